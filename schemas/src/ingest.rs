@@ -1,0 +1,348 @@
+//! What is said about documents on their way into a collection: `riverrun.ingest.*`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::codec::event_set;
+use crate::common::{BlobRef, Failure};
+use crate::ids::{ChunkId, DocumentId, EventId, IngestId};
+use crate::names::{Collection, CollectionName, Namespace};
+
+/// The id of a source within a collection.
+pub fn document_id(collection: &Collection, source: &str) -> DocumentId {
+    DocumentId::derive(&[collection.namespace.as_str(), collection.name.as_str(), source])
+}
+
+/// Asks for a source to be read into a collection.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StartIngest {
+    /// Drawn by the caller, or derived from its idempotency key.
+    pub ingest_id: IngestId,
+    /// Where the collection is.
+    pub namespace: Namespace,
+    /// The collection.
+    pub collection: CollectionName,
+    /// An absolute path that the worker can read.
+    pub source: String,
+    /// Forces the source's type; `None` infers it from name and content.
+    pub source_type: Option<String>,
+    /// The collection's embedding model.
+    pub embed_model: String,
+    /// Most characters of a chunk.
+    pub chunk_size: i64,
+    /// Characters that neighbours share at most.
+    pub chunk_overlap: i64,
+    /// The caller's own JSON object, kept with each document.
+    pub metadata_json: Option<String>,
+    /// Milliseconds since the epoch.
+    pub at: i64,
+}
+
+/// Hands in one document whose bytes are in the blob store.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SubmitDocument {
+    /// Derived from namespace, collection and source.
+    pub document_id: DocumentId,
+    /// The request that it is part of.
+    pub ingest_id: IngestId,
+    /// Where the collection is.
+    pub namespace: Namespace,
+    /// The collection.
+    pub collection: CollectionName,
+    /// Where it came from.
+    pub source: String,
+    /// Forces the source's type.
+    pub source_type: Option<String>,
+    /// The document's bytes as they were found.
+    pub content: BlobRef,
+    /// The collection's embedding model.
+    pub embed_model: String,
+    /// Most characters of a chunk.
+    pub chunk_size: i64,
+    /// Characters that neighbours share at most.
+    pub chunk_overlap: i64,
+    /// The caller's own JSON object.
+    pub metadata_json: Option<String>,
+    /// Milliseconds since the epoch.
+    pub at: i64,
+}
+
+event_set! {
+    /// Commands to the ingester.
+    IngestCommand on IngestCommands;
+    /// Asks for a source to be read.
+    StartIngest = "riverrun.ingest.StartIngest", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "start"]);
+    /// Hands in one document.
+    SubmitDocument = "riverrun.ingest.SubmitDocument", key |e| e.document_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), &e.document_id.to_string(), "submit"]);
+}
+
+/// Declares an event about a document: the five fields that all share, then its own.
+macro_rules! document_events {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$fdoc:meta])* $field:ident: $type:ty,)* })+) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        pub struct $name {
+            /// The document.
+            pub document_id: DocumentId,
+            /// The request that it is part of.
+            pub ingest_id: IngestId,
+            /// Where the collection is.
+            pub namespace: Namespace,
+            /// The collection.
+            pub collection: CollectionName,
+            /// Where the document came from.
+            pub source: String,
+            $($(#[$fdoc])* pub $field: $type,)*
+            /// Milliseconds since the epoch.
+            pub at: i64,
+        }
+    )+};
+}
+
+document_events! {
+    /// The document was handed in.
+    DocumentQueued {
+        /// Its bytes as they were found.
+        content: BlobRef,
+    }
+    /// The same content is in the collection already; nothing was done.
+    DocumentUnchanged {
+        /// Hash of content and chunking.
+        version: String,
+    }
+    /// The document's text was stored and split.
+    DocumentChunked {
+        /// Hash of content and chunking.
+        version: String,
+        /// The stored text that spans count in.
+        text: BlobRef,
+        /// How many chunks it has.
+        chunks: i64,
+        /// The collection's embedding model.
+        embed_model: String,
+        /// The document's own title.
+        title: Option<String>,
+        /// The caller's own JSON object.
+        metadata_json: Option<String>,
+    }
+    /// Every chunk of the version has a vector.
+    DocumentEmbedded {
+        /// The version.
+        version: String,
+        /// How many chunks it has.
+        chunks: i64,
+        /// Length of each vector.
+        dimensions: i32,
+    }
+    /// Every chunk of the version can be found; chunks of other versions are gone.
+    DocumentIndexed {
+        /// The version.
+        version: String,
+        /// How many chunks it has.
+        chunks: i64,
+        /// Chunks of older versions that were removed.
+        removed_chunks: i64,
+        /// The collection's embedding model.
+        embed_model: String,
+        /// Length of each vector.
+        dimensions: i32,
+    }
+    /// The document could not be taken in.
+    DocumentFailed {
+        /// `ingest`, `embed` or `index`.
+        stage: String,
+        /// Why.
+        error: Failure,
+    }
+}
+
+/// The source was read; this many documents were handed in.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct IngestScanned {
+    /// The request.
+    pub ingest_id: IngestId,
+    /// Where the collection is.
+    pub namespace: Namespace,
+    /// The collection.
+    pub collection: CollectionName,
+    /// What was read.
+    pub source: String,
+    /// Documents handed in or refused: each of them gets its own terminal event.
+    pub documents: i64,
+    /// Files left out on purpose, such as ignored ones.
+    pub skipped: i64,
+    /// Milliseconds since the epoch.
+    pub at: i64,
+}
+
+/// The source could not be read at all.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct IngestFailed {
+    /// The request.
+    pub ingest_id: IngestId,
+    /// Where the collection is.
+    pub namespace: Namespace,
+    /// The collection.
+    pub collection: CollectionName,
+    /// What was to be read.
+    pub source: String,
+    /// Why.
+    pub error: Failure,
+    /// Milliseconds since the epoch.
+    pub at: i64,
+}
+
+fn document_event(ingest: &IngestId, document: &DocumentId, what: &str) -> EventId {
+    EventId::derive(&[&ingest.to_string(), &document.to_string(), what])
+}
+
+event_set! {
+    /// Events of requests (keyed by request) and of documents (keyed by document). A request is done when as many of its
+    /// documents as `IngestScanned` says have ended as indexed, unchanged or failed.
+    IngestEvent on IngestEvents;
+    /// The source was read.
+    IngestScanned = "riverrun.ingest.IngestScanned", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "scanned"]);
+    /// The source could not be read.
+    IngestFailed = "riverrun.ingest.IngestFailed", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "failed"]);
+    /// The document was handed in.
+    DocumentQueued = "riverrun.ingest.DocumentQueued", key |e| e.document_id.to_string(), id |e| document_event(&e.ingest_id, &e.document_id, "queued");
+    /// Nothing was to do.
+    DocumentUnchanged = "riverrun.ingest.DocumentUnchanged", key |e| e.document_id.to_string(), id |e| document_event(&e.ingest_id, &e.document_id, "unchanged");
+    /// The document was split.
+    DocumentChunked = "riverrun.ingest.DocumentChunked", key |e| e.document_id.to_string(), id |e| document_event(&e.ingest_id, &e.document_id, "chunked");
+    /// Every chunk has a vector.
+    DocumentEmbedded = "riverrun.ingest.DocumentEmbedded", key |e| e.document_id.to_string(), id |e| document_event(&e.ingest_id, &e.document_id, "embedded");
+    /// Every chunk can be found.
+    DocumentIndexed = "riverrun.ingest.DocumentIndexed", key |e| e.document_id.to_string(), id |e| document_event(&e.ingest_id, &e.document_id, "indexed");
+    /// The document could not be taken in.
+    DocumentFailed = "riverrun.ingest.DocumentFailed", key |e| e.document_id.to_string(), id |e| document_event(&e.ingest_id, &e.document_id, "failed");
+}
+
+/// A span of the stored text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Chunk {
+    /// Derived from document, version and span.
+    pub chunk_id: ChunkId,
+    /// Place among the document's chunks, from 0.
+    pub ordinal: i32,
+    /// First byte in the stored text.
+    pub start: i64,
+    /// First byte after it.
+    pub end: i64,
+    /// `stored_text[start..end]`.
+    pub text: String,
+    /// Page, from 1, where the format has pages.
+    pub page: Option<i32>,
+    /// The headings above it, joined by ` > `.
+    pub heading: Option<String>,
+}
+
+/// A chunk and its vector.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EmbeddedChunk {
+    /// The chunk's id.
+    pub chunk_id: ChunkId,
+    /// Place among the document's chunks, from 0.
+    pub ordinal: i32,
+    /// First byte in the stored text.
+    pub start: i64,
+    /// First byte after it.
+    pub end: i64,
+    /// `stored_text[start..end]`.
+    pub text: String,
+    /// Page, from 1, where the format has pages.
+    pub page: Option<i32>,
+    /// The headings above it, joined by ` > `.
+    pub heading: Option<String>,
+    /// 32-bit little-endian floats.
+    #[serde(with = "apache_avro::serde::bytes")]
+    pub vector: Vec<u8>,
+}
+
+impl EmbeddedChunk {
+    /// Joins a chunk and its vector.
+    pub fn new(chunk: Chunk, vector: &[f32]) -> Self {
+        let Chunk { chunk_id, ordinal, start, end, text, page, heading } = chunk;
+        Self {
+            chunk_id,
+            ordinal,
+            start,
+            end,
+            text,
+            page,
+            heading,
+            vector: vector.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        }
+    }
+
+    /// The vector as numbers; `None` when its length is not a multiple of four bytes.
+    pub fn floats(&self) -> Option<Vec<f32>> {
+        let (words, rest) = self.vector.as_chunks::<4>();
+        rest.is_empty().then(|| words.iter().map(|w| f32::from_le_bytes(*w)).collect())
+    }
+}
+
+/// Declares a batch of a document's chunks: the fields that both stages share, then its own.
+macro_rules! chunk_batches {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$fdoc:meta])* $field:ident: $type:ty,)* })+) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        pub struct $name {
+            /// The document.
+            pub document_id: DocumentId,
+            /// The request that it is part of.
+            pub ingest_id: IngestId,
+            /// Where the collection is.
+            pub namespace: Namespace,
+            /// The collection.
+            pub collection: CollectionName,
+            /// Where the document came from.
+            pub source: String,
+            /// The document's version.
+            pub version: String,
+            /// The collection's embedding model.
+            pub embed_model: String,
+            /// Which batch of the version this is, from 0.
+            pub batch: i32,
+            /// How many batches the version has.
+            pub batches: i32,
+            /// Milliseconds since the epoch.
+            pub at: i64,
+            $($(#[$fdoc])* pub $field: $type,)*
+        }
+
+        impl $name {
+            fn id(&self) -> EventId {
+                EventId::derive(&[&self.ingest_id.to_string(), &self.document_id.to_string(), stringify!($name), &self.batch.to_string()])
+            }
+        }
+    )+};
+}
+
+chunk_batches! {
+    /// Chunks of one document version, to be embedded.
+    ChunksReady {
+        /// In reading order.
+        chunks: Vec<Chunk>,
+    }
+    /// Chunks of one document version with their vectors.
+    ChunksEmbedded {
+        /// Length of each vector.
+        dimensions: i32,
+        /// In reading order.
+        chunks: Vec<EmbeddedChunk>,
+    }
+}
+
+event_set! {
+    /// Chunks to be embedded.
+    ChunkEvent on IngestChunks;
+    /// A batch of them.
+    ChunksReady = "riverrun.ingest.ChunksReady", key |e| e.document_id.to_string(), id |e| e.id();
+}
+
+event_set! {
+    /// Chunks with vectors.
+    EmbeddingEvent on IngestEmbeddings;
+    /// A batch of them.
+    ChunksEmbedded = "riverrun.ingest.ChunksEmbedded", key |e| e.document_id.to_string(), id |e| e.id();
+}

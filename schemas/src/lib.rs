@@ -1,0 +1,24 @@
+//! The language of the log: what is said on each topic, how it is framed, and how everything is named.
+//!
+//! The `.avsc` files under `schemas/avro` are the source; the Rust types here stand beside them and a test holds the
+//! two together. Nothing here does I/O.
+
+pub mod agent;
+pub mod codec;
+pub mod envelope;
+pub mod framing;
+pub mod ids;
+pub mod ingest;
+pub mod names;
+pub mod registry;
+pub mod tokens;
+pub mod topics;
+
+mod common;
+
+pub use codec::{DecodeError, Decoded, EventSet};
+pub use common::{BlobRef, Failure, Usage, now_ms};
+pub use envelope::Envelope;
+pub use ids::{ChunkId, DocumentId, EventId, IngestId, RunId};
+pub use names::{Collection, CollectionName, NameError, Namespace};
+pub use topics::{Topic, TopicSpec};

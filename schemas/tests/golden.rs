@@ -1,0 +1,256 @@
+//! Old bytes are read for ever: every `golden/<Record>.v<N>.bin` decodes to the value in its `.json`, whatever the
+//! schemas have become since. `UPDATE_GOLDEN=1` writes files for records that have none yet; it never overwrites.
+
+use std::path::PathBuf;
+
+use riverrun_schemas::agent::*;
+use riverrun_schemas::ingest::*;
+use riverrun_schemas::tokens::*;
+use riverrun_schemas::{BlobRef, ChunkId, Decoded, DocumentId, EventSet, Failure, IngestId, RunId, Usage, registry};
+
+fn golden() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden")
+}
+
+fn blob() -> BlobRef {
+    BlobRef { sha256: "ab".repeat(32), size_bytes: 7, media_type: "text/plain".into() }
+}
+
+fn request() -> RunRequest {
+    RunRequest {
+        task: "how long is the wing? ✈".into(),
+        agent: Some("react".into()),
+        namespace: "team-a".parse().unwrap(),
+        session: None,
+        provider: None,
+        model: Some("qwen2.5-0.5b-instruct".into()),
+        temperature: Some(0.2),
+        max_iters: Some(8),
+        tools: Some(vec!["calculator".into(), "clock".into()]),
+        collections: None,
+        budget_tokens: Some(4000),
+        budget_seconds: None,
+        approval: ApprovalPolicy::External,
+        metadata_json: Some("{\"ticket\":7}".into()),
+    }
+}
+
+fn steps() -> Vec<Step> {
+    let tool = |result: Option<&str>| ToolUse {
+        call_id: "call-1".into(),
+        name: "calculator".into(),
+        arguments_json: "{\"expression\":\"6*7\"}".into(),
+        effect: ToolEffect::None,
+        result_json: result.map(Into::into),
+        result_blob: None,
+        error: None,
+        duration_ms: result.map(|_| 3),
+    };
+    let step = |seq, kind, text: Option<&str>, tool| Step {
+        seq,
+        kind,
+        agent: "react".into(),
+        text: text.map(Into::into),
+        tool,
+        usage: None,
+        at: 1_700_000_000_000 + seq,
+    };
+    vec![
+        Step {
+            usage: Some(Usage { prompt_tokens: 10, completion_tokens: 5, cost_usd: None }),
+            ..step(1, StepKind::Thought, Some("multiply"), None)
+        },
+        step(2, StepKind::ToolCall, None, Some(tool(None))),
+        step(3, StepKind::ToolResult, None, Some(tool(Some("42")))),
+        step(4, StepKind::Answer, Some("42 [1]"), None),
+    ]
+}
+
+/// One value of every record that this build writes.
+fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
+    fn sample<E: EventSet>(events: Vec<E>) -> Vec<(&'static str, Vec<u8>, String)> {
+        events.into_iter().map(|e| (e.record_name(), e.encode().expect("encodes"), format!("{e:#?}"))).collect()
+    }
+    let run_id = RunId::derive(&["golden"]);
+    let ingest_id = IngestId::derive(&["golden"]);
+    let collection: riverrun_schemas::CollectionName = "docs".parse().unwrap();
+    let namespace: riverrun_schemas::Namespace = "team-a".parse().unwrap();
+    let document_id = DocumentId::derive(&["golden"]);
+    let chunk_id = ChunkId::derive(&["golden"]);
+    let at = 1_700_000_000_000;
+    macro_rules! doc {
+        ($name:ident { $($field:ident: $value:expr),* }) => {
+            $name { document_id, ingest_id, namespace: namespace.clone(), collection: collection.clone(), source: "/data/a.md".into(), at, $($field: $value),* }
+        };
+    }
+    macro_rules! batch {
+        ($name:ident { $($field:ident: $value:expr),* }) => {
+            $name { document_id, ingest_id, namespace: namespace.clone(), collection: collection.clone(), source: "/data/a.md".into(), at,
+                version: "v1".into(), embed_model: "all-mpnet-base-v2".into(), batch: 0, batches: 1, $($field: $value),* }
+        };
+    }
+    let chunk = Chunk {
+        chunk_id,
+        ordinal: 0,
+        start: 0,
+        end: 5,
+        text: "hello".into(),
+        page: Some(1),
+        heading: Some("A > B".into()),
+    };
+    let citation = Citation {
+        n: 1,
+        chunk_id,
+        document_id,
+        source: "/data/a.md".into(),
+        start: 0,
+        end: 5,
+        page: None,
+        quote: "hello".into(),
+        supported: true,
+    };
+    let start_ingest = StartIngest {
+        ingest_id,
+        namespace: namespace.clone(),
+        collection: collection.clone(),
+        source: "/data".into(),
+        source_type: None,
+        embed_model: "all-mpnet-base-v2".into(),
+        chunk_size: 800,
+        chunk_overlap: 100,
+        metadata_json: None,
+        at,
+    };
+    let mut all = sample::<AgentCommand>(vec![
+        StartRun { run_id, request: request(), at }.into(),
+        CancelRun { run_id, reason: Some("enough".into()), at }.into(),
+    ]);
+    all.extend(sample::<AgentEvent>(vec![
+        RunAccepted { run_id, request: request(), at }.into(),
+        RunClaimed { run_id, epoch: 2, worker: "w1".into(), at }.into(),
+        RunAdvanced { run_id, epoch: 2, steps: steps() }.into(),
+        RunCancelRequested { run_id, reason: None, at }.into(),
+        RunFinished {
+            run_id,
+            epoch: 2,
+            status: RunOutcome::Failed,
+            agent: "react".into(),
+            answer: Some("42 [1]".into()),
+            citations: vec![citation],
+            usage: Usage { prompt_tokens: 10, completion_tokens: 5, cost_usd: Some(0.01) },
+            stop_reason: "error".into(),
+            error: Some(Failure::new("model_runtime_down", "no answer").with_hint("start it")),
+            at,
+        }
+        .into(),
+    ]));
+    all.extend(sample::<IngestCommand>(vec![
+        start_ingest.into(),
+        doc!(SubmitDocument {
+            source_type: Some("text".into()),
+            content: blob(),
+            embed_model: "m".into(),
+            chunk_size: 800,
+            chunk_overlap: 100,
+            metadata_json: None
+        })
+        .into(),
+    ]));
+    all.extend(sample::<IngestEvent>(vec![
+        IngestScanned {
+            ingest_id,
+            namespace: namespace.clone(),
+            collection: collection.clone(),
+            source: "/data".into(),
+            documents: 2,
+            skipped: 1,
+            at,
+        }
+        .into(),
+        IngestFailed {
+            ingest_id,
+            namespace: namespace.clone(),
+            collection: collection.clone(),
+            source: "/data".into(),
+            error: Failure::new("not_found", "no such file"),
+            at,
+        }
+        .into(),
+        doc!(DocumentQueued { content: blob() }).into(),
+        doc!(DocumentUnchanged { version: "v1".into() }).into(),
+        doc!(DocumentChunked {
+            version: "v1".into(),
+            text: blob(),
+            chunks: 3,
+            embed_model: "m".into(),
+            title: Some("T".into()),
+            metadata_json: None
+        })
+        .into(),
+        doc!(DocumentEmbedded { version: "v1".into(), chunks: 3, dimensions: 768 }).into(),
+        doc!(DocumentIndexed {
+            version: "v1".into(),
+            chunks: 3,
+            removed_chunks: 1,
+            embed_model: "m".into(),
+            dimensions: 768
+        })
+        .into(),
+        doc!(DocumentFailed { stage: "ingest".into(), error: Failure::new("binary", "not text") }).into(),
+    ]));
+    all.extend(sample::<ChunkEvent>(vec![batch!(ChunksReady { chunks: vec![chunk.clone()] }).into()]));
+    all.extend(sample::<EmbeddingEvent>(vec![
+        batch!(ChunksEmbedded { dimensions: 2, chunks: vec![EmbeddedChunk::new(chunk, &[0.5, -1.0])] }).into(),
+    ]));
+    all.extend(sample::<TokenEvent>(vec![TokenDelta { run_id, seq: 4, text: "4".into() }.into()]));
+    all
+}
+
+/// Decodes on whatever topic the record's schema belongs to.
+fn decode(bytes: &[u8]) -> String {
+    use riverrun_schemas::Topic;
+    fn shown<E: EventSet>(bytes: &[u8]) -> String {
+        match E::decode(bytes).expect("golden bytes decode") {
+            Decoded::Event(event) => format!("{event:#?}"),
+            Decoded::UnknownType { record } => panic!("{record} is not known any more"),
+        }
+    }
+    let (id, _) = riverrun_schemas::framing::unframe(bytes).expect("framed");
+    match registry::by_id(id).expect("listed").topic {
+        Topic::AgentCommands => shown::<AgentCommand>(bytes),
+        Topic::AgentEvents => shown::<AgentEvent>(bytes),
+        Topic::IngestCommands => shown::<IngestCommand>(bytes),
+        Topic::IngestEvents => shown::<IngestEvent>(bytes),
+        Topic::IngestChunks => shown::<ChunkEvent>(bytes),
+        Topic::IngestEmbeddings => shown::<EmbeddingEvent>(bytes),
+        Topic::Tokens => shown::<TokenEvent>(bytes),
+    }
+}
+
+#[test]
+fn every_record_survives_writing_and_reading() {
+    for (record, bytes, value) in samples() {
+        assert_eq!(decode(&bytes), value, "{record}");
+    }
+}
+
+#[test]
+fn golden_bytes_of_every_stored_version_are_read() {
+    for schema in registry::all() {
+        let name = schema.record.rsplit('.').next().unwrap();
+        let (bin, txt) = (
+            golden().join(format!("{name}.v{}.bin", schema.version)),
+            golden().join(format!("{name}.v{}.txt", schema.version)),
+        );
+        if !bin.exists() && std::env::var_os("UPDATE_GOLDEN").is_some() {
+            let (_, bytes, value) =
+                samples().into_iter().find(|(record, ..)| *record == schema.record).expect("a sample of every record");
+            std::fs::write(&bin, bytes).unwrap();
+            std::fs::write(&txt, value).unwrap();
+        }
+        let bytes = std::fs::read(&bin).unwrap_or_else(|e| {
+            panic!("{}: {e}; write it with UPDATE_GOLDEN=1 cargo test -p riverrun-schemas", bin.display())
+        });
+        assert_eq!(decode(&bytes), std::fs::read_to_string(&txt).unwrap(), "{}", bin.display());
+    }
+}
