@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Prints every event of a run with a stock Avro consumer: confluent-kafka and riverrun's registry endpoint.
+
+    consume_events.py RUN_ID [--brokers 127.0.0.1:9092] [--registry http://127.0.0.1:8000]
+
+Reads `riverrun.agent.events` from its beginning and stops at the run's terminal event, or at the end of the topic.
+Needs `confluent-kafka[avro,schemaregistry]`. Nothing of riverrun is imported: this is how any program reads the log.
+"""
+
+import argparse
+import json
+import sys
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+TOPIC = "riverrun.agent.events"
+
+
+def events(brokers, registry, run_id):
+    """Yields (type, event) of the run's records, in their order."""
+    # Without a schema of its own the deserializer takes the writer's from the registry, by the id in each record.
+    decode = AvroDeserializer(SchemaRegistryClient({"url": registry}))
+    consumer = Consumer({"bootstrap.servers": brokers, "group.id": "consume-events-example", "enable.auto.commit": False,
+                         "enable.partition.eof": True, "isolation.level": "read_committed"})
+    try:
+        found = consumer.list_topics(TOPIC, timeout=10).topics[TOPIC]
+        if found.error:
+            raise KafkaException(found.error)
+        open_ends = set(found.partitions)
+        consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in open_ends])
+        while open_ends:
+            record = consumer.poll(10)
+            if record is None:
+                return
+            if record.error():
+                if record.error().code() != KafkaError._PARTITION_EOF:
+                    raise KafkaException(record.error())
+                open_ends.discard(record.partition())
+            elif (record.key() or b"").decode() == run_id:
+                kind = dict(record.headers() or []).get("ce_type", b"").decode()
+                yield kind, decode(record.value(), SerializationContext(TOPIC, MessageField.VALUE))
+                if kind.endswith(".RunFinished"):
+                    return
+    finally:
+        consumer.close()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run_id")
+    parser.add_argument("--brokers", default="127.0.0.1:9092")
+    parser.add_argument("--registry", default="http://127.0.0.1:8000")
+    options = parser.parse_args()
+    count = 0
+    for kind, event in events(options.brokers, options.registry, options.run_id):
+        count += 1
+        print(json.dumps({"type": kind, "event": event}, default=str), flush=True)
+    print(f"{count} events", file=sys.stderr)
+    return 0 if count else 4
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Watches a run over WebSocket, from any point, live or ended.
+
+    watch_run.py RUN_ID [--after SEQ] [--url ws://127.0.0.1:8000]
+    watch_run.py --task "What is 12 * 7?" [--agent react]
+
+With --task it starts the run itself, over /ws/agent. Needs `websockets`.
+"""
+
+import argparse
+import json
+import sys
+
+from websockets.sync.client import connect
+
+
+def describe(step):
+    tool = step.get("tool") or {}
+    if step["kind"] == "tool_call":
+        return f"{tool['name']}({json.dumps(tool['arguments'])})"
+    if step["kind"] == "tool_result":
+        return f"{tool['name']} -> {tool.get('error') or json.dumps(tool.get('result'))}"
+    return step.get("text") or ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run_id", nargs="?")
+    parser.add_argument("--after", type=int, default=0, help="only steps after this one")
+    parser.add_argument("--task")
+    parser.add_argument("--agent")
+    parser.add_argument("--url", default="ws://127.0.0.1:8000")
+    options = parser.parse_args()
+    if bool(options.run_id) == bool(options.task):
+        parser.error("give either RUN_ID or --task")
+
+    path = "/ws/agent" if options.task else f"/ws/runs/{options.run_id}?after={options.after}"
+    with connect(options.url + path, max_size=None) as socket:
+        if options.task:
+            first = {"task": options.task}
+            if options.agent:
+                first["agent"] = options.agent
+            socket.send(json.dumps(first))
+        for text in socket:
+            message = json.loads(text)
+            if message["type"] == "start":
+                print(f"run {message['run_id']}", flush=True)
+            elif message["type"] == "step":
+                step = message["step"]
+                print(f"{step['seq']:>3} {step['kind']:<12} {describe(step)}", flush=True)
+            elif message["type"] == "final":
+                result = message["result"]
+                print(f"{result['status']}: {result.get('answer') or result.get('error')}")
+                return 0 if result["status"] == "succeeded" else 1
+    print("the server closed the stream before the run ended", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
