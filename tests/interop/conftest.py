@@ -1,0 +1,43 @@
+import pytest
+
+from server import BINARY, Server
+from stub_model import StubModel
+
+
+def pytest_addoption(parser):
+    parser.addoption("--kills", type=int, default=10, help="how often the kill test kills the server (default: 10)")
+
+
+def pytest_sessionstart(session):
+    if not BINARY.exists():
+        raise pytest.UsageError(f"{BINARY} is missing; run these by ./x interop, or set RIVERRUN_BIN")
+
+
+@pytest.fixture(scope="session")
+def model():
+    stub = StubModel()
+    yield stub
+    stub.close()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory, model):
+    """One server for the tests that leave it as it was; chats go to the scripted model, vectors come from a real one."""
+    running = Server(tmp_path_factory.mktemp("serve"), model.settings()).start()
+    yield running
+    status = running.stop()
+    assert status == 0, f"serve ended with {status} after SIGTERM: {running.log_tail()}"
+
+
+@pytest.fixture
+def new_server(tmp_path, model):
+    """Makes servers of the test's own; whatever still runs at its end is stopped."""
+    made = []
+
+    def make(name="serve", **settings):
+        made.append(Server(tmp_path / name, model.settings() | settings))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()

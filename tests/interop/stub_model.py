@@ -1,0 +1,106 @@
+"""A model server that speaks Ollama's API and answers by script, so that a run is fast and its calls can be counted.
+
+The script stands in the task: `[[steps=3 delay_ms=20 id=a1]]` asks for three calculator calls, one a turn, then an answer.
+Without one, the answer is a sentence with a citation mark.
+"""
+
+import hashlib
+import json
+import re
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+DIMENSIONS = 64
+SCRIPT = re.compile(r"\[\[((?:\w+=\S+\s*)+)\]\]")
+
+
+def script_of(messages):
+    """The script of a conversation; empty when there is none."""
+    for message in messages:
+        found = SCRIPT.search(message.get("content") or "")
+        if found:
+            return dict(pair.split("=", 1) for pair in found.group(1).split())
+    return {}
+
+
+def vector_of(text):
+    """The same text gives the same direction; texts that share words lie closer."""
+    vector = [0.0] * DIMENSIONS
+    for word in re.findall(r"\w+", text.lower()):
+        vector[hashlib.sha256(word.encode()).digest()[0] % DIMENSIONS] += 1.0
+    norm = sum(x * x for x in vector) ** 0.5
+    return [x / norm for x in vector] if norm else [1.0] + [0.0] * (DIMENSIONS - 1)
+
+
+class StubModel:
+    """`requests` maps a script's id to the number of tool results that each chat request carried, in order."""
+
+    def __init__(self):
+        self.requests = {}
+        self.lock = threading.Lock()
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), self.handler())
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+    def settings(self):
+        return {"RIVERRUN_MODEL_RUNTIME_BASE_URL": self.url, "RIVERRUN_DEFAULT_CHAT_MODEL": "stub"}
+
+    def reply_to(self, body):
+        script = script_of(body["messages"])
+        results = sum(message["role"] == "tool" for message in body["messages"])
+        with self.lock:
+            self.requests.setdefault(script.get("id", ""), []).append(results)
+        time.sleep(int(script.get("delay_ms", 0)) / 1000)
+        if results < int(script.get("steps", 0)):
+            call = {"function": {"name": "calculator", "arguments": {"expression": f"{results} + 1"}}}
+            return {"role": "assistant", "content": "", "tool_calls": [call]}
+        return {"role": "assistant", "content": f"done after {results} steps" if script else "It is as the handbook says [1]."}
+
+    def handler(stub):  # noqa: N805 the handler has a self of its own
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def answer(self, *lines):
+                body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+                self.send_response(200)
+                self.send_header("content-type", "application/x-ndjson" if len(lines) > 1 else "application/json")
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def do_GET(self):
+                if self.path == "/api/version":
+                    self.answer({"version": "0.0.0-stub"})
+                elif self.path == "/api/tags":
+                    self.answer({"models": [{"name": name, "model": name, "size": 1, "digest": name,
+                                             "details": {"family": "stub"}} for name in ("stub", "stub-embed")]})
+                else:
+                    self.send_error(404)
+
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                try:
+                    if self.path == "/api/chat":
+                        message = stub.reply_to(body)
+                        end = {"model": body["model"], "message": {"role": "assistant", "content": ""}, "done": True,
+                               "done_reason": "stop", "prompt_eval_count": 10, "eval_count": 5}
+                        self.answer({"model": body["model"], "message": message, "done": False}, end)
+                    elif self.path == "/api/embed":
+                        inputs = body["input"] if isinstance(body["input"], list) else [body["input"]]
+                        self.answer({"model": body["model"], "embeddings": [vector_of(text) for text in inputs],
+                                     "prompt_eval_count": len(inputs)})
+                    else:
+                        self.send_error(404)
+                except (BrokenPipeError, ConnectionResetError):
+                    pass  # the caller was killed: that is what some tests do
+
+        return Handler
