@@ -1,0 +1,68 @@
+"""Without a server: a command hosts the whole stack for its own duration, with real models in the process."""
+
+import json
+
+import pytest
+
+from server import ROOT, Server
+
+HANDBOOK = ROOT / "examples/handbook"
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """Settings and a data folder, and no server."""
+    return Server(tmp_path_factory.mktemp("alone"))
+
+
+@pytest.fixture(scope="module")
+def handbook(alone):
+    done = alone.cli("ingest", str(HANDBOOK), "-c", "handbook", "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_folder_is_ingested(alone, handbook):
+    files = [path for path in HANDBOOK.iterdir() if path.is_file()]
+    assert handbook["status"] == "done" and handbook["indexed"] == len(files) and handbook["failed"] == 0, handbook
+    listed = json.loads(alone.cli("collections", "--json").stdout)["items"]
+    assert [(one["name"], one["documents"], one["chunks"]) for one in listed] == [("handbook", len(files), handbook["chunks"])]
+
+
+def test_the_same_folder_again_is_no_work(alone, handbook):
+    done = alone.cli("ingest", str(HANDBOOK), "-c", "handbook", "--json")
+    assert done.returncode == 0, done.stderr
+    again = json.loads(done.stdout)
+    assert again["unchanged"] == handbook["indexed"] and again["indexed"] == 0, again
+
+
+def test_search_finds_the_page_and_its_bytes(alone, handbook):
+    done = alone.cli("rag", "search", "what does a winch launch cost", "-c", "handbook", "-k", "3", "--json")
+    assert done.returncode == 0, done.stderr
+    items = json.loads(done.stdout)["items"]
+    assert any(item["source"].endswith("charges.md") for item in items), items
+    for item in items:
+        start, end = item["span"]["start"], item["span"]["end"]
+        assert (HANDBOOK / item["source"].rsplit("/", 1)[-1]).read_bytes()[start:end].decode() == item["text"]
+
+
+def test_an_answer_cites_what_was_found(alone, handbook):
+    done = alone.cli("rag", "ask", "What does a winch launch cost?", "-c", "handbook", "--json",
+                     RIVERRUN_DEFAULT_CHAT_MODEL="qwen2.5-coder-0.5b-instruct")
+    assert done.returncode == 0, done.stderr
+    reply = json.loads(done.stdout)
+    assert "12" in reply["answer"], reply
+    assert reply["usage"]["completion_tokens"] > 0
+    for citation in reply["citations"]:
+        start, end = citation["span"]["start"], citation["span"]["end"]
+        page = HANDBOOK / citation["source"].rsplit("/", 1)[-1]
+        assert citation["quote"] in page.read_bytes()[start:end].decode(), citation
+
+
+def test_an_agent_runs_to_its_end(alone):
+    done = alone.cli("agent", "run", "What is 12 * 7? Use the calculator.", "--agent", "react", "--json",
+                     RIVERRUN_DEFAULT_CHAT_MODEL="qwen2.5-coder-0.5b-instruct")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["status"] == "succeeded" and "84" in result["answer"], result
+    assert "calculator" in [step["tool"]["name"] for step in result["steps"] if step["kind"] == "tool_call"], result
