@@ -1,7 +1,8 @@
 """A model server that speaks Ollama's API and answers by script, so that a run is fast and its calls can be counted.
 
 The script stands in the task: `[[steps=3 delay_ms=20 id=a1]]` asks for three calculator calls, one a turn, then an answer.
-Without one, the answer is a sentence with a citation mark.
+An action is JSON where the caller gives a schema (`format`), a tool call where it gives `tools`. Without a script, the
+answer is a sentence with a citation mark.
 """
 
 import hashlib
@@ -33,8 +34,14 @@ def vector_of(text):
     return [x / norm for x in vector] if norm else [1.0] + [0.0] * (DIMENSIONS - 1)
 
 
+def is_tool_result(message):
+    """What a tool gave, in either of the two ways that conversations carry it."""
+    return message["role"] == "tool" or (message.get("content") or "").startswith("<observation")
+
+
 class StubModel:
-    """`requests` maps a script's id to the number of tool results that each chat request carried, in order."""
+    """`requests` maps a script's id to how far the run was at each chat request: the number of tool results that it
+    carried, one more for the answer."""
 
     def __init__(self):
         self.requests = {}
@@ -53,13 +60,19 @@ class StubModel:
 
     def reply_to(self, body):
         script = script_of(body["messages"])
-        results = sum(message["role"] == "tool" for message in body["messages"])
+        steps = int(script.get("steps", 0))
+        results = sum(is_tool_result(message) for message in body["messages"])
+        acts = "format" in body or "tools" in body
         with self.lock:
-            self.requests.setdefault(script.get("id", ""), []).append(results)
+            # 0, 1, ... for the actions, and one more for the answer.
+            self.requests.setdefault(script.get("id", ""), []).append(results if acts else results + 1)
         time.sleep(int(script.get("delay_ms", 0)) / 1000)
-        if results < int(script.get("steps", 0)):
-            call = {"function": {"name": "calculator", "arguments": {"expression": f"{results} + 1"}}}
-            return {"role": "assistant", "content": "", "tool_calls": [call]}
+        arguments = {"expression": f"{results} + 1"}
+        if "format" in body:
+            name, arguments = ("calculator", arguments) if results < steps else ("answer", {})
+            return {"role": "assistant", "content": json.dumps({"thought": "next", "tool": name, "arguments": arguments})}
+        if acts and results < steps:
+            return {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "calculator", "arguments": arguments}}]}
         return {"role": "assistant", "content": f"done after {results} steps" if script else "It is as the handbook says [1]."}
 
     def handler(stub):  # noqa: N805 the handler has a self of its own
