@@ -44,6 +44,49 @@ def decoder(registry_url):
     return lambda record: decode(record.value(), SerializationContext(record.topic(), MessageField.VALUE))
 
 
+class Run:
+    """The fold of a run's events, by the rule that every reader shares: an event of another epoch than the one claimed
+    last is void, and so are steps that do not go on where the last ones stopped, and whatever stands behind the end."""
+
+    def __init__(self):
+        self.accepted, self.epoch, self.steps, self.end, self.void = False, 0, [], None, 0
+
+    def apply(self, kind, event):
+        counts = self._counts(kind, event)
+        self.void += not counts
+        if not counts:
+            return
+        if kind == "RunAccepted":
+            self.accepted = True
+        elif kind == "RunClaimed":
+            self.epoch = event["epoch"]
+        elif kind == "RunAdvanced":
+            self.steps += event["steps"]
+        elif kind == "RunFinished":
+            self.end = event
+
+    def _counts(self, kind, event):
+        if kind == "RunAccepted":
+            return not self.accepted
+        if not self.accepted or self.end:
+            return False
+        if kind == "RunClaimed":
+            return event["epoch"] > self.epoch
+        if kind == "RunAdvanced":
+            expected = range(len(self.steps) + 1, len(self.steps) + 1 + len(event["steps"]))
+            return event["epoch"] == self.epoch and [step["seq"] for step in event["steps"]] == list(expected)
+        return kind != "RunFinished" or event["epoch"] == self.epoch
+
+
+def runs(brokers, registry_url):
+    """Every run on the log, by id."""
+    decode, found = decoder(registry_url), {}
+    for record in read_topic(brokers, "riverrun.agent.events"):
+        kind = headers(record)["ce_type"].rsplit(".", 1)[1]
+        found.setdefault(record.key().decode(), Run()).apply(kind, decode(record))
+    return found
+
+
 def frame(schema_id, body):
     return b"\x00" + struct.pack(">I", schema_id) + body
 
