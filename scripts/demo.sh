@@ -21,7 +21,7 @@ bin="$HOME/.local/bin"
 mkdir -p "$bin"
 ln -sf "$RIVERRUN" "$bin/riverrun"
 printf '\n\033[1mGo on with\033[0m\n\n'
-case ":$PATH:" in *":$bin:"*) ;; *) printf '  export PATH="%s:$PATH"\n' "$bin" ;; esac
+case ":$PATH:" in *":$bin:"*) ;; *) echo "  export PATH=\"$bin:\$PATH\"" ;; esac
 cat <<TEXT
   export RIVERRUN_MODELS_DIR=$RIVERRUN_MODELS_DIR RIVERRUN_DEFAULT_CHAT_MODEL=$RIVERRUN_DEFAULT_CHAT_MODEL
   export RIVERRUN_DATA_DIR=$RIVERRUN_DATA_DIR   # what the demo ingested; unset it to begin with nothing
