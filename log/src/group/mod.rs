@@ -1,0 +1,515 @@
+//! Membership in a consumer group, as one stream of events that the caller's loop reads.
+//!
+//! librdkafka's rebalance callbacks become messages with an answer: [`SessionEvent::Assigned`] is answered by
+//! [`GroupConsumer::start`] with the offsets to start from, [`SessionEvent::Revoked`] by [`GroupConsumer::release`] once
+//! the caller has let go. Until the answer the group waits and nothing is fetched, so that one loop owns all state.
+
+mod context;
+
+use std::collections::{HashMap, VecDeque};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures::Stream;
+use rdkafka::consumer::{CommitMode, Consumer, ConsumerGroupMetadata, RebalanceProtocol, StreamConsumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::{Offset, TopicPartitionList};
+use tokio::task::JoinHandle;
+
+use crate::config::LogConfig;
+use crate::error::{LogError, code_of};
+use crate::record::{Record, StartAt, TopicPartition};
+use crate::watermarks::{self, Bounds, QUERY_TIMEOUT};
+
+use context::{Callback, SessionContext};
+
+type Inner = StreamConsumer<SessionContext>;
+
+/// How a process takes part in a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupConfig {
+    /// The group's id.
+    pub group: String,
+    /// What it reads.
+    pub topics: Vec<String>,
+    /// Static membership: a name that no other live member has and that survives a restart. Partitions then wait
+    /// `session_timeout` for the same name to come back. `None` leaves the group at once when it stops.
+    pub instance: Option<String>,
+    /// A member that is silent for so long has died.
+    pub session_timeout: Duration,
+    /// How often a member says that it lives.
+    pub heartbeat: Duration,
+}
+
+impl GroupConfig {
+    /// A member with the usual times: 45 s of silence, a heartbeat each 3 s.
+    pub fn new(group: impl Into<String>, topics: Vec<String>) -> Self {
+        Self { group: group.into(), topics, instance: None, session_timeout: Duration::from_secs(45), heartbeat: Duration::from_secs(3) }
+    }
+}
+
+/// A partition that was given to this member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AssignedPartition {
+    /// Which.
+    pub partition: TopicPartition,
+    /// What the group has committed: the offset to read next.
+    pub committed: Option<i64>,
+    /// What was committed beside the offset; empty when nothing was.
+    pub metadata: String,
+    /// First offset there is.
+    pub low: i64,
+    /// One past the last.
+    pub high: i64,
+}
+
+impl AssignedPartition {
+    /// Where a group goes on that has no better knowledge: at the committed offset, else at the first record.
+    pub fn default_start(&self) -> StartAt {
+        self.committed.map_or(StartAt::Beginning, StartAt::Offset)
+    }
+}
+
+/// An offset that was to be read is not on the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutOfRange {
+    /// Where.
+    pub partition: TopicPartition,
+    /// The offset that was to be read.
+    pub wanted: i64,
+    /// First offset there is, where reading goes on.
+    pub low: i64,
+    /// One past the last.
+    pub high: i64,
+}
+
+/// An offset to be committed: the next one to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommitOffset {
+    /// Where.
+    pub partition: TopicPartition,
+    /// The offset to read next.
+    pub offset: i64,
+    /// A note that comes back with the next assignment.
+    pub metadata: Option<String>,
+}
+
+/// What a member is told.
+#[derive(Debug)]
+pub enum SessionEvent {
+    /// These are ours from now on; answer with [`GroupConsumer::start`].
+    Assigned(Vec<AssignedPartition>),
+    /// These are to be given back; answer with [`GroupConsumer::release`]. When `lost`, others may have them already and
+    /// commits will be refused.
+    Revoked {
+        /// Which.
+        partitions: Vec<TopicPartition>,
+        /// Without having been asked.
+        lost: bool,
+    },
+    /// Records fell off the log before they were read; reading goes on at the first that is left.
+    OutOfRange(OutOfRange),
+    /// The next record.
+    Record(Record),
+    /// A commit was answered.
+    Committed {
+        /// What was committed.
+        partitions: Vec<TopicPartition>,
+        /// `None` when it is durable.
+        error: Option<LogError>,
+    },
+    /// Something is wrong that may pass, such as a broker that is away.
+    Trouble(LogError),
+}
+
+/// Identity and generation of a member, for transactions.
+pub struct GroupMetadata(pub(crate) ConsumerGroupMetadata);
+
+enum Wake {
+    Message(Result<Record, KafkaError>),
+    Callback(Callback),
+    Lookup(Result<Found, LogError>),
+}
+
+/// What a question to the broker, asked beside the loop, was answered.
+enum Found {
+    Assigned(Vec<AssignedPartition>),
+    OutOfRange(Vec<OutOfRange>),
+}
+
+/// A member of a consumer group. Must be polled by [`next`](Self::next) all the time, work or no work.
+pub struct GroupConsumer {
+    consumer: Option<Arc<Inner>>,
+    group: String,
+    topics: Vec<Arc<str>>,
+    ready: VecDeque<SessionEvent>,
+    lookup: Option<JoinHandle<Result<Found, LogError>>>,
+    unanswered: Option<Callback>,
+    bounds: HashMap<TopicPartition, Bounds>,
+    /// The next offset of each started partition.
+    next: HashMap<TopicPartition, i64>,
+}
+
+impl GroupConsumer {
+    /// Joins the group.
+    pub fn join(config: &LogConfig, group: &GroupConfig) -> Result<Self, LogError> {
+        let consumer: Inner = config
+            .member(group)
+            .create_with_context(SessionContext::default())
+            .map_err(|error| LogError::kafka(format!("create a consumer for {}", group.group), error))?;
+        let topics: Vec<&str> = group.topics.iter().map(String::as_str).collect();
+        consumer.subscribe(&topics).map_err(|error| LogError::kafka(format!("subscribe {} to {}", group.group, topics.join(", ")), error))?;
+        Ok(Self {
+            consumer: Some(Arc::new(consumer)),
+            group: group.group.clone(),
+            topics: group.topics.iter().map(|topic| Arc::from(topic.as_str())).collect(),
+            ready: VecDeque::new(),
+            lookup: None,
+            unanswered: None,
+            bounds: HashMap::new(),
+            next: HashMap::new(),
+        })
+    }
+
+    fn consumer(&self) -> &Arc<Inner> {
+        self.consumer.as_ref().unwrap_or_else(|| unreachable!("it is taken only by close and drop"))
+    }
+
+    /// The next event. Cancel-safe. An error is final: leave the group and say why.
+    pub async fn next(&mut self) -> Result<SessionEvent, LogError> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Ok(event);
+            }
+            if let Some(event) = match self.wake().await {
+                Wake::Message(Ok(record)) => {
+                    self.next.insert(record.topic_partition(), record.offset + 1);
+                    Some(SessionEvent::Record(record))
+                }
+                Wake::Message(Err(error)) => self.on_error(error)?,
+                Wake::Callback(callback) => self.on_callback(callback),
+                Wake::Lookup(found) => self.on_lookup(found),
+            } {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// Waits for the client, for a callback that it made on the way, or for a lookup beside it.
+    async fn wake(&mut self) -> Wake {
+        let Self { consumer, lookup, topics, .. } = self;
+        let consumer = consumer.as_ref().unwrap_or_else(|| unreachable!("it is taken only by close and drop"));
+        let callbacks = consumer.context();
+        let mut messages = consumer.stream();
+        std::future::poll_fn(|cx| {
+            if let Some(callback) = callbacks.pop() {
+                return Poll::Ready(Wake::Callback(callback));
+            }
+            if let Some(running) = lookup.as_mut()
+                && let Poll::Ready(found) = Pin::new(running).poll(cx)
+            {
+                *lookup = None;
+                let found = found.unwrap_or_else(|_| Err(LogError::Stopped("a lookup of offsets".to_owned())));
+                return Poll::Ready(Wake::Lookup(found));
+            }
+            match Pin::new(&mut messages).poll_next(cx) {
+                Poll::Ready(Some(Ok(message))) => {
+                    let topic = intern(topics, rdkafka::Message::topic(&message));
+                    Poll::Ready(Wake::Message(Ok(Record::copy_of(&message, topic))))
+                }
+                Poll::Ready(Some(Err(error))) => Poll::Ready(Wake::Message(Err(error))),
+                // The stream has no end; and a callback may have been made by the very poll that found nothing.
+                Poll::Ready(None) | Poll::Pending => callbacks.pop().map_or(Poll::Pending, |callback| Poll::Ready(Wake::Callback(callback))),
+            }
+        })
+        .await
+    }
+
+    fn on_callback(&mut self, callback: Callback) -> Option<SessionEvent> {
+        match callback {
+            Callback::Assign(ref partitions) => {
+                self.ask(Question::Assigned(partitions.clone()));
+                self.unanswered = Some(callback);
+                None
+            }
+            Callback::Revoke { ref partitions, lost } => {
+                if let Some(lookup) = self.lookup.take() {
+                    lookup.abort();
+                }
+                for partition in partitions {
+                    self.next.remove(partition);
+                    self.bounds.remove(partition);
+                }
+                let event = SessionEvent::Revoked { partitions: partitions.clone(), lost };
+                self.unanswered = Some(callback);
+                Some(event)
+            }
+            Callback::Committed { partitions, error } => {
+                let error = error.map(|error| LogError::kafka(format!("commit offsets of {}", self.group), error));
+                Some(SessionEvent::Committed { partitions, error })
+            }
+        }
+    }
+
+    fn on_lookup(&mut self, found: Result<Found, LogError>) -> Option<SessionEvent> {
+        match found {
+            Ok(Found::Assigned(partitions)) => {
+                self.bounds.extend(partitions.iter().map(|p| (p.partition.clone(), Bounds { low: p.low, high: p.high })));
+                Some(SessionEvent::Assigned(partitions))
+            }
+            Ok(Found::OutOfRange(gaps)) => {
+                for gap in gaps {
+                    self.report(gap.clone());
+                    let consumer = self.consumer().clone();
+                    // Only now, so that the caller hears of the gap before the first record behind it.
+                    tokio::task::spawn_blocking(move || watermarks::seek_to(&consumer, &gap.partition, gap.low, || consumer.context().closing()));
+                }
+                None
+            }
+            Err(error) => Some(SessionEvent::Trouble(error)),
+        }
+    }
+
+    fn report(&mut self, gap: OutOfRange) {
+        tracing::error!(group = self.group, partition = %gap.partition, wanted = gap.wanted, low = gap.low, high = gap.high, "offset is out of range; reading goes on at the first record");
+        self.next.insert(gap.partition.clone(), gap.low);
+        self.ready.push_back(SessionEvent::OutOfRange(gap));
+    }
+
+    fn on_error(&mut self, error: KafkaError) -> Result<Option<SessionEvent>, LogError> {
+        let doing = format!("read as a member of {}", self.group);
+        if let KafkaError::MessageConsumptionFatal(_) = error {
+            return Err(LogError::kafka(doing, error));
+        }
+        if code_of(&error) == Some(RDKafkaErrorCode::AutoOffsetReset) {
+            self.ask(Question::OutOfRange(self.next.clone()));
+            return Ok(None);
+        }
+        Ok(Some(SessionEvent::Trouble(LogError::kafka(doing, error))))
+    }
+
+    fn ask(&mut self, question: Question) {
+        let consumer = self.consumer().clone();
+        if let Some(older) = self.lookup.replace(tokio::spawn(answer(consumer, question))) {
+            older.abort();
+        }
+    }
+
+    /// Answers [`SessionEvent::Assigned`]: begins to read each partition where it is said. A start outside of the log is
+    /// reported as [`SessionEvent::OutOfRange`] and moved to the first record.
+    pub fn start(&mut self, starts: &[(TopicPartition, StartAt)]) -> Result<(), LogError> {
+        let mut list = TopicPartitionList::with_capacity(starts.len());
+        for (partition, start) in starts {
+            let bounds = self.bounds.get(partition).copied().ok_or_else(|| LogError::NotFound(format!("assigned partition {partition}")))?;
+            let (offset, missed) = watermarks::resolve(*start, bounds);
+            self.next.insert(partition.clone(), offset);
+            if let Some(wanted) = missed {
+                self.report(OutOfRange { partition: partition.clone(), wanted, low: bounds.low, high: bounds.high });
+            }
+            add(&mut list, partition, offset)?;
+        }
+        self.unanswered = None;
+        let consumer = self.consumer();
+        match consumer.rebalance_protocol() {
+            RebalanceProtocol::Cooperative => consumer.incremental_assign(&list),
+            RebalanceProtocol::Eager | RebalanceProtocol::None => consumer.assign(&list),
+        }
+        .map_err(|error| LogError::kafka(format!("take partitions for {}", self.group), error))
+    }
+
+    /// Answers [`SessionEvent::Revoked`]: from now on others may read these partitions.
+    pub fn release(&mut self, partitions: &[TopicPartition]) -> Result<(), LogError> {
+        self.unanswered = None;
+        context::let_go(self.consumer().as_ref(), &names(partitions))
+            .map_err(|error| LogError::kafka(format!("give back partitions of {}", self.group), error))
+    }
+
+    /// Commits without waiting; [`SessionEvent::Committed`] tells how it went.
+    pub fn commit(&self, offsets: &[CommitOffset]) -> Result<(), LogError> {
+        self.consumer()
+            .commit(&offset_list(offsets)?, CommitMode::Async)
+            .map_err(|error| LogError::kafka(format!("commit offsets of {}", self.group), error))
+    }
+
+    /// Commits and waits for the broker's answer, at most `limit`.
+    pub async fn commit_now(&self, offsets: &[CommitOffset], limit: Duration) -> Result<(), LogError> {
+        let list = offset_list(offsets)?;
+        let consumer = self.consumer().clone();
+        let doing = format!("commit offsets of {}", self.group);
+        let commit = tokio::task::spawn_blocking(move || consumer.commit(&list, CommitMode::Sync));
+        match tokio::time::timeout(limit, commit).await {
+            Ok(Ok(result)) => result.map_err(|error| LogError::kafka(doing, error)),
+            Ok(Err(_)) => Err(LogError::Stopped(doing)),
+            Err(_) => Err(LogError::Timeout { doing, seconds: limit.as_secs() }),
+        }
+    }
+
+    /// Stops fetching these partitions; polling goes on. What the client had read ahead of them is read again later.
+    pub fn pause(&self, partitions: &[TopicPartition]) -> Result<(), LogError> {
+        self.consumer().pause(&names(partitions)).map_err(|error| LogError::kafka(format!("pause partitions of {}", self.group), error))
+    }
+
+    /// Goes on fetching these partitions.
+    pub fn resume(&self, partitions: &[TopicPartition]) -> Result<(), LogError> {
+        self.consumer().resume(&names(partitions)).map_err(|error| LogError::kafka(format!("resume partitions of {}", self.group), error))
+    }
+
+    /// Reads a started partition from another offset on. Blocks until the client has turned, some milliseconds.
+    pub fn seek(&mut self, partition: &TopicPartition, offset: i64) -> Result<(), LogError> {
+        self.consumer()
+            .seek(&partition.topic, partition.partition, Offset::Offset(offset), QUERY_TIMEOUT)
+            .map_err(|error| LogError::kafka(format!("seek in {partition}"), error))?;
+        self.next.insert(partition.clone(), offset);
+        Ok(())
+    }
+
+    /// Identity and generation, for a transaction that commits this member's offsets.
+    pub fn metadata(&self) -> Result<GroupMetadata, LogError> {
+        self.consumer().group_metadata().map(GroupMetadata).ok_or_else(|| LogError::NotFound(format!("membership in {}", self.group)))
+    }
+
+    /// A cheap handle that answers questions about the group from elsewhere.
+    pub fn watch(&self) -> GroupWatch {
+        GroupWatch { consumer: Arc::downgrade(self.consumer()) }
+    }
+
+    /// Leaves the group (a static member keeps its place for the session timeout) and waits until that is said.
+    pub async fn close(mut self) {
+        if let Some(closing) = self.shut() {
+            let _ = tokio::task::spawn_blocking(move || drop(closing)).await;
+        }
+    }
+
+    /// From here on the client answers rebalances by itself: closing waits for those answers.
+    fn shut(&mut self) -> Option<Arc<Inner>> {
+        if let Some(lookup) = self.lookup.take() {
+            lookup.abort();
+        }
+        let consumer = self.consumer.take()?;
+        consumer.context().close();
+        if let Some(callback) = self.unanswered.take() {
+            context::settle(consumer.as_ref(), callback);
+        }
+        while let Some(callback) = consumer.context().pop() {
+            context::settle(consumer.as_ref(), callback);
+        }
+        Some(consumer)
+    }
+}
+
+impl Drop for GroupConsumer {
+    fn drop(&mut self) {
+        // Closing blocks until the broker has heard of it: never on a thread that runs tasks.
+        if let Some(consumer) = self.shut() {
+            std::thread::spawn(move || drop(consumer));
+        }
+    }
+}
+
+/// Answers questions about a group while its member runs.
+#[derive(Clone)]
+pub struct GroupWatch {
+    consumer: std::sync::Weak<Inner>,
+}
+
+impl GroupWatch {
+    /// One past the last offset of a partition; `None` once the member has left.
+    pub async fn high(&self, partition: &TopicPartition) -> Option<Result<i64, LogError>> {
+        let consumer = self.consumer.upgrade()?;
+        let partition = partition.clone();
+        let asked = tokio::task::spawn_blocking(move || watermarks::bounds(&consumer, &partition)).await;
+        Some(asked.unwrap_or_else(|_| Err(LogError::Stopped("a lookup of offsets".to_owned()))).map(|bounds| bounds.high))
+    }
+}
+
+enum Question {
+    Assigned(Vec<TopicPartition>),
+    OutOfRange(HashMap<TopicPartition, i64>),
+}
+
+/// Asks until the broker answers; the member can do nothing without it.
+async fn answer(consumer: Arc<Inner>, question: Question) -> Result<Found, LogError> {
+    let question = Arc::new(question);
+    loop {
+        let (asked, with) = (question.clone(), consumer.clone());
+        let found = tokio::task::spawn_blocking(move || match asked.as_ref() {
+            Question::Assigned(partitions) => assigned(&with, partitions).map(Found::Assigned),
+            Question::OutOfRange(next) => out_of_range(&with, next).map(Found::OutOfRange),
+        })
+        .await
+        .map_err(|_| LogError::Stopped("a lookup of offsets".to_owned()))?;
+        match found {
+            Err(error) if error.retryable() && !consumer.context().closing() => {
+                tracing::warn!(error = %error, "can't look up offsets; trying again");
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+            done => return done,
+        }
+    }
+}
+
+fn assigned(consumer: &Inner, partitions: &[TopicPartition]) -> Result<Vec<AssignedPartition>, LogError> {
+    let committed = consumer
+        .committed_offsets(names(partitions), QUERY_TIMEOUT)
+        .map_err(|error| LogError::kafka("ask for committed offsets", error))?;
+    partitions
+        .iter()
+        .map(|partition| {
+            let Bounds { low, high } = watermarks::bounds(consumer, partition)?;
+            let element = committed.find_partition(&partition.topic, partition.partition);
+            let committed = match element.as_ref().map(|e| e.offset()) {
+                Some(Offset::Offset(offset)) => Some(offset),
+                _ => None,
+            };
+            let metadata = element.map(|e| e.metadata().to_owned()).unwrap_or_default();
+            Ok(AssignedPartition { partition: partition.clone(), committed, metadata, low, high })
+        })
+        .collect()
+}
+
+fn out_of_range(consumer: &Inner, next: &HashMap<TopicPartition, i64>) -> Result<Vec<OutOfRange>, LogError> {
+    let mut gaps = Vec::new();
+    for (partition, wanted) in next {
+        let bounds = watermarks::bounds(consumer, partition)?;
+        if let (low, Some(wanted)) = watermarks::resolve(StartAt::Offset(*wanted), bounds) {
+            gaps.push(OutOfRange { partition: partition.clone(), wanted, low, high: bounds.high });
+        }
+    }
+    Ok(gaps)
+}
+
+fn intern(topics: &mut Vec<Arc<str>>, name: &str) -> Arc<str> {
+    if let Some(topic) = topics.iter().find(|topic| &***topic == name) {
+        return topic.clone();
+    }
+    let topic: Arc<str> = name.into();
+    topics.push(topic.clone());
+    topic
+}
+
+fn names(partitions: &[TopicPartition]) -> TopicPartitionList {
+    let mut list = TopicPartitionList::with_capacity(partitions.len());
+    for partition in partitions {
+        list.add_partition(&partition.topic, partition.partition);
+    }
+    list
+}
+
+fn add(list: &mut TopicPartitionList, partition: &TopicPartition, offset: i64) -> Result<(), LogError> {
+    list.add_partition_offset(&partition.topic, partition.partition, Offset::Offset(offset))
+        .map_err(|error| LogError::kafka(format!("name offset {offset} of {partition}"), error))
+}
+
+pub(crate) fn offset_list(offsets: &[CommitOffset]) -> Result<TopicPartitionList, LogError> {
+    let mut list = TopicPartitionList::with_capacity(offsets.len());
+    for CommitOffset { partition, offset, metadata } in offsets {
+        let mut element = list.add_partition(&partition.topic, partition.partition);
+        element.set_offset(Offset::Offset(*offset)).map_err(|error| LogError::kafka(format!("name offset {offset} of {partition}"), error))?;
+        if let Some(metadata) = metadata {
+            element.set_metadata(metadata);
+        }
+    }
+    Ok(list)
+}

@@ -1,0 +1,30 @@
+//! The only place that knows Kafka: producing, consuming, tailing, transactions, dead letters, blobs, administration and
+//! the start of the embedded broker. Everything above speaks in [`Record`]s, [`Outgoing`]s and typed events.
+
+pub mod admin;
+pub mod blobs;
+pub mod dead_letters;
+pub mod embedded;
+pub mod registry;
+
+mod config;
+mod context;
+mod error;
+mod group;
+mod producer;
+mod record;
+mod tail;
+mod transaction;
+mod watermarks;
+
+pub use blobs::{BlobError, BlobStore, ObjectStoreBlobs};
+pub use config::LogConfig;
+pub use dead_letters::DeadLetter;
+pub use embedded::EmbeddedBroker;
+pub use error::LogError;
+pub use group::{AssignedPartition, CommitOffset, GroupConfig, GroupConsumer, GroupMetadata, OutOfRange, SessionEvent};
+pub use producer::{MAX_EVENT_BYTES, Producer};
+pub use record::{Outgoing, Position, Record, StartAt, TopicPartition};
+pub use registry::Schemas;
+pub use tail::Tail;
+pub use transaction::TransactionalProducer;

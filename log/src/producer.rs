@@ -1,0 +1,105 @@
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::future_producer::{Delivery, DeliveryFuture, FutureProducer, FutureRecord};
+use riverrun_schemas::{EventId, EventSet};
+
+use crate::config::LogConfig;
+use crate::context::Quiet;
+use crate::error::LogError;
+use crate::record::{Outgoing, Position};
+
+/// No event's framed bytes are more than this: 256 KiB. Larger content goes to the blob store.
+pub const MAX_EVENT_BYTES: usize = 256 << 10;
+
+/// How long a full queue of the client is waited for before a send gives up.
+const QUEUE_PATIENCE: Duration = Duration::from_secs(30);
+const QUEUE_RETRY: Duration = Duration::from_millis(5);
+
+/// Writes records: idempotent, acknowledged by all replicas. Clones share one connection.
+#[derive(Clone)]
+pub struct Producer {
+    inner: FutureProducer<Quiet>,
+}
+
+impl std::fmt::Debug for Producer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Producer").finish_non_exhaustive()
+    }
+}
+
+impl Producer {
+    /// A producer; connects when it is first used.
+    pub fn new(config: &LogConfig) -> Result<Self, LogError> {
+        let inner = config.producer().create_with_context(Quiet).map_err(|error| LogError::kafka("create a producer", error))?;
+        Ok(Self { inner })
+    }
+
+    /// Writes `event` and returns after the broker's acknowledgement.
+    pub async fn send<E: EventSet>(&self, event: &E, component: &str, cause: Option<EventId>) -> Result<Position, LogError> {
+        self.send_one(Outgoing::event(event, component, cause)?).await
+    }
+
+    /// Writes `event` to one partition, whatever its key says.
+    pub async fn send_to_partition<E: EventSet>(
+        &self,
+        event: &E,
+        partition: i32,
+        component: &str,
+        cause: Option<EventId>,
+    ) -> Result<Position, LogError> {
+        self.send_one(Outgoing::event(event, component, cause)?.to_partition(partition)).await
+    }
+
+    /// Writes one record.
+    pub async fn send_one(&self, record: Outgoing) -> Result<Position, LogError> {
+        let sent = enqueue(&self.inner, &record).await?;
+        acknowledged(&record, sent).await
+    }
+
+    /// Writes records in the given order (per partition) and returns when all are acknowledged. On an error some of them
+    /// may have been written: send them again, their ids are derived.
+    pub async fn send_many(&self, records: Vec<Outgoing>) -> Result<Vec<Position>, LogError> {
+        send_all(&self.inner, &records).await
+    }
+}
+
+pub(crate) async fn send_all(producer: &FutureProducer<Quiet>, records: &[Outgoing]) -> Result<Vec<Position>, LogError> {
+    let mut sent = Vec::with_capacity(records.len());
+    for record in records {
+        sent.push(enqueue(producer, record).await?);
+    }
+    join_all(records.iter().zip(sent).map(|(record, sent)| acknowledged(record, sent))).await.into_iter().collect()
+}
+
+fn doing(record: &Outgoing) -> String {
+    format!("produce to {}", record.topic)
+}
+
+/// Hands a record to the client; waits while its queue is full.
+async fn enqueue(producer: &FutureProducer<Quiet>, record: &Outgoing) -> Result<DeliveryFuture, LogError> {
+    let since = Instant::now();
+    let mut next = FutureRecord::<[u8], [u8]>::to(&record.topic).headers(record.owned_headers());
+    next.partition = record.partition;
+    next.key = record.key.as_deref();
+    next.payload = record.payload.as_deref();
+    loop {
+        match producer.send_result(next) {
+            Ok(sent) => return Ok(sent),
+            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), back)) if since.elapsed() < QUEUE_PATIENCE => {
+                next = back;
+                tokio::time::sleep(QUEUE_RETRY).await;
+            }
+            Err((error, _)) => return Err(LogError::kafka(doing(record), error)),
+        }
+    }
+}
+
+async fn acknowledged(record: &Outgoing, sent: DeliveryFuture) -> Result<Position, LogError> {
+    match sent.await {
+        Ok(Ok(Delivery { partition, offset, .. })) => Ok(Position { topic: record.topic.clone(), partition, offset }),
+        Ok(Err((error, _))) => Err(LogError::kafka(doing(record), error)),
+        Err(_) => Err(LogError::Stopped(doing(record))),
+    }
+}

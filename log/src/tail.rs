@@ -1,0 +1,207 @@
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdkafka::consumer::{Consumer, ConsumerContext, StreamConsumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::{ClientContext, Message, Offset, TopicPartitionList};
+
+use crate::config::LogConfig;
+use crate::context;
+use crate::error::{LogError, code_of};
+use crate::record::{Record, StartAt, TopicPartition};
+use crate::watermarks::{self, Bounds};
+
+/// Pause after an error that may pass, so that a broker that is away is not asked in a spin.
+const ERROR_PAUSE: Duration = Duration::from_millis(100);
+
+#[derive(Default)]
+struct TailContext;
+
+impl ClientContext for TailContext {
+    fn log(&self, level: rdkafka::config::RDKafkaLogLevel, facility: &str, message: &str) {
+        context::log(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::debug!(error = %error, reason, "kafka client reports an error");
+    }
+}
+
+impl ConsumerContext for TailContext {}
+
+type Inner = StreamConsumer<TailContext>;
+
+/// Reads partitions of its own choice, outside of any group, and commits nothing.
+pub struct Tail {
+    consumer: Option<Arc<Inner>>,
+    next: HashMap<TopicPartition, i64>,
+    gaps: VecDeque<LogError>,
+}
+
+impl Tail {
+    /// Begins to read. A start outside of the log is told by the first [`next`](Self::next).
+    pub async fn open(config: &LogConfig, partitions: Vec<(TopicPartition, StartAt)>) -> Result<Self, LogError> {
+        Self::open_with(config, partitions, false).await
+    }
+
+    async fn open_with(config: &LogConfig, partitions: Vec<(TopicPartition, StartAt)>, tell_end: bool) -> Result<Self, LogError> {
+        let mut settings = config.tail();
+        settings.set("enable.partition.eof", tell_end.to_string());
+        let consumer: Inner = settings.create_with_context(TailContext).map_err(|error| LogError::kafka("create a reader", error))?;
+        let mut tail = Self { consumer: Some(Arc::new(consumer)), next: HashMap::new(), gaps: VecDeque::new() };
+        let asked = tail.consumer().clone();
+        let found = tokio::task::spawn_blocking(move || {
+            partitions.into_iter().map(|(partition, start)| watermarks::bounds(&asked, &partition).map(|bounds| (partition, start, bounds))).collect::<Result<Vec<_>, _>>()
+        })
+        .await
+        .map_err(|_| LogError::Stopped("a lookup of offsets".to_owned()))??;
+        let mut list = TopicPartitionList::with_capacity(found.len());
+        for (partition, start, bounds) in found {
+            let offset = tail.place(partition.clone(), start, bounds);
+            list.add_partition_offset(&partition.topic, partition.partition, Offset::Offset(offset))
+                .map_err(|error| LogError::kafka(format!("name offset {offset} of {partition}"), error))?;
+        }
+        tail.consumer().assign(&list).map_err(|error| LogError::kafka("take partitions", error))?;
+        Ok(tail)
+    }
+
+    fn place(&mut self, partition: TopicPartition, start: StartAt, bounds: Bounds) -> i64 {
+        let (offset, missed) = watermarks::resolve(start, bounds);
+        if let Some(wanted) = missed {
+            self.gaps.push_back(LogError::OutOfRange { partition: partition.clone(), wanted, low: bounds.low, high: bounds.high });
+        }
+        self.next.insert(partition, offset);
+        offset
+    }
+
+    fn consumer(&self) -> &Arc<Inner> {
+        self.consumer.as_ref().unwrap_or_else(|| unreachable!("it is taken only by drop"))
+    }
+
+    /// The next record of any of the partitions; waits for it. [`LogError::OutOfRange`] tells of a gap once and reading
+    /// goes on behind it; other retryable errors may pass as well: ask again. Cancel-safe.
+    pub async fn next(&mut self) -> Result<Record, LogError> {
+        loop {
+            if let Some(record) = self.step().await? {
+                return Ok(record);
+            }
+        }
+    }
+
+    /// `None` at the end of a partition, when the reader was opened to tell it.
+    async fn step(&mut self) -> Result<Option<Record>, LogError> {
+        if let Some(gap) = self.gaps.pop_front() {
+            return Err(gap);
+        }
+        let received = {
+            let consumer = self.consumer();
+            consumer.recv().await.map(|message| {
+                let topic = self.next.keys().find(|p| &*p.topic == message.topic()).map_or_else(|| message.topic().into(), |p| p.topic.clone());
+                Record::copy_of(&message, topic)
+            })
+        };
+        match received {
+            Ok(record) => {
+                self.next.insert(record.topic_partition(), record.offset + 1);
+                Ok(Some(record))
+            }
+            Err(KafkaError::PartitionEOF(_)) => Ok(None),
+            Err(error) if code_of(&error) == Some(RDKafkaErrorCode::AutoOffsetReset) => Err(self.find_gaps().await?),
+            Err(error) => {
+                tokio::time::sleep(ERROR_PAUSE).await;
+                Err(LogError::kafka("read", error))
+            }
+        }
+    }
+
+    /// Records fell off the log while this reader lagged: finds where and turns there.
+    async fn find_gaps(&mut self) -> Result<LogError, LogError> {
+        for (partition, wanted) in self.next.clone() {
+            let (consumer, asked) = (self.consumer().clone(), partition.clone());
+            let bounds = tokio::task::spawn_blocking(move || watermarks::bounds(&consumer, &asked))
+                .await
+                .map_err(|_| LogError::Stopped("a lookup of offsets".to_owned()))??;
+            let offset = self.place(partition.clone(), StartAt::Offset(wanted), bounds);
+            if offset != wanted {
+                let consumer = self.consumer().clone();
+                tokio::task::spawn_blocking(move || watermarks::seek_to(&consumer, &partition, offset, || Arc::strong_count(&consumer) == 1));
+            }
+        }
+        Ok(self.gaps.pop_front().unwrap_or_else(|| LogError::NotFound("offset that the broker refuses".to_owned())))
+    }
+
+    /// One past the last offset of each partition, now.
+    pub async fn end_offsets(&self) -> Result<HashMap<TopicPartition, i64>, LogError> {
+        let consumer = self.consumer().clone();
+        let partitions: Vec<_> = self.next.keys().cloned().collect();
+        tokio::task::spawn_blocking(move || {
+            partitions.into_iter().map(|partition| watermarks::bounds(&consumer, &partition).map(|bounds| (partition, bounds.high))).collect()
+        })
+        .await
+        .map_err(|_| LogError::Stopped("a lookup of offsets".to_owned()))?
+    }
+
+    /// The next offset that will be read of each partition.
+    pub fn positions(&self) -> &HashMap<TopicPartition, i64> {
+        &self.next
+    }
+
+    /// Reads one partition from `start` to the end that it has now.
+    pub async fn read_range(config: &LogConfig, partition: TopicPartition, start: StartAt) -> Result<Range, LogError> {
+        let tail = Self::open_with(config, vec![(partition.clone(), start)], true).await?;
+        let end = tail.end_offsets().await?.get(&partition).copied().unwrap_or(0);
+        Ok(Range { tail, partition, end })
+    }
+}
+
+impl Drop for Tail {
+    fn drop(&mut self) {
+        // Closing a client blocks for some milliseconds: never on a thread that runs tasks.
+        if let Some(consumer) = self.consumer.take() {
+            std::thread::spawn(move || drop(consumer));
+        }
+    }
+}
+
+/// A partition's records up to the end that it had when reading began.
+pub struct Range {
+    tail: Tail,
+    partition: TopicPartition,
+    end: i64,
+}
+
+impl Range {
+    /// One past the last offset that it reads.
+    pub fn end(&self) -> i64 {
+        self.end
+    }
+
+    /// The next record; `None` at the end. A gap is told once, as [`LogError::OutOfRange`].
+    pub async fn next(&mut self) -> Result<Option<Record>, LogError> {
+        loop {
+            if self.tail.gaps.is_empty() && self.tail.next.get(&self.partition).is_none_or(|next| *next >= self.end) {
+                return Ok(None);
+            }
+            match self.tail.step().await {
+                // Offsets behind the last record may belong to transaction markers: the partition's own end counts.
+                Ok(None) => return Ok(None),
+                Ok(Some(record)) if record.offset >= self.end => return Ok(None),
+                Ok(Some(record)) => return Ok(Some(record)),
+                Err(LogError::Kafka { doing, source }) if LogError::kafka(doing.clone(), source.clone()).retryable() => {
+                    tracing::debug!(doing, error = %source, "reading goes on");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// All that is left.
+    pub async fn collect(mut self) -> Result<Vec<Record>, LogError> {
+        let mut records = Vec::new();
+        while let Some(record) = self.next().await? {
+            records.push(record);
+        }
+        Ok(records)
+    }
+}
