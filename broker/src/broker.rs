@@ -1,0 +1,232 @@
+//! Start, stop, and figures for people.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+use crate::config::{BrokerConfig, StartError};
+use crate::groups::Groups;
+use crate::groups::group::Phase;
+use crate::housekeeping;
+use crate::meta::{Entry, Meta, TopicMeta};
+use crate::node::Node;
+use crate::server;
+use crate::storage::files::FileCache;
+use crate::storage::flusher::FlushPool;
+use crate::storage::journal::{Journal, wait};
+use crate::storage::partition::{PartitionStats, Shared};
+use crate::topics::{Topics, folder_of};
+use crate::txn::coordinator::{self, Coordinator};
+
+/// A running broker. Dropping it stops it without waiting; [`shutdown`](Self::shutdown) is the polite way, and `kill -9`
+/// loses nothing that was acknowledged either.
+pub struct Broker {
+    node: Arc<Node>,
+    address: SocketAddr,
+    /// Keeps the data folder ours until the end.
+    _lock: std::fs::File,
+}
+
+/// A topic in figures.
+#[derive(Debug, Clone)]
+pub struct TopicInfo {
+    /// Its name.
+    pub name: String,
+    /// Its partitions.
+    pub partitions: Vec<PartitionStats>,
+}
+
+/// A consumer group in figures.
+#[derive(Debug, Clone)]
+pub struct GroupInfo {
+    /// Its name.
+    pub id: String,
+    /// `Empty`, `PreparingRebalance`, `CompletingRebalance` or `Stable`.
+    pub state: &'static str,
+    /// Its members.
+    pub members: Vec<GroupMemberInfo>,
+    /// Topic, partition, committed offset, and the records from there to the end.
+    pub offsets: Vec<(String, i32, i64, i64)>,
+}
+
+/// A member of a consumer group.
+#[derive(Debug, Clone)]
+pub struct GroupMemberInfo {
+    /// Its id.
+    pub id: String,
+    /// What it calls itself.
+    pub client_id: String,
+    /// Where it calls from.
+    pub host: String,
+}
+
+impl Broker {
+    /// Opens the data folder, recovers what is in it, and listens.
+    pub async fn start(config: BrokerConfig) -> Result<Self, StartError> {
+        let listen = config.listen;
+        let listener = TcpListener::bind(listen).await.map_err(|error| match error.kind() {
+            std::io::ErrorKind::AddrInUse => StartError::AddressInUse { address: listen },
+            _ => StartError::Listen { address: listen, error },
+        })?;
+        let address = listener.local_addr().map_err(|error| StartError::Listen { address: listen, error })?;
+        let opening = tokio::task::spawn_blocking(move || open(config));
+        let (node, lock) = opening.await.map_err(|error| StartError::DataDir {
+            path: listen.to_string().into(),
+            error: std::io::Error::other(error),
+        })??;
+        let node = Arc::new(node);
+        let (resuming, timing, keeping, serving) = (node.clone(), node.clone(), node.clone(), node.clone());
+        node.tasks.spawn(async move { coordinator::resume(&resuming).await });
+        node.tasks.spawn(coordinator::run_timeouts(timing));
+        node.tasks.spawn(housekeeping::run(keeping));
+        node.tasks.spawn(server::accept(serving, listener));
+        tracing::info!(%address, data_dir = %node.config.data_dir.display(), "broker listens");
+        Ok(Self { node, address, _lock: lock })
+    }
+
+    /// Where the broker listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Closes connections, writes what is queued, checkpoints every log, and returns.
+    pub async fn shutdown(self) {
+        self.node.shutdown.cancel();
+        self.node.tasks.close();
+        self.node.tasks.wait().await;
+        let node = self.node.clone();
+        let closing = tokio::task::spawn_blocking(move || {
+            node.flush.stop();
+            node.journal.stop();
+            node.topics.all_partitions().iter().for_each(|partition| partition.checkpoint());
+        });
+        if closing.await.is_err() {
+            tracing::error!("closing the logs failed");
+        }
+        tracing::info!(address = %self.address, "broker stopped");
+    }
+
+    /// Every topic with offsets and sizes.
+    pub fn topics(&self) -> Vec<TopicInfo> {
+        let topics = self.node.topics.all().into_iter();
+        topics
+            .map(|topic| TopicInfo {
+                name: topic.name.clone(),
+                partitions: topic.partitions().iter().map(|partition| partition.stats()).collect(),
+            })
+            .collect()
+    }
+
+    /// Every consumer group with members, committed offsets and lag.
+    pub fn groups(&self) -> Vec<GroupInfo> {
+        let meta = self.node.journal.lock();
+        let mut ids: Vec<String> = self.node.groups.ids();
+        ids.extend(meta.groups.keys().cloned());
+        ids.sort_unstable();
+        ids.dedup();
+        ids.into_iter().map(|id| self.group(&meta, id)).collect()
+    }
+
+    fn group(&self, meta: &Meta, id: String) -> GroupInfo {
+        let live = self.node.groups.peek(&id, |group, _| {
+            let members = group.members().iter().map(|(id, member)| GroupMemberInfo {
+                id: id.clone(),
+                client_id: member.client_id.clone(),
+                host: member.client_host.clone(),
+            });
+            (group.phase().as_str(), members.collect())
+        });
+        let (state, members) = live.unwrap_or((Phase::Empty.as_str(), Vec::new()));
+        let committed = meta.groups.get(&id).into_iter().flat_map(|offsets| offsets.values());
+        let offsets = committed
+            .map(|item| {
+                let end =
+                    self.node.topics.partition(&item.topic, item.partition).map(|found| found.bounds().high_watermark);
+                let lag = end.map_or(0, |end| (end - item.offset).max(0));
+                (item.topic.clone(), item.partition, item.offset, lag)
+            })
+            .collect();
+        GroupInfo { id, state, members, offsets }
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        self.node.shutdown.cancel();
+    }
+}
+
+/// Opens the data folder. Blocks.
+fn open(config: BrokerConfig) -> Result<(Node, std::fs::File), StartError> {
+    let root = config.data_dir.clone();
+    let fail = |error| StartError::DataDir { path: root.clone(), error };
+    std::fs::create_dir_all(&root).map_err(fail)?;
+    let lock = std::fs::File::create(root.join("lock")).map_err(fail)?;
+    lock.try_lock().map_err(|error| match error {
+        std::fs::TryLockError::WouldBlock => StartError::DataDirInUse { path: root.clone() },
+        std::fs::TryLockError::Error(error) => fail(error),
+    })?;
+    let disk = config.disk.clone();
+    let journal: Journal<Meta> = Journal::open(disk.clone(), &root, config.journal_compact_bytes)?;
+    let flush = FlushPool::start(config.flush_threads).map_err(fail)?;
+    let files = Arc::new(FileCache::new(disk, config.max_open_files));
+    let storage = Shared { files, queue: flush.queue().clone(), root: root.clone() };
+    let topics = Topics::default();
+    let metas = journal.lock().topics.clone();
+    remove_leftovers(&journal, &storage, &metas).map_err(fail)?;
+    topics.open_all(&metas, config.segment_bytes, &storage).map_err(fail)?;
+    name_cluster(&journal).map_err(fail)?;
+    let memory = Arc::new(Semaphore::new(Node::memory_units(&config)));
+    let node = Node {
+        config,
+        journal,
+        topics,
+        groups: Groups::default(),
+        coordinator: Coordinator::default(),
+        flush,
+        storage,
+        memory,
+        shutdown: CancellationToken::new(),
+        tasks: TaskTracker::new(),
+        admin: tokio::sync::Mutex::new(()),
+    };
+    Ok((node, lock))
+}
+
+/// Removes folders of topics whose deletion was journaled and then interrupted.
+fn remove_leftovers(
+    journal: &Journal<Meta>,
+    storage: &Shared,
+    metas: &std::collections::BTreeMap<String, TopicMeta>,
+) -> std::io::Result<()> {
+    let disk = storage.files.disk();
+    let known: Vec<_> = metas.iter().map(|(name, meta)| folder_of(&storage.root, name, meta.id)).collect();
+    let unknown = disk.list(&storage.root.join("topics"))?.into_iter().filter(|folder| !known.contains(folder));
+    for folder in unknown {
+        // A topic is journaled before its folder is made, so a journal that knows nothing at all is not the one of this folder.
+        if journal.lock().cluster_id.is_empty() {
+            let message = format!("the journal is missing and {} holds records; restore the journal", folder.display());
+            return Err(std::io::Error::other(message));
+        }
+        tracing::info!(folder = %folder.display(), "folder of a deleted topic removed");
+        disk.remove_dir_all(&folder)?;
+    }
+    Ok(())
+}
+
+fn name_cluster(journal: &Journal<Meta>) -> std::io::Result<()> {
+    let durable = {
+        let mut meta = journal.lock();
+        if !meta.cluster_id.is_empty() {
+            return Ok(());
+        }
+        meta.record(Entry::Cluster { id: Uuid::new_v4().simple().to_string() })
+    };
+    let named = durable.and_then(|durable| futures::executor::block_on(wait(durable)));
+    named.map_err(std::io::Error::other)
+}

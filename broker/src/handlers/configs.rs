@@ -1,0 +1,251 @@
+//! Settings of topics, read and changed; the broker's own are only read.
+
+use std::collections::BTreeMap;
+
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::alter_configs_response::AlterConfigsResourceResponse as AlterAnswer;
+use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::describe_configs_response::{
+    DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
+};
+use kafka_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse as IncrementalAnswer;
+use kafka_protocol::messages::{
+    AlterConfigsRequest, AlterConfigsResponse, DescribeConfigsRequest, DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+};
+
+use super::{Context, text};
+use crate::node::{NODE_ID, Refusal};
+use crate::topic_config::{SettingType, all_settings};
+
+const TOPIC: i8 = 2;
+const BROKER: i8 = 4;
+/// A value set on the topic.
+pub(super) const SOURCE_TOPIC: i8 = 1;
+const SOURCE_STATIC: i8 = 4;
+/// A default value.
+pub(super) const SOURCE_DEFAULT: i8 = 5;
+
+struct Value {
+    name: &'static str,
+    value: String,
+    source: i8,
+    kind: SettingType,
+    read_only: bool,
+    default: Option<&'static str>,
+}
+
+pub(super) async fn describe_configs(
+    context: &Context,
+    version: i16,
+    request: DescribeConfigsRequest,
+) -> DescribeConfigsResponse {
+    let synonyms = request.include_synonyms;
+    let results = request.resources.into_iter().map(|resource| {
+        let result = DescribeConfigsResult::default()
+            .with_resource_type(resource.resource_type)
+            .with_resource_name(resource.resource_name.clone());
+        match values(context, &resource) {
+            Ok(values) => {
+                let wanted = |value: &Value| match &resource.configuration_keys {
+                    Some(keys) => keys.iter().any(|key| &**key == value.name),
+                    None => true,
+                };
+                let configs = values.into_iter().filter(wanted).map(|value| describe(value, version, synonyms));
+                result.with_configs(configs.collect())
+            }
+            Err(refusal) => {
+                result.with_error_code(refusal.error.code()).with_error_message(Some(text(refusal.message)))
+            }
+        }
+    });
+    DescribeConfigsResponse::default().with_results(results.collect())
+}
+
+fn values(context: &Context, resource: &DescribeConfigsResource) -> Result<Vec<Value>, Refusal> {
+    match resource.resource_type {
+        TOPIC => {
+            let name: &str = &resource.resource_name;
+            let set = context.node.journal.lock().topics.get(name).map(|meta| meta.configs.clone());
+            let set = set.ok_or(ResponseError::UnknownTopicOrPartition)?;
+            Ok(all_settings().map(|setting| topic_value(setting, &set)).collect())
+        }
+        BROKER => {
+            let name: &str = &resource.resource_name;
+            if !name.is_empty() && name.parse() != Ok(NODE_ID) {
+                return Err(Refusal::new(
+                    ResponseError::InvalidRequest,
+                    format!("there is no node {name}, only {NODE_ID}"),
+                ));
+            }
+            Ok(broker_values(context))
+        }
+        other => {
+            let message = format!("settings of resource type {other} are not known, only topics (2) and brokers (4)");
+            Err(Refusal::new(ResponseError::InvalidRequest, message))
+        }
+    }
+}
+
+fn topic_value(setting: &'static crate::topic_config::Setting, set: &BTreeMap<String, String>) -> Value {
+    let own = set.get(setting.name);
+    Value {
+        name: setting.name,
+        value: own.map_or(setting.default, String::as_str).to_owned(),
+        source: if own.is_some() { SOURCE_TOPIC } else { SOURCE_DEFAULT },
+        kind: setting.kind,
+        read_only: false,
+        default: Some(setting.default),
+    }
+}
+
+fn broker_values(context: &Context) -> Vec<Value> {
+    let config = &context.node.config;
+    let fixed =
+        |name, value: String, kind| Value { name, value, source: SOURCE_STATIC, kind, read_only: true, default: None };
+    vec![
+        fixed("auto.create.topics.enable", config.auto_create_topics.to_string(), SettingType::Boolean),
+        fixed("default.replication.factor", "1".into(), SettingType::Int),
+        fixed("log.dirs", config.data_dir.display().to_string(), SettingType::Text),
+        fixed("log.segment.bytes", config.segment_bytes.to_string(), SettingType::Int),
+        fixed("max.connections", config.max_connections.to_string(), SettingType::Int),
+        fixed("node.id", NODE_ID.to_string(), SettingType::Int),
+        fixed("num.partitions", config.default_partitions.to_string(), SettingType::Int),
+        fixed("socket.request.max.bytes", config.max_frame_bytes.to_string(), SettingType::Int),
+        fixed("transaction.max.timeout.ms", config.max_transaction_timeout_ms.to_string(), SettingType::Int),
+    ]
+}
+
+fn describe(value: Value, version: i16, synonyms: bool) -> DescribeConfigsResourceResult {
+    let mut known_as = Vec::new();
+    if synonyms {
+        let of = |text_value: String, source| {
+            DescribeConfigsSynonym::default()
+                .with_name(text(value.name))
+                .with_value(Some(text(text_value)))
+                .with_source(source)
+        };
+        known_as.push(of(value.value.clone(), value.source));
+        if value.source != SOURCE_DEFAULT {
+            known_as.extend(value.default.map(|default| of(default.to_owned(), SOURCE_DEFAULT)));
+        }
+    }
+    let described = DescribeConfigsResourceResult::default()
+        .with_name(text(value.name))
+        .with_value(Some(text(value.value)))
+        .with_read_only(value.read_only)
+        .with_config_source(value.source)
+        .with_synonyms(known_as);
+    if version >= 3 { described.with_config_type(value.kind as i8) } else { described }
+}
+
+async fn change(
+    context: &Context,
+    kind: i8,
+    name: &str,
+    validate_only: bool,
+    change: impl FnOnce(&mut BTreeMap<String, String>) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    if kind != TOPIC {
+        return Err(Refusal::new(
+            ResponseError::InvalidRequest,
+            "only settings of topics can be changed while the broker runs",
+        ));
+    }
+    context.node.change_configs(name, validate_only, change).await
+}
+
+pub(super) async fn alter_configs(context: &Context, _: i16, request: AlterConfigsRequest) -> AlterConfigsResponse {
+    let mut responses = Vec::with_capacity(request.resources.len());
+    for resource in request.resources {
+        // The old request replaces all settings at once.
+        let new: BTreeMap<String, String> = resource
+            .configs
+            .iter()
+            .filter_map(|config| Some((config.name.to_string(), config.value.as_ref()?.to_string())))
+            .collect();
+        let replace = |configs: &mut BTreeMap<String, String>| {
+            *configs = new;
+            Ok(())
+        };
+        let changed =
+            change(context, resource.resource_type, &resource.resource_name, request.validate_only, replace).await;
+        let answer = AlterAnswer::default()
+            .with_resource_type(resource.resource_type)
+            .with_resource_name(resource.resource_name);
+        responses.push(match changed {
+            Ok(()) => answer,
+            Err(refusal) => {
+                answer.with_error_code(refusal.error.code()).with_error_message(Some(text(refusal.message)))
+            }
+        });
+    }
+    AlterConfigsResponse::default().with_responses(responses)
+}
+
+pub(super) async fn incremental_alter_configs(
+    context: &Context,
+    _: i16,
+    request: IncrementalAlterConfigsRequest,
+) -> IncrementalAlterConfigsResponse {
+    let mut responses = Vec::with_capacity(request.resources.len());
+    for resource in request.resources {
+        let steps: Vec<(String, i8, Option<String>)> = resource
+            .configs
+            .iter()
+            .map(|config| {
+                let value = config.value.as_ref().map(|value| value.to_string());
+                (config.name.to_string(), config.config_operation, value)
+            })
+            .collect();
+        let apply = |configs: &mut BTreeMap<String, String>| {
+            steps.into_iter().try_for_each(|(name, operation, value)| apply_step(configs, name, operation, value))
+        };
+        let changed =
+            change(context, resource.resource_type, &resource.resource_name, request.validate_only, apply).await;
+        let answer = IncrementalAnswer::default()
+            .with_resource_type(resource.resource_type)
+            .with_resource_name(resource.resource_name);
+        responses.push(match changed {
+            Ok(()) => answer,
+            Err(refusal) => {
+                answer.with_error_code(refusal.error.code()).with_error_message(Some(text(refusal.message)))
+            }
+        });
+    }
+    IncrementalAlterConfigsResponse::default().with_responses(responses)
+}
+
+/// Operations: 0 sets, 1 deletes, 2 appends to a list, 3 takes from a list.
+fn apply_step(
+    configs: &mut BTreeMap<String, String>,
+    name: String,
+    operation: i8,
+    value: Option<String>,
+) -> Result<(), Refusal> {
+    let setting = all_settings().find(|setting| setting.name == name);
+    let is_list = setting.is_some_and(|setting| setting.kind == SettingType::List);
+    let default = setting.map_or("", |setting| setting.default);
+    let current = || configs.get(&name).map_or(default, String::as_str);
+    match (operation, value) {
+        (0, Some(value)) => drop(configs.insert(name, value)),
+        (1, _) => drop(configs.remove(&name)),
+        (2, Some(value)) if is_list => {
+            let mut words: Vec<&str> = current().split(',').collect();
+            words.extend(value.split(',').filter(|word| !current().split(',').any(|other| other == *word)));
+            let joined = words.join(",");
+            configs.insert(name, joined);
+        }
+        (3, Some(value)) if is_list => {
+            let words: Vec<&str> =
+                current().split(',').filter(|word| !value.split(',').any(|other| other == *word)).collect();
+            let joined = words.join(",");
+            configs.insert(name, joined);
+        }
+        _ => {
+            let message = format!("operation {operation} is not possible on {name}");
+            return Err(Refusal::new(ResponseError::InvalidConfig, message));
+        }
+    }
+    Ok(())
+}

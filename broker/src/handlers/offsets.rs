@@ -1,0 +1,293 @@
+//! Offsets: of the log, and of groups.
+
+use std::sync::Arc;
+
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse};
+use kafka_protocol::messages::offset_commit_response::{OffsetCommitResponsePartition, OffsetCommitResponseTopic};
+use kafka_protocol::messages::offset_delete_response::{OffsetDeleteResponsePartition, OffsetDeleteResponseTopic};
+use kafka_protocol::messages::offset_fetch_response::{
+    OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions, OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+};
+use kafka_protocol::messages::offset_for_leader_epoch_response::{EpochEndOffset, OffsetForLeaderTopicResult};
+use kafka_protocol::messages::{
+    ListOffsetsRequest, ListOffsetsResponse, OffsetCommitRequest, OffsetCommitResponse, OffsetDeleteRequest,
+    OffsetDeleteResponse, OffsetFetchRequest, OffsetFetchResponse, OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse, TopicName,
+};
+
+use super::{Context, code, text};
+use crate::clock::now_ms;
+use crate::groups::group::{Identity, Phase};
+use crate::meta::{Entry, Meta, OffsetItem};
+use crate::storage::journal::wait;
+use crate::storage::partition::Partition;
+
+const LATEST: i64 = -1;
+const EARLIEST: i64 = -2;
+const MAX_TIMESTAMP: i64 = -3;
+/// Longest metadata of a committed offset (`offset.metadata.max.bytes` of Apache Kafka).
+pub(super) const MAX_METADATA: usize = 4096;
+
+pub(super) async fn list_offsets(context: &Context, version: i16, request: ListOffsetsRequest) -> ListOffsetsResponse {
+    let committed_only = request.isolation_level == 1;
+    let mut topics = Vec::with_capacity(request.topics.len());
+    for topic in request.topics {
+        let mut partitions = Vec::with_capacity(topic.partitions.len());
+        for asked in topic.partitions {
+            let found = context.node.topics.partition(&topic.name, asked.partition_index);
+            let looked_up = match found {
+                None => Err(ResponseError::UnknownTopicOrPartition),
+                Some(_) if asked.current_leader_epoch > 0 => Err(ResponseError::UnknownLeaderEpoch),
+                Some(partition) => look_up(partition, asked.timestamp, committed_only, version).await,
+            };
+            let answer = ListOffsetsPartitionResponse::default()
+                .with_partition_index(asked.partition_index)
+                .with_error_code(code(&looked_up));
+            let (offset, timestamp) = looked_up.unwrap_or((-1, -1));
+            let epoch = if version >= 4 && offset >= 0 { 0 } else { -1 };
+            partitions.push(answer.with_offset(offset).with_timestamp(timestamp).with_leader_epoch(epoch));
+        }
+        topics.push(ListOffsetsTopicResponse::default().with_name(topic.name).with_partitions(partitions));
+    }
+    ListOffsetsResponse::default().with_topics(topics)
+}
+
+async fn look_up(
+    partition: Arc<Partition>,
+    timestamp: i64,
+    committed_only: bool,
+    version: i16,
+) -> Result<(i64, i64), ResponseError> {
+    let bounds = partition.bounds();
+    let end = bounds.visible(committed_only);
+    match timestamp {
+        EARLIEST => Ok((bounds.log_start, -1)),
+        LATEST if partition.is_corrupt_at(bounds.high_watermark) => Err(ResponseError::KafkaStorageError),
+        LATEST => Ok((end, -1)),
+        MAX_TIMESTAMP if version < 7 => Err(ResponseError::UnsupportedVersion),
+        timestamp if timestamp < MAX_TIMESTAMP => Err(ResponseError::UnsupportedVersion),
+        timestamp => {
+            let search = tokio::task::spawn_blocking(move || match timestamp {
+                MAX_TIMESTAMP => partition.offset_of_max_timestamp(),
+                timestamp => partition.offset_for_time(timestamp, end),
+            });
+            match search.await {
+                Ok(Ok(found)) => Ok(found.unwrap_or((-1, -1))),
+                Ok(Err(error)) => {
+                    tracing::error!(error = %error, "looking up an offset by time failed");
+                    Err(ResponseError::KafkaStorageError)
+                }
+                Err(_) => Err(ResponseError::UnknownServerError),
+            }
+        }
+    }
+}
+
+pub(super) async fn offset_for_leader_epoch(
+    context: &Context,
+    _: i16,
+    request: OffsetForLeaderEpochRequest,
+) -> OffsetForLeaderEpochResponse {
+    let topics = request.topics.into_iter().map(|topic| {
+        let partitions = topic.partitions.iter().map(|asked| {
+            let answer = EpochEndOffset::default().with_partition(asked.partition);
+            let found = context.node.topics.partition(&topic.topic, asked.partition);
+            match found {
+                None => answer.with_error_code(ResponseError::UnknownTopicOrPartition.code()),
+                Some(_) if asked.current_leader_epoch > 0 => {
+                    answer.with_error_code(ResponseError::UnknownLeaderEpoch.code())
+                }
+                // There is one epoch, 0, and it ends where the log ends.
+                Some(partition) if asked.leader_epoch == 0 => {
+                    answer.with_leader_epoch(0).with_end_offset(partition.bounds().high_watermark)
+                }
+                Some(_) => answer.with_leader_epoch(-1).with_end_offset(-1),
+            }
+        });
+        let partitions = partitions.collect();
+        OffsetForLeaderTopicResult::default().with_topic(topic.topic.clone()).with_partitions(partitions)
+    });
+    OffsetForLeaderEpochResponse::default().with_topics(topics.collect())
+}
+
+pub(super) async fn offset_commit(context: &Context, _: i16, request: OffsetCommitRequest) -> OffsetCommitResponse {
+    let group = request.group_id.to_string();
+    let who = Identity {
+        member_id: &request.member_id,
+        instance_id: request.group_instance_id.as_deref(),
+        generation: request.generation_id_or_member_epoch,
+    };
+    let allowed = if group.is_empty() {
+        Err(ResponseError::InvalidGroupId)
+    } else if who.generation < 0 && who.member_id.is_empty() {
+        context.node.groups.peek(&group, |group, now| group.check_commit(now, who, false)).unwrap_or(Ok(()))
+    } else {
+        let known = context.node.groups.peek(&group, |group, now| group.check_commit(now, who, false));
+        known.unwrap_or(Err(ResponseError::UnknownMemberId))
+    };
+    let now = now_ms();
+    let mut accepted = Vec::new();
+    let mut topics = Vec::with_capacity(request.topics.len());
+    for topic in &request.topics {
+        let mut partitions = Vec::with_capacity(topic.partitions.len());
+        for asked in &topic.partitions {
+            let item = allowed.and_then(|()| {
+                let metadata =
+                    asked.committed_metadata.as_ref().map(|metadata| metadata.to_string()).unwrap_or_default();
+                check_item(context, &topic.name, asked.partition_index, &metadata)?;
+                Ok(OffsetItem {
+                    topic: topic.name.to_string(),
+                    partition: asked.partition_index,
+                    offset: asked.committed_offset,
+                    leader_epoch: asked.committed_leader_epoch,
+                    metadata,
+                    committed_ms: now,
+                })
+            });
+            let answer = OffsetCommitResponsePartition::default().with_partition_index(asked.partition_index);
+            partitions.push(answer.with_error_code(code(&item)));
+            accepted.extend(item);
+        }
+        topics.push(OffsetCommitResponseTopic::default().with_name(topic.name.clone()).with_partitions(partitions));
+    }
+    if !accepted.is_empty() {
+        let recorded = context.node.journal.record(Entry::OffsetsCommitted { group, offsets: accepted }).await;
+        if recorded.is_err() {
+            let refused = ResponseError::CoordinatorNotAvailable.code();
+            let all = topics.iter_mut().flat_map(|topic| &mut topic.partitions);
+            all.filter(|partition| partition.error_code == 0).for_each(|partition| partition.error_code = refused);
+        }
+    }
+    OffsetCommitResponse::default().with_topics(topics)
+}
+
+/// Whether an offset of this partition may be committed.
+pub(super) fn check_item(context: &Context, topic: &str, partition: i32, metadata: &str) -> Result<(), ResponseError> {
+    if metadata.len() > MAX_METADATA {
+        return Err(ResponseError::OffsetMetadataTooLarge);
+    }
+    context.node.topics.partition(topic, partition).map(drop).ok_or(ResponseError::UnknownTopicOrPartition)
+}
+
+/// A group's offset in one partition, as both forms of the response want it.
+struct Fetched {
+    partition: i32,
+    offset: i64,
+    leader_epoch: i32,
+    metadata: String,
+    error: i16,
+}
+
+fn fetch_group(
+    meta: &Meta,
+    group: &str,
+    wanted: Option<Vec<(TopicName, Vec<i32>)>>,
+    require_stable: bool,
+) -> Vec<(TopicName, Vec<Fetched>)> {
+    let wanted = wanted.unwrap_or_else(|| {
+        let mut all: Vec<(TopicName, Vec<i32>)> = Vec::new();
+        for (topic, partition) in meta.groups.get(group).into_iter().flat_map(|offsets| offsets.keys()) {
+            match all.last_mut().filter(|(name, _)| &**name == topic.as_str()) {
+                Some((_, partitions)) => partitions.push(*partition),
+                None => all.push((TopicName(text(topic.clone())), vec![*partition])),
+            }
+        }
+        all
+    });
+    let one = |topic: &TopicName, partition: i32| {
+        let unstable = require_stable && meta.has_pending_offset(group, topic, partition);
+        let found = meta.offset(group, topic, partition).filter(|_| !unstable);
+        Fetched {
+            partition,
+            offset: found.map_or(-1, |item| item.offset),
+            leader_epoch: found.map_or(-1, |item| item.leader_epoch),
+            metadata: found.map(|item| item.metadata.clone()).unwrap_or_default(),
+            error: if unstable { ResponseError::UnstableOffsetCommit.code() } else { 0 },
+        }
+    };
+    wanted
+        .into_iter()
+        .map(|(topic, partitions)| {
+            let fetched = partitions.into_iter().map(|partition| one(&topic, partition)).collect();
+            (topic, fetched)
+        })
+        .collect()
+}
+
+pub(super) async fn offset_fetch(context: &Context, version: i16, request: OffsetFetchRequest) -> OffsetFetchResponse {
+    let stable = request.require_stable;
+    let meta = context.node.journal.lock();
+    if version >= 8 {
+        let groups = request.groups.into_iter().map(|group| {
+            let wanted = group.topics.map(|topics| topics.into_iter().map(|t| (t.name, t.partition_indexes)).collect());
+            let topics = fetch_group(&meta, &group.group_id, wanted, stable).into_iter().map(|(name, fetched)| {
+                let partitions = fetched.into_iter().map(|one| {
+                    OffsetFetchResponsePartitions::default()
+                        .with_partition_index(one.partition)
+                        .with_committed_offset(one.offset)
+                        .with_committed_leader_epoch(one.leader_epoch)
+                        .with_metadata(Some(text(one.metadata)))
+                        .with_error_code(one.error)
+                });
+                OffsetFetchResponseTopics::default().with_name(name).with_partitions(partitions.collect())
+            });
+            let topics = topics.collect();
+            OffsetFetchResponseGroup::default().with_group_id(group.group_id).with_topics(topics)
+        });
+        return OffsetFetchResponse::default().with_groups(groups.collect());
+    }
+    let wanted = request.topics.map(|topics| topics.into_iter().map(|t| (t.name, t.partition_indexes)).collect());
+    let topics = fetch_group(&meta, &request.group_id, wanted, stable).into_iter().map(|(name, fetched)| {
+        let partitions = fetched.into_iter().map(|one| {
+            OffsetFetchResponsePartition::default()
+                .with_partition_index(one.partition)
+                .with_committed_offset(one.offset)
+                .with_committed_leader_epoch(if version >= 5 { one.leader_epoch } else { -1 })
+                .with_metadata(Some(text(one.metadata)))
+                .with_error_code(one.error)
+        });
+        OffsetFetchResponseTopic::default().with_name(name).with_partitions(partitions.collect())
+    });
+    OffsetFetchResponse::default().with_topics(topics.collect())
+}
+
+pub(super) async fn offset_delete(context: &Context, _: i16, request: OffsetDeleteRequest) -> OffsetDeleteResponse {
+    let group = request.group_id.to_string();
+    let live = context.node.groups.peek(&group, |group, _| {
+        let is_consumer = group.protocol_type() == Some("consumer");
+        (group.phase(), is_consumer, group.subscribed_topics())
+    });
+    let known = live.is_some() || context.node.journal.lock().groups.contains_key(&group);
+    if !known {
+        return OffsetDeleteResponse::default().with_error_code(ResponseError::GroupIdNotFound.code());
+    }
+    let mut deleted = Vec::new();
+    let mut topics = Vec::with_capacity(request.topics.len());
+    for topic in request.topics {
+        let in_use = live.as_ref().is_some_and(|(phase, is_consumer, subscribed)| {
+            *phase != Phase::Empty && (!is_consumer || subscribed.contains(&*topic.name as &str))
+        });
+        let partitions = topic.partitions.iter().map(|asked| {
+            let error = if in_use {
+                ResponseError::GroupSubscribedToTopic.code()
+            } else {
+                deleted.push((topic.name.to_string(), asked.partition_index));
+                0
+            };
+            OffsetDeleteResponsePartition::default().with_partition_index(asked.partition_index).with_error_code(error)
+        });
+        let partitions = partitions.collect();
+        topics.push(OffsetDeleteResponseTopic::default().with_name(topic.name.clone()).with_partitions(partitions));
+    }
+    let durable = context.node.journal.lock().record(Entry::OffsetsDeleted { group, partitions: deleted });
+    let recorded = match durable {
+        Ok(durable) => wait(durable).await,
+        Err(error) => Err(error),
+    };
+    match recorded {
+        Ok(()) => OffsetDeleteResponse::default().with_topics(topics),
+        Err(_) => OffsetDeleteResponse::default().with_error_code(ResponseError::CoordinatorNotAvailable.code()),
+    }
+}

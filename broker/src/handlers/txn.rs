@@ -1,0 +1,271 @@
+//! Producer ids and transactions: translation between the wire and the coordinator.
+
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::add_partitions_to_txn_response::{
+    AddPartitionsToTxnPartitionResult, AddPartitionsToTxnTopicResult,
+};
+use kafka_protocol::messages::describe_producers_response::{PartitionResponse, ProducerState, TopicResponse};
+use kafka_protocol::messages::describe_transactions_response::{TopicData, TransactionState};
+use kafka_protocol::messages::list_transactions_response::TransactionState as ListedTransaction;
+use kafka_protocol::messages::txn_offset_commit_response::{
+    TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
+};
+use kafka_protocol::messages::{
+    AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse,
+    DescribeProducersRequest, DescribeProducersResponse, DescribeTransactionsRequest, DescribeTransactionsResponse,
+    EndTxnRequest, EndTxnResponse, InitProducerIdRequest, InitProducerIdResponse, ListTransactionsRequest,
+    ListTransactionsResponse, ProducerId, TopicName, TransactionalId, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
+};
+
+use super::offsets::check_item;
+use super::{Context, code, text};
+use crate::clock::now_ms;
+use crate::groups::group::Identity;
+use crate::meta::OffsetItem;
+use crate::txn::TxnState;
+use crate::txn::coordinator::{self, ProducerIdentity};
+
+/// Clients of old versions know "fenced" only under its older name.
+fn named<T>(result: Result<T, ResponseError>, knows_fenced: bool) -> Result<T, ResponseError> {
+    result.map_err(|error| match error {
+        ResponseError::ProducerFenced if !knows_fenced => ResponseError::InvalidProducerEpoch,
+        other => other,
+    })
+}
+
+pub(super) async fn init_producer_id(
+    context: &Context,
+    version: i16,
+    request: InitProducerIdRequest,
+) -> InitProducerIdResponse {
+    let current = (version >= 3 && request.producer_id.0 >= 0)
+        .then_some(ProducerIdentity { id: request.producer_id.0, epoch: request.producer_epoch });
+    let identity = match &request.transactional_id {
+        // A producer without transactions may always begin anew.
+        None => {
+            let id = context.node.coordinator.new_producer_id(&context.node.journal).await;
+            id.map(|id| ProducerIdentity { id, epoch: 0 })
+        }
+        Some(id) if id.is_empty() => Err(ResponseError::InvalidRequest),
+        Some(id) => coordinator::init_producer(&context.node, id, request.transaction_timeout_ms, current).await,
+    };
+    match named(identity, version >= 4) {
+        Ok(identity) => InitProducerIdResponse::default()
+            .with_producer_id(ProducerId(identity.id))
+            .with_producer_epoch(identity.epoch),
+        Err(error) => InitProducerIdResponse::default()
+            .with_error_code(error.code())
+            .with_producer_id(ProducerId(-1))
+            .with_producer_epoch(-1),
+    }
+}
+
+pub(super) async fn add_partitions_to_txn(
+    context: &Context,
+    version: i16,
+    request: AddPartitionsToTxnRequest,
+) -> AddPartitionsToTxnResponse {
+    let producer =
+        ProducerIdentity { id: request.v3_and_below_producer_id.0, epoch: request.v3_and_below_producer_epoch };
+    let id = request.v3_and_below_transactional_id.to_string();
+    let topics = request.v3_and_below_topics;
+    let wanted: Vec<(String, i32)> =
+        topics.iter().flat_map(|topic| topic.partitions.iter().map(|index| (topic.name.to_string(), *index))).collect();
+    let exists = |topic: &str, index: i32| context.node.topics.partition(topic, index).is_some();
+    let all_exist = wanted.iter().all(|(topic, index)| exists(topic, *index));
+    // All or nothing: if one partition is missing, the others are "not attempted".
+    let added = if all_exist {
+        named(coordinator::add_partitions(&context.node, &id, producer, wanted).await, version >= 2)
+    } else {
+        Err(ResponseError::OperationNotAttempted)
+    };
+    let results = topics.into_iter().map(|topic| {
+        let partitions = topic.partitions.iter().map(|index| {
+            let error =
+                if exists(&topic.name, *index) { code(&added) } else { ResponseError::UnknownTopicOrPartition.code() };
+            AddPartitionsToTxnPartitionResult::default().with_partition_index(*index).with_partition_error_code(error)
+        });
+        let partitions = partitions.collect();
+        AddPartitionsToTxnTopicResult::default().with_name(topic.name.clone()).with_results_by_partition(partitions)
+    });
+    AddPartitionsToTxnResponse::default().with_results_by_topic_v3_and_below(results.collect())
+}
+
+pub(super) async fn add_offsets_to_txn(
+    context: &Context,
+    version: i16,
+    request: AddOffsetsToTxnRequest,
+) -> AddOffsetsToTxnResponse {
+    let producer = ProducerIdentity { id: request.producer_id.0, epoch: request.producer_epoch };
+    let added = if request.group_id.is_empty() {
+        Err(ResponseError::InvalidGroupId)
+    } else {
+        let group = request.group_id.to_string();
+        coordinator::add_group(&context.node, &request.transactional_id, producer, group).await
+    };
+    AddOffsetsToTxnResponse::default().with_error_code(code(&named(added, version >= 2)))
+}
+
+pub(super) async fn txn_offset_commit(
+    context: &Context,
+    version: i16,
+    request: TxnOffsetCommitRequest,
+) -> TxnOffsetCommitResponse {
+    let group = request.group_id.to_string();
+    let producer = ProducerIdentity { id: request.producer_id.0, epoch: request.producer_epoch };
+    let who = Identity {
+        member_id: &request.member_id,
+        instance_id: request.group_instance_id.as_deref(),
+        generation: if version >= 3 { request.generation_id } else { -1 },
+    };
+    let is_member = who.generation >= 0 || !who.member_id.is_empty() || who.instance_id.is_some();
+    let known = context.node.groups.peek(&group, |group, now| group.check_commit(now, who, true));
+    let allowed = known.unwrap_or(if is_member { Err(ResponseError::UnknownMemberId) } else { Ok(()) });
+    let now = now_ms();
+    let mut items = Vec::new();
+    let mut outcomes = Vec::new();
+    for topic in &request.topics {
+        for asked in &topic.partitions {
+            let metadata = asked.committed_metadata.as_ref().map(|metadata| metadata.to_string()).unwrap_or_default();
+            let item = allowed.and_then(|()| check_item(context, &topic.name, asked.partition_index, &metadata));
+            outcomes.push(item);
+            items.extend(item.ok().map(|()| OffsetItem {
+                topic: topic.name.to_string(),
+                partition: asked.partition_index,
+                offset: asked.committed_offset,
+                leader_epoch: asked.committed_leader_epoch,
+                metadata,
+                committed_ms: now,
+            }));
+        }
+    }
+    let noted = if items.is_empty() {
+        Ok(())
+    } else {
+        coordinator::add_offsets(&context.node, &request.transactional_id, producer, &group, items).await
+    };
+    // This response has never learnt the newer name of "fenced".
+    let noted = named(noted, false);
+    let mut outcomes = outcomes.into_iter();
+    let topics = request.topics.iter().map(|topic| {
+        let partitions = topic.partitions.iter().map(|asked| {
+            let outcome = outcomes.next().unwrap_or(Ok(())).and(noted);
+            TxnOffsetCommitResponsePartition::default()
+                .with_partition_index(asked.partition_index)
+                .with_error_code(code(&outcome))
+        });
+        let partitions = partitions.collect();
+        TxnOffsetCommitResponseTopic::default().with_name(topic.name.clone()).with_partitions(partitions)
+    });
+    TxnOffsetCommitResponse::default().with_topics(topics.collect())
+}
+
+pub(super) async fn end_txn(context: &Context, version: i16, request: EndTxnRequest) -> EndTxnResponse {
+    let producer = ProducerIdentity { id: request.producer_id.0, epoch: request.producer_epoch };
+    let ended = coordinator::end(&context.node, &request.transactional_id, producer, request.committed).await;
+    EndTxnResponse::default().with_error_code(code(&named(ended, version >= 2)))
+}
+
+pub(super) async fn describe_producers(
+    context: &Context,
+    _: i16,
+    request: DescribeProducersRequest,
+) -> DescribeProducersResponse {
+    let topics = request.topics.into_iter().map(|topic| {
+        let partitions = topic.partition_indexes.iter().map(|index| {
+            let answer = PartitionResponse::default().with_partition_index(*index);
+            let Some(partition) = context.node.topics.partition(&topic.name, *index) else {
+                return answer.with_error_code(ResponseError::UnknownTopicOrPartition.code());
+            };
+            let active = partition.with_producers(|producers| {
+                let states = producers.iter().map(|(id, producer)| {
+                    ProducerState::default()
+                        .with_producer_id(ProducerId(id))
+                        .with_producer_epoch(i32::from(producer.epoch))
+                        .with_last_sequence(producer.last_sequence())
+                        .with_last_timestamp(producer.last_ms)
+                        .with_coordinator_epoch(0)
+                        .with_current_txn_start_offset(producer.open_since.unwrap_or(-1))
+                });
+                states.collect()
+            });
+            answer.with_active_producers(active)
+        });
+        let partitions = partitions.collect();
+        TopicResponse::default().with_name(topic.name.clone()).with_partitions(partitions)
+    });
+    DescribeProducersResponse::default().with_topics(topics.collect())
+}
+
+pub(super) async fn describe_transactions(
+    context: &Context,
+    _: i16,
+    request: DescribeTransactionsRequest,
+) -> DescribeTransactionsResponse {
+    let meta = context.node.journal.lock();
+    let states = request.transactional_ids.into_iter().map(|id| {
+        let Some(txn) = meta.txns.get(&*id.0 as &str) else {
+            let unknown = ResponseError::TransactionalIdNotFound.code();
+            return TransactionState::default().with_transactional_id(id).with_error_code(unknown);
+        };
+        let mut topics: Vec<TopicData> = Vec::new();
+        for (topic, partition) in &txn.partitions {
+            match topics.last_mut().filter(|last| &*last.topic as &str == topic) {
+                Some(last) => last.partitions.push(*partition),
+                None => topics.push(
+                    TopicData::default().with_topic(TopicName(text(topic.clone()))).with_partitions(vec![*partition]),
+                ),
+            }
+        }
+        TransactionState::default()
+            .with_transactional_id(id)
+            .with_transaction_state(text(txn.state.as_str()))
+            .with_transaction_timeout_ms(txn.timeout_ms)
+            .with_transaction_start_time_ms(txn.started_ms)
+            .with_producer_id(ProducerId(txn.producer_id))
+            .with_producer_epoch(txn.epoch)
+            .with_topics(topics)
+    });
+    DescribeTransactionsResponse::default().with_transaction_states(states.collect())
+}
+
+pub(super) async fn list_transactions(
+    context: &Context,
+    version: i16,
+    request: ListTransactionsRequest,
+) -> ListTransactionsResponse {
+    const STATES: [TxnState; 6] = [
+        TxnState::Empty,
+        TxnState::Ongoing,
+        TxnState::PrepareCommit,
+        TxnState::PrepareAbort,
+        TxnState::CompleteCommit,
+        TxnState::CompleteAbort,
+    ];
+    let is_known = |name: &str| STATES.iter().any(|state| state.as_str() == name);
+    let unknown = request.state_filters.iter().filter(|name| !is_known(name)).cloned().collect();
+    let now = now_ms();
+    let meta = context.node.journal.lock();
+    let mut listed: Vec<_> = meta
+        .txns
+        .values()
+        .filter(|txn| {
+            let by_state = request.state_filters.is_empty()
+                || request.state_filters.iter().any(|name| &**name == txn.state.as_str());
+            let by_producer = request.producer_id_filters.is_empty()
+                || request.producer_id_filters.iter().any(|id| id.0 == txn.producer_id);
+            let by_duration = version < 1
+                || request.duration_filter < 0
+                || txn.started_ms >= 0 && now - txn.started_ms > request.duration_filter;
+            by_state && by_producer && by_duration
+        })
+        .map(|txn| {
+            ListedTransaction::default()
+                .with_transactional_id(TransactionalId(text(txn.id.clone())))
+                .with_producer_id(ProducerId(txn.producer_id))
+                .with_transaction_state(text(txn.state.as_str()))
+        })
+        .collect();
+    listed.sort_by(|a, b| a.transactional_id.0.cmp(&b.transactional_id.0));
+    ListTransactionsResponse::default().with_unknown_state_filters(unknown).with_transaction_states(listed)
+}

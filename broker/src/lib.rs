@@ -1,0 +1,45 @@
+//! A durable single-node broker that speaks the Kafka protocol.
+//!
+//! Any Kafka client connects to it: topics, consumer groups, idempotent and transactional producers, retention and
+//! compaction work as with Apache Kafka, within one node. Records are acknowledged and visible only after they have been
+//! synced to disk. See [`Broker::start`].
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), riverrun_broker::StartError> {
+//! use riverrun_broker::{Broker, BrokerConfig};
+//!
+//! let broker = Broker::start(BrokerConfig::new("/var/lib/broker")).await?;
+//! println!("bootstrap.servers={}", broker.local_addr());
+//! broker.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Limits
+//! - One node: replication factor 1, `acks=1` and `acks=all` are the same, both wait for the sync. `acks=0` waits for nothing.
+//! - Batches are kept as sent. Compaction looks into uncompressed batches only; compressed ones are left whole, and an
+//!   offset looked up by time in a compressed batch is that of its first record.
+//! - A torn write at the end of a log is cut off at start. If sound batches follow a bad one, the partition ends at the last
+//!   good offset, refuses writes and says so; its files are left alone.
+
+mod broker;
+mod clock;
+mod config;
+mod groups;
+mod handlers;
+mod housekeeping;
+mod meta;
+mod node;
+mod server;
+mod storage;
+mod topic_config;
+mod topics;
+mod txn;
+pub mod versions;
+pub mod wire;
+
+pub use broker::{Broker, GroupInfo, GroupMemberInfo, TopicInfo};
+pub use config::{BrokerConfig, StartError};
+pub use storage::disk::{Disk, DiskFile, OpenMode, RealDisk};
+pub use storage::journal::JournalError;
+pub use storage::partition::PartitionStats;

@@ -1,0 +1,289 @@
+//! The journal: an append-only file of small entries that says what exists besides the records.
+//!
+//! Every entry is `magic, length, CRC-32C, JSON`. Entries are applied to the state in memory and queued under one lock, so
+//! the order in the file is the order in memory; a thread writes and syncs them in groups and then tells those who wait. When
+//! the file has grown, the state is written as a new file that replaces it atomically.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use kafka_protocol::ResponseError;
+use parking_lot::{Condvar, Mutex};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
+
+use super::disk::{Disk, DiskFile, OpenMode};
+
+const MAGIC: [u8; 4] = *b"RRJ1";
+const FRAME: usize = 12;
+const MAX_ENTRY: usize = 64 << 20;
+const NAME: &str = "meta.journal";
+const REPAIR_PAUSE: Duration = Duration::from_secs(1);
+
+/// A state that is the fold of its entries.
+pub(crate) trait Folded: Default + Send + 'static {
+    /// What changes it.
+    type Entry: Serialize + DeserializeOwned;
+    /// Applies an entry.
+    fn apply(&mut self, entry: Self::Entry);
+    /// Entries that rebuild the state from nothing.
+    fn snapshot(&self) -> Vec<Self::Entry>;
+}
+
+/// Why a journal cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The file system refuses.
+    #[error("cannot read the journal {path}: {error}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// A bad entry with good ones behind it.
+    #[error("the journal {path} is corrupt at byte {position}; restore it from a backup")]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        position: u64,
+    },
+}
+
+/// Resolves when an entry is durable, or with the error to answer.
+pub(crate) type Durable = oneshot::Receiver<Result<(), ResponseError>>;
+
+/// A journaled state.
+pub(crate) struct Journal<S: Folded> {
+    core: Arc<Core<S>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Core<S> {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    compact_above: u64,
+    inner: Mutex<Inner<S>>,
+    ready: Condvar,
+}
+
+struct Inner<S> {
+    state: S,
+    pending: Vec<u8>,
+    waiters: Vec<oneshot::Sender<Result<(), ResponseError>>>,
+    failed: Option<Instant>,
+    closed: bool,
+}
+
+/// What the thread owns.
+struct File {
+    file: Arc<dyn DiskFile>,
+    size: u64,
+    snapshot_size: u64,
+}
+
+/// The state with the journal's lock held; what is recorded while it is held stays together.
+pub(crate) struct Locked<'a, S: Folded> {
+    inner: parking_lot::MutexGuard<'a, Inner<S>>,
+    core: &'a Core<S>,
+}
+
+impl<S: Folded> Journal<S> {
+    /// Opens or creates the journal in `folder` and starts its thread. `compact_above` is in bytes.
+    pub(crate) fn open(disk: Arc<dyn Disk>, folder: &Path, compact_above: u64) -> Result<Self, JournalError> {
+        let path = folder.join(NAME);
+        let fail = |error| JournalError::Io { path: path.clone(), error };
+        let (state, file) = load::<S>(&disk, folder, &path)?;
+        let core = Arc::new(Core {
+            disk,
+            path: path.clone(),
+            compact_above,
+            inner: Mutex::new(Inner { state, pending: Vec::new(), waiters: Vec::new(), failed: None, closed: false }),
+            ready: Condvar::new(),
+        });
+        let running = core.clone();
+        let thread =
+            std::thread::Builder::new().name("broker-journal".into()).spawn(move || running.run(file)).map_err(fail)?;
+        Ok(Self { core, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// The state, for reading and recording.
+    pub(crate) fn lock(&self) -> Locked<'_, S> {
+        Locked { inner: self.core.inner.lock(), core: &self.core }
+    }
+
+    /// Records one entry and waits until it is durable.
+    pub(crate) async fn record(&self, entry: S::Entry) -> Result<(), ResponseError> {
+        let durable = self.lock().record(entry)?;
+        wait(durable).await
+    }
+
+    /// Writes what is queued and ends the thread. Blocks.
+    pub(crate) fn stop(&self) {
+        self.core.inner.lock().closed = true;
+        self.core.ready.notify_all();
+        if let Some(thread) = self.thread.lock().take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the journal thread panicked");
+        }
+    }
+}
+
+/// Waits for a recorded entry.
+pub(crate) async fn wait(durable: Durable) -> Result<(), ResponseError> {
+    durable.await.unwrap_or(Err(ResponseError::KafkaStorageError))
+}
+
+impl<S: Folded> Locked<'_, S> {
+    /// Applies an entry and queues it for the disk. After a failed write nothing is taken until the journal is whole again.
+    pub(crate) fn record(&mut self, entry: S::Entry) -> Result<Durable, ResponseError> {
+        if let Some(since) = self.inner.failed {
+            if since.elapsed() >= REPAIR_PAUSE {
+                self.core.ready.notify_all();
+            }
+            return Err(ResponseError::KafkaStorageError);
+        }
+        let inner = &mut *self.inner;
+        push_entry(&mut inner.pending, &entry).map_err(|error| {
+            tracing::error!(error = %error, "journal entry not encodable");
+            ResponseError::UnknownServerError
+        })?;
+        inner.state.apply(entry);
+        let (sender, receiver) = oneshot::channel();
+        inner.waiters.push(sender);
+        self.core.ready.notify_all();
+        Ok(receiver)
+    }
+}
+
+impl<S: Folded> std::ops::Deref for Locked<'_, S> {
+    type Target = S;
+    fn deref(&self) -> &S {
+        &self.inner.state
+    }
+}
+
+impl<S: Folded> Core<S> {
+    fn run(&self, mut file: File) {
+        loop {
+            let (bytes, mut waiters, repair) = {
+                let mut inner = self.inner.lock();
+                while inner.pending.is_empty() && !inner.closed && !repair_due(&inner) {
+                    self.ready.wait(&mut inner);
+                }
+                if inner.pending.is_empty() && inner.closed {
+                    return;
+                }
+                let repair = inner.failed.is_some();
+                (std::mem::take(&mut inner.pending), std::mem::take(&mut inner.waiters), repair)
+            };
+            let grown = file.size + bytes.len() as u64 > self.compact_above.max(4 * file.snapshot_size);
+            let written = if repair || grown { self.rewrite(&mut file, &mut waiters) } else { file.append(&bytes) };
+            if let Err(error) = &written {
+                tracing::error!(file = %self.path.display(), error = %error, "writing the journal failed, changes are refused");
+            }
+            self.inner.lock().failed = written.is_err().then(Instant::now);
+            let answer = written.map_err(|_| ResponseError::KafkaStorageError);
+            for waiter in waiters {
+                let _ = waiter.send(answer);
+            }
+        }
+    }
+
+    /// Replaces the file by the state as it is now. Whatever was queued up to now is part of it, and so are its waiters.
+    fn rewrite(
+        &self,
+        file: &mut File,
+        waiters: &mut Vec<oneshot::Sender<Result<(), ResponseError>>>,
+    ) -> io::Result<()> {
+        let entries = {
+            let mut inner = self.inner.lock();
+            inner.pending.clear();
+            waiters.append(&mut inner.waiters);
+            inner.state.snapshot()
+        };
+        let mut bytes = Vec::new();
+        entries.iter().try_for_each(|entry| push_entry(&mut bytes, entry))?;
+        let temporary = self.path.with_extension("journal.tmp");
+        let new = self.disk.open(&temporary, OpenMode::Truncate)?;
+        new.write_all_at(&bytes, 0)?;
+        new.sync_data()?;
+        self.disk.rename(&temporary, &self.path)?;
+        self.path.parent().map_or(Ok(()), |folder| self.disk.sync_dir(folder))?;
+        let size = bytes.len() as u64;
+        *file = File { file: new, size, snapshot_size: size };
+        Ok(())
+    }
+}
+
+impl File {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, self.size)?;
+        self.file.sync_data()?;
+        self.size += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+fn push_entry<E: Serialize>(into: &mut Vec<u8>, entry: &E) -> io::Result<()> {
+    let body = serde_json::to_vec(entry).map_err(io::Error::other)?;
+    if body.len() > MAX_ENTRY {
+        return Err(io::Error::other(format!("entry of {} bytes, at most {MAX_ENTRY} are allowed", body.len())));
+    }
+    into.extend_from_slice(&MAGIC);
+    into.extend_from_slice(&(body.len() as u32).to_be_bytes());
+    into.extend_from_slice(&crc32c::crc32c(&body).to_be_bytes());
+    into.extend_from_slice(&body);
+    Ok(())
+}
+
+/// The entry at the start of `bytes` and its size with the frame.
+fn parse_entry(bytes: &[u8]) -> Option<(&[u8], usize)> {
+    let (head, rest) = bytes.split_at_checked(FRAME)?;
+    let length = u32::from_be_bytes(head[4..8].try_into().ok()?) as usize;
+    let body = rest.get(..length)?;
+    let good = head[..4] == MAGIC && head[8..] == crc32c::crc32c(body).to_be_bytes();
+    good.then_some((body, FRAME + length))
+}
+
+fn load<S: Folded>(disk: &Arc<dyn Disk>, folder: &Path, path: &Path) -> Result<(S, File), JournalError> {
+    let fail = |error| JournalError::Io { path: path.to_path_buf(), error };
+    let exists = disk.list(folder).map_err(fail)?.iter().any(|other| other == path);
+    if !exists {
+        let file = disk.open(path, OpenMode::Truncate).map_err(fail)?;
+        disk.sync_dir(folder).map_err(fail)?;
+        return Ok((S::default(), File { file, size: 0, snapshot_size: 0 }));
+    }
+    let file = disk.open(path, OpenMode::Existing).map_err(fail)?;
+    let mut bytes = vec![0; file.len().map_err(fail)? as usize];
+    let read = file.read_at(&mut bytes, 0).map_err(fail)?;
+    bytes.truncate(read);
+    let mut state = S::default();
+    let mut at = 0;
+    while let Some((body, size)) = parse_entry(&bytes[at..]) {
+        let entry = serde_json::from_slice(body)
+            .map_err(|_| JournalError::Corrupt { path: path.to_path_buf(), position: at as u64 })?;
+        state.apply(entry);
+        at += size;
+    }
+    if at < bytes.len() {
+        let tail = &bytes[at..];
+        if (1..tail.len()).any(|start| tail[start..].starts_with(&MAGIC) && parse_entry(&tail[start..]).is_some()) {
+            return Err(JournalError::Corrupt { path: path.to_path_buf(), position: at as u64 });
+        }
+        tracing::warn!(file = %path.display(), bytes = tail.len(), "an unfinished journal entry is cut off");
+        file.set_len(at as u64).and_then(|()| file.sync_data()).map_err(fail)?;
+    }
+    let size = at as u64;
+    Ok((state, File { file, size, snapshot_size: 0 }))
+}
+
+fn repair_due<S>(inner: &Inner<S>) -> bool {
+    inner.failed.is_some_and(|since| since.elapsed() >= REPAIR_PAUSE)
+}

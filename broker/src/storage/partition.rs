@@ -1,0 +1,697 @@
+//! A partition's log: what is queued, what is durable, who waits.
+//!
+//! Two locks. `state` is held for moments and never across I/O; `writer` is held by whoever changes files (flusher,
+//! retention, compaction), always on a thread that may block, and is taken first.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use kafka_protocol::ResponseError;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
+
+use super::disk::{OpenMode, create_dir_durable};
+use super::files::FileCache;
+use super::flusher::FlushQueue;
+use super::producers::{Aborted, Admission, Producers};
+use super::recovery::Recovered;
+use super::segment::{Checkpoint, Segment};
+use crate::clock::now_ms;
+use crate::topic_config::TopicConfig;
+use crate::wire::batch::{BatchHeader, Marker, assign_offset, stamp_append_time};
+
+/// Most bytes written in one group before a sync.
+const MAX_GROUP_BYTES: usize = 16 << 20;
+/// Recent batches kept in memory per partition for readers at the tail.
+const TAIL_BYTES: usize = 256 << 10;
+/// Pause between attempts to repair a partition after a failed write.
+const REPAIR_PAUSE: Duration = Duration::from_secs(1);
+
+/// What all partitions share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    /// Open files.
+    pub files: Arc<FileCache>,
+    /// Where partitions with something to write queue up.
+    pub queue: Arc<FlushQueue>,
+    /// The data folder.
+    pub root: PathBuf,
+}
+
+/// Names a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PartitionName {
+    /// Topic.
+    pub topic: String,
+    /// Index in it.
+    pub index: i32,
+}
+
+impl std::fmt::Display for PartitionName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.topic, self.index)
+    }
+}
+
+/// A partition of a topic.
+pub(crate) struct Partition {
+    /// Its name.
+    pub name: PartitionName,
+    pub(super) shared: Shared,
+    pub(super) folder: PathBuf,
+    pub(super) config: Arc<RwLock<Arc<TopicConfig>>>,
+    pub(super) state: Mutex<State>,
+    pub(super) writer: Mutex<()>,
+}
+
+pub(super) struct State {
+    pub(super) segments: Vec<Segment>,
+    pub(super) log_start: i64,
+    /// End of what is durable and visible.
+    pub(super) high_watermark: i64,
+    /// End of what is queued.
+    log_end: i64,
+    pub(super) durable: Producers,
+    queued: Producers,
+    pending: VecDeque<Pending>,
+    scheduled: bool,
+    /// In the order of their offsets.
+    waiters: VecDeque<(i64, oneshot::Sender<Result<(), ResponseError>>)>,
+    fetchers: HashMap<u64, Arc<Notify>>,
+    next_fetcher: u64,
+    pub(super) tail: VecDeque<TailBatch>,
+    tail_bytes: usize,
+    health: Health,
+}
+
+struct Pending {
+    header: BatchHeader,
+    marker: Option<Marker>,
+    bytes: Bytes,
+    _memory: Option<OwnedSemaphorePermit>,
+}
+
+pub(super) struct TailBatch {
+    pub(super) base_offset: i64,
+    pub(super) last_offset: i64,
+    pub(super) bytes: Bytes,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Health {
+    Good,
+    /// A write or sync failed; nothing is taken until the file has been cut back to what is durable.
+    Failed {
+        since: Instant,
+    },
+    /// The file is corrupt before its end; nothing is taken, and what lies before is served.
+    Corrupt(String),
+    Deleted,
+}
+
+/// An accepted batch.
+pub(crate) struct Appended {
+    /// Offset of its first record.
+    pub base_offset: i64,
+    /// The broker's time if the topic stamps it, else -1.
+    pub append_time_ms: i64,
+    /// Start of the log.
+    pub log_start: i64,
+    /// Resolves when the batch is durable; none if it is so already.
+    pub durable: Option<oneshot::Receiver<Result<(), ResponseError>>>,
+}
+
+/// The ends of a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// First offset that may be read.
+    pub log_start: i64,
+    /// End of what is durable.
+    pub high_watermark: i64,
+    /// End of what is decided: no open transaction begins before it.
+    pub last_stable: i64,
+}
+
+impl Bounds {
+    /// End of what a reader may see.
+    pub(crate) fn visible(&self, committed_only: bool) -> i64 {
+        if committed_only { self.last_stable } else { self.high_watermark }
+    }
+}
+
+/// Figures for people.
+#[derive(Debug, Clone)]
+pub struct PartitionStats {
+    /// Index in the topic.
+    pub partition: i32,
+    /// First offset.
+    pub start_offset: i64,
+    /// Offset of the next record.
+    pub end_offset: i64,
+    /// Durable bytes on disk.
+    pub size_bytes: u64,
+    /// Number of segment files.
+    pub segments: usize,
+    /// What is wrong, if something is.
+    pub error: Option<String>,
+}
+
+impl Partition {
+    /// A partition over what recovery found (nothing, for a new one).
+    pub(crate) fn new(
+        name: PartitionName,
+        folder: PathBuf,
+        config: Arc<RwLock<Arc<TopicConfig>>>,
+        shared: Shared,
+        log_start: i64,
+        recovered: Recovered,
+    ) -> Arc<Self> {
+        let first = recovered.segments.first().map_or(0, |segment| segment.base_offset);
+        let log_start = log_start.max(first);
+        let end = recovered.end_offset.max(log_start);
+        let state = State {
+            segments: recovered.segments,
+            log_start,
+            high_watermark: end,
+            log_end: end,
+            queued: recovered.producers.clone(),
+            durable: recovered.producers,
+            pending: VecDeque::new(),
+            scheduled: false,
+            waiters: VecDeque::new(),
+            fetchers: HashMap::new(),
+            next_fetcher: 0,
+            tail: VecDeque::new(),
+            tail_bytes: 0,
+            health: recovered.corrupt.map_or(Health::Good, Health::Corrupt),
+        };
+        Arc::new(Self { name, shared, folder, config, state: Mutex::new(state), writer: Mutex::new(()) })
+    }
+
+    /// The topic's settings at this moment.
+    pub(crate) fn config(&self) -> Arc<TopicConfig> {
+        self.config.read().clone()
+    }
+
+    /// Queues a client's batch, already checked for its checksum and size.
+    pub(crate) fn append(
+        self: &Arc<Self>,
+        header: BatchHeader,
+        bytes: BytesMut,
+        memory: Option<OwnedSemaphorePermit>,
+    ) -> Result<Appended, ResponseError> {
+        let mut state = self.state.lock();
+        self.ensure_writable(&mut state)?;
+        if header.producer_id >= 0
+            && let Admission::Duplicate { base_offset, last_offset } = state.queued.admit(&header)?
+        {
+            let durable = (last_offset >= state.high_watermark).then(|| state.wait_for(last_offset));
+            return Ok(Appended { base_offset, append_time_ms: -1, log_start: state.log_start, durable });
+        }
+        Ok(self.enqueue(&mut state, header, None, bytes, memory))
+    }
+
+    /// Queues a transaction marker.
+    pub(crate) fn append_marker(
+        self: &Arc<Self>,
+        header: BatchHeader,
+        marker: Marker,
+        bytes: BytesMut,
+    ) -> Result<Appended, ResponseError> {
+        let mut state = self.state.lock();
+        self.ensure_writable(&mut state)?;
+        state.queued.admit_marker(header.producer_id, header.producer_epoch)?;
+        Ok(self.enqueue(&mut state, header, Some(marker), bytes, None))
+    }
+
+    fn enqueue(
+        self: &Arc<Self>,
+        state: &mut State,
+        mut header: BatchHeader,
+        marker: Option<Marker>,
+        mut bytes: BytesMut,
+        memory: Option<OwnedSemaphorePermit>,
+    ) -> Appended {
+        header.base_offset = state.log_end;
+        assign_offset(&mut bytes, header.base_offset);
+        let mut append_time_ms = -1;
+        let now = now_ms();
+        if self.config().log_append_time() && marker.is_none() {
+            append_time_ms = now;
+            header.max_timestamp = now;
+            stamp_append_time(&mut bytes, now);
+        }
+        state.queued.apply(&header, marker, now);
+        state.log_end = header.last_offset() + 1;
+        let durable = state.wait_for(header.last_offset());
+        state.pending.push_back(Pending { header, marker, bytes: bytes.freeze(), _memory: memory });
+        self.schedule(state);
+        let log_start = state.log_start;
+        Appended { base_offset: header.base_offset, append_time_ms, log_start, durable: Some(durable) }
+    }
+
+    fn ensure_writable(self: &Arc<Self>, state: &mut State) -> Result<(), ResponseError> {
+        match &state.health {
+            Health::Good => Ok(()),
+            Health::Corrupt(_) => Err(ResponseError::KafkaStorageError),
+            Health::Deleted => Err(ResponseError::UnknownTopicOrPartition),
+            Health::Failed { since } => {
+                if since.elapsed() >= REPAIR_PAUSE {
+                    self.schedule(state);
+                }
+                Err(ResponseError::KafkaStorageError)
+            }
+        }
+    }
+
+    fn schedule(self: &Arc<Self>, state: &mut State) {
+        if !state.scheduled {
+            state.scheduled = true;
+            self.shared.queue.push(self.clone());
+        }
+    }
+
+    /// Writes and syncs one group of what is queued; whether there is more. Blocks; called by the flusher threads.
+    pub(crate) fn flush(&self) -> bool {
+        let writer = self.writer.lock();
+        let failed = matches!(self.state.lock().health, Health::Failed { .. });
+        if failed {
+            self.repair();
+        }
+        let group = self.state.lock().take_group();
+        if let Err(error) = self.write_group(group) {
+            tracing::error!(partition = %self.name, error = %error, "writing failed, the batches are refused");
+            self.state.lock().fail();
+            self.repair();
+        }
+        drop(writer);
+        let mut state = self.state.lock();
+        state.scheduled = !state.pending.is_empty();
+        state.scheduled
+    }
+
+    fn write_group(&self, mut group: VecDeque<Pending>) -> io::Result<()> {
+        let config = self.config();
+        while let Some(first) = group.front() {
+            if self.state.lock().must_roll(first.bytes.len() as u64, &config) {
+                self.roll()?;
+            }
+            let (id, path, size) = self.state.lock().active();
+            let mut end = size;
+            let mut part = Vec::new();
+            while let Some(next) = group.front() {
+                let fits = part.is_empty() || end + next.bytes.len() as u64 <= config.segment_bytes;
+                if !fits {
+                    break;
+                }
+                end += next.bytes.len() as u64;
+                part.extend(group.pop_front());
+            }
+            let file = self.shared.files.get(id, &path)?;
+            write_batches(&*file, &part, size)?;
+            file.sync_data()?;
+            self.state.lock().publish(part);
+        }
+        Ok(())
+    }
+
+    /// Seals the active segment with a checkpoint and starts the next. The writer lock is held.
+    pub(super) fn roll(&self) -> io::Result<()> {
+        let (checkpoint, base_offset) = {
+            let state = self.state.lock();
+            (state.checkpoint(), state.high_watermark)
+        };
+        let disk = self.shared.files.disk();
+        match checkpoint {
+            // Without its checkpoint the segment is scanned at the next start: slower, never wrong.
+            Some((path, checkpoint)) => {
+                if let Err(error) = checkpoint.write(&**disk, &path) {
+                    tracing::warn!(partition = %self.name, error = %error, "segment checkpoint not written");
+                }
+            }
+            None => create_dir_durable(&**disk, &self.shared.root, &self.folder)?,
+        }
+        let segment = Segment::new(&self.folder, base_offset, 0);
+        let file = disk.open(&segment.path, OpenMode::Truncate)?;
+        disk.sync_dir(&self.folder)?;
+        self.shared.files.insert(segment.id, file);
+        self.state.lock().segments.push(segment);
+        Ok(())
+    }
+
+    /// Cuts the active file back to what is durable; afterwards the partition takes writes again.
+    ///
+    /// After a failed sync the page cache may hold bytes that are not on the medium and that a reading back would not
+    /// betray; they were never acknowledged, and cutting them off makes memory and medium agree again.
+    fn repair(&self) {
+        let active = {
+            let state = self.state.lock();
+            state.segments.last().map(|segment| (segment.id, segment.path.clone(), segment.size))
+        };
+        let cut = active.map_or(Ok(()), |(id, path, size)| {
+            self.shared.files.forget(id);
+            let file = self.shared.files.get(id, &path)?;
+            file.set_len(size)?;
+            file.sync_data()
+        });
+        let mut state = self.state.lock();
+        if !matches!(state.health, Health::Failed { .. }) {
+            return;
+        }
+        match cut {
+            Ok(()) => {
+                state.health = Health::Good;
+                tracing::info!(partition = %self.name, "the log is cut back to what is durable and takes writes again");
+            }
+            Err(error) => {
+                state.health = Health::Failed { since: Instant::now() };
+                tracing::error!(partition = %self.name, error = %error, "the log cannot be repaired yet");
+            }
+        }
+    }
+
+    /// Writes the checkpoint of the active segment, so that the next start need not scan it. Blocks.
+    pub(crate) fn checkpoint(&self) {
+        let _writer = self.writer.lock();
+        let checkpoint = self.state.lock().checkpoint();
+        if let Some((path, checkpoint)) = checkpoint
+            && let Err(error) = checkpoint.write(&**self.shared.files.disk(), &path)
+        {
+            tracing::warn!(partition = %self.name, error = %error, "checkpoint not written, the next start scans the segment");
+        }
+    }
+
+    /// The ends of the log.
+    pub(crate) fn bounds(&self) -> Bounds {
+        self.state.lock().bounds()
+    }
+
+    /// Whether `offset` lies outside the log.
+    pub(crate) fn is_out_of_range(&self, offset: i64) -> bool {
+        let state = self.state.lock();
+        offset < state.log_start || offset > state.log_end || state.health == Health::Deleted
+    }
+
+    /// Bytes from `offset` to the visible end, to within an index interval.
+    pub(crate) fn available(&self, offset: i64, committed_only: bool) -> u64 {
+        let state = self.state.lock();
+        let end = state.bounds().visible(committed_only);
+        if offset >= end {
+            return 0;
+        }
+        let mut bytes = 0;
+        for segment in state.segments.iter().rev() {
+            if segment.base_offset <= offset {
+                let upto =
+                    if end >= state.high_watermark { segment.size } else { segment.size.min(segment.floor(end) + 1) };
+                return (bytes + upto.saturating_sub(segment.floor(offset))).max(1);
+            }
+            bytes += segment.size;
+        }
+        bytes.max(1)
+    }
+
+    /// Aborted transactions with records in `from..until`.
+    pub(crate) fn aborted_in(&self, from: i64, until: i64) -> Vec<Aborted> {
+        self.state.lock().durable.aborted_in(from, until).collect()
+    }
+
+    /// Producers whose transaction is open in the durable log.
+    pub(crate) fn open_producers(&self) -> Vec<(i64, i16)> {
+        self.state.lock().durable.open_producers().collect()
+    }
+
+    /// Runs `read` over the producers of the durable log.
+    pub(crate) fn with_producers<T>(&self, read: impl FnOnce(&Producers) -> T) -> T {
+        read(&self.state.lock().durable)
+    }
+
+    /// `notify` is told of every append until the guard is dropped.
+    pub(crate) fn watch(self: &Arc<Self>, notify: Arc<Notify>) -> WatchGuard {
+        let mut state = self.state.lock();
+        state.next_fetcher += 1;
+        let id = state.next_fetcher;
+        state.fetchers.insert(id, notify);
+        WatchGuard { partition: self.clone(), id }
+    }
+
+    /// What is wrong with the log, if something is.
+    pub(crate) fn error(&self) -> Option<String> {
+        match &self.state.lock().health {
+            Health::Good | Health::Deleted => None,
+            Health::Failed { .. } => Some("the last write failed".into()),
+            Health::Corrupt(reason) => Some(reason.clone()),
+        }
+    }
+
+    /// Whether reads at `offset` must fail because the log is corrupt from there on.
+    pub(crate) fn is_corrupt_at(&self, offset: i64) -> bool {
+        let state = self.state.lock();
+        matches!(state.health, Health::Corrupt(_)) && offset >= state.high_watermark
+    }
+
+    /// Figures for people.
+    pub(crate) fn stats(&self) -> PartitionStats {
+        let error = self.error();
+        let state = self.state.lock();
+        PartitionStats {
+            partition: self.name.index,
+            start_offset: state.log_start,
+            end_offset: state.high_watermark,
+            size_bytes: state.segments.iter().map(|segment| segment.size).sum(),
+            segments: state.segments.len(),
+            error,
+        }
+    }
+
+    /// Nothing is taken or served any more; everyone who waits is told.
+    pub(crate) fn mark_deleted(&self) {
+        let mut state = self.state.lock();
+        state.health = Health::Deleted;
+        state.pending.clear();
+        state.refuse_waiters(ResponseError::UnknownTopicOrPartition);
+        state.tail.clear();
+        state.wake_fetchers();
+        for segment in &state.segments {
+            self.shared.files.forget(segment.id);
+        }
+    }
+
+    /// Returns when no write is in progress. Blocks.
+    pub(crate) fn wait_for_writer(&self) {
+        drop(self.writer.lock());
+    }
+
+    /// Moves the start of the log forward and returns it; -1 means the high watermark. Files are removed by retention.
+    pub(crate) fn delete_before(&self, offset: i64) -> Result<i64, ResponseError> {
+        let mut state = self.state.lock();
+        let offset = if offset == -1 { state.high_watermark } else { offset };
+        if offset < 0 || offset > state.high_watermark {
+            return Err(ResponseError::OffsetOutOfRange);
+        }
+        state.log_start = state.log_start.max(offset);
+        Ok(state.log_start)
+    }
+
+    /// Rolls the active segment when its time has come, and removes old segments. Blocks.
+    pub(crate) fn enforce_retention(&self, now: i64, producers_idle_before_ms: i64) {
+        let _writer = self.writer.lock();
+        let config = self.config();
+        if self.state.lock().must_roll_by_time(now, &config)
+            && let Err(error) = self.roll()
+        {
+            tracing::warn!(partition = %self.name, error = %error, "segment not rolled");
+        }
+        let removed = self.state.lock().remove_expired(now, &config, producers_idle_before_ms);
+        for segment in removed {
+            self.remove_files(&segment);
+        }
+    }
+
+    pub(super) fn remove_files(&self, segment: &Segment) {
+        self.shared.files.forget(segment.id);
+        let disk = self.shared.files.disk();
+        let removed = disk.remove_file(&segment.path);
+        let _ = disk.remove_file(&segment.checkpoint_path());
+        match removed {
+            Ok(()) => tracing::debug!(partition = %self.name, file = %segment.path.display(), "segment removed"),
+            Err(error) => {
+                tracing::warn!(partition = %self.name, file = %segment.path.display(), error = %error, "segment not removed");
+            }
+        }
+    }
+
+    pub(super) fn is_good(&self) -> bool {
+        self.state.lock().health == Health::Good
+    }
+
+    /// The folder with the segments.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+fn write_batches(file: &dyn super::disk::DiskFile, part: &[Pending], position: u64) -> io::Result<()> {
+    if let [only] = part {
+        return file.write_all_at(&only.bytes, position);
+    }
+    let mut buffer = Vec::with_capacity(part.iter().map(|pending| pending.bytes.len()).sum());
+    part.iter().for_each(|pending| buffer.extend_from_slice(&pending.bytes));
+    file.write_all_at(&buffer, position)
+}
+
+impl State {
+    fn wait_for(&mut self, offset: i64) -> oneshot::Receiver<Result<(), ResponseError>> {
+        let (sender, receiver) = oneshot::channel();
+        let at = self.waiters.partition_point(|(other, _)| *other <= offset);
+        self.waiters.insert(at, (offset, sender));
+        receiver
+    }
+
+    fn take_group(&mut self) -> VecDeque<Pending> {
+        let mut bytes = 0;
+        let mut count = 0;
+        for pending in &self.pending {
+            bytes += pending.bytes.len();
+            if count > 0 && bytes > MAX_GROUP_BYTES {
+                break;
+            }
+            count += 1;
+        }
+        self.pending.drain(..count).collect()
+    }
+
+    fn active(&self) -> (u64, PathBuf, u64) {
+        let segment = self.segments.last().expect("a write is preceded by the roll that makes the first segment");
+        (segment.id, segment.path.clone(), segment.size)
+    }
+
+    fn must_roll(&self, next_bytes: u64, config: &TopicConfig) -> bool {
+        let Some(active) = self.segments.last() else { return true };
+        active.size > 0
+            && (active.size + next_bytes > config.segment_bytes
+                || active.first_ms.is_some_and(|first| now_ms() - first >= config.segment_ms))
+    }
+
+    fn must_roll_by_time(&self, now: i64, config: &TopicConfig) -> bool {
+        if self.health != Health::Good {
+            return false;
+        }
+        let Some(active) = self.segments.last().filter(|active| active.size > 0) else { return false };
+        let old = active.first_ms.is_some_and(|first| now - first >= config.segment_ms);
+        let expired =
+            config.deletes() && config.retention_ms.is_some_and(|retention| active.max_timestamp < now - retention);
+        let dropped = self.log_start == self.high_watermark && self.log_start > active.base_offset;
+        old || expired || dropped
+    }
+
+    fn remove_expired(&mut self, now: i64, config: &TopicConfig, producers_idle_before_ms: i64) -> Vec<Segment> {
+        let mut removed = Vec::new();
+        let mut total: u64 = self.segments.iter().map(|segment| segment.size).sum();
+        let undecided = self.bounds().last_stable;
+        if matches!(self.health, Health::Corrupt(_)) {
+            return removed;
+        }
+        while self.segments.len() > 1 {
+            let (first, next) = (&self.segments[0], &self.segments[1]);
+            let before_start = next.base_offset <= self.log_start;
+            let expired = config.deletes()
+                && next.base_offset <= undecided
+                && (config.retention_ms.is_some_and(|retention| first.max_timestamp < now - retention)
+                    || config.retention_bytes.is_some_and(|limit| total - first.size >= limit));
+            if !before_start && !expired {
+                break;
+            }
+            total -= first.size;
+            removed.push(self.segments.remove(0));
+            self.log_start = self.log_start.max(self.segments[0].base_offset);
+        }
+        self.durable.trim(self.log_start, producers_idle_before_ms);
+        self.queued.trim(self.log_start, producers_idle_before_ms);
+        removed
+    }
+
+    fn publish(&mut self, part: Vec<Pending>) {
+        let now = now_ms();
+        for pending in part {
+            let segment =
+                self.segments.last_mut().expect("a write is preceded by the roll that makes the first segment");
+            segment.push(&pending.header);
+            segment.first_ms.get_or_insert(now);
+            self.durable.apply(&pending.header, pending.marker, now);
+            self.high_watermark = pending.header.last_offset() + 1;
+            self.tail_bytes += pending.bytes.len();
+            self.tail.push_back(TailBatch {
+                base_offset: pending.header.base_offset,
+                last_offset: pending.header.last_offset(),
+                bytes: pending.bytes,
+            });
+        }
+        while self.tail_bytes > TAIL_BYTES {
+            let Some(oldest) = self.tail.pop_front() else { break };
+            self.tail_bytes -= oldest.bytes.len();
+        }
+        while self.waiters.front().is_some_and(|(offset, _)| *offset < self.high_watermark) {
+            if let Some((_, waiter)) = self.waiters.pop_front() {
+                let _ = waiter.send(Ok(()));
+            }
+        }
+        self.wake_fetchers();
+    }
+
+    fn fail(&mut self) {
+        self.pending.clear();
+        self.refuse_waiters(ResponseError::KafkaStorageError);
+        self.queued = self.durable.clone();
+        self.log_end = self.high_watermark;
+        if self.health != Health::Deleted {
+            self.health = Health::Failed { since: Instant::now() };
+        }
+    }
+
+    fn refuse_waiters(&mut self, error: ResponseError) {
+        for (_, waiter) in self.waiters.drain(..) {
+            let _ = waiter.send(Err(error));
+        }
+    }
+
+    fn wake_fetchers(&self) {
+        self.fetchers.values().for_each(|fetcher| fetcher.notify_one());
+    }
+
+    pub(super) fn log_end(&self) -> i64 {
+        self.log_end
+    }
+
+    pub(super) fn bounds(&self) -> Bounds {
+        Bounds {
+            log_start: self.log_start,
+            high_watermark: self.high_watermark,
+            last_stable: self.durable.first_open().unwrap_or(i64::MAX).min(self.high_watermark),
+        }
+    }
+
+    fn checkpoint(&self) -> Option<(PathBuf, Checkpoint)> {
+        if matches!(self.health, Health::Corrupt(_) | Health::Deleted) {
+            return None;
+        }
+        let active = self.segments.last()?;
+        Some((active.checkpoint_path(), Checkpoint::of(active, self.high_watermark, self.durable.snapshot())))
+    }
+}
+
+/// Ends a [`Partition::watch`].
+pub(crate) struct WatchGuard {
+    partition: Arc<Partition>,
+    id: u64,
+}
+
+impl Drop for WatchGuard {
+    fn drop(&mut self) {
+        self.partition.state.lock().fetchers.remove(&self.id);
+    }
+}

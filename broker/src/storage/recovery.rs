@@ -1,0 +1,188 @@
+//! What a partition's folder holds after a start.
+//!
+//! Segments with a checkpoint are taken as described there; what lies behind the checkpoint is scanned, checksum by
+//! checksum. A bad batch at the very end of the last segment is a torn write and is cut off. A bad batch with a good one
+//! behind it (or in any earlier segment) is corruption: the partition then ends at the last good offset, refuses writes, and
+//! keeps its files untouched (`DURABLE-3`: a log is never silently shortened).
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::disk::{Disk, DiskFile, OpenMode};
+use super::producers::Producers;
+use super::segment::{Checkpoint, Segment, parse_name};
+use crate::clock::now_ms;
+use crate::wire::batch::{BatchError, BatchHeader, HEADER_LEN, marker_of};
+
+const SCAN_CHUNK: usize = 1 << 20;
+
+/// What was found.
+#[derive(Default)]
+pub(crate) struct Recovered {
+    /// In order; the last is the active one.
+    pub segments: Vec<Segment>,
+    /// Offset of the next record.
+    pub end_offset: i64,
+    /// Producers as of the end.
+    pub producers: Producers,
+    /// Set when the log is corrupt before its end: what, where, and what to do.
+    pub corrupt: Option<String>,
+}
+
+/// Reads a partition's folder, cutting off a torn tail. A folder that does not exist is an empty log.
+pub(crate) fn recover(disk: &Arc<dyn Disk>, folder: &Path) -> io::Result<Recovered> {
+    let mut found = Recovered::default();
+    let segments = list_segments(disk, folder)?;
+    let last = segments.len().saturating_sub(1);
+    for (at, mut segment) in segments.into_iter().enumerate() {
+        let merged = found.segments.last().is_some_and(|before| before.generation > segment.generation);
+        if merged && segment.base_offset < found.end_offset {
+            // Compaction has put this segment into the one before and was interrupted before it could remove it.
+            disk.remove_file(&segment.path)?;
+            let _ = disk.remove_file(&segment.checkpoint_path());
+            continue;
+        }
+        // Every segment but a compacted one begins where the one before it ended.
+        let before = found.segments.last();
+        if before.is_some_and(|before| before.generation == 0 && found.end_offset != segment.base_offset) {
+            found.corrupt = Some(format!(
+                "{} does not begin at offset {}, a segment is missing; restore it or delete the topic",
+                segment.path.display(),
+                found.end_offset
+            ));
+            return Ok(found);
+        }
+        found.end_offset = found.end_offset.max(segment.base_offset);
+        let bad = load(&**disk, &mut segment, &mut found)?;
+        let Some(bad) = bad else {
+            found.segments.push(segment);
+            continue;
+        };
+        if at == last && !good_batch_behind(&*bad.file, bad.position, found.end_offset)? {
+            let size = bad.file.len()?;
+            tracing::warn!(
+                file = %segment.path.display(), bytes = size - bad.position, offset = found.end_offset,
+                "an unfinished write at the end of the log is cut off"
+            );
+            bad.file.set_len(bad.position)?;
+            bad.file.sync_data()?;
+            found.segments.push(segment);
+        } else {
+            found.corrupt = Some(format!(
+                "{} is corrupt at byte {} ({}), readable up to offset {}; restore the file from a backup or delete the topic",
+                segment.path.display(),
+                bad.position,
+                bad.error,
+                found.end_offset
+            ));
+            found.segments.push(segment);
+            return Ok(found);
+        }
+    }
+    Ok(found)
+}
+
+struct Bad {
+    file: Arc<dyn DiskFile>,
+    position: u64,
+    error: BatchError,
+}
+
+/// The segment files in order; leftovers of an interrupted compaction are removed.
+fn list_segments(disk: &Arc<dyn Disk>, folder: &Path) -> io::Result<Vec<Segment>> {
+    let mut names = Vec::new();
+    for path in disk.list(folder)? {
+        if path.extension().is_some_and(|extension| extension == "tmp") {
+            disk.remove_file(&path)?;
+        } else if let Some(name) = parse_name(&path) {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    let mut segments: Vec<Segment> = Vec::new();
+    for (base_offset, generation) in names {
+        let segment = Segment::new(folder, base_offset, generation);
+        if segments.last().is_some_and(|before| before.base_offset == base_offset) {
+            // The newer generation was complete before it got its name.
+            if let Some(older) = segments.pop() {
+                disk.remove_file(&older.path)?;
+                let _ = disk.remove_file(&older.checkpoint_path());
+            }
+        }
+        segments.push(segment);
+    }
+    Ok(segments)
+}
+
+fn load(disk: &dyn Disk, segment: &mut Segment, found: &mut Recovered) -> io::Result<Option<Bad>> {
+    let file = disk.open(&segment.path, OpenMode::Existing)?;
+    let size = file.len()?;
+    let checkpoint = Checkpoint::read(disk, &segment.checkpoint_path());
+    if let Some(checkpoint) = checkpoint.filter(|checkpoint| checkpoint.size <= size) {
+        checkpoint.restore(segment);
+        found.end_offset = checkpoint.end_offset;
+        found.producers = checkpoint.producers.into();
+    }
+    scan(file, size, segment, found)
+}
+
+/// Walks the batches behind what the checkpoint covers.
+fn scan(file: Arc<dyn DiskFile>, size: u64, segment: &mut Segment, found: &mut Recovered) -> io::Result<Option<Bad>> {
+    let now = now_ms();
+    let mut buffer = Vec::new();
+    let mut start = segment.size;
+    while segment.size < size {
+        let within = (segment.size - start) as usize;
+        let parsed = next_batch(&buffer, within, found.end_offset);
+        let header = match parsed {
+            Ok(header) => header,
+            Err(BatchError::Incomplete) if start + (buffer.len() as u64) < size => {
+                // The buffer ends within this batch: continue with a buffer that begins here and holds it whole.
+                let wanted =
+                    BatchHeader::parse(&buffer[within..]).map_or(SCAN_CHUNK, |header| header.size.max(SCAN_CHUNK));
+                let wanted = (wanted as u64).min(size - segment.size) as usize;
+                if within == 0 && wanted <= buffer.len() {
+                    return Ok(Some(Bad { file, position: segment.size, error: BatchError::Incomplete }));
+                }
+                start = segment.size;
+                buffer.resize(wanted, 0);
+                let read = file.read_at(&mut buffer, start)?;
+                buffer.truncate(read);
+                continue;
+            }
+            Err(error) => return Ok(Some(Bad { file, position: segment.size, error })),
+        };
+        let marker = header
+            .is_control()
+            .then(|| marker_of(&header, &Bytes::copy_from_slice(&buffer[within..within + header.size])))
+            .flatten();
+        segment.push(&header);
+        segment.first_ms.get_or_insert(now);
+        found.producers.apply(&header, marker, now);
+        found.end_offset = header.last_offset() + 1;
+    }
+    Ok(None)
+}
+
+fn next_batch(buffer: &[u8], at: usize, expected: i64) -> Result<BatchHeader, BatchError> {
+    let rest = buffer.get(at..).unwrap_or(&[]);
+    let header = BatchHeader::parse_checked(rest)?;
+    // The base offset is not covered by the checksum.
+    if header.base_offset < expected { Err(BatchError::Malformed) } else { Ok(header) }
+}
+
+/// Whether a batch with a good checksum and a plausible offset begins anywhere behind `position`.
+fn good_batch_behind(file: &dyn DiskFile, position: u64, end_offset: i64) -> io::Result<bool> {
+    let mut rest = vec![0; (file.len()? - position) as usize];
+    let read = file.read_at(&mut rest, position)?;
+    rest.truncate(read);
+    let starts = 1..rest.len().saturating_sub(HEADER_LEN) + 1;
+    Ok(starts.into_iter().any(|at| {
+        // Stored batches have leader epoch 0 and magic 2; looking at these first keeps the search cheap.
+        rest.get(at + 12..at + 17) == Some(&[0, 0, 0, 0, 2])
+            && BatchHeader::parse_checked(&rest[at..]).is_ok_and(|header| header.base_offset >= end_offset)
+    }))
+}

@@ -1,0 +1,224 @@
+//! Settings of a topic: one table of names, defaults and meanings.
+
+use std::collections::BTreeMap;
+
+/// The type of a setting, as Kafka's admin API numbers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i8)]
+pub(crate) enum SettingType {
+    /// True or false.
+    Boolean = 1,
+    /// Text.
+    Text = 2,
+    /// 32 bits.
+    Int = 3,
+    /// 64 bits.
+    Long = 5,
+    /// A fraction.
+    Double = 6,
+    /// Words with commas.
+    List = 7,
+}
+
+/// One setting.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value when nothing is said.
+    pub default: &'static str,
+    /// Its type.
+    pub kind: SettingType,
+    check: fn(&str) -> bool,
+    allowed: &'static str,
+}
+
+fn any_number(value: &str) -> bool {
+    value.parse::<i64>().is_ok_and(|value| value >= -1)
+}
+fn natural(value: &str) -> bool {
+    value.parse::<i64>().is_ok_and(|value| value >= 0)
+}
+fn positive(value: &str) -> bool {
+    value.parse::<i64>().is_ok_and(|value| value >= 1)
+}
+fn segment_size(value: &str) -> bool {
+    value.parse::<i64>().is_ok_and(|value| (14..=1 << 31).contains(&value))
+}
+fn message_size(value: &str) -> bool {
+    value.parse::<i64>().is_ok_and(|value| (0..=i64::from(i32::MAX)).contains(&value))
+}
+fn fraction(value: &str) -> bool {
+    value.parse::<f64>().is_ok_and(|value| (0.0..=1.0).contains(&value))
+}
+fn boolean(value: &str) -> bool {
+    matches!(value, "true" | "false")
+}
+fn policy(value: &str) -> bool {
+    !value.is_empty() && value.split(',').all(|word| matches!(word.trim(), "delete" | "compact"))
+}
+fn timestamp_type(value: &str) -> bool {
+    matches!(value, "CreateTime" | "LogAppendTime")
+}
+fn producer_compression(value: &str) -> bool {
+    value == "producer"
+}
+
+const fn setting(
+    name: &'static str,
+    default: &'static str,
+    kind: SettingType,
+    check: fn(&str) -> bool,
+    allowed: &'static str,
+) -> Setting {
+    Setting { name, default, kind, check, allowed }
+}
+
+/// Every setting that has a meaning here. Names that Kafka knows beyond these are refused, not ignored, except the ones in
+/// [`WITHOUT_EFFECT`].
+pub(crate) const SETTINGS: &[Setting] = &[
+    setting("cleanup.policy", "delete", SettingType::List, policy, "delete, compact or both"),
+    setting(
+        "compression.type",
+        "producer",
+        SettingType::Text,
+        producer_compression,
+        "producer (batches are kept as sent)",
+    ),
+    setting("delete.retention.ms", "86400000", SettingType::Long, natural, "0 or more"),
+    setting("max.message.bytes", "1048588", SettingType::Int, message_size, "0 to 2147483647"),
+    setting("message.timestamp.type", "CreateTime", SettingType::Text, timestamp_type, "CreateTime or LogAppendTime"),
+    setting("min.cleanable.dirty.ratio", "0.5", SettingType::Double, fraction, "0 to 1"),
+    setting("min.compaction.lag.ms", "0", SettingType::Long, natural, "0 or more"),
+    setting("retention.bytes", "-1", SettingType::Long, any_number, "-1 or more"),
+    setting("retention.ms", "604800000", SettingType::Long, any_number, "-1 or more"),
+    setting("segment.bytes", "67108864", SettingType::Int, segment_size, "14 to 2147483648"),
+    setting("segment.ms", "604800000", SettingType::Long, positive, "1 or more"),
+];
+
+/// Settings of Kafka that are taken and described but mean nothing on a single node that syncs before it acknowledges.
+pub(crate) const WITHOUT_EFFECT: &[Setting] = &[
+    setting("file.delete.delay.ms", "60000", SettingType::Long, natural, "0 or more"),
+    setting("flush.messages", "9223372036854775807", SettingType::Long, natural, "0 or more"),
+    setting("flush.ms", "9223372036854775807", SettingType::Long, natural, "0 or more"),
+    setting("index.interval.bytes", "4096", SettingType::Int, natural, "0 or more"),
+    setting("max.compaction.lag.ms", "9223372036854775807", SettingType::Long, positive, "1 or more"),
+    setting("min.insync.replicas", "1", SettingType::Int, positive, "1 or more"),
+    setting("preallocate", "false", SettingType::Boolean, boolean, "true or false"),
+    setting("segment.index.bytes", "10485760", SettingType::Int, natural, "0 or more"),
+    setting("segment.jitter.ms", "0", SettingType::Long, natural, "0 or more"),
+    setting("unclean.leader.election.enable", "false", SettingType::Boolean, boolean, "true or false"),
+];
+
+/// All known settings.
+pub(crate) fn all_settings() -> impl Iterator<Item = &'static Setting> {
+    SETTINGS.iter().chain(WITHOUT_EFFECT)
+}
+
+/// A setting that cannot be.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub(crate) enum SettingError {
+    /// No such setting.
+    #[error("unknown topic setting {name}, known are: {known}")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// The list.
+        known: String,
+    },
+    /// Not a value of its type.
+    #[error("topic setting {name} cannot be {value}, allowed is {allowed}")]
+    Value {
+        /// Which.
+        name: String,
+        /// What was given.
+        value: String,
+        /// What would do.
+        allowed: &'static str,
+    },
+}
+
+/// Checks one setting.
+pub(crate) fn check(name: &str, value: &str) -> Result<(), SettingError> {
+    let setting = all_settings().find(|setting| setting.name == name).ok_or_else(|| SettingError::Unknown {
+        name: name.into(),
+        known: all_settings().map(|setting| setting.name).collect::<Vec<_>>().join(", "),
+    })?;
+    if (setting.check)(value) {
+        return Ok(());
+    }
+    Err(SettingError::Value { name: name.into(), value: value.into(), allowed: setting.allowed })
+}
+
+/// The settings of a topic in the form that storage needs.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct TopicConfig {
+    /// Old segments are deleted.
+    delete: bool,
+    /// Only the last record of each key is kept.
+    compact: bool,
+    append_time: bool,
+    /// Largest batch in bytes.
+    pub max_message_bytes: usize,
+    /// Size at which a segment is closed.
+    pub segment_bytes: u64,
+    /// Age at which a segment is closed.
+    pub segment_ms: i64,
+    /// How long records are kept; none is for ever.
+    pub retention_ms: Option<i64>,
+    /// How many bytes a partition keeps; none is all.
+    pub retention_bytes: Option<u64>,
+    /// How long a tombstone is kept by compaction.
+    pub delete_retention_ms: i64,
+    /// Records younger than this are not compacted.
+    pub min_compaction_lag_ms: i64,
+    /// Share of new bytes at which compaction is worth it.
+    pub min_cleanable_dirty_ratio: f64,
+}
+
+impl TopicConfig {
+    /// Reads checked settings; `segment_bytes` is the broker's default.
+    pub(crate) fn new(set: &BTreeMap<String, String>, segment_bytes: u64) -> Self {
+        let text = |name: &str| {
+            set.get(name).map(String::as_str).unwrap_or_else(|| {
+                all_settings().find(|setting| setting.name == name).map_or("", |setting| setting.default)
+            })
+        };
+        // Values have been checked before they were stored; an unreadable one means "not limited".
+        let number = |name: &str| text(name).parse::<i64>().unwrap_or(-1);
+        let limit = |name: &str| Some(number(name)).filter(|value| *value >= 0);
+        let policies = text("cleanup.policy");
+        Self {
+            delete: policies.contains("delete"),
+            compact: policies.contains("compact"),
+            append_time: text("message.timestamp.type") == "LogAppendTime",
+            max_message_bytes: usize::try_from(number("max.message.bytes")).unwrap_or(usize::MAX),
+            segment_bytes: if set.contains_key("segment.bytes") {
+                number("segment.bytes") as u64
+            } else {
+                segment_bytes
+            },
+            segment_ms: number("segment.ms"),
+            retention_ms: limit("retention.ms"),
+            retention_bytes: limit("retention.bytes").map(|value| value as u64),
+            delete_retention_ms: number("delete.retention.ms"),
+            min_compaction_lag_ms: number("min.compaction.lag.ms"),
+            min_cleanable_dirty_ratio: text("min.cleanable.dirty.ratio").parse().unwrap_or(0.5),
+        }
+    }
+
+    /// Whether old segments are deleted.
+    pub(crate) fn deletes(&self) -> bool {
+        self.delete
+    }
+
+    /// Whether the log is compacted.
+    pub(crate) fn compacts(&self) -> bool {
+        self.compact
+    }
+
+    /// Whether batches get the broker's time.
+    pub(crate) fn log_append_time(&self) -> bool {
+        self.append_time
+    }
+}

@@ -1,0 +1,350 @@
+//! The transaction coordinator.
+//!
+//! Ending a transaction is atomic: the decision is journaled first (`TXN-1`: nothing is marked before the decision is
+//! durable), then a marker is written to every partition, then the completion is recorded, which makes the offsets of the
+//! transaction committed ones. A start finishes whatever was decided and not completed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use kafka_protocol::ResponseError;
+use tokio::sync::Notify;
+
+use super::{MAX_EPOCH, TxnRecord, TxnState};
+use crate::clock::now_ms;
+use crate::meta::{Entry, Meta, OffsetItem};
+use crate::node::Node;
+use crate::storage::journal::{Journal, wait};
+use crate::wire::batch::{BatchHeader, Marker, marker_batch};
+
+/// Producer ids are reserved in the journal in blocks of this many.
+const ID_BLOCK: i64 = 1_000;
+
+/// Who calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProducerIdentity {
+    /// Producer id.
+    pub id: i64,
+    /// Its epoch.
+    pub epoch: i16,
+}
+
+/// What the coordinator holds besides the journal.
+#[derive(Default)]
+pub(crate) struct Coordinator {
+    ids: tokio::sync::Mutex<IdBlock>,
+    /// Told when a transaction begins, for the task that aborts those that take too long.
+    pub began: Notify,
+}
+
+#[derive(Default)]
+struct IdBlock {
+    next: i64,
+    end: i64,
+}
+
+impl Coordinator {
+    /// A producer id that nobody has had.
+    pub(crate) async fn new_producer_id(&self, journal: &Journal<Meta>) -> Result<i64, ResponseError> {
+        let mut ids = self.ids.lock().await;
+        if ids.next == ids.end {
+            let (durable, start) = {
+                let mut meta = journal.lock();
+                let start = meta.next_producer_id;
+                (meta.record(Entry::ProducerIds { next: start + ID_BLOCK })?, start)
+            };
+            wait(durable).await?;
+            *ids = IdBlock { next: start, end: start + ID_BLOCK };
+        }
+        ids.next += 1;
+        Ok(ids.next - 1)
+    }
+}
+
+/// Gives a transactional producer its id and epoch, fencing its predecessor and aborting what that one left open.
+pub(crate) async fn init_producer(
+    node: &Arc<Node>,
+    id: &str,
+    timeout_ms: i32,
+    current: Option<ProducerIdentity>,
+) -> Result<ProducerIdentity, ResponseError> {
+    if timeout_ms <= 0 || timeout_ms > node.config.max_transaction_timeout_ms {
+        return Err(ResponseError::InvalidTransactionTimeout);
+    }
+    let known = node.journal.lock().txns.get(id).cloned();
+    if let (Some(record), Some(current)) = (&known, current) {
+        let is_current = current.id == record.producer_id && current.epoch == record.epoch;
+        if !is_current {
+            return Err(ResponseError::ProducerFenced);
+        }
+    }
+    match known {
+        None => {
+            let producer_id = node.coordinator.new_producer_id(&node.journal).await?;
+            set_epoch(node, id, None, producer_id, 0, timeout_ms).await
+        }
+        Some(record) if record.state.is_prepared() => Err(ResponseError::ConcurrentTransactions),
+        Some(record) if record.state == TxnState::Ongoing => {
+            abort(node, &record, true).await?;
+            // The caller tries again at once and finds the transaction completed.
+            Box::pin(init_producer(node, id, timeout_ms, None)).await
+        }
+        Some(record) if record.epoch >= MAX_EPOCH => {
+            let producer_id = node.coordinator.new_producer_id(&node.journal).await?;
+            set_epoch(node, id, Some(&record), producer_id, 0, timeout_ms).await
+        }
+        Some(record) => set_epoch(node, id, Some(&record), record.producer_id, record.epoch + 1, timeout_ms).await,
+    }
+}
+
+async fn set_epoch(
+    node: &Arc<Node>,
+    id: &str,
+    before: Option<&TxnRecord>,
+    producer_id: i64,
+    epoch: i16,
+    timeout_ms: i32,
+) -> Result<ProducerIdentity, ResponseError> {
+    let durable = {
+        let mut meta = node.journal.lock();
+        if meta.txns.get(id) != before {
+            return Err(ResponseError::ConcurrentTransactions);
+        }
+        if before.is_none() && meta.txns.len() >= node.config.max_transactional_ids {
+            return Err(ResponseError::PolicyViolation);
+        }
+        meta.record(Entry::Txn(TxnRecord::new(id.to_owned(), producer_id, epoch, timeout_ms, now_ms())))?
+    };
+    wait(durable).await?;
+    Ok(ProducerIdentity { id: producer_id, epoch })
+}
+
+/// Adds partitions to the producer's transaction.
+pub(crate) async fn add_partitions(
+    node: &Node,
+    id: &str,
+    producer: ProducerIdentity,
+    partitions: Vec<(String, i32)>,
+) -> Result<(), ResponseError> {
+    change(node, id, producer, |record| record.partitions.extend(partitions)).await
+}
+
+/// Adds a group to the producer's transaction.
+pub(crate) async fn add_group(
+    node: &Node,
+    id: &str,
+    producer: ProducerIdentity,
+    group: String,
+) -> Result<(), ResponseError> {
+    change(node, id, producer, |record| drop(record.groups.insert(group))).await
+}
+
+async fn change(
+    node: &Node,
+    id: &str,
+    producer: ProducerIdentity,
+    change: impl FnOnce(&mut TxnRecord),
+) -> Result<(), ResponseError> {
+    let durable = {
+        let mut meta = node.journal.lock();
+        let record = meta.txns.get(id).ok_or(ResponseError::InvalidProducerIdMapping)?;
+        record.check(producer.id, producer.epoch)?;
+        let mut changed = record.begun(now_ms());
+        change(&mut changed);
+        if changed.partitions == record.partitions
+            && changed.groups == record.groups
+            && record.state == TxnState::Ongoing
+        {
+            return Ok(());
+        }
+        meta.record(Entry::Txn(changed))?
+    };
+    node.coordinator.began.notify_one();
+    wait(durable).await
+}
+
+/// Notes offsets that become committed if and when the transaction does.
+pub(crate) async fn add_offsets(
+    node: &Node,
+    id: &str,
+    producer: ProducerIdentity,
+    group: &str,
+    offsets: Vec<OffsetItem>,
+) -> Result<(), ResponseError> {
+    let durable = {
+        let mut meta = node.journal.lock();
+        let record = meta.txns.get(id).ok_or(ResponseError::InvalidProducerIdMapping)?;
+        record.check(producer.id, producer.epoch)?;
+        if record.state != TxnState::Ongoing || !record.groups.contains(group) {
+            return Err(ResponseError::InvalidTxnState);
+        }
+        let mut changed = record.clone();
+        let noted = changed.offsets.entry(group.to_owned()).or_default();
+        noted.retain(|old| !offsets.iter().any(|new| new.topic == old.topic && new.partition == old.partition));
+        noted.extend(offsets);
+        meta.record(Entry::Txn(changed))?
+    };
+    wait(durable).await
+}
+
+/// Commits or aborts the producer's transaction. A repeated request for the outcome that has been reached is fine.
+pub(crate) async fn end(
+    node: &Arc<Node>,
+    id: &str,
+    producer: ProducerIdentity,
+    commit: bool,
+) -> Result<(), ResponseError> {
+    let (prepared, durable) = {
+        let mut meta = node.journal.lock();
+        let record = meta.txns.get(id).ok_or(ResponseError::InvalidProducerIdMapping)?;
+        record.check(producer.id, producer.epoch)?;
+        match (record.state, commit) {
+            (TxnState::CompleteCommit, true) | (TxnState::CompleteAbort, false) => return Ok(()),
+            (TxnState::Ongoing, _) => {}
+            _ => return Err(ResponseError::InvalidTxnState),
+        }
+        let prepared = record.prepared(commit, now_ms());
+        let durable = meta.record(Entry::Txn(prepared.clone()))?;
+        (prepared, durable)
+    };
+    wait(durable).await?;
+    finish_detached(node, prepared).await
+}
+
+/// Aborts a transaction that its producer has left or that took too long. `fence` raises the epoch so that the producer
+/// cannot go on.
+async fn abort(node: &Arc<Node>, seen: &TxnRecord, fence: bool) -> Result<(), ResponseError> {
+    let (prepared, durable) = {
+        let mut meta = node.journal.lock();
+        let record = meta.txns.get(&seen.id).ok_or(ResponseError::InvalidProducerIdMapping)?;
+        let same = record.producer_id == seen.producer_id
+            && record.epoch == seen.epoch
+            && record.started_ms == seen.started_ms;
+        if !same || record.state != TxnState::Ongoing {
+            return Err(ResponseError::ConcurrentTransactions);
+        }
+        let mut prepared = record.prepared(false, now_ms());
+        if fence {
+            prepared.epoch = prepared.epoch.saturating_add(1);
+        }
+        let durable = meta.record(Entry::Txn(prepared.clone()))?;
+        (prepared, durable)
+    };
+    wait(durable).await?;
+    finish_detached(node, prepared).await
+}
+
+/// Finishes in a task of its own: the caller may go away, the decision may not.
+async fn finish_detached(node: &Arc<Node>, prepared: TxnRecord) -> Result<(), ResponseError> {
+    let node = node.clone();
+    let task = node.tasks.spawn({
+        let node = node.clone();
+        async move { finish(&node, prepared).await }
+    });
+    task.await.unwrap_or(Err(ResponseError::UnknownServerError))
+}
+
+/// Writes the markers of a decided transaction, again and again until all are durable, and completes it.
+pub(crate) async fn finish(node: &Arc<Node>, prepared: TxnRecord) -> Result<(), ResponseError> {
+    let marker = if prepared.state == TxnState::PrepareCommit { Marker::Commit } else { Marker::Abort };
+    let mut open = prepared.partitions.clone();
+    let mut pause = Duration::from_millis(20);
+    loop {
+        let written = write_markers(node, &open, marker, &prepared).await;
+        for (partition, result) in open.clone().into_iter().zip(written) {
+            match result {
+                // A topic that is gone needs no marker, and a higher epoch in the log has ended the transaction already.
+                Ok(()) | Err(ResponseError::UnknownTopicOrPartition | ResponseError::InvalidProducerEpoch) => {
+                    open.remove(&partition);
+                }
+                Err(error) => {
+                    tracing::warn!(transaction = %prepared.id, topic = %partition.0, partition = partition.1, error = %error,
+                        "transaction marker not written, trying again");
+                }
+            }
+        }
+        // The completion is not waited for: a start that finds only the decision writes the markers again, which changes
+        // nothing.
+        if open.is_empty() && node.journal.lock().record(Entry::Txn(prepared.completed(now_ms()))).is_ok() {
+            return Ok(());
+        }
+        tokio::select! {
+            () = tokio::time::sleep(pause) => pause = (pause * 2).min(Duration::from_secs(5)),
+            () = node.shutdown.cancelled() => return Err(ResponseError::CoordinatorNotAvailable),
+        }
+    }
+}
+
+async fn write_markers(
+    node: &Node,
+    partitions: &std::collections::BTreeSet<(String, i32)>,
+    marker: Marker,
+    txn: &TxnRecord,
+) -> Vec<Result<(), ResponseError>> {
+    let mut queued = Vec::with_capacity(partitions.len());
+    for (topic, index) in partitions {
+        queued.push(match node.topics.partition(topic, *index) {
+            None => Err(ResponseError::UnknownTopicOrPartition),
+            Some(partition) => {
+                let bytes = marker_batch(marker, txn.producer_id, txn.epoch, now_ms());
+                match BatchHeader::parse(&bytes) {
+                    Ok(header) => partition.append_marker(header, marker, BytesMut::from(&bytes[..])),
+                    Err(_) => Err(ResponseError::UnknownServerError),
+                }
+            }
+        });
+    }
+    let mut results = Vec::with_capacity(queued.len());
+    for queued in queued {
+        results.push(match queued.map(|appended| appended.durable) {
+            Ok(Some(durable)) => durable.await.unwrap_or(Err(ResponseError::KafkaStorageError)),
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        });
+    }
+    results
+}
+
+/// After a start: finishes decided transactions and ends those parts of the log that no known transaction covers.
+pub(crate) async fn resume(node: &Arc<Node>) {
+    let open: Vec<TxnRecord> = {
+        let meta = node.journal.lock();
+        meta.open_txns.iter().filter_map(|id| meta.txns.get(id).cloned()).collect()
+    };
+    for record in open.into_iter().filter(|record| record.state.is_prepared()) {
+        let id = record.id.clone();
+        if let Err(error) = finish(node, record).await {
+            tracing::error!(transaction = %id, error = %error, "decided transaction not finished");
+        }
+    }
+}
+
+/// Aborts transactions that are open for longer than they said; sleeps until the next one is due. Ends at shutdown.
+pub(crate) async fn run_timeouts(node: Arc<Node>) {
+    loop {
+        let now = now_ms();
+        let (due, next) = {
+            let meta = node.journal.lock();
+            let open = meta.open_txns.iter().filter_map(|id| meta.txns.get(id));
+            let expiring: Vec<_> = open.filter_map(|txn| Some((txn.expires_ms()?, txn.clone()))).collect();
+            let next = expiring.iter().map(|(at, _)| *at).filter(|at| *at > now).min();
+            (expiring.into_iter().filter(|(at, _)| *at <= now).map(|(_, txn)| txn).collect::<Vec<_>>(), next)
+        };
+        let mut failed = false;
+        for record in due {
+            tracing::info!(transaction = %record.id, timeout_ms = record.timeout_ms, "transaction timed out and is aborted");
+            if let Err(error) = abort(&node, &record, true).await {
+                failed = true;
+                tracing::warn!(transaction = %record.id, error = %error, "timed-out transaction not aborted yet");
+            }
+        }
+        let next = if failed { Some(now + 1_000) } else { next };
+        let sleep = next.map(|at| Duration::from_millis((at - now_ms()).max(1) as u64));
+        tokio::select! {
+            () = async { match sleep { Some(sleep) => tokio::time::sleep(sleep).await, None => std::future::pending().await } } => {}
+            () = node.coordinator.began.notified() => {}
+            () = node.shutdown.cancelled() => return,
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! What crosses the socket: frames, the shapes of requests, and record batches.
+
+pub mod batch;
+pub mod shape;
+pub mod shapes;
