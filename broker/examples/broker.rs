@@ -7,6 +7,8 @@ use riverrun_broker::{Broker, BrokerConfig};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let mut arguments = std::env::args().skip(1);
     let (Some(listen), Some(data_dir)) = (arguments.next(), arguments.next()) else {
         return Err("usage: broker ADDRESS:PORT DATA_DIR [DEFAULT_PARTITIONS]".into());

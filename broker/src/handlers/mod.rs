@@ -123,8 +123,8 @@ fn parse_header(mut frame: Bytes) -> Result<(ApiKey, i16, RequestHeader, Bytes),
 }
 
 fn decode<T: Decodable>(mut body: Bytes, version: i16) -> Result<T, RequestError> {
-    let request = T::decode(&mut body, version).map_err(|error| RequestError::Codec(error.to_string()))?;
-    if body.is_empty() { Ok(request) } else { Err(RequestError::Codec(format!("{} bytes left over", body.len()))) }
+    // Bytes behind the request are ignored, as Apache Kafka does: librdkafka sends some with `Metadata` for all topics.
+    T::decode(&mut body, version).map_err(|error| RequestError::Codec(error.to_string()))
 }
 
 fn encode<T: Encodable + HeaderVersion>(

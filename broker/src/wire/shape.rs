@@ -68,9 +68,6 @@ pub enum ShapeError {
     /// More array elements than [`MAX_ELEMENTS`].
     #[error("more than {MAX_ELEMENTS} array elements in one request")]
     TooManyElements,
-    /// Bytes behind the end of the request.
-    #[error("{0} bytes behind the end of the request")]
-    Trailing(usize),
     /// A variable-length integer of more than five bytes.
     #[error("malformed variable-length integer at byte {at}")]
     Varint {
@@ -79,14 +76,11 @@ pub enum ShapeError {
     },
 }
 
-/// Checks that `body` is exactly one request of `key` and `version` as far as its lengths go.
-pub fn check(key: ApiKey, version: i16, body: &[u8]) -> Result<(), ShapeError> {
+/// Checks that `body` begins with one request of `key` and `version` as far as its lengths go; returns how long that is.
+pub fn check(key: ApiKey, version: i16, body: &[u8]) -> Result<usize, ShapeError> {
     let mut walk = Walk { body, at: 0, elements: 0, version, flexible: is_flexible(key, version) };
     walk.structure(shape_of(key))?;
-    match body.len() - walk.at {
-        0 => Ok(()),
-        trailing => Err(ShapeError::Trailing(trailing)),
-    }
+    Ok(walk.at)
 }
 
 struct Walk<'a> {
