@@ -1,6 +1,6 @@
 import pytest
 
-from server import BINARY, Server
+from server import BINARY, ROOT, Server
 from stub_model import StubModel
 
 
@@ -23,7 +23,8 @@ def model():
 @pytest.fixture(scope="session")
 def server(tmp_path_factory, model):
     """One server for the tests that leave it as it was; chats go to the scripted model, vectors come from a real one."""
-    running = Server(tmp_path_factory.mktemp("serve"), model.settings()).start()
+    folder = tmp_path_factory.mktemp("serve")
+    running = Server(folder, model.settings() | {"RIVERRUN_INGEST_ROOTS": f"{folder}:{ROOT / 'examples'}"}).start()
     yield running
     status = running.stop()
     assert status == 0, f"serve ended with {status} after SIGTERM: {running.log_tail()}"
