@@ -1,0 +1,62 @@
+//! Words of chunks: found again by BM25.
+
+use std::any::Any;
+
+use async_trait::async_trait;
+use riverrun_schemas::{Collection, DocumentId};
+
+use crate::chunk::{ChunkFilter, StoredChunk, Versions};
+use crate::error::StoreError;
+
+pub mod tantivy_index;
+
+mod words;
+
+/// A chunk that was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KeywordHit {
+    /// The chunk.
+    pub chunk: StoredChunk,
+    /// BM25 score, above 0; comparable within one search only.
+    pub score: f32,
+}
+
+/// Words by collection.
+///
+/// `KEY-1` what was written before a `commit` that returned `Ok` is found from then on and is there after a crash; what was
+/// written after it is not found yet, and is gone after a crash.
+///
+/// `KEY-2` a write or a `commit` that failed may have lost everything since the last one that did not: who writes to a
+/// collection does so alone from the first write to the `commit`, and begins again when one fails.
+#[async_trait]
+pub trait KeywordIndex: Send + Sync + 'static {
+    /// Writes chunks, making the collection if there is none; those that are there are replaced.
+    async fn upsert(&self, collection: &Collection, chunks: Vec<StoredChunk>) -> Result<(), StoreError>;
+
+    /// Removes the document's chunks of those versions; returns how many of the committed ones go.
+    async fn delete_document(&self, collection: &Collection, document: &DocumentId, versions: &Versions) -> Result<usize, StoreError>;
+
+    /// Removes the document's chunks of every version but `keep_version`; returns how many of the committed ones go.
+    async fn delete_document_except(&self, collection: &Collection, document: &DocumentId, keep_version: &str) -> Result<usize, StoreError> {
+        self.delete_document(collection, document, &Versions::Except(keep_version.to_owned())).await
+    }
+
+    /// The `k` chunks that match the words of `query` best, best first, equal scores by chunk id. Any text is a query: it is
+    /// cut into words, and a chunk needs to have one of them. At most [`crate::MAX_HITS`].
+    async fn search(&self, collection: &Collection, query: &str, k: usize, filter: &ChunkFilter) -> Result<Vec<KeywordHit>, StoreError>;
+
+    /// How many committed chunks there are; 0 when there is no such collection.
+    async fn count(&self, collection: &Collection) -> Result<usize, StoreError>;
+
+    /// Makes what was written durable and found.
+    async fn commit(&self, collection: &Collection) -> Result<(), StoreError>;
+
+    /// Removes the collection; false when there was none.
+    async fn drop_collection(&self, collection: &Collection) -> Result<bool, StoreError>;
+}
+
+/// What a panic said.
+pub(crate) fn panic_message(panic: Box<dyn Any + Send>) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned()).or_else(|| panic.downcast_ref::<String>().cloned());
+    format!("the engine panicked: {}", text.unwrap_or_else(|| "no message".to_owned()))
+}

@@ -1,0 +1,138 @@
+//! Words in this process: one tantivy index a collection, in a folder of its own. A hit carries the whole chunk, so the
+//! index answers alone.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use riverrun_schemas::{Collection, DocumentId};
+
+use crate::chunk::{ChunkFilter, MAX_HITS, StoredChunk, TIE_SLACK, Versions, in_order};
+use crate::error::StoreError;
+use crate::folder;
+use crate::keywords::tantivy_index::index::OpenIndex;
+use crate::keywords::{KeywordHit, KeywordIndex, panic_message};
+use crate::open_set::OpenSet;
+
+mod index;
+
+/// Settings of [`TantivyIndex`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TantivyConfig {
+    /// Folder of all collections.
+    pub root: PathBuf,
+    /// Most indexes open at once; the least recently used are closed, and with them their writers.
+    pub max_open: usize,
+    /// Memory of a writer, 15 MiB at least; more means fewer and larger segments.
+    pub writer_memory_bytes: usize,
+}
+
+impl TantivyConfig {
+    /// The usual settings under that folder.
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into(), max_open: 16, writer_memory_bytes: 20 << 20 }
+    }
+}
+
+/// Words in this process. Cheap to clone.
+#[derive(Clone)]
+pub struct TantivyIndex {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    config: TantivyConfig,
+    indexes: OpenSet<OpenIndex>,
+}
+
+impl TantivyIndex {
+    /// Opens the folder, making it if need be. Indexes are opened when first used.
+    pub fn open(config: TantivyConfig) -> Result<Self, StoreError> {
+        fs::create_dir_all(&config.root).map_err(StoreError::io("creating", &config.root))?;
+        let indexes = OpenSet::new(config.max_open);
+        Ok(Self { inner: Arc::new(Inner { config, indexes }) })
+    }
+
+    /// Runs on a thread that may block. A panic of the engine becomes an error.
+    async fn blocking<R: Send + 'static>(&self, collection: &Collection, work: impl FnOnce(&Inner, &Collection) -> Result<R, StoreError> + Send + 'static) -> Result<R, StoreError> {
+        let (inner, owned) = (self.inner.clone(), collection.clone());
+        match tokio::task::spawn_blocking(move || work(&inner, &owned)).await {
+            Ok(result) => result,
+            Err(error) if error.is_panic() => {
+                let path = self.inner.folder(collection);
+                Err(StoreError::Index { kind: "keyword", path, reason: panic_message(error.into_panic()) })
+            }
+            Err(_) => Err(StoreError::ShuttingDown),
+        }
+    }
+}
+
+impl Inner {
+    fn folder(&self, collection: &Collection) -> PathBuf {
+        self.config.root.join(collection.physical_name())
+    }
+
+    fn existing(&self, collection: &Collection) -> Result<OpenIndex, StoreError> {
+        let folder = self.folder(collection);
+        if OpenIndex::is_at(&folder) { OpenIndex::open(&folder, self.config.writer_memory_bytes) } else { Err(StoreError::NoCollection(collection.clone())) }
+    }
+
+    fn read<R>(&self, collection: &Collection, work: impl FnOnce(&OpenIndex) -> Result<R, StoreError>) -> Result<R, StoreError> {
+        self.indexes.read(&collection.physical_name(), || self.existing(collection), work)
+    }
+
+    fn write<R>(&self, collection: &Collection, work: impl FnOnce(&mut OpenIndex) -> Result<R, StoreError>) -> Result<R, StoreError> {
+        let open = || OpenIndex::open(&self.folder(collection), self.config.writer_memory_bytes);
+        self.indexes.write(&collection.physical_name(), open, work)
+    }
+
+    fn write_existing<R: Default>(&self, collection: &Collection, work: impl FnOnce(&mut OpenIndex) -> Result<R, StoreError>) -> Result<R, StoreError> {
+        nothing_if_missing(self.indexes.write(&collection.physical_name(), || self.existing(collection), work))
+    }
+}
+
+/// A collection that is not there holds nothing.
+fn nothing_if_missing<R: Default>(result: Result<R, StoreError>) -> Result<R, StoreError> {
+    match result {
+        Err(StoreError::NoCollection(_)) => Ok(R::default()),
+        other => other,
+    }
+}
+
+#[async_trait]
+impl KeywordIndex for TantivyIndex {
+    async fn upsert(&self, collection: &Collection, chunks: Vec<StoredChunk>) -> Result<(), StoreError> {
+        self.blocking(collection, move |inner, collection| inner.write(collection, |index| index.upsert(&chunks))).await
+    }
+
+    async fn delete_document(&self, collection: &Collection, document: &DocumentId, versions: &Versions) -> Result<usize, StoreError> {
+        let (document, versions) = (*document, versions.clone());
+        self.blocking(collection, move |inner, collection| inner.write_existing(collection, |index| index.delete_document(&document, &versions))).await
+    }
+
+    async fn search(&self, collection: &Collection, query: &str, k: usize, filter: &ChunkFilter) -> Result<Vec<KeywordHit>, StoreError> {
+        let k = k.min(MAX_HITS);
+        let (query, filter) = (query.to_owned(), filter.clone());
+        self.blocking(collection, move |inner, collection| {
+            let hits = inner.read(collection, |index| if k == 0 { Ok(Vec::new()) } else { index.search(&query, k + TIE_SLACK, &filter) })?;
+            Ok(in_order(hits, k, |hit| (hit.score, hit.chunk.chunk_id)))
+        })
+        .await
+    }
+
+    async fn count(&self, collection: &Collection) -> Result<usize, StoreError> {
+        self.blocking(collection, |inner, collection| nothing_if_missing(inner.read(collection, |index| Ok(index.count())))).await
+    }
+
+    async fn commit(&self, collection: &Collection) -> Result<(), StoreError> {
+        self.blocking(collection, |inner, collection| inner.write_existing(collection, OpenIndex::commit)).await
+    }
+
+    async fn drop_collection(&self, collection: &Collection) -> Result<bool, StoreError> {
+        self.blocking(collection, |inner, collection| {
+            inner.indexes.closed(&collection.physical_name(), || folder::remove(&inner.folder(collection)))
+        })
+        .await
+    }
+}

@@ -1,0 +1,190 @@
+//! One tantivy index.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use riverrun_schemas::DocumentId;
+use tantivy::collector::{Count, TopDocs};
+use tantivy::directory::MmapDirectory;
+use tantivy::query::{BooleanQuery, ConstScoreQuery, Occur, Query, TermQuery};
+use tantivy::schema::{Field, IndexRecordOption, STORED, STRING, Schema, TextFieldIndexing, TextOptions, Value};
+use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, TantivyDocument, TantivyError, Term};
+
+use crate::chunk::{ChunkFilter, StoredChunk, Versions};
+use crate::error::StoreError;
+use crate::keywords::KeywordHit;
+use crate::keywords::words::{ANALYZER, analyzer, query_words};
+use crate::open_set::Closable;
+
+const META_FILE: &str = "meta.json";
+
+#[derive(Clone, Copy)]
+struct Fields {
+    chunk_id: Field,
+    document_id: Field,
+    version: Field,
+    text: Field,
+    /// The whole chunk as JSON: the only stored field.
+    chunk: Field,
+}
+
+/// An open index; its writer is opened when first needed.
+pub(super) struct OpenIndex {
+    path: PathBuf,
+    index: Index,
+    reader: IndexReader,
+    fields: Fields,
+    writer: Option<IndexWriter>,
+    writer_memory_bytes: usize,
+    /// Written to since the last commit.
+    dirty: bool,
+}
+
+impl OpenIndex {
+    pub(super) fn is_at(path: &Path) -> bool {
+        path.join(META_FILE).exists()
+    }
+
+    pub(super) fn open(path: &Path, writer_memory_bytes: usize) -> Result<Self, StoreError> {
+        fs::create_dir_all(path).map_err(StoreError::io("creating", path))?;
+        let failed = |error: TantivyError| failed(path, error);
+        let (schema, fields) = schema();
+        let directory = MmapDirectory::open(path).map_err(|error| failed(error.into()))?;
+        let index = Index::open_or_create(directory, schema).map_err(failed)?;
+        index.tokenizers().register(ANALYZER, analyzer());
+        let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into().map_err(failed)?;
+        Ok(Self { path: path.to_path_buf(), index, reader, fields, writer: None, writer_memory_bytes, dirty: false })
+    }
+
+    fn writer(&mut self) -> Result<&mut IndexWriter, StoreError> {
+        match &mut self.writer {
+            Some(writer) => Ok(writer),
+            empty => {
+                let writer = self.index.writer_with_num_threads(1, self.writer_memory_bytes).map_err(|error| failed(&self.path, error))?;
+                Ok(empty.insert(writer))
+            }
+        }
+    }
+
+    pub(super) fn upsert(&mut self, chunks: &[StoredChunk]) -> Result<(), StoreError> {
+        let (fields, path) = (self.fields, self.path.clone());
+        self.dirty = true;
+        let writer = self.writer()?;
+        for chunk in chunks {
+            writer.delete_term(term(fields.chunk_id, &chunk.chunk_id.to_string()));
+            writer.add_document(document(&fields, chunk)).map_err(|error| failed(&path, error))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn delete_document(&mut self, document: &DocumentId, versions: &Versions) -> Result<usize, StoreError> {
+        let mut clauses = vec![(Occur::Must, exactly(self.fields.document_id, &document.to_string()))];
+        match versions {
+            Versions::All => {}
+            Versions::Only(version) => clauses.push((Occur::Must, exactly(self.fields.version, version))),
+            Versions::Except(version) => clauses.push((Occur::MustNot, exactly(self.fields.version, version))),
+        }
+        let doomed = BooleanQuery::new(clauses);
+        let path = self.path.clone();
+        let count = self.reader.searcher().search(&doomed, &Count).map_err(|error| failed(&path, error))?;
+        self.dirty = true;
+        self.writer()?.delete_query(Box::new(doomed)).map_err(|error| failed(&path, error))?;
+        Ok(count)
+    }
+
+    pub(super) fn search(&self, query: &str, limit: usize, filter: &ChunkFilter) -> Result<Vec<KeywordHit>, StoreError> {
+        let Some(query) = self.query(query, filter) else { return Ok(Vec::new()) };
+        let searcher = self.reader.searcher();
+        let found = searcher.search(&query, &TopDocs::with_limit(limit).order_by_score()).map_err(|error| failed(&self.path, error))?;
+        found
+            .into_iter()
+            .map(|(score, address)| {
+                let document: TantivyDocument = searcher.doc(address).map_err(|error| failed(&self.path, error))?;
+                let chunk = document.get_first(self.fields.chunk).and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default();
+                let chunk = serde_json::from_str(&chunk).map_err(|error| failed(&self.path, format!("a stored chunk is damaged: {error}")))?;
+                Ok(KeywordHit { chunk, score })
+            })
+            .collect()
+    }
+
+    /// Any of the words, and only in the documents of the filter; `None` when the query has no word.
+    fn query(&self, query: &str, filter: &ChunkFilter) -> Option<BooleanQuery> {
+        let words: Vec<(Occur, Box<dyn Query>)> = query_words(query)
+            .iter()
+            .map(|word| (Occur::Should, Box::new(TermQuery::new(term(self.fields.text, word), IndexRecordOption::WithFreqs)) as Box<dyn Query>))
+            .collect();
+        if words.is_empty() {
+            return None;
+        }
+        let words = BooleanQuery::new(words);
+        if filter.documents.is_empty() {
+            return Some(words);
+        }
+        let documents = filter.documents.iter().map(|document| (Occur::Should, exactly(self.fields.document_id, &document.to_string()))).collect();
+        let documents = ConstScoreQuery::new(Box::new(BooleanQuery::new(documents)), 0.0);
+        Some(BooleanQuery::new(vec![(Occur::Must, Box::new(words)), (Occur::Must, Box::new(documents))]))
+    }
+
+    pub(super) fn count(&self) -> usize {
+        usize::try_from(self.reader.searcher().num_docs()).unwrap_or(usize::MAX)
+    }
+
+    pub(super) fn commit(&mut self) -> Result<(), StoreError> {
+        if !self.dirty {
+            return Ok(());
+        }
+        let path = self.path.clone();
+        if let Err(error) = self.writer()?.commit() {
+            // A writer that failed takes nothing any more; the next call opens a new one at the last commit.
+            self.writer = None;
+            return Err(failed(&path, error));
+        }
+        self.dirty = false;
+        self.reader.reload().map_err(|error| failed(&path, error))
+    }
+}
+
+impl Closable for OpenIndex {
+    fn may_close(&self) -> bool {
+        !self.dirty
+    }
+}
+
+fn schema() -> (Schema, Fields) {
+    let mut builder = Schema::builder();
+    let words = TextFieldIndexing::default().set_tokenizer(ANALYZER).set_index_option(IndexRecordOption::WithFreqs);
+    let fields = Fields {
+        chunk_id: builder.add_text_field("chunk_id", STRING),
+        document_id: builder.add_text_field("document_id", STRING),
+        version: builder.add_text_field("version", STRING),
+        text: builder.add_text_field("text", TextOptions::default().set_indexing_options(words)),
+        chunk: builder.add_text_field("chunk", STORED),
+    };
+    (builder.build(), fields)
+}
+
+/// The heading is searched with the text: it often names what the text is about.
+fn document(fields: &Fields, chunk: &StoredChunk) -> TantivyDocument {
+    let mut document = TantivyDocument::default();
+    document.add_text(fields.chunk_id, chunk.chunk_id.to_string());
+    document.add_text(fields.document_id, chunk.document_id.to_string());
+    document.add_text(fields.version, &chunk.version);
+    document.add_text(fields.text, &chunk.text);
+    if let Some(heading) = &chunk.heading {
+        document.add_text(fields.text, heading);
+    }
+    document.add_text(fields.chunk, serde_json::to_string(chunk).unwrap_or_else(|error| unreachable!("a chunk is always JSON: {error}")));
+    document
+}
+
+fn term(field: Field, text: &str) -> Term {
+    Term::from_field_text(field, text)
+}
+
+fn exactly(field: Field, text: &str) -> Box<dyn Query> {
+    Box::new(TermQuery::new(term(field, text), IndexRecordOption::Basic))
+}
+
+fn failed(path: &Path, error: impl std::fmt::Display) -> StoreError {
+    StoreError::Index { kind: "keyword", path: path.to_path_buf(), reason: error.to_string() }
+}

@@ -1,0 +1,19 @@
+//! Where things are found again: read models, vectors, keywords. Everything in here is a projection of the log: each part
+//! can be deleted and rebuilt from it, and no decision is ever taken from it.
+
+pub mod error;
+pub mod keywords;
+pub mod read_models;
+pub mod sql;
+pub mod vectors;
+
+mod chunk;
+mod folder;
+mod open_set;
+
+pub use chunk::{ChunkFilter, MAX_HITS, StoredChunk, Versions};
+pub use error::StoreError;
+pub use keywords::{KeywordHit, KeywordIndex};
+pub use read_models::run_fold::{RunGate, Verdict, Void};
+pub use sql::Sql;
+pub use vectors::{CollectionInfo, VectorHit, VectorPoint, VectorStore};

@@ -1,0 +1,247 @@
+//! Documents, collections, and requests to read them.
+//!
+//! All events of a document lie in one partition; those of a request and of a collection in many. What is kept of the
+//! latter two is the same in whatever order the partitions are read: counters, smallest and greatest times.
+
+use riverrun_schemas::ingest::IngestEvent;
+use riverrun_schemas::{BlobRef, Collection, CollectionName, DocumentId, Failure, IngestId, Namespace};
+use sqlx::{Row, SqliteConnection};
+
+use crate::error::StoreError;
+use crate::read_models::document_views::DocumentStatus;
+use crate::read_models::runs::to_json;
+
+pub use crate::read_models::document_queries::{collection, collections, document, document_metadata, document_text, documents, ingest};
+
+/// The fields that every event of a document has.
+struct About<'e> {
+    document_id: DocumentId,
+    ingest_id: IngestId,
+    namespace: &'e Namespace,
+    collection: &'e CollectionName,
+    source: &'e str,
+    at: i64,
+}
+
+macro_rules! about {
+    ($event:expr) => {
+        About {
+            document_id: $event.document_id,
+            ingest_id: $event.ingest_id,
+            namespace: &$event.namespace,
+            collection: &$event.collection,
+            source: &$event.source,
+            at: $event.at,
+        }
+    };
+}
+
+/// Folds one event into the tables.
+pub(crate) async fn apply(connection: &mut SqliteConnection, event: &IngestEvent) -> Result<(), StoreError> {
+    match event {
+        IngestEvent::IngestScanned(event) => {
+            open_ingest(connection, event.ingest_id, &event.namespace, &event.collection, event.at).await?;
+            sqlx::query("UPDATE ingests SET source = $2, documents = $3, skipped = $4, scanned_at = $5 WHERE ingest_id = $1 AND scanned_at IS NULL")
+                .bind(event.ingest_id.to_string())
+                .bind(&event.source)
+                .bind(event.documents)
+                .bind(event.skipped)
+                .bind(event.at)
+                .execute(connection)
+                .await?;
+        }
+        IngestEvent::IngestFailed(event) => {
+            open_ingest(connection, event.ingest_id, &event.namespace, &event.collection, event.at).await?;
+            sqlx::query("UPDATE ingests SET source = $2, error = $3, failed_at = $4 WHERE ingest_id = $1 AND scanned_at IS NULL AND failed_at IS NULL")
+                .bind(event.ingest_id.to_string())
+                .bind(&event.source)
+                .bind(to_json(&event.error))
+                .bind(event.at)
+                .execute(connection)
+                .await?;
+        }
+        IngestEvent::DocumentQueued(event) => {
+            reach(connection, &about!(event), DocumentStatus::Queued, None).await?;
+        }
+        IngestEvent::DocumentUnchanged(event) => {
+            reach(connection, &about!(event), DocumentStatus::Unchanged, None).await?;
+        }
+        IngestEvent::DocumentChunked(event) => {
+            let about = about!(event);
+            if reach(connection, &about, DocumentStatus::Chunked, None).await? {
+                let version = Version { version: &event.version, chunks: event.chunks, text: &event.text };
+                set_version(connection, &about, &version, event.title.as_deref(), event.metadata_json.as_deref()).await?;
+            }
+        }
+        IngestEvent::DocumentEmbedded(event) => {
+            reach(connection, &about!(event), DocumentStatus::Embedded, None).await?;
+        }
+        IngestEvent::DocumentIndexed(event) => {
+            let about = about!(event);
+            if reach(connection, &about, DocumentStatus::Indexed, None).await? {
+                let embedding = Embedding { model: &event.embed_model, dimensions: event.dimensions };
+                set_indexed(connection, &about, &event.version, event.chunks, &embedding).await?;
+            }
+        }
+        IngestEvent::DocumentFailed(event) => {
+            reach(connection, &about!(event), DocumentStatus::Failed, Some((&event.stage, &event.error))).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Moves the document of a request to `status`. False, and nothing is changed, when it is there or further already: an
+/// event that was written twice, or one behind the end.
+async fn reach(connection: &mut SqliteConnection, about: &About<'_>, status: DocumentStatus, failure: Option<(&str, &Failure)>) -> Result<bool, StoreError> {
+    open_ingest(connection, about.ingest_id, about.namespace, about.collection, about.at).await?;
+    let now = status_in_request(connection, about).await?;
+    if now.is_some_and(|now| now.ended() || now >= status) {
+        return Ok(false);
+    }
+    let error = failure.map(|(_, error)| to_json(error));
+    sqlx::query(
+        "INSERT INTO ingest_documents (ingest_id, document_id, source, status, stage, error, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7)
+         ON CONFLICT (ingest_id, document_id) DO UPDATE SET status = excluded.status, stage = excluded.stage, error = excluded.error, updated_at = excluded.updated_at",
+    )
+    .bind(about.ingest_id.to_string())
+    .bind(about.document_id.to_string())
+    .bind(about.source)
+    .bind(status.as_str())
+    .bind(failure.map(|(stage, _)| stage))
+    .bind(error.as_deref())
+    .bind(about.at)
+    .execute(&mut *connection)
+    .await?;
+    // The request whose first word about the document came last is the one that the document's row tells of.
+    let statement = if now.is_none() {
+        "INSERT INTO documents (document_id, namespace, collection, source, ingest_id, status, error, chunks, indexed_chunks, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0, $8, $8)
+         ON CONFLICT (document_id) DO UPDATE SET ingest_id = excluded.ingest_id, status = excluded.status, error = excluded.error, updated_at = excluded.updated_at"
+    } else {
+        "UPDATE documents SET status = $6, error = $7, updated_at = $8
+         WHERE document_id = $1 AND namespace = $2 AND collection = $3 AND source = $4 AND ingest_id = $5"
+    };
+    sqlx::query(statement)
+        .bind(about.document_id.to_string())
+        .bind(about.namespace.as_str())
+        .bind(about.collection.as_str())
+        .bind(about.source)
+        .bind(about.ingest_id.to_string())
+        .bind(status.as_str())
+        .bind(error.as_deref())
+        .bind(about.at)
+        .execute(connection)
+        .await?;
+    Ok(true)
+}
+
+async fn status_in_request(connection: &mut SqliteConnection, about: &About<'_>) -> Result<Option<DocumentStatus>, StoreError> {
+    let found: Option<String> = sqlx::query_scalar("SELECT status FROM ingest_documents WHERE ingest_id = $1 AND document_id = $2")
+        .bind(about.ingest_id.to_string())
+        .bind(about.document_id.to_string())
+        .fetch_optional(connection)
+        .await?;
+    let key = || about.document_id.to_string();
+    found.map(|text| text.parse().map_err(|reason| StoreError::Row { table: "ingest_documents", key: key(), reason })).transpose()
+}
+
+async fn open_ingest(connection: &mut SqliteConnection, ingest_id: IngestId, namespace: &Namespace, collection: &CollectionName, at: i64) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO ingests (ingest_id, namespace, collection, created_at) VALUES ($1, $2, $3, $4)
+         ON CONFLICT (ingest_id) DO UPDATE SET created_at = excluded.created_at WHERE excluded.created_at < ingests.created_at",
+    )
+    .bind(ingest_id.to_string())
+    .bind(namespace.as_str())
+    .bind(collection.as_str())
+    .bind(at)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+struct Version<'e> {
+    version: &'e str,
+    chunks: i64,
+    text: &'e BlobRef,
+}
+
+async fn set_version(connection: &mut SqliteConnection, about: &About<'_>, version: &Version<'_>, title: Option<&str>, metadata: Option<&str>) -> Result<(), StoreError> {
+    sqlx::query("UPDATE documents SET version = $2, chunks = $3, title = $4, metadata = $5 WHERE document_id = $1")
+        .bind(about.document_id.to_string())
+        .bind(version.version)
+        .bind(version.chunks)
+        .bind(title)
+        .bind(metadata)
+        .execute(&mut *connection)
+        .await?;
+    sqlx::query(
+        "INSERT INTO document_versions (document_id, version, chunks, text_sha256, text_size_bytes, text_media_type, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)
+         ON CONFLICT (document_id, version) DO NOTHING",
+    )
+    .bind(about.document_id.to_string())
+    .bind(version.version)
+    .bind(version.chunks)
+    .bind(&version.text.sha256)
+    .bind(version.text.size_bytes)
+    .bind(&version.text.media_type)
+    .bind(about.at)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+struct Embedding<'e> {
+    model: &'e str,
+    dimensions: i32,
+}
+
+/// The version can be found now: the document's chunks in the collection's count are replaced.
+async fn set_indexed(connection: &mut SqliteConnection, about: &About<'_>, version: &str, chunks: i64, embedding: &Embedding<'_>) -> Result<(), StoreError> {
+    let before = sqlx::query("SELECT indexed_version, indexed_chunks FROM documents WHERE document_id = $1")
+        .bind(about.document_id.to_string())
+        .fetch_one(&mut *connection)
+        .await?;
+    let was_indexed = before.try_get::<Option<String>, _>("indexed_version")?.is_some();
+    let chunks_before: i64 = before.try_get("indexed_chunks")?;
+    sqlx::query("UPDATE documents SET indexed_version = $2, indexed_chunks = $3 WHERE document_id = $1")
+        .bind(about.document_id.to_string())
+        .bind(version)
+        .bind(chunks)
+        .execute(&mut *connection)
+        .await?;
+    let more_documents = i64::from(!was_indexed);
+    count_in_collection(connection, &Collection::new(about.namespace.clone(), about.collection.clone()), more_documents, chunks - chunks_before).await?;
+    note_embedding(connection, about, embedding).await
+}
+
+async fn count_in_collection(connection: &mut SqliteConnection, collection: &Collection, documents: i64, chunks: i64) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO collections (namespace, name, documents, chunks, embed_model, dimensions, updated_at) VALUES ($1, $2, $3, $4, '', 0, 0)
+         ON CONFLICT (namespace, name) DO UPDATE SET documents = collections.documents + excluded.documents, chunks = collections.chunks + excluded.chunks",
+    )
+    .bind(collection.namespace.as_str())
+    .bind(collection.name.as_str())
+    .bind(documents)
+    .bind(chunks)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Keeps what the newest document was embedded with; of two at the same time that with the greater name, so that the
+/// order in which the partitions are read does not show.
+async fn note_embedding(connection: &mut SqliteConnection, about: &About<'_>, embedding: &Embedding<'_>) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE collections SET embed_model = $3, dimensions = $4, updated_at = $5
+         WHERE namespace = $1 AND name = $2
+           AND (updated_at < $5 OR (updated_at = $5 AND (embed_model < $3 OR (embed_model = $3 AND dimensions < $4))))",
+    )
+    .bind(about.namespace.as_str())
+    .bind(about.collection.as_str())
+    .bind(embedding.model)
+    .bind(i64::from(embedding.dimensions))
+    .bind(about.at)
+    .execute(connection)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,29 @@
+//! Tables that answer questions about what is on the log. One file a read model: its projection and its queries; the
+//! tables are in `migrations/`.
+//!
+//! `READ-1` rows and checkpoint change in one transaction. `READ-2` a record before the checkpoint is skipped. `READ-3` the
+//! same records give the same rows, in whatever order the partitions are read relative to each other.
+
+pub mod checkpoint;
+pub mod documents;
+pub mod document_queries;
+pub mod document_views;
+pub mod page;
+pub mod run_fold;
+pub mod run_heads;
+pub mod run_views;
+pub mod runs;
+pub mod time;
+
+mod apply;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod rebuild_tests;
+
+pub use apply::{Applied, LogRecord, Projected, apply, rebuild};
+pub use checkpoint::{Checkpoint, PROJECTED_TOPICS, checkpoints, next_offset};
+pub use document_views::{CollectionView, DocumentCounts, DocumentView, EmbeddingView, IngestFailureView, IngestView};
+pub use page::{Page, PageRequest};
+pub use run_views::{CitationView, RunView, RunSummary, SpanView, StepView, ToolView, UsageView, failure_view, FailureView, citation_view, result_view, step_view, usage_view};
+pub use time::Timestamp;

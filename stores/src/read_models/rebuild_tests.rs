@@ -1,0 +1,326 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use riverrun_schemas::agent::AgentEvent;
+use riverrun_schemas::ingest::IngestEvent;
+use riverrun_schemas::{EventSet, RunId, Topic};
+use sqlx::{Column, Row, ValueRef};
+
+use super::testing::{Happens, accepted, advanced, any_event, any_ingest_event, cancel, claimed, document_event, finished, ingest_id, notes, of_run, run_id, scanned, unreadable};
+use super::*;
+use crate::read_models::document_views::{DocumentStatus, IngestStatus};
+use crate::read_models::run_views::RunStatus;
+use crate::sql::Sql;
+use crate::StoreError;
+
+async fn fresh() -> (tempfile::TempDir, Sql) {
+    let folder = tempfile::tempdir().unwrap();
+    let sql = Sql::open(folder.path().join("read.db")).await.unwrap();
+    (folder, sql)
+}
+
+/// A log of a few partitions: records lie by key, as on the broker.
+#[derive(Default)]
+struct Log(Vec<LogRecord>);
+
+impl Log {
+    const PARTITIONS: usize = 3;
+
+    fn push(&mut self, topic: Topic, key: &str, body: Projected) {
+        let partition = key.bytes().map(usize::from).sum::<usize>() % Self::PARTITIONS;
+        let offset = self.0.iter().filter(|record| record.topic == topic && record.partition == partition as i32).count();
+        self.0.push(LogRecord { topic, partition: partition as i32, offset: offset as i64, body });
+    }
+
+    fn agent(&mut self, event: AgentEvent) {
+        self.push(Topic::AgentEvents, &event.key(), Projected::Agent(event));
+    }
+
+    fn ingest(&mut self, event: IngestEvent) {
+        self.push(Topic::IngestEvents, &event.key(), Projected::Ingest(event));
+    }
+
+    /// The same records in another order in which readers may see them: that of each partition stays.
+    fn shuffled(&self, choices: &[usize]) -> Vec<LogRecord> {
+        let mut partitions: BTreeMap<(&str, i32), std::collections::VecDeque<LogRecord>> = BTreeMap::new();
+        for record in &self.0 {
+            partitions.entry((record.topic.name(), record.partition)).or_default().push_back(record.clone());
+        }
+        let mut order = Vec::new();
+        let mut choices = choices.iter().copied().cycle();
+        while !partitions.is_empty() {
+            let which = choices.next().unwrap_or(0) % partitions.len();
+            let key = *partitions.keys().nth(which).unwrap();
+            let queue = partitions.get_mut(&key).unwrap();
+            order.extend(queue.pop_front());
+            if queue.is_empty() {
+                partitions.remove(&key);
+            }
+        }
+        order
+    }
+}
+
+/// Every row of every table as text, sorted.
+async fn dump(sql: &Sql) -> String {
+    let mut text = String::new();
+    for statement in [
+        "SELECT * FROM checkpoints ORDER BY 1, 2, 3",
+        "SELECT * FROM runs ORDER BY 1",
+        "SELECT * FROM run_steps ORDER BY 1, 2",
+        "SELECT * FROM documents ORDER BY 1",
+        "SELECT * FROM document_versions ORDER BY 1, 2",
+        "SELECT * FROM collections ORDER BY 1, 2",
+        "SELECT * FROM ingests ORDER BY 1",
+        "SELECT * FROM ingest_documents ORDER BY 1, 2",
+    ] {
+        text.push_str(statement);
+        for row in sqlx::query(statement).fetch_all(sql.reader()).await.unwrap() {
+            text.push('\n');
+            for column in row.columns() {
+                let value = row.try_get_raw(column.ordinal()).unwrap();
+                let shown = if value.is_null() {
+                    "null".to_owned()
+                } else {
+                    let number = row.try_get::<i64, _>(column.ordinal()).map(|n| n.to_string());
+                    number.or_else(|_| row.try_get::<f64, _>(column.ordinal()).map(|n| n.to_string())).or_else(|_| row.try_get::<String, _>(column.ordinal())).unwrap()
+                };
+                text.push_str(&format!("{}={shown} ", column.name()));
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn log_of(agent: Vec<(u8, AgentEvent)>, ingest: Vec<IngestEvent>) -> Log {
+    let mut log = Log::default();
+    log.agent(accepted());
+    for (run, event) in agent {
+        log.agent(of_run(event, RunId::derive(&[&run.to_string()])));
+    }
+    ingest.into_iter().for_each(|event| log.ingest(event));
+    log.push(Topic::AgentEvents, "x", Projected::Nothing);
+    log
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// READ-1, READ-2, READ-3.
+    #[test]
+    fn whatever_was_written_then_a_rebuild_gives_the_same_rows(
+        agent in prop::collection::vec((0u8..3, any_event()), 0..40),
+        ingest in prop::collection::vec(any_ingest_event(), 0..40),
+        choices in prop::collection::vec(0usize..12, 1..40),
+        batch in 1usize..20,
+    ) {
+        runtime().block_on(async {
+            let (_folder, sql) = fresh().await;
+            let log = log_of(agent, ingest);
+            apply(&sql, &log.0).await.unwrap();
+            let first = dump(&sql).await;
+
+            apply(&sql, &log.0).await.unwrap();
+            prop_assert_eq!(&dump(&sql).await, &first, "handed in twice");
+
+            rebuild(&sql).await.unwrap();
+            prop_assert!(checkpoints(&sql).await.unwrap().is_empty());
+            // Other batches, another order of the partitions, and each batch handed in again as after a crash.
+            for records in log.shuffled(&choices).chunks(batch) {
+                apply(&sql, records).await.unwrap();
+                apply(&sql, records).await.unwrap();
+            }
+            prop_assert_eq!(&dump(&sql).await, &first, "rebuilt");
+            Ok(())
+        })?;
+    }
+}
+
+#[tokio::test]
+async fn given_a_batch_that_fails_then_neither_rows_nor_checkpoint_change() {
+    let (_folder, sql) = fresh().await;
+    let mut log = Log::default();
+    log.agent(accepted());
+    log.agent(claimed(1, "a"));
+    apply(&sql, &log.0[..1]).await.unwrap();
+    let before = dump(&sql).await;
+    // A table that is gone stands for any statement that fails in the middle.
+    let mut transaction = sql.begin().await.unwrap();
+    sqlx::query("ALTER TABLE run_steps RENAME TO away").execute(&mut *transaction).await.unwrap();
+    transaction.commit().await.unwrap();
+    log.agent(advanced(1, 1..2));
+    assert_eq!(apply(&sql, &log.0).await.unwrap_err().code(), "database_failed");
+    let mut transaction = sql.begin().await.unwrap();
+    sqlx::query("ALTER TABLE away RENAME TO run_steps").execute(&mut *transaction).await.unwrap();
+    transaction.commit().await.unwrap();
+    assert_eq!(dump(&sql).await, before);
+    let applied = apply(&sql, &log.0).await.unwrap();
+    assert_eq!((applied.known, applied.applied), (1, 2));
+}
+
+#[tokio::test]
+async fn given_a_run_then_it_reads_as_its_events_say_at_every_point() {
+    let (_folder, sql) = fresh().await;
+    let mut log = Log::default();
+    let mut seen = Vec::new();
+    for event in [accepted(), claimed(1, "a"), advanced(1, 1..3), cancel(), claimed(2, "b"), advanced(1, 3..4), advanced(2, 3..4), finished(2), finished(2)] {
+        log.agent(event);
+        apply(&sql, &log.0[log.0.len() - 1..]).await.unwrap();
+        let run = runs::run(&sql, None, run_id()).await.unwrap().unwrap();
+        seen.push((run.status, run.steps.len(), run.usage.total_tokens));
+    }
+    use RunStatus::*;
+    assert_eq!(
+        seen,
+        [(Queued, 0, 0), (Running, 0, 0), (Running, 2, 11), (Running, 2, 11), (Running, 2, 11), (Running, 2, 11), (Running, 3, 24), (Succeeded, 3, 45), (Succeeded, 3, 45)]
+    );
+    let run = runs::run(&sql, None, run_id()).await.unwrap().unwrap();
+    let (AgentEvent::RunAccepted(accepted), AgentEvent::RunFinished(end)) = (accepted(), finished(2)) else { unreachable!() };
+    let steps = [testing::step(1, 1), testing::step(1, 2), testing::step(2, 3)];
+    assert_eq!(run, result_view(&accepted, &steps, &end), "a stream and the read model show the same");
+    assert_eq!(runs::steps(&sql, run_id(), 1).await.unwrap(), run.steps[1..]);
+    let place = runs::place(&sql, None, run_id()).await.unwrap().unwrap();
+    assert_eq!((place.offset, place.status), (0, Succeeded));
+}
+
+#[tokio::test]
+async fn given_a_run_then_its_json_is_that_of_the_api() {
+    let (_folder, sql) = fresh().await;
+    let mut log = Log::default();
+    for event in [accepted(), claimed(1, "a"), advanced(1, 1..3), finished(1)] {
+        log.agent(event);
+    }
+    apply(&sql, &log.0).await.unwrap();
+    let run = serde_json::to_value(runs::run(&sql, None, run_id()).await.unwrap().unwrap()).unwrap();
+    let expected = serde_json::json!({
+        "run_id": run_id().to_string(), "status": "succeeded", "namespace": "default", "task": "add two numbers", "agent": "react", "answer": "2 [1]",
+        "citations": [{"n": 1, "chunk_id": riverrun_schemas::ChunkId::derive(&["c"]).to_string(), "document_id": riverrun_schemas::DocumentId::derive(&["d"]).to_string(),
+            "source": "/a.md", "span": {"start": 4, "end": 9}, "quote": "words", "supported": true}],
+        "steps": [
+            {"seq": 1, "kind": "tool_call", "agent": "react", "text": "epoch 1", "tool": {"call_id": "call-1", "name": "calculator", "arguments": {"expression": "1+1"}},
+                "usage": {"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 11}, "at": "1970-01-01T00:00:01.003Z"},
+            {"seq": 2, "kind": "tool_result", "agent": "react", "text": "epoch 1",
+                "tool": {"call_id": "call-2", "name": "calculator", "arguments": {"expression": "1+1"}, "result": 2, "duration_ms": 3}, "at": "1970-01-01T00:00:01.004Z"},
+        ],
+        "usage": {"prompt_tokens": 40, "completion_tokens": 5, "total_tokens": 45},
+        "stop_reason": "answered", "trace_id": null, "metadata": {"ticket": 7},
+        "created_at": "1970-01-01T00:00:01.000Z", "finished_at": "1970-01-01T00:00:02.000Z",
+    });
+    assert_eq!(run, expected);
+    let back: RunView = serde_json::from_value(run).unwrap();
+    assert_eq!(serde_json::to_value(back).unwrap(), expected);
+}
+
+#[tokio::test]
+async fn given_many_runs_then_pages_show_each_once_newest_first_and_filters_hold() {
+    let (_folder, sql) = fresh().await;
+    let mut log = Log::default();
+    for number in 0..25u32 {
+        let id = RunId::derive(&["page", &number.to_string()]);
+        let AgentEvent::RunAccepted(mut event) = accepted() else { unreachable!() };
+        event.run_id = id;
+        event.at = i64::from(number / 3); // several at the same time
+        event.request.namespace = if number % 5 == 0 { "other" } else { "default" }.parse().unwrap();
+        log.agent(event.into());
+        if number % 2 == 0 {
+            log.agent(of_run(claimed(1, "a"), id));
+        }
+    }
+    apply(&sql, &log.0).await.unwrap();
+    let (mut found, mut cursor) = (Vec::new(), None);
+    loop {
+        let page = runs::list(&sql, &runs::RunFilter::default(), &PageRequest { limit: Some(4), cursor }).await.unwrap();
+        found.extend(page.items);
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(found.len(), 25);
+    assert!(found.windows(2).all(|pair| (pair[0].created_at, pair[0].run_id.to_string()) > (pair[1].created_at, pair[1].run_id.to_string())));
+
+    let other = runs::RunFilter { namespace: Some("other".parse().unwrap()), status: Some(RunStatus::Running), agent: None };
+    let page = runs::list(&sql, &other, &PageRequest::default()).await.unwrap();
+    assert_eq!((page.items.len(), page.next_cursor), (3, None));
+    assert!(page.items.iter().all(|run| run.namespace == "other" && run.status == RunStatus::Running));
+    assert!(runs::run(&sql, Some(&"default".parse().unwrap()), page.items[0].run_id).await.unwrap().is_none(), "a run of another namespace");
+    let bad = PageRequest { limit: None, cursor: Some("'; DROP TABLE runs".into()) };
+    assert!(matches!(runs::list(&sql, &runs::RunFilter::default(), &bad).await, Err(StoreError::Cursor(_))));
+}
+
+#[tokio::test]
+async fn given_documents_then_collection_and_request_add_up() {
+    let (_folder, sql) = fresh().await;
+    let mut log = Log::default();
+    let source = |n: u32| format!("/notes/{n}.md");
+    for n in 0..3 {
+        for (at, happens) in [Happens::Queued, Happens::Chunked(2), Happens::Embedded(2), Happens::Indexed(2)].into_iter().enumerate() {
+            log.ingest(document_event(1, &source(n), 10 + at as i64, happens));
+        }
+    }
+    log.ingest(document_event(1, &source(3), 20, Happens::Queued));
+    log.ingest(document_event(1, &source(3), 21, Happens::Failed));
+    log.ingest(document_event(1, &source(4), 22, Happens::Queued));
+    apply(&sql, &log.0).await.unwrap();
+    let view = documents::ingest(&sql, None, ingest_id(1)).await.unwrap().unwrap();
+    assert_eq!((view.status, view.documents.total, view.finished_at), (IngestStatus::Running, None, None));
+
+    log.ingest(scanned(1, 5, 15));
+    apply(&sql, &log.0).await.unwrap();
+    assert_eq!(documents::ingest(&sql, None, ingest_id(1)).await.unwrap().unwrap().status, IngestStatus::Running);
+    log.ingest(document_event(1, &source(4), 30, Happens::Unchanged));
+    apply(&sql, &log.0).await.unwrap();
+    let view = documents::ingest(&sql, None, ingest_id(1)).await.unwrap().unwrap();
+    assert_eq!((view.status, view.documents.indexed, view.documents.unchanged, view.documents.failed), (IngestStatus::Partial, 3, 1, 1));
+    assert_eq!(view.finished_at, Some(Timestamp(30)));
+    assert_eq!(view.failures.len(), 1);
+    assert_eq!((view.failures[0].source.as_str(), view.failures[0].stage.as_str(), view.failures[0].error.code.as_str()), ("/notes/3.md", "embed", "model_runtime_down"));
+
+    let collection = documents::collection(&sql, &notes()).await.unwrap().unwrap();
+    assert_eq!((collection.documents, collection.chunks, collection.embedding.model.as_str(), collection.embedding.dimensions), (3, 6, "mini", 8));
+    assert_eq!(collection.physical_name, "default__notes");
+
+    // The same source again, changed: it stays searchable in its old version until the new one is indexed.
+    log.ingest(document_event(2, &source(0), 40, Happens::Queued));
+    log.ingest(document_event(2, &source(0), 41, Happens::Chunked(3)));
+    // Late copies of what the first request said.
+    log.ingest(document_event(1, &source(0), 12, Happens::Embedded(2)));
+    log.ingest(document_event(1, &source(0), 13, Happens::Indexed(2)));
+    apply(&sql, &log.0).await.unwrap();
+    let page = documents::documents(&sql, &notes(), &PageRequest::default()).await.unwrap();
+    assert_eq!(page.items.len(), 5);
+    let document = &page.items[0];
+    assert_eq!((document.status, document.version.as_deref(), document.indexed_version.as_deref()), (DocumentStatus::Chunked, Some("v3"), Some("v2")));
+    log.ingest(document_event(2, &source(0), 43, Happens::Indexed(3)));
+    apply(&sql, &log.0).await.unwrap();
+    let collection = documents::collection(&sql, &notes()).await.unwrap().unwrap();
+    assert_eq!((collection.documents, collection.chunks, collection.updated_at), (3, 7, Timestamp(43)));
+    let text = documents::document_text(&sql, &notes(), document.document_id, "v2").await.unwrap().unwrap();
+    assert_eq!(text.sha256, "v2");
+    let metadata = documents::document_metadata(&sql, &notes(), &[document.document_id]).await.unwrap();
+    assert_eq!(metadata[&document.document_id], serde_json::json!({"a": 1}));
+}
+
+#[tokio::test]
+async fn given_a_source_that_can_not_be_read_or_is_empty_then_the_request_ends() {
+    let (_folder, sql) = fresh().await;
+    let mut log = Log::default();
+    log.ingest(unreadable(1, 5));
+    log.ingest(scanned(2, 0, 6));
+    log.ingest(scanned(3, 1, 7));
+    log.ingest(document_event(3, "/a", 8, Happens::Failed));
+    apply(&sql, &log.0).await.unwrap();
+    let mut ends = Vec::new();
+    for number in 1..=3 {
+        let view = documents::ingest(&sql, None, ingest_id(number)).await.unwrap().unwrap();
+        ends.push((view.status, view.finished_at.map(|at| at.0)));
+    }
+    assert_eq!(ends, [(IngestStatus::Failed, Some(5)), (IngestStatus::Succeeded, Some(6)), (IngestStatus::Failed, Some(8))]);
+    assert!(documents::ingest(&sql, None, ingest_id(9)).await.unwrap().is_none());
+    assert!(documents::collections(&sql, None).await.unwrap().is_empty());
+}

@@ -1,0 +1,338 @@
+//! Runs and steps as everybody sees them: HTTP answers, streams and the command line share these shapes. Pure: what a
+//! stream makes of an event is what the read model makes of it later.
+
+use riverrun_schemas::agent::{Citation, RunAccepted, RunFinished, RunOutcome, Step, StepKind, ToolUse};
+use riverrun_schemas::{BlobRef, ChunkId, DocumentId, Failure, RunId, Usage};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::read_models::time::Timestamp;
+
+/// Tokens of model calls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct UsageView {
+    /// Tokens read.
+    pub prompt_tokens: i64,
+    /// Tokens written.
+    pub completion_tokens: i64,
+    /// Both together.
+    pub total_tokens: i64,
+    /// US dollars, when the price is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+}
+
+/// A tool call, and on `tool_result` what it gave.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ToolView {
+    /// The same for call and result.
+    pub call_id: String,
+    /// The tool.
+    pub name: String,
+    /// What it was called with.
+    pub arguments: Value,
+    /// What it gave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+    /// Where the result is when it is too large to be shown here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_blob: Option<BlobView>,
+    /// What went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// How long the call took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<i64>,
+}
+
+/// Content kept outside of the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BlobView {
+    /// Lower-case hex of its SHA-256.
+    pub sha256: String,
+    /// Its length.
+    pub size_bytes: i64,
+    /// Its media type.
+    pub media_type: String,
+}
+
+/// A step of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct StepView {
+    /// Counts from 1 within the run, without gaps.
+    pub seq: i64,
+    /// What happened: `route`, `plan`, `thought`, `tool_call`, `tool_result`, `approval`, `reflection`, `critique`, `answer`.
+    #[schema(value_type = String)]
+    pub kind: StepKind,
+    /// The agent type at work.
+    pub agent: String,
+    /// Words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// On `tool_call` and `tool_result`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<ToolView>,
+    /// Tokens of the model call that the step came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<UsageView>,
+    /// When.
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+}
+
+/// Bytes of the stored text of a document version: from `start` to before `end`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SpanView {
+    /// First byte.
+    pub start: i64,
+    /// First byte after it.
+    pub end: i64,
+}
+
+/// A place that an answer names.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct CitationView {
+    /// The number in the answer, from 1.
+    pub n: i32,
+    /// The chunk.
+    #[schema(value_type = String)]
+    pub chunk_id: ChunkId,
+    /// The document.
+    #[schema(value_type = String)]
+    pub document_id: DocumentId,
+    /// Where the document came from.
+    pub source: String,
+    /// Where in the document.
+    pub span: SpanView,
+    /// Page, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<i32>,
+    /// The words cited.
+    pub quote: String,
+    /// The sentence with the number is supported by the quote.
+    pub supported: bool,
+}
+
+/// Why something failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FailureView {
+    /// Stable, lower snake case.
+    pub code: String,
+    /// What failed.
+    pub message: String,
+    /// The fix.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// Where a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    /// Accepted; no worker has it yet.
+    Queued,
+    /// A worker drives it.
+    Running,
+    /// Ended with an answer.
+    Succeeded,
+    /// Ended without one.
+    Failed,
+    /// Ended because it was asked to.
+    Cancelled,
+}
+
+impl RunStatus {
+    /// The name in JSON and in the table.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RunStatus::Queued => "queued",
+            RunStatus::Running => "running",
+            RunStatus::Succeeded => "succeeded",
+            RunStatus::Failed => "failed",
+            RunStatus::Cancelled => "cancelled",
+        }
+    }
+
+    /// Whether the run has ended.
+    pub fn ended(self) -> bool {
+        match self {
+            RunStatus::Queued | RunStatus::Running => false,
+            RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => true,
+        }
+    }
+}
+
+impl std::str::FromStr for RunStatus {
+    type Err = String;
+
+    fn from_str(value: &str) -> Result<Self, String> {
+        let all = [RunStatus::Queued, RunStatus::Running, RunStatus::Succeeded, RunStatus::Failed, RunStatus::Cancelled];
+        let names = || all.map(RunStatus::as_str).join(", ");
+        all.into_iter().find(|status| status.as_str() == value).ok_or_else(|| format!("{value:?} is not a run status; one of {}", names()))
+    }
+}
+
+impl From<RunOutcome> for RunStatus {
+    fn from(outcome: RunOutcome) -> Self {
+        match outcome {
+            RunOutcome::Succeeded => RunStatus::Succeeded,
+            RunOutcome::Cancelled => RunStatus::Cancelled,
+            // An outcome that this build does not know has no answer that it could show.
+            RunOutcome::Failed | RunOutcome::Unknown => RunStatus::Failed,
+        }
+    }
+}
+
+/// A run with its steps: the run result once it has ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RunView {
+    /// The run.
+    #[schema(value_type = String)]
+    pub run_id: RunId,
+    /// Where it is.
+    pub status: RunStatus,
+    /// Its namespace.
+    pub namespace: String,
+    /// What it was asked to do.
+    pub task: String,
+    /// The agent type at work; null until one is chosen.
+    pub agent: Option<String>,
+    /// The answer, on success.
+    pub answer: Option<String>,
+    /// Places that the answer names.
+    pub citations: Vec<CitationView>,
+    /// What happened.
+    pub steps: Vec<StepView>,
+    /// Tokens of all model calls.
+    pub usage: UsageView,
+    /// Why it ended; null before.
+    pub stop_reason: Option<String>,
+    /// Null while tracing is not configured.
+    pub trace_id: Option<String>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<FailureView>,
+    /// The caller's own JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Value>,
+    /// When it was accepted.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// When it ended; null before.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub finished_at: Option<Timestamp>,
+}
+
+/// A run in a list: without steps, answer and citations.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RunSummary {
+    /// The run.
+    #[schema(value_type = String)]
+    pub run_id: RunId,
+    /// Where it is.
+    pub status: RunStatus,
+    /// Its namespace.
+    pub namespace: String,
+    /// What it was asked to do.
+    pub task: String,
+    /// The agent type at work.
+    pub agent: Option<String>,
+    /// How many steps it has.
+    pub steps: i64,
+    /// Tokens so far.
+    pub usage: UsageView,
+    /// Why it ended.
+    pub stop_reason: Option<String>,
+    /// When it was accepted.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// When it ended.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub finished_at: Option<Timestamp>,
+}
+
+/// JSON kept as text; text that is not JSON is shown as a string rather than lost.
+pub(crate) fn json_or_text(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+}
+
+/// Tokens as they are shown.
+pub fn usage_view(usage: &Usage) -> UsageView {
+    UsageView {
+        prompt_tokens: usage.prompt_tokens,
+        completion_tokens: usage.completion_tokens,
+        total_tokens: usage.total_tokens(),
+        cost_usd: usage.cost_usd,
+    }
+}
+
+/// A failure as it is shown.
+pub fn failure_view(failure: &Failure) -> FailureView {
+    FailureView { code: failure.code.clone(), message: failure.message.clone(), hint: failure.hint.clone() }
+}
+
+fn blob_view(blob: &BlobRef) -> BlobView {
+    BlobView { sha256: blob.sha256.clone(), size_bytes: blob.size_bytes, media_type: blob.media_type.clone() }
+}
+
+fn tool_view(tool: &ToolUse) -> ToolView {
+    ToolView {
+        call_id: tool.call_id.clone(),
+        name: tool.name.clone(),
+        arguments: json_or_text(&tool.arguments_json),
+        result: tool.result_json.as_deref().map(json_or_text),
+        result_blob: tool.result_blob.as_ref().map(blob_view),
+        error: tool.error.clone(),
+        duration_ms: tool.duration_ms,
+    }
+}
+
+/// A step as it is shown.
+pub fn step_view(step: &Step) -> StepView {
+    StepView {
+        seq: step.seq,
+        kind: step.kind,
+        agent: step.agent.clone(),
+        text: step.text.clone(),
+        tool: step.tool.as_ref().map(tool_view),
+        usage: step.usage.as_ref().map(usage_view),
+        at: Timestamp(step.at),
+    }
+}
+
+/// A citation as it is shown.
+pub fn citation_view(citation: &Citation) -> CitationView {
+    CitationView {
+        n: citation.n,
+        chunk_id: citation.chunk_id,
+        document_id: citation.document_id,
+        source: citation.source.clone(),
+        span: SpanView { start: citation.start, end: citation.end },
+        page: citation.page,
+        quote: citation.quote.clone(),
+        supported: citation.supported,
+    }
+}
+
+/// The result of a run from its events, as a stream has them: the same that the read model shows once it has read them.
+pub fn result_view(accepted: &RunAccepted, steps: &[Step], finished: &RunFinished) -> RunView {
+    let request = &accepted.request;
+    RunView {
+        run_id: accepted.run_id,
+        status: finished.status.into(),
+        namespace: request.namespace.to_string(),
+        task: request.task.clone(),
+        agent: Some(finished.agent.clone()),
+        answer: finished.answer.clone(),
+        citations: finished.citations.iter().map(citation_view).collect(),
+        steps: steps.iter().map(step_view).collect(),
+        usage: usage_view(&finished.usage),
+        stop_reason: Some(finished.stop_reason.clone()),
+        trace_id: None,
+        error: finished.error.as_ref().map(failure_view),
+        metadata: request.metadata_json.as_deref().map(json_or_text),
+        created_at: Timestamp(accepted.at),
+        finished_at: Some(Timestamp(finished.at)),
+    }
+}

@@ -1,0 +1,333 @@
+//! Runs and their steps.
+
+use std::collections::HashMap;
+
+use riverrun_schemas::agent::{AgentEvent, RunAccepted, RunAdvanced, RunCancelRequested, RunClaimed, RunFinished, RunRequest, Step};
+use riverrun_schemas::{Namespace, RunId, Usage};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row, SqliteConnection};
+
+use crate::error::StoreError;
+use crate::read_models::page::{Page, PageRequest, TimeCursor};
+use crate::read_models::run_fold::{RunGate, Verdict};
+use crate::read_models::run_views::{RunStatus, RunSummary, RunView, StepView, citation_view, failure_view, json_or_text, step_view, usage_view};
+use crate::read_models::time::Timestamp;
+use crate::sql::Sql;
+
+// ---- projection ----
+
+/// Gates of the runs that a batch has met, so that each is read once a batch.
+#[derive(Default)]
+pub(crate) struct Gates(HashMap<RunId, RunGate>);
+
+impl Gates {
+    async fn of(&mut self, connection: &mut SqliteConnection, run_id: RunId) -> Result<&mut RunGate, StoreError> {
+        use std::collections::hash_map::Entry;
+        match self.0.entry(run_id) {
+            Entry::Occupied(gate) => Ok(gate.into_mut()),
+            Entry::Vacant(place) => Ok(place.insert(stored_gate(connection, run_id).await?)),
+        }
+    }
+}
+
+/// Folds one event into the tables; `place` is the record's partition and offset.
+pub(crate) async fn apply(connection: &mut SqliteConnection, gates: &mut Gates, place: (i32, i64), event: &AgentEvent) -> Result<Verdict, StoreError> {
+    let gate = gates.of(connection, event.run_id()).await?;
+    let verdict = gate.admit(event);
+    if verdict != Verdict::Admitted {
+        if gate.accepted {
+            count_ignored(connection, event.run_id()).await?;
+        }
+        return Ok(verdict);
+    }
+    match event {
+        AgentEvent::RunAccepted(event) => accept(connection, place, event).await?,
+        AgentEvent::RunClaimed(event) => claim(connection, event).await?,
+        AgentEvent::RunAdvanced(event) => advance(connection, event).await?,
+        AgentEvent::RunCancelRequested(event) => request_cancel(connection, event).await?,
+        AgentEvent::RunFinished(event) => finish(connection, event).await?,
+    }
+    Ok(verdict)
+}
+
+async fn stored_gate(connection: &mut SqliteConnection, run_id: RunId) -> Result<RunGate, StoreError> {
+    let row = sqlx::query("SELECT epoch, owner, last_seq, finished_at IS NOT NULL AS ended FROM runs WHERE run_id = $1")
+        .bind(run_id.to_string())
+        .fetch_optional(connection)
+        .await?;
+    let Some(row) = row else { return Ok(RunGate::default()) };
+    Ok(RunGate {
+        accepted: true,
+        epoch: row.try_get("epoch")?,
+        owner: row.try_get("owner")?,
+        last_seq: row.try_get("last_seq")?,
+        ended: row.try_get("ended")?,
+    })
+}
+
+async fn count_ignored(connection: &mut SqliteConnection, run_id: RunId) -> Result<(), StoreError> {
+    sqlx::query("UPDATE runs SET ignored_events = ignored_events + 1 WHERE run_id = $1").bind(run_id.to_string()).execute(connection).await?;
+    Ok(())
+}
+
+async fn accept(connection: &mut SqliteConnection, (partition, offset): (i32, i64), event: &RunAccepted) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO runs (run_id, namespace, status, agent, request, epoch, last_seq, prompt_tokens, completion_tokens, citations,
+                           ignored_events, log_partition, log_offset, created_at)
+         VALUES ($1, $2, $3, $4, $5, 0, 0, 0, 0, '[]', 0, $6, $7, $8)",
+    )
+    .bind(event.run_id.to_string())
+    .bind(event.request.namespace.as_str())
+    .bind(RunStatus::Queued.as_str())
+    .bind(event.request.agent.as_deref())
+    .bind(to_json(&event.request))
+    .bind(i64::from(partition))
+    .bind(offset)
+    .bind(event.at)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+async fn claim(connection: &mut SqliteConnection, event: &RunClaimed) -> Result<(), StoreError> {
+    sqlx::query("UPDATE runs SET epoch = $2, owner = $3, status = $4 WHERE run_id = $1")
+        .bind(event.run_id.to_string())
+        .bind(event.epoch)
+        .bind(&event.worker)
+        .bind(RunStatus::Running.as_str())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+async fn advance(connection: &mut SqliteConnection, event: &RunAdvanced) -> Result<(), StoreError> {
+    let Some(last) = event.steps.last() else { return Ok(()) };
+    let mut used = Usage::default();
+    for step in &event.steps {
+        used += step.usage.unwrap_or_default();
+        sqlx::query("INSERT INTO run_steps (run_id, seq, kind, step, at) VALUES ($1, $2, $3, $4, $5)")
+            .bind(event.run_id.to_string())
+            .bind(step.seq)
+            .bind(kind_name(step))
+            .bind(to_json(step))
+            .bind(step.at)
+            .execute(&mut *connection)
+            .await?;
+    }
+    sqlx::query(
+        "UPDATE runs SET last_seq = $2, agent = $3, prompt_tokens = prompt_tokens + $4, completion_tokens = completion_tokens + $5,
+                         cost_usd = COALESCE(cost_usd + CAST($6 AS DOUBLE PRECISION), cost_usd, CAST($6 AS DOUBLE PRECISION))
+         WHERE run_id = $1",
+    )
+    .bind(event.run_id.to_string())
+    .bind(last.seq)
+    .bind(&last.agent)
+    .bind(used.prompt_tokens)
+    .bind(used.completion_tokens)
+    .bind(used.cost_usd)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+async fn request_cancel(connection: &mut SqliteConnection, event: &RunCancelRequested) -> Result<(), StoreError> {
+    sqlx::query("UPDATE runs SET cancel_requested_at = COALESCE(cancel_requested_at, $2) WHERE run_id = $1")
+        .bind(event.run_id.to_string())
+        .bind(event.at)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// The end's usage replaces the sum of the steps': it also counts model calls that no step came of.
+async fn finish(connection: &mut SqliteConnection, event: &RunFinished) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE runs SET status = $2, agent = $3, answer = $4, citations = $5, stop_reason = $6, error = $7, prompt_tokens = $8,
+                         completion_tokens = $9, cost_usd = $10, finished_at = $11
+         WHERE run_id = $1",
+    )
+    .bind(event.run_id.to_string())
+    .bind(RunStatus::from(event.status).as_str())
+    .bind(&event.agent)
+    .bind(event.answer.as_deref())
+    .bind(to_json(&event.citations))
+    .bind(&event.stop_reason)
+    .bind(event.error.as_ref().map(to_json))
+    .bind(event.usage.prompt_tokens)
+    .bind(event.usage.completion_tokens)
+    .bind(event.usage.cost_usd)
+    .bind(event.at)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+pub(crate) fn to_json<T: Serialize>(value: &T) -> String {
+    // Types of schemas have string keys only and no failing serializers.
+    serde_json::to_string(value).unwrap_or_else(|error| unreachable!("events are always JSON: {error}"))
+}
+
+fn kind_name(step: &Step) -> String {
+    match serde_json::to_value(step.kind) {
+        Ok(serde_json::Value::String(name)) => name,
+        other => unreachable!("a step kind is a JSON string, not {other:?}"),
+    }
+}
+
+// ---- queries ----
+
+/// Which runs a list shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunFilter {
+    /// Only those of this namespace.
+    pub namespace: Option<Namespace>,
+    /// Only those in this status.
+    pub status: Option<RunStatus>,
+    /// Only those of this agent type.
+    pub agent: Option<String>,
+}
+
+/// Where a run's first event lies: whoever wants its events reads the partition from here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunPlace {
+    /// Partition of `riverrun.agent.events`.
+    pub partition: i32,
+    /// Offset of its `RunAccepted`.
+    pub offset: i64,
+    /// Where the run is.
+    pub status: RunStatus,
+}
+
+/// The run with its steps; `None` when there is none of that id (in that namespace).
+pub async fn run(sql: &Sql, namespace: Option<&Namespace>, run_id: RunId) -> Result<Option<RunView>, StoreError> {
+    // One transaction, so that the steps are those of the row.
+    let attempt = async {
+        let mut transaction = sql.reader().begin().await?;
+        let row = sqlx::query("SELECT * FROM runs WHERE run_id = $1 AND (CAST($2 AS TEXT) IS NULL OR namespace = $2)")
+            .bind(run_id.to_string())
+            .bind(namespace.map(Namespace::as_str))
+            .fetch_optional(&mut *transaction)
+            .await?;
+        let Some(row) = row else { return Ok(None) };
+        let steps = steps_after(&mut transaction, run_id, 0).await?;
+        Ok(Some(run_view(&row, steps)?))
+    };
+    attempt.await.map_err(|error: StoreError| error.at(sql.path()))
+}
+
+/// The steps behind `after`, in order.
+pub async fn steps(sql: &Sql, run_id: RunId, after: i64) -> Result<Vec<StepView>, StoreError> {
+    let mut connection = sql.reader().acquire().await?;
+    steps_after(&mut connection, run_id, after).await.map_err(|error| error.at(sql.path()))
+}
+
+/// Where the run's events start on the log; `None` when there is no such run (in that namespace).
+pub async fn place(sql: &Sql, namespace: Option<&Namespace>, run_id: RunId) -> Result<Option<RunPlace>, StoreError> {
+    let row = sqlx::query("SELECT run_id, log_partition, log_offset, status FROM runs WHERE run_id = $1 AND (CAST($2 AS TEXT) IS NULL OR namespace = $2)")
+        .bind(run_id.to_string())
+        .bind(namespace.map(Namespace::as_str))
+        .fetch_optional(sql.reader())
+        .await
+        .map_err(|error| StoreError::from(error).at(sql.path()))?;
+    row.map(|row| {
+        let partition: i64 = row.try_get("log_partition")?;
+        Ok(RunPlace { partition: i32::try_from(partition).unwrap_or(i32::MAX), offset: row.try_get("log_offset")?, status: status(&row)? })
+    })
+    .transpose()
+}
+
+/// Runs, newest first.
+pub async fn list(sql: &Sql, filter: &RunFilter, page: &PageRequest) -> Result<Page<RunSummary>, StoreError> {
+    let from = page.cursor.as_deref().map(TimeCursor::decode).transpose()?;
+    let rows = sqlx::query(
+        "SELECT run_id, status, namespace, request, agent, last_seq, prompt_tokens, completion_tokens, cost_usd, stop_reason, created_at, finished_at
+         FROM runs
+         WHERE (CAST($1 AS TEXT) IS NULL OR namespace = $1)
+           AND (CAST($2 AS TEXT) IS NULL OR status = $2)
+           AND (CAST($3 AS TEXT) IS NULL OR agent = $3)
+           AND (CAST($4 AS BIGINT) IS NULL OR created_at < $4 OR (created_at = $4 AND run_id < $5))
+         ORDER BY created_at DESC, run_id DESC
+         LIMIT $6",
+    )
+    .bind(filter.namespace.as_ref().map(Namespace::as_str))
+    .bind(filter.status.map(RunStatus::as_str))
+    .bind(filter.agent.as_deref())
+    .bind(from.as_ref().map(|cursor| cursor.at))
+    .bind(from.as_ref().map(|cursor| cursor.id.as_str()))
+    .bind(page.limit() + 1)
+    .fetch_all(sql.reader())
+    .await
+    .map_err(|error| StoreError::from(error).at(sql.path()))?;
+    let items = rows.iter().map(run_summary).collect::<Result<Vec<_>, _>>()?;
+    Ok(Page::of(items, page.limit(), |run| TimeCursor::encode(run.created_at.0, &run.run_id.to_string())))
+}
+
+async fn steps_after(connection: &mut SqliteConnection, run_id: RunId, after: i64) -> Result<Vec<StepView>, StoreError> {
+    let rows = sqlx::query("SELECT step FROM run_steps WHERE run_id = $1 AND seq > $2 ORDER BY seq")
+        .bind(run_id.to_string())
+        .bind(after)
+        .fetch_all(connection)
+        .await?;
+    rows.iter().map(|row| from_json::<Step>("run_steps", &run_id.to_string(), row.try_get("step")?).map(|step| step_view(&step))).collect()
+}
+
+fn run_view(row: &SqliteRow, steps: Vec<StepView>) -> Result<RunView, StoreError> {
+    let key: String = row.try_get("run_id")?;
+    let request: RunRequest = from_json("runs", &key, row.try_get("request")?)?;
+    let citations: Vec<riverrun_schemas::agent::Citation> = from_json("runs", &key, row.try_get("citations")?)?;
+    let error: Option<String> = row.try_get("error")?;
+    let error = error.as_deref().map(|text| from_json::<riverrun_schemas::Failure>("runs", &key, text)).transpose()?;
+    Ok(RunView {
+        run_id: id("runs", &key)?,
+        status: status(row)?,
+        namespace: row.try_get("namespace")?,
+        task: request.task,
+        agent: row.try_get("agent")?,
+        answer: row.try_get("answer")?,
+        citations: citations.iter().map(citation_view).collect(),
+        steps,
+        usage: usage_view(&usage(row)?),
+        stop_reason: row.try_get("stop_reason")?,
+        trace_id: None,
+        error: error.as_ref().map(failure_view),
+        metadata: request.metadata_json.as_deref().map(json_or_text),
+        created_at: Timestamp(row.try_get("created_at")?),
+        finished_at: row.try_get::<Option<i64>, _>("finished_at")?.map(Timestamp),
+    })
+}
+
+fn run_summary(row: &SqliteRow) -> Result<RunSummary, StoreError> {
+    let key: String = row.try_get("run_id")?;
+    let request: RunRequest = from_json("runs", &key, row.try_get("request")?)?;
+    Ok(RunSummary {
+        run_id: id("runs", &key)?,
+        status: status(row)?,
+        namespace: row.try_get("namespace")?,
+        task: request.task,
+        agent: row.try_get("agent")?,
+        steps: row.try_get("last_seq")?,
+        usage: usage_view(&usage(row)?),
+        stop_reason: row.try_get("stop_reason")?,
+        created_at: Timestamp(row.try_get("created_at")?),
+        finished_at: row.try_get::<Option<i64>, _>("finished_at")?.map(Timestamp),
+    })
+}
+
+fn usage(row: &SqliteRow) -> Result<Usage, StoreError> {
+    Ok(Usage { prompt_tokens: row.try_get("prompt_tokens")?, completion_tokens: row.try_get("completion_tokens")?, cost_usd: row.try_get("cost_usd")? })
+}
+
+fn status(row: &SqliteRow) -> Result<RunStatus, StoreError> {
+    let (key, status): (String, String) = (row.try_get("run_id")?, row.try_get("status")?);
+    status.parse().map_err(|reason| StoreError::Row { table: "runs", key, reason })
+}
+
+pub(crate) fn id<T: std::str::FromStr<Err: std::fmt::Display>>(table: &'static str, text: &str) -> Result<T, StoreError> {
+    text.parse().map_err(|error: T::Err| StoreError::Row { table, key: text.to_owned(), reason: error.to_string() })
+}
+
+pub(crate) fn from_json<T: DeserializeOwned>(table: &'static str, key: &str, text: &str) -> Result<T, StoreError> {
+    serde_json::from_str(text).map_err(|error| StoreError::Row { table, key: key.to_owned(), reason: error.to_string() })
+}

@@ -1,0 +1,200 @@
+//! Events for tests.
+
+use std::ops::Range;
+
+use proptest::prelude::*;
+use riverrun_schemas::agent::*;
+use riverrun_schemas::ingest::*;
+use riverrun_schemas::{BlobRef, Collection, Failure, IngestId, RunId, Usage};
+
+pub(crate) fn run_id() -> RunId {
+    RunId::derive(&["the run"])
+}
+
+pub(crate) fn request() -> RunRequest {
+    RunRequest {
+        task: "add two numbers".into(),
+        agent: None,
+        namespace: "default".parse().unwrap(),
+        session: None,
+        provider: None,
+        model: Some("tiny".into()),
+        temperature: Some(0.2),
+        max_iters: Some(8),
+        tools: None,
+        collections: None,
+        budget_tokens: None,
+        budget_seconds: None,
+        approval: ApprovalPolicy::External,
+        metadata_json: Some(r#"{"ticket":7}"#.into()),
+    }
+}
+
+pub(crate) fn accepted() -> AgentEvent {
+    RunAccepted { run_id: run_id(), request: request(), at: 1_000 }.into()
+}
+
+pub(crate) fn claimed(epoch: i64, worker: &str) -> AgentEvent {
+    RunClaimed { run_id: run_id(), epoch, worker: worker.into(), at: 1_001 }.into()
+}
+
+pub(crate) fn step(epoch: i64, seq: i64) -> Step {
+    let tool = ToolUse {
+        call_id: format!("call-{seq}"),
+        name: "calculator".into(),
+        arguments_json: r#"{"expression":"1+1"}"#.into(),
+        effect: ToolEffect::None,
+        result_json: (seq % 2 == 0).then(|| "2".into()),
+        result_blob: None,
+        error: None,
+        duration_ms: (seq % 2 == 0).then_some(3),
+    };
+    Step {
+        seq,
+        kind: if seq % 2 == 0 { StepKind::ToolResult } else { StepKind::ToolCall },
+        agent: "react".into(),
+        text: Some(format!("epoch {epoch}")),
+        tool: Some(tool),
+        usage: (seq % 2 == 1).then_some(Usage { prompt_tokens: 10, completion_tokens: seq, cost_usd: None }),
+        at: 1_002 + seq,
+    }
+}
+
+pub(crate) fn advanced(epoch: i64, seqs: Range<i64>) -> AgentEvent {
+    RunAdvanced { run_id: run_id(), epoch, steps: seqs.map(|seq| step(epoch, seq)).collect() }.into()
+}
+
+pub(crate) fn cancel() -> AgentEvent {
+    RunCancelRequested { run_id: run_id(), reason: None, at: 1_500 }.into()
+}
+
+pub(crate) fn finished(epoch: i64) -> AgentEvent {
+    let citation = Citation {
+        n: 1,
+        chunk_id: riverrun_schemas::ChunkId::derive(&["c"]),
+        document_id: riverrun_schemas::DocumentId::derive(&["d"]),
+        source: "/a.md".into(),
+        start: 4,
+        end: 9,
+        page: None,
+        quote: "words".into(),
+        supported: true,
+    };
+    RunFinished {
+        run_id: run_id(),
+        epoch,
+        status: RunOutcome::Succeeded,
+        agent: "react".into(),
+        answer: Some("2 [1]".into()),
+        citations: vec![citation],
+        usage: Usage { prompt_tokens: 40, completion_tokens: 5, cost_usd: None },
+        stop_reason: "answered".into(),
+        error: None,
+        at: 2_000,
+    }
+    .into()
+}
+
+pub(crate) fn any_event() -> impl Strategy<Value = AgentEvent> {
+    prop_oneof![
+        1 => Just(accepted()),
+        3 => (0i64..5, prop::sample::select(vec!["a", "b", "c"])).prop_map(|(epoch, worker)| claimed(epoch, worker)),
+        6 => (0i64..5, 0i64..6, 0i64..4).prop_map(|(epoch, first, steps)| advanced(epoch, first..first + steps)),
+        1 => Just(cancel()),
+        1 => (0i64..5).prop_map(finished),
+    ]
+}
+
+/// The same event of another run.
+pub(crate) fn of_run(event: AgentEvent, run_id: RunId) -> AgentEvent {
+    match event {
+        AgentEvent::RunAccepted(event) => RunAccepted { run_id, ..event }.into(),
+        AgentEvent::RunClaimed(event) => RunClaimed { run_id, ..event }.into(),
+        AgentEvent::RunAdvanced(event) => RunAdvanced { run_id, ..event }.into(),
+        AgentEvent::RunCancelRequested(event) => RunCancelRequested { run_id, ..event }.into(),
+        AgentEvent::RunFinished(event) => RunFinished { run_id, ..event }.into(),
+    }
+}
+
+pub(crate) fn notes() -> Collection {
+    Collection::new("default".parse().unwrap(), "notes".parse().unwrap())
+}
+
+pub(crate) fn ingest_id(number: u32) -> IngestId {
+    IngestId::derive(&[&number.to_string()])
+}
+
+fn blob(what: &str) -> BlobRef {
+    BlobRef { sha256: what.into(), size_bytes: 5, media_type: "text/plain".into() }
+}
+
+/// What happens to a document, in the words of its event.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Happens {
+    Queued,
+    Unchanged,
+    Chunked(i64),
+    Embedded(i64),
+    Indexed(i64),
+    Failed,
+}
+
+macro_rules! document_event {
+    ($name:ident, $ingest:expr, $source:expr, $at:expr, { $($field:ident: $value:expr),* }) => {
+        $name {
+            document_id: document_id(&notes(), $source),
+            ingest_id: ingest_id($ingest),
+            namespace: notes().namespace,
+            collection: notes().name,
+            source: $source.into(),
+            $($field: $value,)*
+            at: $at,
+        }
+        .into()
+    };
+}
+
+pub(crate) fn document_event(ingest: u32, source: &str, at: i64, happens: Happens) -> IngestEvent {
+    let version = |chunks: i64| format!("v{chunks}");
+    match happens {
+        Happens::Queued => document_event!(DocumentQueued, ingest, source, at, { content: blob("content") }),
+        Happens::Unchanged => document_event!(DocumentUnchanged, ingest, source, at, { version: version(0) }),
+        Happens::Chunked(chunks) => document_event!(DocumentChunked, ingest, source, at, {
+            version: version(chunks), text: blob(&version(chunks)), chunks: chunks, embed_model: "mini".into(), title: None, metadata_json: Some(r#"{"a":1}"#.into())
+        }),
+        Happens::Embedded(chunks) => document_event!(DocumentEmbedded, ingest, source, at, { version: version(chunks), chunks: chunks, dimensions: 8 }),
+        Happens::Indexed(chunks) => document_event!(DocumentIndexed, ingest, source, at, {
+            version: version(chunks), chunks: chunks, removed_chunks: 0, embed_model: "mini".into(), dimensions: 8
+        }),
+        Happens::Failed => document_event!(DocumentFailed, ingest, source, at, {
+            stage: "embed".into(), error: Failure::new("model_runtime_down", "no model runtime at 127.0.0.1:1").with_hint("start it")
+        }),
+    }
+}
+
+pub(crate) fn scanned(ingest: u32, documents: i64, at: i64) -> IngestEvent {
+    let Collection { namespace, name } = notes();
+    IngestScanned { ingest_id: ingest_id(ingest), namespace, collection: name, source: "/notes".into(), documents, skipped: 1, at }.into()
+}
+
+pub(crate) fn unreadable(ingest: u32, at: i64) -> IngestEvent {
+    let Collection { namespace, name } = notes();
+    let error = Failure::new("source_not_found", "/notes does not exist");
+    IngestFailed { ingest_id: ingest_id(ingest), namespace, collection: name, source: "/notes".into(), error, at }.into()
+}
+
+pub(crate) fn any_ingest_event() -> impl Strategy<Value = IngestEvent> {
+    let happens = prop_oneof![
+        Just(Happens::Queued),
+        Just(Happens::Unchanged),
+        (1i64..4).prop_map(Happens::Chunked),
+        (1i64..4).prop_map(Happens::Embedded),
+        (1i64..4).prop_map(Happens::Indexed),
+        Just(Happens::Failed),
+    ];
+    prop_oneof![
+        8 => (0u32..3, prop::sample::select(vec!["/a", "/b", "/c"]), 0i64..5, happens).prop_map(|(ingest, source, at, happens)| document_event(ingest, source, at, happens)),
+        1 => (0u32..3, 0i64..4, 0i64..5).prop_map(|(ingest, documents, at)| scanned(ingest, documents, at)),
+        1 => (0u32..3, 0i64..5).prop_map(|(ingest, at)| unreadable(ingest, at)),
+    ]
+}

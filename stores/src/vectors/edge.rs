@@ -1,0 +1,253 @@
+//! Vectors in this process: one qdrant-edge shard a collection, in a folder of its own.
+//!
+//! ```text
+//! <root>/<namespace>__<collection>/collection.json   model and dimensions
+//!                                  shard/            qdrant-edge's own files
+//! ```
+//!
+//! qdrant-edge neither replays its write-ahead log nor ever shortens it: points are safe once flushed, and what the log
+//! was for is dropped when a shard is opened (see [`shard`]).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use riverrun_schemas::{Collection, DocumentId};
+
+use crate::chunk::{ChunkFilter, MAX_HITS, TIE_SLACK, Versions, in_order};
+use crate::error::StoreError;
+use crate::folder;
+use crate::open_set::OpenSet;
+use crate::vectors::edge::shard::Shard;
+use crate::vectors::{CollectionInfo, VectorHit, VectorPoint, VectorStore};
+
+mod shard;
+
+const SIDECAR: &str = "collection.json";
+const SHARD: &str = "shard";
+
+/// Settings of [`EdgeVectors`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EdgeConfig {
+    /// Folder of all collections.
+    pub root: PathBuf,
+    /// Most shards open at once; the least recently used are closed.
+    pub max_open: usize,
+    /// Points that are searched one by one before an HNSW graph is built for them, in the background.
+    pub index_after_points: usize,
+}
+
+impl EdgeConfig {
+    /// The usual settings under that folder.
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into(), max_open: 16, index_after_points: 20_000 }
+    }
+}
+
+/// Vectors in this process. Cheap to clone.
+#[derive(Clone)]
+pub struct EdgeVectors {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    config: EdgeConfig,
+    shards: OpenSet<Shard>,
+    /// One graph is built at a time: it takes a core.
+    optimizing: AtomicBool,
+}
+
+impl EdgeVectors {
+    /// Opens the folder, making it if need be. Shards are opened when first used.
+    pub fn open(config: EdgeConfig) -> Result<Self, StoreError> {
+        fs::create_dir_all(&config.root).map_err(StoreError::io("creating", &config.root))?;
+        let shards = OpenSet::new(config.max_open);
+        Ok(Self { inner: Arc::new(Inner { config, shards, optimizing: AtomicBool::new(false) }) })
+    }
+
+    /// Runs on a thread that may block. A panic of the engine becomes an error.
+    async fn blocking<R: Send + 'static>(&self, collection: &Collection, work: impl FnOnce(&Inner, &Collection) -> Result<R, StoreError> + Send + 'static) -> Result<R, StoreError> {
+        let (inner, owned) = (self.inner.clone(), collection.clone());
+        match tokio::task::spawn_blocking(move || work(&inner, &owned)).await {
+            Ok(result) => result,
+            Err(error) if error.is_panic() => {
+                let path = self.inner.folder(collection);
+                Err(StoreError::Index { kind: "vector", path, reason: crate::keywords::panic_message(error.into_panic()) })
+            }
+            Err(_) => Err(StoreError::ShuttingDown),
+        }
+    }
+
+    /// How many points have a graph already; the others are compared one by one.
+    pub async fn indexed_points(&self, collection: &Collection) -> Result<usize, StoreError> {
+        self.blocking(collection, |inner, collection| inner.read(collection, Shard::indexed_points)).await
+    }
+
+    /// Builds the graph of a collection that has grown, unless another one is being built. Searches go on meanwhile.
+    fn optimize_in_background(&self, collection: &Collection) {
+        if self.inner.optimizing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (inner, collection) = (self.inner.clone(), collection.clone());
+        tokio::task::spawn_blocking(move || {
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| inner.shards.if_open(&collection.physical_name(), Shard::optimize)));
+            inner.optimizing.store(false, Ordering::Release);
+            match done {
+                Ok(None | Some(Ok(()))) => {}
+                Ok(Some(Err(error))) => tracing::warn!(%collection, %error, "vector graph not built, searches stay exact and slower"),
+                Err(_) => tracing::warn!(%collection, "building the vector graph panicked, searches stay exact and slower"),
+            }
+        });
+    }
+}
+
+impl Inner {
+    fn folder(&self, collection: &Collection) -> PathBuf {
+        self.config.root.join(collection.physical_name())
+    }
+
+    fn info(&self, collection: &Collection) -> Result<Option<CollectionInfo>, StoreError> {
+        read_sidecar(&self.folder(collection).join(SIDECAR))
+    }
+
+    fn existing(&self, collection: &Collection) -> Result<Shard, StoreError> {
+        let info = self.info(collection)?.ok_or_else(|| StoreError::NoCollection(collection.clone()))?;
+        Shard::open(&self.folder(collection).join(SHARD), info, self.config.index_after_points)
+    }
+
+    fn read<R>(&self, collection: &Collection, work: impl FnOnce(&Shard) -> Result<R, StoreError>) -> Result<R, StoreError> {
+        self.shards.read(&collection.physical_name(), || self.existing(collection), work)
+    }
+
+    fn write<R>(&self, collection: &Collection, work: impl FnOnce(&mut Shard) -> Result<R, StoreError>) -> Result<R, StoreError> {
+        self.shards.write(&collection.physical_name(), || self.existing(collection), work)
+    }
+
+    fn ensure(&self, collection: &Collection, dimensions: usize, model: &str) -> Result<(), StoreError> {
+        let wanted = CollectionInfo { collection: collection.clone(), model: model.to_owned(), dimensions };
+        match self.info(collection)? {
+            Some(stored) => must_match(stored, wanted),
+            // Under the collection's lock, so that of two at once one makes it and the other finds it.
+            None => self.shards.closed(&collection.physical_name(), || match self.info(collection)? {
+                Some(stored) => must_match(stored, wanted),
+                None => self.create(wanted),
+            }),
+        }
+    }
+
+    /// The sidecar comes first: a shard without one would be a collection of an unknown model.
+    fn create(&self, info: CollectionInfo) -> Result<(), StoreError> {
+        let folder = self.folder(&info.collection);
+        fs::create_dir_all(&folder).map_err(StoreError::io("creating", &folder))?;
+        let sidecar = serde_json::to_vec_pretty(&info).unwrap_or_else(|error| unreachable!("names and numbers are always JSON: {error}"));
+        folder::write_atomically(&folder.join(SIDECAR), &sidecar)?;
+        folder::sync(&self.config.root)
+    }
+
+    fn list(&self) -> Result<Vec<CollectionInfo>, StoreError> {
+        let root = &self.config.root;
+        let mut found = Vec::new();
+        for entry in fs::read_dir(root).map_err(StoreError::io("reading", root))? {
+            let path = entry.map_err(StoreError::io("reading", root))?.path();
+            let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+            if !hidden {
+                found.extend(read_sidecar(&path.join(SIDECAR))?);
+            }
+        }
+        found.sort_by_key(|info| info.collection.physical_name());
+        Ok(found)
+    }
+}
+
+fn read_sidecar(path: &Path) -> Result<Option<CollectionInfo>, StoreError> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => return Ok(None),
+        Err(error) => return Err(StoreError::io("reading", path)(error)),
+    };
+    let folder = path.parent().unwrap_or(path).to_path_buf();
+    serde_json::from_slice(&bytes).map(Some).map_err(|error| StoreError::Index { kind: "vector", path: folder, reason: format!("{SIDECAR} is damaged: {error}") })
+}
+
+fn must_match(stored: CollectionInfo, wanted: CollectionInfo) -> Result<(), StoreError> {
+    if stored == wanted {
+        return Ok(());
+    }
+    Err(StoreError::EmbeddingMismatch {
+        collection: stored.collection,
+        stored_model: stored.model,
+        stored_dimensions: stored.dimensions,
+        wanted_model: wanted.model,
+        wanted_dimensions: wanted.dimensions,
+    })
+}
+
+/// A collection that is not there holds nothing.
+fn nothing_if_missing<R: Default>(result: Result<R, StoreError>) -> Result<R, StoreError> {
+    match result {
+        Err(StoreError::NoCollection(_)) => Ok(R::default()),
+        other => other,
+    }
+}
+
+#[async_trait]
+impl VectorStore for EdgeVectors {
+    async fn ensure(&self, collection: &Collection, dimensions: usize, model: &str) -> Result<(), StoreError> {
+        let model = model.to_owned();
+        self.blocking(collection, move |inner, collection| inner.ensure(collection, dimensions, &model)).await
+    }
+
+    async fn info(&self, collection: &Collection) -> Result<Option<CollectionInfo>, StoreError> {
+        self.blocking(collection, Inner::info).await
+    }
+
+    async fn upsert(&self, collection: &Collection, points: Vec<VectorPoint>) -> Result<(), StoreError> {
+        self.blocking(collection, move |inner, collection| inner.write(collection, |shard| shard.upsert(points))).await
+    }
+
+    async fn delete_document(&self, collection: &Collection, document: &DocumentId, versions: &Versions) -> Result<usize, StoreError> {
+        let (document, versions) = (*document, versions.clone());
+        self.blocking(collection, move |inner, collection| nothing_if_missing(inner.write(collection, |shard| shard.delete_document(&document, &versions)))).await
+    }
+
+    async fn count_document(&self, collection: &Collection, document: &DocumentId, versions: &Versions) -> Result<usize, StoreError> {
+        let (document, versions) = (*document, versions.clone());
+        self.blocking(collection, move |inner, collection| nothing_if_missing(inner.read(collection, |shard| shard.count_document(&document, &versions)))).await
+    }
+
+    async fn search(&self, collection: &Collection, vector: &[f32], k: usize, filter: &ChunkFilter) -> Result<Vec<VectorHit>, StoreError> {
+        let k = k.min(MAX_HITS);
+        let (vector, filter) = (vector.to_vec(), filter.clone());
+        self.blocking(collection, move |inner, collection| {
+            let hits = inner.read(collection, |shard| if k == 0 { Ok(Vec::new()) } else { shard.search(vector, k + TIE_SLACK, &filter) })?;
+            Ok(in_order(hits, k, |hit| (hit.score, hit.chunk.chunk_id)))
+        })
+        .await
+    }
+
+    async fn count(&self, collection: &Collection) -> Result<usize, StoreError> {
+        self.blocking(collection, |inner, collection| nothing_if_missing(inner.read(collection, Shard::count))).await
+    }
+
+    async fn flush(&self, collection: &Collection) -> Result<(), StoreError> {
+        let grown = self.blocking(collection, |inner, collection| inner.write(collection, Shard::flush)).await?;
+        if grown {
+            self.optimize_in_background(collection);
+        }
+        Ok(())
+    }
+
+    async fn drop_collection(&self, collection: &Collection) -> Result<bool, StoreError> {
+        self.blocking(collection, |inner, collection| {
+            inner.shards.closed(&collection.physical_name(), || folder::remove(&inner.folder(collection)))
+        })
+        .await
+    }
+
+    async fn list(&self) -> Result<Vec<CollectionInfo>, StoreError> {
+        let inner = self.inner.clone();
+        tokio::task::spawn_blocking(move || inner.list()).await.unwrap_or(Err(StoreError::ShuttingDown))
+    }
+}

@@ -1,0 +1,229 @@
+//! One qdrant-edge shard.
+//!
+//! Two things of version 0.7.2 shape this file. Its write-ahead log is neither replayed at opening nor ever shortened; it
+//! only hands out operation numbers, which must keep growing. So the older files of the log are removed while a shard is
+//! closed, and a shard whose log has grown is closed and opened again. And `flush` panics when anybody else is at the
+//! shard: whoever holds a `&mut Shard` is alone with it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use qdrant_edge::{
+    Condition, CountRequest, CreateIndex, Distance, EdgeConfig, EdgeOptimizersConfig, EdgeShard, EdgeVectorParams, FieldCondition, FieldIndexOperations, Filter,
+    HnswIndexConfig, JsonPath, Match, NamedQuery, OperationError, PayloadFieldSchema, PayloadSchemaType, PointId, PointInsertOperations, PointOperations,
+    PointStruct, QueryEnum, SearchRequest, UpdateOperation, VectorInternal, WalOptions, WithPayloadInterface,
+};
+use riverrun_schemas::DocumentId;
+use serde_json::Value;
+
+use crate::chunk::{ChunkFilter, StoredChunk, Versions};
+use crate::error::StoreError;
+use crate::open_set::Closable;
+use crate::vectors::{CollectionInfo, VectorHit, VectorPoint};
+
+const VECTOR: &str = "text";
+const DOCUMENT_ID: &str = "document_id";
+const VERSION: &str = "version";
+const CONFIG_FILE: &str = "edge_config.json";
+const WAL_FOLDER: &str = "wal";
+const WAL_CLOSED_PREFIX: &str = "closed-";
+const WAL_SEGMENT_BYTES: usize = 4 << 20;
+/// Finished files of the write-ahead log that a shard may have before it is opened again without them.
+const MAX_CLOSED_WAL_FILES: usize = 16;
+
+/// An open shard and what its collection remembers.
+pub(super) struct Shard {
+    path: PathBuf,
+    info: CollectionInfo,
+    index_after_points: usize,
+    /// Only `None` while the shard is being opened again, or when that failed.
+    edge: Option<EdgeShard>,
+    /// Written to since the last flush.
+    dirty: bool,
+}
+
+impl Shard {
+    /// Opens the shard in that folder, or makes it.
+    pub(super) fn open(path: &Path, info: CollectionInfo, index_after_points: usize) -> Result<Self, StoreError> {
+        let mut shard = Self { path: path.to_path_buf(), info, index_after_points, edge: None, dirty: false };
+        shard.edge = Some(if path.join(CONFIG_FILE).exists() { shard.load()? } else { shard.create()? });
+        Ok(shard)
+    }
+
+    fn load(&self) -> Result<EdgeShard, StoreError> {
+        for file in closed_wal_files(&self.path)?.iter().rev().skip(1) {
+            fs::remove_file(file).map_err(StoreError::io("deleting", file))?;
+        }
+        EdgeShard::load(&self.path, Some(self.config())).map_err(|error| self.failed(error))
+    }
+
+    /// Whatever a crash left of an earlier attempt holds no points: those come after the configuration.
+    fn create(&self) -> Result<EdgeShard, StoreError> {
+        if self.path.exists() {
+            fs::remove_dir_all(&self.path).map_err(StoreError::io("deleting", &self.path))?;
+        }
+        fs::create_dir_all(&self.path).map_err(StoreError::io("creating", &self.path))?;
+        let edge = EdgeShard::new(&self.path, self.config()).map_err(|error| self.failed(error))?;
+        let index = CreateIndex { field_name: key(DOCUMENT_ID), field_schema: Some(PayloadFieldSchema::FieldType(PayloadSchemaType::Keyword)) };
+        edge.update(UpdateOperation::FieldIndexOperation(FieldIndexOperations::CreateIndex(index))).map_err(|error| self.failed(error))?;
+        edge.flush();
+        Ok(edge)
+    }
+
+    fn config(&self) -> EdgeConfig {
+        let vector_kilobytes = self.info.dimensions * size_of::<f32>() * self.index_after_points / 1024;
+        EdgeConfig::builder()
+            .vector(VECTOR, EdgeVectorParams::builder(self.info.dimensions, Distance::Cosine).on_disk(true).build())
+            .hnsw_config(HnswIndexConfig { max_indexing_threads: 1, ..HnswIndexConfig::default() })
+            .optimizers(EdgeOptimizersConfig { indexing_threshold: Some(vector_kilobytes.max(1)), default_segment_number: Some(2), ..EdgeOptimizersConfig::default() })
+            .wal_options(WalOptions { segment_capacity: WAL_SEGMENT_BYTES, ..WalOptions::default() })
+            .build()
+    }
+
+    fn edge(&self) -> Result<&EdgeShard, StoreError> {
+        self.edge.as_ref().ok_or_else(|| self.failed("it could not be opened again"))
+    }
+
+    fn failed(&self, error: impl std::fmt::Display) -> StoreError {
+        StoreError::Index { kind: "vector", path: self.path.clone(), reason: error.to_string() }
+    }
+
+    fn update(&mut self, operation: PointOperations) -> Result<(), StoreError> {
+        self.dirty = true;
+        self.edge()?.update(UpdateOperation::PointOperation(operation)).map_err(|error| self.failed(error))
+    }
+
+    pub(super) fn upsert(&mut self, points: Vec<VectorPoint>) -> Result<(), StoreError> {
+        if points.is_empty() {
+            return Ok(());
+        }
+        points.iter().try_for_each(|point| self.check(&point.vector, Some(&point.chunk)))?;
+        let points = points.into_iter().map(|point| stored_point(point).into()).collect();
+        self.update(PointOperations::UpsertPoints(PointInsertOperations::PointsList(points)))
+    }
+
+    fn check(&self, vector: &[f32], chunk: Option<&StoredChunk>) -> Result<(), StoreError> {
+        if vector.len() != self.info.dimensions {
+            return Err(StoreError::Dimensions { collection: self.info.collection.clone(), expected: self.info.dimensions, found: vector.len() });
+        }
+        match chunk {
+            Some(chunk) if !vector.iter().all(|number| number.is_finite()) => Err(StoreError::NotFinite(chunk.chunk_id)),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    pub(super) fn delete_document(&mut self, document: &DocumentId, versions: &Versions) -> Result<usize, StoreError> {
+        let doomed = self.count_document(document, versions)?;
+        if doomed > 0 {
+            self.update(PointOperations::DeletePointsByFilter(of_document(document, versions)))?;
+        }
+        Ok(doomed)
+    }
+
+    pub(super) fn count_document(&self, document: &DocumentId, versions: &Versions) -> Result<usize, StoreError> {
+        self.edge()?.count(CountRequest { filter: Some(of_document(document, versions)), exact: true }).map_err(|error| self.failed(error))
+    }
+
+    pub(super) fn search(&self, vector: Vec<f32>, limit: usize, filter: &ChunkFilter) -> Result<Vec<VectorHit>, StoreError> {
+        self.check(&vector, None)?;
+        let documents: Vec<String> = filter.documents.iter().map(ToString::to_string).collect();
+        let filter = (!documents.is_empty()).then(|| Filter::new_must(Condition::Field(FieldCondition::new_match(key(DOCUMENT_ID), Match::from(documents)))));
+        let request = SearchRequest {
+            query: QueryEnum::Nearest(NamedQuery::new(VectorInternal::Dense(vector), VECTOR)),
+            filter,
+            params: None,
+            limit,
+            offset: 0,
+            with_payload: Some(WithPayloadInterface::Bool(true)),
+            with_vector: None,
+            score_threshold: None,
+        };
+        let found = self.edge()?.search(request).map_err(|error| self.failed(error))?;
+        found
+            .into_iter()
+            .map(|point| {
+                let payload = point.payload.map_or(Value::Null, |payload| Value::Object(payload.0.into_iter().collect()));
+                let chunk = serde_json::from_value(payload).map_err(|error| self.failed(format!("payload of point {} is damaged: {error}", point.id)))?;
+                Ok(VectorHit { chunk, score: point.score })
+            })
+            .collect()
+    }
+
+    pub(super) fn count(&self) -> Result<usize, StoreError> {
+        self.edge()?.count(CountRequest { filter: None, exact: true }).map_err(|error| self.failed(error))
+    }
+
+    /// Makes what was written durable; true when the shard has grown enough to want a graph.
+    pub(super) fn flush(&mut self) -> Result<bool, StoreError> {
+        if self.dirty {
+            self.edge()?.flush();
+            self.dirty = false;
+            if closed_wal_files(&self.path)?.len() > MAX_CLOSED_WAL_FILES {
+                self.edge = None;
+                self.edge = Some(self.load()?);
+            }
+        }
+        let info = self.edge()?.info();
+        Ok(info.points_count.saturating_sub(info.indexed_vectors_count) > self.index_after_points)
+    }
+
+    /// Builds the graph for what has none, merges segments, and lets go of deleted points.
+    pub(super) fn optimize(&self) -> Result<(), OperationError> {
+        let Some(edge) = self.edge.as_ref() else { return Ok(()) };
+        let started = std::time::Instant::now();
+        if edge.optimize()? {
+            edge.flush();
+            tracing::info!(collection = %self.info.collection, took_ms = started.elapsed().as_millis() as u64, "vector graph built");
+        }
+        Ok(())
+    }
+
+    pub(super) fn indexed_points(&self) -> Result<usize, StoreError> {
+        Ok(self.edge()?.info().indexed_vectors_count)
+    }
+}
+
+impl Closable for Shard {
+    fn may_close(&self) -> bool {
+        !self.dirty
+    }
+}
+
+fn stored_point(point: VectorPoint) -> PointStruct {
+    let payload = serde_json::to_value(&point.chunk).unwrap_or_else(|error| unreachable!("a chunk is always JSON: {error}"));
+    PointStruct::new(PointId::Uuid(point.chunk.chunk_id.as_uuid()), std::collections::HashMap::from([(VECTOR.to_owned(), point.vector)]), payload)
+}
+
+fn of_document(document: &DocumentId, versions: &Versions) -> Filter {
+    let mut filter = Filter::new_must(equals(DOCUMENT_ID, &document.to_string()));
+    match versions {
+        Versions::All => {}
+        Versions::Only(version) => filter.must.get_or_insert_default().push(equals(VERSION, version)),
+        Versions::Except(version) => filter.must_not = Some(vec![equals(VERSION, version)]),
+    }
+    filter
+}
+
+fn key(name: &str) -> JsonPath {
+    JsonPath::try_from(name).unwrap_or_else(|()| unreachable!("{name} is a plain field name"))
+}
+
+fn equals(field: &str, value: &str) -> Condition {
+    Condition::Field(FieldCondition::new_match(key(field), Match::from(value.to_owned())))
+}
+
+/// Finished files of the write-ahead log, oldest first.
+fn closed_wal_files(shard: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let folder = shard.join(WAL_FOLDER);
+    if !folder.exists() {
+        return Ok(Vec::new());
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(&folder).map_err(StoreError::io("reading", &folder))? {
+        let path = entry.map_err(StoreError::io("reading", &folder))?.path();
+        let start = path.file_name().and_then(|name| name.to_str()?.strip_prefix(WAL_CLOSED_PREFIX)?.parse::<u64>().ok());
+        files.extend(start.map(|start| (start, path)));
+    }
+    files.sort();
+    Ok(files.into_iter().map(|(_, path)| path).collect())
+}

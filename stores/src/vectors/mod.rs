@@ -1,0 +1,84 @@
+//! Vectors of chunks: found again by nearness.
+
+use async_trait::async_trait;
+use riverrun_schemas::{Collection, DocumentId};
+use serde::{Deserialize, Serialize};
+
+use crate::chunk::{ChunkFilter, StoredChunk, Versions};
+use crate::error::StoreError;
+
+pub mod edge;
+
+/// A chunk to be found by its vector.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VectorPoint {
+    /// The chunk.
+    pub chunk: StoredChunk,
+    /// As long as the collection's vectors, every number finite. Its length in the geometric sense does not matter.
+    pub vector: Vec<f32>,
+}
+
+/// A chunk that was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VectorHit {
+    /// The chunk.
+    pub chunk: StoredChunk,
+    /// Cosine similarity, -1 to 1.
+    pub score: f32,
+}
+
+/// What a collection remembers about its vectors.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CollectionInfo {
+    /// The collection.
+    #[serde(flatten)]
+    pub collection: Collection,
+    /// The embedding model that all of its vectors are made with.
+    pub model: String,
+    /// Their length.
+    pub dimensions: usize,
+}
+
+/// Vectors by collection. A collection holds vectors of one model and refuses those of another.
+///
+/// `VEC-1` what was written before a `flush` that returned `Ok` is there after a crash; what was written after it may not be.
+///
+/// `VEC-2` a write or a `flush` that failed may have lost everything since the last one that did not: who writes to a
+/// collection does so alone from the first write to the `flush`, and begins again when one fails.
+#[async_trait]
+pub trait VectorStore: Send + Sync + 'static {
+    /// Makes the collection if there is none; refuses if there is one of another model or another length.
+    async fn ensure(&self, collection: &Collection, dimensions: usize, model: &str) -> Result<(), StoreError>;
+
+    /// What the collection remembers; `None` when there is none.
+    async fn info(&self, collection: &Collection) -> Result<Option<CollectionInfo>, StoreError>;
+
+    /// Writes points; those whose chunk is there are replaced.
+    async fn upsert(&self, collection: &Collection, points: Vec<VectorPoint>) -> Result<(), StoreError>;
+
+    /// Removes the document's chunks of those versions; returns how many there were.
+    async fn delete_document(&self, collection: &Collection, document: &DocumentId, versions: &Versions) -> Result<usize, StoreError>;
+
+    /// Removes the document's chunks of every version but `keep_version`; returns how many there were.
+    async fn delete_document_except(&self, collection: &Collection, document: &DocumentId, keep_version: &str) -> Result<usize, StoreError> {
+        self.delete_document(collection, document, &Versions::Except(keep_version.to_owned())).await
+    }
+
+    /// How many chunks of the document's versions there are; 0 when there is no such collection.
+    async fn count_document(&self, collection: &Collection, document: &DocumentId, versions: &Versions) -> Result<usize, StoreError>;
+
+    /// The `k` chunks nearest to `vector`, best first, equal scores by chunk id. At most [`crate::MAX_HITS`].
+    async fn search(&self, collection: &Collection, vector: &[f32], k: usize, filter: &ChunkFilter) -> Result<Vec<VectorHit>, StoreError>;
+
+    /// How many chunks there are; 0 when there is no such collection.
+    async fn count(&self, collection: &Collection) -> Result<usize, StoreError>;
+
+    /// Makes what was written durable.
+    async fn flush(&self, collection: &Collection) -> Result<(), StoreError>;
+
+    /// Removes the collection; false when there was none.
+    async fn drop_collection(&self, collection: &Collection) -> Result<bool, StoreError>;
+
+    /// Every collection, by physical name.
+    async fn list(&self) -> Result<Vec<CollectionInfo>, StoreError>;
+}

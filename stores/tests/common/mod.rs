@@ -1,0 +1,48 @@
+//! Chunks for tests of the indexes.
+#![allow(dead_code)] // each test file uses a part
+
+use std::path::Path;
+
+use riverrun_schemas::{ChunkId, Collection, DocumentId};
+use riverrun_stores::{StoredChunk, VectorPoint};
+
+pub fn collection(name: &str) -> Collection {
+    Collection::new("default".parse().unwrap(), name.parse().unwrap())
+}
+
+pub fn document(source: &str) -> DocumentId {
+    DocumentId::derive(&[source])
+}
+
+pub fn chunk(source: &str, version: &str, ordinal: i32, text: &str) -> StoredChunk {
+    StoredChunk {
+        chunk_id: ChunkId::derive(&[source, version, &ordinal.to_string()]),
+        document_id: document(source),
+        version: version.into(),
+        source: source.into(),
+        ordinal,
+        start: 0,
+        end: text.len() as i64,
+        text: text.into(),
+        page: (ordinal % 2 == 0).then_some(ordinal + 1),
+        heading: (ordinal % 3 == 0).then(|| "Guide > Start".into()),
+    }
+}
+
+pub fn point(source: &str, version: &str, ordinal: i32, vector: [f32; 4]) -> VectorPoint {
+    VectorPoint { chunk: chunk(source, version, ordinal, &format!("chunk {ordinal} of {source}")), vector: vector.to_vec() }
+}
+
+/// The files as they are at this moment: what is left after a `kill -9`.
+pub fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The indexer: from chunks with vectors to chunks that can be found.
+//!
+//! A batch of records goes into both indexes and is made durable once; only then does it say of a document that it is
+//! indexed. With the last batch of a version the chunks of other versions go. Everything may be done twice: chunks have
+//! derived ids.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use riverrun_log::Outgoing;
+use riverrun_schemas::ingest::{ChunksEmbedded, DocumentFailed, DocumentIndexed, EmbeddedChunk, EmbeddingEvent, IngestEvent};
+use riverrun_schemas::{Collection, Envelope, Failure};
+use riverrun_stores::{KeywordIndex, StoreError, StoredChunk, VectorPoint, VectorStore, Versions};
+
+use crate::about::about;
+use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
+
+const NAME: &str = "indexer";
+
+/// The value of [`DocumentFailed::stage`].
+const STAGE: &str = "index";
+
+/// Records that are made durable together, and how long the first of them waits for others.
+const MAX_BATCH: usize = 64;
+const MAX_WAIT: Duration = Duration::from_millis(5);
+
+/// Parts message and fix in the reason of a retry, the only text that is left when a delivery is given up.
+const HINT_MARK: &str = "\nhint: ";
+
+/// Indexes chunks.
+pub struct Indexer {
+    vectors: Arc<dyn VectorStore>,
+    keywords: Arc<dyn KeywordIndex>,
+    turns: Turns,
+}
+
+/// A batch that was handed in, and the headers of its record.
+type Embedded<'d> = (&'d ChunksEmbedded, &'d Envelope);
+
+/// What one batch came to.
+enum Written {
+    /// Its chunks are in; others of the version follow.
+    More,
+    /// The version is whole; so many chunks of other versions went.
+    Whole {
+        /// Chunks of the version.
+        chunks: i64,
+        /// Chunks of other versions that were removed.
+        removed: usize,
+    },
+    /// The document can't be taken in.
+    Refused(Failure),
+}
+
+impl Indexer {
+    /// An indexer of these two.
+    pub fn new(vectors: Arc<dyn VectorStore>, keywords: Arc<dyn KeywordIndex>) -> Self {
+        Self { vectors, keywords, turns: Turns::default() }
+    }
+
+    /// Writes the batches of one collection and makes them durable, alone with the collection (`VEC-2`, `KEY-2`).
+    async fn index(&self, collection: &Collection, group: &[Embedded<'_>]) -> Result<Vec<Outgoing>, StoreError> {
+        let turn = self.turns.of(collection);
+        let _alone = turn.lock().await;
+        let mut written = Vec::with_capacity(group.len());
+        for (embedded, _) in group {
+            written.push(self.write(collection, embedded).await?);
+        }
+        tokio::try_join!(self.flush_vectors(collection), self.keywords.commit(collection))?;
+        let said = group.iter().zip(written).filter_map(|((embedded, cause), written)| say(embedded, written, cause));
+        Ok(said.collect())
+    }
+
+    async fn flush_vectors(&self, collection: &Collection) -> Result<(), StoreError> {
+        match self.vectors.flush(collection).await {
+            // Every document of the group was refused before the collection came to be.
+            Err(StoreError::NoCollection(_)) => Ok(()),
+            other => other,
+        }
+    }
+
+    async fn write(&self, collection: &Collection, embedded: &ChunksEmbedded) -> Result<Written, StoreError> {
+        match self.try_write(collection, embedded).await {
+            Err(error) if !error.retryable() => Ok(Written::Refused(failure(&error))),
+            other => other,
+        }
+    }
+
+    async fn try_write(&self, collection: &Collection, embedded: &ChunksEmbedded) -> Result<Written, StoreError> {
+        let Some(points) = points(embedded) else {
+            let message = format!("batch {} of {} holds a vector that is not {} numbers", embedded.batch, embedded.source, embedded.dimensions);
+            return Ok(Written::Refused(Failure::new("vector_damaged", message).with_hint("ingest the document again")));
+        };
+        if !points.is_empty() {
+            self.vectors.ensure(collection, dimensions(embedded), &embedded.embed_model).await?;
+            let chunks = points.iter().map(|point| point.chunk.clone()).collect();
+            self.vectors.upsert(collection, points).await?;
+            self.keywords.upsert(collection, chunks).await?;
+        }
+        if embedded.batch + 1 < embedded.batches { Ok(Written::More) } else { self.complete(collection, embedded).await }
+    }
+
+    /// With the last batch every chunk of the version must be there; one that is not failed on its way.
+    async fn complete(&self, collection: &Collection, embedded: &ChunksEmbedded) -> Result<Written, StoreError> {
+        let document = &embedded.document_id;
+        let this = Versions::Only(embedded.version.clone());
+        let expected = embedded.chunks.last().map_or(0, |chunk| i64::from(chunk.ordinal) + 1);
+        let there = i64::try_from(self.vectors.count_document(collection, document, &this).await?).unwrap_or(i64::MAX);
+        if there < expected {
+            self.remove(collection, embedded, &this).await?;
+            let message = format!("only {there} of the {expected} chunks of {} came to the index", embedded.source);
+            return Ok(Written::Refused(Failure::new("chunks_missing", message).with_hint("ingest the document again")));
+        }
+        let removed = self.remove(collection, embedded, &Versions::Except(embedded.version.clone())).await?;
+        Ok(Written::Whole { chunks: expected, removed })
+    }
+
+    async fn remove(&self, collection: &Collection, embedded: &ChunksEmbedded, versions: &Versions) -> Result<usize, StoreError> {
+        let removed = self.vectors.delete_document(collection, &embedded.document_id, versions).await?;
+        self.keywords.delete_document(collection, &embedded.document_id, versions).await?;
+        Ok(removed)
+    }
+}
+
+#[async_trait]
+impl Worker for Indexer {
+    type Input = EmbeddingEvent;
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn lanes(&self) -> Lanes {
+        Lanes::PerPartition { max_batch: MAX_BATCH, max_wait: MAX_WAIT }
+    }
+
+    async fn handle(&self, batch: &[Delivery<EmbeddingEvent>], _context: &Context) -> Result<Vec<Outgoing>, WorkError> {
+        let mut out = Vec::new();
+        for (collection, group) in by_collection(batch) {
+            out.extend(self.index(&collection, &group).await.map_err(|error| WorkError::retry(error.code(), reason(&error)))?);
+        }
+        Ok(out)
+    }
+
+    fn dead(&self, delivery: &Delivery<EmbeddingEvent>, code: &str, reason: &str) -> Vec<Outgoing> {
+        let failure = match reason.split_once(HINT_MARK) {
+            Some((message, hint)) => Failure::new(code, message).with_hint(hint),
+            None => Failure::new(code, reason),
+        };
+        say(embedded(delivery), Written::Refused(failure), &delivery.envelope).into_iter().collect()
+    }
+}
+
+fn embedded(delivery: &Delivery<EmbeddingEvent>) -> &ChunksEmbedded {
+    match &delivery.event {
+        EmbeddingEvent::ChunksEmbedded(embedded) => embedded,
+    }
+}
+
+/// The batches of each collection, in their order: what belongs together is made durable together.
+fn by_collection(batch: &[Delivery<EmbeddingEvent>]) -> Vec<(Collection, Vec<Embedded<'_>>)> {
+    let mut groups: Vec<(Collection, Vec<Embedded<'_>>)> = Vec::new();
+    for delivery in batch {
+        let event = embedded(delivery);
+        let entry = (event, &delivery.envelope);
+        match groups.iter_mut().find(|(collection, _)| collection.namespace == event.namespace && collection.name == event.collection) {
+            Some((_, group)) => group.push(entry),
+            None => groups.push((Collection::new(event.namespace.clone(), event.collection.clone()), vec![entry])),
+        }
+    }
+    groups
+}
+
+fn dimensions(embedded: &ChunksEmbedded) -> usize {
+    usize::try_from(embedded.dimensions).unwrap_or(0)
+}
+
+/// `None` when a vector is not as long as the batch says.
+fn points(embedded: &ChunksEmbedded) -> Option<Vec<VectorPoint>> {
+    let point = |chunk: &EmbeddedChunk| {
+        let vector = chunk.floats().filter(|vector| vector.len() == dimensions(embedded))?;
+        Some(VectorPoint { chunk: stored_chunk(embedded, chunk), vector })
+    };
+    embedded.chunks.iter().map(point).collect()
+}
+
+fn stored_chunk(embedded: &ChunksEmbedded, chunk: &EmbeddedChunk) -> StoredChunk {
+    StoredChunk {
+        chunk_id: chunk.chunk_id,
+        document_id: embedded.document_id,
+        version: embedded.version.clone(),
+        source: embedded.source.clone(),
+        ordinal: chunk.ordinal,
+        start: chunk.start,
+        end: chunk.end,
+        text: chunk.text.clone(),
+        page: chunk.page,
+        heading: chunk.heading.clone(),
+    }
+}
+
+/// The document's terminal event, when the batch leads to one.
+fn say(embedded: &ChunksEmbedded, written: Written, cause: &Envelope) -> Option<Outgoing> {
+    let event: IngestEvent = match written {
+        Written::More => return None,
+        Written::Whole { chunks, removed } => about!(embedded, DocumentIndexed {
+            version: embedded.version.clone(),
+            chunks: chunks,
+            removed_chunks: i64::try_from(removed).unwrap_or(i64::MAX),
+            embed_model: embedded.embed_model.clone(),
+            dimensions: embedded.dimensions,
+        })
+        .into(),
+        Written::Refused(failure) => about!(embedded, DocumentFailed { stage: STAGE.to_owned(), error: failure }).into(),
+    };
+    // An event of a few short fields always fits.
+    Outgoing::caused_by(&event, NAME, cause).inspect_err(|error| tracing::error!(source = embedded.source, error = %error, "event can't be written")).ok()
+}
+
+fn failure(error: &StoreError) -> Failure {
+    Failure { code: error.code().to_owned(), message: error.to_string(), hint: error.hint() }
+}
+
+fn reason(error: &StoreError) -> String {
+    match error.hint() {
+        Some(hint) => format!("{error}{HINT_MARK}{hint}"),
+        None => error.to_string(),
+    }
+}
+
+/// One lock a collection, for as long as somebody wants it.
+#[derive(Default)]
+struct Turns(Mutex<HashMap<Collection, Arc<tokio::sync::Mutex<()>>>>);
+
+impl Turns {
+    fn of(&self, collection: &Collection) -> Arc<tokio::sync::Mutex<()>> {
+        let mut turns = self.0.lock();
+        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+        turns.entry(collection.clone()).or_default().clone()
+    }
+}
