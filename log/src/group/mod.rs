@@ -319,6 +319,11 @@ impl GroupConsumer {
         .map_err(|error| LogError::kafka(format!("take partitions for {}", self.group), error))
     }
 
+    /// The offset that is read next in a started partition.
+    pub fn position(&self, partition: &TopicPartition) -> Option<i64> {
+        self.next.get(partition).copied()
+    }
+
     /// Answers [`SessionEvent::Revoked`]: from now on others may read these partitions.
     pub fn release(&mut self, partitions: &[TopicPartition]) -> Result<(), LogError> {
         self.unanswered = None;
