@@ -1,0 +1,27 @@
+//! Like `recursive`, but headings, lists, code blocks and tables are kept together where they fit.
+
+use text_splitter::MarkdownSplitter;
+
+use super::recursive::splitter_config;
+use super::windows::windowed;
+use super::{ChunkConfig, Chunker};
+use crate::sources::ExtractedText;
+
+/// Splits by the structure of CommonMark and its usual extensions.
+pub struct MarkdownChunks;
+
+/// Chunks that a window holds about, and its least length. Larger than for plain text, because a window that begins within
+/// a block is split as if it were text.
+const WINDOW_CHUNKS: usize = 80;
+const MIN_WINDOW_BYTES: usize = 4 << 10;
+
+impl Chunker for MarkdownChunks {
+    fn name(&self) -> &'static str {
+        "markdown"
+    }
+
+    fn split<'t>(&self, text: &'t ExtractedText, config: ChunkConfig) -> Vec<(usize, &'t str)> {
+        let splitter = MarkdownSplitter::new(splitter_config(config));
+        windowed(&text.text, MIN_WINDOW_BYTES.max(WINDOW_CHUNKS * config.size()), |window| splitter.chunk_indices(window).collect())
+    }
+}

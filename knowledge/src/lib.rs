@@ -1,0 +1,20 @@
+//! Knowledge: documents become text, chunks and vectors; questions become chunks and cited answers.
+//!
+//! - [`sources`] reads a path into documents and takes their text out;
+//! - [`chunking`] splits a text into spans of its bytes;
+//! - [`retrieval`] finds chunks by meaning and by words, and fuses both;
+//! - [`answer`] asks a model with numbered chunks and checks what it cites.
+//!
+//! What a document, a chunk or an answer says is data: it never changes what may be read, called or shown.
+
+pub mod answer;
+pub mod chunking;
+pub mod models;
+pub mod retrieval;
+pub mod sources;
+
+mod text;
+
+pub use answer::{AskReply, AskRequest, Answerer};
+pub use models::LanguageModels;
+pub use retrieval::{Retriever, SearchRequest, SearchResult};

@@ -1,0 +1,66 @@
+//! What this crate asks of models, so that retrieval and answers can be tested without a model of hundreds of megabytes.
+
+use async_trait::async_trait;
+use riverrun_models::{ChatReply, ChatRequest, DeltaSink, EmbedPurpose, EmbedReply, ModelError, Models};
+use tokio_util::sync::CancellationToken;
+
+/// The calls of [`Models`] that knowledge needs; they mean what they mean there.
+#[async_trait]
+pub trait LanguageModels: Send + Sync {
+    /// Embeds texts, in their order.
+    async fn embed(&self, model: Option<&str>, inputs: Vec<String>, purpose: EmbedPurpose) -> Result<EmbedReply, ModelError>;
+
+    /// Whether [`LanguageModels::rerank`] works without fetching anything.
+    fn reranker_available(&self) -> bool;
+
+    /// Scores documents against a query, in their order; higher is nearer.
+    async fn rerank(&self, query: String, documents: Vec<String>) -> Result<Vec<f32>, ModelError>;
+
+    /// Generates one message.
+    async fn chat(
+        &self,
+        provider: Option<&str>,
+        request: ChatRequest,
+        sink: &mut dyn DeltaSink,
+        cancel: CancellationToken,
+    ) -> Result<ChatReply, ModelError>;
+
+    /// Tokens of a whole request as its model reads it.
+    async fn count_prompt(&self, provider: Option<&str>, request: &ChatRequest) -> Result<usize, ModelError>;
+
+    /// Tokens that prompt and answer may have together.
+    async fn context_tokens(&self, provider: Option<&str>, model: &str) -> Result<usize, ModelError>;
+}
+
+#[async_trait]
+impl LanguageModels for Models {
+    async fn embed(&self, model: Option<&str>, inputs: Vec<String>, purpose: EmbedPurpose) -> Result<EmbedReply, ModelError> {
+        Models::embed(self, model, inputs, purpose).await
+    }
+
+    fn reranker_available(&self) -> bool {
+        Models::reranker_available(self)
+    }
+
+    async fn rerank(&self, query: String, documents: Vec<String>) -> Result<Vec<f32>, ModelError> {
+        Models::rerank(self, None, query, documents).await
+    }
+
+    async fn chat(
+        &self,
+        provider: Option<&str>,
+        request: ChatRequest,
+        sink: &mut dyn DeltaSink,
+        cancel: CancellationToken,
+    ) -> Result<ChatReply, ModelError> {
+        Models::chat(self, provider, request, sink, cancel).await
+    }
+
+    async fn count_prompt(&self, provider: Option<&str>, request: &ChatRequest) -> Result<usize, ModelError> {
+        Models::count_prompt(self, provider, request).await
+    }
+
+    async fn context_tokens(&self, provider: Option<&str>, model: &str) -> Result<usize, ModelError> {
+        Models::context_tokens(self, provider, model).await
+    }
+}

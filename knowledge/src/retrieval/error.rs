@@ -1,0 +1,90 @@
+use riverrun_models::ModelError;
+use riverrun_schemas::{Collection, Failure};
+use riverrun_stores::StoreError;
+
+use super::SearchRequest;
+
+/// Why a search gave no answer. Finding nothing is none of these.
+#[derive(Debug, thiserror::Error)]
+pub enum RetrievalError {
+    /// The query is empty or white space.
+    #[error("the query is empty")]
+    EmptyQuery,
+    /// The query is too long.
+    #[error("the query has {bytes} bytes, more than the {limit} that a query may have", limit = SearchRequest::MAX_QUERY_BYTES)]
+    QueryTooLong {
+        /// Its length in bytes.
+        bytes: usize,
+    },
+    /// `k` is zero or too large.
+    #[error("k is {k}, which is not between 1 and {max}", max = SearchRequest::MAX_K)]
+    BadK {
+        /// What was asked for.
+        k: usize,
+    },
+    /// There is no such collection.
+    #[error("collection '{}' does not exist in namespace '{}'", .collection.name, .collection.namespace)]
+    CollectionNotFound {
+        /// The collection.
+        collection: Collection,
+        /// The collections of its namespace.
+        existing: Vec<String>,
+    },
+    /// The caller expects another embedding model than the collection has, or the model changed the length of its vectors.
+    #[error("collection '{}' holds vectors of {stored}, not of {wanted}", .collection.name)]
+    EmbeddingModelMismatch {
+        /// The collection.
+        collection: Collection,
+        /// Its model and dimensions.
+        stored: String,
+        /// The model, or model and dimensions, that were asked for.
+        wanted: String,
+    },
+    /// Re-ranking was demanded and no re-ranker is on this machine.
+    #[error("no re-ranking model is on this machine")]
+    NoReranker,
+    /// A model failed.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// A store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl RetrievalError {
+    /// Stable code, lower snake case.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::EmptyQuery => "empty_query",
+            Self::QueryTooLong { .. } => "query_too_long",
+            Self::BadK { .. } => "bad_k",
+            Self::CollectionNotFound { .. } => "collection_not_found",
+            Self::EmbeddingModelMismatch { .. } => "embedding_model_mismatch",
+            Self::NoReranker => "reranker_missing",
+            Self::Model(error) => error.code(),
+            Self::Store(error) => error.code(),
+        }
+    }
+
+    /// The fix, where there is one.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::EmptyQuery => Some("ask something".to_owned()),
+            Self::QueryTooLong { .. } => Some("shorten the query; put long texts into the collection instead".to_owned()),
+            Self::BadK { .. } => Some(format!("choose k between 1 and {}", SearchRequest::MAX_K)),
+            Self::CollectionNotFound { collection, existing } if existing.is_empty() => {
+                Some(format!("the namespace has no collections yet; make one: riverrun ingest <source> -c {}", collection.name))
+            }
+            Self::CollectionNotFound { existing, .. } => Some(format!("existing collections: {}", existing.join(", "))),
+            Self::EmbeddingModelMismatch { stored, .. } => Some(format!("use the collection's own model, {stored}, or ingest into a new collection")),
+            Self::NoReranker => Some("fetch one with `riverrun models pull`, or search without rerank".to_owned()),
+            Self::Model(error) => error.hint(),
+            Self::Store(error) => error.hint(),
+        }
+    }
+
+    /// As events and problem documents carry it.
+    pub fn failure(&self) -> Failure {
+        Failure { code: self.code().to_owned(), message: self.to_string(), hint: self.hint() }
+    }
+}

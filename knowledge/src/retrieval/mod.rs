@@ -1,0 +1,12 @@
+//! Retrieval: dense and keyword search side by side, fused, and re-ranked where a re-ranker is there.
+
+pub mod fusion;
+
+mod error;
+mod retriever;
+mod types;
+
+pub use error::RetrievalError;
+pub(crate) use retriever::elapsed_ms;
+pub use retriever::Retriever;
+pub use types::{Scores, SearchItem, SearchRequest, SearchResult, SearchTimes, Span};

@@ -1,0 +1,204 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use riverrun_models::{EmbedPurpose, ModelError};
+use riverrun_schemas::{ChunkId, Collection, CollectionName, Namespace};
+use riverrun_stores::{CollectionInfo, KeywordHit, KeywordIndex, StoredChunk, VectorHit, VectorStore};
+
+use super::error::RetrievalError;
+use super::fusion;
+use super::types::{Scores, SearchItem, SearchRequest, SearchResult, SearchTimes};
+use crate::models::LanguageModels;
+
+/// How many hits of each kind are fused, at least: a chunk that is far down in both lists can still come first.
+const MIN_DEPTH: usize = 50;
+/// The same for a large `k`, as a multiple of it.
+const DEPTH_FACTOR: usize = 4;
+/// How many fused chunks are re-ranked, at least and at most: a cross-encoder reads each of them with the query.
+const RERANK: std::ops::RangeInclusive<usize> = 20..=50;
+
+/// Finds chunks. Clones share the stores and models.
+#[derive(Clone)]
+pub struct Retriever {
+    vectors: Arc<dyn VectorStore>,
+    keywords: Arc<dyn KeywordIndex>,
+    models: Arc<dyn LanguageModels>,
+}
+
+impl std::fmt::Debug for Retriever {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Retriever").finish_non_exhaustive()
+    }
+}
+
+/// What both searches found.
+struct Found {
+    dense: Vec<VectorHit>,
+    sparse: Vec<KeywordHit>,
+}
+
+impl Retriever {
+    /// A retriever over these stores and models.
+    pub fn new(vectors: Arc<dyn VectorStore>, keywords: Arc<dyn KeywordIndex>, models: Arc<dyn LanguageModels>) -> Self {
+        Self { vectors, keywords, models }
+    }
+
+    /// The best chunks for a query.
+    pub async fn search(&self, request: &SearchRequest) -> Result<SearchResult, RetrievalError> {
+        check(request)?;
+        let info = self.collection(&request.collection).await?;
+        check_model(request, &info)?;
+        let rerank = self.wants_rerank(request)?;
+        let mut took_ms = SearchTimes::default();
+        let found = self.both(request, &info, &mut took_ms).await?;
+        let since = Instant::now();
+        let mut items = fuse(found);
+        took_ms.fuse = elapsed_ms(since);
+        let mut notes = Vec::new();
+        if rerank && !items.is_empty() {
+            let since = Instant::now();
+            match self.rerank(request, &mut items).await {
+                Ok(()) => took_ms.rerank = Some(elapsed_ms(since)),
+                Err(error) if request.rerank == Some(true) => return Err(error.into()),
+                Err(error) => {
+                    tracing::warn!(error = %error, "re-ranking left out");
+                    notes.push(format!("re-ranking was left out: {error}"));
+                }
+            }
+        }
+        items.truncate(request.k);
+        Ok(SearchResult { items, took_ms, embed_model: info.model, notes })
+    }
+
+    async fn collection(&self, collection: &Collection) -> Result<CollectionInfo, RetrievalError> {
+        if let Some(info) = self.vectors.info(collection).await? {
+            return Ok(info);
+        }
+        let existing = self.collections(&collection.namespace).await?.iter().map(ToString::to_string).collect();
+        Err(RetrievalError::CollectionNotFound { collection: collection.clone(), existing })
+    }
+
+    /// The collections of a namespace, by name.
+    pub async fn collections(&self, namespace: &Namespace) -> Result<Vec<CollectionName>, RetrievalError> {
+        let all = self.vectors.list().await?;
+        let mut names: Vec<_> =
+            all.into_iter().filter(|info| info.collection.namespace == *namespace).map(|info| info.collection.name).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    fn wants_rerank(&self, request: &SearchRequest) -> Result<bool, RetrievalError> {
+        match (request.rerank, self.models.reranker_available()) {
+            (Some(true), false) => Err(RetrievalError::NoReranker),
+            (Some(wanted), _) => Ok(wanted),
+            (None, available) => Ok(available),
+        }
+    }
+
+    /// Dense search, which has to embed the query first, and keyword search beside it.
+    async fn both(&self, request: &SearchRequest, info: &CollectionInfo, took_ms: &mut SearchTimes) -> Result<Found, RetrievalError> {
+        let depth = MIN_DEPTH.max(DEPTH_FACTOR * request.k);
+        let dense = async {
+            let since = Instant::now();
+            let vector = self.embed_query(request, info).await?;
+            let embed_ms = elapsed_ms(since);
+            let since = Instant::now();
+            let hits = self.vectors.search(&request.collection, &vector, depth, &request.filter).await?;
+            Ok::<_, RetrievalError>((hits, embed_ms, elapsed_ms(since)))
+        };
+        let sparse = async {
+            let since = Instant::now();
+            let hits = self.keywords.search(&request.collection, &request.query, depth, &request.filter).await?;
+            Ok::<_, RetrievalError>((hits, elapsed_ms(since)))
+        };
+        let ((dense, embed_ms, dense_ms), (sparse, sparse_ms)) = tokio::try_join!(dense, sparse)?;
+        *took_ms = SearchTimes { embed: embed_ms, dense: dense_ms, sparse: sparse_ms, ..*took_ms };
+        Ok(Found { dense, sparse })
+    }
+
+    async fn embed_query(&self, request: &SearchRequest, info: &CollectionInfo) -> Result<Vec<f32>, RetrievalError> {
+        let reply = self.models.embed(Some(&info.model), vec![request.query.clone()], EmbedPurpose::Query).await?;
+        let vector = reply.vectors.into_iter().next().ok_or_else(|| ModelError::Internal { reason: "no vector came for the query".to_owned() })?;
+        if vector.len() != info.dimensions {
+            return Err(RetrievalError::EmbeddingModelMismatch {
+                collection: request.collection.clone(),
+                stored: describe(&info.model, info.dimensions),
+                wanted: describe(&reply.model, vector.len()),
+            });
+        }
+        Ok(vector)
+    }
+
+    /// Puts the best fused chunks into the order of the cross-encoder; the rest goes.
+    async fn rerank(&self, request: &SearchRequest, items: &mut Vec<SearchItem>) -> Result<(), ModelError> {
+        items.truncate((DEPTH_FACTOR * request.k).clamp(*RERANK.start(), (*RERANK.end()).max(request.k)));
+        let documents: Vec<String> = items.iter().map(readable).collect();
+        let scores = self.models.rerank(request.query.clone(), documents).await?;
+        if scores.len() != items.len() || scores.iter().any(|score| !score.is_finite()) {
+            return Err(ModelError::Internal { reason: format!("{} usable scores came for {} chunks", scores.len(), items.len()) });
+        }
+        for (item, score) in items.iter_mut().zip(scores) {
+            item.scores.rerank = Some(score);
+            item.score = f64::from(score);
+        }
+        // Stable: equal scores stay in fused order.
+        items.sort_by(|a, b| b.score.total_cmp(&a.score));
+        Ok(())
+    }
+}
+
+fn check(request: &SearchRequest) -> Result<(), RetrievalError> {
+    if request.query.trim().is_empty() {
+        return Err(RetrievalError::EmptyQuery);
+    }
+    if request.query.len() > SearchRequest::MAX_QUERY_BYTES {
+        return Err(RetrievalError::QueryTooLong { bytes: request.query.len() });
+    }
+    if !(1..=SearchRequest::MAX_K).contains(&request.k) {
+        return Err(RetrievalError::BadK { k: request.k });
+    }
+    Ok(())
+}
+
+fn check_model(request: &SearchRequest, info: &CollectionInfo) -> Result<(), RetrievalError> {
+    match &request.embed_model {
+        Some(wanted) if *wanted != info.model => Err(RetrievalError::EmbeddingModelMismatch {
+            collection: request.collection.clone(),
+            stored: describe(&info.model, info.dimensions),
+            wanted: format!("'{wanted}'"),
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn describe(model: &str, dimensions: usize) -> String {
+    format!("'{model}' ({dimensions} dimensions)")
+}
+
+/// A chunk with the headings that it stands under, as it was embedded.
+fn readable(item: &SearchItem) -> String {
+    item.heading().map_or_else(|| item.text.clone(), |heading| format!("{heading}\n{}", item.text))
+}
+
+fn fuse(found: Found) -> Vec<SearchItem> {
+    let dense_ids: Vec<ChunkId> = found.dense.iter().map(|hit| hit.chunk.chunk_id).collect();
+    let sparse_ids: Vec<ChunkId> = found.sparse.iter().map(|hit| hit.chunk.chunk_id).collect();
+    let mut chunks: HashMap<ChunkId, (StoredChunk, Option<f32>, Option<f32>)> = HashMap::new();
+    for VectorHit { chunk, score } in found.dense {
+        chunks.entry(chunk.chunk_id).or_insert((chunk, Some(score), None));
+    }
+    for KeywordHit { chunk, score } in found.sparse {
+        chunks.entry(chunk.chunk_id).or_insert((chunk, None, None)).2.get_or_insert(score);
+    }
+    let item = |(id, fused): (ChunkId, f64)| {
+        let (chunk, dense, sparse) = chunks.remove(&id)?;
+        Some(SearchItem::new(chunk, Scores { dense, sparse, fused, rerank: None }))
+    };
+    fusion::fuse(&[&dense_ids, &sparse_ids], fusion::K).into_iter().filter_map(item).collect()
+}
+
+/// Milliseconds since then, to the microsecond.
+pub(crate) fn elapsed_ms(since: Instant) -> f64 {
+    since.elapsed().as_micros() as f64 / 1000.0
+}

@@ -1,0 +1,135 @@
+use riverrun_schemas::{ChunkId, Collection, DocumentId};
+use riverrun_stores::{ChunkFilter, StoredChunk};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// A question to a collection.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SearchRequest {
+    /// Where to look.
+    pub collection: Collection,
+    /// What to look for.
+    pub query: String,
+    /// How many chunks to answer with, 1 to [`SearchRequest::MAX_K`].
+    pub k: usize,
+    /// Which chunks may be found.
+    pub filter: ChunkFilter,
+    /// Whether to re-rank: `None` does where a re-ranker is on this machine, `Some(true)` fails where none is.
+    pub rerank: Option<bool>,
+    /// The model that the caller expects the collection to have; `None` takes the collection's own.
+    pub embed_model: Option<String>,
+}
+
+impl SearchRequest {
+    /// Largest `k`.
+    pub const MAX_K: usize = 100;
+    /// Longest query in bytes.
+    pub const MAX_QUERY_BYTES: usize = 16 << 10;
+    /// `k` when nothing is set (`RIVERRUN_RAG_TOP_K`).
+    pub const DEFAULT_K: usize = 5;
+
+    /// A search with the defaults.
+    pub fn new(collection: Collection, query: impl Into<String>) -> Self {
+        Self { collection, query: query.into(), k: Self::DEFAULT_K, filter: ChunkFilter::default(), rerank: None, embed_model: None }
+    }
+}
+
+/// What a search found, best first.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SearchResult {
+    /// At most `k` chunks.
+    pub items: Vec<SearchItem>,
+    /// How long each stage took.
+    pub took_ms: SearchTimes,
+    /// The model that the query was embedded with: the collection's own.
+    pub embed_model: String,
+    /// What was left out although it was wanted, such as a re-ranking that failed; empty when all went well.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// A chunk that was found.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SearchItem {
+    /// The chunk.
+    pub chunk_id: ChunkId,
+    /// Its document.
+    pub document_id: DocumentId,
+    /// Where the document came from.
+    pub source: String,
+    /// The chunk's text.
+    pub text: String,
+    /// What the order follows: the re-ranker's score where it was asked, else the fused one.
+    pub score: f64,
+    /// The score of every stage.
+    pub scores: Scores,
+    /// The chunk's bytes in the document's stored text.
+    pub span: Span,
+    /// Page, from 1, where the format has pages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page: Option<i32>,
+    /// What else is known of the chunk: `version`, `ordinal`, `heading`.
+    pub metadata: Value,
+}
+
+/// The scores of a chunk; a stage that did not see it says nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Scores {
+    /// Cosine similarity.
+    pub dense: Option<f32>,
+    /// BM25.
+    pub sparse: Option<f32>,
+    /// Reciprocal rank fusion of both.
+    pub fused: f64,
+    /// The cross-encoder's score.
+    pub rerank: Option<f32>,
+}
+
+/// Bytes of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Span {
+    /// First byte.
+    pub start: i64,
+    /// First byte after it.
+    pub end: i64,
+}
+
+/// Milliseconds of each stage. Dense follows embed; sparse runs beside both.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct SearchTimes {
+    /// Embedding the query.
+    pub embed: f64,
+    /// Vector search.
+    pub dense: f64,
+    /// Keyword search.
+    pub sparse: f64,
+    /// Fusing both.
+    pub fuse: f64,
+    /// Re-ranking; `None` when there was none.
+    pub rerank: Option<f64>,
+}
+
+impl SearchItem {
+    pub(super) fn new(chunk: StoredChunk, scores: Scores) -> Self {
+        let mut metadata = json!({ "version": chunk.version, "ordinal": chunk.ordinal });
+        if let Some(heading) = chunk.heading {
+            metadata["heading"] = heading.into();
+        }
+        Self {
+            chunk_id: chunk.chunk_id,
+            document_id: chunk.document_id,
+            source: chunk.source,
+            text: chunk.text,
+            score: scores.rerank.map_or(scores.fused, f64::from),
+            scores,
+            span: Span { start: chunk.start, end: chunk.end },
+            page: chunk.page,
+            metadata,
+        }
+    }
+
+    /// The headings above the chunk, joined by ` > `.
+    pub fn heading(&self) -> Option<&str> {
+        self.metadata.get("heading").and_then(Value::as_str)
+    }
+}

@@ -1,0 +1,210 @@
+//! Sources: from a path to documents, and from a document's bytes to text.
+//!
+//! A file here is one source. Its line in [`SOURCES`] is all that the rest needs to know of it.
+
+use std::path::Path;
+
+use crate::chunking::Chunker;
+
+mod decode;
+mod error;
+mod folder;
+mod markdown;
+mod read;
+mod text;
+
+pub use error::SourceError;
+pub use folder::{FOLDER, FolderListing, list_folder};
+pub use read::{FoundDocument, Limits, Scan, read_document, scan};
+
+/// A kind of document: how it is recognised and how its text is taken out of its bytes.
+pub trait Source: Send + Sync {
+    /// The name that `--type` takes.
+    fn name(&self) -> &'static str;
+
+    /// File extensions in lower case, without the dot.
+    fn extensions(&self) -> &'static [&'static str];
+
+    /// RFC 6838 media type of the documents.
+    fn media_type(&self) -> &'static str;
+
+    /// How its text is split.
+    fn chunker(&self) -> &'static dyn Chunker;
+
+    /// Takes the text out. `name` is only for messages. Never succeeds with a text that has nothing to find.
+    fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError>;
+}
+
+/// Every source of documents; a new one is one line here. [`FOLDER`] stands beside them as the source that holds others.
+static SOURCES: &[&dyn Source] = &[
+    &text::Text,
+    &markdown::Markdown,
+];
+
+/// The text of a document as it is stored. Spans of chunks and citations count in its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExtractedText {
+    /// UTF-8 without a byte order mark; line endings as the document has them.
+    pub text: String,
+    /// The document's own title, where its format has one.
+    pub title: Option<String>,
+    /// Headings in reading order.
+    pub sections: Vec<Section>,
+    /// Where pages begin, in reading order; empty where the format has no pages.
+    pub pages: Vec<PageStart>,
+}
+
+/// A heading and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    /// First byte of the heading in the stored text.
+    pub start: usize,
+    /// 1 for the highest.
+    pub level: u8,
+    /// Its text without markup.
+    pub heading: String,
+}
+
+/// The beginning of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageStart {
+    /// Counts from 1.
+    pub page: i32,
+    /// First byte of the page in the stored text.
+    pub start: usize,
+}
+
+impl ExtractedText {
+    /// A text without any structure.
+    pub fn plain(text: String) -> Self {
+        Self { text, title: None, sections: Vec::new(), pages: Vec::new() }
+    }
+
+    /// The headings above byte `at`, outermost first, joined by ` > `.
+    pub fn heading_path(&self, at: usize) -> Option<String> {
+        let before = self.sections.partition_point(|section| section.start <= at);
+        let mut path: Vec<&Section> = Vec::new();
+        for section in &self.sections[..before] {
+            path.retain(|above| above.level < section.level);
+            path.push(section);
+        }
+        (!path.is_empty()).then(|| path.iter().map(|section| section.heading.as_str()).collect::<Vec<_>>().join(" > "))
+    }
+
+    /// The page that byte `at` is on.
+    pub fn page(&self, at: usize) -> Option<i32> {
+        let before = self.pages.partition_point(|page| page.start <= at);
+        before.checked_sub(1).map(|last| self.pages[last].page)
+    }
+}
+
+/// The names that `--type` takes, in the order of the list.
+pub fn source_names() -> Vec<&'static str> {
+    SOURCES.iter().map(|source| source.name()).chain([FOLDER]).collect()
+}
+
+/// What can be read, for people: `text (.txt, …), markdown (.md, …), folder`.
+pub fn supported() -> String {
+    let documents = SOURCES.iter().map(|source| format!("{} (.{})", source.name(), source.extensions().join(", .")));
+    documents.chain([FOLDER.to_owned()]).collect::<Vec<_>>().join(", ")
+}
+
+/// The source of that name.
+pub fn by_name(name: &str) -> Result<&'static dyn Source, SourceError> {
+    let found = SOURCES.iter().find(|source| source.name() == name);
+    found.copied().ok_or_else(|| SourceError::UnknownType { given: error::clip(name), known: source_names().join(", ") })
+}
+
+/// The source that reads a document: the forced one, else by its extension, else, for a name without one, by its content.
+pub fn detect(path: &Path, bytes: &[u8], forced: Option<&str>) -> Result<&'static dyn Source, SourceError> {
+    if let Some(name) = forced.filter(|name| *name != FOLDER) {
+        return by_name(name);
+    }
+    match by_extension(path) {
+        Extension::Known(source) => Ok(source),
+        Extension::None if decode::looks_like_text(bytes) => Ok(&text::Text),
+        Extension::None | Extension::Unknown(_) => Err(unsupported(path)),
+    }
+}
+
+/// Whether a file's name says that it can be read; without an extension only its content can tell.
+pub(crate) fn may_be_readable(path: &Path) -> bool {
+    !matches!(by_extension(path), Extension::Unknown(_))
+}
+
+enum Extension {
+    None,
+    Known(&'static dyn Source),
+    Unknown(String),
+}
+
+fn by_extension(path: &Path) -> Extension {
+    let Some(extension) = path.extension().map(|extension| extension.to_string_lossy().to_lowercase()) else {
+        return Extension::None;
+    };
+    match SOURCES.iter().find(|source| source.extensions().contains(&extension.as_str())) {
+        Some(source) => Extension::Known(*source),
+        None => Extension::Unknown(extension),
+    }
+}
+
+pub(crate) fn unsupported(path: &Path) -> SourceError {
+    let extension = match by_extension(path) {
+        Extension::Unknown(extension) => format!(".{extension}"),
+        Extension::None | Extension::Known(_) => "no extension and content that is not text".to_owned(),
+    };
+    SourceError::UnsupportedType { path: path.display().to_string(), extension, supported: supported() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_names_and_contents_when_detecting_then_the_right_source_or_the_list_of_types_comes() {
+        let name = |path: &str, bytes: &[u8], forced| detect(Path::new(path), bytes, forced).map(|source| source.name());
+        assert_eq!(name("/a/b.TXT", b"", None), Ok("text"));
+        assert_eq!(name("/a/b.md", b"", None), Ok("markdown"));
+        assert_eq!(name("/a/README", b"hello", None), Ok("text"));
+        assert_eq!(name("/a/code.rs", b"fn main() {}", Some("text")), Ok("text"));
+        assert_eq!(name("/a/b.md", b"", Some("folder")), Ok("markdown"));
+
+        let unsupported = detect(Path::new("/a/b.pdf"), b"%PDF-1.4", None).err().unwrap();
+        assert_eq!(unsupported.code(), "unsupported_type");
+        assert!(unsupported.to_string().contains(".pdf"));
+        assert!(unsupported.hint().unwrap().contains("markdown (.md"));
+        let binary = detect(Path::new("/a/program"), b"\x7fELF\0\0", None).err().unwrap();
+        assert_eq!(binary.code(), "unsupported_type");
+
+        let unknown = detect(Path::new("/a/b.txt"), b"", Some("txt")).err().unwrap();
+        assert_eq!(unknown.code(), "unknown_source_type");
+        assert!(unknown.hint().unwrap().contains("text, markdown, folder"), "{:?}", unknown.hint());
+    }
+
+    #[test]
+    fn given_nested_headings_when_asked_for_the_path_then_only_those_above_are_in_it() {
+        let section = |start, level, heading: &str| Section { start, level, heading: heading.into() };
+        let mut text = ExtractedText::plain("x".repeat(100));
+        text.sections = vec![section(10, 1, "A"), section(20, 2, "B"), section(30, 3, "C"), section(40, 2, "D"), section(50, 1, "E")];
+        text.pages = vec![PageStart { page: 1, start: 5 }, PageStart { page: 2, start: 60 }];
+        let path = |at| text.heading_path(at);
+        assert_eq!(path(5), None);
+        assert_eq!(path(10).as_deref(), Some("A"));
+        assert_eq!(path(35).as_deref(), Some("A > B > C"));
+        assert_eq!(path(45).as_deref(), Some("A > D"));
+        assert_eq!(path(99).as_deref(), Some("E"));
+        assert_eq!((text.page(0), text.page(5), text.page(60)), (None, Some(1), Some(2)));
+    }
+}
+
+impl std::fmt::Debug for dyn Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Source({})", self.name())
+    }
+}
+
+impl PartialEq for dyn Source {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}

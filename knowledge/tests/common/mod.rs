@@ -1,0 +1,175 @@
+//! Real stores in a temporary folder, and models small enough to be read: words hashed into vectors, and scripted answers.
+#![allow(dead_code)] // each test file uses its part
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use riverrun_knowledge::chunking::{self, ChunkConfig};
+use riverrun_knowledge::{LanguageModels, Retriever, sources};
+use riverrun_models::{ChatReply, ChatRequest, DeltaSink, EmbedPurpose, EmbedReply, FinishReason, ModelError, Usage};
+use riverrun_schemas::{Collection, Namespace, ingest};
+use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
+use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
+use riverrun_stores::{KeywordIndex, StoredChunk, VectorPoint, VectorStore};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+pub const MODEL: &str = "words";
+pub const DIMENSIONS: usize = 256;
+
+type Script = Box<dyn Fn(&ChatRequest) -> Result<String, ModelError> + Send + Sync>;
+
+/// Deterministic models.
+pub struct TestModels {
+    pub dimensions: usize,
+    pub reranker: Option<Result<(), ModelError>>,
+    pub context: Option<usize>,
+    pub script: Script,
+    pub asked: Mutex<Vec<ChatRequest>>,
+}
+
+impl Default for TestModels {
+    fn default() -> Self {
+        Self { dimensions: DIMENSIONS, reranker: None, context: Some(8192), script: Box::new(|_| Ok("No script.".to_owned())), asked: Mutex::default() }
+    }
+}
+
+impl TestModels {
+    pub fn saying(text: &str) -> Self {
+        let text = text.to_owned();
+        Self { script: Box::new(move |_| Ok(text.clone())), ..Self::default() }
+    }
+
+    /// The user message of the only chat.
+    pub fn prompt(&self) -> String {
+        let asked = self.asked.lock().unwrap();
+        assert_eq!(asked.len(), 1, "chats");
+        asked[0].messages.last().unwrap().content.clone()
+    }
+}
+
+fn words(text: &str) -> BTreeSet<String> {
+    text.to_lowercase().split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 2).map(str::to_owned).collect()
+}
+
+pub fn vector(text: &str, dimensions: usize) -> Vec<f32> {
+    let mut vector = vec![0.0; dimensions];
+    for word in words(text) {
+        let mut hasher = DefaultHasher::new();
+        word.hash(&mut hasher);
+        vector[hasher.finish() as usize % dimensions] += 1.0;
+    }
+    vector
+}
+
+#[async_trait]
+impl LanguageModels for TestModels {
+    async fn embed(&self, model: Option<&str>, inputs: Vec<String>, _purpose: EmbedPurpose) -> Result<EmbedReply, ModelError> {
+        Ok(EmbedReply {
+            model: model.unwrap_or(MODEL).to_owned(),
+            vectors: inputs.iter().map(|text| vector(text, self.dimensions)).collect(),
+            dimensions: self.dimensions,
+            truncated: 0,
+            usage: Usage::default(),
+        })
+    }
+
+    fn reranker_available(&self) -> bool {
+        self.reranker.is_some()
+    }
+
+    /// Prefers short documents, which nothing else does.
+    async fn rerank(&self, _query: String, documents: Vec<String>) -> Result<Vec<f32>, ModelError> {
+        self.reranker.clone().unwrap_or(Err(ModelError::Cancelled))?;
+        Ok(documents.iter().map(|document| -(document.len() as f32)).collect())
+    }
+
+    async fn chat(
+        &self,
+        _provider: Option<&str>,
+        request: ChatRequest,
+        sink: &mut dyn DeltaSink,
+        _cancel: CancellationToken,
+    ) -> Result<ChatReply, ModelError> {
+        let text = (self.script)(&request);
+        self.asked.lock().unwrap().push(request);
+        let text = text?;
+        let chars: Vec<char> = text.chars().collect();
+        for piece in chars.chunks(3) {
+            sink.delta(&piece.iter().collect::<String>());
+        }
+        let usage = Usage { prompt_tokens: 10, completion_tokens: 5 };
+        Ok(ChatReply { text, tool_calls: Vec::new(), usage, finish: FinishReason::Stop, model: "scripted".to_owned() })
+    }
+
+    async fn count_prompt(&self, _provider: Option<&str>, request: &ChatRequest) -> Result<usize, ModelError> {
+        Ok(request.messages.iter().map(|message| message.content.split_whitespace().count()).sum())
+    }
+
+    async fn context_tokens(&self, _provider: Option<&str>, _model: &str) -> Result<usize, ModelError> {
+        self.context.ok_or(ModelError::Unsupported { provider: "test".to_owned(), what: "tell the size of the context".to_owned() })
+    }
+}
+
+/// Stores in a folder of their own.
+pub struct Stores {
+    pub vectors: Arc<EdgeVectors>,
+    pub keywords: Arc<TantivyIndex>,
+    _dir: TempDir,
+}
+
+pub fn collection(name: &str) -> Collection {
+    Collection::new(Namespace::default(), name.parse().unwrap())
+}
+
+impl Stores {
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let vectors = Arc::new(EdgeVectors::open(EdgeConfig::at(dir.path().join("vectors"))).unwrap());
+        let keywords = Arc::new(TantivyIndex::open(TantivyConfig::at(dir.path().join("keywords"))).unwrap());
+        Self { vectors, keywords, _dir: dir }
+    }
+
+    pub fn retriever(&self, models: &Arc<TestModels>) -> Retriever {
+        Retriever::new(self.vectors.clone(), self.keywords.clone(), models.clone())
+    }
+
+    /// Splits, embeds and indexes documents as the workers do.
+    pub async fn index(&self, collection: &Collection, documents: &[(&str, &str)]) {
+        self.vectors.ensure(collection, DIMENSIONS, MODEL).await.unwrap();
+        for (path, text) in documents {
+            let source = sources::detect(path.as_ref(), text.as_bytes(), None).unwrap();
+            let extracted = source.extract(path, text.as_bytes()).unwrap();
+            let document = ingest::document_id(collection, path);
+            let chunks = chunking::chunks(path, &extracted, source.chunker(), ChunkConfig::new(120, 0).unwrap(), &document, "v1").unwrap();
+            let stored: Vec<StoredChunk> = chunks
+                .iter()
+                .map(|chunk| StoredChunk {
+                    chunk_id: chunk.chunk_id,
+                    document_id: document,
+                    version: "v1".to_owned(),
+                    source: (*path).to_owned(),
+                    ordinal: chunk.ordinal,
+                    start: chunk.start,
+                    end: chunk.end,
+                    text: chunk.text.clone(),
+                    page: chunk.page,
+                    heading: chunk.heading.clone(),
+                })
+                .collect();
+            let points = chunks.iter().zip(&stored).map(|(chunk, stored)| VectorPoint { chunk: stored.clone(), vector: vector(&chunking::embedding_text(chunk), DIMENSIONS) });
+            self.vectors.upsert(collection, points.collect()).await.unwrap();
+            self.keywords.upsert(collection, stored).await.unwrap();
+        }
+        self.vectors.flush(collection).await.unwrap();
+        self.keywords.commit(collection).await.unwrap();
+    }
+}
+
+pub const RIVERS: &[(&str, &str)] = &[
+    ("/docs/rhine.md", "# Rhine\n\nThe Rhine rises in the Swiss Alps. It flows 1,233 kilometres to the North Sea.\n"),
+    ("/docs/elbe.md", "# Elbe\n\nThe Elbe rises in the Giant Mountains. It flows through Hamburg.\n"),
+    ("/docs/bread.txt", "Bread needs flour, water, salt and yeast. Knead the dough for ten minutes.\n"),
+];

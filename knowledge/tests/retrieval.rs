@@ -1,0 +1,121 @@
+//! Retrieval over the real embedded stores.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{RIVERS, Stores, TestModels, collection};
+use riverrun_knowledge::retrieval::RetrievalError;
+use riverrun_knowledge::{SearchRequest, SearchResult};
+use riverrun_models::ModelError;
+use riverrun_schemas::{Collection, ingest};
+use riverrun_stores::ChunkFilter;
+
+async fn rivers() -> (Stores, Collection) {
+    let stores = Stores::new();
+    let docs = collection("docs");
+    stores.index(&docs, RIVERS).await;
+    (stores, docs)
+}
+
+fn sources(result: &SearchResult) -> Vec<&str> {
+    result.items.iter().map(|item| item.source.as_str()).collect()
+}
+
+#[tokio::test]
+async fn given_documents_when_searched_then_both_searches_are_fused_and_items_are_whole() {
+    let (stores, docs) = rivers().await;
+    let retriever = stores.retriever(&Arc::new(TestModels::default()));
+    let result = retriever.search(&SearchRequest::new(docs.clone(), "Where does the Elbe rise?")).await.unwrap();
+    let best = &result.items[0];
+    assert_eq!(best.source, "/docs/elbe.md");
+    assert_eq!(best.document_id, ingest::document_id(&docs, "/docs/elbe.md"));
+    let text = RIVERS[1].1;
+    assert_eq!(&text[best.span.start as usize..best.span.end as usize], best.text);
+    assert_eq!(best.heading(), Some("Elbe"));
+    assert!(best.scores.dense.is_some() && best.scores.sparse.is_some() && best.scores.rerank.is_none());
+    assert!(best.score == best.scores.fused && (best.scores.fused - 2.0 / 61.0).abs() < 1e-9);
+    assert_eq!(result.took_ms.rerank, None);
+    assert_eq!((result.embed_model.as_str(), result.notes.len()), (common::MODEL, 0));
+
+    let json = serde_json::to_value(&result).unwrap();
+    let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&json["items"][0]), ["chunk_id", "document_id", "source", "text", "score", "scores", "span", "metadata"]);
+    assert_eq!(keys(&json["items"][0]["scores"]), ["dense", "sparse", "fused", "rerank"]);
+    assert_eq!(keys(&json["took_ms"]), ["embed", "dense", "sparse", "fuse", "rerank"]);
+}
+
+#[tokio::test]
+async fn given_k_and_a_filter_when_searched_then_they_bound_the_answer() {
+    let (stores, docs) = rivers().await;
+    let retriever = stores.retriever(&Arc::new(TestModels::default()));
+    let one = SearchRequest { k: 1, ..SearchRequest::new(docs.clone(), "rises flows") };
+    assert_eq!(retriever.search(&one).await.unwrap().items.len(), 1);
+    let only_bread = ChunkFilter { documents: vec![ingest::document_id(&docs, "/docs/bread.txt")] };
+    let filtered = SearchRequest { filter: only_bread, ..SearchRequest::new(docs, "Where does the Elbe rise?") };
+    assert!(sources(&retriever.search(&filtered).await.unwrap()).iter().all(|source| *source == "/docs/bread.txt"));
+}
+
+#[tokio::test]
+async fn given_a_reranker_when_searched_then_its_order_and_scores_count() {
+    let (stores, docs) = rivers().await;
+    let models = Arc::new(TestModels { reranker: Some(Ok(())), ..TestModels::default() });
+    let retriever = stores.retriever(&models);
+    let request = SearchRequest::new(docs, "Where does the Elbe rise?");
+    let result = retriever.search(&request).await.unwrap();
+    assert!(result.items.windows(2).all(|pair| pair[0].score >= pair[1].score));
+    assert!(result.items.iter().all(|item| item.scores.rerank.map(f64::from) == Some(item.score)));
+    assert!(result.took_ms.rerank.is_some());
+    let without = retriever.search(&SearchRequest { rerank: Some(false), ..request }).await.unwrap();
+    assert!(without.items.iter().all(|item| item.scores.rerank.is_none()));
+}
+
+#[tokio::test]
+async fn given_a_failing_reranker_when_searched_then_it_is_told_or_fails_as_asked() {
+    let (stores, docs) = rivers().await;
+    let broken = ModelError::Internal { reason: "broken".to_owned() };
+    let retriever = stores.retriever(&Arc::new(TestModels { reranker: Some(Err(broken)), ..TestModels::default() }));
+    let request = SearchRequest::new(docs.clone(), "Where does the Elbe rise?");
+    let result = retriever.search(&request).await.unwrap();
+    assert_eq!(result.items[0].source, "/docs/elbe.md");
+    assert!(result.notes[0].contains("re-ranking was left out"), "{:?}", result.notes);
+    let demanded = retriever.search(&SearchRequest { rerank: Some(true), ..request.clone() }).await.unwrap_err();
+    assert_eq!(demanded.code(), "model_internal");
+    let none = stores.retriever(&Arc::new(TestModels::default()));
+    let demanded = none.search(&SearchRequest { rerank: Some(true), ..request }).await.unwrap_err();
+    assert_eq!(demanded.code(), "reranker_missing");
+}
+
+#[tokio::test]
+async fn given_bad_requests_when_searched_then_each_has_its_code_and_fix() {
+    let (stores, docs) = rivers().await;
+    let retriever = stores.retriever(&Arc::new(TestModels::default()));
+    let base = SearchRequest::new(docs.clone(), "rhine");
+    for (request, code, hint) in [
+        (SearchRequest { query: " \n".into(), ..base.clone() }, "empty_query", "ask something"),
+        (SearchRequest { query: "x".repeat(20_000), ..base.clone() }, "query_too_long", "shorten"),
+        (SearchRequest { k: 0, ..base.clone() }, "bad_k", "between 1 and 100"),
+        (SearchRequest { k: 101, ..base.clone() }, "bad_k", "between 1 and 100"),
+        (SearchRequest { collection: collection("nothing"), ..base.clone() }, "collection_not_found", "existing collections: docs"),
+        (SearchRequest { embed_model: Some("other".into()), ..base.clone() }, "embedding_model_mismatch", "'words' (256 dimensions)"),
+    ] {
+        let error = retriever.search(&request).await.unwrap_err();
+        assert_eq!(error.code(), code);
+        assert!(error.hint().unwrap().contains(hint), "{:?}", error.hint());
+    }
+    let elsewhere = SearchRequest { collection: Collection::new("other".parse().unwrap(), docs.name.clone()), ..base.clone() };
+    let error = retriever.search(&elsewhere).await.unwrap_err();
+    assert!(matches!(&error, RetrievalError::CollectionNotFound { existing, .. } if existing.is_empty()), "another namespace's names do not show");
+
+    let changed = stores.retriever(&Arc::new(TestModels { dimensions: 64, ..TestModels::default() }));
+    assert_eq!(changed.search(&base).await.unwrap_err().code(), "embedding_model_mismatch");
+}
+
+#[tokio::test]
+async fn given_hostile_queries_when_searched_then_they_are_only_words() {
+    let (stores, docs) = rivers().await;
+    let retriever = stores.retriever(&Arc::new(TestModels::default()));
+    for query in ["a:(^", "\"a:(a^", "rhine AND (", "* OR *", "text:[* TO *]", "\u{0}rhine", "'; DROP TABLE x;--", "🦀"] {
+        retriever.search(&SearchRequest::new(docs.clone(), query)).await.unwrap();
+    }
+}
