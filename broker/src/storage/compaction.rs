@@ -247,7 +247,7 @@ fn replace(partition: &Partition, group: Vec<(Segment, Vec<u8>)>, end_offset: i6
     }
     disk.rename(&temporary, &new.path)?;
     disk.sync_dir(&partition.folder)?;
-    partition.swap_segments(&old, new);
+    partition.swap_segments(&old, new, end_offset);
     Ok(bytes.len() as u64)
 }
 
@@ -265,12 +265,13 @@ impl Partition {
         (state.segments[..count].to_vec(), end)
     }
 
-    fn swap_segments(&self, old: &[Segment], new: Segment) {
+    fn swap_segments(&self, old: &[Segment], new: Segment, end_offset: i64) {
         let _writer = self.writer.lock();
         {
             let mut state = self.state.lock();
             let Some(at) = state.segments.iter().position(|segment| segment.id == old[0].id) else { return };
             state.segments.splice(at..at + old.len(), [new]);
+            state.forget_tail_before(end_offset);
         }
         for segment in old {
             self.remove_files(segment);

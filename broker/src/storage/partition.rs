@@ -643,6 +643,15 @@ impl State {
         self.wake_fetchers();
     }
 
+    /// Makes readers see the files again instead of what is remembered of them.
+    pub(super) fn forget_tail_before(&mut self, offset: i64) {
+        while self.tail.front().is_some_and(|batch| batch.base_offset < offset) {
+            if let Some(batch) = self.tail.pop_front() {
+                self.tail_bytes -= batch.bytes.len();
+            }
+        }
+    }
+
     fn fail(&mut self) {
         self.pending.clear();
         self.refuse_waiters(ResponseError::KafkaStorageError);

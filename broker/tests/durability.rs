@@ -1,0 +1,295 @@
+//! What must survive: restarts, torn writes, damage, full disks, failing syncs, and `kill -9`.
+
+mod common;
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use common::*;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::message::Message;
+use rdkafka::producer::{FutureProducer, FutureRecord};
+use riverrun_broker::{Broker, Disk, DiskFile, OpenMode, RealDisk, StartError};
+use tempfile::TempDir;
+
+async fn create(broker: &Broker, topic: &str, partitions: i32, settings: &[(&str, &str)]) {
+    let admin: AdminClient<DefaultClientContext> = client(broker.local_addr()).create().unwrap();
+    let new =
+        settings.iter().fold(NewTopic::new(topic, partitions, TopicReplication::Fixed(1)), |new, (k, v)| new.set(k, v));
+    admin.create_topics(&[new], &AdminOptions::new()).await.unwrap().remove(0).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_many_segments_when_restarted_cleanly_or_without_checkpoints_then_every_record_is_there() {
+    let folder = TempDir::new().unwrap();
+    let broker = start(&folder).await;
+    create(&broker, "t", 1, &[("segment.bytes", "2000")]).await;
+    let producer = producer(broker.local_addr());
+    for i in 0..200 {
+        send(&producer, "t", 0, "k", &format!("value {i}")).await;
+    }
+    let expected: Vec<String> = (0..200).map(|i| format!("value {i}")).collect();
+    broker.shutdown().await;
+    assert!(files(&folder, "t", 0, "log").len() > 5, "the log has several segments");
+    for remove_checkpoints in [false, true] {
+        if remove_checkpoints {
+            files(&folder, "t", 0, "idx").iter().for_each(|file| std::fs::remove_file(file).unwrap());
+        }
+        let broker = start(&folder).await;
+        assert_eq!(values(&read_all(broker.local_addr(), "t", 1, "read_committed").await), expected);
+        broker.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_a_torn_tail_when_started_then_it_is_cut_off_and_the_log_goes_on() {
+    for garbage in [&b"\0\0\0\0\0\0\0\x09torn"[..], &[0; 500], &[0xff; 3]] {
+        let folder = TempDir::new().unwrap();
+        let broker = start(&folder).await;
+        let first = producer(broker.local_addr());
+        for i in 0..5 {
+            send(&first, "t", 0, "k", &i.to_string()).await;
+        }
+        broker.shutdown().await;
+        let file = files(&folder, "t", 0, "log").remove(0);
+        let size = std::fs::metadata(&file).unwrap().len();
+        std::fs::OpenOptions::new().append(true).open(&file).unwrap().write_all(garbage).unwrap();
+        let broker = start(&folder).await;
+        assert_eq!(std::fs::metadata(&file).unwrap().len(), size);
+        assert_eq!(send(&producer(broker.local_addr()), "t", 0, "k", "5").await, 5);
+        assert_eq!(
+            values(&read_all(broker.local_addr(), "t", 1, "read_committed").await),
+            ["0", "1", "2", "3", "4", "5"]
+        );
+        broker.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_damage_in_the_middle_when_started_then_the_partition_says_so_and_keeps_its_file() {
+    let folder = TempDir::new().unwrap();
+    let broker = start(&folder).await;
+    let first = producer(broker.local_addr());
+    for i in 0..6 {
+        send(&first, "t", 0, "k", &format!("value {i}")).await;
+    }
+    send(&first, "other", 0, "k", "sound").await;
+    broker.shutdown().await;
+    files(&folder, "t", 0, "idx").iter().for_each(|file| std::fs::remove_file(file).unwrap());
+    let file = files(&folder, "t", 0, "log").remove(0);
+    let size = std::fs::metadata(&file).unwrap().len();
+    let mut damaged = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+    damaged.seek(SeekFrom::Start(size / 2)).unwrap();
+    damaged.write_all(&[0xaa; 4]).unwrap();
+    drop(damaged);
+    let broker = start(&folder).await;
+    let topics = broker.topics();
+    let stats = &topics.iter().find(|topic| topic.name == "t").unwrap().partitions[0];
+    let error = stats.error.as_ref().expect("the damage is reported");
+    assert!(error.contains("corrupt at byte") && error.contains("restore"), "{error}");
+    assert_eq!(stats.end_offset, 3, "readable up to the last good offset");
+    assert_eq!(std::fs::metadata(&file).unwrap().len(), size, "nothing is cut off");
+    let impatient: FutureProducer = client(broker.local_addr()).set("message.timeout.ms", "500").create().unwrap();
+    let refused = impatient.send(FutureRecord::to("t").partition(0).key("k").payload("x"), PATIENCE).await;
+    assert!(refused.is_err(), "a damaged partition takes nothing");
+    send(&producer(broker.local_addr()), "other", 0, "k", "goes on").await;
+    assert_eq!(values(&read_all(broker.local_addr(), "other", 1, "read_committed").await), ["sound", "goes on"]);
+    broker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_an_address_or_folder_in_use_when_started_then_the_error_names_it() {
+    let (folder, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let broker = start(&folder).await;
+    let same_address = config(&other).listen(broker.local_addr());
+    match Broker::start(same_address).await {
+        Err(StartError::AddressInUse { address }) => assert_eq!(address, broker.local_addr()),
+        other => panic!("{:?}", other.map(|_| ())),
+    }
+    match Broker::start(config(&folder)).await {
+        Err(error @ StartError::DataDirInUse { .. }) => {
+            assert!(error.to_string().contains(folder.path().to_str().unwrap()))
+        }
+        other => panic!("{:?}", other.map(|_| ())),
+    }
+    broker.shutdown().await;
+    start(&folder).await.shutdown().await;
+}
+
+/// The real disk with two switches.
+#[derive(Default)]
+struct Switches {
+    full: AtomicBool,
+    syncs_fail: AtomicBool,
+}
+
+struct FaultyDisk(Arc<Switches>);
+struct FaultyFile(Arc<dyn DiskFile>, Arc<Switches>);
+
+impl Disk for FaultyDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(FaultyFile(RealDisk.open(path, mode)?, self.0.clone())))
+    }
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        RealDisk.create_dir_all(path)
+    }
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        RealDisk.list(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealDisk.rename(from, to)
+    }
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove_file(path)
+    }
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove_dir_all(path)
+    }
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        RealDisk.sync_dir(path)
+    }
+}
+
+impl DiskFile for FaultyFile {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.0.read_at(buffer, position)
+    }
+    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        if self.1.full.load(Ordering::SeqCst) {
+            // Half of it fits, as on a real disk.
+            self.0.write_all_at(&bytes[..bytes.len() / 2], position)?;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.0.write_all_at(bytes, position)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        if self.1.syncs_fail.load(Ordering::SeqCst) {
+            return Err(io::Error::other("the medium is broken"));
+        }
+        self.0.sync_data()
+    }
+    fn set_len(&self, size: u64) -> io::Result<()> {
+        self.0.set_len(size)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_a_full_disk_or_a_failing_sync_when_it_passes_then_nothing_unsynced_was_acknowledged_and_all_goes_on() {
+    let folder = TempDir::new().unwrap();
+    let switches = Arc::new(Switches::default());
+    let broker = Broker::start(config(&folder).with_disk(Arc::new(FaultyDisk(switches.clone())))).await.unwrap();
+    let address = broker.local_addr();
+    let patient = producer(address);
+    send(&patient, "t", 0, "k", "before").await;
+    for (switch, word) in [(&switches.full, "full"), (&switches.syncs_fail, "sync")] {
+        switch.store(true, Ordering::SeqCst);
+        let plain: FutureProducer =
+            client(address).set("message.timeout.ms", "400").set("retries", "0").create().unwrap();
+        for _ in 0..3 {
+            let refused = plain.send(FutureRecord::to("t").partition(0).key("k").payload("lost"), PATIENCE).await;
+            assert!(refused.is_err(), "acknowledged although the disk failed");
+        }
+        assert_eq!(broker.topics()[0].partitions[0].end_offset, if word == "full" { 1 } else { 2 });
+        // A patient producer gets through as soon as there is room.
+        let sending = patient.clone();
+        let waiting = tokio::spawn(async move { send(&sending, "t", 0, "k", word).await });
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        switch.store(false, Ordering::SeqCst);
+        waiting.await.unwrap();
+    }
+    let expected = ["before", "full", "sync"];
+    assert_eq!(values(&read_all(address, "t", 1, "read_committed").await), expected);
+    broker.shutdown().await;
+    let broker = start(&folder).await;
+    assert_eq!(values(&read_all(broker.local_addr(), "t", 1, "read_committed").await), expected);
+    broker.shutdown().await;
+}
+
+/// Not a test of its own: the process that [`given_kill_9_under_load`] kills.
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn child_broker() {
+    let Ok(folder) = std::env::var("BROKER_CHILD_DIR") else { return };
+    let listen = std::env::var("BROKER_CHILD_LISTEN").unwrap().parse().unwrap();
+    let mut config = riverrun_broker::BrokerConfig::new(folder).listen(listen);
+    config.segment_bytes = 100_000;
+    let broker = Broker::start(config).await.unwrap();
+    println!("\nlistening {}", broker.local_addr());
+    std::future::pending::<()>().await;
+}
+
+fn spawn_broker(folder: &TempDir, listen: &str) -> (Child, String) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_broker", "--nocapture"])
+        .env("BROKER_CHILD_DIR", folder.path())
+        .env("BROKER_CHILD_LISTEN", listen)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let address = lines.map_while(Result::ok).find_map(|line| line.strip_prefix("listening ").map(str::to_owned));
+    (child, address.expect("the child listens"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_kill_9_under_load_when_restarted_then_everything_acknowledged_is_there_once_in_its_place() {
+    let folder = TempDir::new().unwrap();
+    let (mut child, address) = spawn_broker(&folder, "127.0.0.1:0");
+    let producer: FutureProducer = {
+        let mut config = client(address.parse().unwrap());
+        config.set("enable.idempotence", "true").set("linger.ms", "1").set("message.timeout.ms", "30000");
+        config.set("reconnect.backoff.max.ms", "100").create().unwrap()
+    };
+    send(&producer, "t", 0, "first", "first").await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let next = Arc::new(AtomicU64::new(0));
+    let senders: Vec<_> = (0..16)
+        .map(|_| {
+            let (producer, stop, next) = (producer.clone(), stop.clone(), next.clone());
+            tokio::spawn(async move {
+                let mut acknowledged = Vec::new();
+                while !stop.load(Ordering::SeqCst) {
+                    let id = next.fetch_add(1, Ordering::SeqCst).to_string();
+                    let record = FutureRecord::to("t").partition(0).key(&id).payload(&id);
+                    if let Ok(delivery) = producer.send(record, PATIENCE).await {
+                        acknowledged.push((id, delivery.offset));
+                    }
+                }
+                acknowledged
+            })
+        })
+        .collect();
+    for _ in 0..3 {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        child.kill().unwrap();
+        child.wait().unwrap();
+        (child, _) = spawn_broker(&folder, &address);
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    stop.store(true, Ordering::SeqCst);
+    let mut acknowledged = Vec::new();
+    for sender in senders {
+        acknowledged.extend(sender.await.unwrap());
+    }
+    let messages = read_all(address.parse().unwrap(), "t", 1, "read_committed").await;
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut found: HashMap<String, Vec<i64>> = HashMap::new();
+    for message in &messages {
+        let id = String::from_utf8(message.payload().unwrap().to_vec()).unwrap();
+        found.entry(id).or_default().push(message.offset());
+    }
+    assert!(acknowledged.len() > 100, "there was load: {}", acknowledged.len());
+    for (id, offset) in &acknowledged {
+        assert_eq!(found.get(id), Some(&vec![*offset]), "record {id}");
+    }
+}
