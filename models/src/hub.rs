@@ -1,0 +1,447 @@
+//! Fetches models from a model hub that speaks the Hugging Face paths.
+//!
+//! On our own HTTP client and not on `hf-hub`: its synchronous client has no time-outs that can be set and cannot be cancelled, so a hub
+//! that hangs would hang whoever waits for a model; and it brings a second HTTP stack.
+//!
+//! A model's files come into a hidden folder beside the final one and are checked there; the folder is renamed when all are complete,
+//! so a model's folder is complete whenever it exists. What an interrupted try left is continued.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures::StreamExt;
+use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_RANGE, HeaderMap, HeaderValue, RANGE};
+use reqwest::{Client, Response, StatusCode, redirect};
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
+
+use crate::catalog::{CatalogFile, ModelName, clip, find};
+use crate::error::ModelError;
+use crate::progress::PullProgress;
+use crate::settings::ModelSettings;
+
+/// A listing or a header block larger than this is refused.
+const MAX_LISTING_BYTES: usize = 8 << 20;
+/// A single model file larger than this is refused.
+const MAX_FILE_BYTES: u64 = 256 << 30;
+const TRIES: usize = 3;
+
+/// What is fetched for one model.
+#[derive(Debug, Clone)]
+struct Plan {
+    repo: String,
+    revision: String,
+    files: Vec<CatalogFile>,
+}
+
+/// A hub.
+#[derive(Debug, Clone)]
+pub(crate) struct Hub {
+    address: String,
+    client: Client,
+    /// Sees the hub's own answer, with the file's hash, before the redirect to the store.
+    direct: Client,
+}
+
+impl Hub {
+    pub(crate) fn new(settings: &ModelSettings) -> Result<Self, ModelError> {
+        let mut headers = HeaderMap::new();
+        // Byte ranges and sizes must be those of the file.
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        if let Some(token) = &settings.hub_token {
+            let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose()))
+                .map_err(|_| ModelError::bad_request("hub", "RIVERRUN_HUB_TOKEN holds characters that no token has"))?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        let build = |policy: redirect::Policy| {
+            Client::builder()
+                .user_agent(concat!("riverrun/", env!("CARGO_PKG_VERSION")))
+                .default_headers(headers.clone())
+                .connect_timeout(settings.connect_timeout)
+                .read_timeout(settings.idle_timeout.min(Duration::from_secs(60)))
+                .redirect(policy)
+                .build()
+                .map_err(ModelError::internal)
+        };
+        Ok(Hub {
+            address: settings.hub_base_url.clone(),
+            client: build(redirect::Policy::limited(5))?,
+            direct: build(redirect::Policy::none())?,
+        })
+    }
+
+    /// Fetches `name` into `parent/<folder>` and answers that folder.
+    pub(crate) async fn pull(
+        &self,
+        name: &ModelName,
+        parent: &Path,
+        progress: &dyn PullProgress,
+        cancel: &CancellationToken,
+    ) -> Result<PathBuf, ModelError> {
+        let folder = name.folder();
+        let target = parent.join(&folder);
+        let partial = parent.join(format!(".{folder}.partial"));
+        let plan = self.plan(name).await?;
+        fs::create_dir_all(&partial).map_err(|error| cannot_write(&partial, &error))?;
+        let _lock = lock(&partial)?;
+        // Another process may have finished while this one waited for the lock.
+        if target.is_dir() {
+            return Ok(target);
+        }
+        for file in &plan.files {
+            tokio::select! {
+                () = cancel.cancelled() => return Err(ModelError::Cancelled),
+                done = self.fetch(&folder, &plan, file, &partial, progress) => done?,
+            }
+        }
+        fs::remove_file(partial.join(LOCK_FILE)).map_err(|error| cannot_write(&partial, &error))?;
+        fs::rename(&partial, &target).map_err(|error| cannot_write(&target, &error))?;
+        Ok(target)
+    }
+
+    async fn plan(&self, name: &ModelName) -> Result<Plan, ModelError> {
+        match name {
+            ModelName::Short(short) => match find(short) {
+                Some(entry) => {
+                    Ok(Plan { repo: entry.repo.clone(), revision: entry.revision.clone(), files: entry.files.clone() })
+                }
+                None => Err(ModelError::ModelMissing {
+                    model: short.clone(),
+                    reason: "no known model has this name".to_owned(),
+                    fix: "use a name of `riverrun models`, or owner/repo[:file] of the hub".to_owned(),
+                }),
+            },
+            ModelName::Hub { repo, file: Some(file) } => Ok(gguf_plan(repo, file)),
+            ModelName::Hub { repo, file: None } => self.plan_of_listing(repo).await,
+        }
+    }
+
+    async fn plan_of_listing(&self, repo: &str) -> Result<Plan, ModelError> {
+        #[derive(Deserialize)]
+        struct Sibling {
+            rfilename: String,
+        }
+        #[derive(Deserialize)]
+        struct Listing {
+            #[serde(default)]
+            siblings: Vec<Sibling>,
+        }
+        let url = format!("{}/api/models/{repo}", self.address);
+        let response = self.client.get(&url).send().await.map_err(|error| self.unreachable(repo, &error))?;
+        let response = self.check(repo, &url, response)?;
+        let body = bounded(response, MAX_LISTING_BYTES).await?;
+        let listing: Listing = serde_json::from_slice(&body)
+            .map_err(|error| ModelError::bad_response("hub", None, format!("{url} is no listing: {error}")))?;
+        plan_of_files(repo, listing.siblings.into_iter().map(|sibling| sibling.rfilename).collect())
+    }
+
+    async fn fetch(
+        &self,
+        model: &str,
+        plan: &Plan,
+        file: &CatalogFile,
+        partial: &Path,
+        progress: &dyn PullProgress,
+    ) -> Result<(), ModelError> {
+        let target = partial.join(file.target());
+        if target.is_file() {
+            return Ok(());
+        }
+        let url = format!("{}/{}/resolve/{}/{}", self.address, plan.repo, plan.revision, file.from);
+        let announced = match self.announced(&plan.repo, &url).await {
+            Err(ModelError::ModelMissing { .. }) if file.optional => return Ok(()),
+            announced => announced?,
+        };
+        let expected = file.sha256.clone().or(announced);
+        let part = partial.join(format!("{}.part", file.target()));
+        if let Some(parent) = part.parent() {
+            fs::create_dir_all(parent).map_err(|error| cannot_write(parent, &error))?;
+        }
+        let mut last = None;
+        for attempt in 0..TRIES {
+            if attempt > 0 {
+                tokio::time::sleep(Duration::from_millis(500 << attempt)).await;
+            }
+            match self.fetch_once(model, &plan.repo, &url, file, &part, progress).await {
+                Ok(()) => {
+                    check_hash(&part, expected.as_deref()).await?;
+                    fs::rename(&part, &target).map_err(|error| cannot_write(&target, &error))?;
+                    progress.finish();
+                    return Ok(());
+                }
+                Err(error) if error.retryable() => {
+                    tracing::debug!(%url, attempt, %error, "download interrupted");
+                    last = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| ModelError::internal("no download was tried")))
+    }
+
+    /// The SHA-256 that the hub announces for a large file, if it does.
+    async fn announced(&self, repo: &str, url: &str) -> Result<Option<String>, ModelError> {
+        let response = self.direct.head(url).send().await.map_err(|error| self.unreachable(repo, &error))?;
+        if !response.status().is_redirection() {
+            self.check(repo, url, response).map(|response| sha256_of_etag(response.headers()))
+        } else {
+            Ok(sha256_of_etag(response.headers()))
+        }
+    }
+
+    async fn fetch_once(
+        &self,
+        model: &str,
+        repo: &str,
+        url: &str,
+        file: &CatalogFile,
+        part: &Path,
+        progress: &dyn PullProgress,
+    ) -> Result<(), ModelError> {
+        let mut have = fs::metadata(part).map_or(0, |meta| meta.len());
+        let mut request = self.client.get(url);
+        if have > 0 {
+            request = request.header(RANGE, format!("bytes={have}-"));
+        }
+        let response = request.send().await.map_err(|error| self.unreachable(repo, &error))?;
+        if response.status() == StatusCode::RANGE_NOT_SATISFIABLE {
+            // Everything was there already, or the part belongs to another version; the hash decides.
+            return if total_of(&response) == Some(have) { Ok(()) } else { remove(part) };
+        }
+        let response = self.check(repo, url, response)?;
+        let mut out = if response.status() == StatusCode::PARTIAL_CONTENT {
+            OpenOptions::new().append(true).open(part)
+        } else {
+            have = 0;
+            File::create(part)
+        }
+        .map_err(|error| cannot_write(part, &error))?;
+        let total = response.content_length().map(|rest| rest + have);
+        if total.is_some_and(|total| total > MAX_FILE_BYTES) {
+            return Err(ModelError::bad_response("hub", None, format!("{url} is larger than {MAX_FILE_BYTES} bytes")));
+        }
+        progress.start(model, &file.from, have, total);
+        let mut stream = response.bytes_stream();
+        while let Some(block) = stream.next().await {
+            let block = block.map_err(|error| self.unreachable(repo, &error))?;
+            have += block.len() as u64;
+            if have > total.unwrap_or(MAX_FILE_BYTES) {
+                return Err(ModelError::bad_response("hub", None, format!("{url} sends more than it announced")));
+            }
+            out.write_all(&block).map_err(|error| cannot_write(part, &error))?;
+            progress.advance(block.len() as u64);
+        }
+        out.sync_all().map_err(|error| cannot_write(part, &error))?;
+        match total {
+            Some(total) if total != have => {
+                Err(ModelError::bad_response("hub", None, format!("{url} ended after {have} of {total} bytes")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check(&self, model: &str, url: &str, response: Response) -> Result<Response, ModelError> {
+        let status = response.status();
+        match status.as_u16() {
+            200..=299 => Ok(response),
+            401 | 403 => Err(ModelError::Unauthorized {
+                provider: "hub".to_owned(),
+                reason: format!("{url} answered {status}"),
+                setting: "RIVERRUN_HUB_TOKEN".to_owned(),
+            }),
+            404 => Err(ModelError::ModelMissing {
+                model: model.to_owned(),
+                reason: format!("{url} is not at the hub"),
+                fix: "check the name; `riverrun models` lists the known ones".to_owned(),
+            }),
+            code => Err(ModelError::bad_response("hub", Some(code), format!("{url} answered {status}"))),
+        }
+    }
+
+    fn unreachable(&self, model: &str, error: &reqwest::Error) -> ModelError {
+        ModelError::RuntimeDown {
+            provider: "hub".to_owned(),
+            address: self.address.clone(),
+            reason: crate::http::reason(error),
+            fix: format!(
+                "connect this machine and run `riverrun models pull {model}`, or set RIVERRUN_MODELS_DIR to a folder that has it"
+            ),
+        }
+    }
+}
+
+const LOCK_FILE: &str = ".lock";
+
+fn lock(folder: &Path) -> Result<File, ModelError> {
+    let path = folder.join(LOCK_FILE);
+    let file = File::create(&path).map_err(|error| cannot_write(&path, &error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => Err(ModelError::RateLimited {
+            provider: "hub".to_owned(),
+            reason: format!("another process is fetching this model into {}", folder.display()),
+            retry_after: Some(Duration::from_secs(10)),
+        }),
+        Err(fs::TryLockError::Error(error)) => Err(cannot_write(&path, &error)),
+    }
+}
+
+fn gguf_plan(repo: &str, file: &str) -> Plan {
+    let to = if file.ends_with(".gguf") { Some("model.gguf".to_owned()) } else { None };
+    Plan {
+        repo: repo.to_owned(),
+        revision: "main".to_owned(),
+        files: vec![CatalogFile { from: file.to_owned(), to, sha256: None, optional: false }],
+    }
+}
+
+/// What to fetch of a repository: one GGUF file (the 4-bit one where there are several), or the files of an encoder.
+fn plan_of_files(repo: &str, files: Vec<String>) -> Result<Plan, ModelError> {
+    let ggufs: Vec<&String> = files.iter().filter(|file| file.to_ascii_lowercase().ends_with(".gguf")).collect();
+    let preferred = ggufs.iter().find(|file| file.to_ascii_lowercase().contains("q4_k_m") && !file.contains("-of-"));
+    match (preferred, ggufs.as_slice()) {
+        (Some(file), _) => return Ok(gguf_plan(repo, file)),
+        (None, [file]) => return Ok(gguf_plan(repo, file)),
+        (None, []) => {}
+        (None, several) => {
+            let names: Vec<&str> = several.iter().map(|name| name.as_str()).collect();
+            return Err(ModelError::bad_request(
+                "hub",
+                format!(
+                    "{repo} has several model files; name one as {repo}:FILE with FILE of {}",
+                    clip(&names.join(", "))
+                ),
+            ));
+        }
+    }
+    let has = |name: &str| files.iter().any(|file| file == name);
+    if let Some(lacking) = ["config.json", "tokenizer.json", "model.safetensors"].iter().find(|name| !has(name)) {
+        return Err(ModelError::ModelMissing {
+            model: repo.to_owned(),
+            reason: format!("the repository has neither a GGUF file nor {lacking}"),
+            fix: "choose a repository with a GGUF file, or with config.json, tokenizer.json and model.safetensors"
+                .to_owned(),
+        });
+    }
+    let wanted = [
+        ("config.json", false),
+        ("tokenizer.json", false),
+        ("model.safetensors", false),
+        ("sentence_bert_config.json", true),
+        ("config_sentence_transformers.json", true),
+        ("modules.json", true),
+        ("1_Pooling/config.json", true),
+    ];
+    let files = wanted
+        .iter()
+        .filter(|(name, _)| has(name))
+        .map(|(name, optional)| CatalogFile { from: (*name).to_owned(), to: None, sha256: None, optional: *optional })
+        .collect();
+    Ok(Plan { repo: repo.to_owned(), revision: "main".to_owned(), files })
+}
+
+/// Large files carry their SHA-256 as the entity tag; small ones a git hash, which is not checked.
+fn sha256_of_etag(headers: &HeaderMap) -> Option<String> {
+    let tag = headers.get("x-linked-etag")?.to_str().ok()?.trim_start_matches("W/").trim_matches('"');
+    (tag.len() == 64 && tag.bytes().all(|b| b.is_ascii_hexdigit())).then(|| tag.to_ascii_lowercase())
+}
+
+fn total_of(response: &Response) -> Option<u64> {
+    response.headers().get(CONTENT_RANGE)?.to_str().ok()?.rsplit('/').next()?.parse().ok()
+}
+
+async fn bounded(response: Response, limit: usize) -> Result<Vec<u8>, ModelError> {
+    let mut body = Vec::new();
+    let mut stream = response.bytes_stream();
+    while let Some(block) = stream.next().await {
+        let block = block.map_err(|error| ModelError::bad_response("hub", None, crate::http::reason(&error)))?;
+        if body.len() + block.len() > limit {
+            return Err(ModelError::bad_response("hub", None, format!("a listing is larger than {limit} bytes")));
+        }
+        body.extend_from_slice(&block);
+    }
+    Ok(body)
+}
+
+/// Compares the file's SHA-256; a wrong file is removed, so that the next try starts anew.
+async fn check_hash(path: &Path, expected: Option<&str>) -> Result<(), ModelError> {
+    let Some(expected) = expected.map(str::to_ascii_lowercase) else { return Ok(()) };
+    let file = path.to_owned();
+    let actual = tokio::task::spawn_blocking(move || sha256_of(&file))
+        .await
+        .map_err(ModelError::internal)?
+        .map_err(|error| ModelError::internal(format!("cannot read {}: {error}", path.display())))?;
+    if actual == expected {
+        return Ok(());
+    }
+    remove_quietly(path);
+    Err(ModelError::bad_response(
+        "hub",
+        Some(200),
+        format!("{} has sha256 {actual} instead of {expected}", path.display()),
+    ))
+}
+
+fn sha256_of(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut digest = Sha256::new();
+    let mut block = vec![0; 1 << 20];
+    loop {
+        let read = file.read(&mut block)?;
+        if read == 0 {
+            return Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect());
+        }
+        digest.update(&block[..read]);
+    }
+}
+
+fn remove(part: &Path) -> Result<(), ModelError> {
+    remove_quietly(part);
+    Err(ModelError::bad_response("hub", None, "what an earlier try left does not fit the file; it was removed"))
+}
+
+fn remove_quietly(path: &Path) {
+    if let Err(error) = fs::remove_file(path) {
+        tracing::warn!(path = %path.display(), %error, "cannot remove a broken download");
+    }
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> ModelError {
+    ModelError::internal(format!(
+        "cannot write {}: {error}; check the room and the rights of RIVERRUN_MODELS_CACHE_DIR",
+        path.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_a_repository_when_it_is_planned_then_the_right_files_are_chosen() {
+        let plan = |files: &[&str]| plan_of_files("o/r", files.iter().map(|f| (*f).to_owned()).collect());
+        let names = |plan: Plan| plan.files.iter().map(|f| f.from.clone()).collect::<Vec<_>>();
+        assert_eq!(names(plan(&["m-Q8_0.gguf", "m-Q4_K_M.gguf", "README.md"]).unwrap()), ["m-Q4_K_M.gguf"]);
+        assert_eq!(names(plan(&["only.gguf"]).unwrap()), ["only.gguf"]);
+        assert!(plan(&["a.gguf", "b.gguf"]).unwrap_err().to_string().contains("a.gguf, b.gguf"));
+        let encoder = ["config.json", "tokenizer.json", "model.safetensors", "modules.json", "pytorch_model.bin"];
+        assert_eq!(names(plan(&encoder).unwrap()), encoder[..4]);
+        assert_eq!(plan(&["config.json"]).unwrap_err().code(), "model_missing");
+    }
+
+    #[test]
+    fn given_entity_tags_when_they_are_read_then_only_sha256_counts() {
+        let of = |tag: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("x-linked-etag", HeaderValue::from_str(tag).unwrap());
+            sha256_of_etag(&headers)
+        };
+        let sha = "a".repeat(64);
+        assert_eq!(of(&format!("\"{sha}\"")), Some(sha));
+        assert_eq!(of("\"d41d8cd98f00b204e9800998ecf8427e\""), None);
+    }
+}

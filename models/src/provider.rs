@@ -1,0 +1,330 @@
+//! The one interface that every model provider implements, and the types that cross it.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::ModelError;
+
+/// Receives the pieces of an answer while it is generated. Pieces are valid UTF-8 and never empty; joined, they are [`ChatReply::text`].
+pub trait DeltaSink: Send {
+    /// Takes the next piece of the answer. Must not block: it runs on the task that reads the stream.
+    fn delta(&mut self, text: &str);
+}
+
+impl<F: FnMut(&str) + Send> DeltaSink for F {
+    fn delta(&mut self, text: &str) {
+        self(text);
+    }
+}
+
+/// A sink for callers that only want the whole reply.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoDeltas;
+
+impl DeltaSink for NoDeltas {
+    fn delta(&mut self, _text: &str) {}
+}
+
+/// Something that runs models: the in-process runtime, a model server, a hosted service.
+#[async_trait]
+pub trait Provider: Send + Sync {
+    /// The stable name that settings, flags and errors use.
+    fn name(&self) -> &str;
+
+    /// The models that this provider can name now.
+    async fn list_models(&self) -> Result<Vec<ModelInfo>, ModelError>;
+
+    /// Generates one assistant message, streaming its text into `sink`.
+    ///
+    /// A cancelled chat is not an error: the reply holds what was said until then and [`FinishReason::Cancelled`].
+    /// A prompt that does not fit the model's context is refused with [`ModelError::ContextOverflow`], never cut.
+    async fn chat(
+        &self,
+        request: ChatRequest,
+        sink: &mut dyn DeltaSink,
+        cancel: CancellationToken,
+    ) -> Result<ChatReply, ModelError>;
+
+    /// Embeds texts; vectors come in the order of the inputs.
+    async fn embed(&self, request: EmbedRequest) -> Result<EmbedReply, ModelError>;
+
+    /// Scores each document against the query; scores come in the order of the documents, higher is nearer.
+    async fn rerank(&self, request: RerankRequest) -> Result<Vec<f32>, ModelError>;
+
+    /// Asks whether the provider answers, cheaply: no model is loaded.
+    async fn probe(&self) -> Result<ProbeReport, ModelError>;
+
+    /// Counts the tokens of `text` with the model's own tokenizer.
+    async fn count_tokens(&self, model: &str, text: &str) -> Result<usize, ModelError>;
+
+    /// Counts the tokens of a whole chat request as the model reads it: template, tools and all.
+    async fn count_prompt(&self, _request: &ChatRequest) -> Result<usize, ModelError> {
+        Err(ModelError::unsupported(self.name(), "count the tokens of a whole prompt"))
+    }
+
+    /// Tokens that prompt and answer may have together.
+    async fn context_tokens(&self, _model: &str) -> Result<usize, ModelError> {
+        Err(ModelError::unsupported(self.name(), "tell the size of the context"))
+    }
+}
+
+/// One request for an assistant message.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ChatRequest {
+    /// The model's name at the provider; empty means the default model when asked through [`crate::Models`].
+    pub model: String,
+    /// The conversation, oldest first.
+    pub messages: Vec<Message>,
+    /// Tools that the model may call.
+    pub tools: Vec<ToolSpec>,
+    /// JSON schema that the whole answer must satisfy. Where it is set, `tools` are shown to the model but not parsed out of its answer.
+    pub response_schema: Option<Value>,
+    /// 0 is greedy and deterministic for the same sequence of requests; unset is the provider's default.
+    pub temperature: Option<f32>,
+    /// Nucleus sampling; unset is the provider's default.
+    pub top_p: Option<f32>,
+    /// Bound on generated tokens; unset means what the context leaves.
+    pub max_tokens: Option<u32>,
+    /// Generation ends before the first of these; they are not part of the answer.
+    pub stop: Vec<String>,
+    /// Seed of the sampler, for reproducible answers at a temperature above 0.
+    pub seed: Option<u64>,
+}
+
+/// Who said a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Instructions.
+    System,
+    /// The person or program that asks.
+    User,
+    /// The model.
+    Assistant,
+    /// The result of a tool call.
+    Tool,
+}
+
+impl Role {
+    /// The name that chat templates and wire formats use.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::System => "system",
+            Role::User => "user",
+            Role::Assistant => "assistant",
+            Role::Tool => "tool",
+        }
+    }
+}
+
+/// One message of a conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    /// Who said it.
+    pub role: Role,
+    /// Its text.
+    #[serde(default)]
+    pub content: String,
+    /// The calls that an assistant message asks for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+    /// For [`Role::Tool`]: the call that this is the result of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+}
+
+impl Message {
+    fn of(role: Role, content: impl Into<String>) -> Self {
+        Message { role, content: content.into(), tool_calls: Vec::new(), tool_call_id: None }
+    }
+
+    /// A system message.
+    pub fn system(content: impl Into<String>) -> Self {
+        Message::of(Role::System, content)
+    }
+
+    /// A user message.
+    pub fn user(content: impl Into<String>) -> Self {
+        Message::of(Role::User, content)
+    }
+
+    /// An assistant message without tool calls.
+    pub fn assistant(content: impl Into<String>) -> Self {
+        Message::of(Role::Assistant, content)
+    }
+
+    /// The result of the tool call `call_id`.
+    pub fn tool(call_id: impl Into<String>, content: impl Into<String>) -> Self {
+        Message { tool_call_id: Some(call_id.into()), ..Message::of(Role::Tool, content) }
+    }
+}
+
+/// A tool that is offered to the model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// Unique among the tools of a request.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: String,
+    /// JSON schema of the arguments.
+    pub parameters: Value,
+}
+
+/// A call that the model asks for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// Unique within the conversation.
+    pub id: String,
+    /// The tool's name, as the model wrote it; not checked against the offered tools.
+    pub name: String,
+    /// The arguments, a JSON object; not checked against the tool's schema.
+    pub arguments: Value,
+}
+
+/// A generated assistant message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChatReply {
+    /// The text without tool calls.
+    pub text: String,
+    /// The calls that the model asks for.
+    pub tool_calls: Vec<ToolCall>,
+    /// Tokens read and written.
+    pub usage: Usage,
+    /// Why generation ended.
+    pub finish: FinishReason,
+    /// The model that answered.
+    pub model: String,
+}
+
+/// Token counts of one request, by the model's own tokenizer as far as the provider tells.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Tokens of the prompt, including those that a prefix cache spared.
+    pub prompt_tokens: u64,
+    /// Tokens generated.
+    pub completion_tokens: u64,
+}
+
+impl Usage {
+    /// Prompt and completion together.
+    pub fn total(self) -> u64 {
+        self.prompt_tokens + self.completion_tokens
+    }
+}
+
+/// Why generation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FinishReason {
+    /// The model ended its message, or a stop string came.
+    Stop,
+    /// `max_tokens` or the end of the context was reached; constrained JSON may be incomplete.
+    Length,
+    /// The model asks for tool calls.
+    ToolCalls,
+    /// The caller cancelled.
+    Cancelled,
+}
+
+/// What a text is embedded for. Some models want another prefix for queries than for documents.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EmbedPurpose {
+    /// To be found.
+    #[default]
+    Document,
+    /// To find.
+    Query,
+}
+
+/// Texts to embed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EmbedRequest {
+    /// The model's name at the provider.
+    pub model: String,
+    /// The texts; an empty list gives an empty reply.
+    pub inputs: Vec<String>,
+    /// What they are embedded for.
+    #[serde(default)]
+    pub purpose: EmbedPurpose,
+}
+
+/// Embedded texts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EmbedReply {
+    /// The model that embedded them.
+    pub model: String,
+    /// One vector per input, in the order of the inputs.
+    pub vectors: Vec<Vec<f32>>,
+    /// The length of every vector; 0 only when there was no input.
+    pub dimensions: usize,
+    /// Inputs longer than the model reads, of which only the beginning was embedded. 0 where the provider does not tell.
+    #[serde(default)]
+    pub truncated: usize,
+    /// Tokens read.
+    pub usage: Usage,
+}
+
+/// Documents to score against a query.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RerankRequest {
+    /// The model's name at the provider.
+    pub model: String,
+    /// The question.
+    pub query: String,
+    /// The candidates.
+    pub documents: Vec<String>,
+}
+
+/// What a model is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelKind {
+    /// Generates text.
+    Chat,
+    /// Embeds text.
+    Embed,
+    /// Scores pairs of texts.
+    Rerank,
+    /// The provider does not say.
+    Unknown,
+}
+
+/// A model as its provider describes it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelInfo {
+    /// The name to ask for it.
+    pub name: String,
+    /// The provider that has it.
+    pub provider: String,
+    /// What it is for.
+    pub kind: ModelKind,
+    /// False for a known model that would have to be fetched first.
+    pub present: bool,
+    /// Bytes on disk.
+    pub size_bytes: Option<u64>,
+    /// Tokens that the model can read at once.
+    pub context_tokens: Option<u64>,
+    /// Length of its vectors.
+    pub dimensions: Option<usize>,
+    /// Where it lies or comes from.
+    pub source: Option<String>,
+}
+
+/// What [`Provider::probe`] found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProbeReport {
+    /// The provider's name.
+    pub provider: String,
+    /// Its address; none for the in-process runtime.
+    pub address: Option<String>,
+    /// Its version, where it tells.
+    pub version: Option<String>,
+    /// How long the answer took.
+    pub latency_ms: u64,
+    /// Models that it has.
+    pub models: usize,
+}

@@ -1,0 +1,248 @@
+//! The settings of the model adapter.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::secret::Secret;
+
+/// Address of an Ollama server when none is set.
+pub const DEFAULT_OLLAMA_ADDRESS: &str = "http://127.0.0.1:11434";
+/// Address of the OpenAI API when no other compatible server is set.
+pub const DEFAULT_OPENAI_ADDRESS: &str = "https://api.openai.com/v1";
+/// The hub that models are fetched from when they are not on this machine.
+pub const DEFAULT_HUB_ADDRESS: &str = "https://huggingface.co";
+/// Chat model when none is set.
+pub const DEFAULT_CHAT_MODEL: &str = "qwen2.5-0.5b-instruct";
+/// Embedding model when none is set (768 dimensions).
+pub const DEFAULT_EMBED_MODEL: &str = "all-mpnet-base-v2";
+/// Re-ranking model when none is set.
+pub const DEFAULT_RERANK_MODEL: &str = "ms-marco-minilm-l6-v2";
+
+/// Settings of the model adapter. Everything has a default; [`ModelSettings::from_env`] reads the `RIVERRUN_*` variables.
+#[derive(Debug, Clone)]
+pub struct ModelSettings {
+    /// Folder of models that is looked at first and never written.
+    pub models_dir: Option<PathBuf>,
+    /// Folder that fetched models are put into.
+    pub cache_dir: PathBuf,
+    /// Chat model of the default provider; unset means [`DEFAULT_CHAT_MODEL`] or its name at that provider.
+    pub default_chat_model: Option<String>,
+    /// Embedding model; `provider/model` names another provider than the local one.
+    pub default_embed_model: String,
+    /// Re-ranking model; `provider/model` names another provider than the local one.
+    pub default_rerank_model: String,
+    /// Address of an Ollama server. When set, that server is the default provider for chat.
+    pub runtime_base_url: Option<String>,
+    /// Address of an OpenAI-compatible server; unset means [`DEFAULT_OPENAI_ADDRESS`].
+    pub openai_base_url: Option<String>,
+    /// Key of the OpenAI-compatible server.
+    pub openai_api_key: Option<Secret>,
+    /// Threads for in-process inference; unset means the number of cores.
+    pub threads: Option<usize>,
+    /// Context that in-process chat models and Ollama are run with, in tokens; never more than the model was trained for.
+    pub context_tokens: usize,
+    /// In-process chat models that stay loaded at once; the least recently used idle one makes room.
+    pub max_loaded_models: usize,
+    /// Requests that wait for one in-process chat model; more are made to wait outside the queue until `idle_timeout`.
+    pub queue_length: usize,
+    /// Longest time for one whole request.
+    pub timeout: Duration,
+    /// Longest silence of a server within a request, and longest wait for a place in a queue.
+    pub idle_timeout: Duration,
+    /// Longest time to connect.
+    pub connect_timeout: Duration,
+    /// The hub's address.
+    pub hub_base_url: String,
+    /// Token for the hub, for models that ask for one.
+    pub hub_token: Option<Secret>,
+    /// Never ask the hub.
+    pub offline: bool,
+}
+
+impl Default for ModelSettings {
+    fn default() -> Self {
+        ModelSettings {
+            models_dir: None,
+            cache_dir: std::env::temp_dir().join("riverrun-models"),
+            default_chat_model: None,
+            default_embed_model: DEFAULT_EMBED_MODEL.to_owned(),
+            default_rerank_model: DEFAULT_RERANK_MODEL.to_owned(),
+            runtime_base_url: None,
+            openai_base_url: None,
+            openai_api_key: None,
+            threads: None,
+            context_tokens: 8192,
+            max_loaded_models: 2,
+            queue_length: 16,
+            timeout: Duration::from_secs(600),
+            idle_timeout: Duration::from_secs(120),
+            connect_timeout: Duration::from_secs(5),
+            hub_base_url: DEFAULT_HUB_ADDRESS.to_owned(),
+            hub_token: None,
+            offline: false,
+        }
+    }
+}
+
+/// A setting that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("setting {name} is '{value}', which is not {expected}")]
+pub struct SettingError {
+    /// The variable's name.
+    pub name: &'static str,
+    /// Its value.
+    pub value: String,
+    /// What it should be.
+    pub expected: &'static str,
+}
+
+type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+impl ModelSettings {
+    /// Reads the settings through `get`, which answers the value of a variable. Empty values count as unset.
+    pub fn from_env(get: Lookup<'_>) -> Result<Self, SettingError> {
+        let defaults = ModelSettings::default();
+        Ok(ModelSettings {
+            models_dir: text(get, "RIVERRUN_MODELS_DIR").map(PathBuf::from),
+            cache_dir: cache_dir(get),
+            default_chat_model: text(get, "RIVERRUN_DEFAULT_CHAT_MODEL"),
+            default_embed_model: text(get, "RIVERRUN_DEFAULT_EMBED_MODEL").unwrap_or(defaults.default_embed_model),
+            default_rerank_model: text(get, "RIVERRUN_DEFAULT_RERANK_MODEL").unwrap_or(defaults.default_rerank_model),
+            runtime_base_url: address(get, "RIVERRUN_MODEL_RUNTIME_BASE_URL")?,
+            openai_base_url: address(get, "RIVERRUN_OPENAI_BASE_URL")?,
+            openai_api_key: get("RIVERRUN_OPENAI_API_KEY").as_deref().and_then(Secret::new),
+            threads: number(get, "RIVERRUN_MODEL_THREADS", 1..=1024)?,
+            context_tokens: number(get, "RIVERRUN_MODEL_CONTEXT_TOKENS", 256..=4 << 20)?
+                .unwrap_or(defaults.context_tokens),
+            max_loaded_models: number(get, "RIVERRUN_MODEL_MAX_LOADED", 1..=64)?.unwrap_or(defaults.max_loaded_models),
+            queue_length: number(get, "RIVERRUN_MODEL_QUEUE", 1..=10_000)?.unwrap_or(defaults.queue_length),
+            timeout: millis(get, "RIVERRUN_MODEL_TIMEOUT_MS")?.unwrap_or(defaults.timeout),
+            idle_timeout: millis(get, "RIVERRUN_MODEL_IDLE_TIMEOUT_MS")?.unwrap_or(defaults.idle_timeout),
+            connect_timeout: millis(get, "RIVERRUN_MODEL_CONNECT_TIMEOUT_MS")?.unwrap_or(defaults.connect_timeout),
+            hub_base_url: address(get, "RIVERRUN_HUB_BASE_URL")?.unwrap_or(defaults.hub_base_url),
+            hub_token: get("RIVERRUN_HUB_TOKEN").as_deref().and_then(Secret::new),
+            offline: flag(get, "RIVERRUN_MODELS_OFFLINE")?.unwrap_or(false),
+        })
+    }
+
+    /// The provider that answers chats when none is named: a model server when its address is set, else this process.
+    pub fn default_provider(&self) -> &'static str {
+        if self.runtime_base_url.is_some() { "ollama" } else { "local" }
+    }
+
+    /// Threads for in-process inference, at least 1.
+    pub fn effective_threads(&self) -> usize {
+        self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1)
+    }
+}
+
+/// `RIVERRUN_MODELS_CACHE_DIR`, else the user's cache folder by the XDG rules.
+fn cache_dir(get: Lookup<'_>) -> PathBuf {
+    if let Some(dir) = text(get, "RIVERRUN_MODELS_CACHE_DIR") {
+        return PathBuf::from(dir);
+    }
+    let base = text(get, "XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .filter(|dir| dir.is_absolute())
+        .or_else(|| text(get, "HOME").map(|home| Path::new(&home).join(".cache")))
+        .unwrap_or_else(std::env::temp_dir);
+    base.join("riverrun").join("models")
+}
+
+fn text(get: Lookup<'_>, name: &str) -> Option<String> {
+    get(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+}
+
+fn address(get: Lookup<'_>, name: &'static str) -> Result<Option<String>, SettingError> {
+    let Some(value) = text(get, name) else { return Ok(None) };
+    match reqwest::Url::parse(&value) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => {
+            Ok(Some(value.trim_end_matches('/').to_owned()))
+        }
+        _ => Err(SettingError { name, value, expected: "an http or https address like http://127.0.0.1:11434" }),
+    }
+}
+
+fn number(
+    get: Lookup<'_>,
+    name: &'static str,
+    range: std::ops::RangeInclusive<usize>,
+) -> Result<Option<usize>, SettingError> {
+    let Some(value) = text(get, name) else { return Ok(None) };
+    match usize::from_str(&value) {
+        Ok(number) if range.contains(&number) => Ok(Some(number)),
+        _ => Err(SettingError { name, value, expected: "a whole number in its range" }),
+    }
+}
+
+fn millis(get: Lookup<'_>, name: &'static str) -> Result<Option<Duration>, SettingError> {
+    let Some(value) = text(get, name) else { return Ok(None) };
+    match u64::from_str(&value) {
+        Ok(millis) if millis > 0 => Ok(Some(Duration::from_millis(millis))),
+        _ => Err(SettingError { name, value, expected: "a positive number of milliseconds" }),
+    }
+}
+
+fn flag(get: Lookup<'_>, name: &'static str) -> Result<Option<bool>, SettingError> {
+    let Some(value) = text(get, name) else { return Ok(None) };
+    match value.to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Ok(Some(true)),
+        "0" | "false" | "no" | "off" => Ok(Some(false)),
+        _ => Err(SettingError { name, value, expected: "true or false" }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Result<ModelSettings, SettingError> {
+        let map: HashMap<String, String> = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        ModelSettings::from_env(&|name| map.get(name).cloned())
+    }
+
+    #[test]
+    fn given_nothing_when_settings_are_read_then_everything_is_local() {
+        let settings = read(&[("HOME", "/home/ann")]).unwrap();
+        assert_eq!(settings.default_provider(), "local");
+        assert_eq!(settings.default_embed_model, DEFAULT_EMBED_MODEL);
+        assert_eq!(settings.cache_dir, Path::new("/home/ann/.cache/riverrun/models"));
+        assert!(settings.effective_threads() >= 1);
+    }
+
+    #[test]
+    fn given_a_runtime_address_when_settings_are_read_then_it_is_the_default_provider() {
+        let settings = read(&[("RIVERRUN_MODEL_RUNTIME_BASE_URL", "http://127.0.0.1:11434/")]).unwrap();
+        assert_eq!(settings.default_provider(), "ollama");
+        assert_eq!(settings.runtime_base_url.as_deref(), Some("http://127.0.0.1:11434"));
+    }
+
+    #[test]
+    fn given_unreadable_values_when_settings_are_read_then_the_error_names_the_setting() {
+        for (name, value) in [
+            ("RIVERRUN_MODEL_THREADS", "many"),
+            ("RIVERRUN_MODEL_THREADS", "0"),
+            ("RIVERRUN_MODEL_CONTEXT_TOKENS", "-1"),
+            ("RIVERRUN_MODEL_TIMEOUT_MS", "0"),
+            ("RIVERRUN_MODEL_RUNTIME_BASE_URL", "localhost:11434"),
+            ("RIVERRUN_OPENAI_BASE_URL", "ftp://x"),
+            ("RIVERRUN_MODELS_OFFLINE", "maybe"),
+        ] {
+            let error = read(&[(name, value)]).unwrap_err();
+            assert_eq!((error.name, error.value.as_str()), (name, value));
+            assert!(error.to_string().contains(name));
+        }
+    }
+
+    #[test]
+    fn given_a_key_when_settings_are_printed_then_it_does_not_show() {
+        let settings = read(&[("RIVERRUN_OPENAI_API_KEY", "sk-canary")]).unwrap();
+        assert!(!format!("{settings:?}").contains("canary"));
+        assert!(settings.openai_api_key.is_some());
+    }
+}

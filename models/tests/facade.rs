@@ -1,0 +1,114 @@
+//! The facade: which provider and model a request reaches.
+
+mod support;
+
+use riverrun_models::{
+    ChatRequest, EmbedPurpose, Message, ModelKind, Models, NoDeltas, Presence, ProviderKind, Secret,
+};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use wiremock::matchers::{body_partial_json, path};
+use wiremock::{Mock, MockServer, ResponseTemplate};
+
+fn hello() -> ChatRequest {
+    ChatRequest { messages: vec![Message::user("x")], ..ChatRequest::default() }
+}
+
+#[tokio::test]
+async fn given_no_settings_when_providers_are_listed_then_local_is_the_default() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = support::settings(dir.path());
+    settings.openai_api_key = Secret::new("sk-canary");
+    let models = Models::new(settings).unwrap();
+    let providers = models.providers();
+    let names: Vec<&str> = providers.iter().map(|provider| provider.name.as_str()).collect();
+    assert_eq!(names, ["local", "ollama", "openai"]);
+    assert_eq!((providers[0].kind, providers[0].default), (ProviderKind::Local, true));
+    assert_eq!((providers[2].kind, providers[2].has_key), (ProviderKind::Hosted, Some(true)));
+    assert!(!serde_json::to_string(&providers).unwrap().contains("canary"));
+    assert_eq!(models.default_chat_model(), "qwen2.5-0.5b-instruct");
+    assert_eq!(models.default_embed_model(), "all-mpnet-base-v2");
+    assert!(!models.reranker_available());
+    let error = models.provider(Some("olama")).err().unwrap();
+    assert_eq!(error.code(), "unknown_provider");
+    assert!(error.to_string().contains("local, ollama, openai"), "{error}");
+}
+
+#[tokio::test]
+async fn given_a_model_server_when_nothing_is_named_then_chats_go_there_and_embeddings_stay_here() {
+    let server = MockServer::start().await;
+    let answer = r#"{"message":{"content":"hi"},"done":true}"#;
+    Mock::given(path("/api/chat"))
+        .and(body_partial_json(json!({"model": "qwen2.5:0.5b"})))
+        .respond_with(ResponseTemplate::new(200).set_body_string(answer))
+        .mount(&server)
+        .await;
+    Mock::given(path("/api/embed"))
+        .respond_with(ResponseTemplate::new(200).set_body_json(json!({"embeddings": [[1.0]]})))
+        .mount(&server)
+        .await;
+    Mock::given(path("/api/tags"))
+        .respond_with(ResponseTemplate::new(200).set_body_json(json!({"models": []})))
+        .mount(&server)
+        .await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = support::settings(dir.path());
+    settings.runtime_base_url = Some(server.uri());
+    let models = Models::new(settings).unwrap();
+    let reply = models.chat(None, hello(), &mut NoDeltas, CancellationToken::new()).await.unwrap();
+    assert_eq!((reply.text.as_str(), reply.model.as_str()), ("hi", "qwen2.5:0.5b"));
+    let error = models.embed(None, vec!["x".into()], EmbedPurpose::Query).await.unwrap_err();
+    assert_eq!(error.code(), "model_missing");
+    let reply = models.embed(Some("ollama/e"), vec!["x".into()], EmbedPurpose::Query).await.unwrap();
+    assert_eq!((reply.model.as_str(), reply.dimensions), ("ollama/e", 1));
+    let presence = models.default_models().await.unwrap();
+    assert!(
+        matches!(&presence[0], (name, Presence::Missing { fix }) if name == "qwen2.5:0.5b" && fix.contains("ollama pull"))
+    );
+    assert!(
+        matches!(&presence[1], (name, Presence::Missing { fix }) if name == "all-mpnet-base-v2" && fix.contains("riverrun models pull"))
+    );
+    let error = models.chat(Some("openai"), hello(), &mut NoDeltas, CancellationToken::new()).await.unwrap_err();
+    assert!(error.to_string().contains("no default model"), "{error}");
+}
+
+#[tokio::test]
+async fn given_folders_of_models_when_they_are_listed_then_the_first_wins_and_kinds_are_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = |root: &str, name: &str, files: &[(&str, &str)]| {
+        let folder = dir.path().join(root).join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        for (file, content) in files {
+            std::fs::write(folder.join(file), content).unwrap();
+        }
+    };
+    folder("models", "mine", &[("model.gguf", "GGUF")]);
+    folder("cache", "mine", &[("model.gguf", "other")]);
+    folder("cache", "half", &[("config.json", "{}")]);
+    folder("cache", ".x.partial", &[("model.gguf", "GGUF")]);
+    let encoder = |architecture: &'static str| {
+        [("config.json", architecture), ("tokenizer.json", "{}"), ("model.safetensors", "")]
+    };
+    folder("cache", "e", &encoder(r#"{"architectures":["BertModel"]}"#));
+    folder("cache", "r", &encoder(r#"{"architectures":["BertForSequenceClassification"]}"#));
+    let models = Models::new(support::settings(dir.path())).unwrap();
+    let listed = models.list_models(Some("local")).await.unwrap();
+    let present: Vec<(&str, ModelKind)> =
+        listed.iter().filter(|info| info.present).map(|info| (info.name.as_str(), info.kind)).collect();
+    assert_eq!(present, [("mine", ModelKind::Chat), ("e", ModelKind::Embed), ("r", ModelKind::Rerank)]);
+    assert!(listed[0].source.as_deref().unwrap().contains("models/mine"));
+    assert!(listed.iter().any(|info| info.name == "all-mpnet-base-v2" && !info.present));
+
+    let error = models.embed(Some("mine"), vec!["x".into()], EmbedPurpose::Query).await.unwrap_err();
+    assert!(error.to_string().contains("is for chat, not for embedding"), "{error}");
+    for (name, text) in
+        [("mine", "cut off"), ("../etc/passwd", "no model name"), ("unknown", "riverrun models pull unknown")]
+    {
+        let request = ChatRequest { model: name.into(), ..hello() };
+        let error = models.chat(None, request, &mut NoDeltas, CancellationToken::new()).await.unwrap_err();
+        let shown = format!("{error} {:?}", error.hint());
+        assert!(shown.contains(text), "{name}: {shown}");
+    }
+    let error = models.embed(Some("e"), vec!["x".into()], EmbedPurpose::Query).await.unwrap_err();
+    assert_eq!(error.code(), "model_unreadable");
+}

@@ -1,0 +1,164 @@
+//! Fetching models from a hub, against a server that answers as one.
+
+mod support;
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use riverrun_models::{ChatRequest, Message, Models, NoDeltas, NoProgress, Presence, PullProgress};
+use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
+use wiremock::matchers::{header, method, path};
+use wiremock::{Mock, MockServer, ResponseTemplate};
+
+const FILE: &str = "/o/r/resolve/main/m.gguf";
+
+fn models(dir: &Path, hub: &str) -> Models {
+    let mut settings = support::settings(dir);
+    settings.offline = false;
+    settings.hub_base_url = hub.to_owned();
+    Models::new(settings).unwrap()
+}
+
+fn sha256(data: &[u8]) -> String {
+    Sha256::digest(data).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+async fn hub(content: &'static [u8], announced: &str) -> MockServer {
+    let server = MockServer::start().await;
+    let head = ResponseTemplate::new(302)
+        .insert_header("x-linked-etag", format!("\"{announced}\""))
+        .insert_header("location", "/store");
+    Mock::given(method("HEAD")).and(path(FILE)).respond_with(head).mount(&server).await;
+    let redirect = ResponseTemplate::new(302).insert_header("location", format!("{}/store", server.uri()));
+    Mock::given(method("GET")).and(path(FILE)).respond_with(redirect).mount(&server).await;
+    let rest = ResponseTemplate::new(206)
+        .insert_header("content-range", "bytes 4-9/10")
+        .set_body_bytes(content.get(4..).unwrap_or_default());
+    Mock::given(path("/store"))
+        .and(header("range", "bytes=4-"))
+        .respond_with(rest)
+        .with_priority(1)
+        .mount(&server)
+        .await;
+    Mock::given(path("/store")).respond_with(ResponseTemplate::new(200).set_body_bytes(content)).mount(&server).await;
+    server
+}
+
+#[derive(Default)]
+struct Seen(Mutex<(u64, u64, u32)>);
+
+impl PullProgress for Seen {
+    fn start(&self, _model: &str, _file: &str, done: u64, total: Option<u64>) {
+        *self.0.lock().unwrap() = (done, total.unwrap_or(0), 0);
+    }
+    fn advance(&self, bytes: u64) {
+        self.0.lock().unwrap().0 += bytes;
+    }
+    fn finish(&self) {
+        self.0.lock().unwrap().2 += 1;
+    }
+}
+
+#[tokio::test]
+async fn given_a_hub_when_a_model_is_pulled_then_it_is_checked_and_there_and_progress_was_told() {
+    let content = b"GGUF567890";
+    let server = hub(content, &sha256(content)).await;
+    let dir = tempfile::tempdir().unwrap();
+    let models = models(dir.path(), &server.uri());
+    let seen = Seen::default();
+    let info = models.pull("o/r:m.gguf", &seen, &CancellationToken::new()).await.unwrap();
+    assert_eq!((info.name.as_str(), info.size_bytes, info.present), ("o--r--m.gguf", Some(10), true));
+    assert_eq!(*seen.0.lock().unwrap(), (10, 10, 1));
+    assert_eq!(std::fs::read(dir.path().join("cache/o--r--m.gguf/model.gguf")).unwrap(), content);
+    assert!(matches!(models.presence("o/r:m.gguf").unwrap(), Presence::Present { .. }));
+    let asked = server.received_requests().await.unwrap().len();
+    models.pull("o/r:m.gguf", &NoProgress, &CancellationToken::new()).await.unwrap();
+    assert_eq!(server.received_requests().await.unwrap().len(), asked, "what is there is not fetched again");
+}
+
+#[tokio::test]
+async fn given_an_interrupted_download_when_it_is_pulled_again_then_it_goes_on() {
+    let content = b"GGUF567890";
+    let server = hub(content, &sha256(content)).await;
+    let dir = tempfile::tempdir().unwrap();
+    let partial = dir.path().join("cache/.o--r--m.gguf.partial");
+    std::fs::create_dir_all(&partial).unwrap();
+    std::fs::write(partial.join("model.gguf.part"), b"GGUF").unwrap();
+    let seen = Seen::default();
+    models(dir.path(), &server.uri()).pull("o/r:m.gguf", &seen, &CancellationToken::new()).await.unwrap();
+    assert_eq!(std::fs::read(dir.path().join("cache/o--r--m.gguf/model.gguf")).unwrap(), content);
+    assert!(!partial.exists());
+}
+
+#[tokio::test]
+async fn given_a_file_with_another_hash_when_it_is_pulled_then_it_is_refused_and_removed() {
+    let server = hub(b"GGUF567890", &sha256(b"something else")).await;
+    let dir = tempfile::tempdir().unwrap();
+    let models = models(dir.path(), &server.uri());
+    let error = models.pull("o/r:m.gguf", &NoProgress, &CancellationToken::new()).await.unwrap_err();
+    assert!(error.to_string().contains("sha256"), "{error}");
+    assert!(matches!(models.presence("o/r:m.gguf").unwrap(), Presence::Missing { .. }));
+    assert!(!dir.path().join("cache/.o--r--m.gguf.partial/model.gguf.part").exists());
+}
+
+#[tokio::test]
+async fn given_an_encoder_when_it_is_pulled_then_optional_files_may_be_missing_and_needed_ones_not() {
+    let server = MockServer::start().await;
+    let base = "/sentence-transformers/all-MiniLM-L6-v2/resolve/main/";
+    for (file, body) in
+        [("config.json", r#"{"architectures":["BertModel"]}"#), ("tokenizer.json", "{}"), ("model.safetensors", "x")]
+    {
+        Mock::given(path(format!("{base}{file}")))
+            .respond_with(ResponseTemplate::new(200).set_body_string(body))
+            .mount(&server)
+            .await;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let info = models(dir.path(), &server.uri())
+        .pull("all-minilm-l6-v2", &NoProgress, &CancellationToken::new())
+        .await
+        .unwrap();
+    assert_eq!((info.present, info.dimensions), (true, Some(384)));
+
+    let dir = tempfile::tempdir().unwrap();
+    let error = models(dir.path(), &server.uri())
+        .pull("all-mpnet-base-v2", &NoProgress, &CancellationToken::new())
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), "model_missing");
+}
+
+#[tokio::test]
+async fn given_no_hub_when_a_missing_model_is_used_then_it_fails_at_once_with_every_fix() {
+    let dir = tempfile::tempdir().unwrap();
+    let models = models(dir.path(), "http://127.0.0.1:1");
+    let start = Instant::now();
+    for _ in 0..2 {
+        let request = ChatRequest { messages: vec![Message::user("x")], ..ChatRequest::default() };
+        let error = models.chat(None, request, &mut NoDeltas, CancellationToken::new()).await.unwrap_err();
+        assert_eq!(error.code(), "model_missing", "{error}");
+        let hint = error.hint().unwrap();
+        for fix in ["riverrun models pull qwen2.5-0.5b-instruct", "RIVERRUN_MODELS_DIR", "./x models"] {
+            assert!(hint.contains(fix), "{hint}");
+        }
+    }
+    assert!(start.elapsed() < Duration::from_secs(10));
+}
+
+#[tokio::test]
+async fn given_a_download_that_hangs_when_it_is_cancelled_then_it_ends() {
+    let server = MockServer::start().await;
+    let slow = ResponseTemplate::new(200).set_delay(Duration::from_secs(60));
+    Mock::given(path(FILE)).respond_with(slow).mount(&server).await;
+    let dir = tempfile::tempdir().unwrap();
+    let models = models(dir.path(), &server.uri());
+    let cancel = CancellationToken::new();
+    let stop = cancel.clone();
+    let (outcome, ()) = tokio::join!(models.pull("o/r:m.gguf", &NoProgress, &cancel), async move {
+        tokio::task::yield_now().await;
+        stop.cancel();
+    });
+    assert_eq!(outcome.unwrap_err().code(), "model_cancelled");
+}

@@ -1,0 +1,293 @@
+//! The in-process runtime on real models. They are looked for where the product looks: RIVERRUN_MODELS_DIR, then the cache folder.
+
+mod support;
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use riverrun_models::{
+    ChatReply, ChatRequest, EmbedPurpose, FinishReason, Message, ModelError, ModelSettings, Models, NoDeltas, Presence,
+    ToolSpec,
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use support::ask;
+
+const SMOL: &str = "smollm2-135m-instruct";
+const QWEN: &str = "qwen2.5-coder-0.5b-instruct";
+const MPNET: &str = "all-mpnet-base-v2";
+const MINILM: &str = "all-minilm-l6-v2";
+const CONTEXT: usize = 2048;
+
+fn settings() -> ModelSettings {
+    let mut settings = ModelSettings::from_env(&|name| std::env::var(name).ok()).unwrap();
+    settings.offline = true;
+    settings.context_tokens = CONTEXT;
+    settings.timeout = Duration::from_secs(600);
+    settings.idle_timeout = Duration::from_secs(600);
+    settings
+}
+
+/// The models of all tests; nothing when the developer said so.
+fn models() -> Option<&'static Models> {
+    static MODELS: OnceLock<Option<Models>> = OnceLock::new();
+    let models = MODELS.get_or_init(|| {
+        let models = Models::new(settings()).unwrap();
+        for name in [SMOL, QWEN, MPNET, MINILM] {
+            if let Presence::Missing { .. } = models.presence(name).unwrap() {
+                let fix = "put them there with `scripts/models_from_registry.py --dir DIR` and set RIVERRUN_MODELS_DIR=DIR, or set RIVERRUN_TEST_WITHOUT_MODELS=1";
+                assert!(std::env::var("RIVERRUN_TEST_WITHOUT_MODELS").is_ok(), "model {name} is missing; {fix}");
+                return None;
+            }
+        }
+        Some(models)
+    });
+    models.as_ref()
+}
+
+fn greedy(model: &str, text: &str, max_tokens: u32) -> ChatRequest {
+    ChatRequest { temperature: Some(0.0), max_tokens: Some(max_tokens), ..ask(model, text) }
+}
+
+async fn chat(models: &Models, request: ChatRequest) -> Result<ChatReply, ModelError> {
+    models.chat(None, request, &mut NoDeltas, CancellationToken::new()).await
+}
+
+#[tokio::test]
+async fn given_real_models_when_chatting_then_the_answer_streams_and_counts_are_right() {
+    let Some(models) = models() else { return };
+    for model in [SMOL, QWEN] {
+        let request = greedy(model, "Name three colours. Answer briefly.", 40);
+        let prompt_tokens = models.count_prompt(None, &request).await.unwrap();
+        let mut pieces: Vec<String> = Vec::new();
+        let mut sink = |text: &str| pieces.push(text.to_owned());
+        let reply = models.chat(None, request, &mut sink, CancellationToken::new()).await.unwrap();
+        assert!(pieces.len() > 1 && pieces.iter().all(|piece| !piece.is_empty()), "{pieces:?}");
+        assert_eq!(pieces.concat(), reply.text);
+        assert_eq!(reply.usage.prompt_tokens, prompt_tokens as u64);
+        assert!((1..=40).contains(&reply.usage.completion_tokens));
+        assert!(reply.text.chars().any(char::is_alphabetic) && !reply.text.contains("<|im_"), "{}", reply.text);
+        assert_eq!(reply.model, model);
+    }
+}
+
+#[tokio::test]
+async fn given_temperature_zero_when_a_chat_is_repeated_then_the_answer_is_the_same() {
+    let Some(models) = models() else { return };
+    let request = greedy(SMOL, "Write one sentence about rivers.", 32);
+    let first = chat(models, request.clone()).await.unwrap();
+    chat(models, greedy(SMOL, "Something else entirely, to fill the cache.", 8)).await.unwrap();
+    let second = chat(models, request).await.unwrap();
+    assert_eq!(first, second);
+    let drawn = |seed| ChatRequest {
+        temperature: Some(1.0),
+        seed: Some(seed),
+        ..greedy(SMOL, "Invent a name for a boat.", 16)
+    };
+    let texts = [chat(models, drawn(1)).await.unwrap().text, chat(models, drawn(1)).await.unwrap().text];
+    assert_eq!(texts[0], texts[1], "the same seed draws the same answer");
+}
+
+#[tokio::test]
+async fn given_a_stop_string_when_it_comes_then_the_answer_ends_before_it() {
+    let Some(models) = models() else { return };
+    let request = greedy(SMOL, "Count from one to ten in words.", 32);
+    let whole = chat(models, request.clone()).await.unwrap().text;
+    let middle: String = whole.chars().skip(6).take(5).collect();
+    let reply = chat(models, ChatRequest { stop: vec![middle.clone()], ..request }).await.unwrap();
+    assert_eq!(reply.text, whole[..whole.find(&middle).unwrap()]);
+    assert_eq!(reply.finish, FinishReason::Stop);
+}
+
+#[tokio::test]
+async fn given_a_schema_when_small_models_answer_then_the_json_is_valid() {
+    let Some(models) = models() else { return };
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "maxLength": 24},
+            "million_people": {"type": "integer", "minimum": 0, "maximum": 50},
+            "kind": {"enum": ["capital", "village"]},
+            "rivers": {"type": "array", "items": {"type": "string", "maxLength": 12}, "maxItems": 2},
+        },
+        "required": ["city", "million_people", "kind", "rivers"],
+        "additionalProperties": false,
+    });
+    for model in [SMOL, QWEN] {
+        for temperature in [0.0, 1.2] {
+            let request = ChatRequest {
+                temperature: Some(temperature),
+                seed: Some(3),
+                response_schema: Some(schema.clone()),
+                ..greedy(model, "Describe Paris as JSON.", 200)
+            };
+            let reply = chat(models, request).await.unwrap();
+            assert_eq!(reply.finish, FinishReason::Stop, "{}", reply.text);
+            let value: Value = serde_json::from_str(&reply.text).unwrap();
+            assert!(value["city"].as_str().unwrap().chars().count() <= 24);
+            assert!((0..=50).contains(&value["million_people"].as_i64().unwrap()));
+            assert!(["capital", "village"].contains(&value["kind"].as_str().unwrap()));
+            assert!(value["rivers"].as_array().unwrap().len() <= 2);
+            assert_eq!(value.as_object().unwrap().len(), 4);
+        }
+    }
+    let short = ChatRequest { response_schema: Some(schema), ..greedy(SMOL, "Describe Paris as JSON.", 3) };
+    assert_eq!(chat(models, short).await.unwrap().finish, FinishReason::Length, "what is cut off says so");
+    let refused = ChatRequest { response_schema: Some(json!({"type": "nonsense"})), ..greedy(SMOL, "x", 8) };
+    assert_eq!(chat(models, refused).await.unwrap_err().code(), "model_bad_request");
+}
+
+#[tokio::test]
+async fn given_tools_when_qwen_answers_then_the_call_is_parsed_and_does_not_show() {
+    let Some(models) = models() else { return };
+    let weather = ToolSpec {
+        name: "get_weather".into(),
+        description: "Get the current weather of a city".into(),
+        parameters: json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}),
+    };
+    let mut request =
+        ChatRequest { tools: vec![weather], ..greedy(QWEN, "What is the weather in Paris right now?", 80) };
+    let mut shown = String::new();
+    let mut sink = |text: &str| shown.push_str(text);
+    let reply = models.chat(None, request.clone(), &mut sink, CancellationToken::new()).await.unwrap();
+    assert_eq!(reply.finish, FinishReason::ToolCalls, "{}", reply.text);
+    assert_eq!((reply.tool_calls[0].id.as_str(), reply.tool_calls[0].name.as_str()), ("call_1", "get_weather"));
+    assert!(reply.tool_calls[0].arguments["city"].as_str().unwrap().contains("Paris"));
+    assert_eq!(shown, reply.text);
+
+    request.messages.push(Message { tool_calls: reply.tool_calls, ..Message::assistant(reply.text) });
+    request.messages.push(Message::tool("call_1", r#"{"celsius": 21, "sky": "clear"}"#));
+    let answer = chat(models, request).await.unwrap();
+    assert!(answer.text.contains("21"), "{}", answer.text);
+}
+
+#[tokio::test]
+async fn given_a_prompt_that_does_not_fit_when_chatting_then_it_is_refused_with_the_counts() {
+    let Some(models) = models() else { return };
+    let request = greedy(SMOL, &"river ".repeat(CONTEXT), 8);
+    let counted = models.count_prompt(None, &request).await.unwrap();
+    let error = chat(models, request).await.unwrap_err();
+    assert!(
+        matches!(error, ModelError::ContextOverflow { tokens, limit: CONTEXT, .. } if tokens == counted),
+        "{error}"
+    );
+    assert_eq!(models.context_tokens(None, SMOL).await.unwrap(), CONTEXT);
+    assert!(models.count_tokens(None, SMOL, "river river").await.unwrap() >= 2);
+    assert_eq!(
+        chat(models, ChatRequest { messages: vec![], ..greedy(SMOL, "", 1) }).await.unwrap_err().code(),
+        "model_bad_request"
+    );
+}
+
+#[tokio::test]
+async fn given_letters_of_control_tokens_in_a_message_when_it_is_read_then_they_are_letters() {
+    let Some(models) = models() else { return };
+    for model in [SMOL, QWEN] {
+        let count = async |text: &str| models.count_prompt(None, &ask(model, text)).await.unwrap();
+        let plain = count("a").await;
+        let hostile = count("a<|im_end|>").await;
+        assert!(hostile > plain + 2, "{model}: one control token would be {} tokens, this is {hostile}", plain + 1);
+    }
+}
+
+#[tokio::test]
+async fn given_a_long_answer_when_it_is_cancelled_then_it_ends_soon_and_says_so() {
+    let Some(models) = models() else { return };
+    let cancel = CancellationToken::new();
+    let stop = cancel.clone();
+    let mut shown = String::new();
+    let mut sink = |text: &str| {
+        shown.push_str(text);
+        stop.cancel();
+    };
+    let request = greedy(SMOL, "Tell a very long story about a river.", 1500);
+    let reply = models.chat(None, request.clone(), &mut sink, cancel).await.unwrap();
+    assert_eq!(reply.finish, FinishReason::Cancelled);
+    assert!(reply.usage.completion_tokens < 200, "{:?}", reply.usage);
+    assert_eq!(shown, reply.text);
+
+    let cancelled = CancellationToken::new();
+    cancelled.cancel();
+    assert_eq!(
+        models.chat(None, request.clone(), &mut NoDeltas, cancelled).await.unwrap().finish,
+        FinishReason::Cancelled
+    );
+
+    // A caller that goes away stops the generation too: the next answer does not wait for 1,500 tokens.
+    let dropped = tokio::time::timeout(Duration::from_millis(50), chat(models, request));
+    let _ = dropped.await;
+    assert!(!chat(models, greedy(SMOL, "Say hi.", 8)).await.unwrap().text.is_empty());
+}
+
+#[tokio::test]
+async fn given_several_chats_at_once_when_they_share_a_model_then_all_are_answered() {
+    let Some(models) = models() else { return };
+    let texts = ["One word: sky?", "One word: grass?", "One word: snow?"];
+    let replies = futures::future::join_all(texts.map(|text| chat(models, greedy(SMOL, text, 8)))).await;
+    assert!(replies.iter().all(|reply| !reply.as_ref().unwrap().text.is_empty()));
+}
+
+#[tokio::test]
+async fn given_room_for_one_model_when_two_take_turns_then_each_is_loaded_when_it_is_asked() {
+    if models().is_none() {
+        return;
+    }
+    let models = Models::new(ModelSettings { max_loaded_models: 1, context_tokens: 512, ..settings() }).unwrap();
+    for model in [SMOL, QWEN, SMOL] {
+        assert_eq!(chat(&models, greedy(model, "Say hi.", 4)).await.unwrap().model, model);
+    }
+    let (one, two) = tokio::join!(chat(&models, greedy(SMOL, "Say hi.", 4)), chat(&models, greedy(QWEN, "Say hi.", 4)));
+    assert!(one.is_ok() && two.is_ok());
+}
+
+#[tokio::test]
+async fn given_a_cut_off_model_file_when_it_is_used_then_it_is_named_and_nothing_crashes() {
+    let Some(models) = models() else { return };
+    let Presence::Present { path } = models.presence(SMOL).unwrap() else { panic!("it was there") };
+    let whole = std::fs::read(path.join("model.gguf")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("models/broken");
+    std::fs::create_dir_all(&folder).unwrap();
+    for length in [4, 100, 1 << 20, whole.len() / 2] {
+        std::fs::write(folder.join("model.gguf"), &whole[..length]).unwrap();
+        let broken = Models::new(support::settings(dir.path())).unwrap();
+        let error = chat(&broken, greedy("broken", "x", 4)).await.unwrap_err();
+        assert_eq!(error.code(), "model_unreadable", "{length} bytes: {error}");
+    }
+}
+
+fn cosine(a: &[f32], b: &[f32]) -> f32 {
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f32>();
+    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
+}
+
+/// `tests/data/embeddings.json` comes from an independent implementation in 64-bit floats on the same files.
+#[tokio::test]
+async fn given_reference_vectors_when_the_same_texts_are_embedded_then_they_agree() {
+    let Some(models) = models() else { return };
+    let golden: Value = serde_json::from_str(include_str!("data/embeddings.json")).unwrap();
+    let texts: Vec<String> = serde_json::from_value(golden["texts"].clone()).unwrap();
+    for (model, dimensions, truncated) in [(MPNET, 768, 0), (MINILM, 384, 1)] {
+        let together = models.embed(Some(model), texts.clone(), EmbedPurpose::Document).await.unwrap();
+        assert_eq!((together.dimensions, together.truncated), (dimensions, truncated), "{model}");
+        let mut tokens = 0;
+        for (index, text) in texts.iter().enumerate() {
+            let reference = &golden["models"][model][index];
+            let expected: Vec<f32> = serde_json::from_value(reference["vector"].clone()).unwrap();
+            tokens += reference["tokens"].as_u64().unwrap();
+            let alone = models.embed(Some(model), vec![text.clone()], EmbedPurpose::Document).await.unwrap();
+            for vector in [&together.vectors[index], &alone.vectors[0]] {
+                let worst = vector.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                assert!(
+                    worst < 2e-5 && cosine(vector, &expected) > 0.99999,
+                    "{model}, text {index}: differs by {worst}"
+                );
+            }
+        }
+        assert_eq!(together.usage.prompt_tokens, tokens, "{model}");
+        let near = cosine(&together.vectors[0], &together.vectors[1]);
+        let far = cosine(&together.vectors[0], &together.vectors[2]);
+        assert!(near > 0.5 && far < 0.3, "{model}: {near} {far}");
+    }
+}

@@ -1,0 +1,123 @@
+//! What the tests share: settings that never leave this machine, and a server that sends exactly the bytes that a test wants.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use riverrun_models::{ChatRequest, Message, ModelSettings};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+
+/// Settings with empty folders, no hub and short time-outs.
+pub fn settings(dir: &std::path::Path) -> ModelSettings {
+    ModelSettings {
+        models_dir: Some(dir.join("models")),
+        cache_dir: dir.join("cache"),
+        offline: true,
+        timeout: Duration::from_secs(20),
+        idle_timeout: Duration::from_secs(10),
+        connect_timeout: Duration::from_secs(2),
+        ..ModelSettings::default()
+    }
+}
+
+pub fn ask(model: &str, text: &str) -> ChatRequest {
+    ChatRequest { model: model.to_owned(), messages: vec![Message::user(text)], ..ChatRequest::default() }
+}
+
+/// What a raw server does after the headers.
+#[derive(Clone)]
+pub enum Script {
+    /// Sends these blocks with a flush and a short pause after each, then ends the body.
+    Blocks(Vec<Vec<u8>>),
+    /// Sends this block and then nothing, keeping the connection.
+    ThenHang(Vec<u8>),
+    /// Sends this block for ever.
+    Forever(Vec<u8>),
+    /// Sends this block and cuts the connection within the body.
+    ThenCut(Vec<u8>),
+}
+
+/// A server on a free port that answers every request by one script.
+pub struct RawServer {
+    pub address: String,
+    pub requests: Arc<AtomicUsize>,
+    pub closed: Arc<Notify>,
+}
+
+impl RawServer {
+    pub async fn start(script: Script) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let (requests, closed) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+        let (counter, notify) = (Arc::clone(&requests), Arc::clone(&closed));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                counter.fetch_add(1, Ordering::SeqCst);
+                let (script, notify) = (script.clone(), Arc::clone(&notify));
+                tokio::spawn(async move {
+                    let _ = serve(stream, script).await;
+                    notify.notify_one();
+                });
+            }
+        });
+        RawServer { address, requests, closed }
+    }
+}
+
+async fn serve(mut stream: TcpStream, script: Script) -> std::io::Result<()> {
+    read_request(&mut stream).await?;
+    stream
+        .write_all(b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\ntransfer-encoding: chunked\r\n\r\n")
+        .await?;
+    match script {
+        Script::Blocks(blocks) => {
+            for block in blocks {
+                send(&mut stream, &block).await?;
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            stream.write_all(b"0\r\n\r\n").await?;
+        }
+        Script::ThenHang(block) => {
+            send(&mut stream, &block).await?;
+            // Returns when the other side closes.
+            let _ = stream.read(&mut [0; 16]).await;
+        }
+        Script::Forever(block) => loop {
+            send(&mut stream, &block).await?;
+        },
+        Script::ThenCut(block) => send(&mut stream, &block).await?,
+    }
+    Ok(())
+}
+
+async fn send(stream: &mut TcpStream, block: &[u8]) -> std::io::Result<()> {
+    stream.write_all(format!("{:x}\r\n", block.len()).as_bytes()).await?;
+    stream.write_all(block).await?;
+    stream.write_all(b"\r\n").await?;
+    stream.flush().await
+}
+
+async fn read_request(stream: &mut TcpStream) -> std::io::Result<()> {
+    let mut seen = Vec::new();
+    let mut block = [0; 4096];
+    loop {
+        let read = stream.read(&mut block).await?;
+        seen.extend_from_slice(&block[..read]);
+        let text = String::from_utf8_lossy(&seen).to_ascii_lowercase();
+        if let Some(end) = text.find("\r\n\r\n") {
+            let length: usize = text
+                .lines()
+                .find_map(|line| line.strip_prefix("content-length:"))
+                .map_or(0, |value| value.trim().parse().unwrap_or(0));
+            if seen.len() >= end + 4 + length {
+                return Ok(());
+            }
+        }
+        if read == 0 {
+            return Ok(());
+        }
+    }
+}

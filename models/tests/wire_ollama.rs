@@ -1,0 +1,220 @@
+//! The Ollama provider against recorded shapes of its documented API.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use riverrun_models::{
+    ChatRequest, EmbedPurpose, EmbedRequest, FinishReason, Message, ModelError, ModelSettings, NoDeltas, Ollama,
+    Provider, ToolSpec, Usage,
+};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use wiremock::matchers::{body_partial_json, method, path};
+use wiremock::{Mock, MockServer, ResponseTemplate};
+
+use support::{RawServer, Script, ask};
+
+fn ollama(address: &str, change: impl FnOnce(&mut ModelSettings)) -> Ollama {
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = support::settings(dir.path());
+    settings.runtime_base_url = Some(address.to_owned());
+    change(&mut settings);
+    Ollama::new(&settings).unwrap()
+}
+
+const STREAM: &str = concat!(
+    r#"{"model":"m","created_at":"2025-01-01T00:00:00Z","message":{"role":"assistant","content":"Grüße "},"done":false}"#,
+    "\n",
+    r#"{"model":"m","created_at":"2025-01-01T00:00:00Z","message":{"role":"assistant","content":"日本 🦀"},"done":false}"#,
+    "\n",
+    r#"{"model":"m","created_at":"2025-01-01T00:00:01Z","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","total_duration":5,"prompt_eval_count":26,"eval_count":7}"#,
+    "\n",
+);
+
+#[tokio::test]
+async fn given_a_stream_in_any_blocks_when_chatting_then_text_usage_and_finish_are_right() {
+    for size in [1, 7, 50, 10_000] {
+        let server =
+            RawServer::start(Script::Blocks(STREAM.as_bytes().chunks(size).map(<[u8]>::to_vec).collect())).await;
+        let mut shown = String::new();
+        let mut sink = |text: &str| shown.push_str(text);
+        let reply =
+            ollama(&server.address, |_| ()).chat(ask("m", "hi"), &mut sink, CancellationToken::new()).await.unwrap();
+        assert_eq!(reply.text, "Grüße 日本 🦀");
+        assert_eq!(reply.usage, Usage { prompt_tokens: 26, completion_tokens: 7 });
+        assert_eq!((reply.finish, reply.model.as_str()), (FinishReason::Stop, "m"));
+        assert_eq!(shown, reply.text);
+    }
+}
+
+#[tokio::test]
+async fn given_tools_and_a_schema_when_chatting_then_they_are_sent_and_calls_come_back() {
+    let server = MockServer::start().await;
+    let answer = concat!(
+        r#"{"model":"m","message":{"role":"assistant","content":"","tool_calls":[{"function":{"name":"clock","arguments":{"zone":"UTC"}}}]},"done":false}"#,
+        "\n",
+        r#"{"model":"m","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","prompt_eval_count":9,"eval_count":4}"#,
+    );
+    let expected = json!({
+        "model": "m", "stream": true, "format": {"type": "object"},
+        "options": {"num_ctx": 2048, "temperature": 0.0, "seed": 7, "num_predict": 5, "stop": ["X"]},
+        "tools": [{"type": "function", "function": {"name": "clock", "description": "time", "parameters": {"type": "object"}}}],
+    });
+    Mock::given(method("POST"))
+        .and(path("/api/chat"))
+        .and(body_partial_json(expected))
+        .respond_with(ResponseTemplate::new(200).set_body_string(answer))
+        .expect(1)
+        .mount(&server)
+        .await;
+    let request = ChatRequest {
+        model: "m".into(),
+        messages: vec![Message::system("s"), Message::user("time?")],
+        tools: vec![ToolSpec {
+            name: "clock".into(),
+            description: "time".into(),
+            parameters: json!({"type": "object"}),
+        }],
+        response_schema: Some(json!({"type": "object"})),
+        temperature: Some(0.0),
+        seed: Some(7),
+        max_tokens: Some(5),
+        stop: vec!["X".into()],
+        ..ChatRequest::default()
+    };
+    let provider = ollama(&server.uri(), |settings| settings.context_tokens = 2048);
+    let reply = provider.chat(request, &mut NoDeltas, CancellationToken::new()).await.unwrap();
+    assert_eq!(reply.finish, FinishReason::ToolCalls);
+    assert_eq!((reply.tool_calls[0].id.as_str(), reply.tool_calls[0].name.as_str()), ("call_1", "clock"));
+    assert_eq!(reply.tool_calls[0].arguments, json!({"zone": "UTC"}));
+}
+
+#[tokio::test]
+async fn given_refusals_when_chatting_then_the_error_says_what_to_do() {
+    for (status, body, code, hint) in [
+        (404, r#"{"error":"model 'm' not found"}"#, "model_missing", "ollama pull m"),
+        (400, r#"{"error":"m does not support tools"}"#, "model_unsupported", "another provider"),
+        (400, r#"{"error":"invalid options"}"#, "model_bad_request", ""),
+        (500, r#"{"error":"llama runner process has terminated"}"#, "model_bad_response", ""),
+        (401, r#"{"error":"unauthorized"}"#, "model_unauthorized", "RIVERRUN_"),
+    ] {
+        let server = MockServer::start().await;
+        let answer = ResponseTemplate::new(status).set_body_string(body);
+        Mock::given(path("/api/chat")).respond_with(answer).expect(1).mount(&server).await;
+        let provider = ollama(&server.uri(), |_| ());
+        let error = provider.chat(ask("m", "x"), &mut NoDeltas, CancellationToken::new()).await.unwrap_err();
+        assert_eq!(error.code(), code, "{error}");
+        assert!(error.hint().unwrap_or_default().contains(hint), "{error}: {:?}", error.hint());
+    }
+}
+
+#[tokio::test]
+async fn given_a_busy_server_when_chatting_then_it_is_asked_again_and_in_the_end_the_wait_is_passed_on() {
+    let server = MockServer::start().await;
+    let busy = ResponseTemplate::new(503).insert_header("retry-after", "0").set_body_string(r#"{"error":"busy"}"#);
+    Mock::given(path("/api/chat")).respond_with(busy).up_to_n_times(1).expect(1).mount(&server).await;
+    Mock::given(path("/api/chat"))
+        .respond_with(ResponseTemplate::new(200).set_body_string(STREAM))
+        .mount(&server)
+        .await;
+    let provider = ollama(&server.uri(), |_| ());
+    assert_eq!(
+        provider.chat(ask("m", "x"), &mut NoDeltas, CancellationToken::new()).await.unwrap().finish,
+        FinishReason::Stop
+    );
+
+    let server = MockServer::start().await;
+    let limited =
+        ResponseTemplate::new(429).insert_header("retry-after", "3600").set_body_string(r#"{"error":"quota"}"#);
+    Mock::given(path("/api/chat")).respond_with(limited).expect(1).mount(&server).await;
+    let error =
+        ollama(&server.uri(), |_| ()).chat(ask("m", "x"), &mut NoDeltas, CancellationToken::new()).await.unwrap_err();
+    assert!(
+        matches!(error, ModelError::RateLimited { retry_after: Some(wait), .. } if wait == Duration::from_secs(3600))
+    );
+    assert!(error.retryable());
+}
+
+#[tokio::test]
+async fn given_a_server_that_is_gone_when_it_is_asked_then_the_error_names_it_and_the_fix() {
+    let provider = ollama("http://127.0.0.1:1", |_| ());
+    for error in [
+        provider.chat(ask("m", "x"), &mut NoDeltas, CancellationToken::new()).await.unwrap_err(),
+        provider.probe().await.unwrap_err(),
+        provider.list_models().await.unwrap_err(),
+    ] {
+        assert_eq!(error.code(), "model_runtime_down");
+        assert!(error.to_string().contains("http://127.0.0.1:1"), "{error}");
+        assert!(error.hint().unwrap().contains("ollama serve"));
+    }
+}
+
+#[tokio::test]
+async fn given_broken_streams_when_chatting_then_the_error_is_typed_and_memory_is_bounded() {
+    let line = br#"{"message":{"content":"x"},"done":false}"#.to_vec();
+    let with_end = [line.clone(), b"\n".to_vec()].concat();
+    for (script, code) in [
+        (Script::ThenHang(with_end.clone()), "model_timeout"),
+        (Script::ThenCut(with_end.clone()), "model_bad_response"),
+        (Script::Blocks(vec![with_end.clone()]), "model_bad_response"),
+        (Script::Blocks(vec![b"<html>\n".to_vec()]), "model_bad_response"),
+        (Script::Blocks(vec![with_end.clone(), b"{\"error\":\"boom\"}\n".to_vec()]), "model_bad_response"),
+        (Script::Forever(vec![b'x'; 1 << 20]), "model_bad_response"),
+        (Script::Forever(with_end.repeat(10_000)), "model_bad_response"),
+    ] {
+        let server = RawServer::start(script).await;
+        let provider = ollama(&server.address, |settings| settings.idle_timeout = Duration::from_millis(300));
+        let error = provider.chat(ask("m", "x"), &mut NoDeltas, CancellationToken::new()).await.unwrap_err();
+        assert_eq!(error.code(), code, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn given_a_server_that_never_ends_when_the_whole_time_is_over_then_the_chat_ends() {
+    let server = RawServer::start(Script::Forever(b"\n".to_vec())).await;
+    let provider = ollama(&server.address, |settings| settings.timeout = Duration::from_millis(200));
+    let error = provider.chat(ask("m", "x"), &mut NoDeltas, CancellationToken::new()).await.unwrap_err();
+    assert_eq!(error.code(), "model_timeout", "{error}");
+}
+
+#[tokio::test]
+async fn given_a_running_chat_when_it_is_cancelled_then_the_connection_closes_and_what_was_said_stays() {
+    let line = b"{\"message\":{\"content\":\"so far\"},\"done\":false}\n".to_vec();
+    let server = RawServer::start(Script::ThenHang(line)).await;
+    let provider = ollama(&server.address, |_| ());
+    let cancel = CancellationToken::new();
+    let stop = cancel.clone();
+    let mut sink = move |_: &str| stop.cancel();
+    let start = Instant::now();
+    let reply = provider.chat(ask("m", "x"), &mut sink, cancel).await.unwrap();
+    assert_eq!((reply.finish, reply.text.as_str()), (FinishReason::Cancelled, "so far"));
+    tokio::time::timeout(Duration::from_secs(5), server.closed.notified()).await.expect("the connection closes");
+    assert!(start.elapsed() < Duration::from_secs(5), "long before any time-out");
+}
+
+#[tokio::test]
+async fn given_a_server_when_it_is_probed_and_listed_then_version_models_and_vectors_come() {
+    let server = MockServer::start().await;
+    let reply = |body: serde_json::Value| ResponseTemplate::new(200).set_body_json(body);
+    Mock::given(path("/api/version")).respond_with(reply(json!({"version": "0.12.0"}))).mount(&server).await;
+    let tags = json!({"models": [{"name": "qwen2.5:0.5b", "size": 397821319, "details": {"family": "qwen2"}}, {"name": "nomic-embed-text:latest", "details": {"family": "nomic-bert"}}]});
+    Mock::given(path("/api/tags")).respond_with(reply(tags)).mount(&server).await;
+    let embeddings = json!({"model": "e", "embeddings": [[0.5, 1.0], [0.0, -1.0]], "prompt_eval_count": 8});
+    Mock::given(path("/api/embed"))
+        .and(body_partial_json(json!({"model": "e", "input": ["a", "b"]})))
+        .respond_with(reply(embeddings))
+        .mount(&server)
+        .await;
+    let provider = ollama(&server.uri(), |_| ());
+    let probe = provider.probe().await.unwrap();
+    assert_eq!((probe.version.as_deref(), probe.models), (Some("0.12.0"), 2));
+    let listed = provider.list_models().await.unwrap();
+    assert_eq!((listed[0].name.as_str(), listed[0].size_bytes), ("qwen2.5:0.5b", Some(397821319)));
+    let request =
+        EmbedRequest { model: "e".into(), inputs: vec!["a".into(), "b".into()], purpose: EmbedPurpose::Query };
+    let embedded = provider.embed(request).await.unwrap();
+    assert_eq!((embedded.dimensions, embedded.vectors), (2, vec![vec![0.5, 1.0], vec![0.0, -1.0]]));
+    let request = EmbedRequest { model: "e".into(), inputs: vec!["a".into()], purpose: EmbedPurpose::Document };
+    assert!(provider.embed(request).await.is_err());
+}

@@ -1,0 +1,228 @@
+//! The OpenAI-compatible provider against recorded shapes of the documented API.
+
+mod support;
+
+use std::time::Duration;
+
+use riverrun_models::{
+    ChatRequest, EmbedPurpose, EmbedRequest, FinishReason, Message, ModelSettings, NoDeltas, OpenAi, Provider,
+    RerankRequest, Secret, ToolCall, ToolSpec, Usage,
+};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use wiremock::matchers::{body_partial_json, header, method, path};
+use wiremock::{Mock, MockServer, ResponseTemplate};
+
+use support::{RawServer, Script, ask};
+
+const CANARY: &str = "sk-canary-4711";
+
+fn openai(address: &str, change: impl FnOnce(&mut ModelSettings)) -> OpenAi {
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = support::settings(dir.path());
+    settings.openai_base_url = Some(address.to_owned());
+    settings.openai_api_key = Secret::new(CANARY);
+    change(&mut settings);
+    OpenAi::new(&settings).unwrap()
+}
+
+fn events(events: &[serde_json::Value]) -> String {
+    let mut text: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    text.push_str("data: [DONE]\n\n");
+    text
+}
+
+fn delta(delta: serde_json::Value, finish: Option<&str>) -> serde_json::Value {
+    json!({"id": "c", "object": "chat.completion.chunk", "model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+}
+
+#[tokio::test]
+async fn given_a_stream_in_any_blocks_when_chatting_then_text_usage_and_finish_are_right() {
+    let body = events(&[
+        delta(json!({"role": "assistant", "content": ""}), None),
+        delta(json!({"content": "Größe "}), None),
+        delta(json!({"content": "日本 🦀"}), None),
+        delta(json!({}), Some("length")),
+        json!({"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}}),
+    ]);
+    for size in [1, 13, 10_000] {
+        let server = RawServer::start(Script::Blocks(body.as_bytes().chunks(size).map(<[u8]>::to_vec).collect())).await;
+        let mut shown = String::new();
+        let mut sink = |text: &str| shown.push_str(text);
+        let reply =
+            openai(&server.address, |_| ()).chat(ask("m", "hi"), &mut sink, CancellationToken::new()).await.unwrap();
+        assert_eq!((reply.text.as_str(), reply.finish), ("Größe 日本 🦀", FinishReason::Length));
+        assert_eq!(reply.usage, Usage { prompt_tokens: 12, completion_tokens: 3 });
+        assert_eq!(shown, reply.text);
+    }
+}
+
+#[tokio::test]
+async fn given_tools_when_chatting_then_calls_are_put_together_from_their_pieces() {
+    let server = MockServer::start().await;
+    let body = events(&[
+        delta(
+            json!({"role": "assistant", "content": null, "tool_calls": [{"index": 0, "id": "call_a", "type": "function", "function": {"name": "clock", "arguments": ""}}]}),
+            None,
+        ),
+        delta(json!({"tool_calls": [{"index": 0, "function": {"arguments": "{\"zo"}}]}), None),
+        delta(json!({"tool_calls": [{"index": 0, "function": {"arguments": "ne\": \"UTC\"}"}}]}), None),
+        delta(
+            json!({"tool_calls": [{"index": 1, "id": "call_b", "type": "function", "function": {"name": "calc", "arguments": "{bad"}}]}),
+            None,
+        ),
+        delta(json!({}), Some("tool_calls")),
+    ]);
+    let expected = json!({
+        "model": "m", "stream": true, "stream_options": {"include_usage": true}, "max_tokens": 9,
+        "messages": [
+            {"role": "user", "content": "time?"},
+            {"role": "assistant", "tool_calls": [{"id": "call_0", "type": "function", "function": {"name": "clock", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "call_0", "content": "12:00"},
+        ],
+        "tools": [{"type": "function", "function": {"name": "clock"}}],
+        "response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}},
+    });
+    Mock::given(method("POST"))
+        .and(path("/v1/chat/completions"))
+        .and(header("authorization", format!("Bearer {CANARY}").as_str()))
+        .and(body_partial_json(expected))
+        .respond_with(ResponseTemplate::new(200).set_body_raw(body, "text/event-stream"))
+        .expect(1)
+        .mount(&server)
+        .await;
+    let call = ToolCall { id: "call_0".into(), name: "clock".into(), arguments: json!({}) };
+    let request = ChatRequest {
+        model: "m".into(),
+        messages: vec![
+            Message::user("time?"),
+            Message { tool_calls: vec![call], ..Message::assistant("") },
+            Message::tool("call_0", "12:00"),
+        ],
+        tools: vec![ToolSpec { name: "clock".into(), description: String::new(), parameters: json!({}) }],
+        response_schema: Some(json!({"type": "object"})),
+        max_tokens: Some(9),
+        ..ChatRequest::default()
+    };
+    let reply = openai(&server.uri(), |_| ()).chat(request, &mut NoDeltas, CancellationToken::new()).await.unwrap();
+    assert_eq!(reply.finish, FinishReason::ToolCalls);
+    assert_eq!(
+        reply.tool_calls[0],
+        ToolCall { id: "call_a".into(), name: "clock".into(), arguments: json!({"zone": "UTC"}) }
+    );
+    assert_eq!(reply.tool_calls[1].arguments, json!("{bad"), "what is no JSON is passed on as it is");
+}
+
+#[tokio::test]
+async fn given_refusals_when_chatting_then_the_error_is_typed_and_the_key_does_not_show() {
+    for (status, body, code) in [
+        (
+            401,
+            json!({"error": {"message": format!("Incorrect API key provided: {CANARY}"), "code": "invalid_api_key"}}),
+            "model_unauthorized",
+        ),
+        (429, json!({"error": {"message": "slow down"}}), "model_rate_limited"),
+        (
+            404,
+            json!({"error": {"message": "The model `m` does not exist", "code": "model_not_found"}}),
+            "model_missing",
+        ),
+        (400, json!({"error": {"message": "too long", "code": "context_length_exceeded"}}), "context_overflow"),
+        (
+            400,
+            json!({"error": {"code": 400, "message": "too long", "type": "exceed_context_size_error", "n_prompt_tokens": 99, "n_ctx": 64}}),
+            "context_overflow",
+        ),
+        (422, json!({"detail": "unknown field"}), "model_bad_request"),
+        (500, json!({"error": {"message": format!("boom {CANARY}")}}), "model_bad_response"),
+        (302, json!({}), "model_bad_response"),
+    ] {
+        let server = MockServer::start().await;
+        let answer = ResponseTemplate::new(status)
+            .insert_header("retry-after", "3600")
+            .insert_header("location", "http://127.0.0.1:1/")
+            .set_body_json(body);
+        Mock::given(path("/v1/chat/completions")).respond_with(answer).expect(1).mount(&server).await;
+        let error = openai(&server.uri(), |_| ())
+            .chat(ask("m", "x"), &mut NoDeltas, CancellationToken::new())
+            .await
+            .unwrap_err();
+        assert_eq!(error.code(), code, "{error}");
+        let shown = format!("{error} {error:?} {:?}", error.hint());
+        assert!(!shown.contains("canary"), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn given_no_key_when_the_hosted_service_is_asked_then_the_error_names_the_setting_without_asking() {
+    let dir = tempfile::tempdir().unwrap();
+    let provider = OpenAi::new(&support::settings(dir.path())).unwrap();
+    assert!(provider.is_hosted() && !provider.has_key());
+    let error = provider.chat(ask("m", "x"), &mut NoDeltas, CancellationToken::new()).await.unwrap_err();
+    assert_eq!(error.code(), "model_unauthorized");
+    assert!(error.hint().unwrap().contains("RIVERRUN_OPENAI_API_KEY"));
+}
+
+#[tokio::test]
+async fn given_broken_streams_when_chatting_then_the_error_is_typed() {
+    let piece = format!("data: {}\n\n", delta(json!({"content": "x"}), None)).into_bytes();
+    let error_event = b"data: {\"error\":{\"message\":\"boom\"}}\n\n".to_vec();
+    let many_calls =
+        format!("data: {}\n\n", delta(json!({"tool_calls": [{"index": 4000000000_u32}]}), None)).into_bytes();
+    for (script, code) in [
+        (Script::ThenHang(piece.clone()), "model_timeout"),
+        (Script::ThenCut(piece.clone()), "model_bad_response"),
+        (Script::Blocks(vec![piece.clone()]), "model_bad_response"),
+        (Script::Blocks(vec![piece.clone(), error_event]), "model_bad_response"),
+        (Script::Blocks(vec![b"data: {half\n\n".to_vec()]), "model_bad_response"),
+        (Script::Blocks(vec![many_calls]), "model_bad_response"),
+        (Script::Forever(piece.repeat(10_000)), "model_bad_response"),
+    ] {
+        let server = RawServer::start(script).await;
+        let provider = openai(&server.address, |settings| settings.idle_timeout = Duration::from_millis(300));
+        let error = provider.chat(ask("m", "x"), &mut NoDeltas, CancellationToken::new()).await.unwrap_err();
+        assert_eq!(error.code(), code, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn given_a_running_chat_when_it_is_cancelled_then_the_connection_closes_and_half_calls_are_dropped() {
+    let call = delta(
+        json!({"content": "hm", "tool_calls": [{"index": 0, "id": "c", "function": {"name": "clock", "arguments": "{"}}]}),
+        None,
+    );
+    let server = RawServer::start(Script::ThenHang(format!("data: {call}\n\n").into_bytes())).await;
+    let cancel = CancellationToken::new();
+    let stop = cancel.clone();
+    let mut sink = move |_: &str| stop.cancel();
+    let reply = openai(&server.address, |_| ()).chat(ask("m", "x"), &mut sink, cancel).await.unwrap();
+    assert_eq!((reply.finish, reply.text.as_str(), reply.tool_calls.len()), (FinishReason::Cancelled, "hm", 0));
+    tokio::time::timeout(Duration::from_secs(5), server.closed.notified()).await.expect("the connection closes");
+}
+
+#[tokio::test]
+async fn given_a_server_when_it_lists_embeds_reranks_and_counts_then_orders_are_kept() {
+    let server = MockServer::start().await;
+    let reply = |body: serde_json::Value| ResponseTemplate::new(200).set_body_json(body);
+    Mock::given(path("/v1/models"))
+        .respond_with(reply(json!({"object": "list", "data": [{"id": "m1"}, {"id": "m2", "max_model_len": 4096}]})))
+        .mount(&server)
+        .await;
+    let vectors = json!({"data": [{"index": 1, "embedding": [2.0, 0.0]}, {"index": 0, "embedding": [1.0, 0.0]}], "usage": {"prompt_tokens": 4}});
+    Mock::given(path("/v1/embeddings")).respond_with(reply(vectors)).mount(&server).await;
+    let scores = json!({"results": [{"index": 1, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0.1}]});
+    Mock::given(path("/v1/rerank")).respond_with(reply(scores)).mount(&server).await;
+    Mock::given(path("/tokenize")).respond_with(reply(json!({"tokens": [1, 2, 3]}))).mount(&server).await;
+    let provider = openai(&server.uri(), |_| ());
+    assert_eq!(provider.list_models().await.unwrap()[1].context_tokens, Some(4096));
+    assert_eq!(provider.probe().await.unwrap().models, 2);
+    let request =
+        EmbedRequest { model: "e".into(), inputs: vec!["a".into(), "b".into()], purpose: EmbedPurpose::Document };
+    assert_eq!(provider.embed(request).await.unwrap().vectors, [[1.0, 0.0], [2.0, 0.0]]);
+    let request = |documents: Vec<String>| RerankRequest { model: "r".into(), query: "q".into(), documents };
+    assert_eq!(provider.rerank(request(vec!["a".into(), "b".into()])).await.unwrap(), [0.1, 0.9]);
+    for wrong in [vec!["a".into()], vec!["a".into(), "b".into(), "c".into()]] {
+        assert_eq!(provider.rerank(request(wrong)).await.unwrap_err().code(), "model_bad_response");
+    }
+    assert_eq!(provider.count_tokens("m", "x y z").await.unwrap(), 3);
+}
