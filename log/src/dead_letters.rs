@@ -97,7 +97,7 @@ pub struct LetterId {
 
 impl std::fmt::Display for LetterId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}@{}", self.topic, self.offset)
+        write!(f, "{}:{}", self.topic, self.offset)
     }
 }
 
@@ -105,10 +105,10 @@ impl FromStr for LetterId {
     type Err = LogError;
 
     fn from_str(text: &str) -> Result<Self, LogError> {
-        text.rsplit_once('@')
+        text.rsplit_once(':')
             .filter(|(topic, _)| topic.ends_with(SUFFIX))
             .and_then(|(topic, offset)| Some(Self { topic: topic.into(), offset: offset.parse().ok().filter(|offset| *offset >= 0)? }))
-            .ok_or_else(|| LogError::NotFound(format!("dead letter {text:?}; ids look like riverrun.ingest.commands{SUFFIX}@0")))
+            .ok_or_else(|| LogError::NotFound(format!("dead letter {text:?}; ids look like riverrun.ingest.commands{SUFFIX}:0")))
     }
 }
 
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn only_ids_of_dead_letters_are_ids() {
-        for bad in ["", "a@1", "riverrun.tokens.dlq", "riverrun.tokens.dlq@-1", "riverrun.tokens.dlq@x"] {
+        for bad in ["", "a:1", "riverrun.tokens.dlq", "riverrun.tokens.dlq:-1", "riverrun.tokens.dlq:x", "riverrun.tokens.dlq@1"] {
             assert!(bad.parse::<LetterId>().is_err(), "{bad}");
         }
     }

@@ -1,6 +1,8 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
 
+use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, RebalanceProtocol};
@@ -22,10 +24,21 @@ pub(super) enum Callback {
 #[derive(Default)]
 pub(super) struct SessionContext {
     queue: Mutex<VecDeque<Callback>>,
+    /// Who waits for a message that comes from another thread.
+    listener: AtomicWaker,
     closing: AtomicBool,
 }
 
 impl SessionContext {
+    pub(super) fn push(&self, callback: Callback) {
+        self.queue.lock().push_back(callback);
+        self.listener.wake();
+    }
+
+    pub(super) fn listen(&self, waker: &Waker) {
+        self.listener.register(waker);
+    }
+
     pub(super) fn pop(&self) -> Option<Callback> {
         self.queue.lock().pop_front()
     }
@@ -63,15 +76,8 @@ impl ConsumerContext for SessionContext {
         if self.closing() {
             settle(consumer, callback);
         } else {
-            self.queue.lock().push_back(callback);
+            self.push(callback);
         }
-    }
-
-    fn commit_callback(&self, result: KafkaResult<()>, offsets: &TopicPartitionList) {
-        // A commit of nothing new is answered by NoOffset: it is durable already.
-        let error = result.err().filter(|error| error.rdkafka_error_code() != Some(RDKafkaErrorCode::NoOffset));
-        let refused = offsets.elements().iter().find_map(|element| element.error().err());
-        self.queue.lock().push_back(Callback::Committed { partitions: named(offsets), error: error.or(refused) });
     }
 }
 

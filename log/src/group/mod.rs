@@ -4,6 +4,7 @@
 //! [`GroupConsumer::start`] with the offsets to start from, [`SessionEvent::Revoked`] by [`GroupConsumer::release`] once
 //! the caller has let go. Until the answer the group waits and nothing is fetched, so that one loop owns all state.
 
+mod commits;
 mod context;
 
 use std::collections::{HashMap, VecDeque};
@@ -13,7 +14,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures::Stream;
-use rdkafka::consumer::{CommitMode, Consumer, ConsumerGroupMetadata, RebalanceProtocol, StreamConsumer};
+use rdkafka::consumer::{Consumer, ConsumerGroupMetadata, RebalanceProtocol, StreamConsumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::{Offset, TopicPartitionList};
 use tokio::task::JoinHandle;
@@ -23,6 +24,7 @@ use crate::error::{LogError, code_of};
 use crate::record::{Record, StartAt, TopicPartition};
 use crate::watermarks::{self, Bounds, QUERY_TIMEOUT};
 
+use commits::Commits;
 use context::{Callback, SessionContext};
 
 type Inner = StreamConsumer<SessionContext>;
@@ -147,6 +149,7 @@ pub struct GroupConsumer {
     ready: VecDeque<SessionEvent>,
     lookup: Option<JoinHandle<Result<Found, LogError>>>,
     unanswered: Option<Callback>,
+    commits: Arc<Commits>,
     bounds: HashMap<TopicPartition, Bounds>,
     /// The next offset of each started partition.
     next: HashMap<TopicPartition, i64>,
@@ -168,6 +171,7 @@ impl GroupConsumer {
             ready: VecDeque::new(),
             lookup: None,
             unanswered: None,
+            commits: Arc::default(),
             bounds: HashMap::new(),
             next: HashMap::new(),
         })
@@ -204,6 +208,7 @@ impl GroupConsumer {
         let callbacks = consumer.context();
         let mut messages = consumer.stream();
         std::future::poll_fn(|cx| {
+            callbacks.listen(cx.waker());
             if let Some(callback) = callbacks.pop() {
                 return Poll::Ready(Wake::Callback(callback));
             }
@@ -331,24 +336,15 @@ impl GroupConsumer {
             .map_err(|error| LogError::kafka(format!("give back partitions of {}", self.group), error))
     }
 
-    /// Commits without waiting; [`SessionEvent::Committed`] tells how it went.
+    /// Commits without waiting; [`SessionEvent::Committed`] tells how it went. Commits never overtake each other.
     pub fn commit(&self, offsets: &[CommitOffset]) -> Result<(), LogError> {
-        self.consumer()
-            .commit(&offset_list(offsets)?, CommitMode::Async)
-            .map_err(|error| LogError::kafka(format!("commit offsets of {}", self.group), error))
+        self.commits.soon(self.consumer(), offsets);
+        Ok(())
     }
 
-    /// Commits and waits for the broker's answer, at most `limit`.
+    /// Commits behind what is on its way and waits for the broker's answer, at most `limit`.
     pub async fn commit_now(&self, offsets: &[CommitOffset], limit: Duration) -> Result<(), LogError> {
-        let list = offset_list(offsets)?;
-        let consumer = self.consumer().clone();
-        let doing = format!("commit offsets of {}", self.group);
-        let commit = tokio::task::spawn_blocking(move || consumer.commit(&list, CommitMode::Sync));
-        match tokio::time::timeout(limit, commit).await {
-            Ok(Ok(result)) => result.map_err(|error| LogError::kafka(doing, error)),
-            Ok(Err(_)) => Err(LogError::Stopped(doing)),
-            Err(_) => Err(LogError::Timeout { doing, seconds: limit.as_secs() }),
-        }
+        self.commits.now(self.consumer(), offsets, limit, format!("commit offsets of {}", self.group)).await
     }
 
     /// Stops fetching these partitions; polling goes on. What the client had read ahead of them is read again later.
