@@ -28,8 +28,6 @@ use crate::txn::coordinator::{self, Coordinator};
 pub struct Broker {
     node: Arc<Node>,
     address: SocketAddr,
-    /// Keeps the data folder ours until the end.
-    _lock: std::fs::File,
 }
 
 /// A topic in figures.
@@ -75,7 +73,7 @@ impl Broker {
         })?;
         let address = listener.local_addr().map_err(|error| StartError::Listen { address: listen, error })?;
         let opening = tokio::task::spawn_blocking(move || open(config));
-        let (node, lock) = opening.await.map_err(|error| StartError::DataDir {
+        let node = opening.await.map_err(|error| StartError::DataDir {
             path: listen.to_string().into(),
             error: std::io::Error::other(error),
         })??;
@@ -86,7 +84,7 @@ impl Broker {
         node.tasks.spawn(housekeeping::run(keeping));
         node.tasks.spawn(server::accept(serving, listener));
         tracing::info!(%address, data_dir = %node.config.data_dir.display(), "broker listens");
-        Ok(Self { node, address, _lock: lock })
+        Ok(Self { node, address })
     }
 
     /// Where the broker listens.
@@ -162,7 +160,7 @@ impl Drop for Broker {
 }
 
 /// Opens the data folder. Blocks.
-fn open(config: BrokerConfig) -> Result<(Node, std::fs::File), StartError> {
+fn open(config: BrokerConfig) -> Result<Node, StartError> {
     let root = config.data_dir.clone();
     let fail = |error| StartError::DataDir { path: root.clone(), error };
     std::fs::create_dir_all(&root).map_err(fail)?;
@@ -182,7 +180,7 @@ fn open(config: BrokerConfig) -> Result<(Node, std::fs::File), StartError> {
     topics.open_all(&metas, config.segment_bytes, &storage).map_err(fail)?;
     name_cluster(&journal).map_err(fail)?;
     let memory = Arc::new(Semaphore::new(Node::memory_units(&config)));
-    let node = Node {
+    Ok(Node {
         config,
         journal,
         topics,
@@ -194,8 +192,8 @@ fn open(config: BrokerConfig) -> Result<(Node, std::fs::File), StartError> {
         shutdown: CancellationToken::new(),
         tasks: TaskTracker::new(),
         admin: tokio::sync::Mutex::new(()),
-    };
-    Ok((node, lock))
+        _lock: lock,
+    })
 }
 
 /// Removes folders of topics whose deletion was journaled and then interrupted.

@@ -48,6 +48,8 @@ pub(crate) struct Node {
     pub tasks: TaskTracker,
     /// Topics are created, changed and deleted one at a time.
     pub admin: tokio::sync::Mutex<()>,
+    /// Keeps the data folder ours for as long as anything can write to it.
+    pub _lock: std::fs::File,
 }
 
 /// A refusal with a sentence for people.
@@ -118,7 +120,7 @@ impl Node {
             let message = format!("the number of partitions must be greater than {have}, not {want}");
             return Err(Refusal::new(ResponseError::InvalidPartitions, message));
         }
-        let others: usize = self.topics.all().iter().map(|topic| topic.len()).sum();
+        let others: usize = self.topics.all().iter().map(|topic| topic.partition_count()).sum();
         let total = others + (want - have) as usize;
         if total > self.config.max_partitions {
             let message = format!("{total} partitions are more than the {} allowed", self.config.max_partitions);
@@ -173,7 +175,7 @@ impl Node {
     pub(crate) async fn add_partitions(&self, name: &str, count: i32, validate_only: bool) -> Result<(), Refusal> {
         let _admin = self.admin.lock().await;
         let topic = self.topics.get(name).ok_or(ResponseError::UnknownTopicOrPartition)?;
-        self.check_partitions(topic.len() as i32, count)?;
+        self.check_partitions(topic.partition_count() as i32, count)?;
         if !validate_only {
             self.journal.record(Entry::PartitionsAdded { name: name.to_owned(), partitions: count }).await?;
             topic.grow(count, &self.storage);

@@ -49,13 +49,8 @@ impl Topic {
     }
 
     /// Their number.
-    pub(crate) fn len(&self) -> usize {
+    pub(crate) fn partition_count(&self) -> usize {
         self.partitions.read().len()
-    }
-
-    /// Whether there are none.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// The settings.

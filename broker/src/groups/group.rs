@@ -185,10 +185,6 @@ impl Group {
     pub(crate) fn phase(&self) -> Phase {
         self.phase
     }
-    /// How often it has been rebalanced.
-    pub(crate) fn generation(&self) -> i32 {
-        self.generation
-    }
     /// `consumer` for consumer groups.
     pub(crate) fn protocol_type(&self) -> Option<&str> {
         self.protocol_type.as_deref()
@@ -647,9 +643,9 @@ impl Group {
 
     /// Lets time take effect: sessions end, waits end.
     pub(crate) fn tick(&mut self, now: Instant) {
-        let late: Vec<String> =
-            self.announced.iter().filter(|(_, until)| **until <= now).map(|(id, _)| id.clone()).collect();
-        late.iter().for_each(|id| drop(self.announced.remove(id)));
+        let announced = self.announced.len();
+        self.announced.retain(|_, until| *until > now);
+        let some_never_came = self.announced.len() < announced;
         let dead: Vec<String> = self
             .members
             .iter()
@@ -668,7 +664,7 @@ impl Group {
                 Phase::Stable => self.drop_unsynced(now),
                 Phase::Empty | Phase::Dead => self.phase_deadline = None,
             }
-        } else if !late.is_empty() {
+        } else if some_never_came {
             self.complete_join_if_ready(now, false);
         }
     }

@@ -72,7 +72,7 @@ fn absent(error: ResponseError, name: Option<String>, id: Uuid, version: i16) ->
 
 fn describe(topic: &Topic, version: i16) -> MetadataResponseTopic {
     let node = || vec![BrokerId(NODE_ID)];
-    let partitions = (0..topic.len() as i32).map(|index| {
+    let partitions = (0..topic.partition_count() as i32).map(|index| {
         let partition = MetadataResponsePartition::default()
             .with_partition_index(index)
             .with_leader_id(BrokerId(NODE_ID))

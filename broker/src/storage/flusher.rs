@@ -82,6 +82,13 @@ impl FlushPool {
     }
 }
 
+impl Drop for FlushPool {
+    fn drop(&mut self) {
+        self.queue.work.lock().closed = true;
+        self.queue.ready.notify_all();
+    }
+}
+
 fn run(queue: &FlushQueue) {
     while let Some(partition) = queue.next() {
         if partition.flush() {

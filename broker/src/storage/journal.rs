@@ -135,6 +135,13 @@ impl<S: Folded> Journal<S> {
     }
 }
 
+impl<S: Folded> Drop for Journal<S> {
+    fn drop(&mut self) {
+        self.core.inner.lock().closed = true;
+        self.core.ready.notify_all();
+    }
+}
+
 /// Waits for a recorded entry.
 pub(crate) async fn wait(durable: Durable) -> Result<(), ResponseError> {
     durable.await.unwrap_or(Err(ResponseError::KafkaStorageError))

@@ -27,7 +27,9 @@ use crate::wire::batch::{BatchHeader, Marker, assign_offset, stamp_append_time};
 /// Most bytes written in one group before a sync.
 const MAX_GROUP_BYTES: usize = 16 << 20;
 /// Recent batches kept in memory per partition for readers at the tail.
-const TAIL_BYTES: usize = 256 << 10;
+const TAIL_BYTES: usize = 128 << 10;
+/// After this time without appends they are dropped.
+const TAIL_IDLE_MS: i64 = 10_000;
 /// Pause between attempts to repair a partition after a failed write.
 const REPAIR_PAUSE: Duration = Duration::from_secs(1);
 
@@ -85,6 +87,7 @@ pub(super) struct State {
     next_fetcher: u64,
     pub(super) tail: VecDeque<TailBatch>,
     tail_bytes: usize,
+    last_append_ms: i64,
     health: Health,
 }
 
@@ -187,6 +190,7 @@ impl Partition {
             next_fetcher: 0,
             tail: VecDeque::new(),
             tail_bytes: 0,
+            last_append_ms: 0,
             health: recovered.corrupt.map_or(Health::Good, Health::Corrupt),
         };
         Arc::new(Self { name, shared, folder, config, state: Mutex::new(state), writer: Mutex::new(()) })
@@ -420,11 +424,6 @@ impl Partition {
         self.state.lock().durable.aborted_in(from, until).collect()
     }
 
-    /// Producers whose transaction is open in the durable log.
-    pub(crate) fn open_producers(&self) -> Vec<(i64, i16)> {
-        self.state.lock().durable.open_producers().collect()
-    }
-
     /// Runs `read` over the producers of the durable log.
     pub(crate) fn with_producers<T>(&self, read: impl FnOnce(&Producers) -> T) -> T {
         read(&self.state.lock().durable)
@@ -506,7 +505,13 @@ impl Partition {
         {
             tracing::warn!(partition = %self.name, error = %error, "segment not rolled");
         }
-        let removed = self.state.lock().remove_expired(now, &config, producers_idle_before_ms);
+        let removed = {
+            let mut state = self.state.lock();
+            if now - state.last_append_ms > TAIL_IDLE_MS {
+                state.forget_tail_before(i64::MAX);
+            }
+            state.remove_expired(now, &config, producers_idle_before_ms)
+        };
         for segment in removed {
             self.remove_files(&segment);
         }
@@ -631,6 +636,7 @@ impl State {
                 bytes: pending.bytes,
             });
         }
+        self.last_append_ms = now;
         while self.tail_bytes > TAIL_BYTES {
             let Some(oldest) = self.tail.pop_front() else { break };
             self.tail_bytes -= oldest.bytes.len();

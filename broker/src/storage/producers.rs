@@ -166,11 +166,6 @@ impl Producers {
         self.open.keys().next().copied()
     }
 
-    /// Producers with an open transaction.
-    pub(crate) fn open_producers(&self) -> impl Iterator<Item = (i64, i16)> {
-        self.open.values().filter_map(|id| self.by_id.get(id).map(|producer| (*id, producer.epoch)))
-    }
-
     /// Aborted transactions with records in `from..until`.
     pub(crate) fn aborted_in(&self, from: i64, until: i64) -> impl Iterator<Item = Aborted> {
         // Markers are appended in offset order, so the list is sorted by last offset.

@@ -137,7 +137,7 @@ pub(crate) async fn add_group(
     producer: ProducerIdentity,
     group: String,
 ) -> Result<(), ResponseError> {
-    change(node, id, producer, |record| drop(record.groups.insert(group))).await
+    change(node, id, producer, |record| record.groups.extend([group])).await
 }
 
 async fn change(
