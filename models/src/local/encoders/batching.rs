@@ -4,6 +4,8 @@
 const MAX_TEXTS: usize = 32;
 /// Tokens of one batch at most, padding included: bounds the memory of the attention scores.
 const MAX_TOKENS: usize = 8192;
+/// Padding that a text may cost. A batch of its own costs about as much as this many tokens, because all weights are read once more.
+const MAX_PADDING: usize = 32;
 
 /// Groups texts by their token counts: longest first, so that texts of one batch have about the same length and little is padded.
 /// Every index comes exactly once.
@@ -14,7 +16,13 @@ pub(super) fn plan(lengths: &[usize]) -> Vec<Vec<usize>> {
     let mut longest = 0;
     for index in order {
         match batches.last_mut() {
-            Some(batch) if batch.len() < MAX_TEXTS && (batch.len() + 1) * longest <= MAX_TOKENS => batch.push(index),
+            Some(batch)
+                if batch.len() < MAX_TEXTS
+                    && (batch.len() + 1) * longest <= MAX_TOKENS
+                    && longest - lengths[index] <= MAX_PADDING =>
+            {
+                batch.push(index);
+            }
             _ => {
                 longest = lengths[index];
                 batches.push(vec![index]);
@@ -37,6 +45,7 @@ mod tests {
             assert_eq!(all, (0..lengths.len()).collect::<Vec<_>>());
             for batch in batches {
                 let longest = batch.iter().map(|index| lengths[*index]).max().unwrap();
+                assert!(batch.iter().all(|index| longest - lengths[*index] <= MAX_PADDING));
                 assert!(batch.len() == 1 || (batch.len() <= MAX_TEXTS && batch.len() * longest <= MAX_TOKENS));
             }
         }
