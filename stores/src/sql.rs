@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sqlx::migrate::Migrator;
+use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Sqlite, Transaction};
+use sqlx::{SqlSafeStr, Sqlite, Transaction};
 
 use crate::error::StoreError;
 
-static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
+/// Number, what it does, and the statements; a number is never given twice and its statements never change.
+const MIGRATIONS: [(i64, &str, &str); 1] = [(1, "read models", include_str!("../migrations/0001_read_models.sql"))];
 
 const READERS: u32 = 4;
 /// A larger database is not looked through at start; damage is then found when the page is read.
@@ -34,7 +35,7 @@ impl Sql {
         let unusable = |error: &dyn std::fmt::Display| StoreError::DatabaseUnusable { path: path.clone(), reason: error.to_string() };
         let options = options(&path);
         let writer = SqlitePoolOptions::new().max_connections(1).connect_with(options.clone()).await.map_err(|error| unusable(&error))?;
-        MIGRATIONS.run(&writer).await.map_err(|error| unusable(&error))?;
+        migrator().run(&writer).await.map_err(|error| unusable(&error))?;
         if tokio::fs::metadata(&path).await.is_ok_and(|file| file.len() <= MAX_CHECKED_BYTES) {
             check(&writer).await.map_err(|reason| unusable(&reason))?;
         }
@@ -65,6 +66,13 @@ impl Sql {
     pub(crate) async fn begin(&self) -> Result<Transaction<'static, Sqlite>, StoreError> {
         Ok(self.writer.begin_with("BEGIN IMMEDIATE").await?)
     }
+}
+
+fn migrator() -> Migrator {
+    let migration = |(number, what, statements): (i64, &'static str, &'static str)| {
+        Migration::new(number, what.into(), MigrationType::Simple, statements.into_sql_str(), false)
+    };
+    Migrator::with_migrations(MIGRATIONS.into_iter().map(migration).collect())
 }
 
 fn options(path: &Path) -> SqliteConnectOptions {

@@ -220,17 +220,23 @@ async fn given_much_writing_then_the_write_ahead_log_stays_small() {
     let (store, notes) = (open(folder.path()), collection("notes"));
     store.ensure(&notes, 4, "mini").await.unwrap();
     let text = "words ".repeat(40_000);
-    for round in 0..400 {
-        let mut large = point(&format!("s{}", round % 3), "v1", round % 3, [1.0, round as f32, 0.0, 0.0]);
-        large.chunk.text = text.clone();
-        store.upsert(&notes, vec![large]).await.unwrap();
-        store.flush(&notes).await.unwrap();
+    for round in 0..60 {
+        let large = |n: i32| {
+            let mut point = point(&format!("s{n}"), "v1", n, [1.0, round as f32, n as f32, 0.0]);
+            point.chunk.text = text.clone();
+            point
+        };
+        store.upsert(&notes, (0..12).map(large).collect()).await.unwrap();
+        if round % 3 == 0 {
+            store.flush(&notes).await.unwrap();
+        }
     }
+    store.flush(&notes).await.unwrap();
     let wal = folder.path().join(notes.physical_name()).join("shard/wal");
     let closed = std::fs::read_dir(&wal).unwrap().filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("closed-")).count();
     assert!(closed <= 17, "{closed} finished files");
-    assert_eq!(store.count(&notes).await.unwrap(), 3);
-    let hits = store.search(&notes, &[1.0, 399.0, 0.0, 0.0], 1, &ChunkFilter { documents: vec![document("s0")] }).await.unwrap();
+    assert_eq!(store.count(&notes).await.unwrap(), 12);
+    let hits = store.search(&notes, &[1.0, 59.0, 0.0, 0.0], 1, &ChunkFilter { documents: vec![document("s0")] }).await.unwrap();
     assert_eq!(hits[0].chunk.text, text);
 }
 

@@ -58,29 +58,57 @@ struct Projector {
     progress: Progress,
 }
 
+/// Why reading does not go on.
+enum Halt {
+    /// The rows know more than the log holds: it is another one, or has lost its end.
+    Ahead,
+    Fatal(RuntimeError),
+}
+
+impl From<RuntimeError> for Halt {
+    fn from(error: RuntimeError) -> Self {
+        Self::Fatal(error)
+    }
+}
+
 impl Projector {
     async fn run(self) -> Result<(), RuntimeError> {
-        let mut tail = self.open().await?;
         loop {
-            let batch = self.next_batch(&mut tail).await?;
-            self.progress.in_work(batch.len());
-            self.project(&batch).await?;
-            self.progress.handled(batch.len() as u64);
-            self.progress.in_work(0);
+            let mut tail = self.open().await?;
+            match self.follow(&mut tail).await {
+                Halt::Ahead => {
+                    tracing::warn!(database = %self.config.sql.path().display(), "the read models know more than the log holds, they are rebuilt from it");
+                    self.until_done("empty the read models", || read_models::rebuild(&self.config.sql)).await?;
+                }
+                Halt::Fatal(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn follow(&self, tail: &mut Tail) -> Halt {
+        loop {
+            let step = async {
+                let batch = self.next_batch(tail).await?;
+                self.progress.in_work(batch.len());
+                self.project(&batch).await?;
+                self.progress.handled(batch.len() as u64);
+                self.progress.in_work(0);
+                Ok(())
+            };
+            if let Err(halt) = step.await {
+                return halt;
+            }
         }
     }
 
     /// A reader of every partition, from where the rows end.
     async fn open(&self) -> Result<Tail, RuntimeError> {
         let starts = self.starts().await?;
-        let tail = self.tail(&starts).await?;
-        if !self.is_ahead(&tail, &starts).await? {
-            return Ok(tail);
-        }
-        tracing::warn!(database = %self.config.sql.path().display(), "the read models know more than the log holds: this is another log, they are rebuilt");
-        self.until_done("empty the read models", || read_models::rebuild(&self.config.sql)).await?;
-        let starts = self.starts().await?;
-        self.tail(&starts).await
+        let wanted = || starts.iter().map(|(partition, next)| (partition.clone(), start_at(*next))).collect();
+        let tail = self.asked("open the log", || Tail::open(&self.config.log, wanted())).await?;
+        starts.iter().for_each(|(partition, next)| self.progress.position(partition, *next));
+        self.progress.assigned(starts.len());
+        Ok(tail)
     }
 
     async fn starts(&self) -> Result<BTreeMap<TopicPartition, i64>, RuntimeError> {
@@ -95,21 +123,8 @@ impl Projector {
         Ok(starts)
     }
 
-    async fn tail(&self, starts: &BTreeMap<TopicPartition, i64>) -> Result<Tail, RuntimeError> {
-        let wanted = || starts.iter().map(|(partition, next)| (partition.clone(), start_at(*next))).collect();
-        let tail = self.asked("open the log", || Tail::open(&self.config.log, wanted())).await?;
-        starts.iter().for_each(|(partition, next)| self.progress.position(partition, *next));
-        self.progress.assigned(starts.len());
-        Ok(tail)
-    }
-
-    async fn is_ahead(&self, tail: &Tail, starts: &BTreeMap<TopicPartition, i64>) -> Result<bool, RuntimeError> {
-        let ends = self.asked("ask for the ends of the log", || tail.end_offsets()).await?;
-        Ok(starts.iter().any(|(partition, next)| ends.get(partition).is_some_and(|end| next > end)))
-    }
-
     /// Waits for a record and takes what lies ready behind it.
-    async fn next_batch(&self, tail: &mut Tail) -> Result<Vec<Record>, RuntimeError> {
+    async fn next_batch(&self, tail: &mut Tail) -> Result<Vec<Record>, Halt> {
         let mut batch = vec![self.next(tail).await?];
         let mut bytes = batch[0].size_bytes();
         while batch.len() < MAX_BATCH && bytes < MAX_BATCH_BYTES {
@@ -128,7 +143,7 @@ impl Projector {
         Ok(batch)
     }
 
-    async fn next(&self, tail: &mut Tail) -> Result<Record, RuntimeError> {
+    async fn next(&self, tail: &mut Tail) -> Result<Record, Halt> {
         loop {
             match tail.next().await {
                 Ok(record) => {
@@ -140,8 +155,9 @@ impl Projector {
         }
     }
 
-    fn survive(&self, error: LogError) -> Result<(), RuntimeError> {
+    fn survive(&self, error: LogError) -> Result<(), Halt> {
         match error {
+            LogError::OutOfRange { wanted, high, .. } if wanted > high => Err(Halt::Ahead),
             LogError::OutOfRange { .. } => {
                 self.progress.out_of_range();
                 tracing::warn!(error = %error, "events fell off the log before they were projected: the read models lack them");
@@ -151,7 +167,7 @@ impl Projector {
                 self.progress.trouble(&error);
                 Ok(())
             }
-            error => Err(error.into()),
+            error => Err(Halt::Fatal(error.into())),
         }
     }
 
@@ -217,7 +233,7 @@ impl Projector {
         }
     }
 
-    async fn rest(&self, what: &str, error: &dyn std::fmt::Display, pause: &mut Duration) {
+    async fn rest(&self, what: &str, error: &(dyn std::fmt::Display + Sync), pause: &mut Duration) {
         tracing::warn!(what, error = %error, "projector waits");
         self.progress.trouble(error);
         self.progress.retried();

@@ -1,0 +1,7 @@
+//! The workers: each one method from events to what follows from them, over one shared loop.
+
+pub mod indexer;
+pub mod projector;
+pub mod runtime;
+
+mod about;
