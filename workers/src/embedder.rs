@@ -1,0 +1,204 @@
+//! The embedder: from chunks to chunks with vectors.
+//!
+//! Several batches, of whatever documents, go to the model together. A model that is away is waited for; when the runtime
+//! gives a batch up, its document ends as failed with the model's own code, message and fix.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use riverrun_knowledge::LanguageModels;
+use riverrun_knowledge::chunking::{self, MAX_DIMENSIONS};
+use riverrun_log::Outgoing;
+use riverrun_models::{EmbedPurpose, EmbedReply, ModelError};
+use riverrun_schemas::ingest::{ChunkEvent, ChunksEmbedded, ChunksReady, DocumentEmbedded, DocumentFailed, EmbeddedChunk, EmbeddingEvent, IngestEvent};
+use riverrun_schemas::{DocumentId, Envelope, EventSet, Failure, IngestId};
+
+use crate::about::about;
+use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
+
+const NAME: &str = "embedder";
+
+/// The value of [`DocumentFailed::stage`].
+const STAGE: &str = "embed";
+
+/// Batches that are embedded together, and how long the first of them waits for others: a model is fastest with many texts.
+const MAX_BATCH: usize = 16;
+const MAX_WAIT: Duration = Duration::from_millis(10);
+
+/// Parts message and fix in the reason of a failure, the only text that is left when a delivery is given up.
+const HINT_MARK: &str = "\nhint: ";
+
+/// Failed documents that are remembered, so that their last batch does not claim that all of them has vectors.
+const MAX_FAILED: usize = 10_000;
+
+/// Embeds chunks.
+pub struct Embedder {
+    models: Arc<dyn LanguageModels>,
+    failed: Mutex<Failed>,
+}
+
+#[derive(Default)]
+struct Failed {
+    documents: HashSet<(IngestId, DocumentId)>,
+    order: VecDeque<(IngestId, DocumentId)>,
+}
+
+type ReadyDelivery<'d> = (&'d ChunksReady, &'d Envelope);
+
+impl Embedder {
+    /// An embedder with these models.
+    pub fn new(models: Arc<dyn LanguageModels>) -> Self {
+        Self { models, failed: Mutex::default() }
+    }
+
+    /// Embeds batches of one model.
+    async fn embed(&self, model: &str, group: &[ReadyDelivery<'_>]) -> Result<Vec<Outgoing>, WorkError> {
+        let texts = group.iter().flat_map(|(ready, _)| ready.chunks.iter().map(chunking::embedding_text)).collect();
+        let reply = self.vectors(model, texts).await.map_err(|error| work_error(&error))?;
+        let mut vectors = reply.vectors.into_iter();
+        let mut out = Vec::new();
+        for (ready, cause) in group {
+            let own: Vec<Vec<f32>> = vectors.by_ref().take(ready.chunks.len()).collect();
+            out.extend(self.say(ready, &own, reply.dimensions as i32, cause)?);
+        }
+        Ok(out)
+    }
+
+    /// One usable vector for every text.
+    async fn vectors(&self, model: &str, texts: Vec<String>) -> Result<EmbedReply, ModelError> {
+        let count = texts.len();
+        let reply = self.models.embed(Some(model), texts, EmbedPurpose::Document).await?;
+        if reply.truncated > 0 {
+            tracing::warn!(model, chunks = reply.truncated, "chunks are longer than the model reads and only their beginning was embedded; lower RIVERRUN_CHUNK_SIZE");
+        }
+        let defect = |reason: String| ModelError::BadResponse { provider: model.to_owned(), status: Some(200), reason };
+        if reply.vectors.len() != count {
+            return Err(defect(format!("{} vectors came for {count} texts", reply.vectors.len())));
+        }
+        if reply.dimensions == 0 || reply.dimensions > MAX_DIMENSIONS {
+            return Err(defect(format!("vectors have {} dimensions, which is not between 1 and {MAX_DIMENSIONS}", reply.dimensions)));
+        }
+        let is_usable = |vector: &Vec<f32>| vector.len() == reply.dimensions && vector.iter().all(|x| x.is_finite());
+        match reply.vectors.iter().position(|vector| !is_usable(vector)) {
+            Some(at) => Err(defect(format!("vector {at} has a wrong length or a number that is not finite"))),
+            None => Ok(reply),
+        }
+    }
+
+    /// The batch with its vectors and, when it is the last one, that the document is done here.
+    fn say(&self, ready: &ChunksReady, vectors: &[Vec<f32>], dimensions: i32, cause: &Envelope) -> Result<Vec<Outgoing>, WorkError> {
+        let chunks = ready.chunks.iter().cloned().zip(vectors).map(|(chunk, vector)| EmbeddedChunk::new(chunk, vector)).collect();
+        let batch = about!(ready, ChunksEmbedded {
+            version: ready.version.clone(),
+            embed_model: ready.embed_model.clone(),
+            batch: ready.batch,
+            batches: ready.batches,
+            dimensions: dimensions,
+            chunks: chunks,
+        });
+        let mut out = vec![outgoing(EmbeddingEvent::from(batch), cause)?];
+        if ready.batch + 1 == ready.batches && !self.has_failed(ready) {
+            // Without its batches the count of chunks is in the last ordinal.
+            let chunks = ready.chunks.last().map_or(0, |chunk| i64::from(chunk.ordinal) + 1);
+            let event = about!(ready, DocumentEmbedded { version: ready.version.clone(), chunks: chunks, dimensions: dimensions });
+            out.push(outgoing(IngestEvent::from(event), cause)?);
+        }
+        Ok(out)
+    }
+
+    fn has_failed(&self, ready: &ChunksReady) -> bool {
+        self.failed.lock().documents.contains(&(ready.ingest_id, ready.document_id))
+    }
+}
+
+impl Failed {
+    fn insert(&mut self, document: (IngestId, DocumentId)) {
+        if self.documents.insert(document) {
+            self.order.push_back(document);
+        }
+        if self.order.len() > MAX_FAILED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.documents.remove(&oldest);
+        }
+    }
+}
+
+#[async_trait]
+impl Worker for Embedder {
+    type Input = ChunkEvent;
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn lanes(&self) -> Lanes {
+        Lanes::PerPartition { max_batch: MAX_BATCH, max_wait: MAX_WAIT }
+    }
+
+    async fn handle(&self, batch: &[Delivery<ChunkEvent>], _context: &Context) -> Result<Vec<Outgoing>, WorkError> {
+        let mut out = Vec::new();
+        // Neighbours of one model go together; the order of a document's batches stays.
+        for group in batch.chunk_by(|a, b| ready(a).embed_model == ready(b).embed_model) {
+            let group: Vec<ReadyDelivery<'_>> = group.iter().map(|delivery| (ready(delivery), &delivery.envelope)).collect();
+            if let Some((first, _)) = group.first() {
+                out.extend(self.embed(&first.embed_model, &group).await?);
+            }
+        }
+        Ok(out)
+    }
+
+    fn dead(&self, delivery: &Delivery<ChunkEvent>, code: &str, reason: &str) -> Vec<Outgoing> {
+        let failure = match reason.split_once(HINT_MARK) {
+            Some((message, hint)) => Failure::new(code, message).with_hint(hint),
+            None => Failure::new(code, reason),
+        };
+        let ready = ready(delivery);
+        self.failed.lock().insert((ready.ingest_id, ready.document_id));
+        let event = about!(ready, DocumentFailed { stage: STAGE.to_owned(), error: failure });
+        outgoing(IngestEvent::from(event), &delivery.envelope).into_iter().collect()
+    }
+}
+
+fn ready(delivery: &Delivery<ChunkEvent>) -> &ChunksReady {
+    match &delivery.event {
+        ChunkEvent::ChunksReady(ready) => ready,
+    }
+}
+
+/// Whether waiting can help: the model comes back, is fetched, or the operator sets a key.
+fn may_pass(error: &ModelError) -> bool {
+    match error {
+        ModelError::RuntimeDown { .. }
+        | ModelError::ModelMissing { .. }
+        | ModelError::ModelUnreadable { .. }
+        | ModelError::Unauthorized { .. }
+        | ModelError::RateLimited { .. }
+        | ModelError::Timeout { .. }
+        | ModelError::Cancelled
+        | ModelError::Internal { .. } => true,
+        ModelError::BadResponse { .. } => error.retryable(),
+        ModelError::ContextOverflow { .. } | ModelError::BadRequest { .. } | ModelError::Unsupported { .. } | ModelError::UnknownProvider { .. } => false,
+    }
+}
+
+fn work_error(error: &ModelError) -> WorkError {
+    let reason = match error.hint() {
+        Some(hint) => format!("{error}{HINT_MARK}{hint}"),
+        None => error.to_string(),
+    };
+    if may_pass(error) { WorkError::retry(error.code(), reason) } else { WorkError::poison(error.code(), reason) }
+}
+
+fn outgoing<E: EventSet>(event: E, cause: &Envelope) -> Result<Outgoing, WorkError> {
+    Outgoing::caused_by(&event, NAME, cause).map_err(|error| {
+        let fix = "ingest with a smaller RIVERRUN_CHUNK_SIZE, or with an embedding model of fewer dimensions";
+        WorkError::poison(error.code(), format!("{error}{HINT_MARK}{fix}"))
+    })
+}
+
+#[cfg(test)]
+mod tests;

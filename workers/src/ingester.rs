@@ -1,0 +1,369 @@
+//! The ingester: from a path to documents, from a document to chunks.
+//!
+//! `StartIngest` is read into `SubmitDocument` commands, one a document, whose bytes are in the blob store; each of them
+//! becomes `DocumentChunked` and `ChunksReady`, or `DocumentUnchanged`, or `DocumentFailed`. What a document was last is
+//! asked of the log, never of a read model ([`history`]).
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use riverrun_knowledge::chunking::{self, ChunkConfig};
+use riverrun_knowledge::sources::{self, ExtractedText, FolderListing, FoundDocument, Limits, Scan, Source, SourceError};
+use riverrun_log::{BlobError, BlobStore, LogConfig, LogError, Outgoing, Schemas};
+use riverrun_schemas::ingest::{
+    Chunk, ChunkEvent, ChunksReady, DocumentChunked, DocumentFailed, DocumentQueued, DocumentUnchanged, IngestCommand, IngestEvent, IngestFailed,
+    IngestScanned, StartIngest, SubmitDocument, document_id,
+};
+use riverrun_schemas::{BlobRef, Collection, Envelope, EventSet, Failure, now_ms};
+
+use crate::about::about;
+use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
+
+pub mod history;
+
+use history::{Decision, History};
+
+const NAME: &str = "ingester";
+
+/// The value of [`DocumentFailed::stage`].
+const STAGE: &str = "ingest";
+
+/// Documents of one request that are read and stored at a time: at most this many files are in memory.
+const READ_AHEAD: usize = 4;
+
+/// Settings of the ingester.
+#[derive(Debug, Clone)]
+pub struct IngesterConfig {
+    /// How much one request may read.
+    pub limits: Limits,
+    /// Requests and documents that are worked on at a time.
+    pub parallel: usize,
+}
+
+impl Default for IngesterConfig {
+    fn default() -> Self {
+        Self { limits: Limits::default(), parallel: 4 }
+    }
+}
+
+/// Reads sources and splits documents.
+#[derive(Debug)]
+pub struct Ingester {
+    blobs: Arc<dyn BlobStore>,
+    history: History,
+    config: IngesterConfig,
+}
+
+/// A document whose bytes are stored, or why it isn't.
+enum Read {
+    Stored(FoundDocument, BlobRef),
+    Refused(FoundDocument, Failure),
+    Skipped,
+}
+
+/// The document's text with its chunks, ready to be said.
+struct Prepared {
+    text: ExtractedText,
+    chunks: Vec<Chunk>,
+}
+
+impl Ingester {
+    /// An ingester that asks `log` what documents were before.
+    pub fn new(log: LogConfig, schemas: Schemas, blobs: Arc<dyn BlobStore>, config: IngesterConfig) -> Self {
+        Self { blobs, history: History::new(log, schemas), config }
+    }
+
+    async fn start(&self, start: &StartIngest, cause: &Envelope) -> Result<Vec<Outgoing>, WorkError> {
+        match self.read_source(start).await? {
+            Ok((documents, skipped)) => scanned(start, documents, skipped, cause),
+            Err(failure) => Ok(vec![outgoing(IngestEvent::from(ingest_failed(start, failure)), cause)?]),
+        }
+    }
+
+    /// Reads everything behind the path; the inner error is what the whole request fails with.
+    async fn read_source(&self, start: &StartIngest) -> Result<Result<(Vec<Read>, usize), Failure>, WorkError> {
+        if let Err(error) = ChunkConfig::new(start.chunk_size, start.chunk_overlap) {
+            return Ok(Err(error.failure()));
+        }
+        let (source, forced, limits) = (start.source.clone(), start.source_type.clone(), self.config.limits);
+        let scan = blocking(move || sources::scan(&source, forced.as_deref(), limits)).await?;
+        Ok(match scan {
+            Ok(Scan::File(found)) => match self.read(found, start).await? {
+                Read::Refused(_, failure) => Err(failure),
+                read @ (Read::Stored(..) | Read::Skipped) => Ok((vec![read], 0)),
+            },
+            Ok(Scan::Folder(listing)) => self.read_folder(listing, start).await?,
+            Err(error) => Err(error.failure()),
+        })
+    }
+
+    async fn read_folder(&self, mut listing: FolderListing, start: &StartIngest) -> Result<Result<(Vec<Read>, usize), Failure>, WorkError> {
+        let found = std::mem::take(&mut listing.documents);
+        let reads: Vec<Read> = stream::iter(found).map(|found| self.read_in_folder(found, start)).buffered(READ_AHEAD).try_collect().await?;
+        let (skipped, mut documents): (Vec<Read>, Vec<Read>) = reads.into_iter().partition(|read| matches!(read, Read::Skipped));
+        documents.extend(std::mem::take(&mut listing.refused).into_iter().map(|(found, error)| Read::Refused(found, error.failure())));
+        listing.skipped += skipped.len();
+        if documents.is_empty() {
+            return Ok(Err(listing.nothing_readable(&start.source).failure()));
+        }
+        Ok(Ok((documents, listing.skipped)))
+    }
+
+    /// Among others, a file without an extension that turns out to be no text is left out, not refused.
+    async fn read_in_folder(&self, found: FoundDocument, start: &StartIngest) -> Result<Read, WorkError> {
+        match self.read(found, start).await? {
+            Read::Refused(found, failure) if failure.code == "unsupported_type" => {
+                tracing::debug!(source = found.source, "file without an extension is no text and is left out");
+                Ok(Read::Skipped)
+            }
+            read @ (Read::Stored(..) | Read::Refused(..) | Read::Skipped) => Ok(read),
+        }
+    }
+
+    async fn read(&self, found: FoundDocument, start: &StartIngest) -> Result<Read, WorkError> {
+        let (file, forced, limits) = (found.clone(), start.source_type.clone(), self.config.limits);
+        match blocking(move || sources::read_document(&file, forced.as_deref(), limits)).await? {
+            Ok((bytes, source)) => {
+                let content = self.blobs.put_bytes(Bytes::from(bytes), source.media_type()).await.map_err(|error| blob_retry(&error))?;
+                Ok(Read::Stored(found, content))
+            }
+            Err(error) => Ok(Read::Refused(found, error.failure())),
+        }
+    }
+
+    async fn submit(&self, submit: &SubmitDocument, delivery: &Delivery<IngestCommand>) -> Result<Vec<Outgoing>, WorkError> {
+        let cause = &delivery.envelope;
+        let mut out = vec![outgoing(IngestEvent::from(queued(submit)), cause)?];
+        match self.decide(submit, delivery).await? {
+            Ok(said) => out.extend(said),
+            Err(failure) => out.push(outgoing(IngestEvent::from(document_failed(submit, failure)), cause)?),
+        }
+        Ok(out)
+    }
+
+    /// What becomes of a document; the inner error is what it fails with.
+    async fn decide(&self, submit: &SubmitDocument, delivery: &Delivery<IngestCommand>) -> Result<Result<Vec<Outgoing>, Failure>, WorkError> {
+        let config = match ChunkConfig::new(submit.chunk_size, submit.chunk_overlap) {
+            Ok(config) => config,
+            Err(error) => return Ok(Err(error.failure())),
+        };
+        let bytes = match self.blobs.get(&submit.content).await {
+            Ok(bytes) => bytes,
+            Err(error) if error.retryable() => return Err(blob_retry(&error)),
+            Err(error) => return Ok(Err(Failure::new(error.code(), error.to_string()))),
+        };
+        let source = match sources::detect(submit.source.as_ref(), &bytes, submit.source_type.as_deref()) {
+            Ok(source) => source,
+            Err(error) => return Ok(Err(error.failure())),
+        };
+        let version = chunking::version(&submit.content.sha256, source, config, &submit.embed_model, submit.metadata_json.as_deref());
+        let decision = self.history.decide(delivery.position.partition, submit.ingest_id, submit.document_id, &version).await;
+        match decision.map_err(|error| log_retry(&error))? {
+            Decision::Unchanged => Ok(Ok(vec![outgoing(IngestEvent::from(unchanged(submit, version)), &delivery.envelope)?])),
+            Decision::Take => self.take(submit, version, source, config, bytes, &delivery.envelope).await,
+        }
+    }
+
+    async fn take(
+        &self,
+        submit: &SubmitDocument,
+        version: String,
+        source: &'static dyn Source,
+        config: ChunkConfig,
+        bytes: Bytes,
+        cause: &Envelope,
+    ) -> Result<Result<Vec<Outgoing>, Failure>, WorkError> {
+        let (name, id, of_version) = (submit.source.clone(), submit.document_id, version.clone());
+        // A parser that panics on a document fails that document.
+        let prepared = tokio::task::spawn_blocking(move || -> Result<Prepared, Failure> {
+            let text = source.extract(&name, &bytes).map_err(|error| error.failure())?;
+            let chunks = chunking::chunks(&name, &text, source.chunker(), config, &id, &of_version).map_err(|error| error.failure())?;
+            Ok(Prepared { text, chunks })
+        })
+        .await;
+        let prepared = match prepared {
+            Ok(Ok(prepared)) => prepared,
+            Ok(Err(failure)) => return Ok(Err(failure)),
+            Err(join) if join.is_panic() => return Ok(Err(extraction_panicked(&submit.source))),
+            Err(_) => return Err(stopping()),
+        };
+        if prepared.chunks.is_empty() {
+            return Ok(Err(SourceError::Empty { name: submit.source.clone(), detail: ": it has nothing to find" }.failure()));
+        }
+        let Prepared { text: ExtractedText { text, title, .. }, chunks } = prepared;
+        let stored = match self.blobs.put_bytes(Bytes::from(text), "text/plain; charset=utf-8").await {
+            Ok(stored) => stored,
+            Err(error) => return Err(blob_retry(&error)),
+        };
+        let mut out = vec![outgoing(IngestEvent::from(chunked(submit, &version, stored, chunks.len(), title)), cause)?];
+        for ready in ready_batches(submit, &version, chunks) {
+            out.push(outgoing(ChunkEvent::from(ready), cause)?);
+        }
+        Ok(Ok(out))
+    }
+}
+
+#[async_trait]
+impl Worker for Ingester {
+    type Input = IngestCommand;
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn lanes(&self) -> Lanes {
+        // One at a time: what is decided for a document has to be on the log before the next decision about it.
+        Lanes::PerKey { parallel: self.config.parallel, max_batch: 1 }
+    }
+
+    async fn handle(&self, batch: &[Delivery<IngestCommand>], _context: &Context) -> Result<Vec<Outgoing>, WorkError> {
+        let mut out = Vec::new();
+        for delivery in batch {
+            match &delivery.event {
+                IngestCommand::StartIngest(start) => out.extend(self.start(start, &delivery.envelope).await?),
+                IngestCommand::SubmitDocument(submit) => out.extend(self.submit(submit, delivery).await?),
+            }
+        }
+        Ok(out)
+    }
+
+    fn dead(&self, delivery: &Delivery<IngestCommand>, code: &str, reason: &str) -> Vec<Outgoing> {
+        let failure = Failure::new(code, reason);
+        let event: IngestEvent = match &delivery.event {
+            IngestCommand::StartIngest(start) => ingest_failed(start, failure).into(),
+            IngestCommand::SubmitDocument(submit) => document_failed(submit, failure).into(),
+        };
+        outgoing(event, &delivery.envelope).map_or_else(|_| Vec::new(), |event| vec![event])
+    }
+}
+
+/// The commands and events of a source that was read.
+fn scanned(start: &StartIngest, documents: Vec<Read>, skipped: usize, cause: &Envelope) -> Result<Vec<Outgoing>, WorkError> {
+    let mut out = Vec::with_capacity(documents.len() + 1);
+    let mut count = 0;
+    for read in documents {
+        match read {
+            Read::Stored(found, content) => out.push(outgoing(IngestCommand::from(submission(start, found, content)), cause)?),
+            Read::Refused(found, failure) => {
+                out.push(outgoing(IngestEvent::from(document_failed(&submission(start, found, no_content()), failure)), cause)?);
+            }
+            Read::Skipped => continue,
+        }
+        count += 1;
+    }
+    let event = IngestScanned {
+        ingest_id: start.ingest_id,
+        namespace: start.namespace.clone(),
+        collection: start.collection.clone(),
+        source: start.source.clone(),
+        documents: count,
+        skipped: skipped as i64,
+        at: now_ms(),
+    };
+    out.push(outgoing(IngestEvent::from(event), cause)?);
+    Ok(out)
+}
+
+fn submission(start: &StartIngest, found: FoundDocument, content: BlobRef) -> SubmitDocument {
+    let collection = Collection::new(start.namespace.clone(), start.collection.clone());
+    SubmitDocument {
+        document_id: document_id(&collection, &found.source),
+        ingest_id: start.ingest_id,
+        namespace: start.namespace.clone(),
+        collection: start.collection.clone(),
+        source: found.source,
+        source_type: start.source_type.clone(),
+        content,
+        embed_model: start.embed_model.clone(),
+        chunk_size: start.chunk_size,
+        chunk_overlap: start.chunk_overlap,
+        metadata_json: start.metadata_json.clone(),
+        at: now_ms(),
+    }
+}
+
+/// Stands in a submission that is never sent.
+fn no_content() -> BlobRef {
+    BlobRef { sha256: String::new(), size_bytes: 0, media_type: String::new() }
+}
+
+fn queued(submit: &SubmitDocument) -> DocumentQueued {
+    about!(submit, DocumentQueued { content: submit.content.clone() })
+}
+
+fn unchanged(submit: &SubmitDocument, version: String) -> DocumentUnchanged {
+    about!(submit, DocumentUnchanged { version: version })
+}
+
+fn chunked(submit: &SubmitDocument, version: &str, text: BlobRef, chunks: usize, title: Option<String>) -> DocumentChunked {
+    about!(submit, DocumentChunked {
+        version: version.to_owned(),
+        text: text,
+        chunks: chunks as i64,
+        embed_model: submit.embed_model.clone(),
+        title: title,
+        metadata_json: submit.metadata_json.clone(),
+    })
+}
+
+fn document_failed(submit: &SubmitDocument, error: Failure) -> DocumentFailed {
+    about!(submit, DocumentFailed { stage: STAGE.to_owned(), error: error })
+}
+
+fn ready_batches(submit: &SubmitDocument, version: &str, chunks: Vec<Chunk>) -> Vec<ChunksReady> {
+    let batches = chunking::batches(chunks);
+    // The number of chunks of a document is limited far below the range of the type.
+    let count = batches.len() as i32;
+    let ready = |(batch, chunks): (i32, Vec<Chunk>)| {
+        about!(submit, ChunksReady {
+            version: version.to_owned(),
+            embed_model: submit.embed_model.clone(),
+            batch: batch,
+            batches: count,
+            chunks: chunks,
+        })
+    };
+    (0..).zip(batches).map(ready).collect()
+}
+
+fn ingest_failed(start: &StartIngest, error: Failure) -> IngestFailed {
+    IngestFailed {
+        ingest_id: start.ingest_id,
+        namespace: start.namespace.clone(),
+        collection: start.collection.clone(),
+        source: start.source.clone(),
+        error,
+        at: now_ms(),
+    }
+}
+
+fn extraction_panicked(source: &str) -> Failure {
+    Failure::new("extraction_failed", format!("taking the text out of {source} failed in a parser"))
+        .with_hint("convert the document to plain text and ingest that; a report with the document helps to fix the parser")
+}
+
+fn outgoing<E: EventSet>(event: E, cause: &Envelope) -> Result<Outgoing, WorkError> {
+    // An event that is too large or can't be written will not become writable by trying again.
+    Outgoing::caused_by(&event, NAME, cause).map_err(|error| WorkError::poison(error.code(), error))
+}
+
+fn blob_retry(error: &BlobError) -> WorkError {
+    if error.retryable() { WorkError::retry(error.code(), error) } else { WorkError::poison(error.code(), error) }
+}
+
+fn log_retry(error: &LogError) -> WorkError {
+    WorkError::retry(error.code(), error)
+}
+
+fn stopping() -> WorkError {
+    WorkError::retry("stopped", "the process is stopping")
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, WorkError> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| stopping())
+}
+
+#[cfg(test)]
+mod tests;
