@@ -1,6 +1,8 @@
 //! The workers: each one method from events to what follows from them, over one shared loop.
 
+pub mod embedder;
 pub mod indexer;
+pub mod ingester;
 pub mod projector;
 pub mod runtime;
 
