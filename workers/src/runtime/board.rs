@@ -35,6 +35,8 @@ struct Part {
     bytes: usize,
     paused: bool,
     closing: bool,
+    /// The newest offset that a worker was given.
+    newest_begun: i64,
     quiet: CancellationToken,
     /// Outputs that wait for the transaction that commits what they came from, by the last offset of their batch.
     held: BTreeMap<i64, Vec<Outgoing>>,
@@ -116,13 +118,15 @@ impl Board {
                 bytes: 0,
                 paused: false,
                 closing: false,
+                newest_begun: -1,
                 quiet: self.quiet.child_token(),
                 held: BTreeMap::new(),
             },
         );
     }
 
-    /// Begins nothing new for these partitions; what is in work goes on.
+    /// Ends what was begun of these partitions, and what lies before it in other lanes: left undone, that would hold the
+    /// watermark back and everything behind it would come again. The rest is forgotten.
     pub(super) fn begin_close(&mut self, partitions: &[TopicPartition]) {
         for partition in partitions {
             if let Some(part) = self.parts.get_mut(partition) {
@@ -130,24 +134,20 @@ impl Board {
                 part.quiet.cancel();
             }
         }
-        self.forget_waiting(|lane| partitions.contains(&lane.partition));
-    }
-
-    /// Begins nothing new at all.
-    pub(super) fn begin_stop(&mut self) {
-        self.parts.values_mut().for_each(|part| part.closing = true);
-        self.quiet.cancel();
-        self.forget_waiting(|_| true);
-    }
-
-    fn forget_waiting(&mut self, of: impl Fn(&LaneId) -> bool) {
-        self.ready.retain(|lane| !of(lane));
-        self.open.retain(|id, lane| {
-            if of(id) {
-                lane.waiting.clear();
+        let Self { parts, open, .. } = self;
+        open.retain(|id, lane| {
+            if let Some(part) = parts.get(&id.partition).filter(|part| part.closing) {
+                lane.waiting.retain(|record| record.offset < part.newest_begun);
             }
             lane.busy || !lane.waiting.is_empty()
         });
+        self.ready.retain(|id| open.contains_key(id));
+    }
+
+    /// The same for all partitions.
+    pub(super) fn begin_stop(&mut self) {
+        self.quiet.cancel();
+        self.begin_close(&self.all());
     }
 
     /// These partitions are not ours any more.
@@ -169,9 +169,14 @@ impl Board {
         self.parts.keys().cloned().collect()
     }
 
-    /// Whether anything of these partitions is in the hands of a worker.
+    /// Whether anything of these partitions waits or is in the hands of a worker.
     pub(super) fn busy(&self, partitions: &[TopicPartition]) -> bool {
-        self.open.iter().any(|(id, lane)| lane.busy && partitions.contains(&id.partition))
+        self.open.keys().any(|id| partitions.contains(&id.partition))
+    }
+
+    /// Whether nothing at all waits or is in the hands of a worker.
+    pub(super) fn idle(&self) -> bool {
+        self.open.is_empty()
     }
 
     /// Records in queue and work.
@@ -211,14 +216,15 @@ impl Board {
     pub(super) fn next_batch(&mut self, now: Instant) -> Option<Batch> {
         let place = self.ready.iter().position(|id| self.open.get(id).is_some_and(|lane| self.ripe(lane, now)))?;
         let id = self.ready.remove(place)?;
-        let quiet = self.parts.get(&id.partition)?.quiet.clone();
+        let part = self.parts.get_mut(&id.partition)?;
         let lane = self.open.get_mut(&id)?;
         let count = lane.waiting.len().min(self.max_batch);
         let records: Vec<Record> = lane.waiting.drain(..count).collect();
+        part.newest_begun = records.last().map_or(part.newest_begun, |record| record.offset.max(part.newest_begun));
         lane.busy = true;
         // Those left behind have waited as long as the first, about.
         lane.since = lane.since.filter(|_| !lane.waiting.is_empty());
-        Some(Batch { lane: id, records, quiet })
+        Some(Batch { lane: id, records, quiet: part.quiet.clone() })
     }
 
     fn ripe(&self, lane: &Lane, now: Instant) -> bool {
@@ -235,10 +241,11 @@ impl Board {
         waiting.filter_map(|lane| Some(lane.since? + max_wait)).min()
     }
 
-    /// A batch has ended; `outputs` of a finished one wait for their transaction.
+    /// A batch has ended: done, with outputs that wait for their transaction, or left out, to come again.
     pub(super) fn end(&mut self, lane: &LaneId, taken: &Taken, finished: Option<Vec<Outgoing>>) {
         let Some(part) = self.parts.get_mut(&lane.partition).filter(|part| part.generation == lane.generation) else { return };
         part.bytes = part.bytes.saturating_sub(taken.bytes);
+        let done = finished.is_some();
         if let Some(outputs) = finished {
             for offset in &taken.offsets {
                 part.watermark.done(*offset);
@@ -249,6 +256,10 @@ impl Board {
         }
         if let Some(state) = self.open.get_mut(lane) {
             state.busy = false;
+            if !done {
+                // What was left out comes again, and what follows in its lane must not overtake it.
+                state.waiting.clear();
+            }
             if state.waiting.is_empty() {
                 self.open.remove(lane);
             } else {

@@ -33,6 +33,12 @@ fn offsets(batch: &Batch) -> Vec<i64> {
     batch.records.iter().map(|r| r.offset).collect()
 }
 
+fn push(board: &mut Board, records: &[(i64, &'static str)], now: Instant) {
+    for (offset, key) in records {
+        assert!(board.push(record(0, *offset, key), now));
+    }
+}
+
 fn finish(board: &mut Board, batch: &Batch) {
     board.end(&batch.lane, &Taken::of(&batch.records), Some(vec![]));
 }
@@ -98,12 +104,12 @@ fn given_too_many_records_bytes_or_offsets_then_partitions_pause_and_resume_at_h
 
     let limited = RuntimeConfig { queue_bytes: 20, ..config() };
     let mut board = self::board(per_key(1), DeliveryMode::AtLeastOnce, &limited);
-    [0, 1, 2].map(|offset| board.push(record(0, offset, "a"), now));
+    push(&mut board, &[(0, "a"), (1, "a"), (2, "a")], now);
     assert_eq!(board.pressure().0.len(), 2, "bytes are counted over all partitions");
 
     let limited = RuntimeConfig { window: 100, ..config() };
     let mut board = self::board(per_key(1), DeliveryMode::AtLeastOnce, &limited);
-    [0, 100].map(|offset| board.push(record(0, offset, "a"), now));
+    push(&mut board, &[(0, "a"), (100, "a")], now);
     assert_eq!(board.pressure().0, [partition(0)]);
 }
 
@@ -128,7 +134,7 @@ fn given_a_partition_that_left_and_came_back_then_what_is_left_of_its_first_stay
 fn given_a_batch_that_was_abandoned_then_its_offsets_hold_the_watermark() {
     let now = Instant::now();
     let mut board = board(per_key(1), DeliveryMode::AtLeastOnce, &config());
-    [(0, "a"), (1, "b")].map(|(offset, key)| board.push(record(0, offset, key), now));
+    push(&mut board, &[(0, "a"), (1, "b")], now);
     let (a, b) = (board.next_batch(now).unwrap(), board.next_batch(now).unwrap());
     board.end(&a.lane, &Taken::of(&a.records), None);
     finish(&mut board, &b);
@@ -139,7 +145,7 @@ fn given_a_batch_that_was_abandoned_then_its_offsets_hold_the_watermark() {
 fn given_transactions_then_outputs_wait_until_everything_before_them_is_done_and_go_out_once() {
     let now = Instant::now();
     let mut board = board(per_key(8), DeliveryMode::Transactional, &config());
-    [(0, "a"), (1, "b"), (2, "b")].map(|(offset, key)| board.push(record(0, offset, key), now));
+    push(&mut board, &[(0, "a"), (1, "b"), (2, "b")], now);
     let (a, b) = (board.next_batch(now).unwrap(), board.next_batch(now).unwrap());
     assert_eq!(offsets(&b), [1], "batches are of one record");
     board.end(&b.lane, &Taken::of(&b.records), Some(vec![output("b")]));
@@ -153,4 +159,34 @@ fn given_transactions_then_outputs_wait_until_everything_before_them_is_done_and
     let b2 = board.next_batch(now).unwrap();
     board.end(&b2.lane, &Taken::of(&b2.records), Some(vec![output("b2")]));
     assert_eq!(board.due(None).outputs, [output("b2")]);
+}
+
+#[test]
+fn given_a_closing_partition_then_what_lies_before_work_begun_is_still_done_and_the_rest_is_forgotten() {
+    let now = Instant::now();
+    let mut board = board(per_key(1), DeliveryMode::AtLeastOnce, &config());
+    for (offset, key) in [(0, "a"), (1, "a"), (2, "b"), (3, "a"), (4, "b")] {
+        board.push(record(0, offset, key), now);
+    }
+    let (a0, b2) = (board.next_batch(now).unwrap(), board.next_batch(now).unwrap());
+    board.begin_stop();
+    finish(&mut board, &b2);
+    finish(&mut board, &a0);
+    let a1 = board.next_batch(now).unwrap();
+    assert_eq!(offsets(&a1), [1], "before 2, which is done");
+    assert!(!board.idle());
+    finish(&mut board, &a1);
+    assert!(board.next_batch(now).is_none() && board.idle());
+    assert_eq!(due(&mut board), [(0, 3)]);
+}
+
+#[test]
+fn given_a_batch_left_out_then_nothing_of_its_lane_overtakes_it() {
+    let now = Instant::now();
+    let mut board = board(per_key(1), DeliveryMode::AtLeastOnce, &config());
+    push(&mut board, &[(0, "a"), (1, "a"), (2, "b")], now);
+    let (a0, _b2) = (board.next_batch(now).unwrap(), board.next_batch(now).unwrap());
+    board.begin_stop();
+    board.end(&a0.lane, &Taken::of(&a0.records), None);
+    assert!(board.next_batch(now).is_none());
 }

@@ -144,7 +144,7 @@ impl<W: Worker> Engine<W> {
             self.balance()?;
             self.begin_commit()?;
             self.finish_release().await?;
-            if self.stopping.is_some_and(|deadline| self.running.is_empty() || Instant::now() >= deadline) {
+            if self.stopping.is_some_and(|deadline| self.board.idle() || Instant::now() >= deadline) {
                 return Ok(());
             }
             self.progress.in_work(self.board.in_work());
