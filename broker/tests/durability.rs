@@ -14,7 +14,7 @@ use common::*;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::message::Message;
-use rdkafka::producer::{FutureProducer, FutureRecord};
+use rdkafka::producer::{FutureProducer, FutureRecord, Producer};
 use riverrun_broker::{Broker, Disk, DiskFile, OpenMode, RealDisk, StartError};
 use tempfile::TempDir;
 
@@ -292,4 +292,158 @@ async fn given_kill_9_under_load_when_restarted_then_everything_acknowledged_is_
     for (id, offset) in &acknowledged {
         assert_eq!(found.get(id), Some(&vec![*offset]), "record {id}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_kill_9_within_transactions_when_restarted_then_each_is_whole_or_absent() {
+    let folder = TempDir::new().unwrap();
+    let (mut child, address) = spawn_broker(&folder, "127.0.0.1:0");
+    let setup = producer(address.parse().unwrap());
+    for topic in ["a", "b"] {
+        send(&setup, topic, 0, "k", "setup").await;
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let (running, to) = (stop.clone(), address.clone());
+    let writer = std::thread::spawn(move || {
+        let mut committed = Vec::new();
+        let mut id = 0;
+        while !running.load(Ordering::SeqCst) {
+            let mut config = client(to.parse().unwrap());
+            config
+                .set("transactional.id", "x")
+                .set("reconnect.backoff.max.ms", "100")
+                .set("message.timeout.ms", "5000");
+            let producer: FutureProducer = config.set("transaction.timeout.ms", "6000").create().unwrap();
+            if producer.init_transactions(Duration::from_secs(10)).is_err() {
+                continue;
+            }
+            // A producer goes on until something fails, then a new one takes over.
+            while !running.load(Ordering::SeqCst) && producer.begin_transaction().is_ok() {
+                id += 1;
+                let value = id.to_string();
+                let queued = ["a", "b"]
+                    .map(|topic| producer.send_result(FutureRecord::to(topic).partition(0).key("k").payload(&value)));
+                if queued.iter().any(Result::is_err) || producer.commit_transaction(Duration::from_secs(10)).is_err() {
+                    break;
+                }
+                committed.push(value);
+            }
+        }
+        committed
+    });
+    for _ in 0..4 {
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        child.kill().unwrap();
+        child.wait().unwrap();
+        (child, _) = spawn_broker(&folder, &address);
+    }
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    stop.store(true, Ordering::SeqCst);
+    let committed = blocking(move || writer.join().unwrap()).await;
+    // The last producer may have left a transaction open: its successor ends it.
+    let successor: FutureProducer = client(address.parse().unwrap()).set("transactional.id", "x").create().unwrap();
+    blocking(move || successor.init_transactions(PATIENCE)).await.unwrap();
+    let (a, b) = (
+        values(&read_all(address.parse().unwrap(), "a", 1, "read_committed").await),
+        values(&read_all(address.parse().unwrap(), "b", 1, "read_committed").await),
+    );
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(a, b, "both topics hold the same transactions");
+    assert!(committed.len() > 10, "there was load: {}", committed.len());
+    let mut once = a.clone();
+    once.sort();
+    once.dedup();
+    assert_eq!(once.len(), a.len(), "nothing is there twice");
+    for id in &committed {
+        assert!(once.binary_search(id).is_ok(), "committed transaction {id} is there");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_retention_when_time_or_size_is_exceeded_then_old_segments_go_and_new_records_stay() {
+    for setting in [("retention.bytes", "3000"), ("retention.ms", "600000")] {
+        let folder = TempDir::new().unwrap();
+        let mut config = config(&folder);
+        config.housekeeping_interval = Duration::from_millis(50);
+        let broker = Broker::start(config).await.unwrap();
+        create(&broker, "t", 1, &[("segment.bytes", "1000"), setting]).await;
+        let producer = producer(broker.local_addr());
+        // Written an hour ago, as far as the records say.
+        let old =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64 - 3_600_000;
+        for i in 0..100 {
+            let value = format!("old {i}");
+            let record = FutureRecord::to("t").partition(0).key("k").payload(&value).timestamp(old);
+            producer.send(record, PATIENCE).await.unwrap();
+        }
+        send(&producer, "t", 0, "k", "new").await;
+        let stats = || broker.topics()[0].partitions[0].clone();
+        eventually("retention", || stats().start_offset > 20 && stats().size_bytes < 5000).await;
+        let messages = read_all(broker.local_addr(), "t", 1, "read_committed").await;
+        assert_eq!(values(&messages).last().map(String::as_str), Some("new"));
+        assert_eq!(messages[0].offset(), stats().start_offset);
+        broker.shutdown().await;
+        let broker = start(&folder).await;
+        assert!(broker.topics()[0].partitions[0].start_offset > 20);
+        assert_eq!(send(&self::producer(broker.local_addr()), "t", 0, "k", "next").await, 101);
+        broker.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_a_compacted_topic_when_cleaned_then_the_last_record_of_each_key_stays_at_its_offset() {
+    let folder = TempDir::new().unwrap();
+    let mut config = config(&folder);
+    config.housekeeping_interval = Duration::from_millis(50);
+    let broker = Broker::start(config).await.unwrap();
+    let settings = [("cleanup.policy", "compact"), ("segment.bytes", "1500"), ("min.cleanable.dirty.ratio", "0.01")];
+    create(&broker, "t", 1, &settings).await;
+    let producer = producer(broker.local_addr());
+    for round in 0..20 {
+        for key in 0..5 {
+            send(&producer, "t", 0, &format!("k{key}"), &format!("{key} in round {round}")).await;
+        }
+    }
+    eventually("compaction", || broker.topics()[0].partitions[0].size_bytes < 3500).await;
+    let check = async |broker: &Broker| {
+        let messages = read_all(broker.local_addr(), "t", 1, "read_committed").await;
+        assert!(messages.windows(2).all(|pair| pair[0].offset() < pair[1].offset()), "offsets ascend");
+        for (key, message) in messages.iter().rev().take(5).rev().enumerate() {
+            assert_eq!(message.payload(), Some(format!("{key} in round 19").as_bytes()));
+            assert_eq!(message.offset(), 95 + key as i64);
+        }
+    };
+    check(&broker).await;
+    broker.shutdown().await;
+    files(&folder, "t", 0, "idx").iter().for_each(|file| std::fs::remove_file(file).unwrap());
+    let broker = start(&folder).await;
+    check(&broker).await;
+    assert_eq!(send(&self::producer(broker.local_addr()), "t", 0, "k", "next").await, 100);
+    broker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_a_damaged_journal_when_started_then_a_torn_end_is_cut_and_damage_before_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let broker = start(&folder).await;
+    for topic in ["a", "b", "c"] {
+        create(&broker, topic, 1, &[]).await;
+    }
+    broker.shutdown().await;
+    let journal = folder.path().join("meta.journal");
+    let good = std::fs::read(&journal).unwrap();
+    std::fs::write(&journal, [&good[..], b"RRJ1\0\0\0\x50torn"].concat()).unwrap();
+    let broker = start(&folder).await;
+    assert_eq!(broker.topics().len(), 3);
+    broker.shutdown().await;
+    let mut bad = good.clone();
+    let middle = bad.len() / 2;
+    bad[middle] ^= 0xff;
+    std::fs::write(&journal, &bad).unwrap();
+    match Broker::start(config(&folder)).await {
+        Err(StartError::Journal(error)) => assert!(error.to_string().contains("corrupt at byte"), "{error}"),
+        other => panic!("{:?}", other.map(|_| ())),
+    }
+    assert_eq!(std::fs::read(&journal).unwrap(), bad, "the journal is left alone");
 }

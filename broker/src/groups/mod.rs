@@ -125,3 +125,6 @@ async fn run_timer(cell: Arc<Cell>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+use std::time::Duration;
+
+use bytes::Bytes;
+use kafka_protocol::ResponseError;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::group::{Group, Identity, Join, Joined, Phase, Synced};
+
+const SESSION: Duration = Duration::from_secs(10);
+const REBALANCE: Duration = Duration::from_secs(60);
+
+fn join(id: &str, instance: Option<&str>) -> Join {
+    Join {
+        member_id: id.into(),
+        instance_id: instance.map(str::to_owned),
+        client_id: "c".into(),
+        client_host: "/h".into(),
+        session_timeout: SESSION,
+        rebalance_timeout: REBALANCE,
+        protocol_type: "consumer".into(),
+        protocols: vec![("range".into(), Bytes::from_static(b"r")), ("sticky".into(), Bytes::from_static(b"s"))],
+        must_return: false,
+        can_skip_assignment: true,
+    }
+}
+
+fn do_join(group: &mut Group, now: Instant, join: Join, new_id: &str) -> oneshot::Receiver<Joined> {
+    let (sender, receiver) = oneshot::channel();
+    group.join(now, join, || new_id.to_owned(), sender);
+    receiver
+}
+
+fn do_sync(group: &mut Group, now: Instant, id: &str, generation: i32, all: &[&str]) -> oneshot::Receiver<Synced> {
+    let (sender, receiver) = oneshot::channel();
+    let assignments = all.iter().map(|id| (id.to_string(), Bytes::from(format!("for {id}")))).collect();
+    group.sync(now, who(id, generation), Some("consumer"), None, assignments, sender);
+    receiver
+}
+
+fn who(member_id: &str, generation: i32) -> Identity<'_> {
+    Identity { member_id, instance_id: None, generation }
+}
+
+/// A stable group of "a" (leader) and "b" in generation 2.
+fn pair(now: Instant) -> Group {
+    let mut group = Group::default();
+    assert_eq!(do_join(&mut group, now, join("", None), "a").try_recv().unwrap().generation, 1);
+    let mut second = do_join(&mut group, now, join("", None), "b");
+    assert!(second.try_recv().is_err(), "waits for the first to join again");
+    assert_eq!(group.heartbeat(now, who("a", 1)), Err(ResponseError::RebalanceInProgress));
+    let first = do_join(&mut group, now, join("a", None), "").try_recv().unwrap();
+    let second = second.try_recv().unwrap();
+    assert_eq!((first.generation, second.generation), (2, 2));
+    assert_eq!((first.leader.as_str(), first.members.len(), second.members.len()), ("a", 2, 0));
+    assert_eq!(first.protocol.as_deref(), Some("range"), "the protocol preferred by most");
+    let mut follower = do_sync(&mut group, now, "b", 2, &[]);
+    assert!(follower.try_recv().is_err(), "waits for the leader");
+    let leader = do_sync(&mut group, now, "a", 2, &["a", "b"]).try_recv().unwrap();
+    assert_eq!((leader.assignment, follower.try_recv().unwrap().assignment), ("for a".into(), "for b".into()));
+    assert_eq!(group.phase(), Phase::Stable);
+    group
+}
+
+#[test]
+fn given_a_stable_group_when_a_member_leaves_or_dies_then_the_other_rebalances() {
+    let now = Instant::now();
+    for dies in [false, true] {
+        let mut group = pair(now);
+        let later = now + SESSION + Duration::from_millis(1);
+        if dies {
+            assert_eq!(group.heartbeat(now + SESSION / 2, who("a", 2)), Ok(()));
+            assert_eq!(group.next_deadline(), Some(now + SESSION));
+            group.tick(later);
+        } else {
+            assert_eq!(group.leave(later, "b", None), Ok(()));
+        }
+        assert_eq!(group.heartbeat(later, who("a", 2)), Err(ResponseError::RebalanceInProgress));
+        let joined = do_join(&mut group, later, join("a", None), "").try_recv().unwrap();
+        assert_eq!((joined.generation, joined.members.len()), (3, 1));
+        assert_eq!(group.heartbeat(later, who("b", 2)), Err(ResponseError::UnknownMemberId));
+    }
+}
+
+#[test]
+fn given_a_rebalance_when_a_member_does_not_come_then_it_is_left_behind_at_the_deadline() {
+    let now = Instant::now();
+    let mut group = pair(now);
+    let mut third = do_join(&mut group, now, join("", None), "c");
+    let mut first = do_join(&mut group, now, join("a", None), "");
+    // "b" sends heartbeats all the time but never joins.
+    let mut at = now;
+    while at < now + REBALANCE {
+        assert_eq!(group.heartbeat(at, who("b", 2)), Err(ResponseError::RebalanceInProgress));
+        group.tick(at);
+        assert!(third.try_recv().is_err());
+        at += Duration::from_secs(5);
+    }
+    group.tick(now + REBALANCE);
+    assert_eq!(first.try_recv().unwrap().members.len(), 2);
+    assert_eq!(third.try_recv().unwrap().generation, 3);
+    assert_eq!(group.heartbeat(at, who("b", 2)), Err(ResponseError::UnknownMemberId));
+}
+
+#[test]
+fn given_a_newcomer_that_must_return_when_it_does_then_it_is_in_and_else_it_is_forgotten() {
+    let now = Instant::now();
+    let mut group = Group::default();
+    let newcomer = Join { must_return: true, ..join("", None) };
+    let told = do_join(&mut group, now, newcomer.clone(), "a").try_recv().unwrap();
+    assert_eq!((told.error, told.member_id.as_str()), (Some(ResponseError::MemberIdRequired), "a"));
+    assert!(do_join(&mut group, now, join("a", None), "").try_recv().unwrap().error.is_none());
+    do_join(&mut group, now, newcomer, "late").try_recv().unwrap();
+    group.tick(now + SESSION);
+    let refused = do_join(&mut group, now, join("late", None), "").try_recv().unwrap();
+    assert_eq!(refused.error, Some(ResponseError::UnknownMemberId));
+}
+
+#[test]
+fn given_a_static_member_when_it_returns_then_nothing_changes_and_its_old_self_is_fenced() {
+    let now = Instant::now();
+    let mut group = Group::default();
+    do_join(&mut group, now, join("", Some("i")), "old").try_recv().unwrap();
+    do_sync(&mut group, now, "old", 1, &["old"]).try_recv().unwrap();
+    let back = do_join(&mut group, now, join("", Some("i")), "new").try_recv().unwrap();
+    assert_eq!((back.error, back.generation, back.skip_assignment), (None, 1, true));
+    assert_eq!(group.phase(), Phase::Stable);
+    assert_eq!(do_sync(&mut group, now, "new", 1, &[]).try_recv().unwrap().assignment, "for old");
+    let old = Identity { member_id: "old", instance_id: Some("i"), generation: 1 };
+    assert_eq!(group.heartbeat(now, old), Err(ResponseError::FencedInstanceId));
+    assert_eq!(group.leave(now, "", Some("i")), Ok(()));
+    assert_eq!(group.phase(), Phase::Empty);
+}
+
+#[test]
+fn given_incompatible_protocols_when_joining_then_the_newcomer_is_refused() {
+    let now = Instant::now();
+    let mut group = pair(now);
+    for foreign in [
+        Join { protocols: vec![("other".into(), Bytes::new())], ..join("", None) },
+        Join { protocol_type: "connect".into(), ..join("", None) },
+        Join { protocols: Vec::new(), ..join("", None) },
+    ] {
+        let refused = do_join(&mut group, now, foreign, "x").try_recv().unwrap();
+        assert_eq!(refused.error, Some(ResponseError::InconsistentGroupProtocol));
+    }
+    assert_eq!(group.phase(), Phase::Stable, "the group is not disturbed");
+}
+
+#[test]
+fn given_commits_when_checked_then_only_current_members_and_lone_consumers_of_empty_groups_may() {
+    let now = Instant::now();
+    let mut group = pair(now);
+    assert_eq!(group.check_commit(now, who("a", 2), false), Ok(()));
+    assert_eq!(group.check_commit(now, who("a", 1), false), Err(ResponseError::IllegalGeneration));
+    assert_eq!(group.check_commit(now, who("x", 2), false), Err(ResponseError::UnknownMemberId));
+    assert_eq!(group.check_commit(now, who("", -1), false), Err(ResponseError::UnknownMemberId));
+    assert_eq!(Group::default().check_commit(now, who("", -1), false), Ok(()));
+}
+
+#[test]
+fn given_a_leader_that_never_assigns_when_time_is_up_then_it_is_dropped_and_the_others_begin_anew() {
+    let now = Instant::now();
+    let mut group = pair(now);
+    let mut third = do_join(&mut group, now, join("", None), "c");
+    let (mut a, mut b) = (do_join(&mut group, now, join("a", None), ""), do_join(&mut group, now, join("b", None), ""));
+    assert_eq!(a.try_recv().unwrap().leader, "a");
+    b.try_recv().unwrap();
+    third.try_recv().unwrap();
+    let mut waiting = do_sync(&mut group, now, "b", 3, &[]);
+    group.tick(now + REBALANCE);
+    assert_eq!(waiting.try_recv().unwrap().error, Some(ResponseError::RebalanceInProgress));
+    assert_eq!(group.members().keys().collect::<Vec<_>>(), ["b"]);
+}
