@@ -1,0 +1,168 @@
+//! Accepting work: the command on the log, then the answer. With an idempotency key the id of the work follows from the
+//! key, so that a repeat meets what it started before, in this process and in any other.
+
+use std::time::Duration;
+
+use riverrun_log::Outgoing;
+use riverrun_schemas::agent::RunRequest;
+use riverrun_schemas::{IngestId, Namespace, RunId};
+use riverrun_stores::read_models::documents;
+
+use crate::error::ApiError;
+use crate::reservations::Reserved;
+use crate::state::AppState;
+use crate::submit::{self, IngestTarget};
+use crate::wire::{IngestBody, RunBody, RunStatus};
+
+/// What commands of the API name as their writer.
+pub const COMPONENT: &str = "api";
+/// How long a run with a key is watched for an acceptance by another process.
+const ACCEPTANCE: Duration = Duration::from_secs(2);
+
+/// A run whose command is on the log.
+#[derive(Debug, Clone, Copy)]
+pub struct AcceptedRun {
+    /// The run.
+    pub run_id: RunId,
+    /// Where it is.
+    pub status: RunStatus,
+}
+
+/// The parts of an id that follows from an idempotency key.
+fn key_parts<'k>(namespace: &'k Namespace, key: &'k str) -> [&'k str; 3] {
+    ["idempotency-key", namespace.as_str(), key]
+}
+
+fn key_conflict(key: &str, what: &str) -> ApiError {
+    ApiError::conflict("idempotency_key_reused", format!("the idempotency key {key:?} was used for another {what}"))
+        .hint("use a new key for a new request, and the same key only to repeat the very same one")
+}
+
+/// Starts a run, or finds the one that the same key started.
+pub async fn run(state: &AppState, key: Option<&str>, body: RunBody) -> Result<AcceptedRun, ApiError> {
+    let request = submit::run_request(body, &state.core().known())?;
+    check_collections(state, &request).await?;
+    let Some(key) = key else {
+        return start(state, RunId::new(), request).await;
+    };
+    let run_id = RunId::derive(&key_parts(&request.namespace, key));
+    if let Some(known) = state.hub().request(run_id).await? {
+        return repeat(state, run_id, &request, &known, key).await;
+    }
+    let body = serde_json::to_vec(&request).map_err(|error| ApiError::internal(error.to_string()))?;
+    match state.reservations().reserve(&run_id.to_string(), &body) {
+        Reserved::Other => return Err(key_conflict(key, "run")),
+        // The first request with the key is on its way; the same command twice is one run.
+        Reserved::Same | Reserved::New => {}
+    }
+    let accepted = start(state, run_id, request.clone()).await.inspect_err(|_| state.reservations().release(&run_id.to_string()))?;
+    // Another process may have used the key at the same moment: the log says whose request it is.
+    if let Some(known) = state.hub().accepted_request(run_id, ACCEPTANCE).await?
+        && !submit::same_request(&request, &known)
+    {
+        return Err(key_conflict(key, "run"));
+    }
+    Ok(accepted)
+}
+
+async fn repeat(state: &AppState, run_id: RunId, asked: &RunRequest, known: &RunRequest, key: &str) -> Result<AcceptedRun, ApiError> {
+    if !submit::same_request(asked, known) {
+        return Err(key_conflict(key, "run").about_run(run_id));
+    }
+    let status = state.hub().run(run_id).await?.map_or(RunStatus::Queued, |run| run.status);
+    Ok(AcceptedRun { run_id, status })
+}
+
+async fn start(state: &AppState, run_id: RunId, request: RunRequest) -> Result<AcceptedRun, ApiError> {
+    let command = submit::submit_run(&state.parts().producer, run_id, request, COMPONENT).await?;
+    state.hub().remember_accepted(run_id, &command.request, command.at);
+    Ok(AcceptedRun { run_id, status: RunStatus::Queued })
+}
+
+/// Collections that a run names must be there: a misspelt one would silently be an empty one.
+async fn check_collections(state: &AppState, request: &RunRequest) -> Result<(), ApiError> {
+    let Some(names) = &request.collections else { return Ok(()) };
+    let there = documents::collections(&state.parts().sql, Some(&request.namespace)).await?;
+    let Some(missing) = names.iter().find(|name| !there.iter().any(|collection| collection.name.as_str() == name.as_str())) else {
+        return Ok(());
+    };
+    let known: Vec<&str> = there.iter().map(|collection| collection.name.as_str()).collect();
+    let hint = if known.is_empty() {
+        format!("the namespace has no collections yet; make one: riverrun ingest <source> -c {missing}")
+    } else {
+        format!("existing collections: {}", known.join(", "))
+    };
+    Err(ApiError::not_found("collection_not_found", format!("collection {missing:?} does not exist in namespace {:?}", request.namespace.as_str())).hint(hint))
+}
+
+/// An ingest whose command is on the log.
+#[derive(Debug, Clone, Copy)]
+pub struct AcceptedIngest {
+    /// The request.
+    pub ingest_id: IngestId,
+    /// How many documents it has, where that is known.
+    pub documents: Option<i64>,
+}
+
+/// What an ingest reads.
+pub enum Content {
+    /// A path on this machine, already allowed.
+    Path(String),
+    /// Documents that were handed in: what to put on the log for an ingest id, and how many they are.
+    Uploaded {
+        /// Makes the records.
+        records: Box<dyn FnOnce(IngestId, &IngestTarget) -> Result<Vec<Outgoing>, ApiError> + Send>,
+        /// Names and hashes, for telling two requests apart.
+        fingerprint: String,
+        /// How many they are.
+        documents: i64,
+    },
+}
+
+/// Starts an ingest, or finds the one that the same key started.
+pub async fn ingest(state: &AppState, key: Option<&str>, body: &IngestBody, target: IngestTarget, content: Content) -> Result<AcceptedIngest, ApiError> {
+    let documents = match &content {
+        Content::Path(_) => None,
+        Content::Uploaded { documents, .. } => Some(*documents),
+    };
+    let Some(key) = key else {
+        let ingest_id = IngestId::new();
+        put(state, ingest_id, target, content).await?;
+        return Ok(AcceptedIngest { ingest_id, documents });
+    };
+    let ingest_id = IngestId::derive(&key_parts(&target.namespace, key));
+    let (source, fingerprint) = match &content {
+        Content::Path(path) => (path.clone(), String::new()),
+        Content::Uploaded { fingerprint, .. } => (UPLOAD.to_owned(), fingerprint.clone()),
+    };
+    if let Some(known) = documents::ingest(&state.parts().sql, None, ingest_id).await? {
+        let same = known.namespace == target.namespace && known.collection == target.collection && known.source.as_ref().is_none_or(|known| *known == source);
+        return if same { Ok(AcceptedIngest { ingest_id, documents: known.documents.total }) } else { Err(key_conflict(key, "ingest")) };
+    }
+    let bytes = serde_json::to_vec(&(body, &source, &fingerprint)).map_err(|error| ApiError::internal(error.to_string()))?;
+    match state.reservations().reserve(&ingest_id.to_string(), &bytes) {
+        Reserved::Other => return Err(key_conflict(key, "ingest")),
+        Reserved::Same => return Ok(AcceptedIngest { ingest_id, documents }),
+        Reserved::New => {}
+    }
+    put(state, ingest_id, target, content).await.inspect_err(|_| state.reservations().release(&ingest_id.to_string()))?;
+    Ok(AcceptedIngest { ingest_id, documents })
+}
+
+/// The source of an ingest whose documents were handed in.
+pub const UPLOAD: &str = "upload";
+
+async fn put(state: &AppState, ingest_id: IngestId, target: IngestTarget, content: Content) -> Result<(), ApiError> {
+    let producer = &state.parts().producer;
+    match content {
+        Content::Path(path) => {
+            let command = submit::ingest_command(&path, target.clone(), &state.core().ingest_defaults(), ingest_id);
+            submit::submit_ingest(producer, command, COMPONENT).await?;
+        }
+        Content::Uploaded { records, .. } => {
+            producer.send_many(records(ingest_id, &target)?).await?;
+        }
+    }
+    state.hub().remember_ingest(ingest_id, &target);
+    Ok(())
+}

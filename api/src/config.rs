@@ -1,0 +1,45 @@
+//! What an operator decides about the API. Read from the environment by the command line, never here.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::auth::Tokens;
+
+/// Largest JSON body, in bytes: 1 MiB. Larger ones get 413.
+pub const MAX_JSON_BYTES: usize = 1 << 20;
+/// Largest multipart body, in bytes: 64 MiB. Larger ones get 413.
+pub const MAX_UPLOAD_BYTES: usize = 64 << 20;
+/// Largest file of a multipart body, in bytes: 20 MiB. Larger ones get 413.
+pub const MAX_FILE_BYTES: usize = 20 << 20;
+/// Most files of a multipart body; more get 422.
+pub const MAX_FILES: usize = 100;
+/// Largest message that a WebSocket client may send, in bytes: 64 KiB. A larger one closes the socket with 1009.
+pub const MAX_WS_MESSAGE_BYTES: usize = 64 << 10;
+/// Streams and waiting requests that are open at once; more get 429.
+pub const MAX_STREAMS: usize = 2_048;
+
+/// What an operator decides about the API.
+#[derive(Debug, Clone, Default)]
+pub struct ApiConfig {
+    /// Host names that requests may be for, besides those of loopback and the bind address.
+    pub allowed_hosts: Vec<String>,
+    /// Origins of pages that may use the API from a browser, such as `https://console.example`, besides those of loopback.
+    pub allowed_origins: Vec<String>,
+    /// Bearer tokens; with none, everyone who reaches the port may do everything.
+    pub tokens: Tokens,
+    /// Folders that `POST /ingest` may read from. Canonical paths.
+    pub ingest_roots: Vec<PathBuf>,
+    /// Most characters of a chunk.
+    pub chunk_size: usize,
+    /// Characters that neighbouring chunks share at most.
+    pub chunk_overlap: usize,
+    /// Results of a search that names no number.
+    pub rag_top_k: usize,
+    /// Iterations of a run that names no number.
+    pub agent_max_iters: i32,
+    /// Temperature of a run that names none.
+    pub agent_temperature: f64,
+}
+
+/// [`ApiConfig`], shared.
+pub type SharedConfig = Arc<ApiConfig>;

@@ -1,0 +1,192 @@
+//! Extractors that refuse precisely: each failure is a problem document that names the field.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use http_body_util::LengthLimitError;
+use serde::de::DeserializeOwned;
+
+use crate::config::MAX_JSON_BYTES;
+use crate::error::ApiError;
+use crate::wire::FieldError;
+
+/// A JSON body: 415 without `application/json`, 413 over the limit, 400 when it is no JSON, 422 when it has the wrong
+/// shape.
+#[derive(Debug, Clone)]
+pub struct Json<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+        check_json(request.headers())?;
+        parse(&body(request).await?).map(Self)
+    }
+}
+
+/// As [`Json`], and no body at all reads as the type's default.
+#[derive(Debug, Clone)]
+pub struct OptionalJson<T>(pub T);
+
+impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJson<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+        let typed = check_json(request.headers());
+        let bytes = body(request).await?;
+        if bytes.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        typed?;
+        parse(&bytes).map(Self)
+    }
+}
+
+async fn body(request: Request) -> Result<Bytes, ApiError> {
+    axum::body::to_bytes(request.into_body(), MAX_JSON_BYTES).await.map_err(|error| {
+        let mut source: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+        while let Some(cause) = source {
+            if cause.is::<LengthLimitError>() {
+                return too_large(MAX_JSON_BYTES);
+            }
+            source = cause.source();
+        }
+        ApiError::new(StatusCode::BAD_REQUEST, "unreadable_body", format!("the body can't be read: {error}"))
+    })
+}
+
+/// 413 with the limit.
+pub fn too_large(limit_bytes: usize) -> ApiError {
+    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", format!("the body is larger than {limit_bytes} bytes"))
+        .hint("documents are handed in by multipart upload; tasks that need much text refer to a collection")
+}
+
+fn check_json(headers: &HeaderMap) -> Result<(), ApiError> {
+    let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json")) {
+        return Ok(());
+    }
+    let shown = if given.is_empty() { "missing".to_owned() } else { format!("{:?}", given.chars().take(80).collect::<String>()) };
+    Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", format!("the content type is {shown}"))
+        .hint("send the body with the header `Content-Type: application/json`"))
+}
+
+/// Reads JSON into a type; the error names the field.
+pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        let path = error.path().to_string();
+        let inner = error.into_inner();
+        match inner.classify() {
+            serde_json::error::Category::Data => wrong_shape(path, &inner.to_string()),
+            _ => unreadable(&inner),
+        }
+    })?;
+    deserializer.end().map_err(|error| unreadable(&error))?;
+    Ok(value)
+}
+
+fn unreadable(error: &serde_json::Error) -> ApiError {
+    ApiError::new(StatusCode::BAD_REQUEST, "invalid_json", format!("the body is not valid JSON: {error}"))
+}
+
+fn wrong_shape(path: String, message: &str) -> ApiError {
+    // serde says where in the text it was; the path says it better.
+    let reason = message.split(" at line ").next().unwrap_or(message).to_owned();
+    let named = reason.strip_prefix("missing field `").or_else(|| reason.strip_prefix("unknown field `")).and_then(|rest| rest.split('`').next());
+    let field = match (path.as_str(), named) {
+        (".", Some(name)) => name.to_owned(),
+        (path, Some(name)) if reason.starts_with("missing") => format!("{path}.{name}"),
+        _ => path,
+    };
+    ApiError::invalid(vec![FieldError::new(field, reason)])
+}
+
+/// The query string: 422 that names the parameter.
+#[derive(Debug, Clone)]
+pub struct Query<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        axum::extract::Query::<T>::try_from_uri(&parts.uri).map(|query| Self(query.0)).map_err(|rejection| {
+            let message = rejection.body_text();
+            let message = message.strip_prefix("Failed to deserialize query string: ").unwrap_or(&message);
+            let (field, reason) = message.split_once(": ").unwrap_or(("query", message));
+            ApiError::field(field, reason)
+        })
+    }
+}
+
+/// A typed id in the path: 404 when the text is none, since nothing can be found there.
+pub fn id<T>(text: &str) -> Result<T, ApiError>
+where
+    T: std::str::FromStr,
+    T::Err: std::fmt::Display,
+{
+    text.parse().map_err(|error: T::Err| ApiError::not_found("not_found", error.to_string()))
+}
+
+/// The `Idempotency-Key` of a request that writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotencyKey(pub Option<String>);
+
+/// Longest key, in characters.
+const MAX_KEY: usize = 255;
+
+impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let Some(value) = parts.headers.get("idempotency-key") else { return Ok(Self(None)) };
+        match value.to_str() {
+            Ok(key) if !key.trim().is_empty() && key.len() <= MAX_KEY => Ok(Self(Some(key.trim().to_owned()))),
+            _ => Err(ApiError::field("Idempotency-Key", format!("must have 1 to {MAX_KEY} visible ASCII characters"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::wire::RunBody;
+
+    fn problem(body: &str) -> crate::wire::Problem {
+        parse::<RunBody>(body.as_bytes()).unwrap_err().problem()
+    }
+
+    #[test]
+    fn given_bodies_that_are_no_json_when_they_are_read_then_the_answer_is_400() {
+        let deep = "[".repeat(10_000);
+        for body in ["", "{", "{\"task\": \"x\"} trailing", "{'task': 1}", "\u{0}", &deep, "{\"metadata\": 1e999}"] {
+            let problem = problem(body);
+            assert!((problem.status, problem.code.as_str()) == (400, "invalid_json") || problem.status == 422, "{body:.40}: {problem:?}");
+        }
+        assert_eq!(problem("{").status, 400);
+    }
+
+    #[test]
+    fn given_bodies_of_a_wrong_shape_when_they_are_read_then_the_field_is_named() {
+        for (body, field) in [
+            (json!({"task": 123}), "task"),
+            (json!({}), "task"),
+            (json!([]), "."),
+            (json!({"task": "x", "budget": {"tokens": "many"}}), "budget.tokens"),
+            (json!({"task": "x", "budget": {"token": 1}}), "budget.token"),
+            (json!({"task": "x", "tools": ["a", 2]}), "tools[1]"),
+            (json!({"task": "x", "approval": "sometimes"}), "approval"),
+            (json!({"task": "x", "metadata": [1]}), "metadata"),
+            (json!({"task": "x", "nonsense": 1}), "nonsense"),
+        ] {
+            let problem = problem(&body.to_string());
+            assert_eq!((problem.status, problem.code.as_str()), (422, "invalid_request"), "{body}");
+            assert_eq!(problem.errors[0].field, field, "{body}: {problem:?}");
+        }
+    }
+}

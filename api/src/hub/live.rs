@@ -1,0 +1,261 @@
+//! What is kept of a run that goes on, and who listens to it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use riverrun_schemas::RunId;
+use riverrun_schemas::agent::{AgentEvent, RunFinished, RunRequest};
+use riverrun_stores::read_models::{citation_view, failure_view, step_view, usage_view};
+use riverrun_stores::{RunGate, Verdict};
+use tokio::sync::mpsc;
+
+use super::{MAX_WAITING, Pending};
+use crate::wire::{RunStatus, RunView, StepView, Timestamp, UsageView};
+
+/// What counts of a run's events, as listeners need it. Clones share their content.
+#[derive(Debug, Clone)]
+pub enum Note {
+    /// The run exists.
+    Accepted {
+        /// What it is asked to do.
+        request: Arc<RunRequest>,
+        /// Milliseconds since the epoch.
+        at: i64,
+    },
+    /// A worker has it.
+    Claimed,
+    /// It went on.
+    Steps(Arc<Vec<StepView>>),
+    /// It was asked to stop.
+    CancelRequested,
+    /// It ended.
+    Finished(Arc<RunFinished>),
+    /// A model wrote something. Never kept.
+    Token {
+        /// The step to come.
+        seq: i64,
+        /// The piece.
+        text: Arc<str>,
+    },
+}
+
+impl Note {
+    fn of(event: &AgentEvent) -> Self {
+        match event {
+            AgentEvent::RunAccepted(event) => Note::Accepted { request: Arc::new(event.request.clone()), at: event.at },
+            AgentEvent::RunClaimed(_) => Note::Claimed,
+            AgentEvent::RunAdvanced(event) => Note::Steps(Arc::new(event.steps.iter().map(step_view).collect())),
+            AgentEvent::RunCancelRequested(_) => Note::CancelRequested,
+            AgentEvent::RunFinished(event) => Note::Finished(Arc::new(event.clone())),
+        }
+    }
+
+    pub(super) fn accepted(&self) -> Option<&RunRequest> {
+        match self {
+            Note::Accepted { request, .. } => Some(request),
+            Note::Claimed | Note::Steps(_) | Note::CancelRequested | Note::Finished(_) | Note::Token { .. } => None,
+        }
+    }
+}
+
+/// The receiving end of a listener.
+pub(super) struct Listener {
+    notes: mpsc::Receiver<Note>,
+    cut_off: Arc<AtomicBool>,
+}
+
+impl Listener {
+    /// The next note; `None` when the listener was too slow or the hub is gone. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Option<Note> {
+        self.notes.recv().await
+    }
+
+    /// It was too slow.
+    pub(super) fn was_cut_off(&self) -> bool {
+        self.cut_off.load(Ordering::Acquire)
+    }
+}
+
+struct Ear {
+    notes: mpsc::Sender<Note>,
+    cut_off: Arc<AtomicBool>,
+    tokens: bool,
+}
+
+impl Ear {
+    /// Whether it still listens.
+    fn tell(&self, note: &Note) -> bool {
+        let token = matches!(note, Note::Token { .. });
+        if token && !self.tokens {
+            return !self.notes.is_closed();
+        }
+        match self.notes.try_send(note.clone()) {
+            Ok(()) => true,
+            // Pieces of text may be lost, steps may not.
+            Err(mpsc::error::TrySendError::Full(_)) if token => true,
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                self.cut_off.store(true, Ordering::Release);
+                false
+            }
+            Err(mpsc::error::TrySendError::Closed(_)) => false,
+        }
+    }
+}
+
+struct Kept {
+    partition: i32,
+    offset: i64,
+    note: Note,
+}
+
+/// A run that goes on, or that somebody asks for.
+#[derive(Default)]
+pub(super) struct LiveRun {
+    gate: RunGate,
+    kept: VecDeque<Kept>,
+    ears: Vec<Ear>,
+}
+
+impl LiveRun {
+    pub(super) fn with_gate(gate: RunGate) -> Self {
+        Self { gate, ..Self::default() }
+    }
+
+    /// Something of it was read from the log or the read model.
+    pub(super) fn is_known(&self) -> bool {
+        self.gate.accepted
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.gate.ended
+    }
+
+    /// Nothing of it is kept, nobody listens, and its gate is not needed: it ended, or it was never there.
+    pub(super) fn is_idle(&self) -> bool {
+        self.kept.is_empty() && self.ears.iter().all(|ear| ear.notes.is_closed()) && (self.gate.ended || !self.gate.accepted)
+    }
+
+    pub(super) fn listeners(&self) -> usize {
+        self.ears.iter().filter(|ear| !ear.notes.is_closed()).count()
+    }
+
+    pub(super) fn notes(&self) -> Vec<Note> {
+        self.kept.iter().map(|kept| kept.note.clone()).collect()
+    }
+
+    pub(super) fn listen(&mut self, tokens: bool) -> Listener {
+        self.ears.retain(|ear| !ear.notes.is_closed());
+        let (sender, receiver) = mpsc::channel(MAX_WAITING);
+        let cut_off = Arc::new(AtomicBool::new(false));
+        self.ears.push(Ear { notes: sender, cut_off: cut_off.clone(), tokens });
+        Listener { notes: receiver, cut_off }
+    }
+
+    /// Takes the run's next event; `None` when it is void, else how many notes it added to those kept.
+    pub(super) fn apply(&mut self, partition: i32, offset: i64, event: &AgentEvent) -> Option<usize> {
+        match self.gate.admit(event) {
+            Verdict::Admitted => {}
+            Verdict::Ignored(void) => {
+                tracing::debug!(run_id = %event.run_id(), reason = void.as_str(), "void event");
+                return None;
+            }
+        }
+        let note = Note::of(event);
+        self.ears.retain(|ear| ear.tell(&note));
+        self.kept.push_back(Kept { partition, offset, note });
+        Some(1)
+    }
+
+    pub(super) fn send_away(&mut self) {
+        self.ears.clear();
+    }
+
+    pub(super) fn tell_token(&mut self, seq: i64, text: &str) {
+        if self.ears.iter().any(|ear| ear.tokens) {
+            let note = Note::Token { seq, text: text.into() };
+            self.ears.retain(|ear| ear.tell(&note));
+        }
+    }
+
+    /// Drops what lies before the next offsets of the read model; tells how much it was.
+    pub(super) fn drop_projected(&mut self, next_offsets: &HashMap<i32, i64>) -> usize {
+        let before = self.kept.len();
+        while self.kept.front().is_some_and(|kept| next_offsets.get(&kept.partition).is_some_and(|next| kept.offset < *next)) {
+            self.kept.pop_front();
+        }
+        before - self.kept.len()
+    }
+}
+
+/// The run as it is now: the read model's row and steps, then what happened since. `None` when nobody knows it.
+pub fn compose(run_id: RunId, row: Option<RunView>, notes: &[Note], pending: Option<Pending>) -> Option<RunView> {
+    let accepted = notes.iter().find_map(|note| match note {
+        Note::Accepted { request, at } => Some(queued(run_id, request, *at)),
+        Note::Claimed | Note::Steps(_) | Note::CancelRequested | Note::Finished(_) | Note::Token { .. } => None,
+    });
+    let mut run = row.or(accepted).or_else(|| pending.map(|pending| queued(run_id, &pending.request, pending.at)))?;
+    if !run.status.ended() {
+        notes.iter().for_each(|note| add(&mut run, note));
+    }
+    Some(run)
+}
+
+fn add(run: &mut RunView, note: &Note) {
+    match note {
+        Note::Accepted { .. } | Note::CancelRequested | Note::Token { .. } => {}
+        Note::Claimed => run.status = RunStatus::Running,
+        Note::Steps(new) => {
+            let last = run.steps.last().map_or(0, |step| step.seq);
+            for step in new.iter().filter(|step| step.seq > last) {
+                run.agent = Some(step.agent.clone());
+                add_usage(&mut run.usage, step.usage.as_ref());
+                run.steps.push(step.clone());
+            }
+        }
+        Note::Finished(end) => finish(run, end),
+    }
+}
+
+fn add_usage(sum: &mut UsageView, usage: Option<&UsageView>) {
+    let Some(usage) = usage else { return };
+    sum.prompt_tokens = sum.prompt_tokens.saturating_add(usage.prompt_tokens);
+    sum.completion_tokens = sum.completion_tokens.saturating_add(usage.completion_tokens);
+    sum.total_tokens = sum.total_tokens.saturating_add(usage.total_tokens);
+    sum.cost_usd = match (sum.cost_usd, usage.cost_usd) {
+        (Some(a), Some(b)) => Some(a + b),
+        (a, b) => a.or(b),
+    };
+}
+
+fn finish(run: &mut RunView, end: &RunFinished) {
+    run.status = RunStatus::from(end.status);
+    run.agent = Some(end.agent.clone());
+    run.answer = end.answer.clone();
+    run.citations = end.citations.iter().map(citation_view).collect();
+    run.usage = usage_view(&end.usage);
+    run.stop_reason = Some(end.stop_reason.clone());
+    run.error = end.error.as_ref().map(failure_view);
+    run.finished_at = Some(Timestamp(end.at));
+}
+
+/// A run that was accepted and of which nothing else happened yet.
+fn queued(run_id: RunId, request: &RunRequest, at: i64) -> RunView {
+    RunView {
+        run_id,
+        status: RunStatus::Queued,
+        namespace: request.namespace.to_string(),
+        task: request.task.clone(),
+        agent: request.agent.clone(),
+        answer: None,
+        citations: Vec::new(),
+        steps: Vec::new(),
+        usage: UsageView::default(),
+        stop_reason: None,
+        trace_id: None,
+        error: None,
+        metadata: request.metadata_json.as_deref().and_then(|text| serde_json::from_str(text).ok()),
+        created_at: Timestamp(at),
+        finished_at: None,
+    }
+}

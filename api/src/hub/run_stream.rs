@@ -1,0 +1,196 @@
+//! One run as a stream: the same for WebSocket, server-sent events and whoever waits for the end.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use futures::stream::{self, Stream};
+use riverrun_schemas::RunId;
+use riverrun_stores::read_models::{run_heads, runs};
+
+use super::Hub;
+use super::live::{Listener, Note};
+use crate::error::ApiError;
+use crate::wire::{RunMessage, RunView, StepView};
+
+/// How long a run that nobody knows is waited for: another process may have accepted it a moment ago.
+const UNKNOWN_PATIENCE: Duration = Duration::from_secs(2);
+/// How often the read model is looked at while the log says nothing.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// Why a stream ends before the run does.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StreamEnd {
+    /// The reader was too slow; it may come back with `after`.
+    #[error("the reader was too slow")]
+    TooSlow,
+    /// Something failed.
+    #[error(transparent)]
+    Failed(#[from] ApiError),
+}
+
+enum Phase {
+    Begin,
+    Live(Listener),
+    Ended,
+}
+
+/// Every step behind `after` once and in order, then one end.
+pub struct RunStream {
+    hub: Hub,
+    run_id: RunId,
+    last: i64,
+    tokens: bool,
+    phase: Phase,
+    ready: VecDeque<RunMessage>,
+}
+
+impl RunStream {
+    pub(super) fn new(hub: Hub, run_id: RunId, after: i64, tokens: bool) -> Self {
+        Self { hub, run_id, last: after.max(0), tokens, phase: Phase::Begin, ready: VecDeque::new() }
+    }
+
+    /// The run.
+    pub fn run_id(&self) -> RunId {
+        self.run_id
+    }
+
+    /// The next message; `None` behind the end. An error ends the stream.
+    pub async fn next(&mut self) -> Option<Result<RunMessage, StreamEnd>> {
+        loop {
+            if let Some(message) = self.ready.pop_front() {
+                return Some(Ok(message));
+            }
+            if let Err(end) = self.advance().await? {
+                self.phase = Phase::Ended;
+                return Some(Err(end));
+            }
+        }
+    }
+
+    /// As a `Stream`.
+    pub fn into_stream(self) -> impl Stream<Item = Result<RunMessage, StreamEnd>> + Send {
+        stream::unfold(self, |mut this| async move { this.next().await.map(|item| (item, this)) })
+    }
+
+    /// Waits for the end and gives the run with all its steps; comes back by itself when it was too slow.
+    pub async fn result(mut self) -> Result<RunView, ApiError> {
+        loop {
+            match self.next().await {
+                Some(Ok(RunMessage::Final { result })) => return Ok(*result),
+                Some(Ok(RunMessage::Start { .. } | RunMessage::Step { .. } | RunMessage::Token { .. })) => {}
+                Some(Err(StreamEnd::Failed(error))) => return Err(error),
+                Some(Err(StreamEnd::TooSlow)) => self = RunStream::new(self.hub, self.run_id, self.last, self.tokens),
+                None => return Err(ApiError::internal(format!("the stream of {} ended without an end", self.run_id))),
+            }
+        }
+    }
+
+    /// Whether the run is there; waits a little for one that nobody knows yet. Called before anything is promised.
+    pub async fn known(&self) -> Result<RunView, ApiError> {
+        if let Some(run) = self.hub.run(self.run_id).await? {
+            return Ok(run);
+        }
+        let (_, mut listener, _) = self.hub.listen(self.run_id, false);
+        let _ = tokio::time::timeout(UNKNOWN_PATIENCE, listener.next()).await;
+        self.hub.run(self.run_id).await?.ok_or_else(|| unknown(self.run_id))
+    }
+
+    /// Fills `ready`; `None` behind the end.
+    async fn advance(&mut self) -> Option<Result<(), StreamEnd>> {
+        match std::mem::replace(&mut self.phase, Phase::Ended) {
+            Phase::Begin => Some(self.begin().await.map_err(StreamEnd::from)),
+            Phase::Live(listener) => Some(self.listen(listener).await),
+            Phase::Ended => None,
+        }
+    }
+
+    /// `HUB-1`: first a place in the line and a copy of what is kept, then the read model.
+    async fn begin(&mut self) -> Result<(), ApiError> {
+        let (notes, listener, pending) = self.hub.listen(self.run_id, self.tokens);
+        let row = run_heads::head(&self.hub.inner.sql, self.run_id).await?;
+        if row.is_none() && notes.is_empty() && !pending {
+            return Err(unknown(self.run_id));
+        }
+        let agent = row.as_ref().and_then(|row| row.agent.clone()).or_else(|| notes.iter().find_map(|note| note.accepted()?.agent.clone()));
+        self.ready.push_back(RunMessage::Start { run_id: self.run_id.to_string(), agent });
+        if row.is_some() {
+            self.read_steps().await?;
+        }
+        if row.is_some_and(|row| row.status.ended()) {
+            return self.finish().await;
+        }
+        for note in &notes {
+            if self.take(note).await? {
+                return Ok(());
+            }
+        }
+        self.phase = Phase::Live(listener);
+        Ok(())
+    }
+
+    async fn listen(&mut self, mut listener: Listener) -> Result<(), StreamEnd> {
+        match tokio::time::timeout(LOOK_AGAIN, listener.next()).await {
+            Ok(Some(note)) => {
+                if !self.take(&note).await? {
+                    self.phase = Phase::Live(listener);
+                }
+            }
+            Ok(None) if listener.was_cut_off() => return Err(StreamEnd::TooSlow),
+            Ok(None) => return Err(StreamEnd::Failed(ApiError::internal("the process is stopping").code_as("shutting_down"))),
+            Err(_) => {
+                let row = run_heads::head(&self.hub.inner.sql, self.run_id).await.map_err(ApiError::from)?;
+                if row.is_some() {
+                    self.read_steps().await?;
+                }
+                if row.is_some_and(|row| row.status.ended()) {
+                    self.finish().await?;
+                } else {
+                    self.phase = Phase::Live(listener);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_steps(&mut self) -> Result<(), ApiError> {
+        let steps = runs::steps(&self.hub.inner.sql, self.run_id, self.last).await?;
+        steps.into_iter().for_each(|step| self.push(step));
+        Ok(())
+    }
+
+    fn push(&mut self, step: StepView) {
+        if step.seq > self.last {
+            self.last = step.seq;
+            self.ready.push_back(RunMessage::Step { step });
+        }
+    }
+
+    /// Whether this was the end.
+    async fn take(&mut self, note: &Note) -> Result<bool, ApiError> {
+        match note {
+            Note::Accepted { .. } | Note::Claimed | Note::CancelRequested => Ok(false),
+            Note::Steps(steps) => {
+                steps.iter().for_each(|step| self.push(step.clone()));
+                Ok(false)
+            }
+            Note::Token { seq, text } => {
+                if *seq > self.last {
+                    self.ready.push_back(RunMessage::Token { seq: *seq, text: text.to_string() });
+                }
+                Ok(false)
+            }
+            Note::Finished(_) => self.finish().await.map(|()| true),
+        }
+    }
+
+    async fn finish(&mut self) -> Result<(), ApiError> {
+        let result = self.hub.run(self.run_id).await?.ok_or_else(|| unknown(self.run_id))?;
+        self.ready.push_back(RunMessage::Final { result: Box::new(result) });
+        Ok(())
+    }
+}
+
+/// 404 for a run that nobody knows.
+pub(crate) fn unknown(run_id: RunId) -> ApiError {
+    ApiError::not_found("run_not_found", format!("there is no run {run_id}")).hint("riverrun runs ls")
+}

@@ -1,0 +1,86 @@
+//! The HTTP and WebSocket API: accepts work by putting commands on the log, answers from read models, and follows the log
+//! for whoever watches. It drives nothing itself: when a connection goes, the run goes on.
+//!
+//! - `API-1` 202 is said only after the broker has acknowledged the command.
+//! - `API-2` every error is a problem document with a stable code ([`error`]).
+//! - `HUB-1` a stream shows each step once and one end, from whatever point it begins ([`hub`]).
+
+pub mod accept;
+pub mod auth;
+pub mod config;
+pub mod error;
+pub mod extract;
+pub mod guard;
+pub mod hub;
+pub mod metrics;
+pub mod reservations;
+pub mod routes;
+pub mod services;
+pub mod stack;
+pub mod state;
+pub mod submit;
+pub mod wire;
+mod ws;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::{HeaderName, HeaderValue, Method, header};
+use axum::middleware;
+use tower_http::cors::{AllowOrigin, CorsLayer};
+use tower_http::set_header::SetResponseHeaderLayer;
+
+pub use config::ApiConfig;
+pub use error::ApiError;
+pub use routes::docs::openapi;
+pub use state::{AppState, Core};
+
+use config::{MAX_JSON_BYTES, MAX_UPLOAD_BYTES};
+
+/// The whole API.
+pub fn app(state: AppState) -> Router {
+    let core = state.core().clone();
+    let (core_routes, _) = routes::core::<AppState>().split_for_parts();
+    let (stack_routes, _) = routes::stack().split_for_parts();
+    let routes = core_routes.merge(routes::registry::alias()).merge(stack_routes).merge(ws::router()).with_state(state);
+    wrap(routes.merge(routes::docs::router()), core)
+}
+
+/// The routes that need neither log nor stores, for commands that start neither.
+pub fn light_app(core: Core) -> Router {
+    let (routes, _) = routes::core::<Core>().split_for_parts();
+    wrap(routes.with_state(core.clone()), core)
+}
+
+/// What stands around every route.
+fn wrap(routes: Router, core: Core) -> Router {
+    let config = core.config().clone();
+    let nosniff = SetResponseHeaderLayer::overriding(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let routes = routes
+        .fallback(error::no_route)
+        .method_not_allowed_fallback(error::no_method)
+        .layer(DefaultBodyLimit::max(MAX_JSON_BYTES))
+        .layer(middleware::from_fn_with_state(config.clone(), guard::check))
+        .layer(nosniff)
+        .layer(middleware::from_fn_with_state(core, metrics::count));
+    match cors(&config.allowed_origins) {
+        Some(cors) => routes.layer(cors),
+        None => routes,
+    }
+}
+
+/// Answers for pages of configured origins; none otherwise.
+fn cors(origins: &[String]) -> Option<CorsLayer> {
+    let origins: Vec<HeaderValue> = origins.iter().filter_map(|origin| origin.parse().ok()).collect();
+    (!origins.is_empty()).then(|| {
+        CorsLayer::new()
+            .allow_origin(AllowOrigin::list(origins))
+            .allow_methods([Method::GET, Method::POST, Method::DELETE])
+            .allow_headers([header::CONTENT_TYPE, header::AUTHORIZATION, HeaderName::from_static("idempotency-key"), HeaderName::from_static("last-event-id")])
+            .expose_headers([header::LOCATION, header::RETRY_AFTER])
+    })
+}
+
+/// Largest body of an upload, for the route that takes them.
+pub(crate) fn upload_limit() -> DefaultBodyLimit {
+    DefaultBodyLimit::max(MAX_UPLOAD_BYTES)
+}

@@ -1,0 +1,211 @@
+//! Words to a chat model and texts to an embedding model, for the command line and for tools of one's own.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::Json as Reply;
+use axum::extract::{FromRef, State};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures::{Stream, StreamExt};
+use parking_lot::Mutex;
+use riverrun_models::{ChatReply, ChatRequest, EmbedPurpose, FinishReason, Message, Models, NoDeltas};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::error::ApiError;
+use crate::extract::Json;
+use crate::state::Core;
+use crate::submit::Checks;
+use crate::wire::{ChatBody, ChatDone, EmbedBody, EmbedDone, Problem, UsageView};
+
+/// Most messages of a conversation.
+const MAX_MESSAGES: usize = 500;
+/// Most texts of a request.
+const MAX_INPUTS: usize = 256;
+/// Longest text, in bytes.
+const MAX_TEXT: usize = 256 << 10;
+
+pub(super) fn router<S>() -> OpenApiRouter<S>
+where
+    S: Clone + Send + Sync + 'static,
+    Core: FromRef<S>,
+{
+    OpenApiRouter::new().routes(routes!(chat)).routes(routes!(embed))
+}
+
+/// One message of a chat model, streamed unless `stream` is false.
+#[utoipa::path(post, path = "/chat", tag = "models", request_body = ChatBody, responses(
+    (status = 200, description = "with `stream: false` this object, else server-sent events: `delta` `{text}`, then `final` with this object, or `error` with a problem document", body = ChatDone),
+    (status = 422, body = Problem), (status = 503, body = Problem)))]
+async fn chat(State(core): State<Core>, Json(body): Json<ChatBody>) -> Result<Response, ApiError> {
+    let stream = body.stream.unwrap_or(true);
+    let provider = body.provider.clone();
+    let request = chat_request(body, &core)?;
+    let cancel = CancellationToken::new();
+    let stop = cancel.clone().drop_guard(); // a caller that goes away stops the model
+    if !stream {
+        let reply = core.models().chat(provider.as_deref(), request, &mut NoDeltas, cancel).await?;
+        drop(stop);
+        return Ok(Reply(done(reply)).into_response());
+    }
+    let events = deltas(move |mut sender| async move {
+        let result = core.models().chat(provider.as_deref(), request, &mut sender, cancel).await;
+        result.map(done).map_err(ApiError::from)
+    });
+    let events = events.map(move |event| {
+        let _ = &stop;
+        event
+    });
+    Ok(sse(events))
+}
+
+fn chat_request(body: ChatBody, core: &Core) -> Result<ChatRequest, ApiError> {
+    let mut checks = Checks::default();
+    core.known().provider(&mut checks, body.provider.as_deref());
+    checks.require(!body.messages.is_empty(), "messages", "must not be empty");
+    checks.require(body.messages.len() <= MAX_MESSAGES, "messages", format!("has {}; at most {MAX_MESSAGES} are read", body.messages.len()));
+    if let Some(temperature) = body.temperature {
+        checks.require((0.0..=2.0).contains(&temperature), "temperature", format!("is {temperature}, which is not between 0 and 2"));
+    }
+    let mut messages = Vec::with_capacity(body.messages.len());
+    for (index, message) in body.messages.into_iter().enumerate().take(MAX_MESSAGES) {
+        checks.text(&format!("messages[{index}].content"), &message.content, MAX_TEXT);
+        match message.role.as_str() {
+            "system" => messages.push(Message::system(message.content)),
+            "user" => messages.push(Message::user(message.content)),
+            "assistant" => messages.push(Message::assistant(message.content)),
+            _ => checks.refuse(&format!("messages[{index}].role"), "must be system, user or assistant"),
+        }
+    }
+    checks.finish()?;
+    Ok(ChatRequest {
+        model: body.model.unwrap_or_default(),
+        messages,
+        temperature: body.temperature,
+        max_tokens: body.max_tokens,
+        ..ChatRequest::default()
+    })
+}
+
+fn done(reply: ChatReply) -> ChatDone {
+    ChatDone {
+        text: reply.text,
+        model: reply.model,
+        finish_reason: finish_name(reply.finish).to_owned(),
+        usage: usage(reply.usage),
+    }
+}
+
+fn finish_name(reason: FinishReason) -> &'static str {
+    match reason {
+        FinishReason::Stop => "stop",
+        FinishReason::Length => "length",
+        FinishReason::ToolCalls => "tool_calls",
+        FinishReason::Cancelled => "cancelled",
+    }
+}
+
+fn usage(usage: riverrun_models::Usage) -> UsageView {
+    let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
+    UsageView {
+        prompt_tokens: count(usage.prompt_tokens),
+        completion_tokens: count(usage.completion_tokens),
+        total_tokens: count(usage.total()),
+        cost_usd: None,
+    }
+}
+
+/// Vectors of texts, in their order.
+#[utoipa::path(post, path = "/embed", tag = "models", request_body = EmbedBody,
+    responses((status = 200, body = EmbedDone), (status = 422, body = Problem), (status = 503, body = Problem)))]
+async fn embed(State(core): State<Core>, Json(body): Json<EmbedBody>) -> Result<Reply<EmbedDone>, ApiError> {
+    let mut checks = Checks::default();
+    core.known().provider(&mut checks, body.provider.as_deref());
+    checks.require(!body.inputs.is_empty(), "inputs", "must not be empty");
+    checks.require(body.inputs.len() <= MAX_INPUTS, "inputs", format!("has {}; at most {MAX_INPUTS} are read", body.inputs.len()));
+    for (index, text) in body.inputs.iter().enumerate().take(MAX_INPUTS) {
+        checks.text(&format!("inputs[{index}]"), text, MAX_TEXT);
+    }
+    checks.finish()?;
+    let reply = core.models().embed(embed_model(&body, core.models()).as_deref(), body.inputs, EmbedPurpose::Document).await?;
+    Ok(Reply(EmbedDone { usage: usage(reply.usage), model: reply.model, dimensions: reply.dimensions, vectors: reply.vectors, truncated: reply.truncated }))
+}
+
+/// A model may carry its provider, as in `ollama/nomic-embed-text`.
+fn embed_model(body: &EmbedBody, models: &Models) -> Option<String> {
+    match (&body.provider, &body.model) {
+        (Some(provider), Some(model)) => Some(format!("{provider}/{model}")),
+        (Some(provider), None) => Some(format!("{provider}/{}", models.default_embed_model())),
+        (None, model) => model.clone(),
+    }
+}
+
+/// Pieces of text that wait for a slow reader at most; behind them the model waits.
+const MAX_WAITING: usize = 256;
+
+/// What a stream of an answer says.
+pub(super) enum Piece<T> {
+    /// A piece of text.
+    Delta(String),
+    /// The whole.
+    Final(T),
+    /// It failed.
+    Error(ApiError),
+}
+
+/// Where a model puts its text. It never waits: what a slow reader has no room for goes along with the next piece.
+pub(super) struct Sender<T> {
+    pieces: mpsc::Sender<Piece<T>>,
+    unsent: Arc<Mutex<String>>,
+}
+
+impl<T: Send> riverrun_models::DeltaSink for Sender<T> {
+    fn delta(&mut self, text: &str) {
+        let mut unsent = self.unsent.lock();
+        unsent.push_str(text);
+        if let Ok(place) = self.pieces.try_reserve() {
+            place.send(Piece::Delta(std::mem::take(&mut unsent)));
+        }
+    }
+}
+
+/// Runs a model call beside its stream.
+pub(super) fn deltas<T, F, Fut>(call: F) -> impl Stream<Item = Piece<T>> + Send
+where
+    T: Send + 'static,
+    F: FnOnce(Sender<T>) -> Fut + Send + 'static,
+    Fut: Future<Output = Result<T, ApiError>> + Send + 'static,
+{
+    let (pieces, receiver) = mpsc::channel(MAX_WAITING);
+    let unsent = Arc::new(Mutex::new(String::new()));
+    tokio::spawn(async move {
+        let result = call(Sender { pieces: pieces.clone(), unsent: unsent.clone() }).await;
+        let rest = std::mem::take(&mut *unsent.lock());
+        // Nobody may be there any more: then nobody misses anything.
+        if !rest.is_empty() {
+            let _ = pieces.send(Piece::Delta(rest)).await;
+        }
+        let last = match result {
+            Ok(whole) => Piece::Final(whole),
+            Err(error) => Piece::Error(error),
+        };
+        let _ = pieces.send(last).await;
+    });
+    tokio_stream::wrappers::ReceiverStream::new(receiver)
+}
+
+/// The stream as server-sent events.
+pub(super) fn sse<T: serde::Serialize + Send + 'static>(pieces: impl Stream<Item = Piece<T>> + Send + 'static) -> Response {
+    let events = pieces.map(|piece| {
+        let event = match piece {
+            Piece::Delta(text) => Event::default().event("delta").json_data(serde_json::json!({ "text": text })),
+            Piece::Final(whole) => Event::default().event("final").json_data(whole),
+            Piece::Error(error) => Event::default().event("error").json_data(error.problem()),
+        };
+        Ok::<_, Infallible>(event.unwrap_or_else(|error| Event::default().event("error").data(error.to_string())))
+    });
+    Sse::new(events).keep_alive(KeepAlive::default()).into_response()
+}

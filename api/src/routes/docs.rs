@@ -1,0 +1,53 @@
+//! The OpenAPI document and its interactive page. Both are part of the program: nothing is fetched from elsewhere.
+
+use axum::Router;
+use utoipa::openapi::{Info, OpenApi, OpenApiBuilder, Tag};
+use utoipa_swagger_ui::SwaggerUi;
+
+use crate::state::AppState;
+
+const DESCRIPTION: &str = "\
+Runs language-model agents on an event log. Errors are RFC 9457 problem documents with a stable `code` and a `hint`.
+
+**WebSockets** (not part of OpenAPI): `/ws/agent` takes a first message with the fields of `POST /agent/run` and optionally `tokens: true`, then says \
+`start`, `step`…, `final`. `/ws/runs/{id}?after=<seq>&tokens=<bool>` says the same of any run, live or ended, from any point. `/ws/ingest/{id}` says `start`, \
+`progress`…, `final`. Close codes: 1007 the first message can't be read, 1008 it is refused, 1009 a message is larger than 64 KiB, 1013 the client is too slow \
+and may come back with `after`, 1011 something failed; reasons say which.
+
+**Limits**: JSON bodies 1 MiB, uploads 64 MiB in 100 files of 20 MiB, 2,048 open streams (429 beyond), pages of 500.
+
+**Access**: requests must be for a loopback host or one of `RIVERRUN_API_ALLOWED_HOSTS`; pages of other origins must be in `RIVERRUN_API_ALLOWED_ORIGINS`. \
+Where `RIVERRUN_API_TOKENS` is set, every route but `/health` and `/metrics` wants `Authorization: Bearer <token>`.";
+
+/// The OpenAPI document.
+pub fn openapi() -> OpenApi {
+    let (_, collected) = super::core::<AppState>().merge(super::stack()).split_for_parts();
+    describe(collected)
+}
+
+fn describe(collected: OpenApi) -> OpenApi {
+    let mut info = Info::new("riverrun", env!("CARGO_PKG_VERSION"));
+    info.description = Some(DESCRIPTION.to_owned());
+    let tags = [
+        ("agents", "runs of agents, and what there is for them"),
+        ("knowledge", "documents, search, answers"),
+        ("models", "model providers"),
+        ("log", "topics and dead letters"),
+        ("registry", "a Confluent-compatible schema registry, read-only"),
+        ("operation", "health and figures"),
+    ];
+    let tags: Vec<Tag> = tags
+        .into_iter()
+        .map(|(name, description)| {
+            let mut tag = Tag::new(name);
+            tag.description = Some(description.to_owned());
+            tag
+        })
+        .collect();
+    OpenApiBuilder::new().info(info).paths(collected.paths).components(collected.components).tags(Some(tags)).build()
+}
+
+/// `/docs` and `/openapi.json`.
+pub(crate) fn router() -> Router {
+    SwaggerUi::new("/docs").url("/openapi.json", openapi()).into()
+}

@@ -1,0 +1,72 @@
+//! How the process and everything that it leans on are.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::metrics::Page;
+use crate::services;
+use crate::state::{AppState, worker_trouble};
+use crate::wire::{Diagnosis, HealthStatus, HealthView};
+
+pub(super) fn router() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(health)).routes(routes!(diagnose)).routes(routes!(metrics))
+}
+
+/// Whether the process serves, with every service and how far each worker is behind. Always 200 while it answers.
+#[utoipa::path(get, path = "/health", tag = "operation", responses((status = 200, body = HealthView)))]
+async fn health(State(state): State<AppState>) -> Json<HealthView> {
+    let (services, lag) = tokio::join!(services::all(&state), state.lag_by_group());
+    Json(HealthView {
+        status: HealthStatus::of(&services),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        services,
+        lag: lag.unwrap_or_default(), // a broker that does not answer shows as a service that is down
+    })
+}
+
+/// One row for each required and optional service.
+#[utoipa::path(get, path = "/diagnose", tag = "operation", responses((status = 200, body = Diagnosis)))]
+async fn diagnose(State(state): State<AppState>) -> Json<Diagnosis> {
+    let services = services::all(&state).await;
+    Json(Diagnosis { status: HealthStatus::of(&services), services })
+}
+
+/// Figures in the Prometheus text format.
+#[utoipa::path(get, path = "/metrics", tag = "operation", responses((status = 200, content_type = "text/plain", body = String)))]
+async fn metrics(State(state): State<AppState>) -> Response {
+    let mut page = Page::default();
+    state.core().metrics().write(&mut page);
+    let hub = state.hub().stats();
+    for (name, help, value) in [
+        ("riverrun_hub_runs", "runs that streams keep anything of", hub.runs as f64),
+        ("riverrun_hub_buffered_events", "events that the read model does not have yet", hub.buffered as f64),
+        ("riverrun_hub_listeners", "listeners to runs and ingests", hub.listeners as f64),
+        ("riverrun_hub_reading", "1 while the log is read for streams", f64::from(u8::from(hub.reading))),
+    ] {
+        page.sample(name, "gauge", help, &[], value);
+    }
+    page.sample("riverrun_hub_void_events_total", "counter", "run events that did not count", &[], hub.void_events as f64);
+    page.sample("riverrun_hub_undecodable_records_total", "counter", "records that were no events", &[], hub.undecodable as f64);
+    let workers = state.parts().workers.statuses();
+    for worker in &workers {
+        let up = worker_trouble(worker).is_none();
+        page.sample("riverrun_worker_up", "gauge", "1 while the worker gets on", &[("worker", &worker.name)], f64::from(u8::from(up)));
+    }
+    for worker in &workers {
+        for (what, value) in [("handled", worker.handled), ("retries", worker.retries), ("dead_letters", worker.dead_letters), ("skipped", worker.skipped)] {
+            page.sample("riverrun_worker_records_total", "counter", "records by what became of them", &[("worker", &worker.name), ("what", what)], value as f64);
+        }
+    }
+    for worker in &workers {
+        page.sample("riverrun_worker_in_work", "gauge", "records in queue and work", &[("worker", &worker.name)], worker.in_work as f64);
+    }
+    for line in state.lag().await.unwrap_or_default() {
+        let labels = [("group", line.group.as_str()), ("topic", &*line.partition.topic), ("partition", &line.partition.partition.to_string())];
+        page.sample("riverrun_consumer_lag", "gauge", "records not yet handled", &labels, line.lag as f64);
+    }
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page.finish()).into_response()
+}

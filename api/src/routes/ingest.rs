@@ -1,0 +1,74 @@
+//! Taking documents into collections.
+
+use axum::Json as Reply;
+use axum::extract::multipart::Multipart;
+use axum::extract::{FromRequest, Path, Request, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use riverrun_schemas::IngestId;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
+use utoipa_axum::routes;
+
+use super::runs::location;
+use super::upload;
+use crate::accept::{self, AcceptedIngest, Content};
+use crate::error::ApiError;
+use crate::extract::{IdempotencyKey, Json, id};
+use crate::hub::unknown_ingest;
+use crate::state::AppState;
+use crate::submit;
+use crate::wire::{IngestAccepted, IngestBody, IngestView, Problem};
+
+pub(super) fn router() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(start).layer(crate::upload_limit())).routes(routes!(show))
+}
+
+/// Reads a source into a collection: JSON with a path on the server, or `multipart/form-data` with files and the fields
+/// `collection`, `namespace`, `type` and `metadata` (JSON). At most 100 files of 20 MiB each and 64 MiB together.
+#[utoipa::path(post, path = "/ingest", tag = "knowledge", request_body = IngestBody,
+    params(("Idempotency-Key" = Option<String>, Header, description = "a repeat with the same key is the same ingest")),
+    responses((status = 202, body = IngestAccepted, headers(("Location" = String, description = "the ingest"))), (status = 404, description = "no such source", body = Problem),
+        (status = 409, description = "the key was used with another body", body = Problem), (status = 413, body = Problem), (status = 415, body = Problem), (status = 422, body = Problem)))]
+async fn start(State(state): State<AppState>, key: IdempotencyKey, request: Request) -> Result<Response, ApiError> {
+    let key = key.0.as_deref();
+    let accepted = if is_multipart(&request) {
+        let form = Multipart::from_request(request, &state)
+            .await
+            .map_err(|rejection| ApiError::new(StatusCode::BAD_REQUEST, "invalid_multipart", rejection.body_text()))?;
+        upload::start(&state, key, form).await?
+    } else {
+        let Json(body) = Json::<IngestBody>::from_request(request, &state).await?;
+        from_path(&state, key, body).await?
+    };
+    Ok(accepted_ingest(accepted))
+}
+
+fn is_multipart(request: &Request) -> bool {
+    let given = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    given.trim_start().to_ascii_lowercase().starts_with("multipart/form-data")
+}
+
+async fn from_path(state: &AppState, key: Option<&str>, body: IngestBody) -> Result<AcceptedIngest, ApiError> {
+    let target = submit::ingest_target(&body, &state.core().ingest_defaults())?;
+    let config = state.core().config().clone();
+    let source = body.source.clone();
+    let path = tokio::task::spawn_blocking(move || submit::resolve_under(&config.ingest_roots, &source))
+        .await
+        .map_err(|_| ApiError::internal("looking at the source broke off"))??;
+    accept::ingest(state, key, &body, target, Content::Path(path)).await
+}
+
+fn accepted_ingest(accepted: AcceptedIngest) -> Response {
+    let id = accepted.ingest_id;
+    let body = IngestAccepted { ingest_id: id.to_string(), documents: accepted.documents, stream: format!("/ws/ingest/{id}") };
+    (StatusCode::ACCEPTED, location(&format!("/ingest/{id}")), Reply(body)).into_response()
+}
+
+/// Where an ingest is.
+#[utoipa::path(get, path = "/ingest/{id}", tag = "knowledge", params(("id" = String, Path)),
+    responses((status = 200, body = IngestView), (status = 404, body = Problem)))]
+async fn show(State(state): State<AppState>, Path(ingest_id): Path<String>) -> Result<Reply<IngestView>, ApiError> {
+    let ingest_id: IngestId = id(&ingest_id)?;
+    state.hub().ingest(ingest_id).await?.map(Reply).ok_or_else(|| unknown_ingest(ingest_id))
+}

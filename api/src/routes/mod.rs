@@ -1,0 +1,49 @@
+//! One file a resource, each with its router and its part of the OpenAPI document.
+
+pub mod agents;
+pub mod chat;
+pub mod collections;
+pub mod dead_letters;
+pub mod docs;
+pub mod documents;
+pub mod health;
+pub mod ingest;
+pub mod models;
+pub mod rag;
+pub mod registry;
+pub mod runs;
+pub mod tools;
+pub mod topics;
+mod upload;
+
+use axum::extract::FromRef;
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::state::{AppState, Core};
+
+/// Routes that need neither log nor stores.
+pub(crate) fn core<S>() -> OpenApiRouter<S>
+where
+    S: Clone + Send + Sync + 'static,
+    Core: FromRef<S>,
+{
+    OpenApiRouter::new()
+        .merge(agents::router())
+        .merge(tools::router())
+        .merge(models::router())
+        .merge(chat::router())
+        .merge(topics::router())
+        .merge(registry::router())
+}
+
+/// Routes that need them.
+pub(crate) fn stack() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .merge(health::router())
+        .merge(collections::router())
+        .merge(documents::router())
+        .merge(runs::router())
+        .merge(rag::router())
+        .merge(ingest::router())
+        .merge(dead_letters::router())
+}

@@ -1,0 +1,157 @@
+//! Search in collections, and answers from them.
+
+use axum::Json as Reply;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
+use riverrun_knowledge::retrieval::RetrievalError;
+use riverrun_knowledge::{AskReply, AskRequest, SearchRequest, SearchResult};
+use riverrun_knowledge::answer::AskError;
+use riverrun_models::DeltaSink;
+use riverrun_schemas::ingest::document_id;
+use riverrun_schemas::{Collection, CollectionName, DocumentId};
+use riverrun_stores::ChunkFilter;
+use riverrun_stores::read_models::documents;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::chat::{deltas, sse};
+use crate::error::ApiError;
+use crate::extract::Json;
+use crate::state::AppState;
+use crate::submit::Checks;
+use crate::wire::{AskBody, AskDone, FilterBody, Problem, SearchBody, SearchDone};
+
+/// Most documents that a filter names.
+const MAX_FILTER: usize = 1_000;
+
+pub(super) fn router() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(search)).routes(routes!(ask))
+}
+
+/// The best chunks for a query: by meaning and by words, fused, re-ranked where a re-ranker is there.
+#[utoipa::path(post, path = "/rag/search", tag = "knowledge", request_body = SearchBody,
+    responses((status = 200, body = SearchDone), (status = 404, description = "no such collection", body = Problem), (status = 422, body = Problem)))]
+async fn search(State(state): State<AppState>, Json(body): Json<SearchBody>) -> Result<Reply<Value>, ApiError> {
+    let request = search_request(&state, &body.query, &body.collection, body.namespace.as_deref(), body.k, body.filter.as_ref(), body.rerank)?;
+    let found = state.parts().retriever.search(&request).await?;
+    with_metadata(&state, &request.collection, found).await.map(Reply)
+}
+
+fn search_request(
+    state: &AppState,
+    query: &str,
+    collection: &str,
+    namespace: Option<&str>,
+    k: Option<usize>,
+    filter: Option<&FilterBody>,
+    rerank: Option<bool>,
+) -> Result<SearchRequest, ApiError> {
+    let mut checks = Checks::default();
+    checks.text("query", query, SearchRequest::MAX_QUERY_BYTES);
+    let namespace = checks.namespace(namespace);
+    let name = checks.take("collection", collection.parse::<CollectionName>());
+    let k = k.unwrap_or(state.core().config().rag_top_k);
+    checks.require((1..=SearchRequest::MAX_K).contains(&k), "k", format!("is {k}, which is not between 1 and {}", SearchRequest::MAX_K));
+    let collection = name.map(|name| Collection::new(namespace, name));
+    let filter = filter.map(|filter| chunk_filter(&mut checks, collection.as_ref(), filter)).unwrap_or_default();
+    checks.finish()?;
+    let collection = collection.ok_or_else(|| ApiError::internal("a collection name passed its check and is not there"))?;
+    Ok(SearchRequest { k, filter, rerank, ..SearchRequest::new(collection, query) })
+}
+
+fn chunk_filter(checks: &mut Checks, collection: Option<&Collection>, filter: &FilterBody) -> ChunkFilter {
+    let count = filter.document_ids.len() + filter.sources.len();
+    checks.require((1..=MAX_FILTER).contains(&count), "filter", format!("names {count} documents, which is not between 1 and {MAX_FILTER}"));
+    let mut found: Vec<DocumentId> = Vec::new();
+    for (index, text) in filter.document_ids.iter().enumerate() {
+        found.extend(checks.take(&format!("filter.document_ids[{index}]"), text.parse::<DocumentId>()));
+    }
+    if let Some(collection) = collection {
+        found.extend(filter.sources.iter().map(|source| document_id(collection, source)));
+    }
+    ChunkFilter { documents: found }
+}
+
+/// Adds the callers' own metadata to that of the chunks.
+async fn with_metadata(state: &AppState, collection: &Collection, found: SearchResult) -> Result<Value, ApiError> {
+    let ids: Vec<DocumentId> = found.items.iter().map(|item| item.document_id).collect();
+    let metadata = documents::document_metadata(&state.parts().sql, collection, &ids).await?;
+    let mut found = found;
+    for item in &mut found.items {
+        if let (Some(Value::Object(own)), Value::Object(all)) = (metadata.get(&item.document_id), &mut item.metadata) {
+            for (key, value) in own {
+                all.entry(key).or_insert_with(|| value.clone());
+            }
+        }
+    }
+    serde_json::to_value(found).map_err(|error| ApiError::internal(error.to_string()))
+}
+
+/// An answer grounded in chunks, with citations that were checked.
+#[utoipa::path(post, path = "/rag/ask", tag = "knowledge", request_body = AskBody, responses(
+    (status = 200, description = "with `stream: true` server-sent events: `delta` `{text}`, then `final` with this object, or `error` with a problem document", body = AskDone),
+    (status = 404, description = "no such collection", body = Problem), (status = 422, body = Problem), (status = 503, description = "the model is not there", body = Problem)))]
+async fn ask(State(state): State<AppState>, Json(body): Json<AskBody>) -> Result<Response, ApiError> {
+    let search = search_request(&state, &body.query, &body.collection, body.namespace.as_deref(), body.k, body.filter.as_ref(), None)?;
+    let mut checks = Checks::default();
+    state.core().known().provider(&mut checks, body.provider.as_deref());
+    checks.finish()?;
+    let request = AskRequest { provider: body.provider, model: body.model, ..AskRequest::new(search) };
+    let cancel = CancellationToken::new();
+    let stop = cancel.clone().drop_guard(); // a caller that goes away stops the model
+    let answerer = state.parts().answerer.clone();
+    if !body.stream.unwrap_or(false) {
+        let reply: AskReply = answerer.ask(&request, &mut |_| {}, cancel).await?;
+        drop(stop);
+        return Ok(Reply(reply).into_response());
+    }
+    // A collection that is not there is a plain 404, not an event in a stream that began with 200.
+    if documents::collection(&state.parts().sql, &request.search.collection).await?.is_none() {
+        state.parts().retriever.search(&request.search).await?;
+    }
+    let slot = state.stream_slot()?;
+    let pieces = deltas(move |mut sender| async move {
+        let mut on_delta = |text: &str| sender.delta(text);
+        answerer.ask(&request, &mut on_delta, cancel).await.map_err(ApiError::from)
+    });
+    Ok(sse(pieces.map(move |piece| {
+        let _ = (&stop, &slot);
+        piece
+    })))
+}
+
+impl From<RetrievalError> for ApiError {
+    fn from(error: RetrievalError) -> Self {
+        let (code, text, hint) = (error.code(), error.to_string(), error.hint());
+        let answer = match error {
+            RetrievalError::Model(error) => return error.into(),
+            RetrievalError::Store(error) => return error.into(),
+            RetrievalError::CollectionNotFound { .. } => ApiError::not_found(code, text),
+            RetrievalError::EmbeddingModelMismatch { .. } => ApiError::conflict(code, text),
+            RetrievalError::NoReranker => ApiError::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, code, text),
+            RetrievalError::EmptyQuery | RetrievalError::QueryTooLong { .. } => ApiError::field("query", text).code_as(code),
+            RetrievalError::BadK { .. } => ApiError::field("k", text).code_as(code),
+        };
+        match hint {
+            Some(hint) => answer.hint(hint),
+            None => answer,
+        }
+    }
+}
+
+impl From<AskError> for ApiError {
+    fn from(error: AskError) -> Self {
+        let (code, text, hint) = (error.code(), error.to_string(), error.hint());
+        match error {
+            AskError::Retrieval(error) => error.into(),
+            AskError::Model(error) => error.into(),
+            AskError::ContextTooSmall { .. } => {
+                let answer = ApiError::new(axum::http::StatusCode::UNPROCESSABLE_ENTITY, code, text);
+                hint.map_or(answer.clone(), |hint| answer.hint(hint))
+            }
+        }
+    }
+}

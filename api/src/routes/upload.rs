@@ -1,0 +1,171 @@
+//! Documents that come with the request.
+
+use std::path::Path;
+
+use axum::body::Bytes;
+use axum::extract::multipart::{Field, Multipart, MultipartError};
+use axum::http::StatusCode;
+use riverrun_knowledge::sources;
+use riverrun_log::Outgoing;
+use riverrun_log::blobs::sha256_hex;
+use riverrun_schemas::ingest::{IngestCommand, IngestEvent, IngestScanned, SubmitDocument, document_id};
+use riverrun_schemas::{BlobRef, Collection, IngestId, now_ms};
+
+use crate::accept::{self, AcceptedIngest, COMPONENT, Content, UPLOAD};
+use crate::config::{MAX_FILE_BYTES, MAX_FILES};
+use crate::error::ApiError;
+use crate::extract::too_large;
+use crate::state::AppState;
+use crate::submit::{self, IngestDefaults, IngestTarget};
+use crate::wire::IngestBody;
+
+/// Longest text field, in bytes.
+const MAX_FIELD: usize = 64 << 10;
+/// Longest file name, in bytes.
+const MAX_NAME: usize = 255;
+
+struct File {
+    name: String,
+    content: Bytes,
+}
+
+struct Stored {
+    source: String,
+    content: BlobRef,
+}
+
+/// Reads the form, keeps its files and puts them on the log.
+pub(super) async fn start(state: &AppState, key: Option<&str>, form: Multipart) -> Result<AcceptedIngest, ApiError> {
+    let (body, files) = read(form).await?;
+    let defaults = state.core().ingest_defaults();
+    let target = submit::ingest_target(&body, &defaults)?;
+    check(&files, &target)?;
+    let mut fingerprint = String::new();
+    let mut stored = Vec::with_capacity(files.len());
+    for file in files {
+        let source = format!("{UPLOAD}/{}", file.name);
+        let media_type = sources::detect(Path::new(&file.name), &file.content, target.source_type.as_deref()).map_err(refused)?.media_type();
+        fingerprint.push_str(&format!("{source} {}\n", sha256_hex(&file.content)));
+        let content = state.parts().blobs.put_bytes(file.content, media_type).await?;
+        stored.push(Stored { source, content });
+    }
+    let documents = submit::to_i64(stored.len());
+    let records = Box::new(move |ingest_id, target: &IngestTarget| records(ingest_id, target, &defaults, stored));
+    accept::ingest(state, key, &body, target, Content::Uploaded { records, fingerprint, documents }).await
+}
+
+/// The documents first, then how many they are: a writer that dies in between leaves an ingest that its repeat completes.
+fn records(ingest_id: IngestId, target: &IngestTarget, defaults: &IngestDefaults, stored: Vec<Stored>) -> Result<Vec<Outgoing>, ApiError> {
+    let collection = Collection::new(target.namespace.clone(), target.collection.clone());
+    let scanned = IngestScanned {
+        ingest_id,
+        namespace: target.namespace.clone(),
+        collection: target.collection.clone(),
+        source: UPLOAD.to_owned(),
+        documents: submit::to_i64(stored.len()),
+        skipped: 0,
+        at: now_ms(),
+    };
+    let mut records = Vec::with_capacity(stored.len() + 1);
+    for Stored { source, content } in stored {
+        let command = SubmitDocument {
+            document_id: document_id(&collection, &source),
+            ingest_id,
+            namespace: target.namespace.clone(),
+            collection: target.collection.clone(),
+            source,
+            source_type: target.source_type.clone(),
+            content,
+            embed_model: defaults.embed_model.clone(),
+            chunk_size: submit::to_i64(defaults.chunk_size),
+            chunk_overlap: submit::to_i64(defaults.chunk_overlap),
+            metadata_json: target.metadata_json.clone(),
+            at: now_ms(),
+        };
+        records.push(Outgoing::event(&IngestCommand::SubmitDocument(command), COMPONENT, None)?);
+    }
+    records.push(Outgoing::event(&IngestEvent::IngestScanned(scanned), COMPONENT, None)?);
+    Ok(records)
+}
+
+async fn read(mut form: Multipart) -> Result<(IngestBody, Vec<File>), ApiError> {
+    let mut body = IngestBody { source: UPLOAD.to_owned(), ..IngestBody::default() };
+    let mut files: Vec<File> = Vec::new();
+    while let Some(field) = form.next_field().await.map_err(unreadable)? {
+        if let Some(name) = field.file_name().map(str::to_owned) {
+            if files.len() >= MAX_FILES {
+                return Err(ApiError::field("files", format!("has more than {MAX_FILES}")).hint("hand in several requests"));
+            }
+            files.push(File { content: bytes(field, MAX_FILE_BYTES).await?, name });
+            continue;
+        }
+        let name = field.name().unwrap_or_default().to_owned();
+        let text = String::from_utf8(bytes(field, MAX_FIELD).await?.to_vec()).map_err(|_| ApiError::field(&name, "is not valid UTF-8"))?;
+        match name.as_str() {
+            "collection" => body.collection = text,
+            "namespace" => body.namespace = Some(text),
+            "type" => body.source_type = Some(text),
+            "strategy" => body.strategy = Some(text),
+            "embed_backend" => body.embed_backend = Some(text),
+            "table" => body.table = Some(text),
+            "query" => body.query = Some(text),
+            "metadata" => {
+                let parsed = serde_json::from_str(&text).map_err(|error| ApiError::field("metadata", format!("is not a JSON object: {error}")))?;
+                body.metadata = Some(parsed);
+            }
+            _ => return Err(ApiError::field(&name, "is no field of this form")),
+        }
+    }
+    Ok((body, files))
+}
+
+async fn bytes(mut field: Field<'_>, limit: usize) -> Result<Bytes, ApiError> {
+    let mut content = Vec::new();
+    while let Some(chunk) = field.chunk().await.map_err(unreadable)? {
+        if content.len() + chunk.len() > limit {
+            return Err(too_large(limit));
+        }
+        content.extend_from_slice(&chunk);
+    }
+    Ok(content.into())
+}
+
+fn unreadable(error: MultipartError) -> ApiError {
+    match error.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => too_large(crate::config::MAX_UPLOAD_BYTES),
+        _ => ApiError::new(StatusCode::BAD_REQUEST, "invalid_multipart", error.body_text()),
+    }
+}
+
+fn check(files: &[File], target: &IngestTarget) -> Result<(), ApiError> {
+    if files.is_empty() {
+        return Err(ApiError::field("files", "holds no file").hint("curl -F collection=docs -F file=@notes.md"));
+    }
+    for (index, file) in files.iter().enumerate() {
+        let field = format!("files[{index}]");
+        let plain = !file.name.is_empty() && file.name.len() <= MAX_NAME && !file.name.chars().any(|c| c == '/' || c == '\\' || c.is_control());
+        if !plain || matches!(file.name.as_str(), "." | "..") {
+            return Err(ApiError::field(&field, "has a name that is no plain file name"));
+        }
+        if files[..index].iter().any(|other| other.name == file.name) {
+            return Err(ApiError::field(&field, format!("has the same name as another: {}", file.name)));
+        }
+        sources::detect(Path::new(&file.name), &file.content, target.source_type.as_deref()).map_err(refused)?;
+    }
+    Ok(())
+}
+
+fn refused(error: sources::SourceError) -> ApiError {
+    let answer = ApiError::field("files", error.to_string()).code_as(error.code());
+    match error.hint() {
+        Some(hint) => answer.hint(hint),
+        None => answer,
+    }
+}
+
+impl From<riverrun_log::BlobError> for ApiError {
+    fn from(error: riverrun_log::BlobError) -> Self {
+        let status = if error.retryable() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::INTERNAL_SERVER_ERROR };
+        ApiError::new(status, error.code(), error.to_string()).hint("riverrun diagnose")
+    }
+}

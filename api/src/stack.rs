@@ -1,0 +1,334 @@
+//! Everything in one process: the broker where no other is named, the stores, the workers, and the API's state over them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use riverrun_agents::tools::Toolbox;
+use riverrun_knowledge::answer::AnswerConfig;
+use riverrun_knowledge::sources::Limits;
+use riverrun_knowledge::{Answerer, LanguageModels, Retriever};
+use riverrun_log::admin::{Admin, GroupTopics};
+use riverrun_log::{BlobError, BlobStore, EmbeddedBroker, LogConfig, LogError, ObjectStoreBlobs, Producer, Schemas};
+use riverrun_schemas::Topic;
+use riverrun_schemas::topics::all_specs;
+use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
+use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
+use riverrun_stores::{KeywordIndex, Sql, StoreError, VectorStore};
+use riverrun_workers::agent::{self, AgentWorkerConfig};
+use riverrun_workers::embedder::Embedder;
+use riverrun_workers::indexer::Indexer;
+use riverrun_workers::ingester::{Ingester, IngesterConfig};
+use riverrun_workers::projector::{self, ProjectorConfig};
+use riverrun_workers::runtime::{self, RuntimeConfig, WorkerHandle, WorkerState};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::hub::{Hub, HubError};
+use crate::state::{AppState, Core, Parts, WorkerSet};
+
+/// How long an outside broker may take to answer at the start.
+const BROKER_PATIENCE: Duration = Duration::from_secs(10);
+/// How long workers may take to get their partitions.
+const READY_PATIENCE: Duration = Duration::from_secs(30);
+/// How long everything together may take to stop.
+pub const STOP_PATIENCE: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(10);
+
+/// Which broker.
+#[derive(Debug, Clone)]
+pub enum BrokerChoice {
+    /// One in this process, on loopback; port 0 takes a free one.
+    Embedded {
+        /// Its port.
+        port: u16,
+    },
+    /// One elsewhere.
+    External(LogConfig),
+}
+
+/// What a stack is made of.
+#[derive(Clone)]
+pub struct StackConfig {
+    /// Where everything is kept.
+    pub data_dir: PathBuf,
+    /// Which broker.
+    pub broker: BrokerChoice,
+    /// Settings and models.
+    pub core: Core,
+    /// Names this process among the members of a consumer group: the same after a restart, different from every other
+    /// process that lives.
+    pub instance: String,
+    /// Runs driven at once.
+    pub max_runs: usize,
+    /// How much one ingest may read.
+    pub limits: Limits,
+    /// Tries and pauses of the workers, for tests that can't wait for the usual ones.
+    pub tune: fn(RuntimeConfig) -> RuntimeConfig,
+    /// More tools, for tests and for programs that bring their own.
+    pub extend_tools: fn(Toolbox) -> Toolbox,
+}
+
+impl StackConfig {
+    /// The usual one.
+    pub fn new(data_dir: impl Into<PathBuf>, core: Core) -> Self {
+        Self {
+            data_dir: data_dir.into(),
+            broker: BrokerChoice::Embedded { port: 0 },
+            core,
+            instance: "riverrun".to_owned(),
+            max_runs: 32,
+            limits: Limits::default(),
+            tune: |config| config,
+            extend_tools: |tools| tools,
+        }
+    }
+}
+
+/// A part of the stack does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StackError {
+    /// The broker does not start or does not answer.
+    #[error("broker: {0}")]
+    Broker(LogError),
+    /// The log can't be used.
+    #[error("log: {0}")]
+    Log(#[from] LogError),
+    /// A store can't be opened.
+    #[error("{part}: {source}")]
+    Store {
+        /// Which.
+        part: &'static str,
+        /// Why.
+        source: StoreError,
+    },
+    /// The blob store can't be opened.
+    #[error("blobs: {0}")]
+    Blobs(#[from] BlobError),
+    /// The API can't follow the log.
+    #[error("streams: {0}")]
+    Hub(#[from] HubError),
+    /// Workers have no partitions.
+    #[error("workers have no partitions after {seconds} s: {waiting}", seconds = READY_PATIENCE.as_secs())]
+    NotReady {
+        /// Which, and why where that is known.
+        waiting: String,
+    },
+}
+
+impl StackError {
+    /// The service that is not there, as `diagnose` names it.
+    pub fn service(&self) -> &'static str {
+        match self {
+            StackError::Broker(_) | StackError::Log(_) | StackError::Hub(HubError::Log(_)) => "broker",
+            StackError::Store { part, .. } => part,
+            StackError::Blobs(_) => "blobs",
+            StackError::Hub(HubError::Store(_)) => "sql",
+            StackError::NotReady { .. } => "workers",
+        }
+    }
+
+    /// The fix.
+    pub fn hint(&self) -> String {
+        let known = match self {
+            StackError::Broker(error) | StackError::Log(error) => error.hint().map(str::to_owned),
+            StackError::Store { source, .. } | StackError::Hub(HubError::Store(source)) => source.hint(),
+            StackError::Hub(HubError::Log(error)) => error.hint().map(str::to_owned),
+            StackError::Blobs(_) | StackError::NotReady { .. } => None,
+        };
+        known.unwrap_or_else(|| "check the disk and the data folder (RIVERRUN_DATA_DIR), then try again".to_owned())
+    }
+}
+
+/// A running stack.
+pub struct Stack {
+    state: AppState,
+    broker: Option<EmbeddedBroker>,
+    workers: WorkerSet,
+    stop: CancellationToken,
+}
+
+impl Stack {
+    /// Starts every part and returns when it can be used. What was started is stopped again when a later part fails.
+    pub async fn start(config: StackConfig) -> Result<Self, StackError> {
+        let (broker, log) = start_broker(&config).await?;
+        let stop = CancellationToken::new();
+        match start_rest(config, log, broker.is_some(), stop.clone()).await {
+            Ok((state, workers)) => Ok(Self { state, broker, workers, stop }),
+            Err(error) => {
+                stop.cancel();
+                if let Some(broker) = broker {
+                    broker.stop().await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// What the routes need.
+    pub fn state(&self) -> &AppState {
+        &self.state
+    }
+
+    /// How to reach the log.
+    pub fn log(&self) -> &LogConfig {
+        &self.state.parts().log
+    }
+
+    /// Lets what has begun come to a safe point, at most [`STOP_PATIENCE`], then closes everything. Nothing that was
+    /// acknowledged depends on it.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        self.state.hub().close();
+        let deadline = Instant::now() + STOP_PATIENCE;
+        while self.workers.iter().any(|worker| !worker.is_finished()) && Instant::now() < deadline {
+            tokio::time::sleep(POLL).await;
+        }
+        for worker in self.workers.iter().filter(|worker| !worker.is_finished()) {
+            tracing::warn!(worker = worker.name(), "worker did not stop in time; its work is done again at the next start");
+        }
+        let close = async {
+            self.state.parts().sql.close().await;
+            if let Some(broker) = self.broker {
+                broker.stop().await;
+            }
+        };
+        if tokio::time::timeout_at(deadline.max(Instant::now() + Duration::from_secs(1)), close).await.is_err() {
+            tracing::warn!("closing took too long and was cut off");
+        }
+    }
+}
+
+async fn start_broker(config: &StackConfig) -> Result<(Option<EmbeddedBroker>, LogConfig), StackError> {
+    match &config.broker {
+        BrokerChoice::Embedded { port } => {
+            let broker = EmbeddedBroker::start(&config.data_dir.join("broker"), *port).await.map_err(StackError::Broker)?;
+            let log = broker.config("riverrun");
+            Ok((Some(broker), log))
+        }
+        BrokerChoice::External(log) => {
+            Admin::new(log)?.wait_ready(BROKER_PATIENCE).await.map_err(StackError::Broker)?;
+            Ok((None, log.clone()))
+        }
+    }
+}
+
+struct Stores {
+    sql: Sql,
+    vectors: Arc<dyn VectorStore>,
+    keywords: Arc<dyn KeywordIndex>,
+    blobs: Arc<dyn BlobStore>,
+}
+
+async fn open_stores(data_dir: &Path) -> Result<Stores, StackError> {
+    let part = |part: &'static str| move |source| StackError::Store { part, source };
+    let sql = Sql::open(data_dir.join("read.db")).await.map_err(part("sql"))?;
+    let vectors = EdgeVectors::open(EdgeConfig::at(data_dir.join("vectors"))).map_err(part("vectors"))?;
+    let keywords = TantivyIndex::open(TantivyConfig::at(data_dir.join("keywords"))).map_err(part("keywords"))?;
+    let blobs = ObjectStoreBlobs::local(&data_dir.join("blobs"))?;
+    Ok(Stores { sql, vectors: Arc::new(vectors), keywords: Arc::new(keywords), blobs: Arc::new(blobs) })
+}
+
+async fn start_rest(config: StackConfig, log: LogConfig, embedded_broker: bool, stop: CancellationToken) -> Result<(AppState, WorkerSet), StackError> {
+    let admin = Admin::new(&log)?;
+    admin.ensure_topics(all_specs()).await?;
+    let stores = open_stores(&config.data_dir).await?;
+    let producer = Producer::new(&log)?;
+    let models: Arc<dyn LanguageModels> = Arc::new(config.core.models().clone());
+    let retriever = Retriever::new(stores.vectors.clone(), stores.keywords.clone(), models.clone());
+    let answerer = Answerer::new(retriever.clone(), models.clone(), AnswerConfig::default());
+    let hub = Hub::start(stores.sql.clone(), log.clone(), stop.clone()).await?;
+    let handles = spawn_workers(&config, &log, &producer, &stores, models, &retriever, &stop);
+    let groups = handles
+        .iter()
+        .filter_map(|handle| Some(GroupTopics { group: handle.status().group, topics: vec![topic_of(handle.name())?.name().to_owned()] }))
+        .collect();
+    let workers = WorkerSet::new(handles);
+    wait_ready(&workers).await?;
+    let parts = Parts {
+        log,
+        embedded_broker,
+        producer,
+        sql: stores.sql,
+        vectors: stores.vectors,
+        index_dir: config.data_dir.clone(),
+        blobs: stores.blobs,
+        retriever: Arc::new(retriever),
+        answerer: Arc::new(answerer),
+        hub,
+        admin,
+        workers: workers.clone(),
+        groups,
+    };
+    Ok((AppState::new(config.core, parts)?, workers))
+}
+
+fn spawn_workers(
+    config: &StackConfig,
+    log: &LogConfig,
+    producer: &Producer,
+    stores: &Stores,
+    models: Arc<dyn LanguageModels>,
+    retriever: &Retriever,
+    stop: &CancellationToken,
+) -> Vec<WorkerHandle> {
+    let runtime = || {
+        let usual = RuntimeConfig { instance: Some(config.instance.clone()), ..RuntimeConfig::new(log.clone(), producer.clone()) };
+        (config.tune)(usual)
+    };
+    let settings = config.core.config();
+    let agents = AgentWorkerConfig {
+        log: log.clone(),
+        schemas: Schemas::built_in(),
+        instance: Some(config.instance.clone()),
+        max_concurrent_runs: config.max_runs,
+        default_max_iters: settings.agent_max_iters,
+        default_temperature: settings.agent_temperature,
+    };
+    let ingester = Ingester::new(
+        log.clone(),
+        Schemas::built_in(),
+        stores.blobs.clone(),
+        IngesterConfig { limits: config.limits, ..IngesterConfig::default() },
+    );
+    let projector = ProjectorConfig { log: log.clone(), producer: producer.clone(), schemas: Schemas::built_in(), sql: stores.sql.clone() };
+    let toolbox = (config.extend_tools)(Toolbox::builtin(Arc::new(retriever.clone())));
+    vec![
+        projector::spawn(projector, stop.clone()),
+        runtime::spawn(ingester, runtime(), stop.clone()),
+        runtime::spawn(Embedder::new(models), runtime(), stop.clone()),
+        runtime::spawn(Indexer::new(stores.vectors.clone(), stores.keywords.clone()), runtime(), stop.clone()),
+        agent::spawn(agents, producer.clone(), config.core.models().clone(), toolbox, stores.blobs.clone(), stop.clone()),
+    ]
+}
+
+/// The topic that a worker commits offsets of; the projector keeps its own beside its rows.
+fn topic_of(worker: &str) -> Option<Topic> {
+    match worker {
+        "ingester" => Some(Topic::IngestCommands),
+        "embedder" => Some(Topic::IngestChunks),
+        "indexer" => Some(Topic::IngestEmbeddings),
+        "agent" => Some(Topic::AgentCommands),
+        _ => None,
+    }
+}
+
+/// A stack is ready when every worker has its partitions: what is asked then is worked on at once.
+async fn wait_ready(workers: &WorkerSet) -> Result<(), StackError> {
+    let until = Instant::now() + READY_PATIENCE;
+    loop {
+        let statuses = workers.statuses();
+        if let Some(failed) = statuses.iter().find(|status| status.state == WorkerState::Failed) {
+            let waiting = format!("{}: {}", failed.name, failed.trouble.as_deref().unwrap_or("it has stopped"));
+            return Err(StackError::NotReady { waiting });
+        }
+        let waiting: Vec<&str> = statuses.iter().filter(|status| status.partitions == 0).map(|status| status.name.as_str()).collect();
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() > until {
+            return Err(StackError::NotReady { waiting: waiting.join(", ") });
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}

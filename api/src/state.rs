@@ -1,0 +1,253 @@
+//! What handlers share. [`Core`] needs no log and no store: a command that only lists agents starts nothing for it.
+//! [`AppState`] adds everything else.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::FromRef;
+use parking_lot::Mutex;
+use riverrun_agents::tools::ToolManifest;
+use riverrun_knowledge::{Answerer, Retriever};
+use riverrun_log::admin::{Admin, GroupTopics, PartitionLag};
+use riverrun_log::dead_letters::DeadLetters;
+use riverrun_log::{BlobStore, LogConfig, LogError, Producer};
+use riverrun_models::Models;
+use riverrun_stores::{Sql, VectorStore};
+use riverrun_workers::runtime::{WorkerHandle, WorkerState, WorkerStatus};
+use tokio::sync::Semaphore;
+
+use crate::config::{ApiConfig, MAX_STREAMS, SharedConfig};
+use crate::error::ApiError;
+use crate::hub::Hub;
+use crate::metrics::Metrics;
+use crate::reservations::Reservations;
+use crate::submit::{IngestDefaults, Known};
+
+/// How long a measured lag is good for.
+const LAG_AGE: Duration = Duration::from_secs(1);
+
+/// What every route may use.
+#[derive(Clone)]
+pub struct Core {
+    inner: Arc<CoreParts>,
+}
+
+struct CoreParts {
+    config: SharedConfig,
+    models: Models,
+    tools: Vec<ToolManifest>,
+    metrics: Metrics,
+}
+
+impl Core {
+    /// Loads and contacts nothing.
+    pub fn new(config: ApiConfig, models: Models) -> Self {
+        let tools = crate::routes::tools::builtin();
+        Self { inner: Arc::new(CoreParts { config: Arc::new(config), models, tools, metrics: Metrics::default() }) }
+    }
+
+    /// What the operator decided.
+    pub fn config(&self) -> &SharedConfig {
+        &self.inner.config
+    }
+
+    /// The model providers.
+    pub fn models(&self) -> &Models {
+        &self.inner.models
+    }
+
+    /// Manifests of the tools.
+    pub fn tools(&self) -> &[ToolManifest] {
+        &self.inner.tools
+    }
+
+    /// The API's own figures.
+    pub fn metrics(&self) -> &Metrics {
+        &self.inner.metrics
+    }
+
+    /// What requests may name.
+    pub fn known(&self) -> Known {
+        Known {
+            tools: self.tools().iter().map(|tool| tool.name.to_owned()).collect(),
+            providers: self.models().providers().into_iter().map(|provider| provider.name).collect(),
+        }
+    }
+
+    /// What an ingest takes from the settings.
+    pub fn ingest_defaults(&self) -> IngestDefaults {
+        IngestDefaults {
+            embed_model: self.models().default_embed_model().to_owned(),
+            chunk_size: self.config().chunk_size,
+            chunk_overlap: self.config().chunk_overlap,
+        }
+    }
+}
+
+/// The workers of this process.
+#[derive(Clone, Default)]
+pub struct WorkerSet {
+    handles: Arc<Vec<WorkerHandle>>,
+}
+
+/// Work that gets nowhere for so long counts as stuck.
+const STALLED: Duration = Duration::from_secs(300);
+
+impl WorkerSet {
+    /// These.
+    pub fn new(handles: Vec<WorkerHandle>) -> Self {
+        Self { handles: Arc::new(handles) }
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = &WorkerHandle> {
+        self.handles.iter()
+    }
+
+    /// How each is doing.
+    pub fn statuses(&self) -> Vec<WorkerStatus> {
+        self.iter().map(WorkerHandle::status).collect()
+    }
+}
+
+/// Whether a worker gets on; the reason where it does not.
+pub fn worker_trouble(status: &WorkerStatus) -> Option<String> {
+    let trouble = || status.trouble.clone();
+    match status.state {
+        WorkerState::Failed => Some(trouble().unwrap_or_else(|| "it has stopped".to_owned())),
+        WorkerState::Troubled => Some(trouble().unwrap_or_else(|| "the broker does not answer".to_owned())),
+        WorkerState::Stopped => Some("it was stopped".to_owned()),
+        _ if status.stalled(STALLED) => Some(format!("nothing got done for {} s with {} records in work", status.idle_ms / 1_000, status.in_work)),
+        WorkerState::Starting | WorkerState::Running | WorkerState::Stopping => None,
+    }
+}
+
+/// Everything that [`AppState`] is made of.
+pub struct Parts {
+    /// Where the log is.
+    pub log: LogConfig,
+    /// Whether this process hosts the broker.
+    pub embedded_broker: bool,
+    /// Writes commands.
+    pub producer: Producer,
+    /// Read models.
+    pub sql: Sql,
+    /// Vectors.
+    pub vectors: Arc<dyn VectorStore>,
+    /// Folder of vectors and keyword indexes.
+    pub index_dir: PathBuf,
+    /// Large content.
+    pub blobs: Arc<dyn BlobStore>,
+    /// Search.
+    pub retriever: Arc<Retriever>,
+    /// Answers.
+    pub answerer: Arc<Answerer>,
+    /// What happens in runs now.
+    pub hub: Hub,
+    /// Asks the broker about itself.
+    pub admin: Admin,
+    /// The workers of this process.
+    pub workers: WorkerSet,
+    /// The groups that commit offsets: the broker knows how far they are.
+    pub groups: Vec<GroupTopics>,
+}
+
+/// What routes with a log and stores may use.
+#[derive(Clone)]
+pub struct AppState {
+    core: Core,
+    parts: Arc<Parts>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    dead_letters: DeadLetters,
+    streams: Arc<Semaphore>,
+    reservations: Reservations,
+    lag: Mutex<Option<(Instant, Vec<PartitionLag>)>>,
+}
+
+impl AppState {
+    /// Joins the two.
+    pub fn new(core: Core, parts: Parts) -> Result<Self, LogError> {
+        let dead_letters = DeadLetters::new(&parts.log, parts.producer.clone())?;
+        let shared = Shared {
+            dead_letters,
+            streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+            reservations: Reservations::default(),
+            lag: Mutex::new(None),
+        };
+        Ok(Self { core, parts: Arc::new(parts), shared: Arc::new(shared) })
+    }
+
+    /// The part without a log and stores.
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// What happens in runs now.
+    pub fn hub(&self) -> &Hub {
+        &self.parts.hub
+    }
+
+    /// What it is made of.
+    pub fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    /// Records that could not be handled.
+    pub fn dead_letters(&self) -> &DeadLetters {
+        &self.shared.dead_letters
+    }
+
+    /// Idempotency keys on their way.
+    pub fn reservations(&self) -> &Reservations {
+        &self.shared.reservations
+    }
+
+    /// A place for a stream or a waiting request; 429 when all are taken.
+    pub fn stream_slot(&self) -> Result<tokio::sync::OwnedSemaphorePermit, ApiError> {
+        self.shared
+            .streams
+            .clone()
+            .try_acquire_owned()
+            .map_err(|_| ApiError::busy(format!("{MAX_STREAMS} streams are open, which is the limit")).hint("close some or try again later"))
+    }
+
+    /// How far each group is behind, at most a second old.
+    pub async fn lag(&self) -> Result<Vec<PartitionLag>, LogError> {
+        if let Some((at, lag)) = self.shared.lag.lock().as_ref()
+            && at.elapsed() < LAG_AGE
+        {
+            return Ok(lag.clone());
+        }
+        let mut lag = self.parts.admin.lag(&self.parts.groups).await?;
+        // Workers that commit nothing know themselves how far they are.
+        for worker in self.parts.workers.iter() {
+            let group = worker.status().group;
+            if self.parts.groups.iter().all(|committing| committing.group != group) {
+                let own = worker.lag().await?;
+                lag.extend(own.into_iter().map(|(partition, lag)| PartitionLag { group: group.clone(), partition, committed: None, end: lag, lag }));
+            }
+        }
+        *self.shared.lag.lock() = Some((Instant::now(), lag.clone()));
+        Ok(lag)
+    }
+
+    /// The same, summed by group.
+    pub async fn lag_by_group(&self) -> Result<BTreeMap<String, i64>, LogError> {
+        let mut sums: BTreeMap<String, i64> = self.parts.workers.statuses().into_iter().map(|status| (status.group, 0)).collect();
+        for line in self.lag().await? {
+            *sums.entry(line.group).or_default() += line.lag;
+        }
+        Ok(sums)
+    }
+}
+
+impl FromRef<AppState> for Core {
+    fn from_ref(state: &AppState) -> Self {
+        state.core.clone()
+    }
+}

@@ -1,0 +1,159 @@
+use riverrun_stores::read_models::UsageView;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// An agent type.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct AgentEntry {
+    /// The name that a run request gives.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// What it can do.
+    pub capabilities: Vec<String>,
+    /// For filters and for people.
+    pub tags: Vec<String>,
+}
+
+/// A tool manifest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ToolEntry {
+    /// The name that a model calls it by.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// JSON schema of its arguments.
+    #[schema(value_type = Object)]
+    pub input_schema: Value,
+    /// What a call does to the world: `none`, `idempotent` or `external`.
+    pub effect: String,
+    /// Where it comes from: `builtin`, `http`, `command`, `mcp` or `kafka`.
+    pub source: String,
+    /// The namespace it is in.
+    pub namespace: String,
+}
+
+/// A model provider.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ProviderEntry {
+    /// The name that requests and settings use.
+    pub name: String,
+    /// Whether it answers requests that name no provider.
+    pub default: bool,
+    /// `local`, `server` or `hosted`.
+    pub kind: String,
+    /// Whether a key is set; null where none is needed.
+    pub has_key: Option<bool>,
+    /// Its address; null for the in-process runtime.
+    pub address: Option<String>,
+}
+
+/// A model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ModelEntry {
+    /// The name to ask for it.
+    pub name: String,
+    /// Its provider.
+    pub provider: String,
+    /// `chat`, `embed`, `rerank` or `unknown`.
+    pub kind: String,
+    /// False for a known model that would have to be fetched first.
+    pub present: bool,
+    /// Bytes on disk.
+    pub size_bytes: Option<u64>,
+    /// Tokens that it reads at once.
+    pub context_tokens: Option<u64>,
+    /// Length of its vectors.
+    pub dimensions: Option<usize>,
+    /// Where it lies or comes from.
+    pub source: Option<String>,
+}
+
+/// Words for a chat model.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChatBody {
+    /// The conversation, oldest first; at least one message.
+    pub messages: Vec<ChatMessage>,
+    /// Model provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// Chat model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Sampling temperature, 0 to 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f32>,
+    /// Most tokens to write.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+    /// Answer with server-sent events (the default): `delta` `{text}` while the model writes, then `final`, or `error`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<bool>,
+}
+
+/// One message of a conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChatMessage {
+    /// `system`, `user` or `assistant`.
+    pub role: String,
+    /// Its text.
+    pub content: String,
+}
+
+/// What the model said.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ChatDone {
+    /// Its words.
+    pub text: String,
+    /// The model that answered.
+    pub model: String,
+    /// Why it ended: `stop`, `length`, `tool_calls` or `cancelled`.
+    pub finish_reason: String,
+    /// Tokens read and written.
+    pub usage: UsageView,
+}
+
+/// Text to embed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EmbedBody {
+    /// The texts, 1 to 256.
+    pub inputs: Vec<String>,
+    /// Model provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// Embedding model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+/// Vectors, in the order of the texts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct EmbedDone {
+    /// The model that made them.
+    pub model: String,
+    /// Length of each.
+    pub dimensions: usize,
+    /// One a text.
+    pub vectors: Vec<Vec<f32>>,
+    /// Texts longer than the model reads, of which only the beginning counts.
+    pub truncated: usize,
+    /// Tokens read.
+    pub usage: UsageView,
+}
+
+/// A topic of the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TopicEntry {
+    /// Its name.
+    pub name: String,
+    /// How many partitions it has.
+    pub partitions: i32,
+    /// How long records stay, in milliseconds; -1 for ever.
+    pub retention_ms: i64,
+    /// The records that are written on it.
+    pub records: Vec<String>,
+}

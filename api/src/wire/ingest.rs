@@ -1,0 +1,200 @@
+use riverrun_stores::read_models::document_views::{IngestStatus, IngestView as StoredIngest};
+use riverrun_stores::read_models::{FailureView, IngestFailureView, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+/// A source to read into a collection.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct IngestBody {
+    /// Path of a file or folder on the server, under one of `RIVERRUN_INGEST_ROOTS`.
+    pub source: String,
+    /// The collection; made when it is not there.
+    pub collection: String,
+    /// Its namespace; `default` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Forces the type of the source: `text`, `markdown` or `folder`; left out, it is inferred.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub source_type: Option<String>,
+    /// Warehouse table for a tabular source. Not taken by this version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<String>,
+    /// SQL text of a `sql` source. Not taken by this version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub query: Option<String>,
+    /// Chunking strategy. This version has only the recursive one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<String>,
+    /// Where embeddings are made. This version has only the default one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub embed_backend: Option<String>,
+    /// An object of yours, at most 16 KiB, kept with each document; `filter` of a search looks at it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub metadata: Option<Map<String, Value>>,
+}
+
+/// The request was accepted: its command is on the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct IngestAccepted {
+    /// The request.
+    pub ingest_id: String,
+    /// How many documents it has, where that is known already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub documents: Option<i64>,
+    /// Path of the WebSocket that shows its progress.
+    pub stream: String,
+}
+
+/// Where a request is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct IngestView {
+    /// The request.
+    pub ingest_id: String,
+    /// `running`, `done` (every document has ended, some of them perhaps as failed) or `failed` (nothing was taken in).
+    pub status: String,
+    /// Where the collection is.
+    pub namespace: String,
+    /// The collection.
+    pub collection: String,
+    /// What is read; null until it was.
+    pub source: Option<String>,
+    /// How many documents it has; null until the source was read.
+    pub documents: Option<i64>,
+    /// Files left out on purpose, such as ignored ones.
+    pub skipped: i64,
+    /// Documents that were handed in and are not split yet.
+    pub queued: i64,
+    /// Documents that are split and have no vectors yet.
+    pub chunked: i64,
+    /// Documents that have vectors and can't be found yet.
+    pub embedded: i64,
+    /// Documents whose every chunk can be found.
+    pub indexed: i64,
+    /// Documents that were in the collection already with this content.
+    pub unchanged: i64,
+    /// Documents that could not be taken in.
+    pub failed: i64,
+    /// Chunks of its documents so far.
+    pub chunks: i64,
+    /// The first hundred documents that failed, and why.
+    pub failures: Vec<IngestFailureView>,
+    /// Why the source could not be read at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<FailureView>,
+    /// When it began.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// When its last document ended; null before.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub finished_at: Option<Timestamp>,
+}
+
+impl IngestView {
+    /// What the read model has, with the number of chunks.
+    pub(crate) fn new(stored: StoredIngest, chunks: i64) -> Self {
+        let status = match stored.status {
+            IngestStatus::Running => "running",
+            IngestStatus::Succeeded | IngestStatus::Partial => "done",
+            IngestStatus::Failed => "failed",
+        };
+        let counts = stored.documents;
+        Self {
+            ingest_id: stored.ingest_id.to_string(),
+            status: status.to_owned(),
+            namespace: stored.namespace.to_string(),
+            collection: stored.collection.to_string(),
+            source: stored.source,
+            documents: counts.total,
+            skipped: stored.skipped.unwrap_or(0),
+            queued: counts.queued,
+            chunked: counts.chunked,
+            embedded: counts.embedded,
+            indexed: counts.indexed,
+            unchanged: counts.unchanged,
+            failed: counts.failed,
+            chunks,
+            failures: stored.failures,
+            error: stored.error,
+            created_at: stored.created_at,
+            finished_at: stored.finished_at,
+        }
+    }
+
+    /// Whether nothing more will happen.
+    pub fn ended(&self) -> bool {
+        self.status != "running"
+    }
+}
+
+/// What `/ws/ingest/{id}` says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum IngestMessage {
+    /// The stream begins.
+    Start {
+        /// The request.
+        ingest_id: String,
+    },
+    /// Something changed.
+    Progress {
+        /// The request as it is now.
+        ingest: Box<IngestView>,
+    },
+    /// The request has ended.
+    Final {
+        /// The request as it ended.
+        ingest: Box<IngestView>,
+    },
+}
+
+/// A record that could not be handled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DeadLetterEntry {
+    /// `<topic>.dlq:<offset>`: names the dead letter in `dlq show` and `dlq redrive`.
+    pub id: String,
+    /// The topic that the record was on.
+    pub topic: String,
+    /// Its partition there.
+    pub partition: i32,
+    /// Its offset there.
+    pub offset: i64,
+    /// The consumer group that gave it up.
+    pub group: String,
+    /// Stable, lower snake case.
+    pub code: String,
+    /// What went wrong.
+    pub reason: String,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// The schema id in its frame.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema_id: Option<u32>,
+    /// The record's key, as far as it is text.
+    pub key: Option<String>,
+    /// Length of the record.
+    pub size_bytes: usize,
+    /// When it was given up.
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// What became of it: `open`, `redriven` or `dropped`.
+    pub state: String,
+    /// The record's bytes in base 64; only where one dead letter was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_base64: Option<String>,
+}
+
+/// The record is on its topic again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Redriven {
+    /// The dead letter.
+    pub id: String,
+    /// Where the record is now.
+    pub topic: String,
+    /// Its partition there.
+    pub partition: i32,
+    /// Its offset there.
+    pub offset: i64,
+}

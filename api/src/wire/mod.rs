@@ -1,0 +1,22 @@
+//! The types that cross the wire, the same for HTTP, WebSocket and `--json` of the command line. Requests refuse fields
+//! that they do not know; answers may grow fields. What the read models show is shown as they show it.
+
+mod catalog;
+mod common;
+mod health;
+mod ingest;
+mod rag;
+mod runs;
+
+pub use riverrun_stores::read_models::document_views::DocumentStatus;
+pub use riverrun_stores::read_models::run_views::{BlobView, RunStatus};
+pub use riverrun_stores::read_models::{
+    CitationView, CollectionView, DocumentView, EmbeddingView, FailureView, IngestFailureView, RunSummary, RunView, SpanView, StepView, Timestamp, ToolView, UsageView,
+};
+
+pub use catalog::{AgentEntry, ChatBody, ChatDone, ChatMessage, EmbedBody, EmbedDone, ModelEntry, ProviderEntry, ToolEntry, TopicEntry};
+pub use common::{FieldError, Items, Page, Problem};
+pub use health::{Diagnosis, HealthStatus, HealthView, ServiceStatus, ServiceView};
+pub use ingest::{DeadLetterEntry, IngestAccepted, IngestBody, IngestMessage, IngestView, Redriven};
+pub use rag::{AskBody, AskDone, FilterBody, SearchBody, SearchDone, SearchItem, SearchScores, SearchTimes};
+pub use runs::{ApprovalMode, Budget, CancelBody, RunAccepted, RunBody, RunMessage};

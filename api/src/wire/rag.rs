@@ -1,0 +1,159 @@
+use riverrun_stores::read_models::{CitationView, SpanView, UsageView};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// What to find, and where.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SearchBody {
+    /// The question or words; at most 16 KiB.
+    pub query: String,
+    /// The collection to look in.
+    pub collection: String,
+    /// Its namespace; `default` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// How many results, 1 to 100; `RIVERRUN_RAG_TOP_K` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub k: Option<usize>,
+    /// Only chunks of certain documents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<FilterBody>,
+    /// Whether a cross-encoder orders the results; left out, it does where one is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rerank: Option<bool>,
+}
+
+/// Which documents' chunks may be found; several are any of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FilterBody {
+    /// Ids of documents.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub document_ids: Vec<String>,
+    /// Where documents came from, exactly as `source` shows it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<String>,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SearchDone {
+    /// Best first.
+    pub items: Vec<SearchItem>,
+    /// How long each stage took.
+    pub took_ms: SearchTimes,
+    /// The model that the query was embedded with.
+    pub embed_model: String,
+    /// What was left out although it was wanted, such as a re-ranking that failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// A chunk that was found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SearchItem {
+    /// The chunk.
+    pub chunk_id: String,
+    /// Its document.
+    pub document_id: String,
+    /// Where the document came from.
+    pub source: String,
+    /// The chunk's text.
+    pub text: String,
+    /// What the order follows: the re-ranker's score where there is one, else the fused one.
+    pub score: f64,
+    /// Scores of the single stages; null where the stage did not find the chunk.
+    pub scores: SearchScores,
+    /// Where the chunk is in the document's stored text.
+    pub span: SpanView,
+    /// Page, where the format has pages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<i32>,
+    /// The document's metadata, with `version`, `ordinal` and `heading` of the chunk.
+    #[schema(value_type = Object)]
+    pub metadata: Value,
+}
+
+/// Scores of the single stages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SearchScores {
+    /// Cosine similarity.
+    pub dense: Option<f64>,
+    /// BM25.
+    pub sparse: Option<f64>,
+    /// Reciprocal rank fusion.
+    pub fused: Option<f64>,
+    /// The cross-encoder's.
+    pub rerank: Option<f64>,
+}
+
+/// How long each stage took, in milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SearchTimes {
+    /// Embedding of the query.
+    pub embed: f64,
+    /// Search by vector.
+    pub dense: f64,
+    /// Search by words.
+    pub sparse: f64,
+    /// Fusion.
+    pub fuse: f64,
+    /// Re-ranking; null when there was none.
+    pub rerank: Option<f64>,
+    /// Generation, for answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generate: Option<f64>,
+}
+
+/// A question to a collection.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AskBody {
+    /// The question; at most 16 KiB.
+    pub query: String,
+    /// The collection that the answer is grounded in.
+    pub collection: String,
+    /// Its namespace; `default` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// How many chunks the model reads, 1 to 100; `RIVERRUN_RAG_TOP_K` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub k: Option<usize>,
+    /// Only chunks of certain documents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<FilterBody>,
+    /// Model provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// Chat model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Answer with server-sent events: `delta` `{text}` while the model writes, then `final` with the whole answer, or
+    /// `error` with a problem document.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<bool>,
+}
+
+/// An answer grounded in chunks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct AskDone {
+    /// The answer; numbers in brackets are citations.
+    pub answer: String,
+    /// Whether the collection had an answer.
+    pub found: bool,
+    /// The places that the answer names. Each also has `chunk_span` and `attributed`: `model` or `overlap`.
+    pub citations: Vec<CitationView>,
+    /// Tokens of the model call.
+    pub usage: UsageView,
+    /// How long each stage took.
+    pub took_ms: SearchTimes,
+    /// Null: answers outside of runs are not traced.
+    pub trace_id: Option<String>,
+    /// The chat model that answered; null when none was asked.
+    pub model: Option<String>,
+    /// What was left out although it was wanted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}

@@ -1,0 +1,142 @@
+//! WebSockets: `/ws/agent`, `/ws/runs/{id}`, `/ws/ingest/{id}`. One session loop for all of them ([`session`]).
+
+mod session;
+
+use std::time::Duration;
+
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::extract::{Path, State};
+use axum::response::Response;
+use axum::routing::any;
+use axum::Router;
+use futures::StreamExt;
+use riverrun_schemas::{IngestId, RunId};
+use serde_json::Value;
+
+use crate::accept;
+use crate::config::MAX_WS_MESSAGE_BYTES;
+use crate::error::ApiError;
+use crate::extract::{self, Query, id};
+use crate::hub::{StreamEnd, unknown_ingest};
+use crate::routes::runs::FollowQuery;
+use crate::state::AppState;
+use crate::wire::RunBody;
+use session::{Closing, Say, close, follow};
+
+/// How long a client may take for its first message.
+const FIRST_MESSAGE: Duration = Duration::from_secs(30);
+
+pub(crate) fn router() -> Router<AppState> {
+    Router::new().route("/ws/agent", any(agent)).route("/ws/runs/{id}", any(run)).route("/ws/ingest/{id}", any(ingest))
+}
+
+type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
+
+fn upgrade(given: Upgrade) -> Result<WebSocketUpgrade, ApiError> {
+    let upgrade = given.map_err(|rejection| {
+        ApiError::new(rejection.status(), "websocket_expected", rejection.body_text()).hint("open this path with a WebSocket client, version 13")
+    })?;
+    Ok(upgrade.max_message_size(MAX_WS_MESSAGE_BYTES).max_frame_size(MAX_WS_MESSAGE_BYTES))
+}
+
+/// Follows a run from any point.
+async fn run(State(state): State<AppState>, Path(run_id): Path<String>, Query(query): Query<FollowQuery>, given: Upgrade) -> Result<Response, ApiError> {
+    let given = upgrade(given)?;
+    let run_id: RunId = id(&run_id)?;
+    let stream = state.hub().run_stream(run_id, query.after, query.tokens);
+    stream.known().await?;
+    let slot = state.stream_slot()?;
+    Ok(given.on_upgrade(move |socket| async move {
+        let _slot = slot;
+        let _open = state.core().metrics().stream();
+        follow(socket, stream.into_stream().map(say)).await;
+    }))
+}
+
+fn say<T: serde::Serialize>(item: Result<T, StreamEnd>) -> Say {
+    match item {
+        Ok(message) => Say::message(&message),
+        Err(StreamEnd::TooSlow) => Say::Close(Closing::TooSlow),
+        Err(StreamEnd::Failed(error)) => Say::Close(Closing::Failed(error)),
+    }
+}
+
+/// Follows an ingest.
+async fn ingest(State(state): State<AppState>, Path(ingest_id): Path<String>, given: Upgrade) -> Result<Response, ApiError> {
+    let given = upgrade(given)?;
+    let ingest_id: IngestId = id(&ingest_id)?;
+    let stream = state.hub().ingest_stream(ingest_id);
+    state.hub().ingest(ingest_id).await?.ok_or_else(|| unknown_ingest(ingest_id))?;
+    let slot = state.stream_slot()?;
+    Ok(given.on_upgrade(move |socket| async move {
+        let _slot = slot;
+        let _open = state.core().metrics().stream();
+        follow(socket, stream.into_stream().map(|item| say(item.map_err(StreamEnd::Failed)))).await;
+    }))
+}
+
+/// Starts a run from the first message and follows it.
+async fn agent(State(state): State<AppState>, given: Upgrade) -> Result<Response, ApiError> {
+    let given = upgrade(given)?;
+    let slot = state.stream_slot()?;
+    Ok(given.on_upgrade(move |mut socket| async move {
+        let _slot = slot;
+        let _open = state.core().metrics().stream();
+        match begin(&state, &mut socket).await {
+            Ok((run_id, tokens)) => follow(socket, state.hub().run_stream(run_id, 0, tokens).into_stream().map(say)).await,
+            Err(Some(closing)) => close(socket, closing).await,
+            Err(None) => {}
+        }
+    }))
+}
+
+/// The run that the first message asks for; `None` in the error when the client is gone.
+async fn begin(state: &AppState, socket: &mut WebSocket) -> Result<(RunId, bool), Option<Closing>> {
+    let text = first_message(socket).await?;
+    let (body, tokens) = request(&text).map_err(|error| Some(Closing::of_request(error)))?;
+    let accepted = accept::run(state, None, body).await.map_err(|error| Some(Closing::of_request(error)))?;
+    Ok((accepted.run_id, tokens))
+}
+
+async fn first_message(socket: &mut WebSocket) -> Result<String, Option<Closing>> {
+    let deadline = tokio::time::Instant::now() + FIRST_MESSAGE;
+    loop {
+        match tokio::time::timeout_at(deadline, socket.recv()).await {
+            Err(_) => return Err(Some(Closing::Refused(format!("no message within {} s; send {{\"task\": …}}", FIRST_MESSAGE.as_secs())))),
+            Ok(None) => return Err(None),
+            Ok(Some(Err(error))) => return Err(Some(Closing::of_socket(&error))),
+            Ok(Some(Ok(Message::Text(text)))) => return Ok(text.to_string()),
+            Ok(Some(Ok(Message::Binary(_)))) => return Err(Some(Closing::Unreadable("the first message must be text: a JSON object with a task".to_owned()))),
+            Ok(Some(Ok(Message::Close(_)))) => return Err(None),
+            Ok(Some(Ok(Message::Ping(_) | Message::Pong(_)))) => {}
+        }
+    }
+}
+
+/// A body of `/agent/run`, and whether the client wants tokens too.
+fn request(text: &str) -> Result<(RunBody, bool), ApiError> {
+    let mut message: Value = extract::parse(text.as_bytes())?;
+    let tokens = match message.as_object_mut().and_then(|fields| fields.shift_remove("tokens")) {
+        None => false,
+        Some(Value::Bool(wanted)) => wanted,
+        Some(_) => return Err(ApiError::field("tokens", "must be true or false")),
+    };
+    let body = extract::parse(message.to_string().as_bytes())?;
+    Ok((body, tokens))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_first_messages_when_they_are_read_then_tokens_are_apart_and_faults_have_their_close_code() {
+        let (body, tokens) = request(r#"{"task": "x", "agent": "react", "tokens": true}"#).unwrap();
+        assert_eq!((body.task.as_str(), body.agent.as_deref(), tokens), ("x", Some("react"), true));
+        assert!(!request(r#"{"task": "x"}"#).unwrap().1);
+        for (text, code) in [("{", 1007), ("[]", 1007), ("\"x\"", 1007), (r#"{"task": 123}"#, 1007), (r#"{"task": "x", "tokens": 1}"#, 1007), (r#"{"x": 1}"#, 1007)] {
+            assert_eq!(Closing::of_request(request(text).unwrap_err()).code(), code, "{text}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What can't be answered is refused with the field, the value and the fix, in one shape.
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+
+use crate::harness::{Api, Reply, problem, test};
+
+async fn raw(api: &Api, method: &str, path: &str, content_type: Option<&str>, body: &[u8], headers: &[(&str, &str)]) -> Reply {
+    let mut request = Request::builder().method(method).uri(path);
+    if !headers.iter().any(|(name, _)| *name == "host") {
+        request = request.header("host", "127.0.0.1:8000");
+    }
+    if let Some(content_type) = content_type {
+        request = request.header("content-type", content_type);
+    }
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    api.send(request.body(Body::from(body.to_vec())).unwrap()).await
+}
+
+#[test]
+fn given_bodies_that_can_not_be_when_they_are_posted_then_each_field_is_named() {
+    test(async |api| {
+        for (path, body, fields) in [
+            ("/agent/run", json!({"task": ""}), vec!["task"]),
+            ("/agent/run", json!({"task": 1}), vec!["task"]),
+            ("/agent/run", json!({"task": "x", "agent": "root", "tools": ["rm"]}), vec!["agent", "tools[0]"]),
+            ("/runs", json!({"task": "x", "namespace": "a__b"}), vec!["namespace"]),
+            ("/runs", json!({"task": "x", "tsak": "y"}), vec!["tsak"]),
+            ("/rag/search", json!({"query": "", "collection": "../x", "k": 0}), vec!["query", "collection", "k"]),
+            ("/rag/search", json!({"query": "x", "collection": "c", "filter": {}}), vec!["filter"]),
+            ("/rag/ask", json!({"query": "x", "collection": "c", "provider": "nobody"}), vec!["provider"]),
+            ("/ingest", json!({"collection": "c"}), vec!["source"]),
+            ("/ingest", json!({"source": "/x", "collection": "c", "table": "t", "strategy": "late"}), vec!["table", "strategy"]),
+            ("/ingest", json!({"source": "/x", "collection": "c", "type": "exe"}), vec!["type"]),
+            ("/chat", json!({"messages": []}), vec!["messages"]),
+            ("/chat", json!({"messages": [{"role": "root", "content": "x"}]}), vec!["messages[0].role"]),
+            ("/embed", json!({"inputs": ["x", " "]}), vec!["inputs[1]"]),
+        ] {
+            let found = problem(&api.post(path, body.clone()).await, &[422]);
+            let named: Vec<&str> = found["errors"].as_array().unwrap().iter().map(|error| error["field"].as_str().unwrap()).collect();
+            assert_eq!(named, fields, "{path} {body}");
+        }
+    });
+}
+
+#[test]
+fn given_requests_that_are_none_when_they_come_then_the_status_says_what_is_wrong() {
+    let long = format!("{{\"task\": \"{}\"}}", "x".repeat(2 << 20));
+    let task = br#"{"task": "x"}"#.as_slice();
+    let json = Some("application/json");
+    test(async |api| {
+        for (status, code, method, path, content_type, body, headers) in [
+            (400, "invalid_json", "POST", "/agent/run", json, b"{".as_slice(), vec![]),
+            (400, "invalid_json", "POST", "/agent/run", json, b"", vec![]),
+            (400, "invalid_json", "POST", "/agent/run", json, b"{\"task\": \"\xff\"}", vec![]),
+            (415, "unsupported_media_type", "POST", "/agent/run", None, task, vec![]),
+            (415, "unsupported_media_type", "POST", "/ingest", Some("text/plain"), task, vec![]),
+            (413, "body_too_large", "POST", "/agent/run", json, long.as_bytes(), vec![]),
+            (413, "body_too_large", "POST", "/ingest", json, long.as_bytes(), vec![]),
+            (404, "route_not_found", "GET", "/no/such", None, b"", vec![]),
+            (405, "method_not_allowed", "DELETE", "/agents", None, b"", vec![]),
+            (404, "not_found", "GET", "/runs/1", None, b"", vec![]),
+            (404, "not_found", "GET", "/ingest/run_01h455vb4pex5vsknk084sn02q", None, b"", vec![]),
+            (404, "run_not_found", "GET", "/runs/run_01h455vb4pex5vsknk084sn02q", None, b"", vec![]),
+            (404, "run_not_found", "GET", "/runs/run_01h455vb4pex5vsknk084sn02q/events", None, b"", vec![]),
+            (404, "run_not_found", "POST", "/runs/run_01h455vb4pex5vsknk084sn02q/cancel", None, b"", vec![]),
+            (404, "collection_not_found", "GET", "/documents?collection=none", None, b"", vec![]),
+            (422, "invalid_request", "GET", "/documents", None, b"", vec![]),
+            (422, "invalid_request", "GET", "/runs?limit=many", None, b"", vec![]),
+            (422, "invalid_request", "GET", "/runs?status=odd", None, b"", vec![]),
+            (422, "cursor_invalid", "GET", "/runs?cursor=%00", None, b"", vec![]),
+            (422, "invalid_request", "GET", "/runs?nonsense=1", None, b"", vec![]),
+            (422, "invalid_request", "POST", "/runs", json, task, vec![("idempotency-key", " ")]),
+            (403, "host_not_allowed", "POST", "/runs", json, task, vec![("host", "evil.example")]),
+            (403, "origin_not_allowed", "POST", "/runs", json, task, vec![("origin", "https://evil.example")]),
+            (400, "websocket_expected", "GET", "/ws/agent", None, b"", vec![]),
+        ] {
+            let reply = raw(api, method, path, content_type, body, &headers).await;
+            let found = problem(&reply, &[status]);
+            assert_eq!(found["code"], code, "{method} {path}: {found}");
+        }
+    });
+}
+
+#[test]
+fn given_names_that_are_not_there_when_they_are_used_then_those_that_are_stand_in_the_answer() {
+    test(async |api| {
+        api.ingest("there", &[("a.md", "# A\n\nSomething.")]).await;
+        let text = |reply: Reply| reply.body.to_string();
+        assert!(text(api.post("/agent/run", json!({"task": "x", "agent": "root"})).await).contains("react"));
+        assert!(text(api.post("/agent/run", json!({"task": "x", "tools": ["rm"]})).await).contains("calculator"));
+        assert!(text(api.post("/agent/run", json!({"task": "x", "provider": "nobody"})).await).contains("ollama"));
+        for (path, body) in [
+            ("/rag/ask", json!({"query": "x", "collection": "missing"})),
+            ("/rag/ask", json!({"query": "x", "collection": "missing", "stream": true})),
+            ("/rag/search", json!({"query": "x", "collection": "missing"})),
+            ("/agent/run", json!({"task": "x", "collections": ["missing"]})),
+        ] {
+            let found = problem(&api.post(path, body).await, &[404]);
+            assert!(found["hint"].as_str().unwrap().contains("there"), "{path}: {found}");
+        }
+    });
+}
+
+#[test]
+fn given_sources_outside_or_missing_when_they_are_ingested_then_nothing_is_started() {
+    test(async |api| {
+        for (source, code) in [
+            (json!("/etc/passwd"), "source_not_allowed"),
+            (json!("/dev/zero"), "source_not_allowed"),
+            (json!(api.files.join("../data")), "source_not_allowed"),
+            (json!(api.files.join("missing.md")), "source_not_found"),
+        ] {
+            let found = problem(&api.post("/ingest", json!({"source": source, "collection": "c"})).await, &[404, 422]);
+            assert_eq!(found["code"], code, "{source}");
+        }
+    });
+}
+
+#[test]
+fn given_the_openapi_document_when_it_is_read_then_every_route_is_in_it_and_the_page_is_served() {
+    test(async |api| {
+        let document = api.get("/openapi.json").await.body;
+        let paths = document["paths"].as_object().unwrap();
+        for path in [
+            "/health", "/agents", "/tools", "/collections", "/documents", "/agent/run", "/runs", "/runs/{id}", "/runs/{id}/events", "/runs/{id}/cancel", "/rag/search",
+            "/rag/ask", "/ingest", "/ingest/{id}", "/chat", "/embed", "/providers", "/models", "/diagnose", "/metrics", "/dlq", "/dlq/{id}", "/dlq/{id}/redrive", "/topics",
+            "/subjects", "/schemas/ids/{id}",
+        ] {
+            assert!(paths.contains_key(path), "{path} is not in {:?}", paths.keys().collect::<Vec<_>>());
+        }
+        let unresolved = references(&document).into_iter().find(|reference| document.pointer(reference.trim_start_matches('#')).is_none());
+        assert_eq!(unresolved, None);
+        let page = api.get("/docs/").await;
+        assert_eq!(page.status, 200);
+        assert!(page.body.as_str().unwrap().contains("swagger-ui"));
+        assert!(!page.body.as_str().unwrap().contains("https://"), "nothing is fetched from elsewhere");
+    });
+}
+
+fn references(value: &Value) -> Vec<String> {
+    match value {
+        Value::Object(fields) => {
+            let own = fields.get("$ref").and_then(Value::as_str).map(str::to_owned);
+            own.into_iter().chain(fields.values().flat_map(references)).collect()
+        }
+        Value::Array(items) => items.iter().flat_map(references).collect(),
+        _ => Vec::new(),
+    }
+}

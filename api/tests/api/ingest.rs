@@ -1,0 +1,141 @@
+//! From documents to cited answers, over HTTP.
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::json;
+
+use crate::harness::{Api, Reply, problem, test};
+
+const NOTES: &[(&str, &str)] = &[
+    ("winch.md", "# Winch\n\nA winch launch costs twelve euros. The winch stands at the north end."),
+    ("tow.md", "# Tow\n\nAn aero tow costs forty euros and needs a tow pilot."),
+];
+
+#[test]
+fn given_a_folder_when_it_is_ingested_then_it_can_be_found_and_again_is_no_work() {
+    test(async |api| {
+        let done = api.ingest("notes", NOTES).await;
+        assert_eq!((&done["status"], &done["documents"], &done["indexed"], &done["failed"]), (&json!("done"), &json!(2), &json!(2), &json!(0)), "{done}");
+        let again = api.ingest("notes", NOTES).await;
+        assert_eq!((&again["unchanged"], &again["indexed"]), (&json!(2), &json!(0)), "{again}");
+
+        let listed = api.get("/collections?namespace=default").await.body;
+        let notes = listed["items"].as_array().unwrap().iter().find(|item| item["name"] == "notes").unwrap().clone();
+        assert_eq!((&notes["documents"], &notes["chunks"], &notes["physical_name"]), (&json!(2), &done["chunks"], &json!("default__notes")), "{notes}");
+        assert_eq!(notes["embedding"], json!({"model": "ollama/stub-embed", "dimensions": 64}));
+        let documents = api.get("/documents?collection=notes&limit=1").await.body;
+        assert_eq!(documents["items"].as_array().unwrap().len(), 1);
+        let rest = api.get(&format!("/documents?collection=notes&cursor={}", documents["next_cursor"].as_str().unwrap().replace('/', "%2F"))).await.body;
+        assert_eq!((rest["items"].as_array().unwrap().len(), &rest["next_cursor"]), (1, &json!(null)));
+
+        let found = api.post("/rag/search", json!({"query": "what does a winch launch cost", "collection": "notes", "k": 1})).await.body;
+        let item = &found["items"][0];
+        assert!(item["source"].as_str().unwrap().ends_with("winch.md"), "{found}");
+        let text = std::fs::read_to_string(api.files.join("notes/winch.md")).unwrap();
+        let span = |name: &str| item["span"][name].as_u64().unwrap() as usize;
+        assert_eq!(&text[span("start")..span("end")], item["text"]);
+        assert!(item["scores"]["fused"].is_number() && found["took_ms"]["embed"].is_number());
+        let filter = json!({"sources": [api.files.join("notes/tow.md")]});
+        let filtered = api.post("/rag/search", json!({"query": "what does a winch launch cost", "collection": "notes", "filter": filter})).await.body;
+        assert!(filtered["items"].as_array().unwrap().iter().all(|item| item["source"].as_str().unwrap().ends_with("tow.md")), "{filtered}");
+
+        let asked = api.post("/rag/ask", json!({"query": "What does a winch launch cost?", "collection": "notes"})).await.body;
+        assert!(asked["answer"].as_str().unwrap().starts_with("It is as the notes say"), "{asked}");
+        assert_eq!((&asked["citations"][0]["n"], &asked["trace_id"]), (&json!(1), &json!(null)), "{asked}");
+    });
+}
+
+#[test]
+fn given_a_question_when_the_answer_is_streamed_then_the_pieces_are_its_beginning_and_the_whole_comes_last() {
+    test(async |api| {
+        api.ingest("streamed", NOTES).await;
+        let reply = api.post("/rag/ask", json!({"query": "What does a tow cost?", "collection": "streamed", "stream": true})).await;
+        assert_eq!(reply.headers["content-type"], "text/event-stream");
+        let text = reply.body.as_str().unwrap();
+        assert!(text.contains("event: delta") && text.contains("It is as"), "{text}");
+        let last = text.rsplit("event: final\ndata: ").next().unwrap();
+        let whole: serde_json::Value = serde_json::from_str(last.trim()).unwrap();
+        assert!(whole["answer"].is_string() && whole["citations"].is_array());
+    });
+}
+
+#[test]
+fn given_a_key_when_an_ingest_comes_again_then_it_is_the_same_one() {
+    test(async |api| {
+        let path = api.files.join("keyed.md");
+        std::fs::write(&path, "# Keyed\n\nOnce.").unwrap();
+        let key = [("idempotency-key", "ingest-1")];
+        let body = json!({"source": path, "collection": "keyed"});
+        let first = api.post_with("/ingest", body.clone(), &key).await;
+        let again = api.post_with("/ingest", body.clone(), &key).await;
+        let id = first.body["ingest_id"].as_str().unwrap();
+        assert_eq!(again.body["ingest_id"], id);
+        api.ingest_end(id).await;
+        assert_eq!(api.post_with("/ingest", body, &key).await.body["ingest_id"], id, "also when it has ended");
+        problem(&api.post_with("/ingest", json!({"source": path, "collection": "other"}), &key).await, &[409]);
+    });
+}
+
+async fn upload(api: &Api, fields: &[(&str, Option<&str>, &[u8])]) -> Reply {
+    let mut body = Vec::new();
+    for (name, file, content) in fields {
+        let file = file.map(|file| format!("; filename=\"{file}\"")).unwrap_or_default();
+        body.extend_from_slice(format!("--XX\r\ncontent-disposition: form-data; name=\"{name}\"{file}\r\n\r\n").as_bytes());
+        body.extend_from_slice(content);
+        body.extend_from_slice(b"\r\n");
+    }
+    body.extend_from_slice(b"--XX--\r\n");
+    let request = Request::post("/ingest").header("host", "localhost").header("content-type", "multipart/form-data; boundary=XX");
+    api.send(request.body(Body::from(body)).unwrap()).await
+}
+
+#[test]
+fn given_files_when_they_are_uploaded_then_they_can_be_found_under_their_names() {
+    test(async |api| {
+        let reply = upload(api, &[("collection", None, b"uploads"), ("metadata", None, br#"{"team": "a"}"#), ("file", Some("bees.md"), b"# Bees\n\nBees make honey."), ("file", Some("ants.txt"), b"Ants do not.")]).await;
+        assert_eq!((reply.status, &reply.body["documents"]), (202, &json!(2)), "{}", reply.body);
+        let done = api.ingest_end(reply.body["ingest_id"].as_str().unwrap()).await;
+        assert_eq!((&done["status"], &done["indexed"]), (&json!("done"), &json!(2)), "{done}");
+        let found = api.post("/rag/search", json!({"query": "who makes honey", "collection": "uploads", "k": 1})).await.body;
+        assert_eq!((&found["items"][0]["source"], &found["items"][0]["metadata"]["team"]), (&json!("upload/bees.md"), &json!("a")), "{found}");
+    });
+}
+
+#[test]
+fn given_uploads_that_can_not_be_when_they_come_then_they_are_refused() {
+    let large = vec![b'x'; (20 << 20) + 1];
+    test(async |api| {
+        let collection = ("collection", None, b"u".as_slice());
+        for (status, fields) in [
+            (422, vec![collection]),
+            (422, vec![("file", Some("a.md"), b"x".as_slice())]),
+            (422, vec![collection, ("file", Some("../a.md"), b"x")]),
+            (422, vec![collection, ("file", Some("a.exe"), b"MZ")]),
+            (422, vec![collection, ("nonsense", None, b"x"), ("file", Some("a.md"), b"x")]),
+            (422, vec![collection, ("metadata", None, b"[]"), ("file", Some("a.md"), b"x")]),
+            (422, vec![collection, ("file", Some("a.md"), b"x"), ("file", Some("a.md"), b"y")]),
+            (413, vec![collection, ("file", Some("a.md"), &large)]),
+        ] {
+            let reply = upload(api, &fields).await;
+            problem(&reply, &[status]);
+        }
+    });
+}
+
+#[test]
+fn given_documents_that_hold_no_text_when_they_are_ingested_then_each_is_told_with_its_reason() {
+    test(async |api| {
+        let folder = api.files.join("odd");
+        std::fs::create_dir_all(&folder).unwrap();
+        let bytes: Vec<u8> = (0..=255u8).cycle().take(5_000).collect();
+        std::fs::write(folder.join("binary.txt"), bytes).unwrap();
+        std::fs::write(folder.join("empty.md"), "").unwrap();
+        std::fs::write(folder.join("good.md"), "# Good\n\nWords.").unwrap();
+        let reply = api.post("/ingest", json!({"source": folder, "collection": "odd"})).await;
+        let done = api.ingest_end(reply.body["ingest_id"].as_str().unwrap()).await;
+        assert_eq!((&done["indexed"], &done["failed"]), (&json!(1), &json!(2)), "{done}");
+        for failure in done["failures"].as_array().unwrap() {
+            assert!(failure["error"]["code"].is_string() && failure["error"]["message"].is_string(), "{failure}");
+        }
+    });
+}

@@ -1,0 +1,159 @@
+//! Streams over WebSocket, seen by another client.
+
+use std::time::Duration;
+
+use futures::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::{Error, Message};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
+
+use crate::harness::{Api, test};
+
+type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+async fn connect(api: &Api, path: &str) -> Socket {
+    connect_async(format!("ws://{}{path}", api.address)).await.unwrap().0
+}
+
+/// The status that an upgrade is refused with.
+async fn refused(api: &Api, path: &str, headers: &[(&'static str, &str)]) -> u16 {
+    let mut request = format!("ws://{}{path}", api.address).into_client_request().unwrap();
+    for (name, value) in headers {
+        request.headers_mut().insert(*name, value.parse().unwrap());
+    }
+    match connect_async(request).await {
+        Err(Error::Http(response)) => response.status().as_u16(),
+        other => panic!("the socket was not refused: {other:?}"),
+    }
+}
+
+/// Every message up to the close, and the close code.
+async fn read(socket: &mut Socket) -> (Vec<Value>, Option<(u16, String)>) {
+    let mut messages = Vec::new();
+    let reading = async {
+        loop {
+            match socket.next().await {
+                Some(Ok(Message::Text(text))) => messages.push(serde_json::from_str(&text).unwrap()),
+                Some(Ok(Message::Close(frame))) => return frame.map(|frame| (u16::from(frame.code), frame.reason.to_string())),
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => return None,
+            }
+        }
+    };
+    let close = tokio::time::timeout(Duration::from_secs(60), reading).await.expect("the socket is closed in time");
+    (messages, close)
+}
+
+fn types(messages: &[Value]) -> Vec<&str> {
+    messages.iter().map(|message| message["type"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn given_a_first_message_when_it_asks_for_a_run_then_start_steps_and_final_come_in_this_order() {
+    test(async |api| {
+        let mut socket = connect(api, "/ws/agent").await;
+        socket.send(Message::text(json!({"task": "go [[steps=2 delay_ms=20 id=ws]]", "agent": "react"}).to_string())).await.unwrap();
+        let (messages, close) = read(&mut socket).await;
+        let kinds = types(&messages);
+        assert_eq!((kinds[0], *kinds.last().unwrap()), ("start", "final"));
+        assert!(kinds[1..kinds.len() - 1].iter().all(|kind| *kind == "step"), "{kinds:?}");
+        assert_eq!(close.unwrap().0, 1000);
+        let result = &messages.last().unwrap()["result"];
+        assert_eq!((&result["answer"], &messages[0]["run_id"]), (&json!("done after 2 steps"), &result["run_id"]));
+        let shown: Vec<&Value> = messages.iter().filter(|message| message["type"] == "step").map(|message| &message["step"]).collect();
+        assert_eq!(shown, result["steps"].as_array().unwrap().iter().collect::<Vec<_>>());
+        let id = result["run_id"].as_str().unwrap();
+        for after in 0..=shown.len() {
+            let mut again = connect(api, &format!("/ws/runs/{id}?after={after}")).await;
+            let (messages, _) = read(&mut again).await;
+            assert_eq!(messages.len(), 2 + shown.len() - after, "start, the rest, final");
+            assert_eq!(messages.last().unwrap()["result"], *result, "the same from any point");
+        }
+    });
+}
+
+#[test]
+fn given_a_client_that_asks_for_tokens_when_the_model_writes_then_it_sees_them_and_others_do_not() {
+    test(async |api| {
+        let run = async |tokens: bool| {
+            let mut socket = connect(api, "/ws/agent").await;
+            socket.send(Message::text(json!({"task": "say [[steps=1 delay_ms=150 id=tokens]]", "agent": "react", "tokens": tokens}).to_string())).await.unwrap();
+            read(&mut socket).await.0
+        };
+        let with = run(true).await;
+        let text: String = with.iter().filter(|message| message["type"] == "token").map(|message| message["text"].as_str().unwrap()).collect();
+        assert!("done after 1 steps".contains(&text) || text.contains("done"), "{text}");
+        assert!(types(&run(false).await).iter().all(|kind| *kind != "token"));
+    });
+}
+
+#[test]
+fn given_first_messages_that_start_nothing_when_they_come_then_the_close_code_and_reason_say_why() {
+    test(async |api| {
+        for (code, word, message) in [
+            (1007, "JSON", Message::text("{")),
+            (1007, "task", Message::text(json!({"task": 123}).to_string())),
+            (1007, "task", Message::text("{}")),
+            (1007, "text", Message::binary(vec![1, 2, 3])),
+            (1008, "task", Message::text(json!({"task": " "}).to_string())),
+            (1008, "react", Message::text(json!({"task": "x", "agent": "root"}).to_string())),
+            (1008, "namespace", Message::text(json!({"task": "x", "namespace": "a__b"}).to_string())),
+        ] {
+            let mut socket = connect(api, "/ws/agent").await;
+            socket.send(message.clone()).await.unwrap();
+            let (messages, close) = read(&mut socket).await;
+            let (found, reason) = close.unwrap_or_else(|| panic!("{message:?} was not closed with a code"));
+            assert_eq!((messages.len(), found), (0, code), "{message:?}: {reason}");
+            assert!(reason.contains(word), "{message:?}: {reason}");
+        }
+        let mut socket = connect(api, "/ws/agent").await;
+        socket.send(Message::text(json!({"task": "x".repeat(100_000)}).to_string())).await.unwrap();
+        assert!(matches!(read(&mut socket).await.1, None | Some((1009, _))), "a message over the limit");
+    });
+}
+
+#[test]
+fn given_a_second_task_on_a_socket_when_it_comes_then_the_socket_is_closed_and_the_run_goes_on() {
+    test(async |api| {
+        let mut socket = connect(api, "/ws/agent").await;
+        socket.send(Message::text(json!({"task": "a [[steps=2 delay_ms=200 id=second]]", "agent": "react"}).to_string())).await.unwrap();
+        let start: Value = loop {
+            if let Some(Ok(Message::Text(text))) = socket.next().await {
+                break serde_json::from_str(&text).unwrap();
+            }
+        };
+        socket.send(Message::text(json!({"task": "b"}).to_string())).await.unwrap();
+        assert_eq!(read(&mut socket).await.1.unwrap().0, 1008);
+        let mut again = connect(api, &format!("/ws/runs/{}", start["run_id"].as_str().unwrap())).await;
+        assert_eq!(read(&mut again).await.0.last().unwrap()["result"]["status"], "succeeded");
+    });
+}
+
+#[test]
+fn given_upgrades_that_must_not_be_when_they_come_then_they_are_refused_before_the_socket_opens() {
+    test(async |api| {
+        assert_eq!(refused(api, "/ws/agent", &[("origin", "https://evil.example")]).await, 403);
+        assert_eq!(refused(api, "/ws/agent", &[("host", "evil.example")]).await, 403);
+        assert_eq!(refused(api, "/ws/runs/run_01h455vb4pex5vsknk084sn02q", &[]).await, 404);
+        assert_eq!(refused(api, "/ws/runs/1", &[]).await, 404);
+        assert_eq!(refused(api, "/ws/ingest/ing_01h455vb4pex5vsknk084sn02q", &[]).await, 404);
+        assert_eq!(refused(api, "/ws/runs/run_01h455vb4pex5vsknk084sn02q?after=x", &[]).await, 422);
+    });
+}
+
+#[test]
+fn given_an_ingest_when_it_is_watched_then_its_end_comes_last_and_once() {
+    test(async |api| {
+        let path = api.files.join("watched.md");
+        std::fs::write(&path, "# Watched\n\nA document.").unwrap();
+        let accepted = api.post("/ingest", json!({"source": path, "collection": "watched"})).await.body;
+        let mut socket = connect(api, accepted["stream"].as_str().unwrap()).await;
+        let (messages, close) = read(&mut socket).await;
+        let kinds = types(&messages);
+        assert_eq!((kinds[0], *kinds.last().unwrap(), close.unwrap().0), ("start", "final", 1000), "{kinds:?}");
+        assert_eq!(kinds.iter().filter(|kind| **kind == "final").count(), 1);
+        assert_eq!(messages.last().unwrap()["ingest"]["indexed"], 1);
+    });
+}

@@ -1,0 +1,462 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use riverrun_api::wire::ApprovalMode;
+
+/// Runs language-model agents on an event log.
+///
+/// Without a running `riverrun serve`, a command hosts what it needs for its own duration; with one on the same data folder,
+/// it uses that. Settings are RIVERRUN_* variables, from the environment or from .env in the working folder.
+#[derive(Debug, Parser)]
+#[command(name = "riverrun", version, max_term_width = 110, arg_required_else_help = true, subcommand_required = true)]
+pub struct Cli {
+    /// Print JSON in the shapes of the HTTP API
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Log more to stderr: -v what happens, -vv everything
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start the HTTP and WebSocket API with everything behind it
+    Serve,
+    /// One row for each required and optional service: what is there, what is missing, and the fix
+    Diagnose,
+    /// The model providers, with which have keys
+    Providers,
+    /// The models of a provider
+    Models(ModelsArgs),
+    /// Talk to a chat model
+    Chat(ChatArgs),
+    /// The vector of a text
+    Embed(EmbedArgs),
+    /// Read a file or folder into a collection
+    Ingest(IngestArgs),
+    /// The collections, with how much is in them
+    Collections(NamespaceArgs),
+    /// Find chunks in a collection
+    Search(SearchArgs),
+    /// Search a collection, or ask it a question
+    #[command(subcommand)]
+    Rag(RagCommand),
+    /// The agent types, with what they can do
+    Agents,
+    /// The tools that agents can use
+    Tools(NamespaceArgs),
+    /// Run an agent
+    #[command(subcommand)]
+    Agent(AgentCommand),
+    /// Runs: list, show, watch, cancel
+    #[command(subcommand)]
+    Runs(RunsCommand),
+    /// Documents of a collection
+    #[command(subcommand)]
+    Docs(DocsCommand),
+    /// Records that could not be handled
+    #[command(subcommand)]
+    Dlq(DlqCommand),
+    /// The topics of the log
+    Topics,
+    /// Completion for a shell
+    Completion {
+        /// The shell
+        shell: Shell,
+    },
+    /// The OpenAPI document of the API
+    Openapi,
+}
+
+impl Command {
+    /// What the owner of a data folder says that it does.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Command::Serve => "serve",
+            Command::Diagnose => "diagnose",
+            Command::Providers => "providers",
+            Command::Models(_) => "models",
+            Command::Chat(_) => "chat",
+            Command::Embed(_) => "embed",
+            Command::Ingest(_) => "ingest",
+            Command::Collections(_) => "collections",
+            Command::Search(_) => "search",
+            Command::Rag(_) => "rag",
+            Command::Agents => "agents",
+            Command::Tools(_) => "tools",
+            Command::Agent(_) => "agent",
+            Command::Runs(_) => "runs",
+            Command::Docs(_) => "docs",
+            Command::Dlq(_) => "dlq",
+            Command::Topics => "topics",
+            Command::Completion { .. } => "completion",
+            Command::Openapi => "openapi",
+        }
+    }
+}
+
+/// Options of `models`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct ModelsArgs {
+    /// The provider; the default one when left out
+    #[arg(long)]
+    pub provider: Option<String>,
+    #[command(subcommand)]
+    pub command: Option<ModelsCommand>,
+}
+
+/// What to do with models.
+#[derive(Debug, Subcommand)]
+pub enum ModelsCommand {
+    /// List the models of a provider
+    Ls {
+        /// The provider; the default one when left out
+        #[arg(long)]
+        provider: Option<String>,
+    },
+    /// Fetch a model of the in-process runtime from the hub
+    Pull {
+        /// A name of `riverrun models`, or owner/repo[:file] of the hub
+        model: String,
+    },
+}
+
+/// Options of `chat`.
+#[derive(Debug, Args)]
+pub struct ChatArgs {
+    /// What to say
+    pub prompt: String,
+    /// The provider; the default one when left out
+    #[arg(long)]
+    pub provider: Option<String>,
+    /// The model; the default one when left out
+    #[arg(long)]
+    pub model: Option<String>,
+    /// Print the answer when it is complete
+    #[arg(long)]
+    pub no_stream: bool,
+    /// Sampling temperature, 0 to 2
+    #[arg(short, long, value_name = "0..2")]
+    pub temperature: Option<f32>,
+}
+
+/// Options of `embed`.
+#[derive(Debug, Args)]
+pub struct EmbedArgs {
+    /// The text
+    pub text: String,
+    /// The provider
+    #[arg(long)]
+    pub provider: Option<String>,
+    /// The embedding model; the default one when left out
+    #[arg(long)]
+    pub model: Option<String>,
+}
+
+/// A namespace.
+#[derive(Debug, Args)]
+pub struct NamespaceArgs {
+    /// The namespace
+    #[arg(short, long)]
+    pub namespace: Option<String>,
+}
+
+/// Options of `ingest`.
+#[derive(Debug, Args)]
+pub struct IngestArgs {
+    /// A file or a folder
+    pub source: String,
+    /// The collection; made when it is not there
+    #[arg(short, long, default_value = "default")]
+    pub collection: String,
+    /// Its namespace
+    #[arg(short, long)]
+    pub namespace: Option<String>,
+    /// Warehouse table for a tabular source
+    #[arg(long)]
+    pub table: Option<String>,
+    /// Force the type of the source, which is otherwise inferred
+    #[arg(short = 't', long = "type", value_name = "TYPE")]
+    pub source_type: Option<String>,
+    /// SQL text of a `sql` source
+    #[arg(long)]
+    pub query: Option<String>,
+    /// Chunking strategy
+    #[arg(long)]
+    pub strategy: Option<String>,
+    /// Where embeddings are made
+    #[arg(long)]
+    pub embed_backend: Option<String>,
+    /// A JSON object to keep with each document
+    #[arg(long, value_name = "JSON")]
+    pub metadata: Option<String>,
+}
+
+/// Options of searches.
+#[derive(Debug, Args)]
+pub struct SearchArgs {
+    /// What to look for
+    pub query: String,
+    /// The collection
+    #[arg(short, long, default_value = "default")]
+    pub collection: String,
+    /// How many results
+    #[arg(short)]
+    pub k: Option<usize>,
+    /// The collection's namespace
+    #[arg(short, long)]
+    pub namespace: Option<String>,
+}
+
+/// What to do with a collection.
+#[derive(Debug, Subcommand)]
+pub enum RagCommand {
+    /// Find chunks by meaning and by words
+    Search(SearchArgs),
+    /// Answer a question from a collection, with citations
+    Ask(AskArgs),
+}
+
+/// Options of `rag ask`.
+#[derive(Debug, Args)]
+pub struct AskArgs {
+    #[command(flatten)]
+    pub search: SearchArgs,
+    /// Model provider
+    #[arg(long)]
+    pub provider: Option<String>,
+    /// Chat model
+    #[arg(long)]
+    pub model: Option<String>,
+    /// Print the answer when it is complete
+    #[arg(long)]
+    pub no_stream: bool,
+}
+
+/// What to do with agents.
+#[derive(Debug, Subcommand)]
+pub enum AgentCommand {
+    /// Run an agent on a task and print its answer
+    Run(Box<AgentRunArgs>),
+}
+
+/// Options of `agent run`.
+#[derive(Debug, Args)]
+pub struct AgentRunArgs {
+    /// The task, in words
+    pub task: String,
+    /// The agent; left out, the supervisor chooses
+    #[arg(long)]
+    pub agent: Option<String>,
+    /// Print the reasoning trace
+    #[arg(long)]
+    pub steps: bool,
+    /// Namespace whose tools, memory and collections the run may use
+    #[arg(short, long)]
+    pub namespace: Option<String>,
+    /// Conversation that the run belongs to
+    #[arg(short, long)]
+    pub session: Option<String>,
+    /// Model provider
+    #[arg(long)]
+    pub provider: Option<String>,
+    /// Chat model
+    #[arg(long)]
+    pub model: Option<String>,
+    /// Sampling temperature, 0 to 2
+    #[arg(short, long, value_name = "0..2")]
+    pub temperature: Option<f64>,
+    /// Most iterations of the agent's loop
+    #[arg(long)]
+    pub max_iters: Option<i32>,
+    /// A tool that it may use; may be repeated. All when left out
+    #[arg(long = "tool", value_name = "TOOL")]
+    pub tools: Vec<String>,
+    /// A collection that it may read; may be repeated. All of the namespace when left out
+    #[arg(short, long = "collection", value_name = "COLLECTION")]
+    pub collections: Vec<String>,
+    /// Most tokens, read and written together
+    #[arg(long)]
+    pub budget_tokens: Option<i64>,
+    /// Most seconds from acceptance to end
+    #[arg(long)]
+    pub budget_seconds: Option<i64>,
+    /// Which tool calls wait for a person
+    #[arg(long, value_enum)]
+    pub approval: Option<Approval>,
+    /// A JSON object that comes back with the result
+    #[arg(long, value_name = "JSON")]
+    pub metadata: Option<String>,
+}
+
+/// Which tool calls wait for a person.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Approval {
+    /// None
+    Never,
+    /// Those that change something outside
+    External,
+    /// All
+    Always,
+}
+
+impl From<Approval> for ApprovalMode {
+    fn from(approval: Approval) -> Self {
+        match approval {
+            Approval::Never => ApprovalMode::Never,
+            Approval::External => ApprovalMode::External,
+            Approval::Always => ApprovalMode::Always,
+        }
+    }
+}
+
+/// What to do with runs.
+#[derive(Debug, Subcommand)]
+pub enum RunsCommand {
+    /// List runs, newest first
+    Ls {
+        /// Only those in this status
+        #[arg(long)]
+        status: Option<String>,
+        /// Only those of this agent
+        #[arg(long)]
+        agent: Option<String>,
+        /// Only those of this namespace
+        #[arg(short, long)]
+        namespace: Option<String>,
+        /// Most runs
+        #[arg(long)]
+        limit: Option<u32>,
+        /// Where the list goes on: `next_cursor` of the page before
+        #[arg(long)]
+        cursor: Option<String>,
+    },
+    /// Show a run with its steps
+    Show {
+        /// The run
+        run_id: String,
+    },
+    /// Follow a run to its end
+    Watch {
+        /// The run
+        run_id: String,
+        /// Only steps behind this one
+        #[arg(long, default_value_t = 0)]
+        after: i64,
+        /// Also text while the model writes it
+        #[arg(long)]
+        tokens: bool,
+    },
+    /// Ask a run to stop
+    Cancel {
+        /// The run
+        run_id: String,
+        /// Why
+        #[arg(long)]
+        reason: Option<String>,
+    },
+}
+
+/// What to do with documents.
+#[derive(Debug, Subcommand)]
+pub enum DocsCommand {
+    /// List the documents of a collection
+    Ls {
+        /// The collection
+        #[arg(short, long, default_value = "default")]
+        collection: String,
+        /// Its namespace
+        #[arg(short, long)]
+        namespace: Option<String>,
+        /// Most documents
+        #[arg(long)]
+        limit: Option<u32>,
+        /// Where the list goes on: `next_cursor` of the page before
+        #[arg(long)]
+        cursor: Option<String>,
+    },
+}
+
+/// What to do with dead letters.
+#[derive(Debug, Subcommand)]
+pub enum DlqCommand {
+    /// List dead letters, oldest first
+    Ls {
+        /// Only those of this topic
+        #[arg(long)]
+        topic: Option<String>,
+        /// The newest so many of each topic
+        #[arg(long)]
+        limit: Option<usize>,
+    },
+    /// Show one with its bytes
+    Show {
+        /// An id of `riverrun dlq ls`
+        id: String,
+        /// Also write its original bytes to this file
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
+    },
+    /// Mark one as needing nothing
+    Drop {
+        /// An id of `riverrun dlq ls`
+        id: String,
+    },
+    /// Send its original bytes to its topic again
+    Redrive {
+        /// An id of `riverrun dlq ls`
+        id: String,
+        /// Also when it was handled before
+        #[arg(long)]
+        again: bool,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn given_the_definition_when_clap_checks_it_then_it_holds_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn given_the_commands_of_the_specification_when_they_are_parsed_then_each_is_understood() {
+        for line in [
+            "diagnose",
+            "serve",
+            "providers",
+            "models --provider ollama",
+            "models",
+            "models pull x",
+            "chat hi --provider local --model m --no-stream -t 0.5",
+            "embed hi",
+            "ingest ./docs -c notes --table t -t sql --query q --strategy late --embed-backend hf",
+            "ingest ./docs -c notes --type text",
+            "collections",
+            "search hi -c notes -k 3",
+            "rag search hi -c notes -k 3 --namespace team",
+            "rag ask hi -c notes --namespace team",
+            "agents",
+            "tools",
+            "agent run task --agent react --steps --namespace team",
+            "agent run task --json",
+            "--json runs ls",
+            "runs watch run_x --after 3",
+            "completion bash",
+        ] {
+            let words = std::iter::once("riverrun").chain(line.split_whitespace());
+            assert!(Cli::try_parse_from(words).is_ok(), "{line}");
+        }
+    }
+}

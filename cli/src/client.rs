@@ -1,0 +1,268 @@
+//! One way for every command to speak to the API: to a running server over HTTP, or to the same router in this process.
+//! What `--json` prints is what the API said.
+
+use axum::body::{Body, Bytes};
+use axum::http::{Method, Request, StatusCode, header};
+use axum::Router;
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt, TryStreamExt};
+use riverrun_api::wire::Problem;
+use riverrun_models::Secret;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tower::ServiceExt;
+
+use crate::error::{CliError, Exit};
+
+/// Longest answer that is not a stream, in bytes.
+const MAX_ANSWER: usize = 256 << 20;
+/// Longest line of an event stream, in bytes: a whole run.
+const MAX_LINE: usize = 256 << 20;
+
+/// Where the API is.
+#[derive(Clone)]
+pub enum Client {
+    /// In this process.
+    InProcess(Router),
+    /// At a server.
+    Http {
+        /// Keeps connections.
+        http: reqwest::Client,
+        /// Such as `http://127.0.0.1:8000`.
+        base: String,
+        /// For servers that want one.
+        token: Option<Secret>,
+    },
+}
+
+/// The answer to a request, its body still to come.
+struct Answer {
+    status: StatusCode,
+    body: BoxStream<'static, Result<Bytes, String>>,
+}
+
+/// A server-sent event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SseEvent {
+    /// Its name; `message` when it has none.
+    pub name: String,
+    /// Its data.
+    pub data: String,
+}
+
+impl SseEvent {
+    /// The data as a value.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, CliError> {
+        serde_json::from_str(&self.data).map_err(|error| garbled(&format!("event {:?}: {error}", self.name)))
+    }
+
+    /// The failure that an `error` event tells of.
+    pub fn failure(&self) -> CliError {
+        self.json::<Problem>().map_or_else(|error| error, CliError::from)
+    }
+}
+
+fn garbled(what: &str) -> CliError {
+    CliError::new(Exit::Failed, format!("the answer can't be read: {what}")).hint("the server may be of another version: riverrun --version")
+}
+
+/// Text for a query or a path segment.
+pub fn encode(text: &str) -> String {
+    text.bytes().map(|byte| if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+/// A path with those parameters that have a value.
+pub fn with_query(path: &str, parameters: &[(&str, Option<String>)]) -> String {
+    let given: Vec<_> = parameters.iter().filter_map(|(name, value)| Some(format!("{name}={}", encode(value.as_deref()?)))).collect();
+    if given.is_empty() { path.to_owned() } else { format!("{path}?{}", given.join("&")) }
+}
+
+impl Client {
+    /// A running server.
+    pub fn server(base: &str, token: Option<Secret>) -> Result<Self, CliError> {
+        // Loopback only: an outside proxy has no business between a command and its server.
+        let http = reqwest::Client::builder().no_proxy().build().map_err(|error| CliError::new(Exit::Failed, format!("HTTP client: {error}")))?;
+        Ok(Client::Http { http, base: base.to_owned(), token })
+    }
+
+    /// Reads something.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
+        self.call(Method::GET, path, None).await
+    }
+
+    /// Asks for something to be done.
+    pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, CliError> {
+        let body = serde_json::to_value(body).map_err(std::io::Error::other)?;
+        self.call(Method::POST, path, Some(body)).await
+    }
+
+    async fn call<T: DeserializeOwned>(&self, method: Method, path: &str, body: Option<Value>) -> Result<T, CliError> {
+        let answer = self.send(method, path, body).await?;
+        let status = answer.status;
+        let bytes = collect(answer).await?;
+        if !status.is_success() {
+            return Err(failure(status, &bytes));
+        }
+        serde_json::from_slice(&bytes).map_err(|error| garbled(&error.to_string()))
+    }
+
+    /// Reads an event stream. A failure before it begins is the error.
+    pub async fn events(&self, method: Method, path: &str, body: Option<Value>) -> Result<impl Stream<Item = Result<SseEvent, CliError>> + use<>, CliError> {
+        let answer = self.send(method, path, body).await?;
+        if !answer.status.is_success() {
+            let status = answer.status;
+            return Err(failure(status, &collect(answer).await?));
+        }
+        Ok(parse_events(answer.body))
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Option<Value>) -> Result<Answer, CliError> {
+        match self {
+            Client::InProcess(router) => {
+                let request = Request::builder().method(method).uri(path).header(header::HOST, "localhost");
+                let request = match body {
+                    Some(body) => request.header(header::CONTENT_TYPE, "application/json").body(Body::from(body.to_string())),
+                    None => request.body(Body::empty()),
+                };
+                let request = request.map_err(|error| CliError::new(Exit::Usage, format!("{path:?} is no path: {error}")))?;
+                let response = router.clone().oneshot(request).await.unwrap_or_else(|never| match never {});
+                let status = response.status();
+                Ok(Answer { status, body: response.into_body().into_data_stream().map_err(|error| error.to_string()).boxed() })
+            }
+            Client::Http { http, base, token } => {
+                let mut request = http.request(method, format!("{base}{path}"));
+                if let Some(body) = body {
+                    request = request.json(&body);
+                }
+                if let Some(token) = token {
+                    request = request.bearer_auth(token.expose());
+                }
+                let response = request.send().await.map_err(|error| {
+                    CliError::new(Exit::ServiceDown, format!("the server at {base} does not answer: {}", root_cause(&error))).hint("start it again: riverrun serve")
+                })?;
+                let status = response.status();
+                Ok(Answer { status, body: response.bytes_stream().map_err(|error| root_cause(&error)).boxed() })
+            }
+        }
+    }
+}
+
+/// The innermost reason, which is the one that helps.
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
+
+async fn collect(mut answer: Answer) -> Result<Vec<u8>, CliError> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = answer.body.next().await {
+        bytes.extend_from_slice(&chunk.map_err(|error| broken(&error))?);
+        if bytes.len() > MAX_ANSWER {
+            return Err(garbled(&format!("it has more than {MAX_ANSWER} bytes")));
+        }
+    }
+    Ok(bytes)
+}
+
+fn broken(reason: &str) -> CliError {
+    CliError::new(Exit::Failed, format!("the connection broke: {reason}")).hint("what was accepted goes on: riverrun runs ls")
+}
+
+fn failure(status: StatusCode, bytes: &[u8]) -> CliError {
+    match serde_json::from_slice::<Problem>(bytes) {
+        Ok(problem) => problem.into(),
+        Err(_) => garbled(&format!("status {status}: {}", String::from_utf8_lossy(&bytes[..bytes.len().min(200)]))),
+    }
+}
+
+/// Events of a `text/event-stream` body (<https://html.spec.whatwg.org/multipage/server-sent-events.html>), as far as the
+/// API uses them: `event`, `data`, comments.
+fn parse_events(body: BoxStream<'static, Result<Bytes, String>>) -> impl Stream<Item = Result<SseEvent, CliError>> {
+    let state = (body, Parser::default(), false);
+    futures::stream::unfold(state, |(mut body, mut parser, ended)| async move {
+        if ended {
+            return None;
+        }
+        loop {
+            if let Some(event) = parser.ready.pop_front() {
+                return Some((Ok(event), (body, parser, false)));
+            }
+            match body.next().await {
+                None => return None,
+                Some(Err(error)) => return Some((Err(broken(&error)), (body, parser, true))),
+                Some(Ok(bytes)) => {
+                    if !parser.feed(&bytes) {
+                        return Some((Err(garbled("an event is too long")), (body, parser, true)));
+                    }
+                }
+            }
+        }
+    })
+}
+
+#[derive(Default)]
+struct Parser {
+    line: Vec<u8>,
+    name: Option<String>,
+    data: Vec<String>,
+    ready: std::collections::VecDeque<SseEvent>,
+}
+
+impl Parser {
+    /// False when a line is longer than lines may be.
+    fn feed(&mut self, bytes: &[u8]) -> bool {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(part);
+            if self.line.ends_with(b"\n") {
+                let line = std::mem::take(&mut self.line);
+                self.take(String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']));
+            }
+        }
+        self.line.len() <= MAX_LINE
+    }
+
+    fn take(&mut self, line: &str) {
+        if line.is_empty() {
+            let (name, data) = (self.name.take(), std::mem::take(&mut self.data));
+            if !data.is_empty() {
+                self.ready.push_back(SseEvent { name: name.unwrap_or_else(|| "message".to_owned()), data: data.join("\n") });
+            }
+            return;
+        }
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "event" => self.name = Some(value.to_owned()),
+            "data" => self.data.push(value.to_owned()),
+            _ => {} // comments, ids, and what a later version adds
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_an_event_stream_in_any_pieces_when_it_is_parsed_then_the_events_are_the_same() {
+        let text = ": hello\n\nevent: step\nid: 3\ndata: {\"a\":\ndata: 1}\n\ndata: x\r\n\r\nevent: lone\n\n";
+        let expected = [SseEvent { name: "step".into(), data: "{\"a\":\n1}".into() }, SseEvent { name: "message".into(), data: "x".into() }];
+        for size in 1..text.len() {
+            let mut parser = Parser::default();
+            for chunk in text.as_bytes().chunks(size) {
+                assert!(parser.feed(chunk));
+            }
+            assert_eq!(Vec::from(parser.ready), expected, "in pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn given_parameters_when_a_path_is_made_then_they_are_encoded_and_those_without_value_left_out() {
+        assert_eq!(with_query("/runs", &[("a", None), ("b", None)]), "/runs");
+        assert_eq!(with_query("/runs", &[("status", Some("a&b=ü".into())), ("b", None), ("limit", Some("5".into()))]), "/runs?status=a%26b%3D%C3%BC&limit=5");
+    }
+}

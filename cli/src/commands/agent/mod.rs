@@ -1,0 +1,3 @@
+//! `riverrun agent`.
+
+pub mod run;

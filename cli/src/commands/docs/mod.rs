@@ -1,0 +1,3 @@
+//! `riverrun docs`.
+
+pub mod ls;

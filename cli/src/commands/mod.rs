@@ -1,0 +1,122 @@
+//! One file a verb, one folder a noun.
+
+mod agent;
+mod agents;
+mod chat;
+mod collections;
+mod completion;
+mod diagnose;
+mod dlq;
+mod docs;
+mod embed;
+mod ingest;
+mod models;
+mod openapi;
+mod providers;
+mod rag;
+mod runs;
+mod search;
+mod tools;
+mod topics;
+
+use std::future::Future;
+
+use serde_json::{Map, Value};
+
+use crate::args::{AgentCommand, Command, DlqCommand, DocsCommand, ModelsCommand, RagCommand, RunsCommand};
+use crate::error::{CliError, Exit};
+use crate::host::Connection;
+use crate::output::Output;
+use crate::serve;
+use crate::settings::Settings;
+use crate::signals::Signals;
+
+/// Runs a command.
+pub async fn run(command: Command, settings: &Settings, output: Output) -> Result<(), CliError> {
+    let name = command.name();
+    match command {
+        Command::Serve => serve::serve(settings).await,
+        Command::Completion { shell } => completion::run(shell),
+        Command::Openapi => openapi::run(),
+        Command::Diagnose => until_signal(diagnose::run(settings, output)).await,
+        Command::Providers => with_light(settings, async |c| providers::run(c, output).await).await,
+        Command::Agents => with_light(settings, async |c| agents::run(c, output).await).await,
+        Command::Tools(args) => with_light(settings, async |c| tools::run(c, args, output).await).await,
+        Command::Topics => with_light(settings, async |c| topics::run(c, output).await).await,
+        Command::Chat(args) => with_light(settings, async |c| chat::run(c, args, output).await).await,
+        Command::Embed(args) => with_light(settings, async |c| embed::run(c, args, output).await).await,
+        Command::Models(args) => match args.command {
+            Some(ModelsCommand::Pull { model }) => models::pull::run(settings, &model, output).await,
+            Some(ModelsCommand::Ls { provider }) => with_light(settings, async |c| models::ls::run(c, provider, output).await).await,
+            None => with_light(settings, async |c| models::ls::run(c, args.provider, output).await).await,
+        },
+        Command::Ingest(args) => {
+            let prepared = ingest::prepare(args, settings)?;
+            with_full(settings, name, async |c| ingest::run(c, prepared, output).await).await
+        }
+        Command::Collections(args) => with_full(settings, name, async |c| collections::run(c, args, output).await).await,
+        Command::Search(args) | Command::Rag(RagCommand::Search(args)) => with_full(settings, name, async |c| search::run(c, args, output).await).await,
+        Command::Rag(RagCommand::Ask(args)) => with_full(settings, name, async |c| rag::ask::run(c, args, output).await).await,
+        Command::Agent(AgentCommand::Run(args)) => {
+            let prepared = agent::run::prepare(*args, settings)?;
+            with_full(settings, name, async |c| agent::run::run(c, prepared, output).await).await
+        }
+        Command::Runs(command) => match command {
+            RunsCommand::Ls { status, agent, namespace, limit, cursor } => {
+                let filter = runs::ls::Filter { status, agent, namespace, limit, cursor };
+                with_full(settings, name, async |c| runs::ls::run(c, filter, output).await).await
+            }
+            RunsCommand::Show { run_id } => with_full(settings, name, async |c| runs::show::run(c, &run_id, output).await).await,
+            RunsCommand::Watch { run_id, after, tokens } => {
+                with_full(settings, name, async |c| runs::watch::run(c, &run_id, after, tokens, output).await).await
+            }
+            RunsCommand::Cancel { run_id, reason } => with_full(settings, name, async |c| runs::cancel::run(c, &run_id, reason, output).await).await,
+        },
+        Command::Docs(DocsCommand::Ls { collection, namespace, limit, cursor }) => {
+            let page = docs::ls::Page { collection, namespace, limit, cursor };
+            with_full(settings, name, async |c| docs::ls::run(c, page, output).await).await
+        }
+        Command::Dlq(command) => match command {
+            DlqCommand::Ls { topic, limit } => with_full(settings, name, async |c| dlq::ls::run(c, topic, limit, output).await).await,
+            DlqCommand::Show { id, to } => with_full(settings, name, async |c| dlq::show::run(c, &id, to, output).await).await,
+            DlqCommand::Drop { id } => with_full(settings, name, async |c| dlq::drop::run(c, &id, output).await).await,
+            DlqCommand::Redrive { id, again } => with_full(settings, name, async |c| dlq::redrive::run(c, &id, again, output).await).await,
+        },
+    }
+}
+
+/// Runs with what needs neither log nor stores.
+async fn with_light(settings: &Settings, work: impl AsyncFnOnce(&Connection) -> Result<(), CliError>) -> Result<(), CliError> {
+    let connection = Connection::light(settings).await?;
+    until_signal(work(&connection)).await
+}
+
+/// Runs with log and stores; what was started for it is stopped however it ends.
+async fn with_full(settings: &Settings, name: &str, work: impl AsyncFnOnce(&Connection) -> Result<(), CliError>) -> Result<(), CliError> {
+    let connection = until_signal(Connection::full(settings, name)).await?;
+    let result = until_signal(work(&connection)).await;
+    // Stopping takes its own few seconds; whoever insists with a second signal is let go.
+    let _ = until_signal(async {
+        connection.close().await;
+        Ok(())
+    })
+    .await;
+    result
+}
+
+/// The work's own end, or 130 at the first signal.
+async fn until_signal<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+    let mut signals = Signals::listen()?;
+    tokio::select! {
+        result = work => result,
+        () = signals.next() => Err(CliError::interrupted()),
+    }
+}
+
+/// A JSON object of the caller's.
+fn metadata(text: Option<&str>) -> Result<Option<Map<String, Value>>, CliError> {
+    text.map(|text| {
+        serde_json::from_str(text).map_err(|error| CliError::new(Exit::Usage, format!("--metadata {text:?} is not a JSON object: {error}")).hint("--metadata '{\"team\": \"a\"}'"))
+    })
+    .transpose()
+}

@@ -1,0 +1,4 @@
+//! `riverrun models`.
+
+pub mod ls;
+pub mod pull;

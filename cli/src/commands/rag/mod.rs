@@ -1,0 +1,3 @@
+//! `riverrun rag`; `rag search` is `search`.
+
+pub mod ask;

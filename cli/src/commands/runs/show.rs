@@ -1,0 +1,26 @@
+//! `riverrun runs show`.
+
+use riverrun_api::wire::RunView;
+
+use super::{step_line, summary};
+use crate::client::encode;
+use crate::error::CliError;
+use crate::host::Connection;
+use crate::output::Output;
+
+pub async fn run(connection: &Connection, run_id: &str, output: Output) -> Result<(), CliError> {
+    let run: RunView = connection.client.get(&format!("/runs/{}", encode(run_id))).await?;
+    output.show(&run, |run| {
+        let mut lines = vec![summary(run), format!("task: {}", run.task), String::new()];
+        lines.extend(run.steps.iter().map(step_line));
+        if let Some(answer) = &run.answer {
+            lines.extend([String::new(), answer.clone()]);
+        }
+        lines.extend(run.citations.iter().map(|c| format!("[{}] {} bytes {}..{}", c.n, c.source, c.span.start, c.span.end)));
+        if let Some(error) = &run.error {
+            lines.push(format!("\nfailed: {} ({})", error.message, error.code));
+            lines.extend(error.hint.iter().map(|hint| format!("fix: {hint}")));
+        }
+        lines.join("\n")
+    })
+}

@@ -1,0 +1,69 @@
+//! `riverrun runs watch`.
+
+use axum::http::Method;
+use futures::StreamExt;
+use riverrun_api::wire::{RunMessage, RunView};
+
+use super::{outcome, step_line, summary};
+use crate::client::{encode, with_query};
+use crate::error::{CliError, Exit};
+use crate::host::Connection;
+use crate::output::{Output, print_json_line, print_line, print_piece, tell};
+
+pub async fn run(connection: &Connection, run_id: &str, after: i64, tokens: bool, output: Output) -> Result<(), CliError> {
+    let mut on_message = |message: &RunMessage| {
+        if output.json {
+            return print_json_line(message);
+        }
+        match message {
+            RunMessage::Start { .. } => Ok(()),
+            RunMessage::Step { step } => print_line(&step_line(step)),
+            RunMessage::Token { text, .. } => print_piece(text),
+            RunMessage::Final { result } => match &result.answer {
+                Some(answer) => print_line(&format!("\n{answer}")),
+                None => Ok(()),
+            },
+        }
+    };
+    let result = follow(connection, run_id, after, tokens, &mut on_message).await?;
+    if !output.json {
+        tell(&format!("\n{}", summary(&result)));
+    }
+    outcome(&result)
+}
+
+/// Follows a run to its end; every message goes to `on_message`, the result comes back too.
+pub async fn follow(
+    connection: &Connection,
+    run_id: &str,
+    after: i64,
+    tokens: bool,
+    on_message: &mut (dyn FnMut(&RunMessage) -> Result<(), CliError> + Send),
+) -> Result<RunView, CliError> {
+    let (mut last, mut tries) = (after, 0);
+    loop {
+        let path = with_query(&format!("/runs/{}/events", encode(run_id)), &[("after", Some(last.to_string())), ("tokens", Some(tokens.to_string()))]);
+        let events = connection.client.events(Method::GET, &path, None).await?;
+        let mut events = std::pin::pin!(events);
+        while let Some(event) = events.next().await {
+            // A connection that broke is taken up again where it was.
+            let Ok(event) = event else { break };
+            tries = 0;
+            let message: RunMessage = event.json()?;
+            if let RunMessage::Step { step } = &message {
+                last = step.seq;
+            }
+            on_message(&message)?;
+            if let RunMessage::Final { result } = message {
+                return Ok(*result);
+            }
+        }
+        tries += 1;
+        if tries > MAX_TRIES {
+            return Err(CliError::new(Exit::Failed, format!("the stream of run {run_id} broke off")).hint(format!("the run goes on: riverrun runs watch {run_id} --after {last}")));
+        }
+    }
+}
+
+/// How often a stream that says nothing is taken up again.
+const MAX_TRIES: usize = 5;

@@ -1,0 +1,36 @@
+//! `riverrun search` and `riverrun rag search`.
+
+use riverrun_api::wire::{SearchBody, SearchDone, SearchItem};
+use serde_json::Value;
+
+use crate::args::SearchArgs;
+use crate::error::CliError;
+use crate::host::Connection;
+use crate::output::{Output, clip, print_json, print_line, tell};
+
+/// Characters of a chunk that people see.
+const SHOWN: usize = 300;
+
+pub async fn run(connection: &Connection, args: SearchArgs, output: Output) -> Result<(), CliError> {
+    let body = SearchBody { query: args.query, collection: args.collection, namespace: args.namespace, k: args.k, ..SearchBody::default() };
+    let found: Value = connection.client.post("/rag/search", &body).await?;
+    if output.json {
+        return print_json(&found);
+    }
+    let found: SearchDone = serde_json::from_value(found).map_err(std::io::Error::other)?;
+    if found.items.is_empty() {
+        tell("nothing was found");
+    }
+    for (index, item) in found.items.iter().enumerate() {
+        print_line(&shown(index + 1, item))?;
+    }
+    for note in &found.notes {
+        tell(&format!("note: {note}"));
+    }
+    Ok(())
+}
+
+fn shown(number: usize, item: &SearchItem) -> String {
+    let page = item.page.map(|page| format!(" page {page}")).unwrap_or_default();
+    format!("{number}. {} bytes {}..{}{page} (score {:.4})\n   {}\n", item.source, item.span.start, item.span.end, item.score, clip(&item.text, SHOWN))
+}

@@ -1,0 +1,96 @@
+//! How a command fails: what failed, the fix, and the exit code that says what kind of failure it is.
+
+use riverrun_api::ApiError;
+use riverrun_api::wire::Problem;
+
+/// What the exit code of a failed command says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// 1: it was tried and failed.
+    Failed,
+    /// 2: the command line or a setting is wrong.
+    Usage,
+    /// 3: a service that is needed is down.
+    ServiceDown,
+    /// 4: refused, or not found.
+    Refused,
+    /// 130: interrupted by a signal.
+    Interrupted,
+}
+
+impl Exit {
+    /// The number.
+    pub fn code(self) -> u8 {
+        match self {
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+            Exit::ServiceDown => 3,
+            Exit::Refused => 4,
+            Exit::Interrupted => 130,
+        }
+    }
+
+    /// For a problem document.
+    fn of(problem: &Problem) -> Self {
+        match (problem.status, problem.code.as_str()) {
+            (503, _) | (_, "model_runtime_down" | "model_missing") => Exit::ServiceDown,
+            (429 | 500..=599, _) => Exit::Failed,
+            _ => Exit::Refused,
+        }
+    }
+}
+
+/// A command failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct CliError {
+    /// What kind of failure.
+    pub exit: Exit,
+    /// What failed and the value it failed on.
+    pub message: String,
+    /// The fix.
+    pub hint: Option<String>,
+}
+
+impl CliError {
+    /// A failure.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into(), hint: None }
+    }
+
+    /// The same with the fix.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The same with the fix, where there is one.
+    pub fn maybe_hint(mut self, hint: Option<String>) -> Self {
+        self.hint = hint.or(self.hint);
+        self
+    }
+
+    /// A signal ended it.
+    pub fn interrupted() -> Self {
+        Self::new(Exit::Interrupted, "interrupted")
+    }
+}
+
+impl From<Problem> for CliError {
+    fn from(problem: Problem) -> Self {
+        let exit = Exit::of(&problem);
+        Self::new(exit, problem.detail).maybe_hint(problem.hint.or_else(|| Some("riverrun <command> --help shows what a command takes".to_owned())))
+    }
+}
+
+impl From<ApiError> for CliError {
+    fn from(error: ApiError) -> Self {
+        error.problem().into()
+    }
+}
+
+impl From<std::io::Error> for CliError {
+    fn from(error: std::io::Error) -> Self {
+        Self::new(Exit::Failed, format!("output can't be written: {error}"))
+    }
+}

@@ -1,0 +1,232 @@
+//! Getting at the API: a running server's, or that of a stack which this process hosts for as long as the command lasts.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::time::Duration;
+
+use riverrun_api::auth::Tokens;
+use riverrun_api::stack::{BrokerChoice, Stack, StackConfig, StackError};
+use riverrun_api::{ApiConfig, Core, app, light_app};
+use riverrun_log::{LogConfig, Producer};
+use riverrun_models::Models;
+use sha2::{Digest, Sha256};
+
+use crate::client::Client;
+use crate::error::{CliError, Exit};
+use crate::lock::{self, DataLock, Owner, Tried};
+use crate::output::tell;
+use crate::settings::Settings;
+
+/// How long another command on the same data folder is waited for.
+const OTHER_COMMAND: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(100);
+
+/// The API, and what has to be ended with the command.
+pub struct Connection {
+    /// Speaks to the API.
+    pub client: Client,
+    /// Checks requests and knows the models without any of that.
+    pub core: Core,
+    log: Option<LogConfig>,
+    hosted: Option<Hosted>,
+}
+
+/// A stack of our own and the lock that makes it ours.
+pub struct Hosted {
+    /// The stack.
+    pub stack: Stack,
+    /// The data folder is ours until this is dropped.
+    pub lock: DataLock,
+}
+
+impl Connection {
+    /// For commands that need neither log nor stores: a running server, so that its loaded models are used, or nothing.
+    pub async fn light(settings: &Settings) -> Result<Self, CliError> {
+        let core = core(settings)?;
+        if lock::is_owned(&settings.data_dir)?
+            && let Some(owner) = lock::owner(&settings.data_dir).await?
+            && owner.api_url.is_some()
+        {
+            return to_server(settings, core, &owner);
+        }
+        Ok(Self { client: Client::InProcess(light_app(core.clone())), core, log: None, hosted: None })
+    }
+
+    /// For commands that need the log or the stores: a running server, or a stack of our own.
+    pub async fn full(settings: &Settings, command: &str) -> Result<Self, CliError> {
+        match reach(settings, command).await? {
+            Reached::Connected(connection) => Ok(*connection),
+            Reached::NotStarted(not) => Err(not.error),
+        }
+    }
+
+    /// Writes to the broker behind the API.
+    pub fn producer(&self) -> Result<Producer, CliError> {
+        let log = self.log.as_ref().ok_or_else(|| CliError::new(Exit::Failed, "this command has no broker"))?;
+        Producer::new(log).map_err(|error| CliError::new(Exit::ServiceDown, error.to_string()).maybe_hint(error.hint().map(str::to_owned)))
+    }
+
+    /// Ends what was started for the command.
+    pub async fn close(self) {
+        if let Some(hosted) = self.hosted {
+            drop(self.client); // it holds the state
+            hosted.stack.stop().await;
+            drop(hosted.lock);
+        }
+    }
+}
+
+/// What came of trying to get at log and stores.
+pub enum Reached {
+    /// They are there.
+    Connected(Box<Connection>),
+    /// A stack of our own does not start.
+    NotStarted(NotStarted),
+}
+
+/// A running server, or a stack of our own.
+pub async fn reach(settings: &Settings, command: &str) -> Result<Reached, CliError> {
+    let core = core(settings)?;
+    let lock = match own_or_find(settings, command).await? {
+        Found::Server(owner) => return to_server(settings, core, &owner).map(Box::new).map(Reached::Connected),
+        Found::Ours(lock) => lock,
+    };
+    Ok(match host(settings, core.clone(), lock, command, true).await {
+        Err(not) => Reached::NotStarted(not),
+        Ok(hosted) => {
+            let client = Client::InProcess(app(hosted.stack.state().clone()));
+            Reached::Connected(Box::new(Connection { client, core, log: Some(hosted.stack.log().clone()), hosted: Some(hosted) }))
+        }
+    })
+}
+
+/// Settings and models, nothing loaded. A command asks its own router, which nobody else reaches: tokens are for servers.
+pub fn core(settings: &Settings) -> Result<Core, CliError> {
+    make_core(settings, ApiConfig { tokens: Tokens::default(), ..settings.api.clone() })
+}
+
+/// The same for a server.
+pub fn server_core(settings: &Settings) -> Result<Core, CliError> {
+    make_core(settings, settings.api.clone())
+}
+
+fn make_core(settings: &Settings, config: ApiConfig) -> Result<Core, CliError> {
+    let models = Models::new(settings.models.clone()).map_err(|error| CliError::new(Exit::Failed, error.to_string()).maybe_hint(error.hint()))?;
+    Ok(Core::new(config, models))
+}
+
+fn to_server(settings: &Settings, core: Core, owner: &Owner) -> Result<Connection, CliError> {
+    let Some(url) = &owner.api_url else { return Err(CliError::new(Exit::Failed, format!("riverrun {} has no API", owner.command))) };
+    if owner.needs_token && settings.api_token.is_none() {
+        return Err(CliError::new(Exit::Usage, format!("the server at {url} wants a token")).hint("set RIVERRUN_API_TOKEN to one of its tokens"));
+    }
+    let client = Client::server(url, settings.api_token.clone())?;
+    let mut log = LogConfig::new(owner.brokers.clone(), "riverrun-cli");
+    log.extra = settings.kafka_extra.clone();
+    Ok(Connection { client, core, log: Some(log), hosted: None })
+}
+
+enum Found {
+    Server(Owner),
+    Ours(DataLock),
+}
+
+/// The data folder for us, or the server that has it. Another command that has it is waited for.
+async fn own_or_find(settings: &Settings, command: &str) -> Result<Found, CliError> {
+    let folder = &settings.data_dir;
+    let until = tokio::time::Instant::now() + OTHER_COMMAND;
+    let mut told = false;
+    loop {
+        if let Tried::Ours(lock) = DataLock::try_take(folder)? {
+            return Ok(Found::Ours(lock));
+        }
+        let Some(owner) = lock::owner(folder).await? else { continue };
+        if owner.api_url.is_some() {
+            return Ok(Found::Server(owner));
+        }
+        if tokio::time::Instant::now() > until {
+            return Err(CliError::new(Exit::Failed, format!("riverrun {} (process {}) has {} for more than {} s", owner.command, owner.pid, folder.display(), OTHER_COMMAND.as_secs()))
+                .hint(format!("wait for it, or end it: kill {}; `riverrun serve` lets commands run side by side", owner.pid)));
+        }
+        if !std::mem::replace(&mut told, true) {
+            tell(&format!("riverrun {command} waits for riverrun {} (process {}) on the same data folder", owner.command, owner.pid));
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// The lock for a server: nothing is waited for.
+pub async fn own_for_server(settings: &Settings) -> Result<DataLock, CliError> {
+    loop {
+        if let Tried::Ours(lock) = DataLock::try_take(&settings.data_dir)? {
+            return Ok(lock);
+        }
+        let Some(owner) = lock::owner(&settings.data_dir).await? else { continue };
+        let what = match &owner.api_url {
+            Some(url) => format!("another server has the data folder {} (process {}, {url})", settings.data_dir.display(), owner.pid),
+            None => format!("riverrun {} (process {}) has the data folder {}", owner.command, owner.pid, settings.data_dir.display()),
+        };
+        return Err(CliError::new(Exit::Failed, what)
+            .hint(format!("end it with `kill {}`, or set RIVERRUN_DATA_DIR, RIVERRUN_API_PORT and RIVERRUN_BROKER_PORT for a second one", owner.pid)));
+    }
+}
+
+/// A stack that does not start: the service that is to blame, and the failure.
+pub struct NotStarted {
+    /// As `diagnose` names it.
+    pub service: &'static str,
+    /// What a command fails with.
+    pub error: CliError,
+}
+
+/// Starts a stack in a folder that is ours. `any_port`: a broker port that is taken is no failure.
+pub async fn host(settings: &Settings, core: Core, lock: DataLock, command: &str, any_port: bool) -> Result<Hosted, NotStarted> {
+    let not_started = |service| move |error| NotStarted { service, error };
+    let config = StackConfig {
+        broker: broker_choice(settings, any_port).map_err(not_started("broker"))?,
+        instance: instance(&settings.data_dir),
+        max_runs: settings.agent_max_runs,
+        limits: settings.ingest_limits,
+        ..StackConfig::new(&settings.data_dir, core)
+    };
+    // Who comes meanwhile learns who has the folder; a server tells again when its API listens.
+    let owner = |brokers: &str| Owner { pid: std::process::id(), command: command.to_owned(), api_url: None, brokers: brokers.to_owned(), needs_token: false };
+    lock.tell(&owner("")).map_err(not_started("data folder"))?;
+    let stack = Stack::start(config).await.map_err(|error| NotStarted { service: error.service(), error: failed(&error) })?;
+    lock.tell(&owner(&stack.log().brokers)).map_err(not_started("data folder"))?;
+    Ok(Hosted { stack, lock })
+}
+
+fn broker_choice(settings: &Settings, any_port: bool) -> Result<BrokerChoice, CliError> {
+    match &settings.kafka_brokers {
+        Some(brokers) => {
+            let mut log = LogConfig::new(brokers.clone(), "riverrun");
+            log.extra = settings.kafka_extra.clone();
+            Ok(BrokerChoice::External(log))
+        }
+        None => Ok(BrokerChoice::Embedded { port: broker_port(settings.broker_port, any_port)? }),
+    }
+}
+
+fn failed(error: &StackError) -> CliError {
+    CliError::new(Exit::ServiceDown, error.to_string()).hint(error.hint())
+}
+
+/// The wanted port, or a free one where that will do.
+fn broker_port(wanted: u16, any: bool) -> Result<u16, CliError> {
+    match TcpListener::bind((Ipv4Addr::LOCALHOST, wanted)) {
+        Ok(_) => Ok(wanted),
+        Err(_) if any => Ok(0),
+        Err(error) => Err(CliError::new(Exit::Failed, format!("the broker can't listen on 127.0.0.1:{wanted} (RIVERRUN_BROKER_PORT): {error}"))
+            .hint(format!("end what listens there (ss -ltnp 'sport = :{wanted}'), set RIVERRUN_BROKER_PORT to another port, or RIVERRUN_KAFKA_BROKERS to use that broker"))),
+    }
+}
+
+/// The same for the same data folder on the same machine, different for every other.
+fn instance(data_dir: &Path) -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let place = data_dir.canonicalize().unwrap_or_else(|_| data_dir.to_owned());
+    let hash = Sha256::digest(format!("{}\n{}", host.trim(), place.display()));
+    let name: String = host.trim().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(32).collect();
+    format!("riverrun-{name}-{}", hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect::<String>())
+}

@@ -1,0 +1,68 @@
+//! The binary `riverrun`: parse, build, run.
+
+// Nothing of a program is reached from outside: `pub` says what a module offers to the others.
+#![allow(unreachable_pub)]
+
+mod args;
+mod client;
+mod commands;
+mod error;
+mod host;
+mod lock;
+mod output;
+mod serve;
+mod settings;
+mod signals;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+use crate::args::{Cli, Command};
+use crate::error::{CliError, Exit};
+use crate::output::{Output, tell_error};
+use crate::settings::Settings;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tell_error(&error);
+            ExitCode::from(error.exit.code())
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<(), CliError> {
+    let folder = std::env::current_dir()
+        .map_err(|error| CliError::new(Exit::Failed, format!("the working folder can't be read: {error}")).hint("change into a folder that is there"))?;
+    let settings = Settings::load(&folder)?;
+    start_logging(&settings, &cli)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CliError::new(Exit::Failed, format!("threads can't be started: {error}")))?;
+    let result = runtime.block_on(commands::run(cli.command, &settings, Output { json: cli.json }));
+    // Whatever still runs was told to stop already, or is not to be waited for.
+    runtime.shutdown_background();
+    result
+}
+
+fn start_logging(settings: &Settings, cli: &Cli) -> Result<(), CliError> {
+    let server = matches!(cli.command, Command::Serve);
+    let usual = match (cli.verbose, server) {
+        (0, false) => "error",
+        (0, true) => "info",
+        (1, _) => "info,riverrun=debug",
+        _ => "debug",
+    };
+    let filter = settings.log_filter.clone().unwrap_or_else(|| usual.to_owned());
+    let filter: EnvFilter = filter.parse().map_err(|error| {
+        CliError::new(Exit::Usage, format!("setting RIVERRUN_LOG is '{filter}', which is no filter: {error}")).hint("RIVERRUN_LOG=info, or debug,riverrun_broker=warn")
+    })?;
+    let logging = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
+    let started = if settings.log_json { logging.json().try_init() } else { logging.try_init() };
+    started.map_err(|error| CliError::new(Exit::Failed, format!("logging can't be started: {error}")))
+}

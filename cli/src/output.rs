@@ -1,0 +1,128 @@
+//! Data on stdout, words for people on stderr. Tables have no frame and no colour where nobody looks at them.
+
+use std::io::{self, IsTerminal, Write};
+
+use comfy_table::{ContentArrangement, Table, presets};
+use serde::Serialize;
+
+use crate::error::CliError;
+
+/// How a command shows what it has.
+#[derive(Debug, Clone, Copy)]
+pub struct Output {
+    /// JSON in the shapes of the HTTP API.
+    pub json: bool,
+}
+
+impl Output {
+    /// Prints a value as JSON when that is wanted, else what `people` makes of it.
+    pub fn show<T: Serialize>(self, value: &T, people: impl FnOnce(&T) -> String) -> Result<(), CliError> {
+        if self.json { print_json(value) } else { print_line(people(value).trim_end()) }
+    }
+}
+
+/// A value as indented JSON.
+pub fn print_json<T: Serialize>(value: &T) -> Result<(), CliError> {
+    let text = serde_json::to_string_pretty(value).map_err(io::Error::other)?;
+    print_line(&text)
+}
+
+/// A value as one line of JSON: for streams.
+pub fn print_json_line<T: Serialize>(value: &T) -> Result<(), CliError> {
+    let text = serde_json::to_string(value).map_err(io::Error::other)?;
+    print_line(&text)
+}
+
+/// A line of data.
+pub fn print_line(text: &str) -> Result<(), CliError> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    let mut stdout = io::stdout().lock();
+    Ok(pipe(writeln!(stdout, "{text}").and_then(|()| stdout.flush()))?)
+}
+
+/// Data without a line end: for text as a model writes it.
+pub fn print_piece(text: &str) -> Result<(), CliError> {
+    let mut stdout = io::stdout().lock();
+    Ok(pipe(write!(stdout, "{text}").and_then(|()| stdout.flush()))?)
+}
+
+/// Whoever reads has enough: that is no failure of ours.
+fn pipe(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// A line for people.
+pub fn tell(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}"); // nobody to tell is no failure
+}
+
+/// A failure, with its fix behind a blank line.
+pub fn tell_error(error: &CliError) {
+    tell(&format!("error: {}", error.message));
+    if let Some(hint) = &error.hint {
+        tell(&format!("\nhint: {hint}"));
+    }
+}
+
+/// Whether people look at stdout.
+pub fn stdout_is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Whether people look at stderr.
+pub fn stderr_is_terminal() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// Rows under a head; nothing but `empty` when there are none.
+pub fn table<const N: usize>(head: [&str; N], rows: Vec<[String; N]>, empty: &str) -> String {
+    if rows.is_empty() {
+        tell(empty);
+        return String::new();
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let arrangement = if stdout_is_terminal() { ContentArrangement::Dynamic } else { ContentArrangement::Disabled };
+    table.set_content_arrangement(arrangement);
+    table.set_header(head.map(str::to_uppercase));
+    for row in rows {
+        table.add_row(row);
+    }
+    let text = table.to_string();
+    text.lines().map(|line| line.trim_end().strip_prefix(' ').unwrap_or(line.trim_end())).collect::<Vec<_>>().join("\n")
+}
+
+/// The beginning of a text, on one line.
+pub fn clip(text: &str, limit: usize) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(limit) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_rows_when_a_table_is_made_then_it_is_plain_text_in_columns() {
+        let text = table(["name", "size"], vec![["a".into(), "1".into()], ["long name".into(), "22".into()]], "none");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3);
+        assert!(lines[0].starts_with("NAME"), "{text}");
+        assert_eq!(lines[1].find('1'), lines[2].find("22"), "{text}");
+        assert!(!text.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn given_a_long_text_when_it_is_clipped_then_it_is_one_line_and_no_character_is_cut() {
+        assert_eq!(clip("a\nb  c", 10), "a b c");
+        assert_eq!(clip("ääää", 2), "ää…");
+    }
+}

@@ -1,0 +1,318 @@
+//! Every setting, read once from the environment and from `.env` in the working folder (the environment wins). Nothing
+//! else in the program reads either.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use riverrun_api::ApiConfig;
+use riverrun_api::auth::Tokens;
+use riverrun_knowledge::chunking::{ChunkConfig, DEFAULT_OVERLAP, DEFAULT_SIZE};
+use riverrun_knowledge::SearchRequest;
+use riverrun_knowledge::sources::Limits;
+use riverrun_models::{ModelSettings, Secret};
+
+use crate::error::{CliError, Exit};
+
+const PREFIX: &str = "RIVERRUN_";
+/// Raw librdkafka settings: `RIVERRUN_KAFKA_SECURITY_PROTOCOL` is `security.protocol`.
+const KAFKA_PREFIX: &str = "RIVERRUN_KAFKA_";
+const KAFKA_BROKERS: &str = "RIVERRUN_KAFKA_BROKERS";
+
+/// Servers that this version can't use yet. Going on with the embedded part in silence would be a lie.
+const NOT_YET: &[(&str, &str)] = &[
+    ("RIVERRUN_SCHEMA_REGISTRY_URL", "the built-in schema registry"),
+    ("RIVERRUN_QDRANT_URL", "the embedded vector store"),
+    ("RIVERRUN_DATABASE_URL", "the embedded database"),
+    ("RIVERRUN_REDIS_URL", "the embedded cache"),
+    ("RIVERRUN_MONGODB_URL", "the embedded document store"),
+];
+
+/// All settings.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where everything is kept.
+    pub data_dir: PathBuf,
+    /// Where the API listens.
+    pub api_host: String,
+    /// Its port; 0 takes a free one.
+    pub api_port: u16,
+    /// Port of the embedded broker; 0 takes a free one.
+    pub broker_port: u16,
+    /// An outside Kafka; `None` hosts a broker.
+    pub kafka_brokers: Option<String>,
+    /// Raw librdkafka settings.
+    pub kafka_extra: BTreeMap<String, String>,
+    /// The token that this command line presents to a server.
+    pub api_token: Option<Secret>,
+    /// The API's.
+    pub api: ApiConfig,
+    /// Runs driven at once.
+    pub agent_max_runs: usize,
+    /// How much one ingest may read.
+    pub ingest_limits: Limits,
+    /// The models'.
+    pub models: ModelSettings,
+    /// Filter of the log output, as `tracing` reads it.
+    pub log_filter: Option<String>,
+    /// Log lines as JSON.
+    pub log_json: bool,
+}
+
+impl Settings {
+    /// Reads them for a process that runs in `folder`.
+    pub fn load(folder: &Path) -> Result<Self, CliError> {
+        let mut values = read_dotenv(&folder.join(".env"))?;
+        values.extend(std::env::vars().filter(|(name, _)| is_ours(name)));
+        Self::from_values(&Values(values), folder)
+    }
+
+    fn from_values(values: &Values, folder: &Path) -> Result<Self, CliError> {
+        for (name, instead) in NOT_YET {
+            if let Some(value) = values.text(name) {
+                return Err(wrong(name, &redact_url(&value), &format!("not used by this version, which has {instead}")).hint(format!("unset {name}")));
+            }
+        }
+        let api_host = values.text("RIVERRUN_API_HOST").unwrap_or_else(|| "127.0.0.1".to_owned());
+        let tokens = match values.text("RIVERRUN_API_TOKENS") {
+            // The value is not shown: a token may have been put where its hash belongs.
+            Some(text) => text.parse::<Tokens>().map_err(|error| {
+                CliError::new(Exit::Usage, format!("setting RIVERRUN_API_TOKENS: {error}")).hint("printf %s TOKEN | sha256sum gives the hash of a token")
+            })?,
+            None => Tokens::default(),
+        };
+        let models = ModelSettings::from_env(&|name| values.0.get(name).cloned()).map_err(|error| CliError::new(Exit::Usage, error.to_string()).hint(fix(error.name)))?;
+        let (chunk_size, chunk_overlap) = chunking(values)?;
+        let mut allowed_hosts = values.list("RIVERRUN_API_ALLOWED_HOSTS");
+        if !is_wildcard(&api_host) {
+            allowed_hosts.push(api_host.clone());
+        }
+        Ok(Self {
+            data_dir: data_dir(values, folder)?,
+            api_port: values.number("RIVERRUN_API_PORT", 8000, 0..=u16::MAX)?,
+            broker_port: values.number("RIVERRUN_BROKER_PORT", 9092, 0..=u16::MAX)?,
+            kafka_brokers: values.text(KAFKA_BROKERS),
+            kafka_extra: values.kafka_extra(),
+            api_token: values.text("RIVERRUN_API_TOKEN").as_deref().and_then(Secret::new),
+            api: ApiConfig {
+                allowed_hosts,
+                allowed_origins: values.list("RIVERRUN_API_ALLOWED_ORIGINS"),
+                tokens,
+                ingest_roots: ingest_roots(values, folder)?,
+                chunk_size,
+                chunk_overlap,
+                rag_top_k: values.number("RIVERRUN_RAG_TOP_K", SearchRequest::DEFAULT_K, 1..=SearchRequest::MAX_K)?,
+                agent_max_iters: values.number("RIVERRUN_AGENT_MAX_ITERS", 8, 1..=100)?,
+                agent_temperature: values.number("RIVERRUN_AGENT_TEMPERATURE", 0.2, 0.0..=2.0)?,
+            },
+            agent_max_runs: values.number("RIVERRUN_AGENT_MAX_RUNS", 32, 1..=10_000)?,
+            ingest_limits: Limits {
+                max_file_bytes: values.number("RIVERRUN_INGEST_MAX_FILE_BYTES", Limits::default().max_file_bytes, 1..=1 << 30)?,
+                max_files: values.number("RIVERRUN_INGEST_MAX_FILES", Limits::default().max_files, 1..=1_000_000)?,
+            },
+            models,
+            log_filter: values.text("RIVERRUN_LOG"),
+            log_json: match values.text("RIVERRUN_LOG_FORMAT").as_deref() {
+                None | Some("text") => false,
+                Some("json") => true,
+                Some(other) => return Err(wrong("RIVERRUN_LOG_FORMAT", other, "text or json")),
+            },
+            api_host,
+        })
+    }
+
+    /// Refuses to be reachable by others without tokens.
+    pub fn check_bind(&self) -> Result<(), CliError> {
+        if riverrun_api::guard::is_loopback(&self.api_host) || !self.api.tokens.is_empty() {
+            return Ok(());
+        }
+        Err(CliError::new(Exit::Usage, format!("RIVERRUN_API_HOST is {}, which others can reach, and RIVERRUN_API_TOKENS is not set", self.api_host))
+            .hint("set RIVERRUN_API_TOKENS to name:sha256 pairs (printf %s TOKEN | sha256sum), or bind to 127.0.0.1"))
+    }
+}
+
+fn is_ours(name: &str) -> bool {
+    name.starts_with(PREFIX) || matches!(name, "HOME" | "XDG_DATA_HOME" | "XDG_CACHE_HOME")
+}
+
+fn is_wildcard(host: &str) -> bool {
+    host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified())
+}
+
+fn read_dotenv(path: &Path) -> Result<BTreeMap<String, String>, CliError> {
+    if !path.is_file() {
+        return Ok(BTreeMap::new());
+    }
+    let unreadable = |error: dotenvy::Error| {
+        let what = match error {
+            // The line may hold a key: its place is enough.
+            dotenvy::Error::LineParse(_, at) => format!("a line can't be read at character {at}"),
+            other => other.to_string(),
+        };
+        CliError::new(Exit::Usage, format!("{} is not a list of NAME=value lines: {what}", path.display())).hint("quote values that hold spaces or #")
+    };
+    let lines = dotenvy::from_path_iter(path).map_err(unreadable)?;
+    lines.map(|line| line.map_err(unreadable)).filter(|line| line.as_ref().map_or(true, |(name, _)| name.starts_with(PREFIX))).collect()
+}
+
+struct Values(BTreeMap<String, String>);
+
+impl Values {
+    /// Empty counts as unset.
+    fn text(&self, name: &str) -> Option<String> {
+        self.0.get(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+    }
+
+    fn list(&self, name: &str) -> Vec<String> {
+        let text = self.text(name).unwrap_or_default();
+        text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()
+    }
+
+    fn number<T: FromStr + PartialOrd + Display>(&self, name: &str, default: T, range: std::ops::RangeInclusive<T>) -> Result<T, CliError> {
+        let Some(text) = self.text(name) else { return Ok(default) };
+        let expected = || format!("a number from {} to {}", range.start(), range.end());
+        text.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| wrong(name, &text, &expected()))
+    }
+
+    fn kafka_extra(&self) -> BTreeMap<String, String> {
+        self.0
+            .iter()
+            .filter(|(name, value)| name.as_str() != KAFKA_BROKERS && !value.is_empty())
+            .filter_map(|(name, value)| Some((name.strip_prefix(KAFKA_PREFIX)?.to_lowercase().replace('_', "."), value.clone())))
+            .collect()
+    }
+}
+
+fn fix(name: &str) -> String {
+    format!("correct or unset {name} (environment or .env)")
+}
+
+fn wrong(name: &str, value: &str, expected: &str) -> CliError {
+    CliError::new(Exit::Usage, format!("setting {name} is '{value}', which is not {expected}")).hint(fix(name))
+}
+
+/// The address without a password in it.
+fn redact_url(url: &str) -> String {
+    match (url.find("://"), url.rfind('@')) {
+        (Some(scheme), Some(at)) if scheme + 3 < at => format!("{}***{}", &url[..scheme + 3], &url[at..]),
+        _ => url.to_owned(),
+    }
+}
+
+fn chunking(values: &Values) -> Result<(usize, usize), CliError> {
+    let read = |name: &str, default: usize| -> Result<i64, CliError> {
+        let default = i64::try_from(default).unwrap_or(i64::MAX);
+        values.number(name, default, i64::MIN..=i64::MAX).map_err(|_| wrong(name, &values.text(name).unwrap_or_default(), "a whole number"))
+    };
+    let (size, overlap) = (read("RIVERRUN_CHUNK_SIZE", DEFAULT_SIZE)?, read("RIVERRUN_CHUNK_OVERLAP", DEFAULT_OVERLAP)?);
+    ChunkConfig::new(size, overlap).map_err(|error| CliError::new(Exit::Usage, error.to_string()).hint("RIVERRUN_CHUNK_OVERLAP must be smaller than RIVERRUN_CHUNK_SIZE"))?;
+    let checked = |value: i64| usize::try_from(value).unwrap_or_default(); // the check above leaves no negative one
+    Ok((checked(size), checked(overlap)))
+}
+
+/// `RIVERRUN_DATA_DIR`, else the user's data folder by the XDG rules.
+fn data_dir(values: &Values, folder: &Path) -> Result<PathBuf, CliError> {
+    if let Some(dir) = values.text("RIVERRUN_DATA_DIR") {
+        return Ok(folder.join(dir));
+    }
+    let xdg = values.text("XDG_DATA_HOME").map(PathBuf::from).filter(|dir| dir.is_absolute());
+    let base = xdg.or_else(|| values.text("HOME").map(|home| Path::new(&home).join(".local/share")));
+    base.map(|base| base.join("riverrun")).ok_or_else(|| CliError::new(Exit::Usage, "neither RIVERRUN_DATA_DIR nor HOME is set").hint("set RIVERRUN_DATA_DIR to a folder"))
+}
+
+/// `RIVERRUN_INGEST_ROOTS`, separated by colons; else the working folder, unless that is the root of everything.
+fn ingest_roots(values: &Values, folder: &Path) -> Result<Vec<PathBuf>, CliError> {
+    let name = "RIVERRUN_INGEST_ROOTS";
+    let Some(text) = values.text(name) else {
+        let own = folder.canonicalize().ok().filter(|own| own.parent().is_some());
+        return Ok(own.into_iter().collect());
+    };
+    text.split(':')
+        .filter(|root| !root.trim().is_empty())
+        .map(|root| folder.join(root.trim()).canonicalize().map_err(|error| wrong(name, root, &format!("a folder that can be read: {error}"))))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Result<Settings, CliError> {
+        let mut values: BTreeMap<String, String> = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        values.entry("HOME".into()).or_insert("/home/ann".into());
+        Settings::from_values(&Values(values), Path::new("/tmp"))
+    }
+
+    #[test]
+    fn given_nothing_when_settings_are_read_then_the_defaults_hold() {
+        let settings = read(&[]).unwrap();
+        assert_eq!(settings.data_dir, Path::new("/home/ann/.local/share/riverrun"));
+        assert_eq!((settings.api_host.as_str(), settings.api_port, settings.broker_port), ("127.0.0.1", 8000, 9092));
+        assert_eq!((settings.api.chunk_size, settings.api.chunk_overlap, settings.api.rag_top_k), (800, 100, 5));
+        assert_eq!((settings.api.agent_max_iters, settings.api.agent_temperature), (8, 0.2));
+        assert!(settings.kafka_brokers.is_none() && settings.api.tokens.is_empty());
+        assert_eq!(settings.api.ingest_roots, [Path::new("/tmp").canonicalize().unwrap()]);
+        settings.check_bind().unwrap();
+    }
+
+    #[test]
+    fn given_values_that_can_not_be_when_settings_are_read_then_the_error_names_the_setting_and_the_fix() {
+        for (name, value) in [
+            ("RIVERRUN_API_PORT", "http"),
+            ("RIVERRUN_API_PORT", "70000"),
+            ("RIVERRUN_BROKER_PORT", "-1"),
+            ("RIVERRUN_CHUNK_SIZE", "0"),
+            ("RIVERRUN_CHUNK_SIZE", "many"),
+            ("RIVERRUN_CHUNK_OVERLAP", "-1"),
+            ("RIVERRUN_CHUNK_OVERLAP", "900"),
+            ("RIVERRUN_RAG_TOP_K", "0"),
+            ("RIVERRUN_AGENT_TEMPERATURE", "hot"),
+            ("RIVERRUN_AGENT_MAX_ITERS", "0"),
+            ("RIVERRUN_INGEST_ROOTS", "/no/such/folder"),
+            ("RIVERRUN_LOG_FORMAT", "xml"),
+            ("RIVERRUN_QDRANT_URL", "http://127.0.0.1:6334"),
+            ("RIVERRUN_MODEL_RUNTIME_BASE_URL", "localhost"),
+            ("RIVERRUN_API_TOKENS", "secret"),
+        ] {
+            let error = read(&[(name, value)]).unwrap_err();
+            assert!(error.message.contains(name) && error.hint.is_some() && error.exit == Exit::Usage, "{name}: {error:?}");
+        }
+        assert!(!read(&[("RIVERRUN_API_TOKENS", "secret")]).unwrap_err().message.contains("secret"));
+        assert!(!read(&[("RIVERRUN_DATABASE_URL", "postgres://ann:secret@db/x")]).unwrap_err().message.contains("secret"));
+    }
+
+    #[test]
+    fn given_kafka_settings_when_they_are_read_then_they_become_librdkafka_names() {
+        let settings = read(&[(KAFKA_BROKERS, "k:9092"), ("RIVERRUN_KAFKA_SECURITY_PROTOCOL", "sasl_ssl")]).unwrap();
+        assert_eq!(settings.kafka_brokers.as_deref(), Some("k:9092"));
+        assert_eq!(settings.kafka_extra, BTreeMap::from([("security.protocol".to_owned(), "sasl_ssl".to_owned())]));
+    }
+
+    #[test]
+    fn given_an_address_that_others_reach_when_there_are_no_tokens_then_it_is_refused() {
+        for host in ["0.0.0.0", "192.168.1.2", "::", "example.org"] {
+            let error = read(&[("RIVERRUN_API_HOST", host)]).unwrap().check_bind().unwrap_err();
+            assert!(error.hint.unwrap().contains("RIVERRUN_API_TOKENS"), "{host}");
+        }
+        let tokens = format!("ann:{}", "0".repeat(64));
+        read(&[("RIVERRUN_API_HOST", "0.0.0.0"), ("RIVERRUN_API_TOKENS", &tokens)]).unwrap().check_bind().unwrap();
+        for host in ["127.0.0.1", "::1", "localhost"] {
+            read(&[("RIVERRUN_API_HOST", host)]).unwrap().check_bind().unwrap();
+        }
+    }
+
+    #[test]
+    fn given_a_dotenv_file_when_it_is_read_then_only_ours_counts_and_a_broken_line_is_not_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(".env");
+        std::fs::write(&path, "# ours\nRIVERRUN_API_PORT=8123\nOTHER=x\nRIVERRUN_LOG=\"a b\"\n").unwrap();
+        let values = read_dotenv(&path).unwrap();
+        assert_eq!(values.into_iter().collect::<Vec<_>>(), [("RIVERRUN_API_PORT".into(), "8123".into()), ("RIVERRUN_LOG".into(), "a b".into())] as [(String, String); 2]);
+        std::fs::write(&path, "RIVERRUN_OPENAI_API_KEY=sk-canary with spaces\n").unwrap();
+        let error = read_dotenv(&path).unwrap_err();
+        assert!(!error.message.contains("canary") && error.message.contains(".env"), "{error:?}");
+        assert!(read_dotenv(&folder.path().join("none")).unwrap().is_empty());
+    }
+}

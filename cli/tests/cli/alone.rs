@@ -1,0 +1,66 @@
+//! Commands without a server.
+
+use serde_json::json;
+
+use crate::harness::{Place, free_port};
+
+#[test]
+fn given_no_server_when_catalogs_are_asked_then_they_answer_without_starting_anything() {
+    let place = Place::new();
+    for (arguments, word) in [
+        (vec!["agents"], "react"),
+        (vec!["tools"], "calculator"),
+        (vec!["providers"], "ollama"),
+        (vec!["topics"], "riverrun.agent.events"),
+        (vec!["openapi"], "/agent/run"),
+        (vec!["completion", "bash"], "_riverrun"),
+        (vec!["--version"], "riverrun "),
+        (vec!["--help"], "ingest"),
+        (vec!["agent", "run", "--help"], "--steps"),
+    ] {
+        let done = place.run(&arguments);
+        assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{arguments:?}");
+        assert!(done.stdout.contains(word), "{arguments:?}: {}", done.stdout);
+        assert!(!done.stdout.contains('\u{1b}'), "no colours where nobody looks: {arguments:?}");
+    }
+    assert_eq!(place.run(&["agents", "--json"]).json()["items"][0]["name"], "react");
+    assert_eq!(place.run(&["--json", "topics"]).json()["items"][0]["name"], "riverrun.agent.commands");
+    assert!(!place.data().exists(), "a data folder was made");
+}
+
+#[test]
+fn given_no_server_when_the_log_is_needed_then_a_stack_is_hosted_for_the_command_and_gone_after_it() {
+    let place = Place::new();
+    for arguments in [["runs", "ls"], ["collections", "--json"], ["dlq", "ls"]] {
+        let done = place.run(&arguments);
+        assert_eq!(done.code, 0, "{arguments:?}: {}", done.stderr);
+    }
+    assert_eq!(place.run(&["collections", "--json"]).json(), json!({ "items": [] }));
+    assert!(place.data().join("broker").exists() && !place.data().join("riverrun.json").exists());
+}
+
+#[test]
+fn given_a_model_server_that_is_down_when_it_is_needed_then_the_exit_code_is_3_and_the_fix_is_told() {
+    let place = Place::new();
+    for arguments in [vec!["chat", "hi"], vec!["models"], vec!["diagnose"], vec!["agent", "run", "What is it?"]] {
+        let done = place.run(&arguments);
+        assert_eq!(done.code, 3, "{arguments:?}: {}", done.stderr);
+        assert!(done.stderr.contains("127.0.0.1:9") || done.stdout.contains("127.0.0.1:9"), "{arguments:?}: {}{}", done.stdout, done.stderr);
+        assert!(done.stderr.contains("hint: "), "{arguments:?}: {}", done.stderr);
+    }
+    let rows = place.run(&["diagnose", "--json"]).json();
+    assert_eq!(rows["status"], "degraded");
+    let status = |name: &str| rows["services"].as_array().unwrap().iter().find(|row| row["name"] == name).unwrap()["status"].clone();
+    assert_eq!((status("broker"), status("sql"), status("model runtime"), status("provider openai")), (json!("up"), json!("up"), json!("down"), json!("missing")));
+    let listed = place.run(&["runs", "ls", "--json"]).json();
+    assert_eq!((&listed["items"][0]["status"], listed["items"].as_array().unwrap().len()), (&json!("failed"), 1), "the run ended once, with its reason on the log");
+}
+
+#[test]
+fn given_a_broker_elsewhere_that_is_down_when_it_is_needed_then_it_is_named() {
+    let address = format!("127.0.0.1:{}", free_port());
+    let place = Place::new().with("RIVERRUN_KAFKA_BROKERS", &address);
+    let done = place.run(&["diagnose"]);
+    assert_eq!(done.code, 3, "{}", done.stderr);
+    assert!(done.stdout.contains("DOWN") && done.stdout.contains(&address), "{}", done.stdout);
+}

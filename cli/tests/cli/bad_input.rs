@@ -1,0 +1,100 @@
+//! What can't be done says what failed, on which value, and what to do; nothing of it goes to stdout.
+
+use crate::harness::Place;
+
+const UNKNOWN_RUN: &str = "run_01h455vb4pex5vsknk084sn02q";
+
+fn check(place: &Place, arguments: &[&str], code: i32, words: &[&str]) {
+    let done = place.run(arguments);
+    assert_eq!((done.code, done.stdout.as_str()), (code, ""), "{arguments:?}: {}", done.stderr);
+    assert!(!done.stderr.contains("panicked"), "{arguments:?}: {}", done.stderr);
+    for word in words {
+        assert!(done.stderr.contains(word), "{arguments:?} says nothing of {word:?}: {}", done.stderr);
+    }
+    if code != 2 {
+        assert!(done.stderr.starts_with("error: ") && done.stderr.contains("\n\nhint: "), "{arguments:?}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn given_requests_that_can_not_be_when_they_are_made_then_nothing_is_started_for_them() {
+    let place = Place::new();
+    std::fs::create_dir(place.path().join("empty")).unwrap();
+    std::fs::create_dir(place.path().join("pictures")).unwrap();
+    std::fs::write(place.path().join("pictures/a.png"), b"\x89PNG\r\n\x1a\n\0\0").unwrap();
+    std::fs::write(place.path().join("a.exe"), b"MZ\0\0").unwrap();
+    std::fs::write(place.path().join("a.md"), "# A\n\nWords.").unwrap();
+    for (arguments, code, words) in [
+        (vec!["agent", "run", ""], 4, vec!["task", "must not be empty"]),
+        (vec!["agent", "run", "x", "--agent", "root"], 4, vec!["root", "react", "riverrun agents"]),
+        (vec!["agent", "run", "x", "--provider", "nobody"], 4, vec!["nobody", "ollama"]),
+        (vec!["agent", "run", "x", "--namespace", "a__b"], 4, vec!["a__b"]),
+        (vec!["agent", "run", "x", "--tool", "rm"], 4, vec!["rm", "calculator"]),
+        (vec!["agent", "run", "x", "--temperature", "9"], 4, vec!["temperature", "9"]),
+        (vec!["agent", "run", "x", "--metadata", "[1]"], 2, vec!["--metadata"]),
+        (vec!["ingest", "missing.md", "-c", "c"], 4, vec!["missing.md", "does not exist"]),
+        (vec!["ingest", "empty", "-c", "c"], 4, vec!["empty"]),
+        (vec!["ingest", "pictures", "-c", "c"], 4, vec!["pictures", ".md"]),
+        (vec!["ingest", "a.exe", "-c", "c"], 4, vec!["a.exe", ".md"]),
+        (vec!["ingest", "/dev/zero", "-c", "c"], 4, vec!["/dev/zero"]),
+        (vec!["ingest", "a.md", "-c", "../x"], 4, vec!["../x"]),
+        (vec!["ingest", "a.md", "-t", "sql", "--query", "SELECT 1"], 4, vec!["sql", "text"]),
+        (vec!["ingest", "a.md", "--strategy", "raptor"], 4, vec!["raptor", "recursive"]),
+    ] {
+        check(&place, &arguments, code, &words);
+    }
+    assert!(!place.data().join("broker").exists(), "a stack was started");
+}
+
+#[test]
+fn given_command_lines_that_are_none_when_they_are_run_then_the_exit_code_is_2() {
+    let place = Place::new();
+    for arguments in [vec![], vec!["no-such-command"], vec!["ingest"], vec!["runs"], vec!["rag", "ask"], vec!["search", "x", "-k", "many"], vec!["agent", "run"], vec!["models", "--nonsense"]] {
+        let done = place.run(&arguments);
+        assert_eq!((done.code, done.stdout.as_str()), (2, ""), "{arguments:?}: {}", done.stderr);
+        assert!(!done.stderr.trim().is_empty());
+    }
+}
+
+#[test]
+fn given_settings_that_can_not_be_when_a_command_starts_then_the_setting_and_its_value_are_named() {
+    for (name, value, code) in [
+        ("RIVERRUN_API_PORT", "http", 2),
+        ("RIVERRUN_CHUNK_SIZE", "0", 2),
+        ("RIVERRUN_MODEL_RUNTIME_BASE_URL", "nowhere", 2),
+        ("RIVERRUN_QDRANT_URL", "http://127.0.0.1:6334", 2),
+        ("RIVERRUN_LOG", "=====", 2),
+        ("RIVERRUN_API_HOST", "0.0.0.0", 2),
+    ] {
+        let done = Place::new().with(name, value).run(&["serve"]);
+        assert_eq!(done.code, code, "{name}: {}", done.stderr);
+        assert!(done.stderr.contains(name) && done.stderr.contains(value) && done.stderr.contains("hint: "), "{name}: {}", done.stderr);
+    }
+    let place = Place::new();
+    std::fs::write(place.path().join(".env"), "RIVERRUN_RAG_TOP_K=zero\n").unwrap();
+    let done = place.run(&["agents"]);
+    assert!(done.code == 2 && done.stderr.contains("RIVERRUN_RAG_TOP_K is 'zero'"), "{}", done.stderr);
+}
+
+#[test]
+fn given_names_that_are_not_there_when_they_are_used_then_the_exit_code_is_4() {
+    let place = Place::new();
+    let _server = place.serve();
+    for (arguments, words) in [
+        (vec!["runs", "show", UNKNOWN_RUN], vec![UNKNOWN_RUN, "riverrun runs ls"]),
+        (vec!["runs", "show", "1"], vec!["run_"]),
+        (vec!["runs", "cancel", UNKNOWN_RUN], vec![UNKNOWN_RUN]),
+        (vec!["runs", "watch", UNKNOWN_RUN], vec![UNKNOWN_RUN]),
+        (vec!["runs", "ls", "--status", "odd"], vec!["odd", "succeeded"]),
+        (vec!["rag", "ask", "x", "-c", "no-such"], vec!["no-such", "riverrun ingest"]),
+        (vec!["search", "x", "-c", "../x"], vec!["../x"]),
+        (vec!["search", "x", "-c", "no-such", "-k", "0"], vec!["k"]),
+        (vec!["docs", "ls", "-c", "no-such"], vec!["no-such"]),
+        (vec!["dlq", "show", "x"], vec![".dlq:0"]),
+        (vec!["dlq", "redrive", "riverrun.agent.commands.dlq:7"], vec!["riverrun.agent.commands.dlq:7"]),
+        (vec!["models", "--provider", "nobody"], vec!["nobody", "ollama"]),
+        (vec!["agent", "run", "x", "--collection", "no-such"], vec!["no-such"]),
+    ] {
+        check(&place, &arguments, 4, &words);
+    }
+}
