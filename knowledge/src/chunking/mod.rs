@@ -164,6 +164,7 @@ pub fn chunks(
         return Err(ChunkError::TooMany { name: name.to_owned(), size: config.size });
     }
     let document = document_id.to_string();
+    let mut headings = text.headings();
     let chunk = |(ordinal, (start, part)): (usize, (usize, &str))| {
         let end = start + part.len();
         Chunk {
@@ -173,7 +174,7 @@ pub fn chunks(
             end: end as i64,
             text: part.to_owned(),
             page: text.page(start),
-            heading: text.heading_path(start),
+            heading: headings.above(start),
         }
     };
     Ok(spans.into_iter().enumerate().map(chunk).collect())

@@ -2,7 +2,7 @@
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-use super::{ExtractedText, Section, Source, SourceError, decode};
+use super::{ExtractedText, MAX_HEADING_CHARS, Section, Source, SourceError, decode};
 use crate::chunking::{self, Chunker};
 
 /// CommonMark with YAML front matter.
@@ -52,7 +52,10 @@ fn outline(text: &str) -> Outline {
             Event::Start(Tag::Heading { level, .. }) => {
                 heading = Some(Section { start: span.start, level: level as u8, heading: String::new() });
             }
-            Event::End(TagEnd::Heading(_)) => outline.sections.extend(heading.take().filter(|section| !section.heading.is_empty())),
+            Event::End(TagEnd::Heading(_)) => {
+                let section = heading.take().map(|section| Section { heading: cut(&section.heading), ..section });
+                outline.sections.extend(section.filter(|section| !section.heading.is_empty()));
+            }
             Event::Start(Tag::MetadataBlock(_)) => in_front_matter = true,
             Event::End(TagEnd::MetadataBlock(_)) => in_front_matter = false,
             Event::Text(words) if in_front_matter => outline.front_matter_title = front_matter_title(&words),
@@ -76,7 +79,14 @@ fn outline(text: &str) -> Outline {
 fn front_matter_title(yaml: &str) -> Option<String> {
     let value = yaml.lines().find_map(|line| line.strip_prefix("title:"))?.trim();
     let bare = value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).or_else(|| value.strip_prefix('\'').and_then(|v| v.strip_suffix('\'')));
-    Some(bare.unwrap_or(value).to_owned()).filter(|title| !title.is_empty())
+    Some(cut(bare.unwrap_or(value))).filter(|title| !title.is_empty())
+}
+
+fn cut(heading: &str) -> String {
+    match heading.char_indices().nth(MAX_HEADING_CHARS) {
+        Some((end, _)) => format!("{}…", &heading[..end]),
+        None => heading.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -110,6 +120,14 @@ mod tests {
         assert_eq!(text.title.as_deref(), Some("Rivers: a study"));
         assert_eq!(headings(&text), [(1, "Other")]);
         assert_eq!(extract("just text\n").title, None);
+    }
+
+    #[test]
+    fn given_a_heading_without_end_when_extracted_then_it_is_cut() {
+        let text = extract(&format!("# {}\n\nbody\n", "ü".repeat(100_000)));
+        assert_eq!(text.sections[0].heading.chars().count(), MAX_HEADING_CHARS + 1);
+        assert_eq!(text.title.as_ref(), Some(&text.sections[0].heading));
+        assert_eq!(extract(&format!("---\ntitle: {}\n---\nbody\n", "x".repeat(1000))).title.unwrap().len(), MAX_HEADING_CHARS + "…".len());
     }
 
     #[test]

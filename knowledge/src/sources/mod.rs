@@ -41,6 +41,9 @@ static SOURCES: &[&dyn Source] = &[
     &markdown::Markdown,
 ];
 
+/// Every chunk carries the headings above it, so each of them has a limit.
+pub const MAX_HEADING_CHARS: usize = 120;
+
 /// The text of a document as it is stored. Spans of chunks and citations count in its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtractedText {
@@ -61,7 +64,7 @@ pub struct Section {
     pub start: usize,
     /// 1 for the highest.
     pub level: u8,
-    /// Its text without markup.
+    /// Its text without markup, cut to [`MAX_HEADING_CHARS`].
     pub heading: String,
 }
 
@@ -80,21 +83,34 @@ impl ExtractedText {
         Self { text, title: None, sections: Vec::new(), pages: Vec::new() }
     }
 
-    /// The headings above byte `at`, outermost first, joined by ` > `.
-    pub fn heading_path(&self, at: usize) -> Option<String> {
-        let before = self.sections.partition_point(|section| section.start <= at);
-        let mut path: Vec<&Section> = Vec::new();
-        for section in &self.sections[..before] {
-            path.retain(|above| above.level < section.level);
-            path.push(section);
-        }
-        (!path.is_empty()).then(|| path.iter().map(|section| section.heading.as_str()).collect::<Vec<_>>().join(" > "))
+    /// The headings of the text, to be asked along it.
+    pub fn headings(&self) -> Headings<'_> {
+        Headings { rest: &self.sections, path: Vec::new() }
     }
 
     /// The page that byte `at` is on.
     pub fn page(&self, at: usize) -> Option<i32> {
         let before = self.pages.partition_point(|page| page.start <= at);
         before.checked_sub(1).map(|last| self.pages[last].page)
+    }
+}
+
+/// Walks along the headings of a text.
+#[derive(Debug)]
+pub struct Headings<'t> {
+    rest: &'t [Section],
+    path: Vec<&'t Section>,
+}
+
+impl Headings<'_> {
+    /// The headings above byte `at`, outermost first, joined by ` > `. Places must not go back.
+    pub fn above(&mut self, at: usize) -> Option<String> {
+        while let Some((section, rest)) = self.rest.split_first().filter(|(section, _)| section.start <= at) {
+            self.path.retain(|above| above.level < section.level);
+            self.path.push(section);
+            self.rest = rest;
+        }
+        (!self.path.is_empty()).then(|| self.path.iter().map(|section| section.heading.as_str()).collect::<Vec<_>>().join(" > "))
     }
 }
 
@@ -187,7 +203,8 @@ mod tests {
         let mut text = ExtractedText::plain("x".repeat(100));
         text.sections = vec![section(10, 1, "A"), section(20, 2, "B"), section(30, 3, "C"), section(40, 2, "D"), section(50, 1, "E")];
         text.pages = vec![PageStart { page: 1, start: 5 }, PageStart { page: 2, start: 60 }];
-        let path = |at| text.heading_path(at);
+        let mut headings = text.headings();
+        let mut path = |at| headings.above(at);
         assert_eq!(path(5), None);
         assert_eq!(path(10).as_deref(), Some("A"));
         assert_eq!(path(35).as_deref(), Some("A > B > C"));
