@@ -34,6 +34,7 @@ CREATE TABLE runs (
     finished_at         BIGINT
 );
 CREATE INDEX runs_newest_first ON runs (created_at, run_id);
+CREATE INDEX runs_open ON runs (run_id) WHERE finished_at IS NULL;
 CREATE INDEX runs_by_namespace ON runs (namespace, created_at, run_id);
 
 CREATE TABLE run_steps (

@@ -211,6 +211,14 @@ async fn given_a_collection_that_grows_then_a_graph_is_built_and_finds_the_same(
     store.upsert(&notes, vec![point("late", "v1", 5000, [0.0, 0.0, 0.0, -1.0])]).await.unwrap();
     store.flush(&notes).await.unwrap();
     assert_eq!(store.search(&notes, &[0.0, 0.0, 0.0, -1.0], 1, &everywhere()).await.unwrap()[0].chunk.source, "late");
+    drop(store);
+    let store = open(folder.path());
+    assert_eq!(store.count(&notes).await.unwrap(), 1201);
+    assert!(store.indexed_points(&notes).await.unwrap() >= 500, "the graph is kept");
+    assert_eq!(store.search(&notes, &[0.0, 0.0, 0.0, -1.0], 1, &everywhere()).await.unwrap()[0].chunk.source, "late");
+    assert_eq!(store.delete_document_except(&notes, &document("s7"), "v2").await.unwrap(), 1);
+    store.flush(&notes).await.unwrap();
+    assert_eq!(store.count(&notes).await.unwrap(), 1200);
 }
 
 /// The write-ahead log that the engine never shortens does not grow without end.

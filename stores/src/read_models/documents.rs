@@ -195,8 +195,12 @@ struct Embedding<'e> {
     dimensions: i32,
 }
 
+/// No document counts for more chunks: sums of what others wrote must stay numbers.
+const MAX_CHUNKS: i64 = 1 << 32;
+
 /// The version can be found now: the document's chunks in the collection's count are replaced.
 async fn set_indexed(connection: &mut SqliteConnection, about: &About<'_>, version: &str, chunks: i64, embedding: &Embedding<'_>) -> Result<(), StoreError> {
+    let chunks = chunks.clamp(0, MAX_CHUNKS);
     let before = sqlx::query("SELECT indexed_version, indexed_chunks FROM documents WHERE document_id = $1")
         .bind(about.document_id.to_string())
         .fetch_one(&mut *connection)

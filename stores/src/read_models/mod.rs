@@ -5,9 +5,9 @@
 //! same records give the same rows, in whatever order the partitions are read relative to each other.
 
 pub mod checkpoint;
-pub mod documents;
 pub mod document_queries;
 pub mod document_views;
+pub mod documents;
 pub mod page;
 pub mod run_fold;
 pub mod run_heads;
@@ -17,13 +17,19 @@ pub mod time;
 
 mod apply;
 #[cfg(test)]
-pub(crate) mod testing;
-#[cfg(test)]
 mod rebuild_tests;
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub use apply::{Applied, LogRecord, Projected, apply, rebuild};
 pub use checkpoint::{Checkpoint, PROJECTED_TOPICS, checkpoints, next_offset};
-pub use document_views::{CollectionView, DocumentCounts, DocumentView, EmbeddingView, IngestFailureView, IngestView};
+pub use document_views::{
+    CollectionView, DocumentCounts, DocumentStatus, DocumentView, EmbeddingView, IngestFailureView, IngestStatus, IngestView,
+};
 pub use page::{Page, PageRequest};
-pub use run_views::{CitationView, RunView, RunSummary, SpanView, StepView, ToolView, UsageView, failure_view, FailureView, citation_view, result_view, step_view, usage_view};
+pub use run_views::{
+    BlobView, CitationView, FailureView, RunStatus, RunSummary, RunView, SpanView, StepView, ToolView, UsageView, citation_view, failure_view, result_view,
+    step_view, usage_view,
+};
+pub use runs::{RunFilter, RunPlace};
 pub use time::Timestamp;

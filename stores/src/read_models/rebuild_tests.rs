@@ -8,8 +8,7 @@ use sqlx::{Column, Row, ValueRef};
 
 use super::testing::{Happens, accepted, advanced, any_event, any_ingest_event, cancel, claimed, document_event, finished, ingest_id, notes, of_run, run_id, scanned, unreadable};
 use super::*;
-use crate::read_models::document_views::{DocumentStatus, IngestStatus};
-use crate::read_models::run_views::RunStatus;
+use crate::read_models::run_fold::RunGate;
 use crate::sql::Sql;
 use crate::StoreError;
 
@@ -214,6 +213,48 @@ async fn given_a_run_then_its_json_is_that_of_the_api() {
     assert_eq!(run, expected);
     let back: RunView = serde_json::from_value(run).unwrap();
     assert_eq!(serde_json::to_value(back).unwrap(), expected);
+}
+
+#[tokio::test]
+async fn given_numbers_beyond_reason_then_runs_and_collections_can_still_be_read() {
+    let (_folder, sql) = fresh().await;
+    let mut log = Log::default();
+    log.agent(accepted());
+    log.agent(claimed(1, "a"));
+    for seq in 1..4 {
+        let AgentEvent::RunAdvanced(mut event) = advanced(1, seq..seq + 1) else { unreachable!() };
+        event.steps[0].usage = Some(riverrun_schemas::Usage { prompt_tokens: i64::MAX, completion_tokens: i64::MIN, cost_usd: Some(f64::NAN) });
+        event.steps[0].at = i64::MAX;
+        log.agent(event.into());
+    }
+    for source in ["/a", "/b", "/c"] {
+        log.ingest(document_event(1, source, i64::MAX, Happens::Indexed(i64::MAX)));
+    }
+    apply(&sql, &log.0).await.unwrap();
+    assert_eq!(runs::run(&sql, None, run_id()).await.unwrap().unwrap().steps.len(), 3);
+    assert_eq!(runs::list(&sql, &runs::RunFilter::default(), &PageRequest::default()).await.unwrap().items.len(), 1);
+    assert_eq!(documents::collection(&sql, &notes()).await.unwrap().unwrap().documents, 3);
+}
+
+#[tokio::test]
+async fn given_open_and_ended_runs_then_the_open_ones_are_told_with_their_gates_and_the_offsets_of_that_moment() {
+    let (_folder, sql) = fresh().await;
+    let mut log = Log::default();
+    let other = RunId::derive(&["other"]);
+    for event in [accepted(), claimed(1, "a"), finished(1)] {
+        log.agent(event);
+    }
+    let mut gate = RunGate::default();
+    for event in [accepted(), claimed(1, "a"), advanced(1, 1..3), claimed(2, "b")] {
+        gate.admit(&event);
+        log.agent(of_run(event, other));
+    }
+    apply(&sql, &log.0).await.unwrap();
+    let open = run_heads::open_runs(&sql).await.unwrap();
+    assert_eq!(open.gates, [(other, gate)]);
+    assert_eq!(open.checkpoints, checkpoints(&sql).await.unwrap());
+    let head = run_heads::head(&sql, other).await.unwrap().unwrap();
+    assert_eq!((head.status, head.request), (RunStatus::Running, testing::request()));
 }
 
 #[tokio::test]

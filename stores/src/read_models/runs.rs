@@ -102,6 +102,9 @@ async fn claim(connection: &mut SqliteConnection, event: &RunClaimed) -> Result<
     Ok(())
 }
 
+/// No step counts for more tokens in a sum: sums of what others wrote must stay numbers.
+const MAX_STEP_TOKENS: i64 = 1 << 40;
+
 async fn advance(connection: &mut SqliteConnection, event: &RunAdvanced) -> Result<(), StoreError> {
     let Some(last) = event.steps.last() else { return Ok(()) };
     let mut used = Usage::default();
@@ -124,8 +127,8 @@ async fn advance(connection: &mut SqliteConnection, event: &RunAdvanced) -> Resu
     .bind(event.run_id.to_string())
     .bind(last.seq)
     .bind(&last.agent)
-    .bind(used.prompt_tokens)
-    .bind(used.completion_tokens)
+    .bind(used.prompt_tokens.clamp(0, MAX_STEP_TOKENS))
+    .bind(used.completion_tokens.clamp(0, MAX_STEP_TOKENS))
     .bind(used.cost_usd)
     .execute(connection)
     .await?;
