@@ -248,6 +248,19 @@ async fn given_much_writing_then_the_write_ahead_log_stays_small() {
     assert_eq!(hits[0].chunk.text, text);
 }
 
+/// As when the disk is gone or full.
+#[tokio::test(flavor = "multi_thread")]
+async fn given_a_folder_that_vanishes_then_flushing_fails_with_a_short_reason_and_closing_is_quiet() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, notes) = (open(folder.path()), collection("notes"));
+    store.ensure(&notes, 4, "mini").await.unwrap();
+    store.upsert(&notes, vec![point("a", "v1", 0, [1.0; 4])]).await.unwrap();
+    std::fs::remove_dir_all(folder.path()).unwrap();
+    let error = store.flush(&notes).await.unwrap_err();
+    assert!(error.retryable() && error.code() == "index_failed" && error.to_string().len() < 600, "{error}");
+    drop(store);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn given_damaged_files_then_the_error_names_the_folder_and_the_fix_and_others_work() {
     let folder = tempfile::tempdir().unwrap();

@@ -55,8 +55,12 @@ pub trait KeywordIndex: Send + Sync + 'static {
     async fn drop_collection(&self, collection: &Collection) -> Result<bool, StoreError>;
 }
 
-/// What a panic said.
+/// Engines put whole backtraces into what they panic with.
+const MAX_PANIC_CHARS: usize = 300;
+
+/// What a panic said, without the backtrace.
 pub(crate) fn panic_message(panic: Box<dyn Any + Send>) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned()).or_else(|| panic.downcast_ref::<String>().cloned());
-    format!("the engine panicked: {}", text.unwrap_or_else(|| "no message".to_owned()))
+    let text = text.unwrap_or_else(|| "no message".to_owned());
+    format!("the engine panicked: {}", text.lines().next().unwrap_or_default().chars().take(MAX_PANIC_CHARS).collect::<String>())
 }

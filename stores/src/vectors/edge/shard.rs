@@ -6,6 +6,7 @@
 //! shard: whoever holds a `&mut Shard` is alone with it.
 
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use qdrant_edge::{
@@ -180,6 +181,17 @@ impl Shard {
 
     pub(super) fn indexed_points(&self) -> Result<usize, StoreError> {
         Ok(self.edge()?.info().indexed_vectors_count)
+    }
+}
+
+impl Drop for Shard {
+    /// The engine flushes when it is dropped, and panics when it can't, as on a full disk: what was flushed before is safe,
+    /// and that is all that was promised.
+    fn drop(&mut self) {
+        let edge = self.edge.take();
+        if catch_unwind(AssertUnwindSafe(|| drop(edge))).is_err() {
+            tracing::warn!(collection = %self.info.collection, path = %self.path.display(), "vector index could not be flushed when it was closed");
+        }
     }
 }
 
