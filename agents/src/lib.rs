@@ -1,1 +1,15 @@
-//! skeleton
+//! What agents decide, the tools they use, and who is chosen for a task.
+//!
+//! An agent type is a pure function from a run's folded events to its next action ([`decide`]); the worker performs the
+//! action and appends what came of it. Nothing in `decide` does I/O, reads a clock or draws a random number.
+
+pub mod decide;
+pub mod manifest;
+pub mod prompt;
+pub mod state;
+pub mod supervisor;
+pub mod tools;
+
+pub use decide::{Action, AgentType, Failed, ModelCall, ModelMode, agent, catalog};
+pub use manifest::Manifest;
+pub use state::RunState;

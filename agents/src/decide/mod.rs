@@ -1,0 +1,230 @@
+//! Decisions: one pure function an agent type, one line here to add it.
+//!
+//! [`next`] is the whole of a run's logic: rules that every agent type shares (cancelled, budgets, a tool call that waits
+//! for its result, an answer that ends the run) and then the agent type's own `decide`. The worker performs what it
+//! says; after a crash another worker folds the same events, asks again and gets the same action.
+
+mod react;
+
+use riverrun_models::Message;
+use riverrun_schemas::Failure;
+use riverrun_schemas::Usage;
+use riverrun_schemas::agent::{RunOutcome, Step, StepKind, ToolUse};
+use serde_json::Value;
+
+use crate::manifest::Manifest;
+use crate::state::RunState;
+use crate::supervisor;
+use crate::tools::ToolManifest;
+
+/// A kind of agent.
+pub trait AgentType: Send + Sync {
+    /// Name and abilities.
+    fn manifest(&self) -> &'static Manifest;
+
+    /// What to do next. Asked only while the shared rules leave the choice open.
+    fn decide(&self, state: &RunState, tools: &[ToolManifest]) -> Action;
+
+    /// What a model's reply to a call of that mode means, as steps to append.
+    fn interpret(&self, state: &RunState, tools: &[ToolManifest], mode: ModelMode, reply: &Reply) -> Vec<StepDraft>;
+}
+
+/// Every agent type.
+static AGENTS: &[&dyn AgentType] = &[&react::React];
+
+/// The manifests of all agent types.
+pub fn catalog() -> Vec<&'static Manifest> {
+    AGENTS.iter().map(|agent| agent.manifest()).collect()
+}
+
+/// No agent type has that name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no agent {name:?}; the agents are {known}")]
+pub struct UnknownAgent {
+    /// The name asked for.
+    pub name: String,
+    /// Those that exist.
+    pub known: String,
+}
+
+/// The agent type of that name.
+pub fn agent(name: &str) -> Result<&'static dyn AgentType, UnknownAgent> {
+    AGENTS.iter().copied().find(|agent| agent.manifest().name == name).ok_or_else(|| UnknownAgent {
+        name: name.chars().take(80).collect(),
+        known: catalog().iter().map(|manifest| manifest.name).collect::<Vec<_>>().join(", "),
+    })
+}
+
+/// What a model call is for; its reply is interpreted by this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelMode {
+    /// Choose a tool, or choose to answer. Constrained to JSON.
+    Act,
+    /// Write the answer. Plain text, streamed.
+    Answer,
+}
+
+/// A model call to make.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelCall {
+    /// What for.
+    pub mode: ModelMode,
+    /// The conversation.
+    pub messages: Vec<Message>,
+    /// Schema that the reply must satisfy.
+    pub response_schema: Option<Value>,
+    /// Most tokens of the reply.
+    pub max_tokens: u32,
+}
+
+/// What a model replied.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reply {
+    /// Its text.
+    pub text: String,
+    /// Tokens of the call.
+    pub usage: Usage,
+    /// The reply broke off at the limit of tokens.
+    pub cut: bool,
+}
+
+/// A step without its number and time, which the writer of the event adds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepDraft {
+    /// What happened.
+    pub kind: StepKind,
+    /// Words.
+    pub text: Option<String>,
+    /// The use of a tool.
+    pub tool: Option<ToolUse>,
+    /// Tokens, on the first step of a model call.
+    pub usage: Option<Usage>,
+}
+
+impl StepDraft {
+    /// A step of words.
+    pub fn text(kind: StepKind, text: impl Into<String>, usage: Option<Usage>) -> Self {
+        Self { kind, text: Some(text.into()), tool: None, usage }
+    }
+
+    /// A step of a tool.
+    pub fn tool(kind: StepKind, tool: ToolUse) -> Self {
+        Self { kind, text: None, tool: Some(tool), usage: None }
+    }
+
+    /// The step as it is written.
+    pub fn number(self, seq: i64, agent: &str, at: i64) -> Step {
+        Step { seq, kind: self.kind, agent: agent.to_owned(), text: self.text, tool: self.tool, usage: self.usage, at }
+    }
+}
+
+/// How a run ends.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ending {
+    /// Success or not.
+    pub status: RunOutcome,
+    /// Why it ended: `answered`, `max_iters`, `budget_tokens`, `budget_seconds`, `loop_detected`, `cancelled`, `error`.
+    pub stop_reason: &'static str,
+    /// The answer, on success.
+    pub answer: Option<String>,
+    /// Why not, otherwise.
+    pub error: Option<Failure>,
+}
+
+/// What a worker does next for a run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Append these steps.
+    Append(Vec<StepDraft>),
+    /// Call the model, then append what [`AgentType::interpret`] makes of the reply.
+    CallModel(ModelCall),
+    /// Use the tool, whose intent is on the log, then append the result.
+    CallTool(ToolUse),
+    /// Append the terminal event.
+    Finish(Ending),
+}
+
+/// A run that can't go on: what a failed model call or a broken request ends with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failed(pub Failure);
+
+impl From<Failed> for Ending {
+    fn from(Failed(failure): Failed) -> Self {
+        Ending { status: RunOutcome::Failed, stop_reason: "error", answer: None, error: Some(failure) }
+    }
+}
+
+fn over_budget(state: &RunState, now_ms: i64) -> Option<&'static str> {
+    let request = &state.request;
+    let tokens = request.budget_tokens.is_some_and(|most| state.usage.total_tokens() >= most);
+    let seconds = request.budget_seconds.is_some_and(|most| now_ms - state.accepted_at >= most.saturating_mul(1_000));
+    if tokens {
+        Some("budget_tokens")
+    } else if seconds {
+        Some("budget_seconds")
+    } else {
+        None
+    }
+}
+
+/// The intent to use a tool that has no result yet: always the last step, since nothing may come between.
+fn waiting_call(state: &RunState) -> Option<&ToolUse> {
+    let last = state.steps.last()?;
+    (last.kind == StepKind::ToolCall).then_some(last.tool.as_ref()).flatten()
+}
+
+/// What to do next for a run. `tools` are those that the run may use, `now_ms` the time for its budget in seconds.
+pub fn next(state: &RunState, tools: &[ToolManifest], now_ms: i64) -> Action {
+    if let Some(reason) = &state.cancel_requested {
+        let why = reason.as_deref().unwrap_or("by request");
+        return Action::Finish(Ending {
+            status: RunOutcome::Cancelled,
+            stop_reason: "cancelled",
+            answer: None,
+            error: Some(Failure::new("cancelled", format!("the run was cancelled: {why}"))),
+        });
+    }
+    if let Some(answer) = state.steps.last().filter(|step| step.kind == StepKind::Answer) {
+        return Action::Finish(Ending {
+            status: RunOutcome::Succeeded,
+            stop_reason: state.stop_reason(),
+            answer: answer.text.clone(),
+            error: None,
+        });
+    }
+    if let Some(budget) = over_budget(state, now_ms) {
+        let failure = Failure::new(budget, format!("the run used up its {} before it had an answer", budget.replace('_', " of ")))
+            .with_hint("raise the budget of the request");
+        return Action::Finish(Ending { status: RunOutcome::Failed, stop_reason: budget, answer: None, error: Some(failure) });
+    }
+    if let Some(call) = waiting_call(state) {
+        if state.interrupted_at_last_step() && !call.effect.repeatable() {
+            return Action::Finish(
+                Failed(
+                    Failure::new("tool_outcome_unknown", format!("{} was called before a crash and may have taken effect", call.name))
+                        .with_hint("look whether it did, then start a new run"),
+                )
+                .into(),
+            );
+        }
+        return Action::CallTool(call.clone());
+    }
+    if state.request.task.trim().is_empty() {
+        let failure = Failure::new("empty_task", "the task is empty").with_hint("say what the run is to do");
+        return Action::Finish(Failed(failure).into());
+    }
+    match state.agent() {
+        None => route(state),
+        Some(name) => match agent(name) {
+            Ok(agent) => agent.decide(state, tools),
+            Err(unknown) => Action::Finish(Failed(Failure::new("unknown_agent", unknown.to_string())).into()),
+        },
+    }
+}
+
+fn route(state: &RunState) -> Action {
+    match supervisor::choose(&state.request.task, &catalog()) {
+        Some(choice) => Action::Append(vec![StepDraft::text(StepKind::Route, format!("{}: {}", choice.agent, choice.reason), None)]),
+        None => Action::Finish(Failed(Failure::new("unknown_agent", "there is no agent to choose from")).into()),
+    }
+}

@@ -1,0 +1,150 @@
+//! Search in the collections of the run's namespace.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use riverrun_knowledge::retrieval::{Retriever, SearchItem, SearchRequest};
+use riverrun_schemas::agent::ToolEffect;
+use riverrun_schemas::{ChunkId, Collection, CollectionName, DocumentId, Namespace};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Tool, ToolContext, ToolError, ToolManifest, parse, schema_of};
+
+/// The tool's name; its results are the sources that an answer may cite.
+pub const KNOWLEDGE_SEARCH: &str = "knowledge_search";
+
+/// Most passages that one search gives.
+const MAX_HITS: usize = 8;
+const DEFAULT_HITS: usize = 4;
+
+/// A passage found. Part of the event that records the tool's result: change it as a schema is changed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Hit {
+    /// The chunk.
+    pub chunk_id: ChunkId,
+    /// The document.
+    pub document_id: DocumentId,
+    /// Where the document came from.
+    pub source: String,
+    /// First byte in the stored text.
+    pub start: i64,
+    /// First byte after it.
+    pub end: i64,
+    /// Page, where the format has pages.
+    #[serde(default)]
+    pub page: Option<i32>,
+    /// The words.
+    pub text: String,
+    /// The fused or re-ranked score; higher is better.
+    pub score: f64,
+}
+
+/// The knowledge base could not be searched.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SearchFailure(pub String);
+
+/// What the tool needs of the knowledge base.
+#[async_trait]
+pub trait Search: Send + Sync {
+    /// The best `k` passages over the given collections of a namespace; `None` is every collection of it.
+    async fn search(
+        &self,
+        namespace: &Namespace,
+        collections: Option<&[CollectionName]>,
+        query: &str,
+        k: usize,
+    ) -> Result<Vec<Hit>, SearchFailure>;
+}
+
+#[async_trait]
+impl Search for Retriever {
+    async fn search(
+        &self,
+        namespace: &Namespace,
+        collections: Option<&[CollectionName]>,
+        query: &str,
+        k: usize,
+    ) -> Result<Vec<Hit>, SearchFailure> {
+        let failed = |error: &dyn std::fmt::Display| SearchFailure(error.to_string());
+        let names: Vec<CollectionName> = match collections {
+            Some(names) => names.to_vec(),
+            None => self.collections(namespace).await.map_err(|error| failed(&error))?,
+        };
+        let mut hits = Vec::new();
+        for name in names {
+            let mut request = SearchRequest::new(Collection::new(namespace.clone(), name), query);
+            request.k = k;
+            let found = Retriever::search(self, &request).await.map_err(|error| failed(&error))?;
+            hits.extend(found.items.into_iter().map(hit));
+        }
+        // Scores of one kind compare across collections: both are ranks fused, or both are the cross-encoder's.
+        hits.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.chunk_id.cmp(&b.chunk_id)));
+        hits.truncate(k);
+        Ok(hits)
+    }
+}
+
+fn hit(item: SearchItem) -> Hit {
+    Hit {
+        chunk_id: item.chunk_id,
+        document_id: item.document_id,
+        source: item.source,
+        start: item.span.start,
+        end: item.span.end,
+        page: item.page,
+        text: item.text,
+        score: item.score,
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// What to look for, in a few words
+    #[schemars(length(max = 200))]
+    query: String,
+    /// How many passages to return, at most 8
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 8))]
+    k: Option<usize>,
+}
+
+pub(super) struct KnowledgeSearch {
+    search: Arc<dyn Search>,
+}
+
+impl KnowledgeSearch {
+    pub(super) fn new(search: Arc<dyn Search>) -> Self {
+        Self { search }
+    }
+}
+
+#[async_trait]
+impl Tool for KnowledgeSearch {
+    fn manifest(&self) -> ToolManifest {
+        ToolManifest {
+            name: KNOWLEDGE_SEARCH,
+            description: "Finds passages in the user's documents. Use it for every question about facts that the documents may hold.",
+            input_schema: schema_of::<Arguments>(),
+            effect: ToolEffect::None,
+            source: "builtin",
+        }
+    }
+
+    async fn call(&self, arguments: Value, context: &ToolContext) -> Result<Value, ToolError> {
+        let Arguments { query, k } = parse(arguments)?;
+        if query.trim().is_empty() {
+            return Err(ToolError::Arguments("query is empty".into()));
+        }
+        let k = k.unwrap_or(DEFAULT_HITS).clamp(1, MAX_HITS);
+        let hits = self
+            .search
+            .search(&context.namespace, context.collections.as_deref(), &query, k)
+            .await
+            .map_err(|failure| ToolError::Failed(failure.to_string()))?;
+        Ok(json!({ "query": query, "passages": hits }))
+    }
+}

@@ -1,0 +1,18 @@
+use std::sync::Arc;
+
+use riverrun_agents::tools::Toolbox;
+use riverrun_log::{BlobStore, Producer};
+use riverrun_models::Models;
+use tokio::sync::Semaphore;
+
+/// What every run of this worker uses.
+pub(super) struct AgentContext {
+    /// Unique to this life of this process: the name in claims.
+    pub(super) worker: String,
+    pub(super) producer: Producer,
+    pub(super) models: Models,
+    pub(super) toolbox: Toolbox,
+    pub(super) blobs: Arc<dyn BlobStore>,
+    /// A permit a run that is driven.
+    pub(super) turns: Arc<Semaphore>,
+}

@@ -1,0 +1,413 @@
+//! Drives one run from where its events stand to its end.
+//!
+//! The driver takes no shortcut past the log: it appends an event, reads it back through the partition's tail, and goes
+//! on only if the event counted. A driver that lost its run to another worker therefore learns it from the log itself,
+//! before it does anything that could be seen outside.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use riverrun_agents::tools::{ToolContext, ToolError, ToolManifest};
+use riverrun_agents::{Action, ModelCall, ModelMode, RunState, decide};
+use riverrun_log::{LogError, Position};
+use riverrun_models::{ChatReply, ChatRequest, FinishReason, ModelError};
+use riverrun_schemas::agent::{AgentEvent, RunAdvanced, RunClaimed, RunFinished, Step, StepKind, ToolUse};
+use riverrun_schemas::{Failure, Usage, now_ms};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use super::citations;
+use super::context::AgentContext;
+use super::tokens::TokenStream;
+
+/// An event of the run as it lies on the log.
+#[derive(Debug, Clone)]
+pub(super) struct Seen {
+    pub(super) offset: i64,
+    pub(super) event: AgentEvent,
+}
+
+/// Why a driver let go of its run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Left {
+    /// The run has its terminal event.
+    Ended,
+    /// Another worker holds it now.
+    Fenced,
+    /// The process is stopping or the partition went elsewhere; the run goes on later.
+    Stopped,
+}
+
+/// A model call that fails in a way that may pass is made again so often.
+const MODEL_RETRIES: u32 = 2;
+const MODEL_RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// How long the log may be away before each next attempt to append.
+const APPEND_PAUSE: Duration = Duration::from_millis(500);
+/// A tool's result beyond this goes to the blob store.
+const MAX_INLINE_RESULT: usize = 64 << 10;
+
+pub(super) struct Driver {
+    pub(super) context: Arc<AgentContext>,
+    pub(super) state: RunState,
+    pub(super) partition: i32,
+    pub(super) inbox: mpsc::UnboundedReceiver<Seen>,
+    pub(super) stop: CancellationToken,
+}
+
+/// What interrupts an action.
+enum Interrupted {
+    /// The state changed in a way that makes the action pointless: decide again.
+    Overtaken,
+    /// Let go of the run.
+    Left(Left),
+}
+
+impl Driver {
+    pub(super) async fn run(mut self) -> Left {
+        match self.drive().await {
+            Ok(left) | Err(Interrupted::Left(left)) => left,
+            Err(Interrupted::Overtaken) => Left::Fenced, // `drive` handles this one itself; nothing is lost by letting go
+        }
+    }
+
+    async fn drive(&mut self) -> Result<Left, Interrupted> {
+        let _turn = self.wait_for_turn().await?;
+        self.claim().await?;
+        loop {
+            match self.advance().await {
+                Ok(()) | Err(Interrupted::Overtaken) => {}
+                Err(left) => return Err(left),
+            }
+            self.catch_up();
+            if let Some(left) = self.left() {
+                return Ok(left);
+            }
+        }
+    }
+
+    fn mine(&self) -> bool {
+        self.state.owner() == Some(self.context.worker.as_str())
+    }
+
+    /// Why there is nothing left to do here, if so. Only meaningful after a claim was made.
+    fn left(&self) -> Option<Left> {
+        if self.state.finished.is_some() {
+            Some(Left::Ended)
+        } else if !self.mine() {
+            Some(Left::Fenced)
+        } else if self.stop.is_cancelled() {
+            Some(Left::Stopped)
+        } else {
+            None
+        }
+    }
+
+    /// Takes in what the tail has brought so far.
+    fn catch_up(&mut self) {
+        while let Ok(seen) = self.inbox.try_recv() {
+            self.state.apply(&seen.event);
+        }
+    }
+
+    /// Waits until fewer runs are driven than may be. A run that is cancelled meanwhile needs no turn to end.
+    async fn wait_for_turn(&mut self) -> Result<Option<OwnedSemaphorePermit>, Interrupted> {
+        let turn = self.context.turns.clone().acquire_owned();
+        tokio::pin!(turn);
+        while self.state.cancel_requested.is_none() && self.state.finished.is_none() {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Err(Interrupted::Left(Left::Stopped)),
+                permit = &mut turn => return Ok(permit.ok()),
+                seen = self.inbox.recv() => match seen {
+                    Some(seen) => { self.state.apply(&seen.event); }
+                    None => return Err(Interrupted::Left(Left::Stopped)),
+                },
+            }
+        }
+        Ok(None)
+    }
+
+    async fn claim(&mut self) -> Result<(), Interrupted> {
+        self.catch_up();
+        if self.state.finished.is_some() {
+            return Err(Interrupted::Left(Left::Ended));
+        }
+        let claim = RunClaimed {
+            run_id: self.state.run_id,
+            epoch: self.state.epoch() + 1,
+            worker: self.context.worker.clone(),
+            at: now_ms(),
+        };
+        self.append(claim.into()).await?;
+        match self.left() {
+            None => Ok(()),
+            Some(left) => Err(Interrupted::Left(left)),
+        }
+    }
+
+    async fn advance(&mut self) -> Result<(), Interrupted> {
+        let tools = match self.context.toolbox.select(self.state.request.tools.as_deref()) {
+            Ok(tools) => tools,
+            Err(unknown) => return self.fail(Failure::new("unknown_tool", unknown.to_string())).await,
+        };
+        match decide::next(&self.state, &tools, now_ms()) {
+            Action::Append(drafts) => self.append_steps(drafts).await,
+            Action::CallModel(call) => self.call_model(call, &tools).await,
+            Action::CallTool(call) => self.call_tool(call).await,
+            Action::Finish(ending) => self.finish(ending).await,
+        }
+    }
+
+    async fn call_model(&mut self, call: ModelCall, tools: &[ToolManifest]) -> Result<(), Interrupted> {
+        let mut attempt = 0;
+        let reply = loop {
+            match self.try_model(&call).await? {
+                Ok(reply) => break reply,
+                Err(error) if error.retryable() && attempt < MODEL_RETRIES && error.code() != "model_runtime_down" => {
+                    attempt += 1;
+                    tracing::warn!(run_id = %self.state.run_id, attempt, error = %error, "model call failed, trying again");
+                    self.pause(MODEL_RETRY_PAUSE * attempt).await?;
+                }
+                Err(error) => return self.fail(failure_of(&error)).await,
+            }
+        };
+        let reply = decide::Reply {
+            usage: Usage {
+                prompt_tokens: i64::try_from(reply.usage.prompt_tokens).unwrap_or(i64::MAX),
+                completion_tokens: i64::try_from(reply.usage.completion_tokens).unwrap_or(i64::MAX),
+                cost_usd: None,
+            },
+            cut: reply.finish == FinishReason::Length,
+            text: reply.text,
+        };
+        match self.state.agent().map(decide::agent) {
+            Some(Ok(agent)) => self.append_steps(agent.interpret(&self.state, tools, call.mode, &reply)).await,
+            Some(Err(unknown)) => self.fail(Failure::new("unknown_agent", unknown.to_string())).await,
+            None => Ok(()), // not routed yet: the next decision routes
+        }
+    }
+
+    /// One model call, given up when the run is cancelled, lost, out of time or the process stops.
+    async fn try_model(&mut self, call: &ModelCall) -> Result<Result<ChatReply, ModelError>, Interrupted> {
+        let request = ChatRequest {
+            model: self.state.request.model.clone().unwrap_or_default(),
+            messages: call.messages.clone(),
+            response_schema: call.response_schema.clone(),
+            temperature: self.state.request.temperature.map(|t| t as f32),
+            max_tokens: Some(call.max_tokens),
+            ..ChatRequest::default()
+        };
+        let context = self.context.clone();
+        let provider = self.state.request.provider.clone();
+        let cancel = CancellationToken::new();
+        let stream = (call.mode == ModelMode::Answer)
+            .then(|| TokenStream::start(context.producer.clone(), self.state.run_id, self.state.last_seq() + 1));
+        let mut sink = |text: &str| {
+            if let Some(stream) = &stream {
+                stream.push(text);
+            }
+        };
+        let chat = context.models.chat(provider.as_deref(), request, &mut sink, cancel.clone());
+        tokio::pin!(chat);
+        let interrupted = tokio::select! {
+            reply = &mut chat => return Ok(reply),
+            interrupted = self.interruption() => interrupted,
+        };
+        // Dropping the call closes a connection at once; the in-process runtime stops at its next token.
+        cancel.cancel();
+        Err(interrupted)
+    }
+
+    async fn call_tool(&mut self, call: ToolUse) -> Result<(), Interrupted> {
+        let started = std::time::Instant::now();
+        let cancel = CancellationToken::new();
+        let context = self.context.clone();
+        let outcome = match tool_context(&self.state, &call, cancel.clone()) {
+            Err(failure) => Err(ToolError::Failed(failure)),
+            Ok((tool_context, arguments)) => {
+                let used = context.toolbox.call(&call.name, arguments, &tool_context);
+                tokio::pin!(used);
+                let interrupted = tokio::select! {
+                    outcome = &mut used => Ok(outcome),
+                    interrupted = self.interruption() => Err(interrupted),
+                };
+                match interrupted {
+                    Ok(outcome) => outcome,
+                    Err(interrupted) => {
+                        cancel.cancel();
+                        return Err(interrupted);
+                    }
+                }
+            }
+        };
+        let duration_ms = i64::try_from(started.elapsed().as_millis()).ok();
+        let mut result = ToolUse { duration_ms, ..call };
+        match outcome {
+            Ok(value) => self.record_result(&mut result, value.to_string()).await,
+            Err(error) => result.error = Some(error.to_string()),
+        }
+        self.append_steps(vec![decide::StepDraft::tool(StepKind::ToolResult, result)]).await
+    }
+
+    async fn record_result(&self, result: &mut ToolUse, json: String) {
+        if json.len() <= MAX_INLINE_RESULT {
+            result.result_json = Some(json);
+            return;
+        }
+        match self.context.blobs.put_bytes(json.into_bytes().into(), "application/json").await {
+            Ok(blob) => result.result_blob = Some(blob),
+            Err(error) => result.error = Some(format!("the result is large and can't be stored: {error}")),
+        }
+    }
+
+    /// Waits for something that makes the present action pointless.
+    async fn interruption(&mut self) -> Interrupted {
+        let out_of_time = self.time_left();
+        tokio::pin!(out_of_time);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Interrupted::Left(Left::Stopped),
+                () = &mut out_of_time => return Interrupted::Overtaken,
+                seen = self.inbox.recv() => {
+                    let Some(seen) = seen else { return Interrupted::Left(Left::Stopped) };
+                    self.state.apply(&seen.event);
+                    if let Some(left) = self.left() {
+                        return Interrupted::Left(left);
+                    }
+                    if self.state.cancel_requested.is_some() {
+                        return Interrupted::Overtaken;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends when the run's budget in seconds does; never, without one.
+    fn time_left(&self) -> impl Future<Output = ()> + use<> {
+        let left = self.state.request.budget_seconds.map(|seconds| {
+            let ends = self.state.accepted_at.saturating_add(seconds.saturating_mul(1_000));
+            Duration::from_millis(u64::try_from(ends.saturating_sub(now_ms())).unwrap_or(0))
+        });
+        async move {
+            match left {
+                Some(left) => tokio::time::sleep(left).await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    async fn pause(&mut self, time: Duration) -> Result<(), Interrupted> {
+        tokio::select! {
+            () = tokio::time::sleep(time) => Ok(()),
+            interrupted = self.interruption() => Err(interrupted),
+        }
+    }
+
+    async fn fail(&mut self, failure: Failure) -> Result<(), Interrupted> {
+        self.finish(decide::Failed(failure).into()).await
+    }
+
+    async fn finish(&mut self, ending: decide::Ending) -> Result<(), Interrupted> {
+        let (answer, cited) = citations::check(&self.state, ending.answer);
+        let finished = RunFinished {
+            run_id: self.state.run_id,
+            epoch: self.state.epoch(),
+            status: ending.status,
+            agent: self.state.agent().unwrap_or_default().to_owned(),
+            answer,
+            citations: cited,
+            usage: self.state.usage,
+            stop_reason: ending.stop_reason.to_owned(),
+            error: ending.error,
+            at: now_ms(),
+        };
+        tracing::info!(run_id = %finished.run_id, status = ?finished.status, stop_reason = finished.stop_reason, "run finished");
+        self.append(finished.into()).await
+    }
+
+    async fn append_steps(&mut self, drafts: Vec<decide::StepDraft>) -> Result<(), Interrupted> {
+        let agent = self.state.agent().unwrap_or("supervisor").to_owned();
+        let first = self.state.last_seq() + 1;
+        let steps: Vec<Step> = drafts.into_iter().zip(first..).map(|(draft, seq)| draft.number(seq, &agent, now_ms())).collect();
+        for step in &steps {
+            tracing::info!(run_id = %self.state.run_id, seq = step.seq, kind = ?step.kind, agent = step.agent, "step");
+        }
+        self.append(RunAdvanced { run_id: self.state.run_id, epoch: self.state.epoch(), steps }.into()).await
+    }
+
+    /// Appends an event and reads it back.
+    async fn append(&mut self, event: AgentEvent) -> Result<(), Interrupted> {
+        let at = loop {
+            match self.context.producer.send_to_partition(&event, self.partition, super::COMPONENT, None).await {
+                Ok(position) => break position,
+                Err(error @ (LogError::TooLarge { .. } | LogError::Encode(_))) => {
+                    // An event that can't be written must not stop the run for ever: end it with what is wrong.
+                    return self.end_unwritable(&error).await;
+                }
+                Err(error) => {
+                    tracing::warn!(run_id = %self.state.run_id, error = %error, "can't append, trying again");
+                    tokio::select! {
+                        () = self.stop.cancelled() => return Err(Interrupted::Left(Left::Stopped)),
+                        () = tokio::time::sleep(APPEND_PAUSE) => {}
+                    }
+                }
+            }
+        };
+        self.read_back(&at).await
+    }
+
+    async fn end_unwritable(&mut self, error: &LogError) -> Result<(), Interrupted> {
+        let finished = RunFinished {
+            run_id: self.state.run_id,
+            epoch: self.state.epoch(),
+            status: riverrun_schemas::agent::RunOutcome::Failed,
+            agent: self.state.agent().unwrap_or_default().to_owned(),
+            answer: None,
+            citations: Vec::new(),
+            usage: self.state.usage,
+            stop_reason: "error".to_owned(),
+            error: Some(Failure::new(error.code(), error.to_string())),
+            at: now_ms(),
+        };
+        match self.context.producer.send_to_partition(&finished.into(), self.partition, super::COMPONENT, None).await {
+            Ok(at) => self.read_back(&at).await,
+            Err(error) => {
+                tracing::error!(run_id = %self.state.run_id, error = %error, "can't end a run whose event can't be written");
+                Err(Interrupted::Left(Left::Stopped))
+            }
+        }
+    }
+
+    async fn read_back(&mut self, at: &Position) -> Result<(), Interrupted> {
+        loop {
+            let seen = tokio::select! {
+                biased;
+                () = self.stop.cancelled() => None,
+                seen = self.inbox.recv() => seen,
+            };
+            let Some(seen) = seen else { return Err(Interrupted::Left(Left::Stopped)) };
+            self.state.apply(&seen.event);
+            if seen.offset >= at.offset {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn tool_context(state: &RunState, call: &ToolUse, cancel: CancellationToken) -> Result<(ToolContext, serde_json::Value), String> {
+    let arguments = serde_json::from_str(&call.arguments_json).map_err(|error| format!("recorded arguments are not JSON: {error}"))?;
+    let collections = state
+        .request
+        .collections
+        .as_ref()
+        .map(|names| names.iter().map(|name| name.parse()).collect::<Result<Vec<_>, _>>())
+        .transpose()
+        .map_err(|error: riverrun_schemas::NameError| error.to_string())?;
+    let context = ToolContext { namespace: state.request.namespace.clone(), collections, call_id: call.call_id.clone(), cancel };
+    Ok((context, arguments))
+}
+
+fn failure_of(error: &ModelError) -> Failure {
+    Failure { code: error.code().to_owned(), message: error.to_string(), hint: error.hint() }
+}
