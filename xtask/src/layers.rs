@@ -20,8 +20,10 @@ const KEEPERS: &[(&str, &[&str], &str)] = &[
     ("llama-cpp-2", &["models"], "use the Provider trait"),
     ("candle-core", &["models"], "use the Provider trait"),
     ("axum", &["api", "cli"], "only the API and the program that serves it speak HTTP"),
-    ("utoipa", &["api"], "the API's shapes are described where they are served"),
+    ("utoipa", &["stores", "api"], "what clients see is described in the read models and in api/src/wire"),
     ("clap", &["cli", "xtask"], "only programs read arguments"),
+    // Said there so that a build of the program alone has the same features as one with the tests.
+    ("hyper", &["cli"], "use axum or reqwest"),
 ];
 
 /// The language of the log does no I/O, so it needs none of these.
