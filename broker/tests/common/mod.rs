@@ -15,23 +15,23 @@ use riverrun_broker::{Broker, BrokerConfig};
 use tempfile::TempDir;
 
 /// Longest wait for anything.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-pub fn config(folder: &TempDir) -> BrokerConfig {
+pub(crate) fn config(folder: &TempDir) -> BrokerConfig {
     BrokerConfig::new(folder.path()).listen(SocketAddr::from(([127, 0, 0, 1], 0)))
 }
 
-pub async fn start(folder: &TempDir) -> Broker {
+pub(crate) async fn start(folder: &TempDir) -> Broker {
     Broker::start(config(folder)).await.expect("the broker starts")
 }
 
-pub fn client(address: SocketAddr) -> ClientConfig {
+pub(crate) fn client(address: SocketAddr) -> ClientConfig {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", address.to_string());
     config
 }
 
-pub fn producer(address: SocketAddr) -> FutureProducer {
+pub(crate) fn producer(address: SocketAddr) -> FutureProducer {
     client(address)
         .set("enable.idempotence", "true")
         .set("linger.ms", "0")
@@ -40,13 +40,13 @@ pub fn producer(address: SocketAddr) -> FutureProducer {
         .expect("a producer")
 }
 
-pub async fn send(producer: &FutureProducer, topic: &str, partition: i32, key: &str, value: &str) -> i64 {
+pub(crate) async fn send(producer: &FutureProducer, topic: &str, partition: i32, key: &str, value: &str) -> i64 {
     let record = FutureRecord::to(topic).partition(partition).key(key).payload(value);
     producer.send(record, PATIENCE).await.map_err(|(error, _)| error).expect("acknowledged").offset
 }
 
 /// A consumer that reads the partitions of `topic` from the beginning, outside of any group.
-pub fn reader(address: SocketAddr, topic: &str, partitions: i32, isolation: &str) -> StreamConsumer {
+pub(crate) fn reader(address: SocketAddr, topic: &str, partitions: i32, isolation: &str) -> StreamConsumer {
     let consumer: StreamConsumer = client(address)
         .set("group.id", "readers")
         .set("enable.auto.commit", "false")
@@ -64,7 +64,7 @@ pub fn reader(address: SocketAddr, topic: &str, partitions: i32, isolation: &str
 }
 
 /// Everything that `consumer` sees until it has come to the end of all its partitions.
-pub async fn read_to_end(consumer: &StreamConsumer, partitions: i32) -> Vec<OwnedMessage> {
+pub(crate) async fn read_to_end(consumer: &StreamConsumer, partitions: i32) -> Vec<OwnedMessage> {
     let mut messages = Vec::new();
     let mut at_end = std::collections::BTreeSet::new();
     while at_end.len() < partitions as usize {
@@ -77,11 +77,11 @@ pub async fn read_to_end(consumer: &StreamConsumer, partitions: i32) -> Vec<Owne
     messages
 }
 
-pub async fn read_all(address: SocketAddr, topic: &str, partitions: i32, isolation: &str) -> Vec<OwnedMessage> {
+pub(crate) async fn read_all(address: SocketAddr, topic: &str, partitions: i32, isolation: &str) -> Vec<OwnedMessage> {
     read_to_end(&reader(address, topic, partitions, isolation), partitions).await
 }
 
-pub fn values(messages: &[OwnedMessage]) -> Vec<String> {
+pub(crate) fn values(messages: &[OwnedMessage]) -> Vec<String> {
     messages
         .iter()
         .map(|message| String::from_utf8_lossy(message.payload().unwrap_or(b"<none>")).into_owned())
@@ -89,7 +89,7 @@ pub fn values(messages: &[OwnedMessage]) -> Vec<String> {
 }
 
 /// Waits until `condition` holds.
-pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let since = Instant::now();
     while !condition() {
         assert!(since.elapsed() < PATIENCE, "{what} did not come about");
@@ -98,17 +98,17 @@ pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// Runs something that blocks, such as the calls of a transactional producer.
-pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.expect("the work does not panic")
 }
 
 /// Sends raw bytes as a frame and returns the answer's frame, or none if the connection was closed.
-pub fn call(stream: &mut TcpStream, frame: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn call(stream: &mut TcpStream, frame: &[u8]) -> Option<Vec<u8>> {
     stream.write_all(&[&(frame.len() as u32).to_be_bytes(), frame].concat()).ok()?;
     read_frame(stream)
 }
 
-pub fn read_frame(stream: &mut TcpStream) -> Option<Vec<u8>> {
+pub(crate) fn read_frame(stream: &mut TcpStream) -> Option<Vec<u8>> {
     let mut length = [0; 4];
     stream.read_exact(&mut length).ok()?;
     let mut frame = vec![0; u32::from_be_bytes(length) as usize];
@@ -116,14 +116,14 @@ pub fn read_frame(stream: &mut TcpStream) -> Option<Vec<u8>> {
     Some(frame)
 }
 
-pub fn connect(address: SocketAddr) -> TcpStream {
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("a connection");
     stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
     stream
 }
 
 /// Files of a topic's partition with this extension, sorted by name.
-pub fn files(folder: &TempDir, topic: &str, partition: i32, extension: &str) -> Vec<std::path::PathBuf> {
+pub(crate) fn files(folder: &TempDir, topic: &str, partition: i32, extension: &str) -> Vec<std::path::PathBuf> {
     let topics = std::fs::read_dir(folder.path().join("topics")).expect("topics");
     let mut found = Vec::new();
     for entry in topics.flatten() {
