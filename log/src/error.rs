@@ -78,6 +78,14 @@ impl LogError {
         }
     }
 
+    /// The client has ended for good, for this reason.
+    pub(crate) fn fatal(doing: String, code: RDKafkaErrorCode) -> Self {
+        match Self::kafka(doing, KafkaError::MessageProduction(code)) {
+            Self::Kafka { doing, .. } => Self::Kafka { doing, source: KafkaError::MessageProduction(RDKafkaErrorCode::Fatal) },
+            fenced => fenced,
+        }
+    }
+
     /// Stable code for problem documents, headers and metrics.
     pub fn code(&self) -> &'static str {
         match self {

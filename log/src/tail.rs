@@ -37,6 +37,8 @@ pub struct Tail {
     consumer: Option<Arc<Inner>>,
     next: HashMap<TopicPartition, i64>,
     gaps: VecDeque<LogError>,
+    /// The client has refused an offset; where is not known yet.
+    refused: bool,
 }
 
 impl Tail {
@@ -49,30 +51,36 @@ impl Tail {
         let mut settings = config.tail();
         settings.set("enable.partition.eof", tell_end.to_string());
         let consumer: Inner = settings.create_with_context(TailContext).map_err(|error| LogError::kafka("create a reader", error))?;
-        let mut tail = Self { consumer: Some(Arc::new(consumer)), next: HashMap::new(), gaps: VecDeque::new() };
+        let mut tail = Self { consumer: Some(Arc::new(consumer)), next: HashMap::new(), gaps: VecDeque::new(), refused: false };
         let asked = tail.consumer().clone();
         let found = tokio::task::spawn_blocking(move || {
             partitions.into_iter().map(|(partition, start)| watermarks::bounds(&asked, &partition).map(|bounds| (partition, start, bounds))).collect::<Result<Vec<_>, _>>()
         })
         .await
         .map_err(|_| LogError::Stopped("a lookup of offsets".to_owned()))??;
-        let mut list = TopicPartitionList::with_capacity(found.len());
         for (partition, start, bounds) in found {
-            let offset = tail.place(partition.clone(), start, bounds);
-            list.add_partition_offset(&partition.topic, partition.partition, Offset::Offset(offset))
-                .map_err(|error| LogError::kafka(format!("name offset {offset} of {partition}"), error))?;
+            tail.place(partition, start, bounds);
         }
-        tail.consumer().assign(&list).map_err(|error| LogError::kafka("take partitions", error))?;
+        tail.assign()?;
         Ok(tail)
     }
 
-    fn place(&mut self, partition: TopicPartition, start: StartAt, bounds: Bounds) -> i64 {
+    /// Reads every partition from its next offset on.
+    fn assign(&self) -> Result<(), LogError> {
+        let mut list = TopicPartitionList::with_capacity(self.next.len());
+        for (partition, offset) in &self.next {
+            list.add_partition_offset(&partition.topic, partition.partition, Offset::Offset(*offset))
+                .map_err(|error| LogError::kafka(format!("name offset {offset} of {partition}"), error))?;
+        }
+        self.consumer().assign(&list).map_err(|error| LogError::kafka("take partitions", error))
+    }
+
+    fn place(&mut self, partition: TopicPartition, start: StartAt, bounds: Bounds) {
         let (offset, missed) = watermarks::resolve(start, bounds);
         if let Some(wanted) = missed {
             self.gaps.push_back(LogError::OutOfRange { partition: partition.clone(), wanted, low: bounds.low, high: bounds.high });
         }
         self.next.insert(partition, offset);
-        offset
     }
 
     fn consumer(&self) -> &Arc<Inner> {
@@ -94,6 +102,9 @@ impl Tail {
         if let Some(gap) = self.gaps.pop_front() {
             return Err(gap);
         }
+        if self.refused {
+            return Err(self.find_gaps().await?);
+        }
         let received = {
             let consumer = self.consumer();
             consumer.recv().await.map(|message| {
@@ -107,7 +118,11 @@ impl Tail {
                 Ok(Some(record))
             }
             Err(KafkaError::PartitionEOF(_)) => Ok(None),
-            Err(error) if code_of(&error) == Some(RDKafkaErrorCode::AutoOffsetReset) => Err(self.find_gaps().await?),
+            Err(error) if code_of(&error) == Some(RDKafkaErrorCode::AutoOffsetReset) => {
+                // Kept in mind: this future may be dropped while it asks.
+                self.refused = true;
+                Err(self.find_gaps().await?)
+            }
             Err(error) => {
                 tokio::time::sleep(ERROR_PAUSE).await;
                 Err(LogError::kafka("read", error))
@@ -115,19 +130,18 @@ impl Tail {
         }
     }
 
-    /// Records fell off the log while this reader lagged: finds where and turns there.
+    /// Records fell off the log while this reader lagged: finds where, and goes on at the first that are left.
     async fn find_gaps(&mut self) -> Result<LogError, LogError> {
         for (partition, wanted) in self.next.clone() {
             let (consumer, asked) = (self.consumer().clone(), partition.clone());
             let bounds = tokio::task::spawn_blocking(move || watermarks::bounds(&consumer, &asked))
                 .await
                 .map_err(|_| LogError::Stopped("a lookup of offsets".to_owned()))??;
-            let offset = self.place(partition.clone(), StartAt::Offset(wanted), bounds);
-            if offset != wanted {
-                let consumer = self.consumer().clone();
-                tokio::task::spawn_blocking(move || watermarks::seek_to(&consumer, &partition, offset, || Arc::strong_count(&consumer) == 1));
-            }
+            self.place(partition, StartAt::Offset(wanted), bounds);
         }
+        // The client has given such partitions up; only a new assignment wakes them.
+        self.assign()?;
+        self.refused = false;
         Ok(self.gaps.pop_front().unwrap_or_else(|| LogError::NotFound("offset that the broker refuses".to_owned())))
     }
 

@@ -32,7 +32,7 @@ impl TransactionalProducer {
     /// error is retryable.
     pub async fn run(&self, outputs: &[Outgoing], offsets: &[CommitOffset], group: GroupMetadata) -> Result<(), LogError> {
         self.inner.begin_transaction().map_err(|error| LogError::kafka(format!("begin transaction {}", self.id), error))?;
-        let done = self.fill_and_commit(outputs, offsets, group).await;
+        let done = self.fill_and_commit(outputs, offsets, group).await.map_err(|error| self.fatal().unwrap_or(error));
         if done.is_err() {
             // The first error is the one worth telling; when the abort fails too, the next begin says so.
             if let Err(error) = self.call("abort a transaction", |producer| producer.abort_transaction(TIMEOUT)).await {
@@ -47,6 +47,13 @@ impl TransactionalProducer {
         let offsets = offset_list(offsets)?;
         self.call("send offsets to a transaction", move |producer| producer.send_offsets_to_transaction(&offsets, &group.0, TIMEOUT)).await?;
         self.call("commit a transaction", |producer| producer.commit_transaction(TIMEOUT)).await
+    }
+
+    /// Errors of single calls do not say that the client is done for: it does.
+    fn fatal(&self) -> Option<LogError> {
+        let (code, reason) = self.inner.client().fatal_error()?;
+        tracing::error!(transactional_id = self.id, code = %code, reason, "transactional producer can't go on");
+        Some(LogError::fatal(format!("write transactions as {}", self.id), code))
     }
 
     /// The client's transaction calls block: they have a thread for as long as they last.

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use rdkafka::Offset;
 use rdkafka::consumer::{Consumer, ConsumerContext, StreamConsumer};
 
 use crate::error::LogError;
@@ -33,24 +32,6 @@ pub(crate) fn resolve(start: StartAt, bounds: Bounds) -> (i64, Option<i64>) {
         StartAt::End => (bounds.high, None),
         StartAt::Offset(offset) if offset < bounds.low || offset > bounds.high => (bounds.low, Some(offset)),
         StartAt::Offset(offset) => (offset, None),
-    }
-}
-
-/// Moves the reader to the first record there is; blocks. Tries until it works or `give_up` says so.
-pub(crate) fn seek_to<C: ConsumerContext + 'static>(
-    consumer: &StreamConsumer<C>,
-    partition: &TopicPartition,
-    offset: i64,
-    give_up: impl Fn() -> bool,
-) {
-    while !give_up() {
-        match consumer.seek(&partition.topic, partition.partition, Offset::Offset(offset), QUERY_TIMEOUT) {
-            Ok(()) => return,
-            Err(error) => {
-                tracing::warn!(%partition, offset, error = %error, "can't seek; trying again");
-                std::thread::sleep(Duration::from_millis(200));
-            }
-        }
     }
 }
 

@@ -27,6 +27,9 @@ use crate::watermarks::{self, Bounds, QUERY_TIMEOUT};
 use commits::Commits;
 use context::{Callback, SessionContext};
 
+/// Pause before a restart that a rebalance was in the way of is tried again.
+const RESTART_PAUSE: Duration = Duration::from_millis(500);
+
 type Inner = StreamConsumer<SessionContext>;
 
 /// How a process takes part in a group.
@@ -266,14 +269,38 @@ impl GroupConsumer {
             }
             Ok(Found::OutOfRange(gaps)) => {
                 for gap in gaps {
-                    self.report(gap.clone());
-                    let consumer = self.consumer().clone();
-                    // Only now, so that the caller hears of the gap before the first record behind it.
-                    tokio::task::spawn_blocking(move || watermarks::seek_to(&consumer, &gap.partition, gap.low, || consumer.context().closing()));
+                    match self.restart(&gap.partition, gap.low) {
+                        Ok(()) => self.report(gap),
+                        Err(error) => {
+                            // A rebalance is in the way: look again when it is over.
+                            self.ask(Question::OutOfRange(self.next.clone(), RESTART_PAUSE));
+                            return Some(SessionEvent::Trouble(error));
+                        }
+                    }
                 }
                 None
             }
             Err(error) => Some(SessionEvent::Trouble(error)),
+        }
+    }
+
+    /// The client has given the partition up after its offset was refused; only a new assignment wakes it.
+    fn restart(&self, partition: &TopicPartition, offset: i64) -> Result<(), LogError> {
+        let failed = |error| LogError::kafka(format!("read {partition} from offset {offset} on"), error);
+        let consumer = self.consumer();
+        let mut list = TopicPartitionList::new();
+        match consumer.rebalance_protocol() {
+            RebalanceProtocol::Cooperative => {
+                consumer.incremental_unassign(&names(std::slice::from_ref(partition))).map_err(failed)?;
+                add(&mut list, partition, offset)?;
+                consumer.incremental_assign(&list).map_err(failed)
+            }
+            RebalanceProtocol::Eager | RebalanceProtocol::None => {
+                for (other, next) in &self.next {
+                    add(&mut list, other, if other == partition { offset } else { *next })?;
+                }
+                consumer.assign(&list).map_err(failed)
+            }
         }
     }
 
@@ -289,7 +316,7 @@ impl GroupConsumer {
             return Err(LogError::kafka(doing, error));
         }
         if code_of(&error) == Some(RDKafkaErrorCode::AutoOffsetReset) {
-            self.ask(Question::OutOfRange(self.next.clone()));
+            self.ask(Question::OutOfRange(self.next.clone(), Duration::ZERO));
             return Ok(None);
         }
         Ok(Some(SessionEvent::Trouble(LogError::kafka(doing, error))))
@@ -427,17 +454,21 @@ impl GroupWatch {
 
 enum Question {
     Assigned(Vec<TopicPartition>),
-    OutOfRange(HashMap<TopicPartition, i64>),
+    /// With a pause before.
+    OutOfRange(HashMap<TopicPartition, i64>, Duration),
 }
 
 /// Asks until the broker answers; the member can do nothing without it.
 async fn answer(consumer: Arc<Inner>, question: Question) -> Result<Found, LogError> {
+    if let Question::OutOfRange(_, pause) = &question {
+        tokio::time::sleep(*pause).await;
+    }
     let question = Arc::new(question);
     loop {
         let (asked, with) = (question.clone(), consumer.clone());
         let found = tokio::task::spawn_blocking(move || match asked.as_ref() {
             Question::Assigned(partitions) => assigned(&with, partitions).map(Found::Assigned),
-            Question::OutOfRange(next) => out_of_range(&with, next).map(Found::OutOfRange),
+            Question::OutOfRange(next, _) => out_of_range(&with, next).map(Found::OutOfRange),
         })
         .await
         .map_err(|_| LogError::Stopped("a lookup of offsets".to_owned()))?;

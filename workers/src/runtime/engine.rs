@@ -236,7 +236,7 @@ impl<W: Worker> Engine<W> {
                 self.assigning = Some(tokio::spawn(starts(worker, context, config, partitions)));
             }
             SessionEvent::Revoked { partitions, lost } => self.begin_release(partitions, lost),
-            SessionEvent::OutOfRange(gap) => self.on_gap(gap),
+            SessionEvent::OutOfRange(gap) => self.on_gap(gap)?,
             SessionEvent::Committed { error, .. } => {
                 let answer = self.commits.answered(error);
                 self.on_commit(answer)?;
@@ -273,6 +273,8 @@ impl<W: Worker> Engine<W> {
         for (partition, _) in starts {
             let offset = self.consumer.position(&partition).unwrap_or(0);
             self.progress.position(&partition, offset);
+            // Whatever it was when it was ours before.
+            self.consumer.resume(std::slice::from_ref(&partition))?;
             self.board.open(partition, offset);
         }
         if self.stopping.is_some() {
@@ -287,12 +289,14 @@ impl<W: Worker> Engine<W> {
     }
 
     /// Records are gone. Whatever was in work before the gap counts no more: its offsets may mean other records by now.
-    fn on_gap(&mut self, gap: OutOfRange) {
+    fn on_gap(&mut self, gap: OutOfRange) -> Result<(), LogError> {
         self.progress.out_of_range();
         if self.board.committable(&gap.partition).is_some() {
             self.board.open(gap.partition.clone(), gap.low);
             self.progress.position(&gap.partition, gap.low);
+            self.consumer.resume(&[gap.partition])?;
         }
+        Ok(())
     }
 
     fn begin_release(&mut self, partitions: Vec<TopicPartition>, lost: bool) {

@@ -258,7 +258,7 @@ impl RuntimeConfig {
             max_attempts: 3,
             backoff_base: Duration::from_secs(1),
             backoff_max: Duration::from_secs(60),
-            queue_records: 256,
+            queue_records: 1024,
             queue_bytes: 32 << 20,
             window: 65_536,
             commit_interval: Duration::from_millis(100),

@@ -103,7 +103,9 @@ impl Echo {
                 }
             }
         }
-        tokio::time::sleep(self.pause).await;
+        if !self.pause.is_zero() {
+            tokio::time::sleep(self.pause).await;
+        }
         let event = queued(submit);
         Ok(Outgoing::caused_by(&event, "echo", &delivery.envelope)?)
     }
