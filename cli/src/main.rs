@@ -50,15 +50,18 @@ fn run(cli: Cli) -> Result<(), CliError> {
     result
 }
 
+/// What libraries say of their inside; what concerns us they also return as errors.
+const QUIET: &str = "rdkafka=off,qdrant_edge=error,sqlx=warn,tantivy=warn,hyper_util=warn,rustls=warn,rustls_platform_verifier=warn";
+
 fn start_logging(settings: &Settings, cli: &Cli) -> Result<(), CliError> {
     let server = matches!(cli.command, Command::Serve);
     let usual = match (cli.verbose, server) {
-        (0, false) => "error",
-        (0, true) => "info",
-        (1, _) => "info,riverrun=debug",
-        _ => "debug",
+        (0, false) => format!("error,{QUIET}"),
+        (0, true) => format!("info,{QUIET}"),
+        (1, _) => format!("debug,{QUIET}"),
+        _ => "debug".to_owned(),
     };
-    let filter = settings.log_filter.clone().unwrap_or_else(|| usual.to_owned());
+    let filter = settings.log_filter.clone().unwrap_or(usual);
     let filter: EnvFilter = filter.parse().map_err(|error| {
         CliError::new(Exit::Usage, format!("setting RIVERRUN_LOG is '{filter}', which is no filter: {error}")).hint("RIVERRUN_LOG=info, or debug,riverrun_broker=warn")
     })?;
