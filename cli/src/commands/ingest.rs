@@ -68,7 +68,12 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
             failure.error.hint.iter().for_each(|hint| tell(&format!("        {hint}")));
         });
     }
-    output.show(&view, counts)?;
+    // Nothing that was taken in is nothing to go on with: then the counts are words for people.
+    if output.json || view.indexed + view.unchanged > 0 {
+        output.show(&view, counts)?;
+    } else {
+        tell(&counts(&view));
+    }
     outcome(&view)
 }
 
