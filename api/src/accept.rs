@@ -55,7 +55,9 @@ pub async fn run(state: &AppState, key: Option<&str>, body: RunBody) -> Result<A
         // The first request with the key is on its way; the same command twice is one run.
         Reserved::Same | Reserved::New => {}
     }
-    let accepted = start(state, run_id, request.clone()).await.inspect_err(|_| state.reservations().release(&run_id.to_string()))?;
+    let accepted = start(state, run_id, request.clone())
+        .await
+        .inspect_err(|_| state.reservations().release(&run_id.to_string()))?;
     // Another process may have used the key at the same moment: the log says whose request it is.
     if let Some(known) = state.hub().accepted_request(run_id, ACCEPTANCE).await?
         && !submit::same_request(&request, &known)
@@ -65,7 +67,13 @@ pub async fn run(state: &AppState, key: Option<&str>, body: RunBody) -> Result<A
     Ok(accepted)
 }
 
-async fn repeat(state: &AppState, run_id: RunId, asked: &RunRequest, known: &RunRequest, key: &str) -> Result<AcceptedRun, ApiError> {
+async fn repeat(
+    state: &AppState,
+    run_id: RunId,
+    asked: &RunRequest,
+    known: &RunRequest,
+    key: &str,
+) -> Result<AcceptedRun, ApiError> {
     if !submit::same_request(asked, known) {
         return Err(key_conflict(key, "run").about_run(run_id));
     }
@@ -83,7 +91,9 @@ async fn start(state: &AppState, run_id: RunId, request: RunRequest) -> Result<A
 async fn check_collections(state: &AppState, request: &RunRequest) -> Result<(), ApiError> {
     let Some(names) = &request.collections else { return Ok(()) };
     let there = documents::collections(&state.parts().sql, Some(&request.namespace)).await?;
-    let Some(missing) = names.iter().find(|name| !there.iter().any(|collection| collection.name.as_str() == name.as_str())) else {
+    let Some(missing) =
+        names.iter().find(|name| !there.iter().any(|collection| collection.name.as_str() == name.as_str()))
+    else {
         return Ok(());
     };
     let known: Vec<&str> = there.iter().map(|collection| collection.name.as_str()).collect();
@@ -92,7 +102,11 @@ async fn check_collections(state: &AppState, request: &RunRequest) -> Result<(),
     } else {
         format!("existing collections: {}", known.join(", "))
     };
-    Err(ApiError::not_found("collection_not_found", format!("collection {missing:?} does not exist in namespace {:?}", request.namespace.as_str())).hint(hint))
+    Err(ApiError::not_found(
+        "collection_not_found",
+        format!("collection {missing:?} does not exist in namespace {:?}", request.namespace.as_str()),
+    )
+    .hint(hint))
 }
 
 /// An ingest whose command is on the log.
@@ -120,7 +134,13 @@ pub enum Content {
 }
 
 /// Starts an ingest, or finds the one that the same key started.
-pub async fn ingest(state: &AppState, key: Option<&str>, body: &IngestBody, target: IngestTarget, content: Content) -> Result<AcceptedIngest, ApiError> {
+pub async fn ingest(
+    state: &AppState,
+    key: Option<&str>,
+    body: &IngestBody,
+    target: IngestTarget,
+    content: Content,
+) -> Result<AcceptedIngest, ApiError> {
     let documents = match &content {
         Content::Path(_) => None,
         Content::Uploaded { documents, .. } => Some(*documents),
@@ -136,16 +156,25 @@ pub async fn ingest(state: &AppState, key: Option<&str>, body: &IngestBody, targ
         Content::Uploaded { fingerprint, .. } => (UPLOAD.to_owned(), fingerprint.clone()),
     };
     if let Some(known) = documents::ingest(&state.parts().sql, None, ingest_id).await? {
-        let same = known.namespace == target.namespace && known.collection == target.collection && known.source.as_ref().is_none_or(|known| *known == source);
-        return if same { Ok(AcceptedIngest { ingest_id, documents: known.documents.total }) } else { Err(key_conflict(key, "ingest")) };
+        let same = known.namespace == target.namespace
+            && known.collection == target.collection
+            && known.source.as_ref().is_none_or(|known| *known == source);
+        return if same {
+            Ok(AcceptedIngest { ingest_id, documents: known.documents.total })
+        } else {
+            Err(key_conflict(key, "ingest"))
+        };
     }
-    let bytes = serde_json::to_vec(&(body, &source, &fingerprint)).map_err(|error| ApiError::internal(error.to_string()))?;
+    let bytes =
+        serde_json::to_vec(&(body, &source, &fingerprint)).map_err(|error| ApiError::internal(error.to_string()))?;
     match state.reservations().reserve(&ingest_id.to_string(), &bytes) {
         Reserved::Other => return Err(key_conflict(key, "ingest")),
         Reserved::Same => return Ok(AcceptedIngest { ingest_id, documents }),
         Reserved::New => {}
     }
-    put(state, ingest_id, target, content).await.inspect_err(|_| state.reservations().release(&ingest_id.to_string()))?;
+    put(state, ingest_id, target, content)
+        .await
+        .inspect_err(|_| state.reservations().release(&ingest_id.to_string()))?;
     Ok(AcceptedIngest { ingest_id, documents })
 }
 

@@ -67,7 +67,8 @@ impl Tokens {
     /// The name of the token in an `Authorization` header. Every stored hash is compared in full, so that the time taken
     /// says nothing about them.
     pub fn check(&self, authorization: Option<&str>) -> Option<&str> {
-        let given = authorization?.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))?.1.trim();
+        let given =
+            authorization?.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))?.1.trim();
         let given = Sha256::digest(given.as_bytes());
         let mut found = None;
         for token in &self.0 {
@@ -91,14 +92,22 @@ mod tests {
         let tokens: Tokens = format!("ann:{HELLO}, bob:{}", "0".repeat(64)).parse().unwrap();
         assert_eq!(tokens.check(Some("Bearer hello")), Some("ann"));
         assert_eq!(tokens.check(Some("bearer hello")), Some("ann"));
-        for bad in [None, Some(""), Some("hello"), Some("Bearer"), Some("Bearer Hello"), Some("Basic hello"), Some(HELLO)] {
+        for bad in
+            [None, Some(""), Some("hello"), Some("Bearer"), Some("Bearer Hello"), Some("Basic hello"), Some(HELLO)]
+        {
             assert_eq!(tokens.check(bad), None, "{bad:?}");
         }
     }
 
     #[test]
     fn given_a_list_that_is_none_when_it_is_read_then_the_error_does_not_show_it() {
-        for bad in ["secret-token", "ann:secret-token", &format!(":{HELLO}"), &format!("ann:{HELLO},x"), &format!("ann:{}", "é".repeat(32))] {
+        for bad in [
+            "secret-token",
+            "ann:secret-token",
+            &format!(":{HELLO}"),
+            &format!("ann:{HELLO},x"),
+            &format!("ann:{}", "é".repeat(32)),
+        ] {
             let error = bad.parse::<Tokens>().unwrap_err().to_string();
             assert!(!error.contains("secret") && error.contains("<name>:<sha256"), "{error}");
         }

@@ -29,7 +29,15 @@ pub struct ApiError {
 impl ApiError {
     /// A failure; `code` is stable, `detail` says what failed and the value it failed on.
     pub fn new(status: StatusCode, code: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { status, code: code.into(), detail: detail.into(), hint: None, errors: Vec::new(), run_id: None, retry_after_s: None }
+        Self {
+            status,
+            code: code.into(),
+            detail: detail.into(),
+            hint: None,
+            errors: Vec::new(),
+            run_id: None,
+            retry_after_s: None,
+        }
     }
 
     /// 404.
@@ -39,7 +47,8 @@ impl ApiError {
 
     /// 422 for fields of a body or a query.
     pub fn invalid(errors: Vec<FieldError>) -> Self {
-        let detail = errors.iter().map(|error| format!("{}: {}", error.field, error.reason)).collect::<Vec<_>>().join("; ");
+        let detail =
+            errors.iter().map(|error| format!("{}: {}", error.field, error.reason)).collect::<Vec<_>>().join("; ");
         Self { errors, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_request", detail) }
     }
 
@@ -185,17 +194,23 @@ impl From<NameError> for ApiError {
 
 /// A run that failed, as an answer of `POST /agent/run`: the specification wants 500 when the model runtime is down.
 pub fn run_failed(error: &FailureView, run_id: impl ToString) -> ApiError {
-    let answer = ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, error.code.clone(), error.message.clone()).about_run(run_id);
+    let answer =
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, error.code.clone(), error.message.clone()).about_run(run_id);
     with_hint(answer, error.hint.clone())
 }
 
 /// The route is not there.
 pub async fn no_route(uri: axum::http::Uri) -> ApiError {
-    ApiError::not_found("route_not_found", format!("there is nothing at {}", uri.path())).hint("GET /docs shows every route")
+    ApiError::not_found("route_not_found", format!("there is nothing at {}", uri.path()))
+        .hint("GET /docs shows every route")
 }
 
 /// The route is there and the method is not.
 pub async fn no_method(method: axum::http::Method, uri: axum::http::Uri) -> ApiError {
-    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", format!("{} does not take {method}", uri.path()))
-        .hint("GET /docs shows the methods of every route")
+    ApiError::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        format!("{} does not take {method}", uri.path()),
+    )
+    .hint("GET /docs shows the methods of every route")
 }

@@ -59,8 +59,12 @@ async fn body(request: Request) -> Result<Bytes, ApiError> {
 
 /// 413 with the limit.
 pub fn too_large(limit_bytes: usize) -> ApiError {
-    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", format!("the body is larger than {limit_bytes} bytes"))
-        .hint("documents are handed in by multipart upload; tasks that need much text refer to a collection")
+    ApiError::new(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        "body_too_large",
+        format!("the body is larger than {limit_bytes} bytes"),
+    )
+    .hint("documents are handed in by multipart upload; tasks that need much text refer to a collection")
 }
 
 fn check_json(headers: &HeaderMap) -> Result<(), ApiError> {
@@ -69,9 +73,17 @@ fn check_json(headers: &HeaderMap) -> Result<(), ApiError> {
     if essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json")) {
         return Ok(());
     }
-    let shown = if given.is_empty() { "missing".to_owned() } else { format!("{:?}", given.chars().take(80).collect::<String>()) };
-    Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", format!("the content type is {shown}"))
-        .hint("send the body with the header `Content-Type: application/json`"))
+    let shown = if given.is_empty() {
+        "missing".to_owned()
+    } else {
+        format!("{:?}", given.chars().take(80).collect::<String>())
+    };
+    Err(ApiError::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "unsupported_media_type",
+        format!("the content type is {shown}"),
+    )
+    .hint("send the body with the header `Content-Type: application/json`"))
 }
 
 /// Reads JSON into a type; the error names the field.
@@ -96,7 +108,10 @@ fn unreadable(error: &serde_json::Error) -> ApiError {
 fn wrong_shape(path: String, message: &str) -> ApiError {
     // serde says where in the text it was; the path says it better.
     let reason = message.split(" at line ").next().unwrap_or(message).to_owned();
-    let named = reason.strip_prefix("missing field `").or_else(|| reason.strip_prefix("unknown field `")).and_then(|rest| rest.split('`').next());
+    let named = reason
+        .strip_prefix("missing field `")
+        .or_else(|| reason.strip_prefix("unknown field `"))
+        .and_then(|rest| rest.split('`').next());
     let field = match (path.as_str(), named) {
         (".", Some(name)) => name.to_owned(),
         (path, Some(name)) if reason.starts_with("missing") => format!("{path}.{name}"),
@@ -166,7 +181,10 @@ mod tests {
         let deep = "[".repeat(10_000);
         for body in ["", "{", "{\"task\": \"x\"} trailing", "{'task': 1}", "\u{0}", &deep, "{\"metadata\": 1e999}"] {
             let problem = problem(body);
-            assert!((problem.status, problem.code.as_str()) == (400, "invalid_json") || problem.status == 422, "{body:.40}: {problem:?}");
+            assert!(
+                (problem.status, problem.code.as_str()) == (400, "invalid_json") || problem.status == 422,
+                "{body:.40}: {problem:?}"
+            );
         }
         assert_eq!(problem("{").status, 400);
     }

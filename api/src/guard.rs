@@ -39,21 +39,32 @@ fn judge(config: &ApiConfig, method: &Method, uri: &Uri, headers: &HeaderMap) ->
     if !config.tokens.is_empty() && *method != Method::OPTIONS {
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         if config.tokens.check(given).is_none() {
-            return Err(ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", "the request has no valid bearer token")
-                .hint("send `Authorization: Bearer <token>` with a token of RIVERRUN_API_TOKENS"));
+            return Err(ApiError::new(
+                StatusCode::UNAUTHORIZED,
+                "unauthorized",
+                "the request has no valid bearer token",
+            )
+            .hint("send `Authorization: Bearer <token>` with a token of RIVERRUN_API_TOKENS"));
         }
     }
     Ok(())
 }
 
 fn check_host(config: &ApiConfig, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
-    let given = headers.get(HOST).and_then(|value| value.to_str().ok()).or_else(|| uri.authority().map(|authority| authority.as_str()));
+    let given = headers
+        .get(HOST)
+        .and_then(|value| value.to_str().ok())
+        .or_else(|| uri.authority().map(|authority| authority.as_str()));
     let name = given.map(host_name).unwrap_or_default();
     if is_loopback(name) || config.allowed_hosts.iter().any(|host| host.eq_ignore_ascii_case(name)) {
         return Ok(());
     }
-    Err(ApiError::new(StatusCode::FORBIDDEN, "host_not_allowed", format!("requests for host {name:?} are not answered"))
-        .hint("add the name to RIVERRUN_API_ALLOWED_HOSTS"))
+    Err(ApiError::new(
+        StatusCode::FORBIDDEN,
+        "host_not_allowed",
+        format!("requests for host {name:?} are not answered"),
+    )
+    .hint("add the name to RIVERRUN_API_ALLOWED_HOSTS"))
 }
 
 fn check_origin(config: &ApiConfig, headers: &HeaderMap) -> Result<(), ApiError> {
@@ -97,8 +108,10 @@ mod tests {
     use super::*;
 
     fn status(config: &ApiConfig, method: &str, path: &str, headers: &[(&'static str, &str)]) -> u16 {
-        let headers: HeaderMap = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
-        judge(config, &method.parse().unwrap(), &path.parse().unwrap(), &headers).map_or_else(|error: ApiError| error.status().as_u16(), |()| 200)
+        let headers: HeaderMap =
+            headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+        judge(config, &method.parse().unwrap(), &path.parse().unwrap(), &headers)
+            .map_or_else(|error: ApiError| error.status().as_u16(), |()| 200)
     }
 
     #[test]
@@ -125,7 +138,12 @@ mod tests {
             (403, "POST", "/runs", vec![("host", "localhost"), ("origin", "http://localhost.evil.example")]),
             (403, "POST", "/runs", vec![("host", "localhost"), ("origin", "null")]),
             (403, "POST", "/runs", vec![("host", "localhost"), ("sec-fetch-site", "cross-site")]),
-            (403, "GET", "/ws/agent", vec![("host", "localhost"), ("upgrade", "websocket"), ("origin", "https://evil.example")]),
+            (
+                403,
+                "GET",
+                "/ws/agent",
+                vec![("host", "localhost"), ("upgrade", "websocket"), ("origin", "https://evil.example")],
+            ),
             (200, "GET", "/ws/agent", vec![("host", "localhost"), ("upgrade", "websocket")]),
         ] {
             assert_eq!(status(&config, method, path, &headers), expected, "{method} {path} {headers:?}");

@@ -54,7 +54,8 @@ pub fn light_app(core: Core) -> Router {
 /// What stands around every route.
 fn wrap(routes: Router, core: Core) -> Router {
     let config = core.config().clone();
-    let nosniff = SetResponseHeaderLayer::overriding(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let nosniff =
+        SetResponseHeaderLayer::overriding(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let routes = routes
         .fallback(error::no_route)
         .method_not_allowed_fallback(error::no_method)
@@ -75,7 +76,12 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
         CorsLayer::new()
             .allow_origin(AllowOrigin::list(origins))
             .allow_methods([Method::GET, Method::POST, Method::DELETE])
-            .allow_headers([header::CONTENT_TYPE, header::AUTHORIZATION, HeaderName::from_static("idempotency-key"), HeaderName::from_static("last-event-id")])
+            .allow_headers([
+                header::CONTENT_TYPE,
+                header::AUTHORIZATION,
+                HeaderName::from_static("idempotency-key"),
+                HeaderName::from_static("last-event-id"),
+            ])
             .expose_headers([header::LOCATION, header::RETRY_AFTER])
     })
 }

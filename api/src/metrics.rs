@@ -63,20 +63,40 @@ impl Metrics {
         let routes = self.routes.lock();
         for ((method, route), counts) in routes.iter() {
             for (status, count) in &counts.by_status {
-                page.sample("riverrun_http_requests_total", "counter", "requests answered", &[("method", method), ("route", route), ("status", &status.to_string())], *count as f64);
+                page.sample(
+                    "riverrun_http_requests_total",
+                    "counter",
+                    "requests answered",
+                    &[("method", method), ("route", route), ("status", &status.to_string())],
+                    *count as f64,
+                );
             }
         }
         for ((method, route), counts) in routes.iter() {
             const NAME: &str = "riverrun_http_request_duration_seconds";
             page.family(NAME, "histogram", "time until the answer began");
             for (bucket, bound) in counts.buckets.iter().zip(BUCKETS) {
-                page.line(&format!("{NAME}_bucket"), &[("method", method), ("route", route), ("le", &bound.to_string())], *bucket as f64);
+                page.line(
+                    &format!("{NAME}_bucket"),
+                    &[("method", method), ("route", route), ("le", &bound.to_string())],
+                    *bucket as f64,
+                );
             }
-            page.line(&format!("{NAME}_bucket"), &[("method", method), ("route", route), ("le", "+Inf")], counts.count as f64);
+            page.line(
+                &format!("{NAME}_bucket"),
+                &[("method", method), ("route", route), ("le", "+Inf")],
+                counts.count as f64,
+            );
             page.line(&format!("{NAME}_sum"), &[("method", method), ("route", route)], counts.seconds);
             page.line(&format!("{NAME}_count"), &[("method", method), ("route", route)], counts.count as f64);
         }
-        page.sample("riverrun_open_streams", "gauge", "WebSockets, event streams and waiting requests", &[], self.streams.load(Ordering::Relaxed) as f64);
+        page.sample(
+            "riverrun_open_streams",
+            "gauge",
+            "WebSockets, event streams and waiting requests",
+            &[],
+            self.streams.load(Ordering::Relaxed) as f64,
+        );
     }
 }
 
@@ -125,7 +145,10 @@ fn escape(label: &str) -> String {
 /// Counts every request by its route, never by its path: paths have no bound.
 pub async fn count(State(core): State<Core>, request: Request, next: Next) -> Response {
     let method = request.method().as_str().to_owned();
-    let route = request.extensions().get::<MatchedPath>().map_or_else(|| "unmatched".to_owned(), |path| path.as_str().to_owned());
+    let route = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map_or_else(|| "unmatched".to_owned(), |path| path.as_str().to_owned());
     let since = Instant::now();
     let response = next.run(request).await;
     core.metrics().answered(&method, &route, response.status().as_u16(), since.elapsed());
@@ -147,9 +170,14 @@ mod tests {
         metrics.write(&mut page);
         let text = page.finish();
         assert_eq!(text.matches("# TYPE riverrun_http_requests_total counter").count(), 1);
-        assert!(text.contains("riverrun_http_requests_total{method=\"GET\",route=\"/runs/{id}\",status=\"404\"} 1\n"), "{text}");
+        assert!(
+            text.contains("riverrun_http_requests_total{method=\"GET\",route=\"/runs/{id}\",status=\"404\"} 1\n"),
+            "{text}"
+        );
         assert!(text.contains("route=\"/a\\\"b\""));
-        assert!(text.contains("riverrun_http_request_duration_seconds_bucket{method=\"GET\",route=\"/runs/{id}\",le=\"0.005\"} 2\n"));
+        assert!(text.contains(
+            "riverrun_http_request_duration_seconds_bucket{method=\"GET\",route=\"/runs/{id}\",le=\"0.005\"} 2\n"
+        ));
         assert!(text.contains("riverrun_open_streams 1\n"));
     }
 }

@@ -15,14 +15,21 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Every service, required ones first.
 pub async fn all(state: &AppState) -> Vec<ServiceView> {
-    let (broker, sql, vectors, mut models) = tokio::join!(broker(state), sql(state), vectors(state), models(state.core().models()));
+    let (broker, sql, vectors, mut models) =
+        tokio::join!(broker(state), sql(state), vectors(state), models(state.core().models()));
     let parts = state.parts();
     let mut rows = vec![broker, schema_registry(), sql, vectors, keywords(&parts.index_dir), blobs(state).await];
     rows.extend(parts.workers.statuses().iter().map(|status| {
         let name = format!("worker {}", status.name);
         match worker_trouble(status) {
             None => ServiceView::up(&name, "embedded", true, format!("group {}", status.group)),
-            Some(reason) => ServiceView::down(&name, "embedded", true, reason, "restart riverrun; `riverrun dlq ls` shows records that could not be handled"),
+            Some(reason) => ServiceView::down(
+                &name,
+                "embedded",
+                true,
+                reason,
+                "restart riverrun; `riverrun dlq ls` shows records that could not be handled",
+            ),
         }
     }));
     rows.append(&mut models);
@@ -46,7 +53,8 @@ async fn broker(state: &AppState) -> ServiceView {
     let parts = state.parts();
     let kind = if parts.embedded_broker { "embedded" } else { "kafka" };
     let since = Instant::now();
-    let fix = if parts.embedded_broker { "restart riverrun" } else { "start the broker, or check RIVERRUN_KAFKA_BROKERS" };
+    let fix =
+        if parts.embedded_broker { "restart riverrun" } else { "start the broker, or check RIVERRUN_KAFKA_BROKERS" };
     let row = match tokio::time::timeout(PATIENCE, parts.admin.topics()).await {
         Ok(Ok(topics)) => ServiceView::up("broker", kind, true, format!("{} topics", topics.len())),
         Ok(Err(error)) => ServiceView::down("broker", kind, true, error.to_string(), fix),
@@ -68,7 +76,13 @@ async fn sql(state: &AppState) -> ServiceView {
             let fix = error.hint().unwrap_or_else(|| "check the disk".to_owned());
             ServiceView::down("sql", "sqlite", true, error.to_string(), fix)
         }
-        Err(_) => ServiceView::down("sql", "sqlite", true, format!("no answer within {} s", PATIENCE.as_secs()), "check the disk"),
+        Err(_) => ServiceView::down(
+            "sql",
+            "sqlite",
+            true,
+            format!("no answer within {} s", PATIENCE.as_secs()),
+            "check the disk",
+        ),
     };
     row.at(sql.path().display().to_string()).took(ms(since))
 }
@@ -76,12 +90,20 @@ async fn sql(state: &AppState) -> ServiceView {
 async fn vectors(state: &AppState) -> ServiceView {
     let since = Instant::now();
     let row = match tokio::time::timeout(PATIENCE, state.parts().vectors.list()).await {
-        Ok(Ok(collections)) => ServiceView::up("vectors", "qdrant-edge", true, format!("{} collections", collections.len())),
+        Ok(Ok(collections)) => {
+            ServiceView::up("vectors", "qdrant-edge", true, format!("{} collections", collections.len()))
+        }
         Ok(Err(error)) => {
             let fix = error.hint().unwrap_or_else(|| "check the disk".to_owned());
             ServiceView::down("vectors", "qdrant-edge", true, error.to_string(), fix)
         }
-        Err(_) => ServiceView::down("vectors", "qdrant-edge", true, format!("no answer within {} s", PATIENCE.as_secs()), "check the disk"),
+        Err(_) => ServiceView::down(
+            "vectors",
+            "qdrant-edge",
+            true,
+            format!("no answer within {} s", PATIENCE.as_secs()),
+            "check the disk",
+        ),
     };
     row.at(state.parts().index_dir.display().to_string()).took(ms(since))
 }
@@ -97,7 +119,11 @@ fn keywords(index_dir: &Path) -> ServiceView {
 
 /// Content that is asked for and that nobody has is an answer too.
 async fn blobs(state: &AppState) -> ServiceView {
-    let absent = riverrun_schemas::BlobRef { sha256: "0".repeat(64), size_bytes: 0, media_type: "application/octet-stream".to_owned() };
+    let absent = riverrun_schemas::BlobRef {
+        sha256: "0".repeat(64),
+        size_bytes: 0,
+        media_type: "application/octet-stream".to_owned(),
+    };
     let since = Instant::now();
     match state.parts().blobs.exists(&absent).await {
         Ok(_) => ServiceView::up("blobs", "local", true, "answers").took(ms(since)),
@@ -109,16 +135,18 @@ async fn models(models: &Models) -> Vec<ServiceView> {
     let default = models.settings().default_provider();
     let mut rows = vec![runtime(models, default).await];
     rows.extend(default_models(models, default).await);
-    rows.extend(models.providers().into_iter().filter(|provider| provider.kind == ProviderKind::Hosted).map(|provider| {
-        let name = format!("provider {}", provider.name);
-        let row = if provider.has_key == Some(true) {
-            ServiceView::up(&name, "hosted", false, "a key is set")
-        } else {
-            let setting = format!("RIVERRUN_{}_API_KEY", provider.name.to_uppercase());
-            ServiceView::missing(&name, "hosted", false, "no key", format!("set {setting} to use it"))
-        };
-        provider.address.map_or(row.clone(), |address| row.at(address))
-    }));
+    rows.extend(models.providers().into_iter().filter(|provider| provider.kind == ProviderKind::Hosted).map(
+        |provider| {
+            let name = format!("provider {}", provider.name);
+            let row = if provider.has_key == Some(true) {
+                ServiceView::up(&name, "hosted", false, "a key is set")
+            } else {
+                let setting = format!("RIVERRUN_{}_API_KEY", provider.name.to_uppercase());
+                ServiceView::missing(&name, "hosted", false, "no key", format!("set {setting} to use it"))
+            };
+            provider.address.map_or(row.clone(), |address| row.at(address))
+        },
+    ));
     rows
 }
 
@@ -127,7 +155,9 @@ async fn runtime(models: &Models, default: &str) -> ServiceView {
     let since = Instant::now();
     let provider = match models.provider(Some(default)) {
         Ok(provider) => provider,
-        Err(error) => return ServiceView::down("model runtime", default, true, error.to_string(), "riverrun providers"),
+        Err(error) => {
+            return ServiceView::down("model runtime", default, true, error.to_string(), "riverrun providers");
+        }
     };
     let failed = |reason: String, fix: String| {
         let row = ServiceView::down("model runtime", default, true, reason, fix);
@@ -135,38 +165,64 @@ async fn runtime(models: &Models, default: &str) -> ServiceView {
     };
     match tokio::time::timeout(PATIENCE, provider.probe()).await {
         Ok(Ok(report)) => {
-            let mut row = ServiceView::up("model runtime", default, true, format!("{} models", report.models)).took(ms(since));
+            let mut row =
+                ServiceView::up("model runtime", default, true, format!("{} models", report.models)).took(ms(since));
             row.address = report.address;
             row.version = report.version;
             row
         }
         Ok(Err(error)) => failed(error.to_string(), error.hint().unwrap_or_else(|| "start the runtime".to_owned())),
-        Err(_) => failed(format!("no answer within {} s", PATIENCE.as_secs()), "start the runtime, or check RIVERRUN_MODEL_RUNTIME_BASE_URL".to_owned()),
+        Err(_) => failed(
+            format!("no answer within {} s", PATIENCE.as_secs()),
+            "start the runtime, or check RIVERRUN_MODEL_RUNTIME_BASE_URL".to_owned(),
+        ),
     }
 }
 
 async fn default_models(models: &Models, default: &str) -> Vec<ServiceView> {
-    let names = [("chat model", models.default_chat_model().to_owned()), ("embed model", models.default_embed_model().to_owned())];
+    let names = [
+        ("chat model", models.default_chat_model().to_owned()),
+        ("embed model", models.default_embed_model().to_owned()),
+    ];
     match tokio::time::timeout(PATIENCE, models.default_models()).await {
         Ok(Ok(found)) => names
             .into_iter()
             .zip(found)
             .map(|((row, _), (name, presence))| match presence {
                 Presence::Present { path } => ServiceView::up(row, default, true, name).at(path.display().to_string()),
-                Presence::Missing { fix } => ServiceView::missing(row, default, true, format!("{name} is not there"), fix),
+                Presence::Missing { fix } => {
+                    ServiceView::missing(row, default, true, format!("{name} is not there"), fix)
+                }
             })
             .collect(),
         Ok(Err(error)) => {
             let fix = error.hint().unwrap_or_else(|| "riverrun models".to_owned());
-            names.into_iter().map(|(row, name)| ServiceView::down(row, default, true, format!("{name}: {error}"), fix.clone())).collect()
+            names
+                .into_iter()
+                .map(|(row, name)| ServiceView::down(row, default, true, format!("{name}: {error}"), fix.clone()))
+                .collect()
         }
         Err(_) => names
             .into_iter()
-            .map(|(row, name)| ServiceView::down(row, default, true, format!("{name}: no answer within {} s", PATIENCE.as_secs()), "start the runtime"))
+            .map(|(row, name)| {
+                ServiceView::down(
+                    row,
+                    default,
+                    true,
+                    format!("{name}: no answer within {} s", PATIENCE.as_secs()),
+                    "start the runtime",
+                )
+            })
             .collect(),
     }
 }
 
 fn tracing_service() -> ServiceView {
-    ServiceView::missing("tracing", "none", false, "this version exports no traces; steps are logged", "nothing: runs do not need it")
+    ServiceView::missing(
+        "tracing",
+        "none",
+        false,
+        "this version exports no traces; steps are logged",
+        "nothing: runs do not need it",
+    )
 }

@@ -185,7 +185,10 @@ impl Stack {
             tokio::time::sleep(POLL).await;
         }
         for worker in self.workers.iter().filter(|worker| !worker.is_finished()) {
-            tracing::warn!(worker = worker.name(), "worker did not stop in time; its work is done again at the next start");
+            tracing::warn!(
+                worker = worker.name(),
+                "worker did not stop in time; its work is done again at the next start"
+            );
         }
         let close = async {
             self.state.parts().sql.close().await;
@@ -202,7 +205,8 @@ impl Stack {
 async fn start_broker(config: &StackConfig) -> Result<(Option<EmbeddedBroker>, LogConfig), StackError> {
     match &config.broker {
         BrokerChoice::Embedded { port } => {
-            let broker = EmbeddedBroker::start(&config.data_dir.join("broker"), *port).await.map_err(StackError::Broker)?;
+            let broker =
+                EmbeddedBroker::start(&config.data_dir.join("broker"), *port).await.map_err(StackError::Broker)?;
             let log = broker.config("riverrun");
             Ok((Some(broker), log))
         }
@@ -229,7 +233,12 @@ async fn open_stores(data_dir: &Path) -> Result<Stores, StackError> {
     Ok(Stores { sql, vectors: Arc::new(vectors), keywords: Arc::new(keywords), blobs: Arc::new(blobs) })
 }
 
-async fn start_rest(config: StackConfig, log: LogConfig, embedded_broker: bool, stop: CancellationToken) -> Result<(AppState, WorkerSet), StackError> {
+async fn start_rest(
+    config: StackConfig,
+    log: LogConfig,
+    embedded_broker: bool,
+    stop: CancellationToken,
+) -> Result<(AppState, WorkerSet), StackError> {
     let admin = Admin::new(&log)?;
     admin.ensure_topics(all_specs()).await?;
     let stores = open_stores(&config.data_dir).await?;
@@ -241,7 +250,9 @@ async fn start_rest(config: StackConfig, log: LogConfig, embedded_broker: bool, 
     let handles = spawn_workers(&config, &log, &producer, &stores, models, &retriever, &stop);
     let groups = handles
         .iter()
-        .filter_map(|handle| Some(GroupTopics { group: handle.status().group, topics: vec![topic_of(handle.name())?.name().to_owned()] }))
+        .filter_map(|handle| {
+            Some(GroupTopics { group: handle.status().group, topics: vec![topic_of(handle.name())?.name().to_owned()] })
+        })
         .collect();
     let workers = WorkerSet::new(handles);
     wait_ready(&workers).await?;
@@ -273,7 +284,10 @@ fn spawn_workers(
     stop: &CancellationToken,
 ) -> Vec<WorkerHandle> {
     let runtime = || {
-        let usual = RuntimeConfig { instance: Some(config.instance.clone()), ..RuntimeConfig::new(log.clone(), producer.clone()) };
+        let usual = RuntimeConfig {
+            instance: Some(config.instance.clone()),
+            ..RuntimeConfig::new(log.clone(), producer.clone())
+        };
         (config.tune)(usual)
     };
     let settings = config.core.config();
@@ -291,14 +305,26 @@ fn spawn_workers(
         stores.blobs.clone(),
         IngesterConfig { limits: config.limits, ..IngesterConfig::default() },
     );
-    let projector = ProjectorConfig { log: log.clone(), producer: producer.clone(), schemas: Schemas::built_in(), sql: stores.sql.clone() };
+    let projector = ProjectorConfig {
+        log: log.clone(),
+        producer: producer.clone(),
+        schemas: Schemas::built_in(),
+        sql: stores.sql.clone(),
+    };
     let toolbox = (config.extend_tools)(Toolbox::builtin(Arc::new(retriever.clone())));
     vec![
         projector::spawn(projector, stop.clone()),
         runtime::spawn(ingester, runtime(), stop.clone()),
         runtime::spawn(Embedder::new(models), runtime(), stop.clone()),
         runtime::spawn(Indexer::new(stores.vectors.clone(), stores.keywords.clone()), runtime(), stop.clone()),
-        agent::spawn(agents, producer.clone(), config.core.models().clone(), toolbox, stores.blobs.clone(), stop.clone()),
+        agent::spawn(
+            agents,
+            producer.clone(),
+            config.core.models().clone(),
+            toolbox,
+            stores.blobs.clone(),
+            stop.clone(),
+        ),
     ]
 }
 
@@ -322,7 +348,8 @@ async fn wait_ready(workers: &WorkerSet) -> Result<(), StackError> {
             let waiting = format!("{}: {}", failed.name, failed.trouble.as_deref().unwrap_or("it has stopped"));
             return Err(StackError::NotReady { waiting });
         }
-        let waiting: Vec<&str> = statuses.iter().filter(|status| status.partitions == 0).map(|status| status.name.as_str()).collect();
+        let waiting: Vec<&str> =
+            statuses.iter().filter(|status| status.partitions == 0).map(|status| status.name.as_str()).collect();
         if waiting.is_empty() {
             return Ok(());
         }

@@ -119,7 +119,9 @@ pub fn worker_trouble(status: &WorkerStatus) -> Option<String> {
         WorkerState::Failed => Some(trouble().unwrap_or_else(|| "it has stopped".to_owned())),
         WorkerState::Troubled => Some(trouble().unwrap_or_else(|| "the broker does not answer".to_owned())),
         WorkerState::Stopped => Some("it was stopped".to_owned()),
-        _ if status.stalled(STALLED) => Some(format!("nothing got done for {} s with {} records in work", status.idle_ms / 1_000, status.in_work)),
+        _ if status.stalled(STALLED) => {
+            Some(format!("nothing got done for {} s with {} records in work", status.idle_ms / 1_000, status.in_work))
+        }
         WorkerState::Starting | WorkerState::Running | WorkerState::Stopping => None,
     }
 }
@@ -209,11 +211,10 @@ impl AppState {
 
     /// A place for a stream or a waiting request; 429 when all are taken.
     pub fn stream_slot(&self) -> Result<tokio::sync::OwnedSemaphorePermit, ApiError> {
-        self.shared
-            .streams
-            .clone()
-            .try_acquire_owned()
-            .map_err(|_| ApiError::busy(format!("{MAX_STREAMS} streams are open, which is the limit")).hint("close some or try again later"))
+        self.shared.streams.clone().try_acquire_owned().map_err(|_| {
+            ApiError::busy(format!("{MAX_STREAMS} streams are open, which is the limit"))
+                .hint("close some or try again later")
+        })
     }
 
     /// How far each group is behind, at most a second old.
@@ -229,7 +230,13 @@ impl AppState {
             let group = worker.status().group;
             if self.parts.groups.iter().all(|committing| committing.group != group) {
                 let own = worker.lag().await?;
-                lag.extend(own.into_iter().map(|(partition, lag)| PartitionLag { group: group.clone(), partition, committed: None, end: lag, lag }));
+                lag.extend(own.into_iter().map(|(partition, lag)| PartitionLag {
+                    group: group.clone(),
+                    partition,
+                    committed: None,
+                    end: lag,
+                    lag,
+                }));
             }
         }
         *self.shared.lag.lock() = Some((Instant::now(), lag.clone()));
@@ -238,7 +245,8 @@ impl AppState {
 
     /// The same, summed by group.
     pub async fn lag_by_group(&self) -> Result<BTreeMap<String, i64>, LogError> {
-        let mut sums: BTreeMap<String, i64> = self.parts.workers.statuses().into_iter().map(|status| (status.group, 0)).collect();
+        let mut sums: BTreeMap<String, i64> =
+            self.parts.workers.statuses().into_iter().map(|status| (status.group, 0)).collect();
         for line in self.lag().await? {
             *sums.entry(line.group).or_default() += line.lag;
         }

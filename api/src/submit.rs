@@ -76,7 +76,11 @@ impl Checks {
     /// An object of the caller's, as text.
     pub fn metadata(&mut self, given: Option<&Map<String, Value>>) -> Option<String> {
         let text = Value::Object(given?.clone()).to_string();
-        self.require(text.len() <= MAX_METADATA, "metadata", format!("has {} bytes as JSON; at most {MAX_METADATA} are kept", text.len()));
+        self.require(
+            text.len() <= MAX_METADATA,
+            "metadata",
+            format!("has {} bytes as JSON; at most {MAX_METADATA} are kept", text.len()),
+        );
         Some(text)
     }
 
@@ -107,7 +111,10 @@ fn one_of<'k>(checks: &mut Checks, field: &str, given: Option<&str>, known: impl
         && !known.clone().any(|candidate| candidate == name)
     {
         let known = known.collect::<Vec<_>>().join(", ");
-        checks.refuse(field, format!("{:?} is not there; choose one of: {known}", name.chars().take(80).collect::<String>()));
+        checks.refuse(
+            field,
+            format!("{:?} is not there; choose one of: {known}", name.chars().take(80).collect::<String>()),
+        );
     }
 }
 
@@ -123,10 +130,18 @@ pub fn run_request(body: RunBody, known: &Known) -> Result<RunRequest, ApiError>
     checks.label("model", body.model.as_deref());
     known.provider(&mut checks, body.provider.as_deref());
     if let Some(temperature) = body.temperature {
-        checks.require((0.0..=2.0).contains(&temperature), "temperature", format!("is {temperature}, which is not between 0 and 2"));
+        checks.require(
+            (0.0..=2.0).contains(&temperature),
+            "temperature",
+            format!("is {temperature}, which is not between 0 and 2"),
+        );
     }
     if let Some(iters) = body.max_iters {
-        checks.require((1..=MAX_ITERS).contains(&iters), "max_iters", format!("is {iters}, which is not between 1 and {MAX_ITERS}"));
+        checks.require(
+            (1..=MAX_ITERS).contains(&iters),
+            "max_iters",
+            format!("is {iters}, which is not between 1 and {MAX_ITERS}"),
+        );
     }
     for (index, tool) in body.tools.iter().flatten().enumerate().take(MAX_NAMES + 1) {
         one_of(&mut checks, &format!("tools[{index}]"), Some(tool), known.tools.iter().map(String::as_str));
@@ -189,17 +204,31 @@ pub fn same_request(asked: &RunRequest, accepted: &RunRequest) -> bool {
 }
 
 /// Puts a run on the log.
-pub async fn submit_run(producer: &Producer, run_id: RunId, request: RunRequest, component: &str) -> Result<StartRun, LogError> {
+pub async fn submit_run(
+    producer: &Producer,
+    run_id: RunId,
+    request: RunRequest,
+    component: &str,
+) -> Result<StartRun, LogError> {
     let command = StartRun { run_id, request, at: now_ms() };
     producer.send(&AgentCommand::StartRun(command.clone()), component, None).await?;
     Ok(command)
 }
 
 /// Asks a run to stop.
-pub async fn cancel_run(producer: &Producer, run_id: RunId, reason: Option<String>, component: &str) -> Result<(), ApiError> {
+pub async fn cancel_run(
+    producer: &Producer,
+    run_id: RunId,
+    reason: Option<String>,
+    component: &str,
+) -> Result<(), ApiError> {
     let mut checks = Checks::default();
     if let Some(reason) = &reason {
-        checks.require(reason.chars().count() <= MAX_REASON, "reason", format!("has more than {MAX_REASON} characters"));
+        checks.require(
+            reason.chars().count() <= MAX_REASON,
+            "reason",
+            format!("has more than {MAX_REASON} characters"),
+        );
     }
     checks.finish()?;
     let command = CancelRun { run_id, reason, at: now_ms() };
@@ -247,12 +276,18 @@ pub fn ingest_target(body: &IngestBody, defaults: &IngestDefaults) -> Result<Ing
     let metadata_json = checks.metadata(body.metadata.as_ref());
     checks.take("chunk_size", ChunkConfig::new(to_i64(defaults.chunk_size), to_i64(defaults.chunk_overlap)));
     checks.finish()?;
-    let collection = collection.ok_or_else(|| ApiError::internal("a collection name passed its check and is not there"))?;
+    let collection =
+        collection.ok_or_else(|| ApiError::internal("a collection name passed its check and is not there"))?;
     Ok(IngestTarget { namespace, collection, source_type: body.source_type.clone(), metadata_json })
 }
 
 /// An ingest that can be put on the log. `source` must be an absolute path that the caller may read.
-pub fn ingest_command(source: &str, target: IngestTarget, defaults: &IngestDefaults, ingest_id: IngestId) -> StartIngest {
+pub fn ingest_command(
+    source: &str,
+    target: IngestTarget,
+    defaults: &IngestDefaults,
+    ingest_id: IngestId,
+) -> StartIngest {
     StartIngest {
         ingest_id,
         namespace: target.namespace,
@@ -305,9 +340,8 @@ pub fn existing(path: &Path) -> Result<PathBuf, ApiError> {
     std::fs::canonicalize(path).map_err(|error| {
         let shown = path.display();
         match error.kind() {
-            std::io::ErrorKind::NotFound => {
-                ApiError::not_found("source_not_found", format!("{shown} does not exist")).hint(format!("check the path: ls -l {}", parent(path)))
-            }
+            std::io::ErrorKind::NotFound => ApiError::not_found("source_not_found", format!("{shown} does not exist"))
+                .hint(format!("check the path: ls -l {}", parent(path))),
             _ => ApiError::field("source", format!("{shown} can't be read: {error}")).code_as("source_unreadable"),
         }
     })
@@ -390,7 +424,13 @@ mod tests {
         let text = |path: PathBuf| path.to_str().unwrap().to_owned();
         assert_eq!(resolve_under(&roots, &text(root.join("a.txt"))).unwrap(), text(root.join("a.txt")));
         assert_eq!(resolve_under(&roots, &text(root.join("missing.txt"))).unwrap_err().code(), "source_not_found");
-        for bad in [text(root.join("../root-other/a.txt")), text(other.join("a.txt")), text(root.join("link.txt")), "/etc/passwd".into(), text(root.join("../nowhere"))] {
+        for bad in [
+            text(root.join("../root-other/a.txt")),
+            text(other.join("a.txt")),
+            text(root.join("link.txt")),
+            "/etc/passwd".into(),
+            text(root.join("../nowhere")),
+        ] {
             assert_eq!(resolve_under(&roots, &bad).unwrap_err().code(), "source_not_allowed", "{bad}");
         }
         for bad in ["", "a.txt", "/a\0b", &format!("/{}", "x".repeat(5_000))] {

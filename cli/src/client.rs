@@ -1,9 +1,9 @@
 //! One way for every command to speak to the API: to a running server over HTTP, or to the same router in this process.
 //! What `--json` prints is what the API said.
 
+use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::{Method, Request, StatusCode, header};
-use axum::Router;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt};
 use riverrun_api::wire::Problem;
@@ -64,17 +64,27 @@ impl SseEvent {
 }
 
 fn garbled(what: &str) -> CliError {
-    CliError::new(Exit::Failed, format!("the answer can't be read: {what}")).hint("the server may be of another version: riverrun --version")
+    CliError::new(Exit::Failed, format!("the answer can't be read: {what}"))
+        .hint("the server may be of another version: riverrun --version")
 }
 
 /// Text for a query or a path segment.
 pub fn encode(text: &str) -> String {
-    text.bytes().map(|byte| if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+    text.bytes()
+        .map(|byte| {
+            if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+                char::from(byte).to_string()
+            } else {
+                format!("%{byte:02X}")
+            }
+        })
+        .collect()
 }
 
 /// A path with those parameters that have a value.
 pub fn with_query(path: &str, parameters: &[(&str, Option<String>)]) -> String {
-    let given: Vec<_> = parameters.iter().filter_map(|(name, value)| Some(format!("{name}={}", encode(value.as_deref()?)))).collect();
+    let given: Vec<_> =
+        parameters.iter().filter_map(|(name, value)| Some(format!("{name}={}", encode(value.as_deref()?)))).collect();
     if given.is_empty() { path.to_owned() } else { format!("{path}?{}", given.join("&")) }
 }
 
@@ -82,7 +92,10 @@ impl Client {
     /// A running server.
     pub fn server(base: &str, token: Option<Secret>) -> Result<Self, CliError> {
         // Loopback only: an outside proxy has no business between a command and its server.
-        let http = reqwest::Client::builder().no_proxy().build().map_err(|error| CliError::new(Exit::Failed, format!("HTTP client: {error}")))?;
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .build()
+            .map_err(|error| CliError::new(Exit::Failed, format!("HTTP client: {error}")))?;
         Ok(Client::Http { http, base: base.to_owned(), token })
     }
 
@@ -108,7 +121,12 @@ impl Client {
     }
 
     /// Reads an event stream. A failure before it begins is the error.
-    pub async fn events(&self, method: Method, path: &str, body: Option<Value>) -> Result<impl Stream<Item = Result<SseEvent, CliError>> + use<>, CliError> {
+    pub async fn events(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<impl Stream<Item = Result<SseEvent, CliError>> + use<>, CliError> {
         let answer = self.send(method, path, body).await?;
         if !answer.status.is_success() {
             let status = answer.status;
@@ -122,13 +140,19 @@ impl Client {
             Client::InProcess(router) => {
                 let request = Request::builder().method(method).uri(path).header(header::HOST, "localhost");
                 let request = match body {
-                    Some(body) => request.header(header::CONTENT_TYPE, "application/json").body(Body::from(body.to_string())),
+                    Some(body) => {
+                        request.header(header::CONTENT_TYPE, "application/json").body(Body::from(body.to_string()))
+                    }
                     None => request.body(Body::empty()),
                 };
-                let request = request.map_err(|error| CliError::new(Exit::Usage, format!("{path:?} is no path: {error}")))?;
+                let request =
+                    request.map_err(|error| CliError::new(Exit::Usage, format!("{path:?} is no path: {error}")))?;
                 let response = router.clone().oneshot(request).await.unwrap_or_else(|never| match never {});
                 let status = response.status();
-                Ok(Answer { status, body: response.into_body().into_data_stream().map_err(|error| error.to_string()).boxed() })
+                Ok(Answer {
+                    status,
+                    body: response.into_body().into_data_stream().map_err(|error| error.to_string()).boxed(),
+                })
             }
             Client::Http { http, base, token } => {
                 let mut request = http.request(method, format!("{base}{path}"));
@@ -139,7 +163,11 @@ impl Client {
                     request = request.bearer_auth(token.expose());
                 }
                 let response = request.send().await.map_err(|error| {
-                    CliError::new(Exit::ServiceDown, format!("the server at {base} does not answer: {}", root_cause(&error))).hint("start it again: riverrun serve")
+                    CliError::new(
+                        Exit::ServiceDown,
+                        format!("the server at {base} does not answer: {}", root_cause(&error)),
+                    )
+                    .hint("start it again: riverrun serve")
                 })?;
                 let status = response.status();
                 Ok(Answer { status, body: response.bytes_stream().map_err(|error| root_cause(&error)).boxed() })
@@ -169,7 +197,8 @@ async fn collect(mut answer: Answer) -> Result<Vec<u8>, CliError> {
 }
 
 fn broken(reason: &str) -> CliError {
-    CliError::new(Exit::Failed, format!("the connection broke: {reason}")).hint("what was accepted goes on: riverrun runs ls")
+    CliError::new(Exit::Failed, format!("the connection broke: {reason}"))
+        .hint("what was accepted goes on: riverrun runs ls")
 }
 
 fn failure(status: StatusCode, bytes: &[u8]) -> CliError {
@@ -229,7 +258,8 @@ impl Parser {
         if line.is_empty() {
             let (name, data) = (self.name.take(), std::mem::take(&mut self.data));
             if !data.is_empty() {
-                self.ready.push_back(SseEvent { name: name.unwrap_or_else(|| "message".to_owned()), data: data.join("\n") });
+                self.ready
+                    .push_back(SseEvent { name: name.unwrap_or_else(|| "message".to_owned()), data: data.join("\n") });
             }
             return;
         }
@@ -250,7 +280,10 @@ mod tests {
     #[test]
     fn given_an_event_stream_in_any_pieces_when_it_is_parsed_then_the_events_are_the_same() {
         let text = ": hello\n\nevent: step\nid: 3\ndata: {\"a\":\ndata: 1}\n\ndata: x\r\n\r\nevent: lone\n\n";
-        let expected = [SseEvent { name: "step".into(), data: "{\"a\":\n1}".into() }, SseEvent { name: "message".into(), data: "x".into() }];
+        let expected = [
+            SseEvent { name: "step".into(), data: "{\"a\":\n1}".into() },
+            SseEvent { name: "message".into(), data: "x".into() },
+        ];
         for size in 1..text.len() {
             let mut parser = Parser::default();
             for chunk in text.as_bytes().chunks(size) {
@@ -263,6 +296,9 @@ mod tests {
     #[test]
     fn given_parameters_when_a_path_is_made_then_they_are_encoded_and_those_without_value_left_out() {
         assert_eq!(with_query("/runs", &[("a", None), ("b", None)]), "/runs");
-        assert_eq!(with_query("/runs", &[("status", Some("a&b=ü".into())), ("b", None), ("limit", Some("5".into()))]), "/runs?status=a%26b%3D%C3%BC&limit=5");
+        assert_eq!(
+            with_query("/runs", &[("status", Some("a&b=ü".into())), ("b", None), ("limit", Some("5".into()))]),
+            "/runs?status=a%26b%3D%C3%BC&limit=5"
+        );
     }
 }

@@ -79,7 +79,9 @@ impl CliError {
 impl From<Problem> for CliError {
     fn from(problem: Problem) -> Self {
         let exit = Exit::of(&problem);
-        Self::new(exit, problem.detail).maybe_hint(problem.hint.or_else(|| Some("riverrun <command> --help shows what a command takes".to_owned())))
+        Self::new(exit, problem.detail).maybe_hint(
+            problem.hint.or_else(|| Some("riverrun <command> --help shows what a command takes".to_owned())),
+        )
     }
 }
 

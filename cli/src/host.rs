@@ -63,7 +63,9 @@ impl Connection {
     /// Writes to the broker behind the API.
     pub fn producer(&self) -> Result<Producer, CliError> {
         let log = self.log.as_ref().ok_or_else(|| CliError::new(Exit::Failed, "this command has no broker"))?;
-        Producer::new(log).map_err(|error| CliError::new(Exit::ServiceDown, error.to_string()).maybe_hint(error.hint().map(str::to_owned)))
+        Producer::new(log).map_err(|error| {
+            CliError::new(Exit::ServiceDown, error.to_string()).maybe_hint(error.hint().map(str::to_owned))
+        })
     }
 
     /// Ends what was started for the command.
@@ -95,7 +97,12 @@ pub async fn reach(settings: &Settings, command: &str) -> Result<Reached, CliErr
         Err(not) => Reached::NotStarted(not),
         Ok(hosted) => {
             let client = Client::InProcess(app(hosted.stack.state().clone()));
-            Reached::Connected(Box::new(Connection { client, core, log: Some(hosted.stack.log().clone()), hosted: Some(hosted) }))
+            Reached::Connected(Box::new(Connection {
+                client,
+                core,
+                log: Some(hosted.stack.log().clone()),
+                hosted: Some(hosted),
+            }))
         }
     })
 }
@@ -111,14 +118,18 @@ pub fn server_core(settings: &Settings) -> Result<Core, CliError> {
 }
 
 fn make_core(settings: &Settings, config: ApiConfig) -> Result<Core, CliError> {
-    let models = Models::new(settings.models.clone()).map_err(|error| CliError::new(Exit::Failed, error.to_string()).maybe_hint(error.hint()))?;
+    let models = Models::new(settings.models.clone())
+        .map_err(|error| CliError::new(Exit::Failed, error.to_string()).maybe_hint(error.hint()))?;
     Ok(Core::new(config, models))
 }
 
 fn to_server(settings: &Settings, core: Core, owner: &Owner) -> Result<Connection, CliError> {
-    let Some(url) = &owner.api_url else { return Err(CliError::new(Exit::Failed, format!("riverrun {} has no API", owner.command))) };
+    let Some(url) = &owner.api_url else {
+        return Err(CliError::new(Exit::Failed, format!("riverrun {} has no API", owner.command)));
+    };
     if owner.needs_token && settings.api_token.is_none() {
-        return Err(CliError::new(Exit::Usage, format!("the server at {url} wants a token")).hint("set RIVERRUN_API_TOKEN to one of its tokens"));
+        return Err(CliError::new(Exit::Usage, format!("the server at {url} wants a token"))
+            .hint("set RIVERRUN_API_TOKEN to one of its tokens"));
     }
     let client = Client::server(url, settings.api_token.clone())?;
     let mut log = LogConfig::new(owner.brokers.clone(), "riverrun-cli");
@@ -145,11 +156,26 @@ async fn own_or_find(settings: &Settings, command: &str) -> Result<Found, CliErr
             return Ok(Found::Server(owner));
         }
         if tokio::time::Instant::now() > until {
-            return Err(CliError::new(Exit::Failed, format!("riverrun {} (process {}) has {} for more than {} s", owner.command, owner.pid, folder.display(), OTHER_COMMAND.as_secs()))
-                .hint(format!("wait for it, or end it: kill {}; `riverrun serve` lets commands run side by side", owner.pid)));
+            return Err(CliError::new(
+                Exit::Failed,
+                format!(
+                    "riverrun {} (process {}) has {} for more than {} s",
+                    owner.command,
+                    owner.pid,
+                    folder.display(),
+                    OTHER_COMMAND.as_secs()
+                ),
+            )
+            .hint(format!(
+                "wait for it, or end it: kill {}; `riverrun serve` lets commands run side by side",
+                owner.pid
+            )));
         }
         if !std::mem::replace(&mut told, true) {
-            tell(&format!("riverrun {command} waits for riverrun {} (process {}) on the same data folder", owner.command, owner.pid));
+            tell(&format!(
+                "riverrun {command} waits for riverrun {} (process {}) on the same data folder",
+                owner.command, owner.pid
+            ));
         }
         tokio::time::sleep(POLL).await;
     }
@@ -163,8 +189,17 @@ pub async fn own_for_server(settings: &Settings) -> Result<DataLock, CliError> {
         }
         let Some(owner) = lock::owner(&settings.data_dir).await? else { continue };
         let what = match &owner.api_url {
-            Some(url) => format!("another server has the data folder {} (process {}, {url})", settings.data_dir.display(), owner.pid),
-            None => format!("riverrun {} (process {}) has the data folder {}", owner.command, owner.pid, settings.data_dir.display()),
+            Some(url) => format!(
+                "another server has the data folder {} (process {}, {url})",
+                settings.data_dir.display(),
+                owner.pid
+            ),
+            None => format!(
+                "riverrun {} (process {}) has the data folder {}",
+                owner.command,
+                owner.pid,
+                settings.data_dir.display()
+            ),
         };
         return Err(CliError::new(Exit::Failed, what)
             .hint(format!("end it with `kill {}`, or set RIVERRUN_DATA_DIR, RIVERRUN_API_PORT and RIVERRUN_BROKER_PORT for a second one", owner.pid)));
@@ -180,7 +215,13 @@ pub struct NotStarted {
 }
 
 /// Starts a stack in a folder that is ours. `any_port`: a broker port that is taken is no failure.
-pub async fn host(settings: &Settings, core: Core, lock: DataLock, command: &str, any_port: bool) -> Result<Hosted, NotStarted> {
+pub async fn host(
+    settings: &Settings,
+    core: Core,
+    lock: DataLock,
+    command: &str,
+    any_port: bool,
+) -> Result<Hosted, NotStarted> {
     let not_started = |service| move |error| NotStarted { service, error };
     let config = StackConfig {
         broker: broker_choice(settings, any_port).map_err(not_started("broker"))?,
@@ -190,9 +231,16 @@ pub async fn host(settings: &Settings, core: Core, lock: DataLock, command: &str
         ..StackConfig::new(&settings.data_dir, core)
     };
     // Who comes meanwhile learns who has the folder; a server tells again when its API listens.
-    let owner = |brokers: &str| Owner { pid: std::process::id(), command: command.to_owned(), api_url: None, brokers: brokers.to_owned(), needs_token: false };
+    let owner = |brokers: &str| Owner {
+        pid: std::process::id(),
+        command: command.to_owned(),
+        api_url: None,
+        brokers: brokers.to_owned(),
+        needs_token: false,
+    };
     lock.tell(&owner("")).map_err(not_started("data folder"))?;
-    let stack = Stack::start(config).await.map_err(|error| NotStarted { service: error.service(), error: failed(&error) })?;
+    let stack =
+        Stack::start(config).await.map_err(|error| NotStarted { service: error.service(), error: failed(&error) })?;
     lock.tell(&owner(&stack.log().brokers)).map_err(not_started("data folder"))?;
     Ok(Hosted { stack, lock })
 }

@@ -56,7 +56,13 @@ impl DataLock {
         };
         fs::create_dir_all(folder).map_err(|error| failed("making the data folder", folder, &error))?;
         let path = folder.join(LOCK);
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(|error| failed("opening", &path, &error))?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(|error| failed("opening", &path, &error))?;
         match file.try_lock() {
             Ok(()) => {
                 let lock = Self { folder: folder.to_owned(), _file: file };
@@ -73,9 +79,9 @@ impl DataLock {
         let path = self.folder.join(OWNER);
         let draft = self.folder.join(format!("{OWNER}.{}", owner.pid));
         let text = serde_json::to_vec_pretty(owner).map_err(std::io::Error::other)?;
-        fs::write(&draft, text)
-            .and_then(|()| fs::rename(&draft, &path))
-            .map_err(|error| CliError::new(Exit::Failed, format!("writing {} failed: {error}", path.display())).hint("check the disk"))
+        fs::write(&draft, text).and_then(|()| fs::rename(&draft, &path)).map_err(|error| {
+            CliError::new(Exit::Failed, format!("writing {} failed: {error}", path.display())).hint("check the disk")
+        })
     }
 
     /// What an owner that was killed left behind would lead others astray.
@@ -106,8 +112,11 @@ pub async fn owner(folder: &Path) -> Result<Option<Owner>, CliError> {
             return Ok(None);
         }
         if Instant::now() > until {
-            return Err(CliError::new(Exit::Failed, format!("another process owns {} and does not say who it is", folder.display()))
-                .hint("end it, or set RIVERRUN_DATA_DIR to another folder"));
+            return Err(CliError::new(
+                Exit::Failed,
+                format!("another process owns {} and does not say who it is", folder.display()),
+            )
+            .hint("end it, or set RIVERRUN_DATA_DIR to another folder"));
         }
         tokio::time::sleep(POLL).await;
     }
@@ -128,7 +137,9 @@ pub fn is_owned(folder: &Path) -> Result<bool, CliError> {
     match file.try_lock_shared() {
         Ok(()) => Ok(false),
         Err(TryLockError::WouldBlock) => Ok(true),
-        Err(TryLockError::Error(error)) => Err(CliError::new(Exit::Failed, format!("locking {} failed: {error}", path.display()))),
+        Err(TryLockError::Error(error)) => {
+            Err(CliError::new(Exit::Failed, format!("locking {} failed: {error}", path.display())))
+        }
     }
 }
 
@@ -137,7 +148,13 @@ mod tests {
     use super::*;
 
     fn me() -> Owner {
-        Owner { pid: std::process::id(), command: "serve".into(), api_url: Some("http://127.0.0.1:1".into()), brokers: "127.0.0.1:2".into(), needs_token: false }
+        Owner {
+            pid: std::process::id(),
+            command: "serve".into(),
+            api_url: Some("http://127.0.0.1:1".into()),
+            brokers: "127.0.0.1:2".into(),
+            needs_token: false,
+        }
     }
 
     #[tokio::test]
@@ -170,6 +187,10 @@ mod tests {
         let file = folder.path().join("file");
         fs::write(&file, "x").unwrap();
         let error = DataLock::try_take(&file.join("data")).unwrap_err();
-        assert!(error.message.contains("file/data") && error.hint.unwrap().contains("RIVERRUN_DATA_DIR"), "{}", error.message);
+        assert!(
+            error.message.contains("file/data") && error.hint.unwrap().contains("RIVERRUN_DATA_DIR"),
+            "{}",
+            error.message
+        );
     }
 }

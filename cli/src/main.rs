@@ -36,8 +36,10 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<(), CliError> {
-    let folder = std::env::current_dir()
-        .map_err(|error| CliError::new(Exit::Failed, format!("the working folder can't be read: {error}")).hint("change into a folder that is there"))?;
+    let folder = std::env::current_dir().map_err(|error| {
+        CliError::new(Exit::Failed, format!("the working folder can't be read: {error}"))
+            .hint("change into a folder that is there")
+    })?;
     let settings = Settings::load(&folder)?;
     start_logging(&settings, &cli)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -51,7 +53,8 @@ fn run(cli: Cli) -> Result<(), CliError> {
 }
 
 /// What libraries say of their inside; what concerns us they also return as errors.
-const QUIET: &str = "rdkafka=off,qdrant_edge=error,sqlx=warn,tantivy=warn,hyper_util=warn,rustls=warn,rustls_platform_verifier=warn";
+const QUIET: &str =
+    "rdkafka=off,qdrant_edge=error,sqlx=warn,tantivy=warn,hyper_util=warn,rustls=warn,rustls_platform_verifier=warn";
 
 fn start_logging(settings: &Settings, cli: &Cli) -> Result<(), CliError> {
     let server = matches!(cli.command, Command::Serve);
@@ -63,7 +66,8 @@ fn start_logging(settings: &Settings, cli: &Cli) -> Result<(), CliError> {
     };
     let filter = settings.log_filter.clone().unwrap_or(usual);
     let filter: EnvFilter = filter.parse().map_err(|error| {
-        CliError::new(Exit::Usage, format!("setting RIVERRUN_LOG is '{filter}', which is no filter: {error}")).hint("RIVERRUN_LOG=info, or debug,riverrun_broker=warn")
+        CliError::new(Exit::Usage, format!("setting RIVERRUN_LOG is '{filter}', which is no filter: {error}"))
+            .hint("RIVERRUN_LOG=info, or debug,riverrun_broker=warn")
     })?;
     let logging = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
     let started = if settings.log_json { logging.json().try_init() } else { logging.try_init() };

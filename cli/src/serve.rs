@@ -37,7 +37,8 @@ pub async fn serve(settings: &Settings) -> Result<(), CliError> {
     ));
     let stop = CancellationToken::new();
     let stopping = stop.clone();
-    let server = axum::serve(listener, app(hosted.stack.state().clone())).with_graceful_shutdown(async move { stopping.cancelled().await });
+    let server = axum::serve(listener, app(hosted.stack.state().clone()))
+        .with_graceful_shutdown(async move { stopping.cancelled().await });
     let server = tokio::spawn(server.into_future());
     tokio::select! {
         () = signals.next() => tell("riverrun stops; a second signal ends it at once"),

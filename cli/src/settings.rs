@@ -9,8 +9,8 @@ use std::str::FromStr;
 
 use riverrun_api::ApiConfig;
 use riverrun_api::auth::Tokens;
-use riverrun_knowledge::chunking::{ChunkConfig, DEFAULT_OVERLAP, DEFAULT_SIZE};
 use riverrun_knowledge::SearchRequest;
+use riverrun_knowledge::chunking::{ChunkConfig, DEFAULT_OVERLAP, DEFAULT_SIZE};
 use riverrun_knowledge::sources::Limits;
 use riverrun_models::{ModelSettings, Secret};
 
@@ -72,18 +72,25 @@ impl Settings {
     fn from_values(values: &Values, folder: &Path) -> Result<Self, CliError> {
         for (name, instead) in NOT_YET {
             if let Some(value) = values.text(name) {
-                return Err(wrong(name, &redact_url(&value), &format!("not used by this version, which has {instead}")).hint(format!("unset {name}")));
+                return Err(wrong(
+                    name,
+                    &redact_url(&value),
+                    &format!("not used by this version, which has {instead}"),
+                )
+                .hint(format!("unset {name}")));
             }
         }
         let api_host = values.text("RIVERRUN_API_HOST").unwrap_or_else(|| "127.0.0.1".to_owned());
         let tokens = match values.text("RIVERRUN_API_TOKENS") {
             // The value is not shown: a token may have been put where its hash belongs.
             Some(text) => text.parse::<Tokens>().map_err(|error| {
-                CliError::new(Exit::Usage, format!("setting RIVERRUN_API_TOKENS: {error}")).hint("printf %s TOKEN | sha256sum gives the hash of a token")
+                CliError::new(Exit::Usage, format!("setting RIVERRUN_API_TOKENS: {error}"))
+                    .hint("printf %s TOKEN | sha256sum gives the hash of a token")
             })?,
             None => Tokens::default(),
         };
-        let models = ModelSettings::from_env(&|name| values.0.get(name).cloned()).map_err(|error| CliError::new(Exit::Usage, error.to_string()).hint(fix(error.name)))?;
+        let models = ModelSettings::from_env(&|name| values.0.get(name).cloned())
+            .map_err(|error| CliError::new(Exit::Usage, error.to_string()).hint(fix(error.name)))?;
         let (chunk_size, chunk_overlap) = chunking(values)?;
         let mut allowed_hosts = values.list("RIVERRUN_API_ALLOWED_HOSTS");
         if !is_wildcard(&api_host) {
@@ -109,7 +116,11 @@ impl Settings {
             },
             agent_max_runs: values.number("RIVERRUN_AGENT_MAX_RUNS", 32, 1..=10_000)?,
             ingest_limits: Limits {
-                max_file_bytes: values.number("RIVERRUN_INGEST_MAX_FILE_BYTES", Limits::default().max_file_bytes, 1..=1 << 30)?,
+                max_file_bytes: values.number(
+                    "RIVERRUN_INGEST_MAX_FILE_BYTES",
+                    Limits::default().max_file_bytes,
+                    1..=1 << 30,
+                )?,
                 max_files: values.number("RIVERRUN_INGEST_MAX_FILES", Limits::default().max_files, 1..=1_000_000)?,
             },
             models,
@@ -128,8 +139,14 @@ impl Settings {
         if riverrun_api::guard::is_loopback(&self.api_host) || !self.api.tokens.is_empty() {
             return Ok(());
         }
-        Err(CliError::new(Exit::Usage, format!("RIVERRUN_API_HOST is {}, which others can reach, and RIVERRUN_API_TOKENS is not set", self.api_host))
-            .hint("set RIVERRUN_API_TOKENS to name:sha256 pairs (printf %s TOKEN | sha256sum), or bind to 127.0.0.1"))
+        Err(CliError::new(
+            Exit::Usage,
+            format!(
+                "RIVERRUN_API_HOST is {}, which others can reach, and RIVERRUN_API_TOKENS is not set",
+                self.api_host
+            ),
+        )
+        .hint("set RIVERRUN_API_TOKENS to name:sha256 pairs (printf %s TOKEN | sha256sum), or bind to 127.0.0.1"))
     }
 }
 
@@ -151,10 +168,14 @@ fn read_dotenv(path: &Path) -> Result<BTreeMap<String, String>, CliError> {
             dotenvy::Error::LineParse(_, at) => format!("a line can't be read at character {at}"),
             other => other.to_string(),
         };
-        CliError::new(Exit::Usage, format!("{} is not a list of NAME=value lines: {what}", path.display())).hint("quote values that hold spaces or #")
+        CliError::new(Exit::Usage, format!("{} is not a list of NAME=value lines: {what}", path.display()))
+            .hint("quote values that hold spaces or #")
     };
     let lines = dotenvy::from_path_iter(path).map_err(unreadable)?;
-    lines.map(|line| line.map_err(unreadable)).filter(|line| line.as_ref().map_or(true, |(name, _)| name.starts_with(PREFIX))).collect()
+    lines
+        .map(|line| line.map_err(unreadable))
+        .filter(|line| line.as_ref().map_or(true, |(name, _)| name.starts_with(PREFIX)))
+        .collect()
 }
 
 struct Values(BTreeMap<String, String>);
@@ -170,7 +191,12 @@ impl Values {
         text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()
     }
 
-    fn number<T: FromStr + PartialOrd + Display>(&self, name: &str, default: T, range: std::ops::RangeInclusive<T>) -> Result<T, CliError> {
+    fn number<T: FromStr + PartialOrd + Display>(
+        &self,
+        name: &str,
+        default: T,
+        range: std::ops::RangeInclusive<T>,
+    ) -> Result<T, CliError> {
         let Some(text) = self.text(name) else { return Ok(default) };
         let expected = || format!("a number from {} to {}", range.start(), range.end());
         text.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| wrong(name, &text, &expected()))
@@ -180,7 +206,9 @@ impl Values {
         self.0
             .iter()
             .filter(|(name, value)| name.as_str() != KAFKA_BROKERS && !value.is_empty())
-            .filter_map(|(name, value)| Some((name.strip_prefix(KAFKA_PREFIX)?.to_lowercase().replace('_', "."), value.clone())))
+            .filter_map(|(name, value)| {
+                Some((name.strip_prefix(KAFKA_PREFIX)?.to_lowercase().replace('_', "."), value.clone()))
+            })
             .collect()
     }
 }
@@ -204,10 +232,16 @@ fn redact_url(url: &str) -> String {
 fn chunking(values: &Values) -> Result<(usize, usize), CliError> {
     let read = |name: &str, default: usize| -> Result<i64, CliError> {
         let default = i64::try_from(default).unwrap_or(i64::MAX);
-        values.number(name, default, i64::MIN..=i64::MAX).map_err(|_| wrong(name, &values.text(name).unwrap_or_default(), "a whole number"))
+        values
+            .number(name, default, i64::MIN..=i64::MAX)
+            .map_err(|_| wrong(name, &values.text(name).unwrap_or_default(), "a whole number"))
     };
-    let (size, overlap) = (read("RIVERRUN_CHUNK_SIZE", DEFAULT_SIZE)?, read("RIVERRUN_CHUNK_OVERLAP", DEFAULT_OVERLAP)?);
-    ChunkConfig::new(size, overlap).map_err(|error| CliError::new(Exit::Usage, error.to_string()).hint("RIVERRUN_CHUNK_OVERLAP must be smaller than RIVERRUN_CHUNK_SIZE"))?;
+    let (size, overlap) =
+        (read("RIVERRUN_CHUNK_SIZE", DEFAULT_SIZE)?, read("RIVERRUN_CHUNK_OVERLAP", DEFAULT_OVERLAP)?);
+    ChunkConfig::new(size, overlap).map_err(|error| {
+        CliError::new(Exit::Usage, error.to_string())
+            .hint("RIVERRUN_CHUNK_OVERLAP must be smaller than RIVERRUN_CHUNK_SIZE")
+    })?;
     let checked = |value: i64| usize::try_from(value).unwrap_or_default(); // the check above leaves no negative one
     Ok((checked(size), checked(overlap)))
 }
@@ -219,7 +253,10 @@ fn data_dir(values: &Values, folder: &Path) -> Result<PathBuf, CliError> {
     }
     let xdg = values.text("XDG_DATA_HOME").map(PathBuf::from).filter(|dir| dir.is_absolute());
     let base = xdg.or_else(|| values.text("HOME").map(|home| Path::new(&home).join(".local/share")));
-    base.map(|base| base.join("riverrun")).ok_or_else(|| CliError::new(Exit::Usage, "neither RIVERRUN_DATA_DIR nor HOME is set").hint("set RIVERRUN_DATA_DIR to a folder"))
+    base.map(|base| base.join("riverrun")).ok_or_else(|| {
+        CliError::new(Exit::Usage, "neither RIVERRUN_DATA_DIR nor HOME is set")
+            .hint("set RIVERRUN_DATA_DIR to a folder")
+    })
 }
 
 /// `RIVERRUN_INGEST_ROOTS`, separated by colons; else the working folder, unless that is the root of everything.
@@ -231,7 +268,12 @@ fn ingest_roots(values: &Values, folder: &Path) -> Result<Vec<PathBuf>, CliError
     };
     text.split(':')
         .filter(|root| !root.trim().is_empty())
-        .map(|root| folder.join(root.trim()).canonicalize().map_err(|error| wrong(name, root, &format!("a folder that can be read: {error}"))))
+        .map(|root| {
+            folder
+                .join(root.trim())
+                .canonicalize()
+                .map_err(|error| wrong(name, root, &format!("a folder that can be read: {error}")))
+        })
         .collect()
 }
 
@@ -240,7 +282,8 @@ mod tests {
     use super::*;
 
     fn read(pairs: &[(&str, &str)]) -> Result<Settings, CliError> {
-        let mut values: BTreeMap<String, String> = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let mut values: BTreeMap<String, String> =
+            pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         values.entry("HOME".into()).or_insert("/home/ann".into());
         Settings::from_values(&Values(values), Path::new("/tmp"))
     }
@@ -277,10 +320,15 @@ mod tests {
             ("RIVERRUN_API_TOKENS", "secret"),
         ] {
             let error = read(&[(name, value)]).unwrap_err();
-            assert!(error.message.contains(name) && error.hint.is_some() && error.exit == Exit::Usage, "{name}: {error:?}");
+            assert!(
+                error.message.contains(name) && error.hint.is_some() && error.exit == Exit::Usage,
+                "{name}: {error:?}"
+            );
         }
         assert!(!read(&[("RIVERRUN_API_TOKENS", "secret")]).unwrap_err().message.contains("secret"));
-        assert!(!read(&[("RIVERRUN_DATABASE_URL", "postgres://ann:secret@db/x")]).unwrap_err().message.contains("secret"));
+        assert!(
+            !read(&[("RIVERRUN_DATABASE_URL", "postgres://ann:secret@db/x")]).unwrap_err().message.contains("secret")
+        );
     }
 
     #[test]
@@ -309,7 +357,11 @@ mod tests {
         let path = folder.path().join(".env");
         std::fs::write(&path, "# ours\nRIVERRUN_API_PORT=8123\nOTHER=x\nRIVERRUN_LOG=\"a b\"\n").unwrap();
         let values = read_dotenv(&path).unwrap();
-        assert_eq!(values.into_iter().collect::<Vec<_>>(), [("RIVERRUN_API_PORT".into(), "8123".into()), ("RIVERRUN_LOG".into(), "a b".into())] as [(String, String); 2]);
+        assert_eq!(
+            values.into_iter().collect::<Vec<_>>(),
+            [("RIVERRUN_API_PORT".into(), "8123".into()), ("RIVERRUN_LOG".into(), "a b".into())]
+                as [(String, String); 2]
+        );
         std::fs::write(&path, "RIVERRUN_OPENAI_API_KEY=sk-canary with spaces\n").unwrap();
         let error = read_dotenv(&path).unwrap_err();
         assert!(!error.message.contains("canary") && error.message.contains(".env"), "{error:?}");

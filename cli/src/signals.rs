@@ -14,7 +14,10 @@ impl Signals {
     /// From here on, signals do not end the process by themselves.
     pub fn listen() -> Result<Self, CliError> {
         let failed = |error: std::io::Error| CliError::new(Exit::Failed, format!("signals can't be received: {error}"));
-        Ok(Self { interrupt: signal(SignalKind::interrupt()).map_err(failed)?, terminate: signal(SignalKind::terminate()).map_err(failed)? })
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt()).map_err(failed)?,
+            terminate: signal(SignalKind::terminate()).map_err(failed)?,
+        })
     }
 
     /// The next one. Cancel-safe.

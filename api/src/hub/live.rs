@@ -133,7 +133,9 @@ impl LiveRun {
 
     /// Nothing of it is kept, nobody listens, and its gate is not needed: it ended, or it was never there.
     pub(super) fn is_idle(&self) -> bool {
-        self.kept.is_empty() && self.ears.iter().all(|ear| ear.notes.is_closed()) && (self.gate.ended || !self.gate.accepted)
+        self.kept.is_empty()
+            && self.ears.iter().all(|ear| ear.notes.is_closed())
+            && (self.gate.ended || !self.gate.accepted)
     }
 
     pub(super) fn listeners(&self) -> usize {
@@ -181,7 +183,11 @@ impl LiveRun {
     /// Drops what lies before the next offsets of the read model; tells how much it was.
     pub(super) fn drop_projected(&mut self, next_offsets: &HashMap<i32, i64>) -> usize {
         let before = self.kept.len();
-        while self.kept.front().is_some_and(|kept| next_offsets.get(&kept.partition).is_some_and(|next| kept.offset < *next)) {
+        while self
+            .kept
+            .front()
+            .is_some_and(|kept| next_offsets.get(&kept.partition).is_some_and(|next| kept.offset < *next))
+        {
             self.kept.pop_front();
         }
         before - self.kept.len()

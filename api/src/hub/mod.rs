@@ -32,13 +32,13 @@ use tokio_util::sync::CancellationToken;
 pub use ingest_stream::IngestStream;
 pub(crate) use ingest_stream::unknown as unknown_ingest;
 pub use live::{Note, compose};
-pub use run_stream::{RunStream, StreamEnd};
 pub(crate) use run_stream::unknown as unknown_run;
+pub use run_stream::{RunStream, StreamEnd};
 
 use crate::error::ApiError;
 use crate::submit::IngestTarget;
 use crate::wire::{IngestView, RunView, Timestamp};
-use live::{LiveRun, Listener};
+use live::{Listener, LiveRun};
 
 /// Events kept for all runs together, at most.
 const MAX_BUFFERED: usize = 100_000;

@@ -129,6 +129,8 @@ pub(super) async fn read_tokens(hub: Hub, log: LogConfig, stop: CancellationToke
 
 async fn open_tokens(log: &LogConfig) -> Result<Tail, LogError> {
     let name = Topic::Tokens.name();
-    let partitions = (0..Topic::Tokens.spec().partitions).map(|partition| (TopicPartition::new(name, partition), StartAt::End)).collect();
+    let partitions = (0..Topic::Tokens.spec().partitions)
+        .map(|partition| (TopicPartition::new(name, partition), StartAt::End))
+        .collect();
     Tail::open(log, partitions).await
 }

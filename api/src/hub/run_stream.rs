@@ -111,7 +111,10 @@ impl RunStream {
         if row.is_none() && notes.is_empty() && !pending {
             return Err(unknown(self.run_id));
         }
-        let agent = row.as_ref().and_then(|row| row.agent.clone()).or_else(|| notes.iter().find_map(|note| note.accepted()?.agent.clone()));
+        let agent = row
+            .as_ref()
+            .and_then(|row| row.agent.clone())
+            .or_else(|| notes.iter().find_map(|note| note.accepted()?.agent.clone()));
         self.ready.push_back(RunMessage::Start { run_id: self.run_id.to_string(), agent });
         if row.is_some() {
             self.read_steps().await?;
@@ -136,7 +139,9 @@ impl RunStream {
                 }
             }
             Ok(None) if listener.was_cut_off() => return Err(StreamEnd::TooSlow),
-            Ok(None) => return Err(StreamEnd::Failed(ApiError::internal("the process is stopping").code_as("shutting_down"))),
+            Ok(None) => {
+                return Err(StreamEnd::Failed(ApiError::internal("the process is stopping").code_as("shutting_down")));
+            }
             Err(_) => {
                 let row = run_heads::head(&self.hub.inner.sql, self.run_id).await.map_err(ApiError::from)?;
                 if row.is_some() {

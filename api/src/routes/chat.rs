@@ -66,9 +66,17 @@ fn chat_request(body: ChatBody, core: &Core) -> Result<ChatRequest, ApiError> {
     let mut checks = Checks::default();
     core.known().provider(&mut checks, body.provider.as_deref());
     checks.require(!body.messages.is_empty(), "messages", "must not be empty");
-    checks.require(body.messages.len() <= MAX_MESSAGES, "messages", format!("has {}; at most {MAX_MESSAGES} are read", body.messages.len()));
+    checks.require(
+        body.messages.len() <= MAX_MESSAGES,
+        "messages",
+        format!("has {}; at most {MAX_MESSAGES} are read", body.messages.len()),
+    );
     if let Some(temperature) = body.temperature {
-        checks.require((0.0..=2.0).contains(&temperature), "temperature", format!("is {temperature}, which is not between 0 and 2"));
+        checks.require(
+            (0.0..=2.0).contains(&temperature),
+            "temperature",
+            format!("is {temperature}, which is not between 0 and 2"),
+        );
     }
     let mut messages = Vec::with_capacity(body.messages.len());
     for (index, message) in body.messages.into_iter().enumerate().take(MAX_MESSAGES) {
@@ -125,13 +133,24 @@ async fn embed(State(core): State<Core>, Json(body): Json<EmbedBody>) -> Result<
     let mut checks = Checks::default();
     core.known().provider(&mut checks, body.provider.as_deref());
     checks.require(!body.inputs.is_empty(), "inputs", "must not be empty");
-    checks.require(body.inputs.len() <= MAX_INPUTS, "inputs", format!("has {}; at most {MAX_INPUTS} are read", body.inputs.len()));
+    checks.require(
+        body.inputs.len() <= MAX_INPUTS,
+        "inputs",
+        format!("has {}; at most {MAX_INPUTS} are read", body.inputs.len()),
+    );
     for (index, text) in body.inputs.iter().enumerate().take(MAX_INPUTS) {
         checks.text(&format!("inputs[{index}]"), text, MAX_TEXT);
     }
     checks.finish()?;
-    let reply = core.models().embed(embed_model(&body, core.models()).as_deref(), body.inputs, EmbedPurpose::Document).await?;
-    Ok(Reply(EmbedDone { usage: usage(reply.usage), model: reply.model, dimensions: reply.dimensions, vectors: reply.vectors, truncated: reply.truncated }))
+    let reply =
+        core.models().embed(embed_model(&body, core.models()).as_deref(), body.inputs, EmbedPurpose::Document).await?;
+    Ok(Reply(EmbedDone {
+        usage: usage(reply.usage),
+        model: reply.model,
+        dimensions: reply.dimensions,
+        vectors: reply.vectors,
+        truncated: reply.truncated,
+    }))
 }
 
 /// A model may carry its provider, as in `ollama/nomic-embed-text`.
@@ -198,7 +217,9 @@ where
 }
 
 /// The stream as server-sent events.
-pub(super) fn sse<T: serde::Serialize + Send + 'static>(pieces: impl Stream<Item = Piece<T>> + Send + 'static) -> Response {
+pub(super) fn sse<T: serde::Serialize + Send + 'static>(
+    pieces: impl Stream<Item = Piece<T>> + Send + 'static,
+) -> Response {
     let events = pieces.map(|piece| {
         let event = match piece {
             Piece::Delta(text) => Event::default().event("delta").json_data(serde_json::json!({ "text": text })),

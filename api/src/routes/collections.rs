@@ -28,7 +28,10 @@ struct CollectionsQuery {
 /// Collections, with how much is in them.
 #[utoipa::path(get, path = "/collections", tag = "knowledge", params(CollectionsQuery),
     responses((status = 200, body = Items<CollectionView>), (status = 422, body = Problem)))]
-async fn collections(State(state): State<AppState>, Query(query): Query<CollectionsQuery>) -> Result<Json<Items<CollectionView>>, ApiError> {
+async fn collections(
+    State(state): State<AppState>,
+    Query(query): Query<CollectionsQuery>,
+) -> Result<Json<Items<CollectionView>>, ApiError> {
     let mut checks = Checks::default();
     let namespace = query.namespace.as_deref().map(|name| checks.namespace(Some(name)));
     checks.finish()?;

@@ -19,7 +19,11 @@ const DEFAULT_LIMIT: usize = 50;
 const MAX_LIMIT: usize = 500;
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show)).routes(routes!(redrive)).routes(routes!(drop_letter))
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(show))
+        .routes(routes!(redrive))
+        .routes(routes!(drop_letter))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -33,7 +37,10 @@ struct ListQuery {
 
 /// Dead letters, oldest first.
 #[utoipa::path(get, path = "/dlq", tag = "log", params(ListQuery), responses((status = 200, body = Items<DeadLetterEntry>), (status = 404, body = Problem)))]
-async fn list(State(state): State<AppState>, Query(query): Query<ListQuery>) -> Result<Json<Items<DeadLetterEntry>>, ApiError> {
+async fn list(
+    State(state): State<AppState>,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<Items<DeadLetterEntry>>, ApiError> {
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
     let letters = state.dead_letters().list(query.topic.as_deref(), limit).await?;
     Ok(Json(Items { items: letters.iter().map(|letter| entry(letter, false)).collect() }))
@@ -65,7 +72,12 @@ async fn redrive(
 ) -> Result<(axum::http::StatusCode, Json<Redriven>), ApiError> {
     let id: LetterId = id.parse()?;
     let position = state.dead_letters().redrive(&id, query.again).await?;
-    let done = Redriven { id: id.to_string(), topic: position.topic.to_string(), partition: position.partition, offset: position.offset };
+    let done = Redriven {
+        id: id.to_string(),
+        topic: position.topic.to_string(),
+        partition: position.partition,
+        offset: position.offset,
+    };
     Ok((axum::http::StatusCode::ACCEPTED, Json(done)))
 }
 

@@ -36,7 +36,10 @@ struct DocumentsQuery {
 /// Documents of a collection, by source.
 #[utoipa::path(get, path = "/documents", tag = "knowledge", params(DocumentsQuery),
     responses((status = 200, body = Page<DocumentView>), (status = 404, body = Problem), (status = 422, body = Problem)))]
-async fn documents(State(state): State<AppState>, Query(query): Query<DocumentsQuery>) -> Result<Json<Page<DocumentView>>, ApiError> {
+async fn documents(
+    State(state): State<AppState>,
+    Query(query): Query<DocumentsQuery>,
+) -> Result<Json<Page<DocumentView>>, ApiError> {
     let mut checks = Checks::default();
     let namespace = checks.namespace(query.namespace.as_deref());
     let name = checks.take("collection", query.collection.parse::<CollectionName>());
@@ -46,7 +49,10 @@ async fn documents(State(state): State<AppState>, Query(query): Query<DocumentsQ
     let collection = Collection::new(namespace, name);
     let page = PageRequest { limit: query.limit, cursor: query.cursor };
     let found = read::documents(&state.parts().sql, &collection, &page).await?;
-    if found.items.is_empty() && page.cursor.is_none() && read::collection(&state.parts().sql, &collection).await?.is_none() {
+    if found.items.is_empty()
+        && page.cursor.is_none()
+        && read::collection(&state.parts().sql, &collection).await?.is_none()
+    {
         return Err(StoreError::NoCollection(collection).into());
     }
     Ok(Json(Page { items: found.items, next_cursor: found.next_cursor }))

@@ -49,23 +49,62 @@ async fn metrics(State(state): State<AppState>) -> Response {
     ] {
         page.sample(name, "gauge", help, &[], value);
     }
-    page.sample("riverrun_hub_void_events_total", "counter", "run events that did not count", &[], hub.void_events as f64);
-    page.sample("riverrun_hub_undecodable_records_total", "counter", "records that were no events", &[], hub.undecodable as f64);
+    page.sample(
+        "riverrun_hub_void_events_total",
+        "counter",
+        "run events that did not count",
+        &[],
+        hub.void_events as f64,
+    );
+    page.sample(
+        "riverrun_hub_undecodable_records_total",
+        "counter",
+        "records that were no events",
+        &[],
+        hub.undecodable as f64,
+    );
     let workers = state.parts().workers.statuses();
     for worker in &workers {
         let up = worker_trouble(worker).is_none();
-        page.sample("riverrun_worker_up", "gauge", "1 while the worker gets on", &[("worker", &worker.name)], f64::from(u8::from(up)));
+        page.sample(
+            "riverrun_worker_up",
+            "gauge",
+            "1 while the worker gets on",
+            &[("worker", &worker.name)],
+            f64::from(u8::from(up)),
+        );
     }
     for worker in &workers {
-        for (what, value) in [("handled", worker.handled), ("retries", worker.retries), ("dead_letters", worker.dead_letters), ("skipped", worker.skipped)] {
-            page.sample("riverrun_worker_records_total", "counter", "records by what became of them", &[("worker", &worker.name), ("what", what)], value as f64);
+        for (what, value) in [
+            ("handled", worker.handled),
+            ("retries", worker.retries),
+            ("dead_letters", worker.dead_letters),
+            ("skipped", worker.skipped),
+        ] {
+            page.sample(
+                "riverrun_worker_records_total",
+                "counter",
+                "records by what became of them",
+                &[("worker", &worker.name), ("what", what)],
+                value as f64,
+            );
         }
     }
     for worker in &workers {
-        page.sample("riverrun_worker_in_work", "gauge", "records in queue and work", &[("worker", &worker.name)], worker.in_work as f64);
+        page.sample(
+            "riverrun_worker_in_work",
+            "gauge",
+            "records in queue and work",
+            &[("worker", &worker.name)],
+            worker.in_work as f64,
+        );
     }
     for line in state.lag().await.unwrap_or_default() {
-        let labels = [("group", line.group.as_str()), ("topic", &*line.partition.topic), ("partition", &line.partition.partition.to_string())];
+        let labels = [
+            ("group", line.group.as_str()),
+            ("topic", &*line.partition.topic),
+            ("partition", &line.partition.partition.to_string()),
+        ];
         page.sample("riverrun_consumer_lag", "gauge", "records not yet handled", &labels, line.lag as f64);
     }
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page.finish()).into_response()

@@ -61,7 +61,8 @@ async fn from_path(state: &AppState, key: Option<&str>, body: IngestBody) -> Res
 
 fn accepted_ingest(accepted: AcceptedIngest) -> Response {
     let id = accepted.ingest_id;
-    let body = IngestAccepted { ingest_id: id.to_string(), documents: accepted.documents, stream: format!("/ws/ingest/{id}") };
+    let body =
+        IngestAccepted { ingest_id: id.to_string(), documents: accepted.documents, stream: format!("/ws/ingest/{id}") };
     (StatusCode::ACCEPTED, location(&format!("/ingest/{id}")), Reply(body)).into_response()
 }
 

@@ -54,7 +54,10 @@ struct ModelsQuery {
 /// The models of a provider.
 #[utoipa::path(get, path = "/models", tag = "models", params(ModelsQuery),
     responses((status = 200, body = Items<ModelEntry>), (status = 422, body = Problem), (status = 503, description = "the provider does not answer", body = Problem)))]
-async fn models(State(core): State<Core>, Query(query): Query<ModelsQuery>) -> Result<Json<Items<ModelEntry>>, ApiError> {
+async fn models(
+    State(core): State<Core>,
+    Query(query): Query<ModelsQuery>,
+) -> Result<Json<Items<ModelEntry>>, ApiError> {
     let items = core.models().list_models(query.provider.as_deref()).await?;
     Ok(Json(Items { items: items.into_iter().map(entry).collect() }))
 }

@@ -4,9 +4,9 @@ use axum::Json as Reply;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
+use riverrun_knowledge::answer::AskError;
 use riverrun_knowledge::retrieval::RetrievalError;
 use riverrun_knowledge::{AskReply, AskRequest, SearchRequest, SearchResult};
-use riverrun_knowledge::answer::AskError;
 use riverrun_models::DeltaSink;
 use riverrun_schemas::ingest::document_id;
 use riverrun_schemas::{Collection, CollectionName, DocumentId};
@@ -35,7 +35,15 @@ pub(super) fn router() -> OpenApiRouter<AppState> {
 #[utoipa::path(post, path = "/rag/search", tag = "knowledge", request_body = SearchBody,
     responses((status = 200, body = SearchDone), (status = 404, description = "no such collection", body = Problem), (status = 422, body = Problem)))]
 async fn search(State(state): State<AppState>, Json(body): Json<SearchBody>) -> Result<Reply<Value>, ApiError> {
-    let request = search_request(&state, &body.query, &body.collection, body.namespace.as_deref(), body.k, body.filter.as_ref(), body.rerank)?;
+    let request = search_request(
+        &state,
+        &body.query,
+        &body.collection,
+        body.namespace.as_deref(),
+        body.k,
+        body.filter.as_ref(),
+        body.rerank,
+    )?;
     let found = state.parts().retriever.search(&request).await?;
     with_metadata(&state, &request.collection, found).await.map(Reply)
 }
@@ -54,17 +62,26 @@ fn search_request(
     let namespace = checks.namespace(namespace);
     let name = checks.take("collection", collection.parse::<CollectionName>());
     let k = k.unwrap_or(state.core().config().rag_top_k);
-    checks.require((1..=SearchRequest::MAX_K).contains(&k), "k", format!("is {k}, which is not between 1 and {}", SearchRequest::MAX_K));
+    checks.require(
+        (1..=SearchRequest::MAX_K).contains(&k),
+        "k",
+        format!("is {k}, which is not between 1 and {}", SearchRequest::MAX_K),
+    );
     let collection = name.map(|name| Collection::new(namespace, name));
     let filter = filter.map(|filter| chunk_filter(&mut checks, collection.as_ref(), filter)).unwrap_or_default();
     checks.finish()?;
-    let collection = collection.ok_or_else(|| ApiError::internal("a collection name passed its check and is not there"))?;
+    let collection =
+        collection.ok_or_else(|| ApiError::internal("a collection name passed its check and is not there"))?;
     Ok(SearchRequest { k, filter, rerank, ..SearchRequest::new(collection, query) })
 }
 
 fn chunk_filter(checks: &mut Checks, collection: Option<&Collection>, filter: &FilterBody) -> ChunkFilter {
     let count = filter.document_ids.len() + filter.sources.len();
-    checks.require((1..=MAX_FILTER).contains(&count), "filter", format!("names {count} documents, which is not between 1 and {MAX_FILTER}"));
+    checks.require(
+        (1..=MAX_FILTER).contains(&count),
+        "filter",
+        format!("names {count} documents, which is not between 1 and {MAX_FILTER}"),
+    );
     let mut found: Vec<DocumentId> = Vec::new();
     for (index, text) in filter.document_ids.iter().enumerate() {
         found.extend(checks.take(&format!("filter.document_ids[{index}]"), text.parse::<DocumentId>()));
@@ -95,7 +112,15 @@ async fn with_metadata(state: &AppState, collection: &Collection, found: SearchR
     (status = 200, description = "with `stream: true` server-sent events: `delta` `{text}`, then `final` with this object, or `error` with a problem document", body = AskDone),
     (status = 404, description = "no such collection", body = Problem), (status = 422, body = Problem), (status = 503, description = "the model is not there", body = Problem)))]
 async fn ask(State(state): State<AppState>, Json(body): Json<AskBody>) -> Result<Response, ApiError> {
-    let search = search_request(&state, &body.query, &body.collection, body.namespace.as_deref(), body.k, body.filter.as_ref(), None)?;
+    let search = search_request(
+        &state,
+        &body.query,
+        &body.collection,
+        body.namespace.as_deref(),
+        body.k,
+        body.filter.as_ref(),
+        None,
+    )?;
     let mut checks = Checks::default();
     state.core().known().provider(&mut checks, body.provider.as_deref());
     checks.finish()?;
@@ -132,7 +157,9 @@ impl From<RetrievalError> for ApiError {
             RetrievalError::CollectionNotFound { .. } => ApiError::not_found(code, text),
             RetrievalError::EmbeddingModelMismatch { .. } => ApiError::conflict(code, text),
             RetrievalError::NoReranker => ApiError::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, code, text),
-            RetrievalError::EmptyQuery | RetrievalError::QueryTooLong { .. } => ApiError::field("query", text).code_as(code),
+            RetrievalError::EmptyQuery | RetrievalError::QueryTooLong { .. } => {
+                ApiError::field("query", text).code_as(code)
+            }
             RetrievalError::BadK { .. } => ApiError::field("k", text).code_as(code),
         };
         match hint {

@@ -47,8 +47,16 @@ fn answer(body: Value) -> Response {
 
 /// The registry's own error shape: clients compare `error_code`.
 fn refuse(error_code: u32, message: &str) -> Response {
-    let status = u16::try_from(error_code / 100).ok().and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::UNPROCESSABLE_ENTITY);
-    (status, [(header::CONTENT_TYPE, CONTENT_TYPE)], json!({ "error_code": error_code, "message": message }).to_string()).into_response()
+    let status = u16::try_from(error_code / 100)
+        .ok()
+        .and_then(|status| StatusCode::from_u16(status).ok())
+        .unwrap_or(StatusCode::UNPROCESSABLE_ENTITY);
+    (
+        status,
+        [(header::CONTENT_TYPE, CONTENT_TYPE)],
+        json!({ "error_code": error_code, "message": message }).to_string(),
+    )
+        .into_response()
 }
 
 fn no_schema() -> Response {
@@ -72,7 +80,9 @@ fn find_version(subject: &str, version: &str) -> Result<&'static RegisteredSchem
         "latest" | "-1" => all.last().copied(),
         number => match number.parse::<u32>() {
             Ok(number) => all.iter().copied().find(|schema| schema.version == number),
-            Err(_) => return Err(refuse(42202, &format!("The specified version '{version}' is not a valid version id."))),
+            Err(_) => {
+                return Err(refuse(42202, &format!("The specified version '{version}' is not a valid version id.")));
+            }
         },
     };
     found.ok_or_else(|| refuse(40402, &format!("Version {version} not found.")))
@@ -99,7 +109,8 @@ async fn schema_text(Path(id): Path<String>) -> Response {
 /// Subject and version of a schema id.
 #[utoipa::path(get, path = "/schemas/ids/{id}/versions", tag = "registry", params(("id" = u32, Path)), responses((status = 200), (status = 404)))]
 async fn schema_versions(Path(id): Path<String>) -> Response {
-    by_id(&id).map_or_else(no_schema, |schema| answer(json!([{ "subject": schema.subject(), "version": schema.version }])))
+    by_id(&id)
+        .map_or_else(no_schema, |schema| answer(json!([{ "subject": schema.subject(), "version": schema.version }])))
 }
 
 /// Subjects that have a schema id.
@@ -121,7 +132,11 @@ async fn subjects() -> Response {
 #[utoipa::path(get, path = "/subjects/{subject}/versions", tag = "registry", params(("subject" = String, Path)), responses((status = 200, body = Vec<u32>), (status = 404)))]
 async fn versions(Path(subject): Path<String>) -> Response {
     let versions: Vec<u32> = registry::versions(&subject).iter().map(|schema| schema.version).collect();
-    if versions.is_empty() { refuse(40401, &format!("Subject '{subject}' not found.")) } else { answer(json!(versions)) }
+    if versions.is_empty() {
+        refuse(40401, &format!("Subject '{subject}' not found."))
+    } else {
+        answer(json!(versions))
+    }
 }
 
 /// One version of a subject, or `latest`.
@@ -135,7 +150,8 @@ async fn version(Path((subject, version)): Path<(String, String)>) -> Response {
 #[utoipa::path(get, path = "/subjects/{subject}/versions/{version}/schema", tag = "registry",
     params(("subject" = String, Path), ("version" = String, Path)), responses((status = 200), (status = 404), (status = 422)))]
 async fn version_text(Path((subject, version)): Path<(String, String)>) -> Response {
-    find_version(&subject, &version).map_or_else(|refused| refused, |schema| ([(header::CONTENT_TYPE, CONTENT_TYPE)], schema.text).into_response())
+    find_version(&subject, &version)
+        .map_or_else(|refused| refused, |schema| ([(header::CONTENT_TYPE, CONTENT_TYPE)], schema.text).into_response())
 }
 
 #[derive(Deserialize)]
@@ -147,8 +163,11 @@ struct SchemaBody {
 
 /// The schema of a body. The content type is not looked at: clients send several.
 async fn asked(request: Request) -> Result<Value, Response> {
-    let bytes = axum::body::to_bytes(request.into_body(), MAX_JSON_BYTES).await.map_err(|_| refuse(41301, "Body is too large"))?;
-    let body: SchemaBody = serde_json::from_slice(&bytes).map_err(|error| refuse(40001, &format!("Body is not a schema: {error}")))?;
+    let bytes = axum::body::to_bytes(request.into_body(), MAX_JSON_BYTES)
+        .await
+        .map_err(|_| refuse(41301, "Body is too large"))?;
+    let body: SchemaBody =
+        serde_json::from_slice(&bytes).map_err(|error| refuse(40001, &format!("Body is not a schema: {error}")))?;
     if body.schema_type.as_deref().is_some_and(|kind| kind != "AVRO") {
         return Err(refuse(42201, "Only AVRO schemas are served"));
     }
@@ -161,7 +180,9 @@ fn find_same(subject: &str, wanted: &Value) -> Result<&'static RegisteredSchema,
     if all.is_empty() {
         return Err(refuse(40401, &format!("Subject '{subject}' not found.")));
     }
-    all.into_iter().find(|schema| serde_json::from_str::<Value>(schema.text).is_ok_and(|listed| listed == *wanted)).ok_or_else(no_schema)
+    all.into_iter()
+        .find(|schema| serde_json::from_str::<Value>(schema.text).is_ok_and(|listed| listed == *wanted))
+        .ok_or_else(no_schema)
 }
 
 /// Whether a subject has this schema, and as which version.

@@ -8,8 +8,8 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use riverrun_schemas::{Namespace, RunId};
-use riverrun_stores::read_models::runs::{self, RunFilter};
 use riverrun_stores::read_models::PageRequest;
+use riverrun_stores::read_models::runs::{self, RunFilter};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -37,7 +37,11 @@ pub(super) fn router() -> OpenApiRouter<AppState> {
     params(("Idempotency-Key" = Option<String>, Header, description = "a repeat with the same key is the same run")),
     responses((status = 200, body = RunView), (status = 409, description = "the key was used with another body", body = Problem),
         (status = 422, body = Problem), (status = 500, description = "the model runtime is down", body = Problem)))]
-async fn run_and_wait(State(state): State<AppState>, key: IdempotencyKey, Json(body): Json<RunBody>) -> Result<Reply<RunView>, ApiError> {
+async fn run_and_wait(
+    State(state): State<AppState>,
+    key: IdempotencyKey,
+    Json(body): Json<RunBody>,
+) -> Result<Reply<RunView>, ApiError> {
     let _slot = state.stream_slot()?;
     let _open = state.core().metrics().stream();
     let accepted = accept::run(&state, key.0.as_deref(), body).await?;
@@ -53,7 +57,11 @@ async fn run_and_wait(State(state): State<AppState>, key: IdempotencyKey, Json(b
     params(("Idempotency-Key" = Option<String>, Header, description = "a repeat with the same key is the same run")),
     responses((status = 202, body = RunAccepted, headers(("Location" = String, description = "the run"))),
         (status = 409, description = "the key was used with another body", body = Problem), (status = 422, body = Problem), (status = 503, description = "the log does not answer", body = Problem)))]
-async fn start(State(state): State<AppState>, key: IdempotencyKey, Json(body): Json<RunBody>) -> Result<Response, ApiError> {
+async fn start(
+    State(state): State<AppState>,
+    key: IdempotencyKey,
+    Json(body): Json<RunBody>,
+) -> Result<Response, ApiError> {
     let accepted = accept::run(&state, key.0.as_deref(), body).await?;
     Ok(accepted_run(accepted.run_id, accepted.status))
 }
@@ -89,14 +97,19 @@ struct ListQuery {
 
 /// Runs, newest first.
 #[utoipa::path(get, path = "/runs", tag = "agents", params(ListQuery), responses((status = 200, body = Page<RunSummary>), (status = 422, body = Problem)))]
-async fn list(State(state): State<AppState>, Query(query): Query<ListQuery>) -> Result<Reply<Page<RunSummary>>, ApiError> {
+async fn list(
+    State(state): State<AppState>,
+    Query(query): Query<ListQuery>,
+) -> Result<Reply<Page<RunSummary>>, ApiError> {
     let mut checks = Checks::default();
-    let namespace: Option<Namespace> = query.namespace.as_deref().and_then(|name| checks.take("namespace", name.parse()));
+    let namespace: Option<Namespace> =
+        query.namespace.as_deref().and_then(|name| checks.take("namespace", name.parse()));
     let status: Option<RunStatus> = query.status.as_deref().and_then(|name| checks.take("status", name.parse()));
     checks.require(query.limit != Some(0), "limit", "must be at least 1");
     checks.finish()?;
     let filter = RunFilter { namespace, status, agent: query.agent };
-    let page = runs::list(&state.parts().sql, &filter, &PageRequest { limit: query.limit, cursor: query.cursor }).await?;
+    let page =
+        runs::list(&state.parts().sql, &filter, &PageRequest { limit: query.limit, cursor: query.cursor }).await?;
     Ok(Reply(Page { items: page.items, next_cursor: page.next_cursor }))
 }
 
@@ -124,7 +137,12 @@ pub(crate) struct FollowQuery {
 #[utoipa::path(get, path = "/runs/{id}/events", tag = "agents",
     params(("id" = String, Path), FollowQuery, ("Last-Event-ID" = Option<i64>, Header, description = "wins over `after`")),
     responses((status = 200, content_type = "text/event-stream", body = RunMessage), (status = 404, body = Problem)))]
-async fn events(State(state): State<AppState>, Path(run_id): Path<String>, Query(query): Query<FollowQuery>, headers: HeaderMap) -> Result<Response, ApiError> {
+async fn events(
+    State(state): State<AppState>,
+    Path(run_id): Path<String>,
+    Query(query): Query<FollowQuery>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()).and_then(|text| text.parse().ok());
     let stream = state.hub().run_stream(id(&run_id)?, last.unwrap_or(query.after), query.tokens);
     stream.known().await?;
@@ -160,12 +178,18 @@ fn event(item: Result<RunMessage, StreamEnd>) -> Result<Event, axum::Error> {
 /// Asks a run to stop. It ends as `cancelled` within seconds.
 #[utoipa::path(post, path = "/runs/{id}/cancel", tag = "agents", request_body = CancelBody, params(("id" = String, Path)),
     responses((status = 202, body = RunAccepted), (status = 404, body = Problem), (status = 409, description = "the run has ended", body = Problem)))]
-async fn cancel(State(state): State<AppState>, Path(run_id): Path<String>, OptionalJson(body): OptionalJson<CancelBody>) -> Result<Response, ApiError> {
+async fn cancel(
+    State(state): State<AppState>,
+    Path(run_id): Path<String>,
+    OptionalJson(body): OptionalJson<CancelBody>,
+) -> Result<Response, ApiError> {
     let run_id: RunId = id(&run_id)?;
     let run = state.hub().run(run_id).await?.ok_or_else(|| unknown_run(run_id))?;
     if run.status.ended() {
         let detail = format!("run {run_id} has ended already: it {}", run.status.as_str());
-        return Err(ApiError::conflict("run_ended", detail).hint(format!("riverrun runs show {run_id}")).about_run(run_id));
+        return Err(ApiError::conflict("run_ended", detail)
+            .hint(format!("riverrun runs show {run_id}"))
+            .about_run(run_id));
     }
     submit::cancel_run(&state.parts().producer, run_id, body.reason, COMPONENT).await?;
     Ok(accepted_run(run_id, run.status))

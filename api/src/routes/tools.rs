@@ -32,7 +32,13 @@ struct Uncalled;
 
 #[async_trait]
 impl Search for Uncalled {
-    async fn search(&self, _: &Namespace, _: Option<&[CollectionName]>, _: &str, _: usize) -> Result<Vec<Hit>, SearchFailure> {
+    async fn search(
+        &self,
+        _: &Namespace,
+        _: Option<&[CollectionName]>,
+        _: &str,
+        _: usize,
+    ) -> Result<Vec<Hit>, SearchFailure> {
         Err(SearchFailure("the catalog of tools calls none".to_owned()))
     }
 }

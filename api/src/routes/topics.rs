@@ -18,11 +18,19 @@ async fn topics() -> Json<Items<TopicEntry>> {
     let items = all_specs()
         .iter()
         .map(|spec| {
-            let mut records: Vec<String> =
-                registry::all().iter().filter(|schema| schema.topic.name() == spec.name).map(|schema| schema.record.clone()).collect();
+            let mut records: Vec<String> = registry::all()
+                .iter()
+                .filter(|schema| schema.topic.name() == spec.name)
+                .map(|schema| schema.record.clone())
+                .collect();
             records.sort();
             records.dedup();
-            TopicEntry { name: spec.name.clone(), partitions: spec.partitions, retention_ms: spec.retention_ms(), records }
+            TopicEntry {
+                name: spec.name.clone(),
+                partitions: spec.partitions,
+                retention_ms: spec.retention_ms(),
+                records,
+            }
         })
         .collect();
     Json(Items { items })

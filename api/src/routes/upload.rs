@@ -44,7 +44,9 @@ pub(super) async fn start(state: &AppState, key: Option<&str>, form: Multipart) 
     let mut stored = Vec::with_capacity(files.len());
     for file in files {
         let source = format!("{UPLOAD}/{}", file.name);
-        let media_type = sources::detect(Path::new(&file.name), &file.content, target.source_type.as_deref()).map_err(refused)?.media_type();
+        let media_type = sources::detect(Path::new(&file.name), &file.content, target.source_type.as_deref())
+            .map_err(refused)?
+            .media_type();
         fingerprint.push_str(&format!("{source} {}\n", sha256_hex(&file.content)));
         let content = state.parts().blobs.put_bytes(file.content, media_type).await?;
         stored.push(Stored { source, content });
@@ -55,7 +57,12 @@ pub(super) async fn start(state: &AppState, key: Option<&str>, form: Multipart) 
 }
 
 /// The documents first, then how many they are: a writer that dies in between leaves an ingest that its repeat completes.
-fn records(ingest_id: IngestId, target: &IngestTarget, defaults: &IngestDefaults, stored: Vec<Stored>) -> Result<Vec<Outgoing>, ApiError> {
+fn records(
+    ingest_id: IngestId,
+    target: &IngestTarget,
+    defaults: &IngestDefaults,
+    stored: Vec<Stored>,
+) -> Result<Vec<Outgoing>, ApiError> {
     let collection = Collection::new(target.namespace.clone(), target.collection.clone());
     let scanned = IngestScanned {
         ingest_id,
@@ -94,13 +101,16 @@ async fn read(mut form: Multipart) -> Result<(IngestBody, Vec<File>), ApiError> 
     while let Some(field) = form.next_field().await.map_err(unreadable)? {
         if let Some(name) = field.file_name().map(str::to_owned) {
             if files.len() >= MAX_FILES {
-                return Err(ApiError::field("files", format!("has more than {MAX_FILES}")).hint("hand in several requests"));
+                return Err(
+                    ApiError::field("files", format!("has more than {MAX_FILES}")).hint("hand in several requests")
+                );
             }
             files.push(File { content: bytes(field, MAX_FILE_BYTES).await?, name });
             continue;
         }
         let name = field.name().unwrap_or_default().to_owned();
-        let text = String::from_utf8(bytes(field, MAX_FIELD).await?.to_vec()).map_err(|_| ApiError::field(&name, "is not valid UTF-8"))?;
+        let text = String::from_utf8(bytes(field, MAX_FIELD).await?.to_vec())
+            .map_err(|_| ApiError::field(&name, "is not valid UTF-8"))?;
         match name.as_str() {
             "collection" => body.collection = text,
             "namespace" => body.namespace = Some(text),
@@ -110,7 +120,8 @@ async fn read(mut form: Multipart) -> Result<(IngestBody, Vec<File>), ApiError> 
             "table" => body.table = Some(text),
             "query" => body.query = Some(text),
             "metadata" => {
-                let parsed = serde_json::from_str(&text).map_err(|error| ApiError::field("metadata", format!("is not a JSON object: {error}")))?;
+                let parsed = serde_json::from_str(&text)
+                    .map_err(|error| ApiError::field("metadata", format!("is not a JSON object: {error}")))?;
                 body.metadata = Some(parsed);
             }
             _ => return Err(ApiError::field(&name, "is no field of this form")),
@@ -143,7 +154,9 @@ fn check(files: &[File], target: &IngestTarget) -> Result<(), ApiError> {
     }
     for (index, file) in files.iter().enumerate() {
         let field = format!("files[{index}]");
-        let plain = !file.name.is_empty() && file.name.len() <= MAX_NAME && !file.name.chars().any(|c| c == '/' || c == '\\' || c.is_control());
+        let plain = !file.name.is_empty()
+            && file.name.len() <= MAX_NAME
+            && !file.name.chars().any(|c| c == '/' || c == '\\' || c.is_control());
         if !plain || matches!(file.name.as_str(), "." | "..") {
             return Err(ApiError::field(&field, "has a name that is no plain file name"));
         }
@@ -165,7 +178,8 @@ fn refused(error: sources::SourceError) -> ApiError {
 
 impl From<riverrun_log::BlobError> for ApiError {
     fn from(error: riverrun_log::BlobError) -> Self {
-        let status = if error.retryable() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::INTERNAL_SERVER_ERROR };
+        let status =
+            if error.retryable() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::INTERNAL_SERVER_ERROR };
         ApiError::new(status, error.code(), error.to_string()).hint("riverrun diagnose")
     }
 }

@@ -11,10 +11,13 @@ mod runs;
 pub use riverrun_stores::read_models::document_views::DocumentStatus;
 pub use riverrun_stores::read_models::run_views::{BlobView, RunStatus};
 pub use riverrun_stores::read_models::{
-    CitationView, CollectionView, DocumentView, EmbeddingView, FailureView, IngestFailureView, RunSummary, RunView, SpanView, StepView, Timestamp, ToolView, UsageView,
+    CitationView, CollectionView, DocumentView, EmbeddingView, FailureView, IngestFailureView, RunSummary, RunView,
+    SpanView, StepView, Timestamp, ToolView, UsageView,
 };
 
-pub use catalog::{AgentEntry, ChatBody, ChatDone, ChatMessage, EmbedBody, EmbedDone, ModelEntry, ProviderEntry, ToolEntry, TopicEntry};
+pub use catalog::{
+    AgentEntry, ChatBody, ChatDone, ChatMessage, EmbedBody, EmbedDone, ModelEntry, ProviderEntry, ToolEntry, TopicEntry,
+};
 pub use common::{FieldError, Items, Page, Problem};
 pub use health::{Diagnosis, HealthStatus, HealthView, ServiceStatus, ServiceView};
 pub use ingest::{DeadLetterEntry, IngestAccepted, IngestBody, IngestMessage, IngestView, Redriven};

@@ -4,12 +4,12 @@ mod session;
 
 use std::time::Duration;
 
+use axum::Router;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{Path, State};
 use axum::response::Response;
 use axum::routing::any;
-use axum::Router;
 use futures::StreamExt;
 use riverrun_schemas::{IngestId, RunId};
 use serde_json::Value;
@@ -35,13 +35,19 @@ type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
 
 fn upgrade(given: Upgrade) -> Result<WebSocketUpgrade, ApiError> {
     let upgrade = given.map_err(|rejection| {
-        ApiError::new(rejection.status(), "websocket_expected", rejection.body_text()).hint("open this path with a WebSocket client, version 13")
+        ApiError::new(rejection.status(), "websocket_expected", rejection.body_text())
+            .hint("open this path with a WebSocket client, version 13")
     })?;
     Ok(upgrade.max_message_size(MAX_WS_MESSAGE_BYTES).max_frame_size(MAX_WS_MESSAGE_BYTES))
 }
 
 /// Follows a run from any point.
-async fn run(State(state): State<AppState>, Path(run_id): Path<String>, Query(query): Query<FollowQuery>, given: Upgrade) -> Result<Response, ApiError> {
+async fn run(
+    State(state): State<AppState>,
+    Path(run_id): Path<String>,
+    Query(query): Query<FollowQuery>,
+    given: Upgrade,
+) -> Result<Response, ApiError> {
     let given = upgrade(given)?;
     let run_id: RunId = id(&run_id)?;
     let stream = state.hub().run_stream(run_id, query.after, query.tokens);
@@ -63,7 +69,11 @@ fn say<T: serde::Serialize>(item: Result<T, StreamEnd>) -> Say {
 }
 
 /// Follows an ingest.
-async fn ingest(State(state): State<AppState>, Path(ingest_id): Path<String>, given: Upgrade) -> Result<Response, ApiError> {
+async fn ingest(
+    State(state): State<AppState>,
+    Path(ingest_id): Path<String>,
+    given: Upgrade,
+) -> Result<Response, ApiError> {
     let given = upgrade(given)?;
     let ingest_id: IngestId = id(&ingest_id)?;
     let stream = state.hub().ingest_stream(ingest_id);
@@ -84,7 +94,9 @@ async fn agent(State(state): State<AppState>, given: Upgrade) -> Result<Response
         let _slot = slot;
         let _open = state.core().metrics().stream();
         match begin(&state, &mut socket).await {
-            Ok((run_id, tokens)) => follow(socket, state.hub().run_stream(run_id, 0, tokens).into_stream().map(say)).await,
+            Ok((run_id, tokens)) => {
+                follow(socket, state.hub().run_stream(run_id, 0, tokens).into_stream().map(say)).await
+            }
             Err(Some(closing)) => close(socket, closing).await,
             Err(None) => {}
         }
@@ -103,11 +115,20 @@ async fn first_message(socket: &mut WebSocket) -> Result<String, Option<Closing>
     let deadline = tokio::time::Instant::now() + FIRST_MESSAGE;
     loop {
         match tokio::time::timeout_at(deadline, socket.recv()).await {
-            Err(_) => return Err(Some(Closing::Refused(format!("no message within {} s; send {{\"task\": …}}", FIRST_MESSAGE.as_secs())))),
+            Err(_) => {
+                return Err(Some(Closing::Refused(format!(
+                    "no message within {} s; send {{\"task\": …}}",
+                    FIRST_MESSAGE.as_secs()
+                ))));
+            }
             Ok(None) => return Err(None),
             Ok(Some(Err(error))) => return Err(Some(Closing::of_socket(&error))),
             Ok(Some(Ok(Message::Text(text)))) => return Ok(text.to_string()),
-            Ok(Some(Ok(Message::Binary(_)))) => return Err(Some(Closing::Unreadable("the first message must be text: a JSON object with a task".to_owned()))),
+            Ok(Some(Ok(Message::Binary(_)))) => {
+                return Err(Some(Closing::Unreadable(
+                    "the first message must be text: a JSON object with a task".to_owned(),
+                )));
+            }
             Ok(Some(Ok(Message::Close(_)))) => return Err(None),
             Ok(Some(Ok(Message::Ping(_) | Message::Pong(_)))) => {}
         }
@@ -135,7 +156,14 @@ mod tests {
         let (body, tokens) = request(r#"{"task": "x", "agent": "react", "tokens": true}"#).unwrap();
         assert_eq!((body.task.as_str(), body.agent.as_deref(), tokens), ("x", Some("react"), true));
         assert!(!request(r#"{"task": "x"}"#).unwrap().1);
-        for (text, code) in [("{", 1007), ("[]", 1007), ("\"x\"", 1007), (r#"{"task": 123}"#, 1007), (r#"{"task": "x", "tokens": 1}"#, 1007), (r#"{"x": 1}"#, 1007)] {
+        for (text, code) in [
+            ("{", 1007),
+            ("[]", 1007),
+            ("\"x\"", 1007),
+            (r#"{"task": 123}"#, 1007),
+            (r#"{"task": "x", "tokens": 1}"#, 1007),
+            (r#"{"x": 1}"#, 1007),
+        ] {
             assert_eq!(Closing::of_request(request(text).unwrap_err()).code(), code, "{text}");
         }
     }

@@ -47,7 +47,16 @@ impl Closing {
         };
         // A missing or mistyped field is a message that can't be read; serde's words tell it from a value that is refused.
         let mistyped = problem.errors.iter().any(|error| {
-            ["invalid type", "missing field", "unknown field", "invalid value", "unknown variant", "must be true or false"].iter().any(|start| error.reason.starts_with(start))
+            [
+                "invalid type",
+                "missing field",
+                "unknown field",
+                "invalid value",
+                "unknown variant",
+                "must be true or false",
+            ]
+            .iter()
+            .any(|start| error.reason.starts_with(start))
         });
         match problem.status {
             400 => Closing::Unreadable(reason),
@@ -87,7 +96,12 @@ impl Closing {
             Closing::TooSlow => "too slow; come back with ?after=<last seq>".to_owned(),
             Closing::Failed(error) => format!("{}: {error}", error.code()),
         };
-        let cut = reason.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= MAX_REASON).last().unwrap_or(0);
+        let cut = reason
+            .char_indices()
+            .map(|(at, c)| at + c.len_utf8())
+            .take_while(|end| *end <= MAX_REASON)
+            .last()
+            .unwrap_or(0);
         CloseFrame { code: self.code(), reason: reason[..cut].into() }
     }
 }

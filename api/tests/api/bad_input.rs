@@ -6,7 +6,14 @@ use serde_json::{Value, json};
 
 use crate::harness::{Api, Reply, problem, test};
 
-async fn raw(api: &Api, method: &str, path: &str, content_type: Option<&str>, body: &[u8], headers: &[(&str, &str)]) -> Reply {
+async fn raw(
+    api: &Api,
+    method: &str,
+    path: &str,
+    content_type: Option<&str>,
+    body: &[u8],
+    headers: &[(&str, &str)],
+) -> Reply {
     let mut request = Request::builder().method(method).uri(path);
     if !headers.iter().any(|(name, _)| *name == "host") {
         request = request.header("host", "127.0.0.1:8000");
@@ -33,14 +40,19 @@ fn given_bodies_that_can_not_be_when_they_are_posted_then_each_field_is_named() 
             ("/rag/search", json!({"query": "x", "collection": "c", "filter": {}}), vec!["filter"]),
             ("/rag/ask", json!({"query": "x", "collection": "c", "provider": "nobody"}), vec!["provider"]),
             ("/ingest", json!({"collection": "c"}), vec!["source"]),
-            ("/ingest", json!({"source": "/x", "collection": "c", "table": "t", "strategy": "late"}), vec!["table", "strategy"]),
+            (
+                "/ingest",
+                json!({"source": "/x", "collection": "c", "table": "t", "strategy": "late"}),
+                vec!["table", "strategy"],
+            ),
             ("/ingest", json!({"source": "/x", "collection": "c", "type": "exe"}), vec!["type"]),
             ("/chat", json!({"messages": []}), vec!["messages"]),
             ("/chat", json!({"messages": [{"role": "root", "content": "x"}]}), vec!["messages[0].role"]),
             ("/embed", json!({"inputs": ["x", " "]}), vec!["inputs[1]"]),
         ] {
             let found = problem(&api.post(path, body.clone()).await, &[422]);
-            let named: Vec<&str> = found["errors"].as_array().unwrap().iter().map(|error| error["field"].as_str().unwrap()).collect();
+            let named: Vec<&str> =
+                found["errors"].as_array().unwrap().iter().map(|error| error["field"].as_str().unwrap()).collect();
             assert_eq!(named, fields, "{path} {body}");
         }
     });
@@ -126,13 +138,38 @@ fn given_the_openapi_document_when_it_is_read_then_every_route_is_in_it_and_the_
         let document = api.get("/openapi.json").await.body;
         let paths = document["paths"].as_object().unwrap();
         for path in [
-            "/health", "/agents", "/tools", "/collections", "/documents", "/agent/run", "/runs", "/runs/{id}", "/runs/{id}/events", "/runs/{id}/cancel", "/rag/search",
-            "/rag/ask", "/ingest", "/ingest/{id}", "/chat", "/embed", "/providers", "/models", "/diagnose", "/metrics", "/dlq", "/dlq/{id}", "/dlq/{id}/redrive", "/topics",
-            "/subjects", "/schemas/ids/{id}",
+            "/health",
+            "/agents",
+            "/tools",
+            "/collections",
+            "/documents",
+            "/agent/run",
+            "/runs",
+            "/runs/{id}",
+            "/runs/{id}/events",
+            "/runs/{id}/cancel",
+            "/rag/search",
+            "/rag/ask",
+            "/ingest",
+            "/ingest/{id}",
+            "/chat",
+            "/embed",
+            "/providers",
+            "/models",
+            "/diagnose",
+            "/metrics",
+            "/dlq",
+            "/dlq/{id}",
+            "/dlq/{id}/redrive",
+            "/topics",
+            "/subjects",
+            "/schemas/ids/{id}",
         ] {
             assert!(paths.contains_key(path), "{path} is not in {:?}", paths.keys().collect::<Vec<_>>());
         }
-        let unresolved = references(&document).into_iter().find(|reference| document.pointer(reference.trim_start_matches('#')).is_none());
+        let unresolved = references(&document)
+            .into_iter()
+            .find(|reference| document.pointer(reference.trim_start_matches('#')).is_none());
         assert_eq!(unresolved, None);
         let page = api.get("/docs/").await;
         assert_eq!(page.status, 200);

@@ -13,7 +13,8 @@ use tower::ServiceExt;
 
 use crate::model_server::{self, Asked};
 
-static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap());
+static RUNTIME: LazyLock<tokio::runtime::Runtime> =
+    LazyLock::new(|| tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap());
 static API: LazyLock<Api> = LazyLock::new(|| RUNTIME.block_on(Api::start()));
 
 /// Runs a test against the one stack of this test program.
@@ -59,7 +60,8 @@ impl Api {
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let bytes = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
-        let body = serde_json::from_slice(&bytes).unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
+        let body = serde_json::from_slice(&bytes)
+            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
         Reply { status, headers, body }
     }
 
@@ -83,7 +85,10 @@ impl Api {
     pub async fn start_run(&self, task: &str) -> String {
         let reply = self.post("/runs", serde_json::json!({ "task": task, "agent": "react" })).await;
         assert_eq!(reply.status, 202, "{}", reply.body);
-        assert_eq!(reply.headers["location"].to_str().unwrap(), format!("/runs/{}", reply.body["run_id"].as_str().unwrap()));
+        assert_eq!(
+            reply.headers["location"].to_str().unwrap(),
+            format!("/runs/{}", reply.body["run_id"].as_str().unwrap())
+        );
         reply.body["run_id"].as_str().unwrap().to_owned()
     }
 
@@ -156,6 +161,9 @@ pub fn problem(reply: &Reply, statuses: &[u16]) -> Value {
     assert_eq!(body["title"], StatusCode::from_u16(reply.status).unwrap().canonical_reason().unwrap());
     assert_eq!(body["type"], format!("urn:riverrun:problem:{}", body["code"].as_str().unwrap()));
     assert!(!body["detail"].as_str().unwrap().is_empty());
-    assert!(body["hint"].is_string() || body["errors"].is_array() || [400, 404].contains(&reply.status), "no fix: {body}");
+    assert!(
+        body["hint"].is_string() || body["errors"].is_array() || [400, 404].contains(&reply.status),
+        "no fix: {body}"
+    );
     body.clone()
 }

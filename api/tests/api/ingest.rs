@@ -15,20 +15,37 @@ const NOTES: &[(&str, &str)] = &[
 fn given_a_folder_when_it_is_ingested_then_it_can_be_found_and_again_is_no_work() {
     test(async |api| {
         let done = api.ingest("notes", NOTES).await;
-        assert_eq!((&done["status"], &done["documents"], &done["indexed"], &done["failed"]), (&json!("done"), &json!(2), &json!(2), &json!(0)), "{done}");
+        assert_eq!(
+            (&done["status"], &done["documents"], &done["indexed"], &done["failed"]),
+            (&json!("done"), &json!(2), &json!(2), &json!(0)),
+            "{done}"
+        );
         let again = api.ingest("notes", NOTES).await;
         assert_eq!((&again["unchanged"], &again["indexed"]), (&json!(2), &json!(0)), "{again}");
 
         let listed = api.get("/collections?namespace=default").await.body;
         let notes = listed["items"].as_array().unwrap().iter().find(|item| item["name"] == "notes").unwrap().clone();
-        assert_eq!((&notes["documents"], &notes["chunks"], &notes["physical_name"]), (&json!(2), &done["chunks"], &json!("default__notes")), "{notes}");
+        assert_eq!(
+            (&notes["documents"], &notes["chunks"], &notes["physical_name"]),
+            (&json!(2), &done["chunks"], &json!("default__notes")),
+            "{notes}"
+        );
         assert_eq!(notes["embedding"], json!({"model": "ollama/stub-embed", "dimensions": 64}));
         let documents = api.get("/documents?collection=notes&limit=1").await.body;
         assert_eq!(documents["items"].as_array().unwrap().len(), 1);
-        let rest = api.get(&format!("/documents?collection=notes&cursor={}", documents["next_cursor"].as_str().unwrap().replace('/', "%2F"))).await.body;
+        let rest = api
+            .get(&format!(
+                "/documents?collection=notes&cursor={}",
+                documents["next_cursor"].as_str().unwrap().replace('/', "%2F")
+            ))
+            .await
+            .body;
         assert_eq!((rest["items"].as_array().unwrap().len(), &rest["next_cursor"]), (1, &json!(null)));
 
-        let found = api.post("/rag/search", json!({"query": "what does a winch launch cost", "collection": "notes", "k": 1})).await.body;
+        let found = api
+            .post("/rag/search", json!({"query": "what does a winch launch cost", "collection": "notes", "k": 1}))
+            .await
+            .body;
         let item = &found["items"][0];
         assert!(item["source"].as_str().unwrap().ends_with("winch.md"), "{found}");
         let text = std::fs::read_to_string(api.files.join("notes/winch.md")).unwrap();
@@ -36,10 +53,24 @@ fn given_a_folder_when_it_is_ingested_then_it_can_be_found_and_again_is_no_work(
         assert_eq!(&text[span("start")..span("end")], item["text"]);
         assert!(item["scores"]["fused"].is_number() && found["took_ms"]["embed"].is_number());
         let filter = json!({"sources": [api.files.join("notes/tow.md")]});
-        let filtered = api.post("/rag/search", json!({"query": "what does a winch launch cost", "collection": "notes", "filter": filter})).await.body;
-        assert!(filtered["items"].as_array().unwrap().iter().all(|item| item["source"].as_str().unwrap().ends_with("tow.md")), "{filtered}");
+        let filtered = api
+            .post(
+                "/rag/search",
+                json!({"query": "what does a winch launch cost", "collection": "notes", "filter": filter}),
+            )
+            .await
+            .body;
+        assert!(
+            filtered["items"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|item| item["source"].as_str().unwrap().ends_with("tow.md")),
+            "{filtered}"
+        );
 
-        let asked = api.post("/rag/ask", json!({"query": "What does a winch launch cost?", "collection": "notes"})).await.body;
+        let asked =
+            api.post("/rag/ask", json!({"query": "What does a winch launch cost?", "collection": "notes"})).await.body;
         assert!(asked["answer"].as_str().unwrap().starts_with("It is as the notes say"), "{asked}");
         assert_eq!((&asked["citations"][0]["n"], &asked["trace_id"]), (&json!(1), &json!(null)), "{asked}");
     });
@@ -49,7 +80,9 @@ fn given_a_folder_when_it_is_ingested_then_it_can_be_found_and_again_is_no_work(
 fn given_a_question_when_the_answer_is_streamed_then_the_pieces_are_its_beginning_and_the_whole_comes_last() {
     test(async |api| {
         api.ingest("streamed", NOTES).await;
-        let reply = api.post("/rag/ask", json!({"query": "What does a tow cost?", "collection": "streamed", "stream": true})).await;
+        let reply = api
+            .post("/rag/ask", json!({"query": "What does a tow cost?", "collection": "streamed", "stream": true}))
+            .await;
         assert_eq!(reply.headers["content-type"], "text/event-stream");
         let text = reply.body.as_str().unwrap();
         assert!(text.contains("event: delta") && text.contains("It is as"), "{text}");
@@ -80,24 +113,41 @@ async fn upload(api: &Api, fields: &[(&str, Option<&str>, &[u8])]) -> Reply {
     let mut body = Vec::new();
     for (name, file, content) in fields {
         let file = file.map(|file| format!("; filename=\"{file}\"")).unwrap_or_default();
-        body.extend_from_slice(format!("--XX\r\ncontent-disposition: form-data; name=\"{name}\"{file}\r\n\r\n").as_bytes());
+        body.extend_from_slice(
+            format!("--XX\r\ncontent-disposition: form-data; name=\"{name}\"{file}\r\n\r\n").as_bytes(),
+        );
         body.extend_from_slice(content);
         body.extend_from_slice(b"\r\n");
     }
     body.extend_from_slice(b"--XX--\r\n");
-    let request = Request::post("/ingest").header("host", "localhost").header("content-type", "multipart/form-data; boundary=XX");
+    let request =
+        Request::post("/ingest").header("host", "localhost").header("content-type", "multipart/form-data; boundary=XX");
     api.send(request.body(Body::from(body)).unwrap()).await
 }
 
 #[test]
 fn given_files_when_they_are_uploaded_then_they_can_be_found_under_their_names() {
     test(async |api| {
-        let reply = upload(api, &[("collection", None, b"uploads"), ("metadata", None, br#"{"team": "a"}"#), ("file", Some("bees.md"), b"# Bees\n\nBees make honey."), ("file", Some("ants.txt"), b"Ants do not.")]).await;
+        let reply = upload(
+            api,
+            &[
+                ("collection", None, b"uploads"),
+                ("metadata", None, br#"{"team": "a"}"#),
+                ("file", Some("bees.md"), b"# Bees\n\nBees make honey."),
+                ("file", Some("ants.txt"), b"Ants do not."),
+            ],
+        )
+        .await;
         assert_eq!((reply.status, &reply.body["documents"]), (202, &json!(2)), "{}", reply.body);
         let done = api.ingest_end(reply.body["ingest_id"].as_str().unwrap()).await;
         assert_eq!((&done["status"], &done["indexed"]), (&json!("done"), &json!(2)), "{done}");
-        let found = api.post("/rag/search", json!({"query": "who makes honey", "collection": "uploads", "k": 1})).await.body;
-        assert_eq!((&found["items"][0]["source"], &found["items"][0]["metadata"]["team"]), (&json!("upload/bees.md"), &json!("a")), "{found}");
+        let found =
+            api.post("/rag/search", json!({"query": "who makes honey", "collection": "uploads", "k": 1})).await.body;
+        assert_eq!(
+            (&found["items"][0]["source"], &found["items"][0]["metadata"]["team"]),
+            (&json!("upload/bees.md"), &json!("a")),
+            "{found}"
+        );
     });
 }
 

@@ -20,7 +20,12 @@ pub async fn start() -> (String, Asked) {
     let routes = Router::new()
         .route("/api/version", get(|| async { Json(json!({ "version": "0.0.0-test" })) }))
         .route("/api/tags", get(|| async { Json(json!({ "models": [{ "name": "stub" }, { "name": "stub-embed" }] })) }))
-        .route("/api/show", post(|| async { Json(json!({ "model_info": { "stub.context_length": 8192 }, "capabilities": ["completion"] })) }))
+        .route(
+            "/api/show",
+            post(|| async {
+                Json(json!({ "model_info": { "stub.context_length": 8192 }, "capabilities": ["completion"] }))
+            }),
+        )
         .route("/api/chat", post(chat))
         .route("/api/embed", post(embed))
         .with_state(asked.clone());
@@ -33,20 +38,28 @@ pub async fn start() -> (String, Asked) {
 fn script(messages: &[Value]) -> HashMap<String, String> {
     let texts = messages.iter().filter_map(|message| message["content"].as_str());
     let script = texts.filter_map(|text| text.split_once("[[")?.1.split_once("]]").map(|(script, _)| script)).next();
-    script.unwrap_or_default().split_whitespace().filter_map(|pair| pair.split_once('=')).map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
+    script
+        .unwrap_or_default()
+        .split_whitespace()
+        .filter_map(|pair| pair.split_once('='))
+        .map(|(k, v)| (k.to_owned(), v.to_owned()))
+        .collect()
 }
 
 async fn chat(State(asked): State<Asked>, Json(body): Json<Value>) -> String {
     let messages = body["messages"].as_array().cloned().unwrap_or_default();
     let script = script(&messages);
     let number = |name: &str| script.get(name).and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
-    let is_result = |message: &&Value| message["role"] == "tool" || message["content"].as_str().is_some_and(|text| text.starts_with("<observation"));
+    let is_result = |message: &&Value| {
+        message["role"] == "tool" || message["content"].as_str().is_some_and(|text| text.starts_with("<observation"))
+    };
     let results = messages.iter().filter(is_result).count() as u64;
     *asked.lock().entry(script.get("id").cloned().unwrap_or_default()).or_default() += 1;
     tokio::time::sleep(Duration::from_millis(number("delay_ms"))).await;
     let acts = body.get("format").is_some_and(|format| !format.is_null());
     let content = if acts && results < number("steps") {
-        json!({ "thought": "next", "tool": "calculator", "arguments": { "expression": format!("{results} + 1") } }).to_string()
+        json!({ "thought": "next", "tool": "calculator", "arguments": { "expression": format!("{results} + 1") } })
+            .to_string()
     } else if acts {
         json!({ "thought": "enough", "tool": "answer", "arguments": {} }).to_string()
     } else if script.is_empty() {
@@ -56,7 +69,9 @@ async fn chat(State(asked): State<Asked>, Json(body): Json<Value>) -> String {
     };
     let model = &body["model"];
     let (first, rest) = content.split_at(content.len() / 2);
-    let line = |text: &str| json!({ "model": model, "message": { "role": "assistant", "content": text }, "done": false }).to_string();
+    let line = |text: &str| {
+        json!({ "model": model, "message": { "role": "assistant", "content": text }, "done": false }).to_string()
+    };
     let end = json!({ "model": model, "message": { "role": "assistant", "content": "" }, "done": true, "done_reason": "stop", "prompt_eval_count": 10, "eval_count": 5 });
     format!("{}\n{}\n{end}\n", line(first), line(rest))
 }
@@ -69,11 +84,20 @@ async fn embed(Json(body): Json<Value>) -> Json<Value> {
     };
     let vector = |text: &Value| {
         let mut vector = vec![0.0_f32; 64];
-        for word in text.as_str().unwrap_or_default().to_lowercase().split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
-            vector[word.bytes().fold(7_usize, |hash, byte| hash.wrapping_mul(31).wrapping_add(usize::from(byte))) % 64] += 1.0;
+        for word in text
+            .as_str()
+            .unwrap_or_default()
+            .to_lowercase()
+            .split(|c: char| !c.is_alphanumeric())
+            .filter(|word| !word.is_empty())
+        {
+            vector[word.bytes().fold(7_usize, |hash, byte| hash.wrapping_mul(31).wrapping_add(usize::from(byte)))
+                % 64] += 1.0;
         }
         vector[0] += 0.01;
         vector
     };
-    Json(json!({ "model": body["model"], "embeddings": inputs.iter().map(vector).collect::<Vec<_>>(), "prompt_eval_count": inputs.len() }))
+    Json(
+        json!({ "model": body["model"], "embeddings": inputs.iter().map(vector).collect::<Vec<_>>(), "prompt_eval_count": inputs.len() }),
+    )
 }

@@ -10,12 +10,27 @@ fn given_a_running_stack_when_its_health_is_asked_then_every_service_is_up_and_n
         let health = api.get("/health").await;
         assert_eq!((health.status, &health.body["status"]), (200, &json!("ok")), "{}", health.body);
         let services = health.body["services"].as_array().unwrap();
-        for name in ["broker", "schema registry", "sql", "vectors", "keywords", "blobs", "model runtime", "chat model", "embed model"] {
-            let service = services.iter().find(|service| service["name"] == name).unwrap_or_else(|| panic!("{name} is not there"));
+        for name in [
+            "broker",
+            "schema registry",
+            "sql",
+            "vectors",
+            "keywords",
+            "blobs",
+            "model runtime",
+            "chat model",
+            "embed model",
+        ] {
+            let service = services
+                .iter()
+                .find(|service| service["name"] == name)
+                .unwrap_or_else(|| panic!("{name} is not there"));
             assert_eq!((&service["status"], &service["required"]), (&json!("up"), &json!(true)), "{service}");
         }
         let lag = health.body["lag"].as_object().unwrap();
-        for group in ["riverrun.agent", "riverrun.ingester", "riverrun.embedder", "riverrun.indexer", "riverrun.projector"] {
+        for group in
+            ["riverrun.agent", "riverrun.ingester", "riverrun.embedder", "riverrun.indexer", "riverrun.projector"]
+        {
             assert!(lag.contains_key(group), "{lag:?}");
         }
         assert_eq!(api.get("/diagnose").await.body["status"], "ok");
@@ -29,16 +44,34 @@ fn given_the_catalogs_when_they_are_asked_then_they_have_their_shapes() {
         assert_eq!(agents["items"][0]["name"], "react");
         assert!(agents["items"][0]["capabilities"].is_array() && agents["items"][0]["tags"].is_array());
         let tools = api.get("/tools?namespace=team").await.body;
-        let names: Vec<&str> = tools["items"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+        let names: Vec<&str> =
+            tools["items"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
         assert_eq!(names, ["calculator", "clock", "knowledge_search"]);
-        assert_eq!((&tools["items"][0]["namespace"], &tools["items"][0]["source"], &tools["items"][0]["effect"]), (&json!("team"), &json!("builtin"), &json!("none")));
+        assert_eq!(
+            (&tools["items"][0]["namespace"], &tools["items"][0]["source"], &tools["items"][0]["effect"]),
+            (&json!("team"), &json!("builtin"), &json!("none"))
+        );
         assert!(tools["items"][0]["input_schema"]["properties"]["expression"].is_object());
         let providers = api.get("/providers").await.body;
-        assert!(providers["items"].as_array().unwrap().iter().any(|provider| provider["name"] == "ollama" && provider["default"] == true), "{providers}");
+        assert!(
+            providers["items"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|provider| provider["name"] == "ollama" && provider["default"] == true),
+            "{providers}"
+        );
         assert!(api.get("/models").await.body["items"].as_array().unwrap().iter().any(|model| model["name"] == "stub"));
         problem(&api.get("/models?provider=nobody").await, &[422]);
         let topics = api.get("/topics").await.body;
-        assert!(topics["items"].as_array().unwrap().iter().any(|topic| topic["name"] == "riverrun.agent.events" && topic["partitions"] == 6), "{topics}");
+        assert!(
+            topics["items"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|topic| topic["name"] == "riverrun.agent.events" && topic["partitions"] == 6),
+            "{topics}"
+        );
     });
 }
 
@@ -47,7 +80,11 @@ fn given_texts_when_they_are_chatted_and_embedded_then_whole_and_streamed_answer
     test(async |api| {
         let body = |stream: bool| json!({"messages": [{"role": "user", "content": "hello"}], "stream": stream});
         let whole = api.post("/chat", body(false)).await.body;
-        assert_eq!((&whole["finish_reason"], &whole["usage"]["completion_tokens"]), (&json!("stop"), &json!(5)), "{whole}");
+        assert_eq!(
+            (&whole["finish_reason"], &whole["usage"]["completion_tokens"]),
+            (&json!("stop"), &json!(5)),
+            "{whole}"
+        );
         let streamed = api.post("/chat", body(true)).await.body;
         let deltas: String = streamed
             .as_str()
@@ -72,18 +109,29 @@ fn given_a_stock_registry_client_when_it_asks_at_either_place_then_it_gets_what_
             let latest = api.get(&format!("{base}/subjects/{subject}/versions/latest")).await.body;
             let id = latest["id"].as_u64().unwrap();
             assert_eq!(api.get(&format!("{base}/schemas/ids/{id}")).await.body["schema"], latest["schema"]);
-            assert_eq!(api.get(&format!("{base}/schemas/ids/{id}/versions")).await.body, json!([{"subject": subject, "version": latest["version"]}]));
+            assert_eq!(
+                api.get(&format!("{base}/schemas/ids/{id}/versions")).await.body,
+                json!([{"subject": subject, "version": latest["version"]}])
+            );
             assert_eq!(api.get(&format!("{base}/subjects/{subject}/versions")).await.body, json!([1]));
             assert_eq!(api.get(&format!("{base}/config")).await.body["compatibilityLevel"], "FULL_TRANSITIVE");
             let schema: Value = serde_json::from_str(latest["schema"].as_str().unwrap()).unwrap();
             let same = json!({"schema": schema.to_string()});
             assert_eq!(api.post(&format!("{base}/subjects/{subject}"), same.clone()).await.body["id"], id);
             assert_eq!(api.post(&format!("{base}/subjects/{subject}/versions"), same).await.body["id"], id);
-            for (status, code, path) in [(404, 40403, "/schemas/ids/999999"), (404, 40403, "/schemas/ids/x"), (404, 40401, "/subjects/none/versions"), (404, 40402, &format!("/subjects/{subject}/versions/9")), (422, 42202, &format!("/subjects/{subject}/versions/x"))] {
+            for (status, code, path) in [
+                (404, 40403, "/schemas/ids/999999"),
+                (404, 40403, "/schemas/ids/x"),
+                (404, 40401, "/subjects/none/versions"),
+                (404, 40402, &format!("/subjects/{subject}/versions/9")),
+                (422, 42202, &format!("/subjects/{subject}/versions/x")),
+            ] {
                 let reply = api.get(&format!("{base}{path}")).await;
                 assert_eq!((reply.status, &reply.body["error_code"]), (status, &json!(code)), "{path}");
             }
-            let other = api.post(&format!("{base}/subjects/{subject}/versions"), json!({"schema": "{\"type\": \"string\"}"})).await;
+            let other = api
+                .post(&format!("{base}/subjects/{subject}/versions"), json!({"schema": "{\"type\": \"string\"}"}))
+                .await;
             assert_eq!((other.status, &other.body["error_code"]), (422, &json!(42205)));
         }
     });
@@ -95,7 +143,12 @@ fn given_a_running_stack_when_its_figures_are_asked_then_they_are_prometheus_tex
         api.get("/agents").await;
         let page = api.get("/metrics").await;
         let text = page.body.as_str().unwrap();
-        for line in ["riverrun_http_requests_total{method=\"GET\",route=\"/agents\",status=\"200\"}", "riverrun_consumer_lag{group=\"riverrun.agent\"", "riverrun_worker_up{worker=\"projector\"} 1", "riverrun_hub_reading 1"] {
+        for line in [
+            "riverrun_http_requests_total{method=\"GET\",route=\"/agents\",status=\"200\"}",
+            "riverrun_consumer_lag{group=\"riverrun.agent\"",
+            "riverrun_worker_up{worker=\"projector\"} 1",
+            "riverrun_hub_reading 1",
+        ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }
     });

@@ -21,8 +21,13 @@ async fn events(api: &Api, path: &str, last: Option<i64>) -> Vec<(String, Value)
     while let Some(chunk) = body.next().await {
         text.push_str(std::str::from_utf8(&chunk.unwrap()).unwrap());
     }
-    let field = |block: &str, name: &str| block.lines().filter_map(|line| line.strip_prefix(name)).map(str::trim).collect::<Vec<_>>().join("\n");
-    text.split("\n\n").filter(|block| block.contains("data:")).map(|block| (field(block, "event:"), serde_json::from_str(&field(block, "data:")).unwrap())).collect()
+    let field = |block: &str, name: &str| {
+        block.lines().filter_map(|line| line.strip_prefix(name)).map(str::trim).collect::<Vec<_>>().join("\n")
+    };
+    text.split("\n\n")
+        .filter(|block| block.contains("data:"))
+        .map(|block| (field(block, "event:"), serde_json::from_str(&field(block, "data:")).unwrap()))
+        .collect()
 }
 
 fn seqs(events: &[(String, Value)]) -> Vec<i64> {
@@ -32,16 +37,35 @@ fn seqs(events: &[(String, Value)]) -> Vec<i64> {
 #[test]
 fn given_a_task_when_it_is_run_then_the_answer_is_the_run_result() {
     test(async |api| {
-        let reply = api.post("/agent/run", json!({"task": "add up [[steps=2 id=sync]]", "agent": "react", "metadata": {"mine": 1}})).await;
+        let reply = api
+            .post(
+                "/agent/run",
+                json!({"task": "add up [[steps=2 id=sync]]", "agent": "react", "metadata": {"mine": 1}}),
+            )
+            .await;
         assert_eq!(reply.status, 200, "{}", reply.body);
         let run = reply.body;
-        assert_eq!((&run["status"], &run["agent"], &run["stop_reason"]), (&json!("succeeded"), &json!("react"), &json!("answered")), "{run}");
-        assert_eq!((&run["answer"], &run["trace_id"], &run["metadata"]), (&json!("done after 2 steps"), &Value::Null, &json!({"mine": 1})));
+        assert_eq!(
+            (&run["status"], &run["agent"], &run["stop_reason"]),
+            (&json!("succeeded"), &json!("react"), &json!("answered")),
+            "{run}"
+        );
+        assert_eq!(
+            (&run["answer"], &run["trace_id"], &run["metadata"]),
+            (&json!("done after 2 steps"), &Value::Null, &json!({"mine": 1}))
+        );
         let steps = run["steps"].as_array().unwrap();
-        assert_eq!(steps.iter().map(|step| step["seq"].as_i64().unwrap()).collect::<Vec<_>>(), (1..=steps.len() as i64).collect::<Vec<_>>());
+        assert_eq!(
+            steps.iter().map(|step| step["seq"].as_i64().unwrap()).collect::<Vec<_>>(),
+            (1..=steps.len() as i64).collect::<Vec<_>>()
+        );
         let of = |kind: &str| steps.iter().filter(|step| step["kind"] == kind).count();
         assert_eq!((of("tool_call"), of("tool_result"), of("answer")), (2, 2, 1), "{run}");
-        assert!(run["usage"]["total_tokens"].as_i64().unwrap() > 0 && run["created_at"].is_string() && run["finished_at"].is_string());
+        assert!(
+            run["usage"]["total_tokens"].as_i64().unwrap() > 0
+                && run["created_at"].is_string()
+                && run["finished_at"].is_string()
+        );
         let id = run["run_id"].as_str().unwrap();
         assert_eq!(api.get(&format!("/runs/{id}")).await.body, run, "the same from the read model");
         wait_for("the run in the list", async || {
@@ -56,7 +80,11 @@ fn given_a_task_when_it_is_run_then_the_answer_is_the_run_result() {
 fn given_no_agent_when_a_task_is_run_then_the_supervisor_chooses() {
     test(async |api| {
         let run = api.post("/agent/run", json!({"task": "what is it [[steps=0 id=routed]]"})).await.body;
-        assert_eq!((&run["status"], &run["agent"], &run["steps"][0]["kind"]), (&json!("succeeded"), &json!("react"), &json!("route")), "{run}");
+        assert_eq!(
+            (&run["status"], &run["agent"], &run["steps"][0]["kind"]),
+            (&json!("succeeded"), &json!("react"), &json!("route")),
+            "{run}"
+        );
     });
 }
 
@@ -65,15 +93,31 @@ fn given_a_key_when_it_comes_again_then_it_is_one_run_and_another_body_is_a_conf
     test(async |api| {
         let body = json!({"task": "once [[steps=1 id=once]]", "agent": "react"});
         let key = [("idempotency-key", "key-1")];
-        let (first, second) = tokio::join!(api.post_with("/runs", body.clone(), &key), api.post_with("/runs", body.clone(), &key));
+        let (first, second) =
+            tokio::join!(api.post_with("/runs", body.clone(), &key), api.post_with("/runs", body.clone(), &key));
         assert_eq!((first.status, second.status), (202, 202), "{} {}", first.body, second.body);
         assert_eq!(first.body["run_id"], second.body["run_id"]);
         let waited = api.post_with("/agent/run", body.clone(), &key).await;
-        assert_eq!((waited.status, &waited.body["run_id"]), (200, &first.body["run_id"]), "the same run through another route");
+        assert_eq!(
+            (waited.status, &waited.body["run_id"]),
+            (200, &first.body["run_id"]),
+            "the same run through another route"
+        );
         problem(&api.post_with("/runs", json!({"task": "another", "agent": "react"}), &key).await, &[409]);
-        let elsewhere = api.post_with("/runs", json!({"task": "once [[steps=1 id=once]]", "agent": "react", "namespace": "other"}), &key).await;
+        let elsewhere = api
+            .post_with(
+                "/runs",
+                json!({"task": "once [[steps=1 id=once]]", "agent": "react", "namespace": "other"}),
+                &key,
+            )
+            .await;
         assert_ne!(elsewhere.body["run_id"], first.body["run_id"], "a key belongs to its namespace");
-        api.post_with("/agent/run", json!({"task": "once [[steps=1 id=once]]", "agent": "react", "namespace": "other"}), &key).await;
+        api.post_with(
+            "/agent/run",
+            json!({"task": "once [[steps=1 id=once]]", "agent": "react", "namespace": "other"}),
+            &key,
+        )
+        .await;
         assert_eq!(api.asked.lock()["once"], 2 * 3, "two runs of two actions and an answer each");
     });
 }
@@ -92,7 +136,11 @@ fn given_a_run_when_it_is_followed_from_any_point_then_each_step_comes_once_and_
         assert_eq!(all, (1..=run["steps"].as_array().unwrap().len() as i64).collect::<Vec<_>>());
         for after in [0, 1, all.len() as i64 - 1, all.len() as i64, all.len() as i64 + 7] {
             let rest: Vec<i64> = all.iter().copied().filter(|seq| *seq > after).collect();
-            assert_eq!(seqs(&events(api, &format!("/runs/{id}/events?after={after}"), None).await), rest, "after {after}");
+            assert_eq!(
+                seqs(&events(api, &format!("/runs/{id}/events?after={after}"), None).await),
+                rest,
+                "after {after}"
+            );
             let again = events(api, &format!("/runs/{id}/events"), Some(after)).await;
             assert_eq!((seqs(&again), &again.last().unwrap().1["result"]), (rest, run), "Last-Event-ID {after}");
         }
@@ -125,12 +173,19 @@ fn given_many_who_join_at_any_moment_when_a_run_goes_on_then_all_see_the_same() 
 fn given_a_run_that_goes_on_when_it_is_cancelled_then_it_ends_as_cancelled_and_can_not_be_again() {
     test(async |api| {
         let id = api.start_run("slow [[steps=7 delay_ms=400 id=slow]]").await;
-        wait_for("a first step", async || (!api.get(&format!("/runs/{id}")).await.body["steps"].as_array()?.is_empty()).then_some(())).await;
+        wait_for("a first step", async || {
+            (!api.get(&format!("/runs/{id}")).await.body["steps"].as_array()?.is_empty()).then_some(())
+        })
+        .await;
         let reply = api.post(&format!("/runs/{id}/cancel"), json!({"reason": "enough"})).await;
         assert_eq!((reply.status, &reply.body["run_id"]), (202, &json!(id)));
         let all = events(api, &format!("/runs/{id}/events"), None).await;
         let run = &all.last().unwrap().1["result"];
-        assert_eq!((&run["status"], &run["stop_reason"], &run["answer"]), (&json!("cancelled"), &json!("cancelled"), &Value::Null), "{run}");
+        assert_eq!(
+            (&run["status"], &run["stop_reason"], &run["answer"]),
+            (&json!("cancelled"), &json!("cancelled"), &Value::Null),
+            "{run}"
+        );
         assert_eq!(problem(&api.post(&format!("/runs/{id}/cancel"), json!({})).await, &[409])["code"], "run_ended");
     });
 }

@@ -36,7 +36,9 @@ async fn read(socket: &mut Socket) -> (Vec<Value>, Option<(u16, String)>) {
         loop {
             match socket.next().await {
                 Some(Ok(Message::Text(text))) => messages.push(serde_json::from_str(&text).unwrap()),
-                Some(Ok(Message::Close(frame))) => return frame.map(|frame| (u16::from(frame.code), frame.reason.to_string())),
+                Some(Ok(Message::Close(frame))) => {
+                    return frame.map(|frame| (u16::from(frame.code), frame.reason.to_string()));
+                }
                 Some(Ok(_)) => {}
                 Some(Err(_)) | None => return None,
             }
@@ -54,7 +56,10 @@ fn types(messages: &[Value]) -> Vec<&str> {
 fn given_a_first_message_when_it_asks_for_a_run_then_start_steps_and_final_come_in_this_order() {
     test(async |api| {
         let mut socket = connect(api, "/ws/agent").await;
-        socket.send(Message::text(json!({"task": "go [[steps=2 delay_ms=20 id=ws]]", "agent": "react"}).to_string())).await.unwrap();
+        socket
+            .send(Message::text(json!({"task": "go [[steps=2 delay_ms=20 id=ws]]", "agent": "react"}).to_string()))
+            .await
+            .unwrap();
         let (messages, close) = read(&mut socket).await;
         let kinds = types(&messages);
         assert_eq!((kinds[0], *kinds.last().unwrap()), ("start", "final"));
@@ -62,7 +67,8 @@ fn given_a_first_message_when_it_asks_for_a_run_then_start_steps_and_final_come_
         assert_eq!(close.unwrap().0, 1000);
         let result = &messages.last().unwrap()["result"];
         assert_eq!((&result["answer"], &messages[0]["run_id"]), (&json!("done after 2 steps"), &result["run_id"]));
-        let shown: Vec<&Value> = messages.iter().filter(|message| message["type"] == "step").map(|message| &message["step"]).collect();
+        let shown: Vec<&Value> =
+            messages.iter().filter(|message| message["type"] == "step").map(|message| &message["step"]).collect();
         assert_eq!(shown, result["steps"].as_array().unwrap().iter().collect::<Vec<_>>());
         let id = result["run_id"].as_str().unwrap();
         for after in 0..=shown.len() {
@@ -79,11 +85,21 @@ fn given_a_client_that_asks_for_tokens_when_the_model_writes_then_it_sees_them_a
     test(async |api| {
         let run = async |tokens: bool| {
             let mut socket = connect(api, "/ws/agent").await;
-            socket.send(Message::text(json!({"task": "say [[steps=1 delay_ms=150 id=tokens]]", "agent": "react", "tokens": tokens}).to_string())).await.unwrap();
+            socket
+                .send(Message::text(
+                    json!({"task": "say [[steps=1 delay_ms=150 id=tokens]]", "agent": "react", "tokens": tokens})
+                        .to_string(),
+                ))
+                .await
+                .unwrap();
             read(&mut socket).await.0
         };
         let with = run(true).await;
-        let text: String = with.iter().filter(|message| message["type"] == "token").map(|message| message["text"].as_str().unwrap()).collect();
+        let text: String = with
+            .iter()
+            .filter(|message| message["type"] == "token")
+            .map(|message| message["text"].as_str().unwrap())
+            .collect();
         assert!("done after 1 steps".contains(&text) || text.contains("done"), "{text}");
         assert!(types(&run(false).await).iter().all(|kind| *kind != "token"));
     });
@@ -118,7 +134,10 @@ fn given_first_messages_that_start_nothing_when_they_come_then_the_close_code_an
 fn given_a_second_task_on_a_socket_when_it_comes_then_the_socket_is_closed_and_the_run_goes_on() {
     test(async |api| {
         let mut socket = connect(api, "/ws/agent").await;
-        socket.send(Message::text(json!({"task": "a [[steps=2 delay_ms=200 id=second]]", "agent": "react"}).to_string())).await.unwrap();
+        socket
+            .send(Message::text(json!({"task": "a [[steps=2 delay_ms=200 id=second]]", "agent": "react"}).to_string()))
+            .await
+            .unwrap();
         let start: Value = loop {
             if let Some(Ok(Message::Text(text))) = socket.next().await {
                 break serde_json::from_str(&text).unwrap();

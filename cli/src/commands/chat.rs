@@ -31,7 +31,11 @@ pub async fn run(connection: &Connection, args: ChatArgs, output: Output) -> Res
         output.show(&done, |done| done.text.clone())?;
         return Ok(());
     }
-    let done: ChatDone = stream(connection, "/chat", serde_json::to_value(&body).map_err(std::io::Error::other)?, &mut |piece| print_piece(piece)).await?;
+    let done: ChatDone =
+        stream(connection, "/chat", serde_json::to_value(&body).map_err(std::io::Error::other)?, &mut |piece| {
+            print_piece(piece)
+        })
+        .await?;
     print_piece("\n")?;
     tell(&format!("{} · {} tokens", done.model, done.usage.total_tokens));
     Ok(())
@@ -55,5 +59,6 @@ pub async fn stream<T: serde::de::DeserializeOwned>(
             _ => {} // what a later version adds
         }
     }
-    Err(CliError::new(Exit::Failed, "the answer broke off before its end").hint("try again; riverrun diagnose shows what is down"))
+    Err(CliError::new(Exit::Failed, "the answer broke off before its end")
+        .hint("try again; riverrun diagnose shows what is down"))
 }

@@ -19,18 +19,33 @@ pub async fn run(settings: &Settings, output: Output) -> Result<(), CliError> {
         Reached::NotStarted(not) => {
             let core = host::core(settings)?;
             let fix = not.error.hint.unwrap_or_else(|| "check the data folder".to_owned());
-            let mut services = vec![ServiceView::down(not.service, "needed by every command", true, not.error.message, fix)];
+            let mut services =
+                vec![ServiceView::down(not.service, "needed by every command", true, not.error.message, fix)];
             services.extend(services::light(&core).await);
             Diagnosis { status: HealthStatus::of(&services), services }
         }
     };
-    output.show(&diagnosis, |diagnosis| table(["service", "status", "kind", "needed", "address", "version", "ms", "detail", "fix"], diagnosis.services.iter().map(row).collect(), ""))?;
-    let lacking: Vec<&str> =
-        diagnosis.services.iter().filter(|service| service.required && service.status != ServiceStatus::Up).map(|service| service.name.as_str()).collect();
+    output.show(&diagnosis, |diagnosis| {
+        table(
+            ["service", "status", "kind", "needed", "address", "version", "ms", "detail", "fix"],
+            diagnosis.services.iter().map(row).collect(),
+            "",
+        )
+    })?;
+    let lacking: Vec<&str> = diagnosis
+        .services
+        .iter()
+        .filter(|service| service.required && service.status != ServiceStatus::Up)
+        .map(|service| service.name.as_str())
+        .collect();
     if lacking.is_empty() {
         return Ok(());
     }
-    let fix = diagnosis.services.iter().find(|service| service.required && service.status != ServiceStatus::Up).and_then(|service| service.fix.clone());
+    let fix = diagnosis
+        .services
+        .iter()
+        .find(|service| service.required && service.status != ServiceStatus::Up)
+        .and_then(|service| service.fix.clone());
     Err(CliError::new(Exit::ServiceDown, format!("not there: {}", lacking.join(", "))).maybe_hint(fix))
 }
 

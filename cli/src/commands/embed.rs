@@ -16,5 +16,11 @@ pub async fn run(connection: &Connection, args: EmbedArgs, output: Output) -> Re
             tell("note: the text is longer than the model reads; only its beginning counts");
         }
     }
-    output.show(&done, |done| done.vectors.iter().map(|vector| vector.iter().map(f32::to_string).collect::<Vec<_>>().join(" ")).collect::<Vec<_>>().join("\n"))
+    output.show(&done, |done| {
+        done.vectors
+            .iter()
+            .map(|vector| vector.iter().map(f32::to_string).collect::<Vec<_>>().join(" "))
+            .collect::<Vec<_>>()
+            .join("\n")
+    })
 }

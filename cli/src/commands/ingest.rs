@@ -44,22 +44,32 @@ pub fn prepare(args: IngestArgs, settings: &Settings) -> Result<Prepared, CliErr
     };
     let target = submit::ingest_target(&body, &host::core(settings)?.ingest_defaults())?;
     let path = submit::existing(Path::new(&args.source))?;
-    let source = path.to_str().ok_or_else(|| CliError::new(Exit::Refused, format!("{} is not valid UTF-8", path.display())).hint("rename it"))?.to_owned();
+    let source = path
+        .to_str()
+        .ok_or_else(|| {
+            CliError::new(Exit::Refused, format!("{} is not valid UTF-8", path.display())).hint("rename it")
+        })?
+        .to_owned();
     match sources::scan(&source, target.source_type.as_deref(), settings.ingest_limits).map_err(refused)? {
         Scan::File(_) => {}
-        Scan::Folder(listing) if listing.documents.is_empty() && listing.refused.is_empty() => return Err(refused(listing.nothing_readable(&source))),
+        Scan::Folder(listing) if listing.documents.is_empty() && listing.refused.is_empty() => {
+            return Err(refused(listing.nothing_readable(&source)));
+        }
         Scan::Folder(_) => {}
     }
     Ok(Prepared { source, target })
 }
 
 fn refused(error: SourceError) -> CliError {
-    CliError::new(Exit::Refused, error.to_string()).hint("riverrun ingest --help shows what a source may be").maybe_hint(error.hint())
+    CliError::new(Exit::Refused, error.to_string())
+        .hint("riverrun ingest --help shows what a source may be")
+        .maybe_hint(error.hint())
 }
 
 pub async fn run(connection: &Connection, prepared: Prepared, output: Output) -> Result<(), CliError> {
     let ingest_id = IngestId::new();
-    let command: StartIngest = submit::ingest_command(&prepared.source, prepared.target, &connection.core.ingest_defaults(), ingest_id);
+    let command: StartIngest =
+        submit::ingest_command(&prepared.source, prepared.target, &connection.core.ingest_defaults(), ingest_id);
     submit::submit_ingest(&connection.producer()?, command, COMPONENT).await.map_err(riverrun_api::ApiError::from)?;
     let view = watch(connection, ingest_id, !output.json).await?;
     if !output.json {
@@ -117,18 +127,25 @@ fn progress(bar: &ProgressBar, view: &IngestView) {
 
 fn counts(view: &IngestView) -> String {
     let skipped = if view.skipped > 0 { format!(" · skipped {}", view.skipped) } else { String::new() };
-    format!("indexed {} · unchanged {} · failed {}{skipped} · {} chunks in {}/{}", view.indexed, view.unchanged, view.failed, view.chunks, view.namespace, view.collection)
+    format!(
+        "indexed {} · unchanged {} · failed {}{skipped} · {} chunks in {}/{}",
+        view.indexed, view.unchanged, view.failed, view.chunks, view.namespace, view.collection
+    )
 }
 
 fn outcome(view: &IngestView) -> Result<(), CliError> {
     if let Some(error) = &view.error {
-        return Err(CliError::new(exit_of(&error.code), error.message.clone()).hint("riverrun ingest --help shows what a source may be").maybe_hint(error.hint.clone()));
+        return Err(CliError::new(exit_of(&error.code), error.message.clone())
+            .hint("riverrun ingest --help shows what a source may be")
+            .maybe_hint(error.hint.clone()));
     }
     match view.failures.first() {
         None => Ok(()),
         Some(first) => {
             let message = format!("{} of {} documents failed", view.failed, view.documents.unwrap_or(view.failed));
-            Err(CliError::new(exit_of(&first.error.code), message).hint("riverrun docs ls shows which").maybe_hint(first.error.hint.clone()))
+            Err(CliError::new(exit_of(&first.error.code), message)
+                .hint("riverrun docs ls shows which")
+                .maybe_hint(first.error.hint.clone()))
         }
     }
 }

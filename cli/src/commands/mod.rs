@@ -47,16 +47,24 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
         Command::Embed(args) => with_light(settings, async |c| embed::run(c, args, output).await).await,
         Command::Models(args) => match args.command {
             Some(ModelsCommand::Pull { model }) => models::pull::run(settings, &model, output).await,
-            Some(ModelsCommand::Ls { provider }) => with_light(settings, async |c| models::ls::run(c, provider, output).await).await,
+            Some(ModelsCommand::Ls { provider }) => {
+                with_light(settings, async |c| models::ls::run(c, provider, output).await).await
+            }
             None => with_light(settings, async |c| models::ls::run(c, args.provider, output).await).await,
         },
         Command::Ingest(args) => {
             let prepared = ingest::prepare(args, settings)?;
             with_full(settings, name, async |c| ingest::run(c, prepared, output).await).await
         }
-        Command::Collections(args) => with_full(settings, name, async |c| collections::run(c, args, output).await).await,
-        Command::Search(args) | Command::Rag(RagCommand::Search(args)) => with_full(settings, name, async |c| search::run(c, args, output).await).await,
-        Command::Rag(RagCommand::Ask(args)) => with_full(settings, name, async |c| rag::ask::run(c, args, output).await).await,
+        Command::Collections(args) => {
+            with_full(settings, name, async |c| collections::run(c, args, output).await).await
+        }
+        Command::Search(args) | Command::Rag(RagCommand::Search(args)) => {
+            with_full(settings, name, async |c| search::run(c, args, output).await).await
+        }
+        Command::Rag(RagCommand::Ask(args)) => {
+            with_full(settings, name, async |c| rag::ask::run(c, args, output).await).await
+        }
         Command::Agent(AgentCommand::Run(args)) => {
             let prepared = agent::run::prepare(*args, settings)?;
             with_full(settings, name, async |c| agent::run::run(c, prepared, output).await).await
@@ -66,33 +74,50 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
                 let filter = runs::ls::Filter { status, agent, namespace, limit, cursor };
                 with_full(settings, name, async |c| runs::ls::run(c, filter, output).await).await
             }
-            RunsCommand::Show { run_id } => with_full(settings, name, async |c| runs::show::run(c, &run_id, output).await).await,
+            RunsCommand::Show { run_id } => {
+                with_full(settings, name, async |c| runs::show::run(c, &run_id, output).await).await
+            }
             RunsCommand::Watch { run_id, after, tokens } => {
                 with_full(settings, name, async |c| runs::watch::run(c, &run_id, after, tokens, output).await).await
             }
-            RunsCommand::Cancel { run_id, reason } => with_full(settings, name, async |c| runs::cancel::run(c, &run_id, reason, output).await).await,
+            RunsCommand::Cancel { run_id, reason } => {
+                with_full(settings, name, async |c| runs::cancel::run(c, &run_id, reason, output).await).await
+            }
         },
         Command::Docs(DocsCommand::Ls { collection, namespace, limit, cursor }) => {
             let page = docs::ls::Page { collection, namespace, limit, cursor };
             with_full(settings, name, async |c| docs::ls::run(c, page, output).await).await
         }
         Command::Dlq(command) => match command {
-            DlqCommand::Ls { topic, limit } => with_full(settings, name, async |c| dlq::ls::run(c, topic, limit, output).await).await,
-            DlqCommand::Show { id, to } => with_full(settings, name, async |c| dlq::show::run(c, &id, to, output).await).await,
+            DlqCommand::Ls { topic, limit } => {
+                with_full(settings, name, async |c| dlq::ls::run(c, topic, limit, output).await).await
+            }
+            DlqCommand::Show { id, to } => {
+                with_full(settings, name, async |c| dlq::show::run(c, &id, to, output).await).await
+            }
             DlqCommand::Drop { id } => with_full(settings, name, async |c| dlq::drop::run(c, &id, output).await).await,
-            DlqCommand::Redrive { id, again } => with_full(settings, name, async |c| dlq::redrive::run(c, &id, again, output).await).await,
+            DlqCommand::Redrive { id, again } => {
+                with_full(settings, name, async |c| dlq::redrive::run(c, &id, again, output).await).await
+            }
         },
     }
 }
 
 /// Runs with what needs neither log nor stores.
-async fn with_light(settings: &Settings, work: impl AsyncFnOnce(&Connection) -> Result<(), CliError>) -> Result<(), CliError> {
+async fn with_light(
+    settings: &Settings,
+    work: impl AsyncFnOnce(&Connection) -> Result<(), CliError>,
+) -> Result<(), CliError> {
     let connection = Connection::light(settings).await?;
     until_signal(work(&connection)).await
 }
 
 /// Runs with log and stores; what was started for it is stopped however it ends.
-async fn with_full(settings: &Settings, name: &str, work: impl AsyncFnOnce(&Connection) -> Result<(), CliError>) -> Result<(), CliError> {
+async fn with_full(
+    settings: &Settings,
+    name: &str,
+    work: impl AsyncFnOnce(&Connection) -> Result<(), CliError>,
+) -> Result<(), CliError> {
     let connection = until_signal(Connection::full(settings, name)).await?;
     let result = until_signal(work(&connection)).await;
     // Stopping takes its own few seconds; whoever insists with a second signal is let go.
@@ -116,7 +141,10 @@ async fn until_signal<T>(work: impl Future<Output = Result<T, CliError>>) -> Res
 /// A JSON object of the caller's.
 fn metadata(text: Option<&str>) -> Result<Option<Map<String, Value>>, CliError> {
     text.map(|text| {
-        serde_json::from_str(text).map_err(|error| CliError::new(Exit::Usage, format!("--metadata {text:?} is not a JSON object: {error}")).hint("--metadata '{\"team\": \"a\"}'"))
+        serde_json::from_str(text).map_err(|error| {
+            CliError::new(Exit::Usage, format!("--metadata {text:?} is not a JSON object: {error}"))
+                .hint("--metadata '{\"team\": \"a\"}'")
+        })
     })
     .transpose()
 }

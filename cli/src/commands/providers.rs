@@ -21,5 +21,11 @@ fn row(provider: &ProviderEntry) -> [String; 5] {
         Some(false) => format!("missing (RIVERRUN_{}_API_KEY)", provider.name.to_uppercase()),
     };
     let default = if provider.default { "default" } else { "" };
-    [provider.name.clone(), provider.kind.clone(), key, default.to_owned(), provider.address.clone().unwrap_or_else(|| "in this process".to_owned())]
+    [
+        provider.name.clone(),
+        provider.kind.clone(),
+        key,
+        default.to_owned(),
+        provider.address.clone().unwrap_or_else(|| "in this process".to_owned()),
+    ]
 }

@@ -12,7 +12,13 @@ use crate::output::{Output, clip, print_json, print_line, tell};
 const SHOWN: usize = 300;
 
 pub async fn run(connection: &Connection, args: SearchArgs, output: Output) -> Result<(), CliError> {
-    let body = SearchBody { query: args.query, collection: args.collection, namespace: args.namespace, k: args.k, ..SearchBody::default() };
+    let body = SearchBody {
+        query: args.query,
+        collection: args.collection,
+        namespace: args.namespace,
+        k: args.k,
+        ..SearchBody::default()
+    };
     let found: Value = connection.client.post("/rag/search", &body).await?;
     if output.json {
         return print_json(&found);
@@ -32,5 +38,12 @@ pub async fn run(connection: &Connection, args: SearchArgs, output: Output) -> R
 
 fn shown(number: usize, item: &SearchItem) -> String {
     let page = item.page.map(|page| format!(" page {page}")).unwrap_or_default();
-    format!("{number}. {} bytes {}..{}{page} (score {:.4})\n   {}\n", item.source, item.span.start, item.span.end, item.score, clip(&item.text, SHOWN))
+    format!(
+        "{number}. {} bytes {}..{}{page} (score {:.4})\n   {}\n",
+        item.source,
+        item.span.start,
+        item.span.end,
+        item.score,
+        clip(&item.text, SHOWN)
+    )
 }

@@ -9,10 +9,17 @@ use crate::host::Connection;
 use crate::output::{Output, table};
 
 pub async fn run(connection: &Connection, args: NamespaceArgs, output: Output) -> Result<(), CliError> {
-    let found: Items<ToolEntry> = connection.client.get(&with_query("/tools", &[("namespace", args.namespace)])).await?;
+    let found: Items<ToolEntry> =
+        connection.client.get(&with_query("/tools", &[("namespace", args.namespace)])).await?;
     output.show(&found, |found| {
-        let row = |tool: &ToolEntry| [tool.name.clone(), tool.description.clone(), arguments(tool), tool.effect.clone(), tool.source.clone()];
-        table(["tool", "what it does", "arguments", "effect", "source"], found.items.iter().map(row).collect(), "there are no tools")
+        let row = |tool: &ToolEntry| {
+            [tool.name.clone(), tool.description.clone(), arguments(tool), tool.effect.clone(), tool.source.clone()]
+        };
+        table(
+            ["tool", "what it does", "arguments", "effect", "source"],
+            found.items.iter().map(row).collect(),
+            "there are no tools",
+        )
     })
 }
 

@@ -45,15 +45,29 @@ fn given_a_model_server_that_is_down_when_it_is_needed_then_the_exit_code_is_3_a
     for arguments in [vec!["chat", "hi"], vec!["models"], vec!["diagnose"], vec!["agent", "run", "What is it?"]] {
         let done = place.run(&arguments);
         assert_eq!(done.code, 3, "{arguments:?}: {}", done.stderr);
-        assert!(done.stderr.contains("127.0.0.1:9") || done.stdout.contains("127.0.0.1:9"), "{arguments:?}: {}{}", done.stdout, done.stderr);
+        assert!(
+            done.stderr.contains("127.0.0.1:9") || done.stdout.contains("127.0.0.1:9"),
+            "{arguments:?}: {}{}",
+            done.stdout,
+            done.stderr
+        );
         assert!(done.stderr.contains("hint: "), "{arguments:?}: {}", done.stderr);
     }
     let rows = place.run(&["diagnose", "--json"]).json();
     assert_eq!(rows["status"], "degraded");
-    let status = |name: &str| rows["services"].as_array().unwrap().iter().find(|row| row["name"] == name).unwrap()["status"].clone();
-    assert_eq!((status("broker"), status("sql"), status("model runtime"), status("provider openai")), (json!("up"), json!("up"), json!("down"), json!("missing")));
+    let status = |name: &str| {
+        rows["services"].as_array().unwrap().iter().find(|row| row["name"] == name).unwrap()["status"].clone()
+    };
+    assert_eq!(
+        (status("broker"), status("sql"), status("model runtime"), status("provider openai")),
+        (json!("up"), json!("up"), json!("down"), json!("missing"))
+    );
     let listed = place.run(&["runs", "ls", "--json"]).json();
-    assert_eq!((&listed["items"][0]["status"], listed["items"].as_array().unwrap().len()), (&json!("failed"), 1), "the run ended once, with its reason on the log");
+    assert_eq!(
+        (&listed["items"][0]["status"], listed["items"].as_array().unwrap().len()),
+        (&json!("failed"), 1),
+        "the run ended once, with its reason on the log"
+    );
 }
 
 #[test]

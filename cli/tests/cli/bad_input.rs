@@ -12,7 +12,11 @@ fn check(place: &Place, arguments: &[&str], code: i32, words: &[&str]) {
         assert!(done.stderr.contains(word), "{arguments:?} says nothing of {word:?}: {}", done.stderr);
     }
     if code != 2 {
-        assert!(done.stderr.starts_with("error: ") && done.stderr.contains("\n\nhint: "), "{arguments:?}: {}", done.stderr);
+        assert!(
+            done.stderr.starts_with("error: ") && done.stderr.contains("\n\nhint: "),
+            "{arguments:?}: {}",
+            done.stderr
+        );
     }
 }
 
@@ -49,7 +53,16 @@ fn given_requests_that_can_not_be_when_they_are_made_then_nothing_is_started_for
 #[test]
 fn given_command_lines_that_are_none_when_they_are_run_then_the_exit_code_is_2() {
     let place = Place::new();
-    for arguments in [vec![], vec!["no-such-command"], vec!["ingest"], vec!["runs"], vec!["rag", "ask"], vec!["search", "x", "-k", "many"], vec!["agent", "run"], vec!["models", "--nonsense"]] {
+    for arguments in [
+        vec![],
+        vec!["no-such-command"],
+        vec!["ingest"],
+        vec!["runs"],
+        vec!["rag", "ask"],
+        vec!["search", "x", "-k", "many"],
+        vec!["agent", "run"],
+        vec!["models", "--nonsense"],
+    ] {
         let done = place.run(&arguments);
         assert_eq!((done.code, done.stdout.as_str()), (2, ""), "{arguments:?}: {}", done.stderr);
         assert!(!done.stderr.trim().is_empty());
@@ -68,7 +81,11 @@ fn given_settings_that_can_not_be_when_a_command_starts_then_the_setting_and_its
     ] {
         let done = Place::new().with(name, value).run(&["serve"]);
         assert_eq!(done.code, code, "{name}: {}", done.stderr);
-        assert!(done.stderr.contains(name) && done.stderr.contains(value) && done.stderr.contains("hint: "), "{name}: {}", done.stderr);
+        assert!(
+            done.stderr.contains(name) && done.stderr.contains(value) && done.stderr.contains("hint: "),
+            "{name}: {}",
+            done.stderr
+        );
     }
     let place = Place::new();
     std::fs::write(place.path().join(".env"), "RIVERRUN_RAG_TOP_K=zero\n").unwrap();

@@ -34,7 +34,10 @@ impl Place {
         let folder = tempfile::tempdir().unwrap();
         let place = Self { folder, settings: Vec::new() };
         // A model server that is down: nothing here needs a model, and what does must say so.
-        place.with("RIVERRUN_MODEL_RUNTIME_BASE_URL", "http://127.0.0.1:9").with("RIVERRUN_BROKER_PORT", "0").with("RIVERRUN_MODELS_OFFLINE", "true")
+        place
+            .with("RIVERRUN_MODEL_RUNTIME_BASE_URL", "http://127.0.0.1:9")
+            .with("RIVERRUN_BROKER_PORT", "0")
+            .with("RIVERRUN_MODELS_OFFLINE", "true")
     }
 
     pub fn with(mut self, name: &str, value: impl ToString) -> Self {

@@ -30,7 +30,8 @@ fn given_a_server_when_a_second_one_starts_on_its_data_then_it_is_refused_and_th
     let server = place.serve();
     let second = place.run(&["serve"]);
     assert_eq!((second.code, second.stdout.as_str()), (1, ""), "{}", second.stderr);
-    for word in [place.data().to_str().unwrap(), &server.pid().to_string(), &server.url, "hint: ", "RIVERRUN_DATA_DIR"] {
+    for word in [place.data().to_str().unwrap(), &server.pid().to_string(), &server.url, "hint: ", "RIVERRUN_DATA_DIR"]
+    {
         assert!(second.stderr.contains(word), "{word} is not in {}", second.stderr);
     }
     assert_eq!(place.run(&["collections"]).code, 0);
@@ -43,7 +44,11 @@ fn given_ports_that_are_taken_when_a_server_starts_then_the_setting_is_named() {
     for name in ["RIVERRUN_API_PORT", "RIVERRUN_BROKER_PORT"] {
         let done = Place::new().with("RIVERRUN_API_PORT", 0).with(name, port).run(&["serve"]);
         assert_eq!(done.code, 1, "{}", done.stderr);
-        assert!(done.stderr.contains(name) && done.stderr.contains(&port.to_string()) && done.stderr.contains("hint: "), "{}", done.stderr);
+        assert!(
+            done.stderr.contains(name) && done.stderr.contains(&port.to_string()) && done.stderr.contains("hint: "),
+            "{}",
+            done.stderr
+        );
     }
     // A command that hosts a stack takes another port.
     assert_eq!(Place::new().with("RIVERRUN_BROKER_PORT", port).run(&["runs", "ls"]).code, 0);

@@ -41,7 +41,8 @@ pub fn prepare(args: AgentRunArgs, settings: &Settings) -> Result<Prepared, CliE
         max_iters: args.max_iters,
         tools: some(args.tools),
         collections: some(args.collections),
-        budget: (args.budget_tokens.is_some() || args.budget_seconds.is_some()).then_some(Budget { tokens: args.budget_tokens, seconds: args.budget_seconds }),
+        budget: (args.budget_tokens.is_some() || args.budget_seconds.is_some())
+            .then_some(Budget { tokens: args.budget_tokens, seconds: args.budget_seconds }),
         approval: args.approval.map(Into::into),
         metadata: metadata(args.metadata.as_deref())?,
     };
@@ -53,7 +54,9 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
     let Prepared { request, steps } = prepared;
     check_collections(connection, &request).await?;
     let run_id = RunId::new();
-    submit::submit_run(&connection.producer()?, run_id, request, COMPONENT).await.map_err(riverrun_api::ApiError::from)?;
+    submit::submit_run(&connection.producer()?, run_id, request, COMPONENT)
+        .await
+        .map_err(riverrun_api::ApiError::from)?;
     let result = watch(connection, run_id, steps && !output.json).await?;
     if output.json {
         print_json(&result)?;
@@ -63,7 +66,10 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
         print_line(answer)?;
     }
     for citation in &result.citations {
-        print_line(&format!("[{}] {} bytes {}..{}", citation.n, citation.source, citation.span.start, citation.span.end))?;
+        print_line(&format!(
+            "[{}] {} bytes {}..{}",
+            citation.n, citation.source, citation.span.start, citation.span.end
+        ))?;
     }
     tell(&format!("\n{}", summary(&result)));
     outcome(&result)
@@ -76,8 +82,11 @@ async fn check_collections(connection: &Connection, request: &RunRequest) -> Res
     let there: Items<CollectionView> = connection.client.get(&path).await?;
     match names.iter().find(|name| !there.items.iter().any(|collection| collection.name.as_str() == name.as_str())) {
         None => Ok(()),
-        Some(missing) => Err(CliError::new(Exit::Refused, format!("collection {missing:?} does not exist in namespace {:?}", request.namespace.as_str()))
-            .hint(format!("riverrun collections --namespace {}", request.namespace))),
+        Some(missing) => Err(CliError::new(
+            Exit::Refused,
+            format!("collection {missing:?} does not exist in namespace {:?}", request.namespace.as_str()),
+        )
+        .hint(format!("riverrun collections --namespace {}", request.namespace))),
     }
 }
 
@@ -87,13 +96,18 @@ async fn watch(connection: &Connection, run_id: RunId, steps: bool) -> Result<Ru
     let mut on_message = |message: &RunMessage| match message {
         RunMessage::Step { step } if steps => print_line(&step_line(step)),
         RunMessage::Final { .. } if steps => print_line(" "),
-        RunMessage::Start { .. } | RunMessage::Step { .. } | RunMessage::Token { .. } | RunMessage::Final { .. } => Ok(()),
+        RunMessage::Start { .. } | RunMessage::Step { .. } | RunMessage::Token { .. } | RunMessage::Final { .. } => {
+            Ok(())
+        }
     };
     loop {
         match follow(connection, &id, 0, false, &mut on_message).await {
             // The command is on the log; a busy worker may take a moment to take it.
             Err(error) if error.exit == Exit::Refused && since.elapsed() < FIRST_WORD => {}
-            Err(error) if error.exit == Exit::Interrupted => return Err(error.hint(format!("the run goes on with the next riverrun serve; riverrun runs cancel {id} stops it"))),
+            Err(error) if error.exit == Exit::Interrupted => {
+                return Err(error
+                    .hint(format!("the run goes on with the next riverrun serve; riverrun runs cancel {id} stops it")));
+            }
             other => return other,
         }
     }

@@ -7,13 +7,29 @@ use crate::error::CliError;
 use crate::host::Connection;
 use crate::output::{Output, clip, table};
 
-pub async fn run(connection: &Connection, topic: Option<String>, limit: Option<usize>, output: Output) -> Result<(), CliError> {
+pub async fn run(
+    connection: &Connection,
+    topic: Option<String>,
+    limit: Option<usize>,
+    output: Output,
+) -> Result<(), CliError> {
     let path = with_query("/dlq", &[("topic", topic), ("limit", limit.map(|limit| limit.to_string()))]);
     let found: Items<DeadLetterEntry> = connection.client.get(&path).await?;
     output.show(&found, |found| {
         let row = |letter: &DeadLetterEntry| {
-            [letter.id.clone(), letter.state.clone(), letter.code.clone(), letter.group.clone(), letter.at.to_string(), clip(&letter.reason, 80)]
+            [
+                letter.id.clone(),
+                letter.state.clone(),
+                letter.code.clone(),
+                letter.group.clone(),
+                letter.at.to_string(),
+                clip(&letter.reason, 80),
+            ]
         };
-        table(["dead letter", "state", "code", "group", "at", "reason"], found.items.iter().map(row).collect(), "there are no dead letters")
+        table(
+            ["dead letter", "state", "code", "group", "at", "reason"],
+            found.items.iter().map(row).collect(),
+            "there are no dead letters",
+        )
     })
 }

@@ -20,13 +20,17 @@ pub async fn run(connection: &Connection, id: &str, to: Option<PathBuf>, output:
         .decode(encoded)
         .map_err(|error| CliError::new(Exit::Failed, format!("the record's bytes can't be read: {error}")))?;
     if let Some(path) = to {
-        std::fs::write(&path, &bytes).map_err(|error| CliError::new(Exit::Failed, format!("writing {} failed: {error}", path.display())))?;
+        std::fs::write(&path, &bytes)
+            .map_err(|error| CliError::new(Exit::Failed, format!("writing {} failed: {error}", path.display())))?;
         tell(&format!("{} bytes are in {}", bytes.len(), path.display()));
     }
     output.show(&letter, |letter| {
         let mut lines = vec![
             format!("{} · {} · {}", letter.id, letter.state, letter.at),
-            format!("from {}/{}@{}, given up by {} after {} tries", letter.topic, letter.partition, letter.offset, letter.group, letter.attempts),
+            format!(
+                "from {}/{}@{}, given up by {} after {} tries",
+                letter.topic, letter.partition, letter.offset, letter.group, letter.attempts
+            ),
             format!("{}: {}", letter.code, letter.reason),
         ];
         lines.extend(letter.schema_id.map(|id| format!("schema id {id}")));
@@ -41,7 +45,8 @@ pub async fn run(connection: &Connection, id: &str, to: Option<PathBuf>, output:
 fn hex(bytes: &[u8]) -> String {
     let line = |(number, chunk): (usize, &[u8])| {
         let digits: Vec<String> = chunk.iter().map(|byte| format!("{byte:02x}")).collect();
-        let text: String = chunk.iter().map(|byte| if (0x20..0x7f).contains(byte) { char::from(*byte) } else { '.' }).collect();
+        let text: String =
+            chunk.iter().map(|byte| if (0x20..0x7f).contains(byte) { char::from(*byte) } else { '.' }).collect();
         format!("{:06x}  {:<47}  {text}", number * 16, digits.join(" "))
     };
     bytes.chunks(16).enumerate().map(line).collect::<Vec<_>>().join("\n")

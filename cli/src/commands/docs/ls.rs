@@ -22,14 +22,27 @@ pub struct Page {
 pub async fn run(connection: &Connection, page: Page, output: Output) -> Result<(), CliError> {
     let Page { collection, namespace, limit, cursor } = page;
     let limit = limit.map(|limit| limit.to_string());
-    let path = with_query("/documents", &[("collection", Some(collection)), ("namespace", namespace), ("limit", limit), ("cursor", cursor)]);
+    let path = with_query(
+        "/documents",
+        &[("collection", Some(collection)), ("namespace", namespace), ("limit", limit), ("cursor", cursor)],
+    );
     let found: Found<DocumentView> = connection.client.get(&path).await?;
     output.show(&found, |found| {
         let row = |document: &DocumentView| {
             let trouble = document.error.as_ref().map(|error| error.message.clone()).unwrap_or_default();
-            [document.source.clone(), document.status.as_str().to_owned(), document.chunks.to_string(), document.updated_at.to_string(), trouble]
+            [
+                document.source.clone(),
+                document.status.as_str().to_owned(),
+                document.chunks.to_string(),
+                document.updated_at.to_string(),
+                trouble,
+            ]
         };
-        table(["source", "status", "chunks", "updated", "trouble"], found.items.iter().map(row).collect(), "the collection has no documents")
+        table(
+            ["source", "status", "chunks", "updated", "trouble"],
+            found.items.iter().map(row).collect(),
+            "the collection has no documents",
+        )
     })?;
     if let (Some(cursor), false) = (&found.next_cursor, output.json) {
         tell(&format!("there are more: --cursor {cursor}"));

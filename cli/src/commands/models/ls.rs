@@ -11,7 +11,11 @@ pub async fn run(connection: &Connection, provider: Option<String>, output: Outp
     let found: Items<ModelEntry> = connection.client.get(&with_query("/models", &[("provider", provider)])).await?;
     output.show(&found, |found| {
         let rows = found.items.iter().map(row).collect();
-        table(["model", "kind", "present", "size", "context", "dimensions", "source"], rows, "there are no models; riverrun models pull <model> fetches one")
+        table(
+            ["model", "kind", "present", "size", "context", "dimensions", "source"],
+            rows,
+            "there are no models; riverrun models pull <model> fetches one",
+        )
     })
 }
 

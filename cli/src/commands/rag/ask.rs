@@ -70,5 +70,12 @@ fn shown(citation: &CitationView) -> String {
     let page = citation.page.map(|page| format!(" page {page}")).unwrap_or_default();
     let doubt = if citation.supported { "" } else { " (not supported by the quote)" };
     let span = citation.span;
-    format!("[{}] {} bytes {}..{}{page}{doubt}\n    “{}”", citation.n, citation.source, span.start, span.end, clip(&citation.quote, SHOWN))
+    format!(
+        "[{}] {} bytes {}..{}{page}{doubt}\n    “{}”",
+        citation.n,
+        citation.source,
+        span.start,
+        span.end,
+        clip(&citation.quote, SHOWN)
+    )
 }

@@ -7,7 +7,12 @@ use crate::error::CliError;
 use crate::host::Connection;
 use crate::output::{Output, tell};
 
-pub async fn run(connection: &Connection, run_id: &str, reason: Option<String>, output: Output) -> Result<(), CliError> {
+pub async fn run(
+    connection: &Connection,
+    run_id: &str,
+    reason: Option<String>,
+    output: Output,
+) -> Result<(), CliError> {
     let path = format!("/runs/{}/cancel", encode(run_id));
     let accepted: RunAccepted = connection.client.post(&path, &CancelBody { reason }).await?;
     if !output.json {

@@ -24,14 +24,28 @@ pub struct Filter {
 pub async fn run(connection: &Connection, filter: Filter, output: Output) -> Result<(), CliError> {
     let Filter { status, agent, namespace, limit, cursor } = filter;
     let limit = limit.map(|limit| limit.to_string());
-    let path = with_query("/runs", &[("status", status), ("agent", agent), ("namespace", namespace), ("limit", limit), ("cursor", cursor)]);
+    let path = with_query(
+        "/runs",
+        &[("status", status), ("agent", agent), ("namespace", namespace), ("limit", limit), ("cursor", cursor)],
+    );
     let page: Page<RunSummary> = connection.client.get(&path).await?;
     output.show(&page, |page| {
         let row = |run: &RunSummary| {
             let agent = run.agent.clone().unwrap_or_default();
-            [run.run_id.to_string(), run.status.as_str().to_owned(), agent, run.steps.to_string(), run.created_at.to_string(), clip(&run.task, 60)]
+            [
+                run.run_id.to_string(),
+                run.status.as_str().to_owned(),
+                agent,
+                run.steps.to_string(),
+                run.created_at.to_string(),
+                clip(&run.task, 60),
+            ]
         };
-        table(["run", "status", "agent", "steps", "created", "task"], page.items.iter().map(row).collect(), "there are no runs; riverrun agent run <task> starts one")
+        table(
+            ["run", "status", "agent", "steps", "created", "task"],
+            page.items.iter().map(row).collect(),
+            "there are no runs; riverrun agent run <task> starts one",
+        )
     })?;
     if let (Some(cursor), false) = (&page.next_cursor, output.json) {
         tell(&format!("there are more: --cursor {cursor}"));

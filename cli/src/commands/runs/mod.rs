@@ -15,9 +15,12 @@ const SHOWN: usize = 400;
 
 /// A step as people read it.
 pub fn step_line(step: &StepView) -> String {
-    let kind = serde_json::to_value(step.kind).ok().and_then(|kind| kind.as_str().map(str::to_owned)).unwrap_or_default();
+    let kind =
+        serde_json::to_value(step.kind).ok().and_then(|kind| kind.as_str().map(str::to_owned)).unwrap_or_default();
     let what = match (&step.tool, &step.text) {
-        (Some(tool), _) if kind == "tool_call" => format!("{}({})", tool.name, clip(&tool.arguments.to_string(), SHOWN)),
+        (Some(tool), _) if kind == "tool_call" => {
+            format!("{}({})", tool.name, clip(&tool.arguments.to_string(), SHOWN))
+        }
         (Some(tool), _) => {
             let took = tool.duration_ms.map(|ms| format!(" ({ms} ms)")).unwrap_or_default();
             let outcome = match (&tool.error, &tool.result, &tool.result_blob) {
@@ -48,12 +51,14 @@ pub fn summary(run: &RunView) -> String {
 pub fn outcome(run: &RunView) -> Result<(), CliError> {
     match run.status {
         RunStatus::Succeeded | RunStatus::Queued | RunStatus::Running => Ok(()),
-        RunStatus::Cancelled => Err(CliError::new(Exit::Failed, format!("run {} was cancelled", run.run_id)).hint(format!("riverrun runs show {}", run.run_id))),
+        RunStatus::Cancelled => Err(CliError::new(Exit::Failed, format!("run {} was cancelled", run.run_id))
+            .hint(format!("riverrun runs show {}", run.run_id))),
         RunStatus::Failed => {
             let error = run.error.as_ref();
             let down = error.is_some_and(|error| matches!(error.code.as_str(), "model_runtime_down" | "model_missing"));
             let exit = if down { Exit::ServiceDown } else { Exit::Failed };
-            let message = error.map_or_else(|| run.stop_reason.clone().unwrap_or_default(), |error| error.message.clone());
+            let message =
+                error.map_or_else(|| run.stop_reason.clone().unwrap_or_default(), |error| error.message.clone());
             Err(CliError::new(exit, format!("run {} failed: {message}", run.run_id))
                 .hint(format!("riverrun runs show {}", run.run_id))
                 .maybe_hint(error.and_then(|error| error.hint.clone())))

@@ -16,7 +16,9 @@ pub async fn run(connection: &Connection, run_id: &str, output: Output) -> Resul
         if let Some(answer) = &run.answer {
             lines.extend([String::new(), answer.clone()]);
         }
-        lines.extend(run.citations.iter().map(|c| format!("[{}] {} bytes {}..{}", c.n, c.source, c.span.start, c.span.end)));
+        lines.extend(
+            run.citations.iter().map(|c| format!("[{}] {} bytes {}..{}", c.n, c.source, c.span.start, c.span.end)),
+        );
         if let Some(error) = &run.error {
             lines.push(format!("\nfailed: {} ({})", error.message, error.code));
             lines.extend(error.hint.iter().map(|hint| format!("fix: {hint}")));

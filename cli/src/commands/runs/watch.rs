@@ -10,7 +10,13 @@ use crate::error::{CliError, Exit};
 use crate::host::Connection;
 use crate::output::{Output, print_json_line, print_line, print_piece, tell};
 
-pub async fn run(connection: &Connection, run_id: &str, after: i64, tokens: bool, output: Output) -> Result<(), CliError> {
+pub async fn run(
+    connection: &Connection,
+    run_id: &str,
+    after: i64,
+    tokens: bool,
+    output: Output,
+) -> Result<(), CliError> {
     let mut on_message = |message: &RunMessage| {
         if output.json {
             return print_json_line(message);
@@ -42,7 +48,10 @@ pub async fn follow(
 ) -> Result<RunView, CliError> {
     let (mut last, mut tries) = (after, 0);
     loop {
-        let path = with_query(&format!("/runs/{}/events", encode(run_id)), &[("after", Some(last.to_string())), ("tokens", Some(tokens.to_string()))]);
+        let path = with_query(
+            &format!("/runs/{}/events", encode(run_id)),
+            &[("after", Some(last.to_string())), ("tokens", Some(tokens.to_string()))],
+        );
         let events = connection.client.events(Method::GET, &path, None).await?;
         let mut events = std::pin::pin!(events);
         while let Some(event) = events.next().await {
@@ -60,7 +69,8 @@ pub async fn follow(
         }
         tries += 1;
         if tries > MAX_TRIES {
-            return Err(CliError::new(Exit::Failed, format!("the stream of run {run_id} broke off")).hint(format!("the run goes on: riverrun runs watch {run_id} --after {last}")));
+            return Err(CliError::new(Exit::Failed, format!("the stream of run {run_id} broke off"))
+                .hint(format!("the run goes on: riverrun runs watch {run_id} --after {last}")));
         }
     }
 }
