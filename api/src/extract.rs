@@ -88,6 +88,10 @@ fn check_json(headers: &HeaderMap) -> Result<(), ApiError> {
 
 /// Reads JSON into a type; the error names the field.
 pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    // serde would read a struct from a list too, field by field: no client means that.
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        return Err(wrong_shape(".".to_owned(), "invalid type: sequence, expected an object"));
+    }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let path = error.path().to_string();
@@ -195,6 +199,7 @@ mod tests {
             (json!({"task": 123}), "task"),
             (json!({}), "task"),
             (json!([]), "."),
+            (json!(["x"]), "."),
             (json!({"task": "x", "budget": {"tokens": "many"}}), "budget.tokens"),
             (json!({"task": "x", "budget": {"token": 1}}), "budget.token"),
             (json!({"task": "x", "tools": ["a", 2]}), "tools[1]"),

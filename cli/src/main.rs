@@ -53,8 +53,7 @@ fn run(cli: Cli) -> Result<(), CliError> {
 }
 
 /// What libraries say of their inside; what concerns us they also return as errors.
-const QUIET: &str =
-    "rdkafka=off,qdrant_edge=error,sqlx=warn,tantivy=warn,hyper_util=warn,rustls=warn,rustls_platform_verifier=warn";
+const QUIET: &str = "rdkafka=off,librdkafka=off,qdrant_edge=error,sqlx=warn,tantivy=warn,hyper_util=warn,rustls=warn,rustls_platform_verifier=warn";
 
 fn start_logging(settings: &Settings, cli: &Cli) -> Result<(), CliError> {
     let server = matches!(cli.command, Command::Serve);

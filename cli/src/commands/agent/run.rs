@@ -105,8 +105,9 @@ async fn watch(connection: &Connection, run_id: RunId, steps: bool) -> Result<Ru
             // The command is on the log; a busy worker may take a moment to take it.
             Err(error) if error.exit == Exit::Refused && since.elapsed() < FIRST_WORD => {}
             Err(error) if error.exit == Exit::Interrupted => {
-                return Err(error
-                    .hint(format!("the run goes on with the next riverrun serve; riverrun runs cancel {id} stops it")));
+                return Err(error.hint(format!(
+                    "the run goes on with the next riverrun serve; riverrun runs cancel {id} stops it"
+                )));
             }
             other => return other,
         }
