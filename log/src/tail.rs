@@ -36,6 +36,7 @@ type Inner = StreamConsumer<TailContext>;
 pub struct Tail {
     consumer: Option<Arc<Inner>>,
     next: HashMap<TopicPartition, i64>,
+    ends_at_open: HashMap<TopicPartition, i64>,
     gaps: VecDeque<LogError>,
     /// The client has refused an offset; where is not known yet.
     refused: bool,
@@ -51,7 +52,7 @@ impl Tail {
         let mut settings = config.tail();
         settings.set("enable.partition.eof", tell_end.to_string());
         let consumer: Inner = settings.create_with_context(TailContext).map_err(|error| LogError::kafka("create a reader", error))?;
-        let mut tail = Self { consumer: Some(Arc::new(consumer)), next: HashMap::new(), gaps: VecDeque::new(), refused: false };
+        let mut tail = Self { consumer: Some(Arc::new(consumer)), next: HashMap::new(), ends_at_open: HashMap::new(), gaps: VecDeque::new(), refused: false };
         let asked = tail.consumer().clone();
         let found = tokio::task::spawn_blocking(move || {
             partitions.into_iter().map(|(partition, start)| watermarks::bounds(&asked, &partition).map(|bounds| (partition, start, bounds))).collect::<Result<Vec<_>, _>>()
@@ -59,6 +60,7 @@ impl Tail {
         .await
         .map_err(|_| LogError::Stopped("a lookup of offsets".to_owned()))??;
         for (partition, start, bounds) in found {
+            tail.ends_at_open.insert(partition.clone(), bounds.high);
             tail.place(partition, start, bounds);
         }
         tail.assign()?;
@@ -156,6 +158,12 @@ impl Tail {
         .map_err(|_| LogError::Stopped("a lookup of offsets".to_owned()))?
     }
 
+    /// One past the last offset that each partition had when the reader was opened. Asks nobody: a question to a broker
+    /// that is just being long-polled waits for the poll.
+    pub fn ends_at_open(&self) -> &HashMap<TopicPartition, i64> {
+        &self.ends_at_open
+    }
+
     /// The next offset that will be read of each partition.
     pub fn positions(&self) -> &HashMap<TopicPartition, i64> {
         &self.next
@@ -164,7 +172,7 @@ impl Tail {
     /// Reads one partition from `start` to the end that it has now.
     pub async fn read_range(config: &LogConfig, partition: TopicPartition, start: StartAt) -> Result<Range, LogError> {
         let tail = Self::open_with(config, vec![(partition.clone(), start)], true).await?;
-        let end = tail.end_offsets().await?.get(&partition).copied().unwrap_or(0);
+        let end = tail.ends_at_open.get(&partition).copied().unwrap_or(0);
         Ok(Range { tail, partition, end })
     }
 }

@@ -1,5 +1,6 @@
 //! The workers: each one method from events to what follows from them, over one shared loop.
 
+pub mod agent;
 pub mod embedder;
 pub mod indexer;
 pub mod ingester;

@@ -81,7 +81,7 @@ mod tests {
     fn what_is_no_expression_or_has_no_end_is_an_error_that_quotes_it() {
         for expression in ["6*", "import os", "9^9^9^9", "1/0", "", "@exec(\"ls\")"] {
             let error = evaluate(expression).unwrap_err().to_string();
-            assert!(error.contains(expression), "{error}");
+            assert!(error.contains(&format!("{expression:?}")), "{error}");
         }
         assert!(matches!(evaluate(&"1+".repeat(1_000)), Err(ToolError::Arguments(_))));
     }

@@ -370,7 +370,7 @@ impl Driver {
             error: Some(Failure::new(error.code(), error.to_string())),
             at: now_ms(),
         };
-        match self.context.producer.send_to_partition(&finished.into(), self.partition, super::COMPONENT, None).await {
+        match self.context.producer.send_to_partition(&AgentEvent::from(finished), self.partition, super::COMPONENT, None).await {
             Ok(at) => self.read_back(&at).await,
             Err(error) => {
                 tracing::error!(run_id = %self.state.run_id, error = %error, "can't end a run whose event can't be written");

@@ -1,3 +1,205 @@
-// Not committed. This file held `World`, `ends`, `request` for agent_runs.rs and was overwritten by mistake at 00:58 by
-// the writer of tests/groups.rs and tests/failures.rs (whose helper is tests/echo/mod.rs now). Sorry: please write it again.
-compile_error!("tests/common/mod.rs was overwritten by mistake and has to be written again; see the comment in it");
+//! A broker, a scripted model server and what is needed to run the agent worker against them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use riverrun_agents::tools::{Hit, Search, SearchFailure, Tool, ToolContext, ToolError, ToolManifest, Toolbox};
+use riverrun_log::{EmbeddedBroker, LogConfig, ObjectStoreBlobs, Producer, Schemas, StartAt, Tail, TopicPartition, admin};
+use riverrun_models::{ModelSettings, Models};
+use riverrun_schemas::agent::{AgentCommand, AgentEvent, ApprovalPolicy, RunFinished, RunRequest, StartRun, ToolEffect};
+use riverrun_schemas::{CollectionName, Decoded, Namespace, RunId, Topic, now_ms, topics};
+use riverrun_workers::agent::{self, AgentWorkerConfig};
+use riverrun_workers::runtime::WorkerHandle;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use wiremock::matchers::{method, path};
+use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Speaks Ollama's chat API and follows a script: as long as there is no observation in the conversation it calls the
+/// tool `count`, then it answers.
+struct ScriptedModel {
+    requests: Arc<AtomicUsize>,
+    delay: Duration,
+}
+
+impl Respond for ScriptedModel {
+    fn respond(&self, request: &Request) -> ResponseTemplate {
+        self.requests.fetch_add(1, Ordering::SeqCst);
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        let observed = body["messages"].as_array().unwrap().iter().any(|m| m["role"] == "user" && m["content"].as_str().unwrap().contains("<observation tool"));
+        let text = match (body["format"].is_object(), observed) {
+            (true, false) => json!({ "thought": "count", "tool": "count", "arguments": {} }).to_string(),
+            (true, true) => json!({ "thought": "enough", "tool": "answer", "arguments": {} }).to_string(),
+            (false, _) => "it was counted".to_owned(),
+        };
+        let piece = json!({ "model": "scripted", "message": { "role": "assistant", "content": text }, "done": false });
+        let end = json!({ "model": "scripted", "message": { "role": "assistant", "content": "" }, "done": true,
+            "done_reason": "stop", "prompt_eval_count": 10, "eval_count": 5 });
+        ResponseTemplate::new(200).set_body_string(format!("{piece}\n{end}\n")).set_delay(self.delay)
+    }
+}
+
+/// Counts its calls.
+struct Count {
+    calls: Arc<AtomicUsize>,
+    effect: ToolEffect,
+    delay: Duration,
+}
+
+#[async_trait]
+impl Tool for Count {
+    fn manifest(&self) -> ToolManifest {
+        ToolManifest {
+            name: "count",
+            description: "Counts.",
+            input_schema: json!({ "type": "object", "properties": {}, "additionalProperties": false }),
+            effect: self.effect,
+            source: "builtin",
+        }
+    }
+
+    async fn call(&self, _: Value, _: &ToolContext) -> Result<Value, ToolError> {
+        let n = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
+        tokio::time::sleep(self.delay).await;
+        Ok(json!(n))
+    }
+}
+
+struct NoKnowledge;
+
+#[async_trait]
+impl Search for NoKnowledge {
+    async fn search(
+        &self,
+        _: &Namespace,
+        _: Option<&[CollectionName]>,
+        _: &str,
+        _: usize,
+    ) -> Result<Vec<Hit>, SearchFailure> {
+        Ok(vec![])
+    }
+}
+
+pub struct World {
+    _broker: EmbeddedBroker,
+    log: LogConfig,
+    producer: Producer,
+    model: MockServer,
+    pub requests: Arc<AtomicUsize>,
+    pub calls: Arc<AtomicUsize>,
+    effect: ToolEffect,
+    tool_delay: Duration,
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    pub async fn new(effect: ToolEffect, model_delay: Duration, tool_delay: Duration) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let broker = EmbeddedBroker::start(&folder.path().join("broker"), 0).await.unwrap();
+        let log = broker.config("test");
+        admin::ensure_topics(&log, topics::all_specs()).await.unwrap();
+        let model = MockServer::start().await;
+        let requests = Arc::new(AtomicUsize::new(0));
+        let scripted = ScriptedModel { requests: requests.clone(), delay: model_delay };
+        Mock::given(method("POST")).and(path("/api/chat")).respond_with(scripted).mount(&model).await;
+        let producer = Producer::new(&log).unwrap();
+        let calls = Arc::default();
+        Self { _broker: broker, log, producer, model, requests, calls, effect, tool_delay, folder }
+    }
+
+    pub fn worker(&self, instance: &str) -> (WorkerHandle, CancellationToken) {
+        let stop = CancellationToken::new();
+        let address = self.model.uri();
+        let env = |name: &str| match name {
+            "RIVERRUN_MODEL_RUNTIME_BASE_URL" => Some(address.clone()),
+            "RIVERRUN_DEFAULT_CHAT_MODEL" => Some("scripted".to_owned()),
+            _ => None,
+        };
+        let models = Models::new(ModelSettings::from_env(&env).unwrap()).unwrap();
+        let count = Count { calls: self.calls.clone(), effect: self.effect, delay: self.tool_delay };
+        let toolbox = Toolbox::builtin(Arc::new(NoKnowledge)).with(Arc::new(count));
+        let blobs = Arc::new(ObjectStoreBlobs::local(&self.folder.path().join("blobs")).unwrap());
+        let config = AgentWorkerConfig {
+            log: self.log.clone(),
+            schemas: Schemas::built_in(),
+            instance: Some(instance.to_owned()),
+            max_concurrent_runs: 64,
+            default_max_iters: 8,
+            default_temperature: 0.0,
+        };
+        (agent::spawn(config, self.producer.clone(), models, toolbox, blobs, stop.clone()), stop)
+    }
+
+    pub async fn start(&self, run_id: RunId) {
+        self.command(StartRun { run_id, request: request(), at: now_ms() }.into()).await;
+    }
+
+    pub async fn command(&self, command: AgentCommand) {
+        self.producer.send(&command, "test", None).await.unwrap();
+    }
+
+    /// Every run event so far, in the order of its partition.
+    pub async fn events(&self) -> Vec<AgentEvent> {
+        let mut all = Vec::new();
+        for partition in 0..Topic::AgentEvents.spec().partitions {
+            let partition = TopicPartition::new(Topic::AgentEvents.name(), partition);
+            let range = Tail::read_range(&self.log, partition, StartAt::Beginning).await.unwrap();
+            for record in range.collect().await.unwrap() {
+                match Schemas::built_in().decode::<AgentEvent>(&record).unwrap() {
+                    Decoded::Event(event) => all.push(event),
+                    Decoded::UnknownType { record } => panic!("{record}"),
+                }
+            }
+        }
+        all
+    }
+
+    /// Waits until a condition over all events holds.
+    pub async fn until(&self, what: &str, holds: impl Fn(&[AgentEvent]) -> bool) -> Vec<AgentEvent> {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let events = self.events().await;
+            if holds(&events) {
+                return events;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "not in time: {what}; events: {events:#?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    pub async fn finished(&self, run_id: RunId) -> RunFinished {
+        let events = self.until("the run ends", |events| ends(events, run_id) > 0).await;
+        let end = |event| match event {
+            AgentEvent::RunFinished(end) if end.run_id == run_id => Some(end),
+            _ => None,
+        };
+        events.into_iter().find_map(end).unwrap()
+    }
+}
+
+pub fn request() -> RunRequest {
+    RunRequest {
+        task: "count once".into(),
+        agent: Some("react".into()),
+        namespace: Namespace::default(),
+        session: None,
+        provider: None,
+        model: None,
+        temperature: None,
+        max_iters: None,
+        tools: None,
+        collections: None,
+        budget_tokens: None,
+        budget_seconds: None,
+        approval: ApprovalPolicy::Never,
+        metadata_json: None,
+    }
+}
+
+pub fn ends(events: &[AgentEvent], run_id: RunId) -> usize {
+    events.iter().filter(|e| matches!(e, AgentEvent::RunFinished(f) if f.run_id == run_id)).count()
+}
