@@ -38,7 +38,10 @@ pub fn choose(task: &str, manifests: &[&'static Manifest]) -> Option<Choice> {
     let best = scored.iter().map(|(score, _)| *score).max()?;
     let (_, chosen) = scored.iter().find(|(score, _)| *score == best)?;
     let all = scored.iter().map(|(score, m)| format!("{} {score}", m.name)).collect::<Vec<_>>().join(", ");
-    Some(Choice { agent: chosen.name, reason: format!("{} matches the task best (words in common: {all})", chosen.name) })
+    Some(Choice {
+        agent: chosen.name,
+        reason: format!("{} matches the task best (words in common: {all})", chosen.name),
+    })
 }
 
 #[cfg(test)]
@@ -55,7 +58,10 @@ mod tests {
         let choice = choose("Search the letters, then search again", &[&WRITER, &CLERK]).unwrap();
         assert_eq!(choice.agent, "writer", "one word each: the first wins");
         let choice = choose("a calculation after a search", &[&WRITER, &CLERK]).unwrap();
-        assert_eq!((choice.agent, choice.reason.as_str()), ("clerk", "clerk matches the task best (words in common: writer 0, clerk 2)"));
+        assert_eq!(
+            (choice.agent, choice.reason.as_str()),
+            ("clerk", "clerk matches the task best (words in common: writer 0, clerk 2)")
+        );
     }
 
     #[test]

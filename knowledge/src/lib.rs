@@ -15,6 +15,6 @@ pub mod sources;
 
 mod text;
 
-pub use answer::{AskReply, AskRequest, Answerer};
+pub use answer::{Answerer, AskReply, AskRequest};
 pub use models::LanguageModels;
 pub use retrieval::{Retriever, SearchRequest, SearchResult};

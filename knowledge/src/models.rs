@@ -8,7 +8,12 @@ use tokio_util::sync::CancellationToken;
 #[async_trait]
 pub trait LanguageModels: Send + Sync {
     /// Embeds texts, in their order.
-    async fn embed(&self, model: Option<&str>, inputs: Vec<String>, purpose: EmbedPurpose) -> Result<EmbedReply, ModelError>;
+    async fn embed(
+        &self,
+        model: Option<&str>,
+        inputs: Vec<String>,
+        purpose: EmbedPurpose,
+    ) -> Result<EmbedReply, ModelError>;
 
     /// Whether [`LanguageModels::rerank`] works without fetching anything.
     fn reranker_available(&self) -> bool;
@@ -34,7 +39,12 @@ pub trait LanguageModels: Send + Sync {
 
 #[async_trait]
 impl LanguageModels for Models {
-    async fn embed(&self, model: Option<&str>, inputs: Vec<String>, purpose: EmbedPurpose) -> Result<EmbedReply, ModelError> {
+    async fn embed(
+        &self,
+        model: Option<&str>,
+        inputs: Vec<String>,
+        purpose: EmbedPurpose,
+    ) -> Result<EmbedReply, ModelError> {
         Models::embed(self, model, inputs, purpose).await
     }
 

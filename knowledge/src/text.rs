@@ -8,16 +8,111 @@ use unicode_segmentation::UnicodeSegmentation;
 /// Words that say nothing about what a sentence is about. English; in other languages short words count as content, which
 /// makes the measure a little stricter.
 const STOP_WORDS: &[&str] = &[
-    "a", "about", "according", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be", "because", "been", "being", "but", "by", "can", "could",
-    "did", "do", "does", "for", "from", "had", "has", "have", "he", "her", "his", "how", "i", "if", "in", "into", "is", "it", "its", "just", "may", "me",
-    "mentioned", "might", "more", "most", "my", "no", "not", "of", "on", "only", "or", "other", "our", "provided", "said", "says", "she", "should", "so",
-    "some", "source", "sources", "stated", "such", "than", "that", "the", "their", "them", "then", "there", "these", "they", "this", "those", "to", "too",
-    "was", "we", "were", "what", "when", "where", "which", "while", "who", "whose", "why", "will", "with", "would", "yes", "you", "your",
+    "a",
+    "about",
+    "according",
+    "all",
+    "also",
+    "am",
+    "an",
+    "and",
+    "any",
+    "are",
+    "as",
+    "at",
+    "be",
+    "because",
+    "been",
+    "being",
+    "but",
+    "by",
+    "can",
+    "could",
+    "did",
+    "do",
+    "does",
+    "for",
+    "from",
+    "had",
+    "has",
+    "have",
+    "he",
+    "her",
+    "his",
+    "how",
+    "i",
+    "if",
+    "in",
+    "into",
+    "is",
+    "it",
+    "its",
+    "just",
+    "may",
+    "me",
+    "mentioned",
+    "might",
+    "more",
+    "most",
+    "my",
+    "no",
+    "not",
+    "of",
+    "on",
+    "only",
+    "or",
+    "other",
+    "our",
+    "provided",
+    "said",
+    "says",
+    "she",
+    "should",
+    "so",
+    "some",
+    "source",
+    "sources",
+    "stated",
+    "such",
+    "than",
+    "that",
+    "the",
+    "their",
+    "them",
+    "then",
+    "there",
+    "these",
+    "they",
+    "this",
+    "those",
+    "to",
+    "too",
+    "was",
+    "we",
+    "were",
+    "what",
+    "when",
+    "where",
+    "which",
+    "while",
+    "who",
+    "whose",
+    "why",
+    "will",
+    "with",
+    "would",
+    "yes",
+    "you",
+    "your",
 ];
 
 /// The distinct words of a text that carry content, folded so that forms of one word are equal.
 pub(crate) fn content_words(text: &str) -> BTreeSet<String> {
-    text.unicode_words().map(str::to_lowercase).filter(|word| !STOP_WORDS.contains(&word.as_str())).map(|word| fold(&word)).collect()
+    text.unicode_words()
+        .map(str::to_lowercase)
+        .filter(|word| !STOP_WORDS.contains(&word.as_str()))
+        .map(|word| fold(&word))
+        .collect()
 }
 
 /// Whether a word carries a number.
@@ -63,7 +158,10 @@ pub(crate) fn sentences(text: &str) -> Vec<Range<usize>> {
 fn is_wrapped(part: &str) -> bool {
     let body = part.strip_suffix("\r\n").or_else(|| part.strip_suffix('\n')).unwrap_or(part);
     let is_heading = body.trim_start().starts_with('#');
-    body.len() < part.len() && !body.trim().is_empty() && !is_heading && !body.trim_end().ends_with(['.', '!', '?', ':', '…', '。', '！', '？', '|'])
+    body.len() < part.len()
+        && !body.trim().is_empty()
+        && !is_heading
+        && !body.trim_end().ends_with(['.', '!', '?', ':', '…', '。', '！', '？', '|'])
 }
 
 /// Whether a line opens a paragraph, a list item, a heading, a quote, a table or a fence.
@@ -95,7 +193,10 @@ mod tests {
     fn given_prose_lists_and_wrapped_lines_when_split_then_sentences_are_whole() {
         assert_eq!(parts("One two. Three four!  Five?"), ["One two.", "Three four!", "Five?"]);
         assert_eq!(parts("The river\nruns north.\nThen west."), ["The river\nruns north.", "Then west."]);
-        assert_eq!(parts("# Head\nBody text\n\n- one\n- two\n1. three\n"), ["# Head", "Body text", "- one", "- two", "1. three"]);
+        assert_eq!(
+            parts("# Head\nBody text\n\n- one\n- two\n1. three\n"),
+            ["# Head", "Body text", "- one", "- two", "1. three"]
+        );
         assert_eq!(parts("a\r\nb\r\n\r\nc"), ["a\r\nb", "c"]);
         assert_eq!(parts("它发源于山。流向北方。"), ["它发源于山。", "流向北方。"]);
         assert_eq!(parts(" \n "), Vec::<&str>::new());
@@ -103,7 +204,15 @@ mod tests {
 
     #[test]
     fn given_forms_of_a_word_when_compared_then_they_are_equal() {
-        for (a, b) in [("rivers", "river"), ("rises", "rise"), ("rising", "rises"), ("cities", "city"), ("Rhine's", "rhine"), ("1,233", "1233"), ("flowed", "flows")] {
+        for (a, b) in [
+            ("rivers", "river"),
+            ("rises", "rise"),
+            ("rising", "rises"),
+            ("cities", "city"),
+            ("Rhine's", "rhine"),
+            ("1,233", "1233"),
+            ("flowed", "flows"),
+        ] {
             assert_eq!(content_words(a), content_words(b), "{a} {b}");
         }
         assert!(content_words("Yes, it is the one that was mentioned.").len() == 1);

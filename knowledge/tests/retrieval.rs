@@ -40,7 +40,10 @@ async fn given_documents_when_searched_then_both_searches_are_fused_and_items_ar
 
     let json = serde_json::to_value(&result).unwrap();
     let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-    assert_eq!(keys(&json["items"][0]), ["chunk_id", "document_id", "source", "text", "score", "scores", "span", "metadata"]);
+    assert_eq!(
+        keys(&json["items"][0]),
+        ["chunk_id", "document_id", "source", "text", "score", "scores", "span", "metadata"]
+    );
     assert_eq!(keys(&json["items"][0]["scores"]), ["dense", "sparse", "fused", "rerank"]);
     assert_eq!(keys(&json["took_ms"]), ["embed", "dense", "sparse", "fuse", "rerank"]);
 }
@@ -96,16 +99,28 @@ async fn given_bad_requests_when_searched_then_each_has_its_code_and_fix() {
         (SearchRequest { query: "x".repeat(20_000), ..base.clone() }, "query_too_long", "shorten"),
         (SearchRequest { k: 0, ..base.clone() }, "bad_k", "between 1 and 100"),
         (SearchRequest { k: 101, ..base.clone() }, "bad_k", "between 1 and 100"),
-        (SearchRequest { collection: collection("nothing"), ..base.clone() }, "collection_not_found", "existing collections: docs"),
-        (SearchRequest { embed_model: Some("other".into()), ..base.clone() }, "embedding_model_mismatch", "'words' (256 dimensions)"),
+        (
+            SearchRequest { collection: collection("nothing"), ..base.clone() },
+            "collection_not_found",
+            "existing collections: docs",
+        ),
+        (
+            SearchRequest { embed_model: Some("other".into()), ..base.clone() },
+            "embedding_model_mismatch",
+            "'words' (256 dimensions)",
+        ),
     ] {
         let error = retriever.search(&request).await.unwrap_err();
         assert_eq!(error.code(), code);
         assert!(error.hint().unwrap().contains(hint), "{:?}", error.hint());
     }
-    let elsewhere = SearchRequest { collection: Collection::new("other".parse().unwrap(), docs.name.clone()), ..base.clone() };
+    let elsewhere =
+        SearchRequest { collection: Collection::new("other".parse().unwrap(), docs.name.clone()), ..base.clone() };
     let error = retriever.search(&elsewhere).await.unwrap_err();
-    assert!(matches!(&error, RetrievalError::CollectionNotFound { existing, .. } if existing.is_empty()), "another namespace's names do not show");
+    assert!(
+        matches!(&error, RetrievalError::CollectionNotFound { existing, .. } if existing.is_empty()),
+        "another namespace's names do not show"
+    );
 
     let changed = stores.retriever(&Arc::new(TestModels { dimensions: 64, ..TestModels::default() }));
     assert_eq!(changed.search(&base).await.unwrap_err().code(), "embedding_model_mismatch");
@@ -115,7 +130,8 @@ async fn given_bad_requests_when_searched_then_each_has_its_code_and_fix() {
 async fn given_hostile_queries_when_searched_then_they_are_only_words() {
     let (stores, docs) = rivers().await;
     let retriever = stores.retriever(&Arc::new(TestModels::default()));
-    for query in ["a:(^", "\"a:(a^", "rhine AND (", "* OR *", "text:[* TO *]", "\u{0}rhine", "'; DROP TABLE x;--", "🦀"] {
+    for query in ["a:(^", "\"a:(a^", "rhine AND (", "* OR *", "text:[* TO *]", "\u{0}rhine", "'; DROP TABLE x;--", "🦀"]
+    {
         retriever.search(&SearchRequest::new(docs.clone(), query)).await.unwrap();
     }
 }

@@ -78,7 +78,10 @@ pub struct Admin {
 impl Admin {
     /// Connects when it is first used.
     pub fn new(config: &LogConfig) -> Result<Self, LogError> {
-        let client = config.admin().create_with_context(Quiet).map_err(|error| LogError::kafka("create an admin client", error))?;
+        let client = config
+            .admin()
+            .create_with_context(Quiet)
+            .map_err(|error| LogError::kafka("create an admin client", error))?;
         Ok(Self { config: config.clone(), client: Arc::new(client), observers: Mutex::default() })
     }
 
@@ -90,7 +93,10 @@ impl Admin {
                 Ok(_) => return Ok(()),
                 Err(error) if !error.retryable() => return Err(error),
                 Err(_) if since.elapsed() >= limit => {
-                    return Err(LogError::Timeout { doing: format!("wait for a broker at {}", self.config.brokers), seconds: limit.as_secs() });
+                    return Err(LogError::Timeout {
+                        doing: format!("wait for a broker at {}", self.config.brokers),
+                        seconds: limit.as_secs(),
+                    });
                 }
                 Err(_) => tokio::time::sleep(POLL).await,
             }
@@ -117,7 +123,14 @@ impl Admin {
         let client = self.client.clone();
         blocking("ask for topics", move || {
             let metadata = client.inner().fetch_metadata(topic.as_deref(), limit)?;
-            Ok(metadata.topics().iter().map(|t| TopicInfo { name: t.name().to_owned(), partitions: i32::try_from(t.partitions().len()).unwrap_or(i32::MAX) }).collect())
+            Ok(metadata
+                .topics()
+                .iter()
+                .map(|t| TopicInfo {
+                    name: t.name().to_owned(),
+                    partitions: i32::try_from(t.partitions().len()).unwrap_or(i32::MAX),
+                })
+                .collect())
         })
         .await
     }
@@ -128,7 +141,12 @@ impl Admin {
         let there: HashMap<String, i32> = self.topics().await?.into_iter().map(|t| (t.name, t.partitions)).collect();
         for spec in topics {
             if let Some(partitions) = there.get(&spec.name).filter(|partitions| **partitions != spec.partitions) {
-                tracing::warn!(topic = spec.name, partitions, wanted = spec.partitions, "topic has another number of partitions than deploy/topics.toml says");
+                tracing::warn!(
+                    topic = spec.name,
+                    partitions,
+                    wanted = spec.partitions,
+                    "topic has another number of partitions than deploy/topics.toml says"
+                );
             }
         }
         let missing: Vec<&TopicSpec> = topics.iter().filter(|spec| !there.contains_key(&spec.name)).collect();
@@ -149,17 +167,25 @@ impl Admin {
             .zip(&retentions)
             .map(|(spec, retention)| {
                 // -1: as many replicas as the broker's own default says.
-                let topic = NewTopic::new(&spec.name, spec.partitions, TopicReplication::Fixed(-1)).set("retention.ms", retention);
-                if spec.name.ends_with(crate::dead_letters::SUFFIX) { topic.set("max.message.bytes", DEAD_LETTER_MAX_BYTES) } else { topic }
+                let topic = NewTopic::new(&spec.name, spec.partitions, TopicReplication::Fixed(-1))
+                    .set("retention.ms", retention);
+                if spec.name.ends_with(crate::dead_letters::SUFFIX) {
+                    topic.set("max.message.bytes", DEAD_LETTER_MAX_BYTES)
+                } else {
+                    topic
+                }
             })
             .collect();
         let options = AdminOptions::new().request_timeout(Some(REQUEST)).operation_timeout(Some(REQUEST));
-        let results = self.client.create_topics(&new, &options).await.map_err(|error| LogError::kafka("create topics", error))?;
+        let results =
+            self.client.create_topics(&new, &options).await.map_err(|error| LogError::kafka("create topics", error))?;
         for result in results {
             match result {
                 Ok(name) => tracing::info!(topic = name, "topic created"),
                 Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
-                Err((name, code)) => return Err(LogError::kafka(format!("create topic {name}"), KafkaError::AdminOp(code))),
+                Err((name, code)) => {
+                    return Err(LogError::kafka(format!("create topic {name}"), KafkaError::AdminOp(code)));
+                }
             }
         }
         Ok(())
@@ -205,10 +231,11 @@ impl Admin {
                 .into_iter()
                 .map(|partition| {
                     let (low, end) = observer.fetch_watermarks(&partition.topic, partition.partition, REQUEST)?;
-                    let committed = match committed.find_partition(&partition.topic, partition.partition).map(|e| e.offset()) {
-                        Some(Offset::Offset(offset)) => Some(offset),
-                        _ => None,
-                    };
+                    let committed =
+                        match committed.find_partition(&partition.topic, partition.partition).map(|e| e.offset()) {
+                            Some(Offset::Offset(offset)) => Some(offset),
+                            _ => None,
+                        };
                     let lag = (end - committed.unwrap_or(low).max(low)).max(0);
                     Ok(PartitionLag { group: group.clone(), partition, committed, end, lag })
                 })
@@ -222,7 +249,11 @@ impl Admin {
         if let Some(observer) = observers.get(group) {
             return Ok(observer.clone());
         }
-        let observer: Observer = self.config.observer(group).create().map_err(|error| LogError::kafka(format!("create an observer of {group}"), error))?;
+        let observer: Observer = self
+            .config
+            .observer(group)
+            .create()
+            .map_err(|error| LogError::kafka(format!("create an observer of {group}"), error))?;
         let observer = Arc::new(observer);
         observers.insert(group.to_owned(), observer.clone());
         Ok(observer)
@@ -239,7 +270,10 @@ impl Drop for Admin {
     }
 }
 
-async fn blocking<T: Send + 'static>(doing: &'static str, call: impl FnOnce() -> Result<T, KafkaError> + Send + 'static) -> Result<T, LogError> {
+async fn blocking<T: Send + 'static>(
+    doing: &'static str,
+    call: impl FnOnce() -> Result<T, KafkaError> + Send + 'static,
+) -> Result<T, LogError> {
     match tokio::task::spawn_blocking(call).await {
         Ok(result) => result.map_err(|error| LogError::kafka(doing, error)),
         Err(_) => Err(LogError::Stopped(doing.to_owned())),

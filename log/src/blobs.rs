@@ -99,9 +99,14 @@ impl ObjectStoreBlobs {
     /// A local folder, made when it is missing. Files and folders are synced before a put returns.
     pub fn local(folder: &Path) -> Result<Self, BlobError> {
         let doing = "open its folder";
-        std::fs::create_dir_all(folder)
-            .map_err(|error| BlobError::Store { doing, source: object_store::Error::Generic { store: "local", source: Box::new(error) } })?;
-        let store = LocalFileSystem::new_with_prefix(folder).map_err(|source| BlobError::Store { doing, source })?.with_fsync(true).with_automatic_cleanup(false);
+        std::fs::create_dir_all(folder).map_err(|error| BlobError::Store {
+            doing,
+            source: object_store::Error::Generic { store: "local", source: Box::new(error) },
+        })?;
+        let store = LocalFileSystem::new_with_prefix(folder)
+            .map_err(|source| BlobError::Store { doing, source })?
+            .with_fsync(true)
+            .with_automatic_cleanup(false);
         Ok(Self::new(Arc::new(store)))
     }
 }
@@ -129,12 +134,16 @@ impl BlobStore for ObjectStoreBlobs {
         }
         let size_bytes = content.len() as i64; // at most 512 MiB
         let hashed = content.clone();
-        let sha256 = tokio::task::spawn_blocking(move || sha256_hex(&hashed)).await.unwrap_or_else(|_| sha256_hex(&content));
+        let sha256 =
+            tokio::task::spawn_blocking(move || sha256_hex(&hashed)).await.unwrap_or_else(|_| sha256_hex(&content));
         let blob = BlobRef { sha256, size_bytes, media_type: media_type.to_owned() };
         let path = path_of(&blob.sha256)?;
         let there = self.store.head(&path).await.is_ok_and(|meta| meta.size == content.len() as u64);
         if !there {
-            self.store.put(&path, PutPayload::from_bytes(content)).await.map_err(|source| BlobError::Store { doing: "put", source })?;
+            self.store
+                .put(&path, PutPayload::from_bytes(content))
+                .await
+                .map_err(|source| BlobError::Store { doing: "put", source })?;
         }
         Ok(blob)
     }
@@ -152,7 +161,11 @@ impl BlobStore for ObjectStoreBlobs {
         }
         let content = found.bytes().await.map_err(failed)?;
         let hash = sha256_hex(&content);
-        if hash == blob.sha256 { Ok(content) } else { Err(BlobError::Damaged { sha256: blob.sha256.clone(), found: hash }) }
+        if hash == blob.sha256 {
+            Ok(content)
+        } else {
+            Err(BlobError::Damaged { sha256: blob.sha256.clone(), found: hash })
+        }
     }
 
     async fn exists(&self, blob: &BlobRef) -> Result<bool, BlobError> {
@@ -188,7 +201,9 @@ mod tests {
         let again = blobs.put_bytes(Bytes::from_static(b"hello"), "text/plain").await.unwrap();
         assert_eq!(first, again);
         assert_eq!(first.sha256, "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824");
-        assert!(folder.path().join("blobs/2c/f24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824").is_file());
+        assert!(
+            folder.path().join("blobs/2c/f24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824").is_file()
+        );
         assert_eq!(blobs.get(&first).await.unwrap(), "hello");
         assert!(blobs.exists(&first).await.unwrap());
         blobs.delete(&first).await.unwrap();

@@ -19,8 +19,12 @@ impl ClientContext for Quiet {
 /// librdkafka is loud while a broker is away; its own callers report what matters, so it speaks one level lower here.
 pub(crate) fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
     match level {
-        RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical => tracing::error!(facility, "kafka client: {message}"),
+        RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical => {
+            tracing::error!(facility, "kafka client: {message}")
+        }
         RDKafkaLogLevel::Error | RDKafkaLogLevel::Warning => tracing::debug!(facility, "kafka client: {message}"),
-        RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info | RDKafkaLogLevel::Debug => tracing::trace!(facility, "kafka client: {message}"),
+        RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info | RDKafkaLogLevel::Debug => {
+            tracing::trace!(facility, "kafka client: {message}")
+        }
     }
 }

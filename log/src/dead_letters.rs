@@ -107,8 +107,12 @@ impl FromStr for LetterId {
     fn from_str(text: &str) -> Result<Self, LogError> {
         text.rsplit_once(':')
             .filter(|(topic, _)| topic.ends_with(SUFFIX))
-            .and_then(|(topic, offset)| Some(Self { topic: topic.into(), offset: offset.parse().ok().filter(|offset| *offset >= 0)? }))
-            .ok_or_else(|| LogError::NotFound(format!("dead letter {text:?}; ids look like riverrun.ingest.commands{SUFFIX}:0")))
+            .and_then(|(topic, offset)| {
+                Some(Self { topic: topic.into(), offset: offset.parse().ok().filter(|offset| *offset >= 0)? })
+            })
+            .ok_or_else(|| {
+                LogError::NotFound(format!("dead letter {text:?}; ids look like riverrun.ingest.commands{SUFFIX}:0"))
+            })
     }
 }
 
@@ -116,7 +120,8 @@ impl DeadLetter {
     /// The record to write for `record`, which `group` gives up after `attempts` tries.
     pub fn of(record: &Record, group: &str, code: &str, reason: &str, attempts: u32) -> Outgoing {
         let reason: String = reason.chars().take(MAX_REASON_CHARS).collect();
-        let schema_id = framing::unframe(record.payload.as_deref().unwrap_or_default()).ok().map(|(id, _)| id.to_string());
+        let schema_id =
+            framing::unframe(record.payload.as_deref().unwrap_or_default()).ok().map(|(id, _)| id.to_string());
         let ours = [
             (TOPIC, record.topic.to_string()),
             (PARTITION, record.partition.to_string()),
@@ -127,15 +132,26 @@ impl DeadLetter {
             (ATTEMPTS, attempts.to_string()),
         ];
         let ours = ours.into_iter().chain(schema_id.map(|id| (SCHEMA_ID, id)));
-        let mut headers: Vec<_> = record.headers.iter().filter(|(name, _)| !name.starts_with(PREFIX)).cloned().collect();
+        let mut headers: Vec<_> =
+            record.headers.iter().filter(|(name, _)| !name.starts_with(PREFIX)).cloned().collect();
         headers.extend(ours.map(|(name, value)| (name.to_owned(), value.into_bytes())));
-        Outgoing { topic: format!("{}{SUFFIX}", record.topic).into(), partition: Some(0), key: record.key.clone(), payload: record.payload.clone(), headers }
+        Outgoing {
+            topic: format!("{}{SUFFIX}", record.topic).into(),
+            partition: Some(0),
+            key: record.key.clone(),
+            payload: record.payload.clone(),
+            headers,
+        }
     }
 
     /// Understands a record of a dead-letter topic; `None` for one that is no letter.
     pub fn read(record: &Record) -> Option<Self> {
         let text = |name: &str| record.header(name).map(|value| String::from_utf8_lossy(value).into_owned());
-        let origin = Position { topic: text(TOPIC)?.into(), partition: text(PARTITION)?.parse().ok()?, offset: text(OFFSET)?.parse().ok()? };
+        let origin = Position {
+            topic: text(TOPIC)?.into(),
+            partition: text(PARTITION)?.parse().ok()?,
+            offset: text(OFFSET)?.parse().ok()?,
+        };
         Some(Self {
             id: LetterId { topic: record.topic.clone(), offset: record.offset },
             origin,
@@ -176,7 +192,9 @@ fn mark(id: &LetterId, state: LetterState) -> Outgoing {
 }
 
 fn read_mark(record: &Record) -> Option<(i64, LetterState)> {
-    let state = [LetterState::Redriven, LetterState::Dropped].into_iter().find(|state| record.header(MARK) == Some(state.as_str().as_bytes()))?;
+    let state = [LetterState::Redriven, LetterState::Dropped]
+        .into_iter()
+        .find(|state| record.header(MARK) == Some(state.as_str().as_bytes()))?;
     let offset = std::str::from_utf8(record.header(MARKED)?).ok()?.parse().ok()?;
     Some((offset, state))
 }
@@ -236,12 +254,17 @@ impl DeadLetters {
 
     /// The newest `limit` letters of one topic (the topic itself or its dead-letter topic), or of each.
     pub async fn list(&self, topic: Option<&str>, limit: usize) -> Result<Vec<DeadLetter>, LogError> {
-        let wanted = topic.map(|topic| if topic.ends_with(SUFFIX) { topic.to_owned() } else { format!("{topic}{SUFFIX}") });
+        let wanted =
+            topic.map(|topic| if topic.ends_with(SUFFIX) { topic.to_owned() } else { format!("{topic}{SUFFIX}") });
         let there: HashSet<String> = self.admin.topics().await?.into_iter().map(|t| t.name).collect();
         if let Some(missing) = wanted.as_ref().filter(|topic| !there.contains(*topic)) {
             return Err(LogError::NotFound(format!("topic {missing}")));
         }
-        let known = all_specs().iter().map(|spec| &spec.name).filter(|name| name.ends_with(SUFFIX) && there.contains(*name)).cloned();
+        let known = all_specs()
+            .iter()
+            .map(|spec| &spec.name)
+            .filter(|name| name.ends_with(SUFFIX) && there.contains(*name))
+            .cloned();
         let topics: Vec<String> = wanted.map_or_else(|| known.collect(), |topic| vec![topic]);
         let mut letters = Vec::new();
         for topic in topics {
@@ -301,7 +324,15 @@ mod tests {
     }
 
     fn landed(out: &Outgoing, offset: i64) -> Record {
-        Record { topic: out.topic.clone(), partition: 0, offset, key: out.key.clone(), payload: out.payload.clone(), headers: out.headers.clone(), timestamp_ms: 9 }
+        Record {
+            topic: out.topic.clone(),
+            partition: 0,
+            offset,
+            key: out.key.clone(),
+            payload: out.payload.clone(),
+            headers: out.headers.clone(),
+            timestamp_ms: 9,
+        }
     }
 
     #[test]
@@ -314,7 +345,10 @@ mod tests {
             assert_eq!((letter.code.as_str(), letter.reason.as_str(), letter.attempts), ("bad_body", "why", 3));
             assert_eq!(letter.schema_id, (payload.len() == 8).then_some(999));
             let back = letter.restored();
-            assert_eq!((back.payload.as_deref(), back.key.as_deref(), &*back.topic), (Some(payload), Some(&b"k"[..]), "riverrun.ingest.commands"));
+            assert_eq!(
+                (back.payload.as_deref(), back.key.as_deref(), &*back.topic),
+                (Some(payload), Some(&b"k"[..]), "riverrun.ingest.commands")
+            );
             assert_eq!(back.headers, record(17, payload).headers);
             assert_eq!(letter.id.to_string().parse::<LetterId>().unwrap(), letter.id);
         }
@@ -326,14 +360,27 @@ mod tests {
         let other = DeadLetter::of(&record(18, b"x"), "g", "c", "r", 1);
         let mut fold = Fold::new(10);
         let first = landed(&out, 0);
-        [&first, &landed(&out, 1), &landed(&other, 2), &landed(&mark(&LetterId { topic: out.topic.clone(), offset: 0 }, LetterState::Redriven), 3)].map(|r| fold.apply(r));
+        [
+            &first,
+            &landed(&out, 1),
+            &landed(&other, 2),
+            &landed(&mark(&LetterId { topic: out.topic.clone(), offset: 0 }, LetterState::Redriven), 3),
+        ]
+        .map(|r| fold.apply(r));
         let states: Vec<_> = fold.finish().into_iter().map(|l| (l.id.offset, l.state)).collect();
         assert_eq!(states, [(0, LetterState::Redriven), (2, LetterState::Open)]);
     }
 
     #[test]
     fn only_ids_of_dead_letters_are_ids() {
-        for bad in ["", "a:1", "riverrun.tokens.dlq", "riverrun.tokens.dlq:-1", "riverrun.tokens.dlq:x", "riverrun.tokens.dlq@1"] {
+        for bad in [
+            "",
+            "a:1",
+            "riverrun.tokens.dlq",
+            "riverrun.tokens.dlq:-1",
+            "riverrun.tokens.dlq:x",
+            "riverrun.tokens.dlq@1",
+        ] {
             assert!(bad.parse::<LetterId>().is_err(), "{bad}");
         }
     }

@@ -15,7 +15,9 @@ pub enum LogError {
         source: KafkaError,
     },
     /// An event is larger than events may be.
-    #[error("event of {bytes} bytes for {topic} is over the limit of {limit}; put the payload into the blob store and send its reference")]
+    #[error(
+        "event of {bytes} bytes for {topic} is over the limit of {limit}; put the payload into the blob store and send its reference"
+    )]
     TooLarge {
         /// Where it was to go.
         topic: String,
@@ -40,7 +42,9 @@ pub enum LogError {
         high: i64,
     },
     /// Another member took this one's place for good.
-    #[error("{doing} failed: fenced by another process of the same identity ({source}); give each process its own instance name")]
+    #[error(
+        "{doing} failed: fenced by another process of the same identity ({source}); give each process its own instance name"
+    )]
     Fenced {
         /// What was being done.
         doing: String,
@@ -72,7 +76,10 @@ impl LogError {
         let doing = doing.into();
         match code_of(&source) {
             Some(
-                RDKafkaErrorCode::FencedInstanceId | RDKafkaErrorCode::Fenced | RDKafkaErrorCode::ProducerFenced | RDKafkaErrorCode::InvalidProducerEpoch,
+                RDKafkaErrorCode::FencedInstanceId
+                | RDKafkaErrorCode::Fenced
+                | RDKafkaErrorCode::ProducerFenced
+                | RDKafkaErrorCode::InvalidProducerEpoch,
             ) => Self::Fenced { doing, source },
             _ => Self::Kafka { doing, source },
         }
@@ -81,7 +88,9 @@ impl LogError {
     /// The client has ended for good, for this reason.
     pub(crate) fn fatal(doing: String, code: RDKafkaErrorCode) -> Self {
         match Self::kafka(doing, KafkaError::MessageProduction(code)) {
-            Self::Kafka { doing, .. } => Self::Kafka { doing, source: KafkaError::MessageProduction(RDKafkaErrorCode::Fatal) },
+            Self::Kafka { doing, .. } => {
+                Self::Kafka { doing, source: KafkaError::MessageProduction(RDKafkaErrorCode::Fatal) }
+            }
             fenced => fenced,
         }
     }
@@ -120,7 +129,9 @@ impl LogError {
     /// The fix, where there is one.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            LogError::Kafka { .. } if self.retryable() => Some("check that the broker is up and its address is right: riverrun diagnose"),
+            LogError::Kafka { .. } if self.retryable() => {
+                Some("check that the broker is up and its address is right: riverrun diagnose")
+            }
             LogError::Timeout { .. } => Some("check that the broker is up and its address is right: riverrun diagnose"),
             LogError::Fenced { .. } => Some("two processes have the same instance name; stop one or rename it"),
             LogError::TooLarge { .. } => Some("large content belongs in the blob store"),

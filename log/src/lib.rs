@@ -22,7 +22,9 @@ pub use config::LogConfig;
 pub use dead_letters::DeadLetter;
 pub use embedded::EmbeddedBroker;
 pub use error::LogError;
-pub use group::{AssignedPartition, CommitOffset, GroupConfig, GroupConsumer, GroupMetadata, GroupWatch, OutOfRange, SessionEvent};
+pub use group::{
+    AssignedPartition, CommitOffset, GroupConfig, GroupConsumer, GroupMetadata, GroupWatch, OutOfRange, SessionEvent,
+};
 pub use producer::{MAX_EVENT_BYTES, Producer};
 pub use record::{Outgoing, Position, Record, StartAt, TopicPartition};
 pub use registry::Schemas;

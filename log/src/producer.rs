@@ -32,12 +32,20 @@ impl std::fmt::Debug for Producer {
 impl Producer {
     /// A producer; connects when it is first used.
     pub fn new(config: &LogConfig) -> Result<Self, LogError> {
-        let inner = config.producer().create_with_context(Quiet).map_err(|error| LogError::kafka("create a producer", error))?;
+        let inner = config
+            .producer()
+            .create_with_context(Quiet)
+            .map_err(|error| LogError::kafka("create a producer", error))?;
         Ok(Self { inner })
     }
 
     /// Writes `event` and returns after the broker's acknowledgement.
-    pub async fn send<E: EventSet>(&self, event: &E, component: &str, cause: Option<EventId>) -> Result<Position, LogError> {
+    pub async fn send<E: EventSet>(
+        &self,
+        event: &E,
+        component: &str,
+        cause: Option<EventId>,
+    ) -> Result<Position, LogError> {
         self.send_one(Outgoing::event(event, component, cause)?).await
     }
 
@@ -65,7 +73,10 @@ impl Producer {
     }
 }
 
-pub(crate) async fn send_all(producer: &FutureProducer<Quiet>, records: &[Outgoing]) -> Result<Vec<Position>, LogError> {
+pub(crate) async fn send_all(
+    producer: &FutureProducer<Quiet>,
+    records: &[Outgoing],
+) -> Result<Vec<Position>, LogError> {
     let mut sent = Vec::with_capacity(records.len());
     for record in records {
         sent.push(enqueue(producer, record).await?);
@@ -87,7 +98,9 @@ async fn enqueue(producer: &FutureProducer<Quiet>, record: &Outgoing) -> Result<
     loop {
         match producer.send_result(next) {
             Ok(sent) => return Ok(sent),
-            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), back)) if since.elapsed() < QUEUE_PATIENCE => {
+            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), back))
+                if since.elapsed() < QUEUE_PATIENCE =>
+            {
                 next = back;
                 tokio::time::sleep(QUEUE_RETRY).await;
             }

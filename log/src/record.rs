@@ -173,14 +173,22 @@ impl Outgoing {
     fn enveloped<E: EventSet>(event: &E, envelope: Envelope) -> Result<Self, LogError> {
         let payload = event.encode()?;
         if payload.len() > MAX_EVENT_BYTES {
-            return Err(LogError::TooLarge { topic: E::TOPIC.name().to_owned(), bytes: payload.len(), limit: MAX_EVENT_BYTES });
+            return Err(LogError::TooLarge {
+                topic: E::TOPIC.name().to_owned(),
+                bytes: payload.len(),
+                limit: MAX_EVENT_BYTES,
+            });
         }
         Ok(Self {
             topic: E::TOPIC.name().into(),
             partition: None,
             key: Some(event.key().into_bytes().into()),
             payload: Some(payload.into()),
-            headers: envelope.to_headers().into_iter().map(|(name, value)| (name.to_owned(), value.into_bytes())).collect(),
+            headers: envelope
+                .to_headers()
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value.into_bytes()))
+                .collect(),
         })
     }
 

@@ -48,14 +48,30 @@ impl Tail {
         Self::open_with(config, partitions, false).await
     }
 
-    async fn open_with(config: &LogConfig, partitions: Vec<(TopicPartition, StartAt)>, tell_end: bool) -> Result<Self, LogError> {
+    async fn open_with(
+        config: &LogConfig,
+        partitions: Vec<(TopicPartition, StartAt)>,
+        tell_end: bool,
+    ) -> Result<Self, LogError> {
         let mut settings = config.tail();
         settings.set("enable.partition.eof", tell_end.to_string());
-        let consumer: Inner = settings.create_with_context(TailContext).map_err(|error| LogError::kafka("create a reader", error))?;
-        let mut tail = Self { consumer: Some(Arc::new(consumer)), next: HashMap::new(), ends_at_open: HashMap::new(), gaps: VecDeque::new(), refused: false };
+        let consumer: Inner =
+            settings.create_with_context(TailContext).map_err(|error| LogError::kafka("create a reader", error))?;
+        let mut tail = Self {
+            consumer: Some(Arc::new(consumer)),
+            next: HashMap::new(),
+            ends_at_open: HashMap::new(),
+            gaps: VecDeque::new(),
+            refused: false,
+        };
         let asked = tail.consumer().clone();
         let found = tokio::task::spawn_blocking(move || {
-            partitions.into_iter().map(|(partition, start)| watermarks::bounds(&asked, &partition).map(|bounds| (partition, start, bounds))).collect::<Result<Vec<_>, _>>()
+            partitions
+                .into_iter()
+                .map(|(partition, start)| {
+                    watermarks::bounds(&asked, &partition).map(|bounds| (partition, start, bounds))
+                })
+                .collect::<Result<Vec<_>, _>>()
         })
         .await
         .map_err(|_| LogError::Stopped("a lookup of offsets".to_owned()))??;
@@ -80,7 +96,12 @@ impl Tail {
     fn place(&mut self, partition: TopicPartition, start: StartAt, bounds: Bounds) {
         let (offset, missed) = watermarks::resolve(start, bounds);
         if let Some(wanted) = missed {
-            self.gaps.push_back(LogError::OutOfRange { partition: partition.clone(), wanted, low: bounds.low, high: bounds.high });
+            self.gaps.push_back(LogError::OutOfRange {
+                partition: partition.clone(),
+                wanted,
+                low: bounds.low,
+                high: bounds.high,
+            });
         }
         self.next.insert(partition, offset);
     }
@@ -110,7 +131,11 @@ impl Tail {
         let received = {
             let consumer = self.consumer();
             consumer.recv().await.map(|message| {
-                let topic = self.next.keys().find(|p| &*p.topic == message.topic()).map_or_else(|| message.topic().into(), |p| p.topic.clone());
+                let topic = self
+                    .next
+                    .keys()
+                    .find(|p| &*p.topic == message.topic())
+                    .map_or_else(|| message.topic().into(), |p| p.topic.clone());
                 Record::copy_of(&message, topic)
             })
         };
@@ -152,7 +177,10 @@ impl Tail {
         let consumer = self.consumer().clone();
         let partitions: Vec<_> = self.next.keys().cloned().collect();
         tokio::task::spawn_blocking(move || {
-            partitions.into_iter().map(|partition| watermarks::bounds(&consumer, &partition).map(|bounds| (partition, bounds.high))).collect()
+            partitions
+                .into_iter()
+                .map(|partition| watermarks::bounds(&consumer, &partition).map(|bounds| (partition, bounds.high)))
+                .collect()
         })
         .await
         .map_err(|_| LogError::Stopped("a lookup of offsets".to_owned()))?
@@ -210,7 +238,9 @@ impl Range {
                 Ok(None) => return Ok(None),
                 Ok(Some(record)) if record.offset >= self.end => return Ok(None),
                 Ok(Some(record)) => return Ok(Some(record)),
-                Err(LogError::Kafka { doing, source }) if LogError::kafka(doing.clone(), source.clone()).retryable() => {
+                Err(LogError::Kafka { doing, source })
+                    if LogError::kafka(doing.clone(), source.clone()).retryable() =>
+                {
                     tracing::debug!(doing, error = %source, "reading goes on");
                 }
                 Err(error) => return Err(error),

@@ -21,8 +21,10 @@ pub struct TransactionalProducer {
 impl TransactionalProducer {
     /// Takes over the transactional id: whoever had it before is fenced, and what it left open is aborted.
     pub async fn open(config: &LogConfig, transactional_id: &str) -> Result<Self, LogError> {
-        let inner: FutureProducer<Quiet> =
-            config.transactional(transactional_id).create_with_context(Quiet).map_err(|error| LogError::kafka("create a producer", error))?;
+        let inner: FutureProducer<Quiet> = config
+            .transactional(transactional_id)
+            .create_with_context(Quiet)
+            .map_err(|error| LogError::kafka("create a producer", error))?;
         let this = Self { inner: Arc::new(inner), id: transactional_id.to_owned() };
         this.call("initialize transactions", |producer| producer.init_transactions(TIMEOUT)).await?;
         Ok(this)
@@ -30,8 +32,15 @@ impl TransactionalProducer {
 
     /// One transaction. On an error nothing of it is visible to `read_committed` readers; it may be tried again when the
     /// error is retryable.
-    pub async fn run(&self, outputs: &[Outgoing], offsets: &[CommitOffset], group: GroupMetadata) -> Result<(), LogError> {
-        self.inner.begin_transaction().map_err(|error| LogError::kafka(format!("begin transaction {}", self.id), error))?;
+    pub async fn run(
+        &self,
+        outputs: &[Outgoing],
+        offsets: &[CommitOffset],
+        group: GroupMetadata,
+    ) -> Result<(), LogError> {
+        self.inner
+            .begin_transaction()
+            .map_err(|error| LogError::kafka(format!("begin transaction {}", self.id), error))?;
         let done = self.fill_and_commit(outputs, offsets, group).await.map_err(|error| self.fatal().unwrap_or(error));
         if done.is_err() {
             // The first error is the one worth telling; when the abort fails too, the next begin says so.
@@ -42,10 +51,18 @@ impl TransactionalProducer {
         done
     }
 
-    async fn fill_and_commit(&self, outputs: &[Outgoing], offsets: &[CommitOffset], group: GroupMetadata) -> Result<(), LogError> {
+    async fn fill_and_commit(
+        &self,
+        outputs: &[Outgoing],
+        offsets: &[CommitOffset],
+        group: GroupMetadata,
+    ) -> Result<(), LogError> {
         send_all(&self.inner, outputs).await?;
         let offsets = offset_list(offsets)?;
-        self.call("send offsets to a transaction", move |producer| producer.send_offsets_to_transaction(&offsets, &group.0, TIMEOUT)).await?;
+        self.call("send offsets to a transaction", move |producer| {
+            producer.send_offsets_to_transaction(&offsets, &group.0, TIMEOUT)
+        })
+        .await?;
         self.call("commit a transaction", |producer| producer.commit_transaction(TIMEOUT)).await
     }
 

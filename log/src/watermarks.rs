@@ -18,7 +18,10 @@ pub(crate) struct Bounds {
 }
 
 /// Asks the broker; blocks.
-pub(crate) fn bounds<C: ConsumerContext + 'static>(consumer: &StreamConsumer<C>, partition: &TopicPartition) -> Result<Bounds, LogError> {
+pub(crate) fn bounds<C: ConsumerContext + 'static>(
+    consumer: &StreamConsumer<C>,
+    partition: &TopicPartition,
+) -> Result<Bounds, LogError> {
     consumer
         .fetch_watermarks(&partition.topic, partition.partition, QUERY_TIMEOUT)
         .map(|(low, high)| Bounds { low, high })

@@ -9,8 +9,8 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use riverrun_log::admin::{Admin, GroupTopics};
 use riverrun_log::{
-    AssignedPartition, CommitOffset, EmbeddedBroker, GroupConfig, GroupConsumer, LogConfig, LogError, Outgoing, Producer, Record, SessionEvent, StartAt,
-    Tail, TopicPartition, TransactionalProducer,
+    AssignedPartition, CommitOffset, EmbeddedBroker, GroupConfig, GroupConsumer, LogConfig, LogError, Outgoing,
+    Producer, Record, SessionEvent, StartAt, Tail, TopicPartition, TransactionalProducer,
 };
 use riverrun_schemas::TopicSpec;
 use riverrun_schemas::tokens::{TokenDelta, TokenEvent};
@@ -32,7 +32,10 @@ async fn given(topics: &[(&str, i32)]) -> Fixture {
     let config = broker.config("test");
     let admin = Admin::new(&config).unwrap();
     admin.wait_ready(PATIENCE).await.unwrap();
-    let specs: Vec<_> = topics.iter().map(|(name, partitions)| TopicSpec { name: (*name).to_owned(), partitions: *partitions, retention_hours: -1 }).collect();
+    let specs: Vec<_> = topics
+        .iter()
+        .map(|(name, partitions)| TopicSpec { name: (*name).to_owned(), partitions: *partitions, retention_hours: -1 })
+        .collect();
     admin.ensure_topics(&specs).await.unwrap();
     admin.ensure_topics(&specs).await.unwrap();
     Fixture { _folder: folder, _broker: broker, producer: Producer::new(&config).unwrap(), config, admin }
@@ -43,7 +46,13 @@ fn at(partition: i32) -> TopicPartition {
 }
 
 fn out(topic: &str, partition: i32, payload: &str) -> Outgoing {
-    Outgoing { topic: topic.into(), partition: Some(partition), key: None, payload: Some(Bytes::copy_from_slice(payload.as_bytes())), headers: vec![("h".into(), b"v".to_vec())] }
+    Outgoing {
+        topic: topic.into(),
+        partition: Some(partition),
+        key: None,
+        payload: Some(Bytes::copy_from_slice(payload.as_bytes())),
+        headers: vec![("h".into(), b"v".to_vec())],
+    }
 }
 
 fn text(record: &Record) -> String {
@@ -51,7 +60,11 @@ fn text(record: &Record) -> String {
 }
 
 fn member() -> GroupConfig {
-    GroupConfig { session_timeout: Duration::from_secs(6), heartbeat: Duration::from_millis(300), ..GroupConfig::new("g", vec!["in".into()]) }
+    GroupConfig {
+        session_timeout: Duration::from_secs(6),
+        heartbeat: Duration::from_millis(300),
+        ..GroupConfig::new("g", vec!["in".into()])
+    }
 }
 
 /// Events up to the one that `wanted` takes.
@@ -81,12 +94,21 @@ fn record(event: SessionEvent) -> Option<Record> {
 }
 
 async fn all(config: &LogConfig, partition: TopicPartition) -> Vec<String> {
-    Tail::read_range(config, partition, StartAt::Beginning).await.unwrap().collect().await.unwrap().iter().map(text).collect()
+    Tail::read_range(config, partition, StartAt::Beginning)
+        .await
+        .unwrap()
+        .collect()
+        .await
+        .unwrap()
+        .iter()
+        .map(text)
+        .collect()
 }
 
 /// Deletes what lies before `offset` in partition 0 of `in`, as retention does.
 async fn forget_before(config: &LogConfig, offset: i64) {
-    let admin: AdminClient<DefaultClientContext> = ClientConfig::new().set("bootstrap.servers", &config.brokers).create().unwrap();
+    let admin: AdminClient<DefaultClientContext> =
+        ClientConfig::new().set("bootstrap.servers", &config.brokers).create().unwrap();
     let mut list = TopicPartitionList::new();
     list.add_partition_offset("in", 0, Offset::Offset(offset)).unwrap();
     admin.delete_records(&list, &AdminOptions::new()).await.unwrap();
@@ -98,7 +120,10 @@ async fn given_offsets_committed_with_a_note_when_a_member_comes_back_then_it_is
     fixture.producer.send_many((0..3).map(|n| out("in", 0, &n.to_string())).collect()).await.unwrap();
     let mut consumer = GroupConsumer::join(&fixture.config, &member()).unwrap();
     let assigned = until(&mut consumer, assignment).await;
-    assert_eq!(assigned, [AssignedPartition { partition: at(0), committed: None, metadata: String::new(), low: 0, high: 3 }]);
+    assert_eq!(
+        assigned,
+        [AssignedPartition { partition: at(0), committed: None, metadata: String::new(), low: 0, high: 3 }]
+    );
     consumer.start(&[(at(0), assigned[0].default_start())]).unwrap();
     let first = until(&mut consumer, record).await;
     assert_eq!((text(&first).as_str(), first.offset, first.header("h")), ("0", 0, Some(&b"v"[..])));
@@ -113,7 +138,10 @@ async fn given_offsets_committed_with_a_note_when_a_member_comes_back_then_it_is
     .await;
     let group = [GroupTopics { group: "g".into(), topics: vec!["in".into()] }];
     assert_eq!(fixture.admin.lag(&group).await.unwrap()[0].lag, 2);
-    consumer.commit_now(&[CommitOffset { partition: at(0), offset: 2, metadata: Some("open run at 9".into()) }], PATIENCE).await.unwrap();
+    consumer
+        .commit_now(&[CommitOffset { partition: at(0), offset: 2, metadata: Some("open run at 9".into()) }], PATIENCE)
+        .await
+        .unwrap();
     consumer.close().await;
 
     let mut consumer = GroupConsumer::join(&fixture.config, &member()).unwrap();

@@ -1,7 +1,8 @@
 //! Fetches models from a model hub that speaks the Hugging Face paths.
 //!
-//! On our own HTTP client and not on `hf-hub`: its synchronous client has no time-outs that can be set and cannot be cancelled, so a hub
-//! that hangs would hang whoever waits for a model; and it brings a second HTTP stack.
+//! `hf-hub` knows the layout of the cache that every program of that hub shares: what another one fetched is taken from there. The
+//! transfer itself is on our own HTTP client: that of `hf-hub` has no time-outs that can be set and cannot be cancelled, so a hub that
+//! hangs would hang whoever waits for a model; and it brings a second HTTP stack.
 //!
 //! A model's files come into a hidden folder beside the final one and are checked there; the folder is renamed when all are complete,
 //! so a model's folder is complete whenever it exists. What an interrupted try left is continued.
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures::StreamExt;
+use hf_hub::{Cache, Repo, RepoType};
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_RANGE, HeaderMap, HeaderValue, RANGE};
 use reqwest::{Client, Response, StatusCode, redirect};
 use serde::Deserialize;
@@ -44,6 +46,8 @@ pub(crate) struct Hub {
     client: Client,
     /// Sees the hub's own answer, with the file's hash, before the redirect to the store.
     direct: Client,
+    /// What other programs fetched.
+    shared: Option<Cache>,
 }
 
 impl Hub {
@@ -71,6 +75,7 @@ impl Hub {
             address: settings.hub_base_url.clone(),
             client: build(redirect::Policy::limited(5))?,
             direct: build(redirect::Policy::none())?,
+            shared: settings.hub_cache_dir.clone().map(Cache::new),
         })
     }
 
@@ -151,16 +156,19 @@ impl Hub {
         if target.is_file() {
             return Ok(());
         }
+        let part = partial.join(format!("{}.part", file.target()));
+        if let Some(parent) = part.parent() {
+            fs::create_dir_all(parent).map_err(|error| cannot_write(parent, &error))?;
+        }
+        if self.take_shared(plan, file, &part).await? {
+            return fs::rename(&part, &target).map_err(|error| cannot_write(&target, &error));
+        }
         let url = format!("{}/{}/resolve/{}/{}", self.address, plan.repo, plan.revision, file.from);
         let announced = match self.announced(&plan.repo, &url).await {
             Err(ModelError::ModelMissing { .. }) if file.optional => return Ok(()),
             announced => announced?,
         };
         let expected = file.sha256.clone().or(announced);
-        let part = partial.join(format!("{}.part", file.target()));
-        if let Some(parent) = part.parent() {
-            fs::create_dir_all(parent).map_err(|error| cannot_write(parent, &error))?;
-        }
         let mut last = None;
         for attempt in 0..TRIES {
             if attempt > 0 {
@@ -181,6 +189,26 @@ impl Hub {
             }
         }
         Err(last.unwrap_or_else(|| ModelError::internal("no download was tried")))
+    }
+
+    /// Copies a file that another program has fetched from the hub; false when none has. Where the catalog knows the file's
+    /// hash, a copy with another one is passed over.
+    async fn take_shared(&self, plan: &Plan, file: &CatalogFile, part: &Path) -> Result<bool, ModelError> {
+        let Some(shared) = &self.shared else { return Ok(false) };
+        let repo = Repo::with_revision(plan.repo.clone(), RepoType::Model, plan.revision.clone());
+        let Some(found) = shared.repo(repo).get(&file.from) else { return Ok(false) };
+        // A copy, not a link: the shared cache may be pruned or written by others.
+        tokio::fs::copy(&found, part).await.map_err(|error| cannot_write(part, &error))?;
+        match check_hash(part, file.sha256.as_deref()).await {
+            Ok(()) => {
+                tracing::info!(file = %found.display(), "taken from the shared cache of the hub");
+                Ok(true)
+            }
+            Err(error) => {
+                tracing::warn!(file = %found.display(), error = %error, "file of the shared cache passed over");
+                Ok(false)
+            }
+        }
     }
 
     /// The SHA-256 that the hub announces for a large file, if it does.

@@ -58,6 +58,8 @@ pub struct ModelSettings {
     pub hub_base_url: String,
     /// Token for the hub, for models that ask for one.
     pub hub_token: Option<Secret>,
+    /// The cache that other programs of the hub share; read only. `None` leaves it out.
+    pub hub_cache_dir: Option<PathBuf>,
     /// Never ask the hub.
     pub offline: bool,
 }
@@ -82,6 +84,7 @@ impl Default for ModelSettings {
             connect_timeout: Duration::from_secs(5),
             hub_base_url: DEFAULT_HUB_ADDRESS.to_owned(),
             hub_token: None,
+            hub_cache_dir: None,
             offline: false,
         }
     }
@@ -124,6 +127,7 @@ impl ModelSettings {
             connect_timeout: millis(get, "RIVERRUN_MODEL_CONNECT_TIMEOUT_MS")?.unwrap_or(defaults.connect_timeout),
             hub_base_url: address(get, "RIVERRUN_HUB_BASE_URL")?.unwrap_or(defaults.hub_base_url),
             hub_token: get("RIVERRUN_HUB_TOKEN").as_deref().and_then(Secret::new),
+            hub_cache_dir: hub_cache_dir(get),
             offline: flag(get, "RIVERRUN_MODELS_OFFLINE")?.unwrap_or(false),
         })
     }
@@ -150,6 +154,13 @@ fn cache_dir(get: Lookup<'_>) -> PathBuf {
         .or_else(|| text(get, "HOME").map(|home| Path::new(&home).join(".cache")))
         .unwrap_or_else(std::env::temp_dir);
     base.join("riverrun").join("models")
+}
+
+/// `HF_HOME`, else the folder that the hub's own programs use.
+fn hub_cache_dir(get: Lookup<'_>) -> Option<PathBuf> {
+    let home = text(get, "HF_HOME").map(PathBuf::from);
+    let home = home.or_else(|| text(get, "HOME").map(|home| Path::new(&home).join(".cache").join("huggingface")));
+    home.map(|home| home.join("hub"))
 }
 
 fn text(get: Lookup<'_>, name: &str) -> Option<String> {

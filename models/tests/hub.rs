@@ -162,3 +162,36 @@ async fn given_a_download_that_hangs_when_it_is_cancelled_then_it_ends() {
     });
     assert_eq!(outcome.unwrap_err().code(), "model_cancelled");
 }
+
+/// A file as the hub's own programs keep it: a snapshot that points at a blob, and a name for the revision.
+fn shared_cache(dir: &Path, content: &[u8]) -> std::path::PathBuf {
+    let cache = dir.join("hub");
+    let repo = cache.join("models--o--r");
+    for folder in ["refs", "blobs", "snapshots/abc"] {
+        std::fs::create_dir_all(repo.join(folder)).unwrap();
+    }
+    std::fs::write(repo.join("refs/main"), "abc").unwrap();
+    std::fs::write(repo.join("blobs/1"), content).unwrap();
+    std::os::unix::fs::symlink("../../blobs/1", repo.join("snapshots/abc/m.gguf")).unwrap();
+    cache
+}
+
+#[tokio::test]
+async fn given_a_file_that_another_program_fetched_when_it_is_pulled_then_the_hub_is_not_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = MockServer::start().await;
+    let mut settings = support::settings(dir.path());
+    settings.offline = false;
+    settings.hub_base_url = server.uri();
+    settings.hub_cache_dir = Some(shared_cache(dir.path(), b"0123456789"));
+    let models = Models::new(settings).unwrap();
+    let model = models.pull("o/r:m.gguf", &NoProgress, &CancellationToken::new()).await.unwrap();
+    assert!(server.received_requests().await.unwrap().is_empty());
+    let pulled = walk(&dir.path().join("cache"));
+    assert_eq!(pulled, [b"0123456789".to_vec()], "{model:?}");
+}
+
+fn walk(folder: &Path) -> Vec<Vec<u8>> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![std::fs::read(path).unwrap()] }).collect()
+}

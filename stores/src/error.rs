@@ -145,16 +145,27 @@ impl StoreError {
         match self {
             Self::DatabaseUnusable { path, .. } => {
                 let path = path.display();
-                Some(format!("stop riverrun and delete {path}, {path}-wal and {path}-shm: read models are rebuilt from the log at the next start"))
+                Some(format!(
+                    "stop riverrun and delete {path}, {path}-wal and {path}-shm: read models are rebuilt from the log at the next start"
+                ))
             }
-            Self::Row { .. } => Some("stop riverrun and delete the database: read models are rebuilt from the log at the next start".to_owned()),
+            Self::Row { .. } => Some(
+                "stop riverrun and delete the database: read models are rebuilt from the log at the next start"
+                    .to_owned(),
+            ),
             Self::Cursor(_) => Some("start the list again without a cursor".to_owned()),
-            Self::NoCollection(collection) => Some(format!("riverrun ingest --source <path> --collection {} --namespace {}", collection.name, collection.namespace)),
-            Self::EmbeddingMismatch { stored_model, .. } => {
-                Some(format!("use the embedding model {stored_model} for this collection, or ingest into a collection of another name"))
-            }
+            Self::NoCollection(collection) => Some(format!(
+                "riverrun ingest --source <path> --collection {} --namespace {}",
+                collection.name, collection.namespace
+            )),
+            Self::EmbeddingMismatch { stored_model, .. } => Some(format!(
+                "use the embedding model {stored_model} for this collection, or ingest into a collection of another name"
+            )),
             Self::Dimensions { .. } => Some("embed with the model that the collection was made with".to_owned()),
-            Self::Index { path, .. } => Some(format!("if it goes on, stop riverrun, delete {} and ingest the collection's sources again", path.display())),
+            Self::Index { path, .. } => Some(format!(
+                "if it goes on, stop riverrun, delete {} and ingest the collection's sources again",
+                path.display()
+            )),
             Self::Database(_) | Self::NotFinite(_) | Self::Io { .. } | Self::ShuttingDown => None,
         }
     }

@@ -38,7 +38,12 @@ impl<T: Closable> OpenSet<T> {
     }
 
     /// Uses the thing beside other readers, opening it first if need be. Does not wait behind waiting writers.
-    pub(crate) fn read<R, E>(&self, name: &str, open: impl FnOnce() -> Result<T, E>, work: impl FnOnce(&T) -> Result<R, E>) -> Result<R, E> {
+    pub(crate) fn read<R, E>(
+        &self,
+        name: &str,
+        open: impl FnOnce() -> Result<T, E>,
+        work: impl FnOnce(&T) -> Result<R, E>,
+    ) -> Result<R, E> {
         let slot = self.slot(name);
         let guard = slot.read_recursive();
         if let Some(thing) = guard.as_ref() {
@@ -60,7 +65,12 @@ impl<T: Closable> OpenSet<T> {
     }
 
     /// Uses the thing alone, opening it first if need be. A panic in `work` closes the thing and is passed on.
-    pub(crate) fn write<R, E>(&self, name: &str, open: impl FnOnce() -> Result<T, E>, work: impl FnOnce(&mut T) -> Result<R, E>) -> Result<R, E> {
+    pub(crate) fn write<R, E>(
+        &self,
+        name: &str,
+        open: impl FnOnce() -> Result<T, E>,
+        work: impl FnOnce(&mut T) -> Result<R, E>,
+    ) -> Result<R, E> {
         let slot = self.slot(name);
         let mut guard = slot.write();
         let fresh = guard.is_none();
@@ -113,7 +123,8 @@ impl<T: Closable> OpenSet<T> {
         let mut entries = self.entries.lock();
         entries.clock += 1;
         let used = entries.clock;
-        let entry = entries.by_name.entry(name.to_owned()).or_insert_with(|| Entry { slot: Arc::new(RwLock::new(None)), used });
+        let entry =
+            entries.by_name.entry(name.to_owned()).or_insert_with(|| Entry { slot: Arc::new(RwLock::new(None)), used });
         entry.used = used;
         entry.slot.clone()
     }
@@ -127,7 +138,8 @@ impl<T: Closable> OpenSet<T> {
                     return;
                 }
                 let unused = |entry: &Entry<T>| {
-                    Arc::strong_count(&entry.slot) == 1 && entry.slot.try_read().is_some_and(|thing| thing.as_ref().is_none_or(Closable::may_close))
+                    Arc::strong_count(&entry.slot) == 1
+                        && entry.slot.try_read().is_some_and(|thing| thing.as_ref().is_none_or(Closable::may_close))
                 };
                 let idle = entries.by_name.iter().filter(|(name, entry)| name.as_str() != keep && unused(entry));
                 idle.min_by_key(|(_, entry)| entry.used).map(|(name, entry)| (name.clone(), entry.slot.clone()))
@@ -243,7 +255,9 @@ mod tests {
     #[test]
     fn given_a_panic_while_writing_then_the_next_use_opens_anew() {
         let set = OpenSet::<u32>::new(2);
-        let panicked = catch_unwind(AssertUnwindSafe(|| set.write("a", || Ok::<_, Infallible>(1), |_| -> Result<(), Infallible> { panic!("on purpose") })));
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            set.write("a", || Ok::<_, Infallible>(1), |_| -> Result<(), Infallible> { panic!("on purpose") })
+        }));
         assert!(panicked.is_err());
         assert_eq!(set.read("a", || Ok::<_, Infallible>(2), |n| Ok(*n)), Ok(2));
     }

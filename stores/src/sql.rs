@@ -32,9 +32,16 @@ impl Sql {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             tokio::fs::create_dir_all(folder).await.map_err(StoreError::io("creating", folder))?;
         }
-        let unusable = |error: &dyn std::fmt::Display| StoreError::DatabaseUnusable { path: path.clone(), reason: error.to_string() };
+        let unusable = |error: &dyn std::fmt::Display| StoreError::DatabaseUnusable {
+            path: path.clone(),
+            reason: error.to_string(),
+        };
         let options = options(&path);
-        let writer = SqlitePoolOptions::new().max_connections(1).connect_with(options.clone()).await.map_err(|error| unusable(&error))?;
+        let writer = SqlitePoolOptions::new()
+            .max_connections(1)
+            .connect_with(options.clone())
+            .await
+            .map_err(|error| unusable(&error))?;
         migrator().run(&writer).await.map_err(|error| unusable(&error))?;
         if tokio::fs::metadata(&path).await.is_ok_and(|file| file.len() <= MAX_CHECKED_BYTES) {
             check(&writer).await.map_err(|reason| unusable(&reason))?;
@@ -88,7 +95,8 @@ fn options(path: &Path) -> SqliteConnectOptions {
 
 /// Looks at every page, so that damage is found at start and not by a caller.
 async fn check(writer: &SqlitePool) -> Result<(), String> {
-    let verdict: String = sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(writer).await.map_err(|error| error.to_string())?;
+    let verdict: String =
+        sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(writer).await.map_err(|error| error.to_string())?;
     if verdict == "ok" { Ok(()) } else { Err(verdict) }
 }
 
@@ -99,7 +107,10 @@ mod tests {
     #[tokio::test]
     async fn given_a_file_that_is_no_database_then_the_error_names_it_and_the_fix() {
         let folder = tempfile::tempdir().unwrap();
-        for (name, content) in [("text.db", b"this is not a database, whatever its name says".repeat(100)), ("noise.db", (0..20_000u32).map(|i| (i * 7919 % 251) as u8).collect())] {
+        for (name, content) in [
+            ("text.db", b"this is not a database, whatever its name says".repeat(100)),
+            ("noise.db", (0..20_000u32).map(|i| (i * 7919 % 251) as u8).collect()),
+        ] {
             let path = folder.path().join(name);
             std::fs::write(&path, content).unwrap();
             let error = Sql::open(&path).await.unwrap_err();

@@ -32,7 +32,10 @@ async fn given_chunks_then_those_with_the_rarer_words_come_first_with_their_whol
         chunk("cooking", "v1", 4, "The soup is ready."),
     ];
     let index = filled(folder.path(), chunks.clone()).await;
-    let hits = index.search(&collection("notes"), "Which CONSUMERS committed the offset records?", 10, &ChunkFilter::default()).await.unwrap();
+    let hits = index
+        .search(&collection("notes"), "Which CONSUMERS committed the offset records?", 10, &ChunkFilter::default())
+        .await
+        .unwrap();
     assert_eq!(hits.iter().map(|hit| hit.chunk.source.as_str()).collect::<Vec<_>>()[..2], ["offsets", "brokers"]);
     assert_eq!(hits[0].chunk, chunks[0]);
     assert!(hits.windows(2).all(|pair| pair[0].score >= pair[1].score) && hits.iter().all(|hit| hit.score > 0.0));
@@ -41,7 +44,10 @@ async fn given_chunks_then_those_with_the_rarer_words_come_first_with_their_whol
     let hits = index.search(&collection("notes"), "consumer records", 10, &only).await.unwrap();
     assert_eq!(hits.iter().map(|hit| hit.chunk.source.as_str()).collect::<Vec<_>>(), ["brokers"]);
     assert_eq!(index.search(&collection("notes"), "records", 0, &ChunkFilter::default()).await.unwrap(), []);
-    assert_eq!(index.search(&collection("notes"), "records", usize::MAX, &ChunkFilter::default()).await.unwrap().len(), 2);
+    assert_eq!(
+        index.search(&collection("notes"), "records", usize::MAX, &ChunkFilter::default()).await.unwrap().len(),
+        2
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -128,7 +134,8 @@ async fn given_equal_scores_then_chunk_ids_decide_whatever_the_order_of_writing(
 async fn given_the_same_chunks_twice_then_they_are_there_once_and_old_versions_go() {
     let folder = tempfile::tempdir().unwrap();
     let notes = collection("notes");
-    let old = vec![chunk("a", "v1", 0, "old words"), chunk("a", "v1", 1, "old words"), chunk("b", "v1", 0, "other words")];
+    let old =
+        vec![chunk("a", "v1", 0, "old words"), chunk("a", "v1", 1, "old words"), chunk("b", "v1", 0, "other words")];
     let index = filled(folder.path(), old.clone()).await;
     index.upsert(&notes, old).await.unwrap();
     index.commit(&notes).await.unwrap();
@@ -178,7 +185,10 @@ async fn given_more_collections_than_may_be_open_then_nothing_uncommitted_is_los
     }
     assert!(index.drop_collection(&collections[1]).await.unwrap());
     assert!(!index.drop_collection(&collections[1]).await.unwrap());
-    assert!(matches!(index.search(&collections[1], "words", 9, &ChunkFilter::default()).await, Err(StoreError::NoCollection(_))));
+    assert!(matches!(
+        index.search(&collections[1], "words", 9, &ChunkFilter::default()).await,
+        Err(StoreError::NoCollection(_))
+    ));
     assert_eq!(index.count(&collections[2]).await.unwrap(), 1);
 }
 
@@ -198,7 +208,8 @@ async fn given_damaged_files_then_the_error_names_the_folder_and_the_fix() {
     let folder = tempfile::tempdir().unwrap();
     drop(filled(folder.path(), vec![chunk("a", "v1", 0, "words")]).await);
     std::fs::write(folder.path().join("default__notes/meta.json"), "{").unwrap();
-    let error = open(folder.path()).search(&collection("notes"), "words", 1, &ChunkFilter::default()).await.unwrap_err();
+    let error =
+        open(folder.path()).search(&collection("notes"), "words", 1, &ChunkFilter::default()).await.unwrap_err();
     assert_eq!(error.code(), "index_failed");
     assert!(error.to_string().contains("default__notes") && error.hint().unwrap().contains("delete"), "{error}");
 }

@@ -21,7 +21,11 @@ async fn given_points_then_the_nearest_come_first_with_their_whole_chunk() {
     let folder = tempfile::tempdir().unwrap();
     let (store, notes) = (open(folder.path()), collection("notes"));
     store.ensure(&notes, 4, "mini").await.unwrap();
-    let points = vec![point("a", "v1", 0, [1.0, 0.0, 0.0, 0.0]), point("a", "v1", 1, [0.9, 0.1, 0.0, 0.0]), point("b", "v1", 0, [0.0, 0.0, 3.0, 0.0])];
+    let points = vec![
+        point("a", "v1", 0, [1.0, 0.0, 0.0, 0.0]),
+        point("a", "v1", 1, [0.9, 0.1, 0.0, 0.0]),
+        point("b", "v1", 0, [0.0, 0.0, 3.0, 0.0]),
+    ];
     store.upsert(&notes, points.clone()).await.unwrap();
     store.flush(&notes).await.unwrap();
 
@@ -43,7 +47,8 @@ async fn given_equal_scores_then_chunk_ids_decide_whatever_the_order_of_writing(
         let folder = tempfile::tempdir().unwrap();
         let (store, notes) = (open(folder.path()), collection("notes"));
         store.ensure(&notes, 4, "mini").await.unwrap();
-        let mut points: Vec<VectorPoint> = (0..20).map(|n| point(&format!("s{n}"), "v1", n, [1.0, 0.0, 0.0, 0.0])).collect();
+        let mut points: Vec<VectorPoint> =
+            (0..20).map(|n| point(&format!("s{n}"), "v1", n, [1.0, 0.0, 0.0, 0.0])).collect();
         if reversed {
             points.reverse();
         }
@@ -67,11 +72,20 @@ async fn given_a_collection_then_another_model_or_length_is_refused_with_both_na
         let error = store.ensure(&notes, dimensions, model).await.unwrap_err();
         assert_eq!(error.code(), "embedding_model_mismatch");
         let text = error.to_string();
-        assert!(text.contains("mini") && text.contains(model) && text.contains('4') && text.contains(&dimensions.to_string()), "{text}");
+        assert!(
+            text.contains("mini")
+                && text.contains(model)
+                && text.contains('4')
+                && text.contains(&dimensions.to_string()),
+            "{text}"
+        );
         assert!(error.hint().unwrap().contains("mini"));
     }
     let wrong = VectorPoint { vector: vec![1.0; 5], ..point("a", "v1", 0, [0.0; 4]) };
-    assert!(matches!(store.upsert(&notes, vec![wrong]).await, Err(StoreError::Dimensions { expected: 4, found: 5, .. })));
+    assert!(matches!(
+        store.upsert(&notes, vec![wrong]).await,
+        Err(StoreError::Dimensions { expected: 4, found: 5, .. })
+    ));
     assert!(matches!(store.search(&notes, &[1.0; 3], 1, &everywhere()).await, Err(StoreError::Dimensions { .. })));
     let infinite = point("a", "v1", 0, [f32::NAN, 0.0, 0.0, 0.0]);
     assert!(matches!(store.upsert(&notes, vec![infinite]).await, Err(StoreError::NotFinite(_))));
@@ -98,7 +112,13 @@ async fn given_the_same_points_twice_then_they_are_there_once_and_old_versions_g
     let (store, notes) = (open(folder.path()), collection("notes"));
     store.ensure(&notes, 4, "mini").await.unwrap();
     for _ in 0..2 {
-        store.upsert(&notes, vec![point("a", "v1", 0, [1.0; 4]), point("a", "v1", 1, [1.0; 4]), point("b", "v1", 0, [1.0; 4])]).await.unwrap();
+        store
+            .upsert(
+                &notes,
+                vec![point("a", "v1", 0, [1.0; 4]), point("a", "v1", 1, [1.0; 4]), point("b", "v1", 0, [1.0; 4])],
+            )
+            .await
+            .unwrap();
     }
     assert_eq!(store.count(&notes).await.unwrap(), 3);
     store.upsert(&notes, vec![point("a", "v2", 0, [1.0; 4])]).await.unwrap();
@@ -118,7 +138,9 @@ async fn given_a_crash_then_what_was_flushed_is_there_and_writing_goes_on() {
     let notes = collection("notes");
     let store = open(folder.path());
     store.ensure(&notes, 4, "mini").await.unwrap();
-    let points = |range: std::ops::Range<i32>| range.map(|n| point(&format!("s{n}"), "v1", n, [1.0, n as f32, 0.0, 0.0])).collect::<Vec<_>>();
+    let points = |range: std::ops::Range<i32>| {
+        range.map(|n| point(&format!("s{n}"), "v1", n, [1.0, n as f32, 0.0, 0.0])).collect::<Vec<_>>()
+    };
     store.upsert(&notes, points(0..300)).await.unwrap();
     store.flush(&notes).await.unwrap();
     store.upsert(&notes, points(300..700)).await.unwrap();
@@ -134,7 +156,10 @@ async fn given_a_crash_then_what_was_flushed_is_there_and_writing_goes_on() {
     drop(again);
     let again = open(after.path());
     assert_eq!(again.count(&notes).await.unwrap(), 699);
-    let near = again.search(&notes, &[1.0, 650.0, 0.0, 0.0], 1, &ChunkFilter { documents: vec![document("s650")] }).await.unwrap();
+    let near = again
+        .search(&notes, &[1.0, 650.0, 0.0, 0.0], 1, &ChunkFilter { documents: vec![document("s650")] })
+        .await
+        .unwrap();
     assert_eq!(near[0].chunk.ordinal, 650);
 }
 
@@ -190,7 +215,10 @@ async fn given_many_at_once_then_searches_and_writes_of_one_collection_all_succe
 #[tokio::test(flavor = "multi_thread")]
 async fn given_a_collection_that_grows_then_a_graph_is_built_and_finds_the_same() {
     let folder = tempfile::tempdir().unwrap();
-    let (store, notes) = (EdgeVectors::open(EdgeConfig { index_after_points: 500, ..EdgeConfig::at(folder.path()) }).unwrap(), collection("notes"));
+    let (store, notes) = (
+        EdgeVectors::open(EdgeConfig { index_after_points: 500, ..EdgeConfig::at(folder.path()) }).unwrap(),
+        collection("notes"),
+    );
     store.ensure(&notes, 4, "mini").await.unwrap();
     let vector = |n: i32| [(n as f32).sin(), (n as f32).cos(), (n as f32 * 0.7).sin(), 0.3];
     for batch in 0..6 {
@@ -241,10 +269,16 @@ async fn given_much_writing_then_the_write_ahead_log_stays_small() {
     }
     store.flush(&notes).await.unwrap();
     let wal = folder.path().join(notes.physical_name()).join("shard/wal");
-    let closed = std::fs::read_dir(&wal).unwrap().filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("closed-")).count();
+    let closed = std::fs::read_dir(&wal)
+        .unwrap()
+        .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("closed-"))
+        .count();
     assert!(closed <= 17, "{closed} finished files");
     assert_eq!(store.count(&notes).await.unwrap(), 12);
-    let hits = store.search(&notes, &[1.0, 59.0, 0.0, 0.0], 1, &ChunkFilter { documents: vec![document("s0")] }).await.unwrap();
+    let hits = store
+        .search(&notes, &[1.0, 59.0, 0.0, 0.0], 1, &ChunkFilter { documents: vec![document("s0")] })
+        .await
+        .unwrap();
     assert_eq!(hits[0].chunk.text, text);
 }
 

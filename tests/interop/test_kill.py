@@ -112,7 +112,8 @@ class Documents:
 def test_nothing_is_lost_and_nothing_doubled(new_server, model, tmp_path, request):
     server = new_server(RIVERRUN_INGEST_ROOTS=str(tmp_path)).start()
     from confluent_kafka.admin import AdminClient, NewTopic
-    AdminClient({"bootstrap.servers": server.brokers}).create_topics([NewTopic(SCRATCH, 3, 1)])[SCRATCH].result(20)
+    admin = AdminClient({"bootstrap.servers": server.brokers})  # must outlive the answer
+    admin.create_topics([NewTopic(SCRATCH, 3, 1)])[SCRATCH].result(20)
 
     runs, records, documents = Runs(server), Records(server), Documents(server, tmp_path / "notes")
     load = [Load(runs, 0.15), Load(records, 0.02), Load(documents, 0.5)]

@@ -13,7 +13,10 @@ use riverrun_knowledge::LanguageModels;
 use riverrun_knowledge::chunking::{self, MAX_DIMENSIONS};
 use riverrun_log::Outgoing;
 use riverrun_models::{EmbedPurpose, EmbedReply, ModelError};
-use riverrun_schemas::ingest::{ChunkEvent, ChunksEmbedded, ChunksReady, DocumentEmbedded, DocumentFailed, EmbeddedChunk, EmbeddingEvent, IngestEvent};
+use riverrun_schemas::ingest::{
+    ChunkEvent, ChunksEmbedded, ChunksReady, DocumentEmbedded, DocumentFailed, EmbeddedChunk, EmbeddingEvent,
+    IngestEvent,
+};
 use riverrun_schemas::{DocumentId, Envelope, EventSet, Failure, IngestId};
 
 use crate::about::about;
@@ -72,14 +75,21 @@ impl Embedder {
         let count = texts.len();
         let reply = self.models.embed(Some(model), texts, EmbedPurpose::Document).await?;
         if reply.truncated > 0 {
-            tracing::warn!(model, chunks = reply.truncated, "chunks are longer than the model reads and only their beginning was embedded; lower RIVERRUN_CHUNK_SIZE");
+            tracing::warn!(
+                model,
+                chunks = reply.truncated,
+                "chunks are longer than the model reads and only their beginning was embedded; lower RIVERRUN_CHUNK_SIZE"
+            );
         }
         let defect = |reason: String| ModelError::BadResponse { provider: model.to_owned(), status: Some(200), reason };
         if reply.vectors.len() != count {
             return Err(defect(format!("{} vectors came for {count} texts", reply.vectors.len())));
         }
         if reply.dimensions == 0 || reply.dimensions > MAX_DIMENSIONS {
-            return Err(defect(format!("vectors have {} dimensions, which is not between 1 and {MAX_DIMENSIONS}", reply.dimensions)));
+            return Err(defect(format!(
+                "vectors have {} dimensions, which is not between 1 and {MAX_DIMENSIONS}",
+                reply.dimensions
+            )));
         }
         let is_usable = |vector: &Vec<f32>| vector.len() == reply.dimensions && vector.iter().all(|x| x.is_finite());
         match reply.vectors.iter().position(|vector| !is_usable(vector)) {
@@ -89,21 +99,36 @@ impl Embedder {
     }
 
     /// The batch with its vectors and, when it is the last one, that the document is done here.
-    fn say(&self, ready: &ChunksReady, vectors: &[Vec<f32>], dimensions: i32, cause: &Envelope) -> Result<Vec<Outgoing>, WorkError> {
-        let chunks = ready.chunks.iter().cloned().zip(vectors).map(|(chunk, vector)| EmbeddedChunk::new(chunk, vector)).collect();
-        let batch = about!(ready, ChunksEmbedded {
-            version: ready.version.clone(),
-            embed_model: ready.embed_model.clone(),
-            batch: ready.batch,
-            batches: ready.batches,
-            dimensions: dimensions,
-            chunks: chunks,
-        });
+    fn say(
+        &self,
+        ready: &ChunksReady,
+        vectors: &[Vec<f32>],
+        dimensions: i32,
+        cause: &Envelope,
+    ) -> Result<Vec<Outgoing>, WorkError> {
+        let chunks = ready
+            .chunks
+            .iter()
+            .cloned()
+            .zip(vectors)
+            .map(|(chunk, vector)| EmbeddedChunk::new(chunk, vector))
+            .collect();
+        let batch = about!(
+            ready,
+            ChunksEmbedded {
+                version: ready.version.clone(),
+                embed_model: ready.embed_model.clone(),
+                batch: ready.batch,
+                batches: ready.batches,
+                dimensions,
+                chunks,
+            }
+        );
         let mut out = vec![outgoing(EmbeddingEvent::from(batch), cause)?];
         if ready.batch + 1 == ready.batches && !self.has_failed(ready) {
             // Without its batches the count of chunks is in the last ordinal.
             let chunks = ready.chunks.last().map_or(0, |chunk| i64::from(chunk.ordinal) + 1);
-            let event = about!(ready, DocumentEmbedded { version: ready.version.clone(), chunks: chunks, dimensions: dimensions });
+            let event = about!(ready, DocumentEmbedded { version: ready.version.clone(), chunks, dimensions });
             out.push(outgoing(IngestEvent::from(event), cause)?);
         }
         Ok(out)
@@ -143,7 +168,8 @@ impl Worker for Embedder {
         let mut out = Vec::new();
         // Neighbours of one model go together; the order of a document's batches stays.
         for group in batch.chunk_by(|a, b| ready(a).embed_model == ready(b).embed_model) {
-            let group: Vec<ReadyDelivery<'_>> = group.iter().map(|delivery| (ready(delivery), &delivery.envelope)).collect();
+            let group: Vec<ReadyDelivery<'_>> =
+                group.iter().map(|delivery| (ready(delivery), &delivery.envelope)).collect();
             if let Some((first, _)) = group.first() {
                 out.extend(self.embed(&first.embed_model, &group).await?);
             }
@@ -181,7 +207,10 @@ fn may_pass(error: &ModelError) -> bool {
         | ModelError::Cancelled
         | ModelError::Internal { .. } => true,
         ModelError::BadResponse { .. } => error.retryable(),
-        ModelError::ContextOverflow { .. } | ModelError::BadRequest { .. } | ModelError::Unsupported { .. } | ModelError::UnknownProvider { .. } => false,
+        ModelError::ContextOverflow { .. }
+        | ModelError::BadRequest { .. }
+        | ModelError::Unsupported { .. }
+        | ModelError::UnknownProvider { .. } => false,
     }
 }
 

@@ -11,7 +11,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use riverrun_log::Outgoing;
-use riverrun_schemas::ingest::{ChunksEmbedded, DocumentFailed, DocumentIndexed, EmbeddedChunk, EmbeddingEvent, IngestEvent};
+use riverrun_schemas::ingest::{
+    ChunksEmbedded, DocumentFailed, DocumentIndexed, EmbeddedChunk, EmbeddingEvent, IngestEvent,
+};
 use riverrun_schemas::{Collection, Envelope, Failure};
 use riverrun_stores::{KeywordIndex, StoreError, StoredChunk, VectorPoint, VectorStore, Versions};
 
@@ -91,8 +93,13 @@ impl Indexer {
 
     async fn try_write(&self, collection: &Collection, embedded: &ChunksEmbedded) -> Result<Written, StoreError> {
         let Some(points) = points(embedded) else {
-            let message = format!("batch {} of {} holds a vector that is not {} numbers", embedded.batch, embedded.source, embedded.dimensions);
-            return Ok(Written::Refused(Failure::new("vector_damaged", message).with_hint("ingest the document again")));
+            let message = format!(
+                "batch {} of {} holds a vector that is not {} numbers",
+                embedded.batch, embedded.source, embedded.dimensions
+            );
+            return Ok(Written::Refused(
+                Failure::new("vector_damaged", message).with_hint("ingest the document again"),
+            ));
         };
         if !points.is_empty() {
             self.vectors.ensure(collection, dimensions(embedded), &embedded.embed_model).await?;
@@ -100,7 +107,11 @@ impl Indexer {
             self.vectors.upsert(collection, points).await?;
             self.keywords.upsert(collection, chunks).await?;
         }
-        if embedded.batch + 1 < embedded.batches { Ok(Written::More) } else { self.complete(collection, embedded).await }
+        if embedded.batch + 1 < embedded.batches {
+            Ok(Written::More)
+        } else {
+            self.complete(collection, embedded).await
+        }
     }
 
     /// With the last batch every chunk of the version must be there; one that is not failed on its way.
@@ -112,13 +123,20 @@ impl Indexer {
         if there < expected {
             self.remove(collection, embedded, &this).await?;
             let message = format!("only {there} of the {expected} chunks of {} came to the index", embedded.source);
-            return Ok(Written::Refused(Failure::new("chunks_missing", message).with_hint("ingest the document again")));
+            return Ok(Written::Refused(
+                Failure::new("chunks_missing", message).with_hint("ingest the document again"),
+            ));
         }
         let removed = self.remove(collection, embedded, &Versions::Except(embedded.version.clone())).await?;
         Ok(Written::Whole { chunks: expected, removed })
     }
 
-    async fn remove(&self, collection: &Collection, embedded: &ChunksEmbedded, versions: &Versions) -> Result<usize, StoreError> {
+    async fn remove(
+        &self,
+        collection: &Collection,
+        embedded: &ChunksEmbedded,
+        versions: &Versions,
+    ) -> Result<usize, StoreError> {
         let removed = self.vectors.delete_document(collection, &embedded.document_id, versions).await?;
         self.keywords.delete_document(collection, &embedded.document_id, versions).await?;
         Ok(removed)
@@ -140,7 +158,11 @@ impl Worker for Indexer {
     async fn handle(&self, batch: &[Delivery<EmbeddingEvent>], _context: &Context) -> Result<Vec<Outgoing>, WorkError> {
         let mut out = Vec::new();
         for (collection, group) in by_collection(batch) {
-            out.extend(self.index(&collection, &group).await.map_err(|error| WorkError::retry(error.code(), reason(&error)))?);
+            out.extend(
+                self.index(&collection, &group)
+                    .await
+                    .map_err(|error| WorkError::retry(error.code(), reason(&error)))?,
+            );
         }
         Ok(out)
     }
@@ -166,7 +188,10 @@ fn by_collection(batch: &[Delivery<EmbeddingEvent>]) -> Vec<(Collection, Vec<Emb
     for delivery in batch {
         let event = embedded(delivery);
         let entry = (event, &delivery.envelope);
-        match groups.iter_mut().find(|(collection, _)| collection.namespace == event.namespace && collection.name == event.collection) {
+        match groups
+            .iter_mut()
+            .find(|(collection, _)| collection.namespace == event.namespace && collection.name == event.collection)
+        {
             Some((_, group)) => group.push(entry),
             None => groups.push((Collection::new(event.namespace.clone(), event.collection.clone()), vec![entry])),
         }
@@ -206,18 +231,25 @@ fn stored_chunk(embedded: &ChunksEmbedded, chunk: &EmbeddedChunk) -> StoredChunk
 fn say(embedded: &ChunksEmbedded, written: Written, cause: &Envelope) -> Option<Outgoing> {
     let event: IngestEvent = match written {
         Written::More => return None,
-        Written::Whole { chunks, removed } => about!(embedded, DocumentIndexed {
-            version: embedded.version.clone(),
-            chunks: chunks,
-            removed_chunks: i64::try_from(removed).unwrap_or(i64::MAX),
-            embed_model: embedded.embed_model.clone(),
-            dimensions: embedded.dimensions,
-        })
+        Written::Whole { chunks, removed } => about!(
+            embedded,
+            DocumentIndexed {
+                version: embedded.version.clone(),
+                chunks,
+                removed_chunks: i64::try_from(removed).unwrap_or(i64::MAX),
+                embed_model: embedded.embed_model.clone(),
+                dimensions: embedded.dimensions,
+            }
+        )
         .into(),
-        Written::Refused(failure) => about!(embedded, DocumentFailed { stage: STAGE.to_owned(), error: failure }).into(),
+        Written::Refused(failure) => {
+            about!(embedded, DocumentFailed { stage: STAGE.to_owned(), error: failure }).into()
+        }
     };
     // An event of a few short fields always fits.
-    Outgoing::caused_by(&event, NAME, cause).inspect_err(|error| tracing::error!(source = embedded.source, error = %error, "event can't be written")).ok()
+    Outgoing::caused_by(&event, NAME, cause)
+        .inspect_err(|error| tracing::error!(source = embedded.source, error = %error, "event can't be written"))
+        .ok()
 }
 
 fn failure(error: &StoreError) -> Failure {

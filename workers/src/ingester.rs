@@ -10,11 +10,13 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use riverrun_knowledge::chunking::{self, ChunkConfig};
-use riverrun_knowledge::sources::{self, ExtractedText, FolderListing, FoundDocument, Limits, Scan, Source, SourceError};
+use riverrun_knowledge::sources::{
+    self, ExtractedText, FolderListing, FoundDocument, Limits, Scan, Source, SourceError,
+};
 use riverrun_log::{BlobError, BlobStore, LogConfig, LogError, Outgoing, Schemas};
 use riverrun_schemas::ingest::{
-    Chunk, ChunkEvent, ChunksReady, DocumentChunked, DocumentFailed, DocumentQueued, DocumentUnchanged, IngestCommand, IngestEvent, IngestFailed,
-    IngestScanned, StartIngest, SubmitDocument, document_id,
+    Chunk, ChunkEvent, ChunksReady, DocumentChunked, DocumentFailed, DocumentQueued, DocumentUnchanged, IngestCommand,
+    IngestEvent, IngestFailed, IngestScanned, StartIngest, SubmitDocument, document_id,
 };
 use riverrun_schemas::{BlobRef, Collection, Envelope, EventSet, Failure, now_ms};
 
@@ -99,11 +101,24 @@ impl Ingester {
         })
     }
 
-    async fn read_folder(&self, mut listing: FolderListing, start: &StartIngest) -> Result<Result<(Vec<Read>, usize), Failure>, WorkError> {
+    async fn read_folder(
+        &self,
+        mut listing: FolderListing,
+        start: &StartIngest,
+    ) -> Result<Result<(Vec<Read>, usize), Failure>, WorkError> {
         let found = std::mem::take(&mut listing.documents);
-        let reads: Vec<Read> = stream::iter(found).map(|found| self.read_in_folder(found, start)).buffered(READ_AHEAD).try_collect().await?;
-        let (skipped, mut documents): (Vec<Read>, Vec<Read>) = reads.into_iter().partition(|read| matches!(read, Read::Skipped));
-        documents.extend(std::mem::take(&mut listing.refused).into_iter().map(|(found, error)| Read::Refused(found, error.failure())));
+        let reads: Vec<Read> = stream::iter(found)
+            .map(|found| self.read_in_folder(found, start))
+            .buffered(READ_AHEAD)
+            .try_collect()
+            .await?;
+        let (skipped, mut documents): (Vec<Read>, Vec<Read>) =
+            reads.into_iter().partition(|read| matches!(read, Read::Skipped));
+        documents.extend(
+            std::mem::take(&mut listing.refused)
+                .into_iter()
+                .map(|(found, error)| Read::Refused(found, error.failure())),
+        );
         listing.skipped += skipped.len();
         if documents.is_empty() {
             return Ok(Err(listing.nothing_readable(&start.source).failure()));
@@ -126,14 +141,22 @@ impl Ingester {
         let (file, forced, limits) = (found.clone(), start.source_type.clone(), self.config.limits);
         match blocking(move || sources::read_document(&file, forced.as_deref(), limits)).await? {
             Ok((bytes, source)) => {
-                let content = self.blobs.put_bytes(Bytes::from(bytes), source.media_type()).await.map_err(|error| blob_retry(&error))?;
+                let content = self
+                    .blobs
+                    .put_bytes(Bytes::from(bytes), source.media_type())
+                    .await
+                    .map_err(|error| blob_retry(&error))?;
                 Ok(Read::Stored(found, content))
             }
             Err(error) => Ok(Read::Refused(found, error.failure())),
         }
     }
 
-    async fn submit(&self, submit: &SubmitDocument, delivery: &Delivery<IngestCommand>) -> Result<Vec<Outgoing>, WorkError> {
+    async fn submit(
+        &self,
+        submit: &SubmitDocument,
+        delivery: &Delivery<IngestCommand>,
+    ) -> Result<Vec<Outgoing>, WorkError> {
         let cause = &delivery.envelope;
         let mut out = vec![outgoing(IngestEvent::from(queued(submit)), cause)?];
         match self.decide(submit, delivery).await? {
@@ -144,7 +167,11 @@ impl Ingester {
     }
 
     /// What becomes of a document; the inner error is what it fails with.
-    async fn decide(&self, submit: &SubmitDocument, delivery: &Delivery<IngestCommand>) -> Result<Result<Vec<Outgoing>, Failure>, WorkError> {
+    async fn decide(
+        &self,
+        submit: &SubmitDocument,
+        delivery: &Delivery<IngestCommand>,
+    ) -> Result<Result<Vec<Outgoing>, Failure>, WorkError> {
         let config = match ChunkConfig::new(submit.chunk_size, submit.chunk_overlap) {
             Ok(config) => config,
             Err(error) => return Ok(Err(error.failure())),
@@ -158,10 +185,19 @@ impl Ingester {
             Ok(source) => source,
             Err(error) => return Ok(Err(error.failure())),
         };
-        let version = chunking::version(&submit.content.sha256, source, config, &submit.embed_model, submit.metadata_json.as_deref());
-        let decision = self.history.decide(delivery.position.partition, submit.ingest_id, submit.document_id, &version).await;
+        let version = chunking::version(
+            &submit.content.sha256,
+            source,
+            config,
+            &submit.embed_model,
+            submit.metadata_json.as_deref(),
+        );
+        let decision =
+            self.history.decide(delivery.position.partition, submit.ingest_id, submit.document_id, &version).await;
         match decision.map_err(|error| log_retry(&error))? {
-            Decision::Unchanged => Ok(Ok(vec![outgoing(IngestEvent::from(unchanged(submit, version)), &delivery.envelope)?])),
+            Decision::Unchanged => {
+                Ok(Ok(vec![outgoing(IngestEvent::from(unchanged(submit, version)), &delivery.envelope)?]))
+            }
             Decision::Take => self.take(submit, version, source, config, bytes, &delivery.envelope).await,
         }
     }
@@ -179,7 +215,8 @@ impl Ingester {
         // A parser that panics on a document fails that document.
         let prepared = tokio::task::spawn_blocking(move || -> Result<Prepared, Failure> {
             let text = source.extract(&name, &bytes).map_err(|error| error.failure())?;
-            let chunks = chunking::chunks(&name, &text, source.chunker(), config, &id, &of_version).map_err(|error| error.failure())?;
+            let chunks = chunking::chunks(&name, &text, source.chunker(), config, &id, &of_version)
+                .map_err(|error| error.failure())?;
             Ok(Prepared { text, chunks })
         })
         .await;
@@ -190,7 +227,9 @@ impl Ingester {
             Err(_) => return Err(stopping()),
         };
         if prepared.chunks.is_empty() {
-            return Ok(Err(SourceError::Empty { name: submit.source.clone(), detail: ": it has nothing to find" }.failure()));
+            return Ok(Err(
+                SourceError::Empty { name: submit.source.clone(), detail: ": it has nothing to find" }.failure()
+            ));
         }
         let Prepared { text: ExtractedText { text, title, .. }, chunks } = prepared;
         let stored = match self.blobs.put_bytes(Bytes::from(text), "text/plain; charset=utf-8").await {
@@ -240,14 +279,24 @@ impl Worker for Ingester {
 }
 
 /// The commands and events of a source that was read.
-fn scanned(start: &StartIngest, documents: Vec<Read>, skipped: usize, cause: &Envelope) -> Result<Vec<Outgoing>, WorkError> {
+fn scanned(
+    start: &StartIngest,
+    documents: Vec<Read>,
+    skipped: usize,
+    cause: &Envelope,
+) -> Result<Vec<Outgoing>, WorkError> {
     let mut out = Vec::with_capacity(documents.len() + 1);
     let mut count = 0;
     for read in documents {
         match read {
-            Read::Stored(found, content) => out.push(outgoing(IngestCommand::from(submission(start, found, content)), cause)?),
+            Read::Stored(found, content) => {
+                out.push(outgoing(IngestCommand::from(submission(start, found, content)), cause)?)
+            }
             Read::Refused(found, failure) => {
-                out.push(outgoing(IngestEvent::from(document_failed(&submission(start, found, no_content()), failure)), cause)?);
+                out.push(outgoing(
+                    IngestEvent::from(document_failed(&submission(start, found, no_content()), failure)),
+                    cause,
+                )?);
             }
             Read::Skipped => continue,
         }
@@ -294,22 +343,31 @@ fn queued(submit: &SubmitDocument) -> DocumentQueued {
 }
 
 fn unchanged(submit: &SubmitDocument, version: String) -> DocumentUnchanged {
-    about!(submit, DocumentUnchanged { version: version })
+    about!(submit, DocumentUnchanged { version })
 }
 
-fn chunked(submit: &SubmitDocument, version: &str, text: BlobRef, chunks: usize, title: Option<String>) -> DocumentChunked {
-    about!(submit, DocumentChunked {
-        version: version.to_owned(),
-        text: text,
-        chunks: chunks as i64,
-        embed_model: submit.embed_model.clone(),
-        title: title,
-        metadata_json: submit.metadata_json.clone(),
-    })
+fn chunked(
+    submit: &SubmitDocument,
+    version: &str,
+    text: BlobRef,
+    chunks: usize,
+    title: Option<String>,
+) -> DocumentChunked {
+    about!(
+        submit,
+        DocumentChunked {
+            version: version.to_owned(),
+            text,
+            chunks: chunks as i64,
+            embed_model: submit.embed_model.clone(),
+            title,
+            metadata_json: submit.metadata_json.clone(),
+        }
+    )
 }
 
 fn document_failed(submit: &SubmitDocument, error: Failure) -> DocumentFailed {
-    about!(submit, DocumentFailed { stage: STAGE.to_owned(), error: error })
+    about!(submit, DocumentFailed { stage: STAGE.to_owned(), error })
 }
 
 fn ready_batches(submit: &SubmitDocument, version: &str, chunks: Vec<Chunk>) -> Vec<ChunksReady> {
@@ -317,13 +375,16 @@ fn ready_batches(submit: &SubmitDocument, version: &str, chunks: Vec<Chunk>) -> 
     // The number of chunks of a document is limited far below the range of the type.
     let count = batches.len() as i32;
     let ready = |(batch, chunks): (i32, Vec<Chunk>)| {
-        about!(submit, ChunksReady {
-            version: version.to_owned(),
-            embed_model: submit.embed_model.clone(),
-            batch: batch,
-            batches: count,
-            chunks: chunks,
-        })
+        about!(
+            submit,
+            ChunksReady {
+                version: version.to_owned(),
+                embed_model: submit.embed_model.clone(),
+                batch,
+                batches: count,
+                chunks,
+            }
+        )
     };
     (0..).zip(batches).map(ready).collect()
 }
@@ -340,8 +401,9 @@ fn ingest_failed(start: &StartIngest, error: Failure) -> IngestFailed {
 }
 
 fn extraction_panicked(source: &str) -> Failure {
-    Failure::new("extraction_failed", format!("taking the text out of {source} failed in a parser"))
-        .with_hint("convert the document to plain text and ingest that; a report with the document helps to fix the parser")
+    Failure::new("extraction_failed", format!("taking the text out of {source} failed in a parser")).with_hint(
+        "convert the document to plain text and ingest that; a report with the document helps to fix the parser",
+    )
 }
 
 fn outgoing<E: EventSet>(event: E, cause: &Envelope) -> Result<Outgoing, WorkError> {

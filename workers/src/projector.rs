@@ -114,9 +114,13 @@ impl Projector {
     async fn starts(&self) -> Result<BTreeMap<TopicPartition, i64>, RuntimeError> {
         let mut starts = BTreeMap::new();
         for topic in PROJECTED_TOPICS {
-            let partitions = self.asked("ask for partitions", || async { Admin::new(&self.config.log)?.partitions(topic.name()).await }).await?;
+            let partitions = self
+                .asked("ask for partitions", || async { Admin::new(&self.config.log)?.partitions(topic.name()).await })
+                .await?;
             for partition in 0..partitions {
-                let next = self.until_done("read a checkpoint", || read_models::next_offset(&self.config.sql, topic, partition)).await?;
+                let next = self
+                    .until_done("read a checkpoint", || read_models::next_offset(&self.config.sql, topic, partition))
+                    .await?;
                 starts.insert(TopicPartition::new(topic.name(), partition), next);
             }
         }
@@ -176,7 +180,8 @@ impl Projector {
         for record in batch {
             records.extend(self.read(record).await?);
         }
-        let applied = self.until_done("write the read models", || read_models::apply(&self.config.sql, &records)).await?;
+        let applied =
+            self.until_done("write the read models", || read_models::apply(&self.config.sql, &records)).await?;
         for (reason, events) in &applied.ignored {
             tracing::info!(reason, events, "events of runs were ignored");
         }
@@ -207,7 +212,11 @@ impl Projector {
     }
 
     /// Asks the log until it answers or says that it never will.
-    async fn asked<T, F: Future<Output = Result<T, LogError>>>(&self, what: &str, ask: impl Fn() -> F) -> Result<T, RuntimeError> {
+    async fn asked<T, F: Future<Output = Result<T, LogError>>>(
+        &self,
+        what: &str,
+        ask: impl Fn() -> F,
+    ) -> Result<T, RuntimeError> {
         let mut pause = FIRST_PAUSE;
         loop {
             match ask().await {
@@ -219,7 +228,11 @@ impl Projector {
     }
 
     /// Tries until the database takes it or says that it never will. Nothing is skipped: a full disk is waited for.
-    async fn until_done<T, F: Future<Output = Result<T, StoreError>>>(&self, what: &str, attempt: impl Fn() -> F) -> Result<T, RuntimeError> {
+    async fn until_done<T, F: Future<Output = Result<T, StoreError>>>(
+        &self,
+        what: &str,
+        attempt: impl Fn() -> F,
+    ) -> Result<T, RuntimeError> {
         let mut pause = FIRST_PAUSE;
         loop {
             match attempt().await {
@@ -251,7 +264,11 @@ fn body(topic: Topic, record: &Record, schemas: &Schemas) -> Result<Option<Proje
     Ok(match topic {
         Topic::AgentEvents => known(schemas.decode::<AgentEvent>(record)?).map(Projected::Agent),
         Topic::IngestEvents => known(schemas.decode::<IngestEvent>(record)?).map(Projected::Ingest),
-        Topic::AgentCommands | Topic::IngestCommands | Topic::IngestChunks | Topic::IngestEmbeddings | Topic::Tokens => None,
+        Topic::AgentCommands
+        | Topic::IngestCommands
+        | Topic::IngestChunks
+        | Topic::IngestEmbeddings
+        | Topic::Tokens => None,
     })
 }
 

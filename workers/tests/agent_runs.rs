@@ -12,13 +12,21 @@ use riverrun_schemas::{RunId, now_ms};
 fn kinds(events: &[AgentEvent], run_id: RunId) -> Vec<(i64, StepKind)> {
     events
         .iter()
-        .filter_map(|e| match e { AgentEvent::RunAdvanced(a) if a.run_id == run_id => Some(a), _ => None })
+        .filter_map(|e| match e {
+            AgentEvent::RunAdvanced(a) if a.run_id == run_id => Some(a),
+            _ => None,
+        })
         .flat_map(|a| a.steps.iter().map(|s| (s.seq, s.kind)))
         .collect()
 }
 
-const WHOLE: [(i64, StepKind); 5] =
-    [(1, StepKind::Thought), (2, StepKind::ToolCall), (3, StepKind::ToolResult), (4, StepKind::Thought), (5, StepKind::Answer)];
+const WHOLE: [(i64, StepKind); 5] = [
+    (1, StepKind::Thought),
+    (2, StepKind::ToolCall),
+    (3, StepKind::ToolResult),
+    (4, StepKind::Thought),
+    (5, StepKind::Answer),
+];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_goes_from_command_to_one_answer() {
@@ -27,7 +35,10 @@ async fn a_run_goes_from_command_to_one_answer() {
     let run_id = RunId::new();
     world.start(run_id).await;
     let end = world.finished(run_id).await;
-    assert_eq!((end.status, end.stop_reason.as_str(), end.answer.as_deref()), (RunOutcome::Succeeded, "answered", Some("it was counted")));
+    assert_eq!(
+        (end.status, end.stop_reason.as_str(), end.answer.as_deref()),
+        (RunOutcome::Succeeded, "answered", Some("it was counted"))
+    );
     assert_eq!((end.usage.prompt_tokens, end.usage.completion_tokens), (30, 15));
     let events = world.events().await;
     assert_eq!(kinds(&events, run_id), WHOLE);
@@ -61,7 +72,12 @@ fn doomed(world: &World, instance: &'static str) -> tokio::runtime::Runtime {
     runtime
 }
 
-async fn survives(effect: ToolEffect, model_delay: Duration, tool_delay: Duration, dies_when: impl Fn(&[AgentEvent]) -> bool) -> (World, RunId) {
+async fn survives(
+    effect: ToolEffect,
+    model_delay: Duration,
+    tool_delay: Duration,
+    dies_when: impl Fn(&[AgentEvent]) -> bool,
+) -> (World, RunId) {
     let world = World::new(effect, model_delay, tool_delay).await;
     let run_id = RunId::new();
     let first = doomed(&world, "w");
@@ -76,7 +92,9 @@ async fn survives(effect: ToolEffect, model_delay: Duration, tool_delay: Duratio
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_crash_during_a_model_call_the_run_goes_on_and_finished_calls_are_not_repeated() {
     let (world, run_id) = survives(ToolEffect::External, Duration::from_millis(300), Duration::ZERO, |events| {
-        events.iter().any(|e| matches!(e, AgentEvent::RunAdvanced(a) if a.steps.iter().any(|s| s.kind == StepKind::ToolResult)))
+        events
+            .iter()
+            .any(|e| matches!(e, AgentEvent::RunAdvanced(a) if a.steps.iter().any(|s| s.kind == StepKind::ToolResult)))
     })
     .await;
     let events = world.events().await;
@@ -88,7 +106,9 @@ async fn after_a_crash_during_a_model_call_the_run_goes_on_and_finished_calls_ar
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_crash_during_a_repeatable_tool_it_is_used_again() {
     let (world, run_id) = survives(ToolEffect::None, Duration::ZERO, Duration::from_millis(800), |events| {
-        events.iter().any(|e| matches!(e, AgentEvent::RunAdvanced(a) if a.steps.iter().any(|s| s.kind == StepKind::ToolCall)))
+        events
+            .iter()
+            .any(|e| matches!(e, AgentEvent::RunAdvanced(a) if a.steps.iter().any(|s| s.kind == StepKind::ToolCall)))
     })
     .await;
     let events = world.events().await;
@@ -98,7 +118,9 @@ async fn after_a_crash_during_a_repeatable_tool_it_is_used_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_crash_during_a_tool_with_an_outside_effect_the_run_does_not_guess() {
     let (world, run_id) = survives(ToolEffect::External, Duration::ZERO, Duration::from_secs(5), |events| {
-        events.iter().any(|e| matches!(e, AgentEvent::RunAdvanced(a) if a.steps.iter().any(|s| s.kind == StepKind::ToolCall)))
+        events
+            .iter()
+            .any(|e| matches!(e, AgentEvent::RunAdvanced(a) if a.steps.iter().any(|s| s.kind == StepKind::ToolCall)))
     })
     .await;
     let end = world.finished(run_id).await;

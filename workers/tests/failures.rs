@@ -19,11 +19,21 @@ use tokio_util::sync::CancellationToken;
 const TOPIC: Topic = Topic::IngestCommands;
 
 fn raw(key: &str, payload: Option<Vec<u8>>) -> Outgoing {
-    Outgoing { topic: TOPIC.name().into(), partition: None, key: Some(Bytes::copy_from_slice(key.as_bytes())), payload: payload.map(Bytes::from), headers: vec![] }
+    Outgoing {
+        topic: TOPIC.name().into(),
+        partition: None,
+        key: Some(Bytes::copy_from_slice(key.as_bytes())),
+        payload: payload.map(Bytes::from),
+        headers: vec![],
+    }
 }
 
 fn every_way() -> [(Lanes, DeliveryMode); 4] {
-    [PER_KEY, PER_PARTITION].map(|lanes| [DeliveryMode::AtLeastOnce, DeliveryMode::Transactional].map(|mode| (lanes, mode))).concat().try_into().unwrap()
+    [PER_KEY, PER_PARTITION]
+        .map(|lanes| [DeliveryMode::AtLeastOnce, DeliveryMode::Transactional].map(|mode| (lanes, mode)))
+        .concat()
+        .try_into()
+        .unwrap()
 }
 
 async fn sources(stack: &Stack, count: usize) -> Vec<String> {
@@ -57,7 +67,10 @@ async fn given_bytes_that_are_no_event_when_read_then_each_is_one_dead_letter_an
         assert_eq!(sources(&stack, 1).await, ["d/0/ok"]);
         stack.drained("echo", TOPIC).await;
         let letters = stack.letters(TOPIC).await;
-        let told: BTreeMap<_, _> = letters.iter().map(|l| (String::from_utf8_lossy(l.key.as_deref().unwrap()).into_owned(), l.code.as_str())).collect();
+        let told: BTreeMap<_, _> = letters
+            .iter()
+            .map(|l| (String::from_utf8_lossy(l.key.as_deref().unwrap()).into_owned(), l.code.as_str()))
+            .collect();
         assert_eq!(told, bad.iter().map(|(key, _, code)| ((*key).to_owned(), *code)).collect());
         assert_eq!(letters.len(), bad.len(), "each once");
         for (key, payload, _) in &bad {
@@ -87,15 +100,24 @@ async fn given_work_that_fails_for_a_while_when_retried_then_it_succeeds_without
 }
 
 #[tokio::test]
-async fn given_poison_a_panic_and_endless_failure_among_good_ones_then_only_these_are_given_up_with_their_terminal_event() {
+async fn given_poison_a_panic_and_endless_failure_among_good_ones_then_only_these_are_given_up_with_their_terminal_event()
+ {
     for (lanes, mode) in every_way() {
         let stack = Stack::start().await;
         let behaviours = ["ok", "poison", "ok", "panic", "retry-99", "ok"];
-        let events: Vec<IngestCommand> = behaviours.iter().enumerate().map(|(n, behaviour)| command("d", n, behaviour)).collect();
+        let events: Vec<IngestCommand> =
+            behaviours.iter().enumerate().map(|(n, behaviour)| command("d", n, behaviour)).collect();
         stack.send(&events).await;
         let stop = CancellationToken::new();
         let handle = spawn(Echo { mode, ..Echo::new(lanes) }, stack.config(), stop.clone());
-        let expected = ["d/0/ok", "d/1/poison failed: bad_document", "d/2/ok", "d/3/panic failed: panicked", "d/4/retry-99 failed: busy", "d/5/ok"];
+        let expected = [
+            "d/0/ok",
+            "d/1/poison failed: bad_document",
+            "d/2/ok",
+            "d/3/panic failed: panicked",
+            "d/4/retry-99 failed: busy",
+            "d/5/ok",
+        ];
         assert_eq!(sources(&stack, 6).await, expected, "{lanes:?} {mode:?}");
         stack.drained("echo", TOPIC).await;
         let letters = stack.letters(TOPIC).await;
@@ -111,9 +133,15 @@ async fn given_poison_a_panic_and_endless_failure_among_good_ones_then_only_thes
 #[tokio::test]
 async fn given_a_key_whose_work_waits_for_its_next_try_then_other_keys_of_its_partition_go_on_and_commit_waits() {
     let stack = Stack::start().await;
-    let config = RuntimeConfig { backoff_base: Duration::from_secs(3600), backoff_max: Duration::from_secs(3600), ..stack.config() };
+    let config = RuntimeConfig {
+        backoff_base: Duration::from_secs(3600),
+        backoff_max: Duration::from_secs(3600),
+        ..stack.config()
+    };
     let mut records = vec![Outgoing::event(&command("slow", 0, "retry-1"), "test", None).unwrap().to_partition(0)];
-    records.extend((0..20).map(|n| Outgoing::event(&command(&format!("k{n}"), 0, "ok"), "test", None).unwrap().to_partition(0)));
+    records.extend(
+        (0..20).map(|n| Outgoing::event(&command(&format!("k{n}"), 0, "ok"), "test", None).unwrap().to_partition(0)),
+    );
     stack.send_records(records).await;
     let stop = CancellationToken::new();
     let handle = spawn(Echo::new(Lanes::PerKey { parallel: 1, max_batch: 8 }), config, stop.clone());
@@ -153,9 +181,15 @@ async fn given_a_dead_letter_when_sent_again_then_its_bytes_are_handled_anew_and
     desk.redrive(&busy.id, false).await.unwrap();
     desk.drop_letter(&poison.id).await.unwrap();
     assert_eq!(desk.redrive(&busy.id, false).await.unwrap_err().code(), "not_found", "not twice by accident");
-    assert_eq!(sources(&stack, 3).await, ["a/0/retry-3", "a/0/retry-3 failed: busy", "b/0/poison failed: bad_document"]);
+    assert_eq!(
+        sources(&stack, 3).await,
+        ["a/0/retry-3", "a/0/retry-3 failed: busy", "b/0/poison failed: bad_document"]
+    );
     let states: Vec<_> = stack.letters(TOPIC).await.into_iter().map(|l| (l.id, l.state)).collect();
-    assert!(states.contains(&(busy.id.clone(), LetterState::Redriven)) && states.contains(&(poison.id.clone(), LetterState::Dropped)));
+    assert!(
+        states.contains(&(busy.id.clone(), LetterState::Redriven))
+            && states.contains(&(poison.id.clone(), LetterState::Dropped))
+    );
     assert_eq!(states.len(), 2);
     stop.cancel();
     handle.join().await.unwrap();

@@ -46,7 +46,11 @@ async fn given_many_keys_on_parallel_lanes_then_each_key_keeps_its_order_and_lan
         assert_eq!(done.len(), all.len(), "each once");
         for document in 0..20 {
             let prefix = format!("d{document}/");
-            let numbers: Vec<_> = done.iter().filter(|s| s.starts_with(&prefix)).map(|s| s.split('/').nth(1).unwrap().parse::<usize>().unwrap()).collect();
+            let numbers: Vec<_> = done
+                .iter()
+                .filter(|s| s.starts_with(&prefix))
+                .map(|s| s.split('/').nth(1).unwrap().parse::<usize>().unwrap())
+                .collect();
             assert_eq!(numbers, (0..10).collect::<Vec<_>>());
         }
         assert!(echo.most_working.load(std::sync::atomic::Ordering::SeqCst) > 1);
@@ -63,7 +67,10 @@ async fn given_two_instances_when_one_stops_then_the_other_takes_over_and_nothin
         let (stop_first, stop_second) = (CancellationToken::new(), CancellationToken::new());
         let first = spawn(echo.clone(), stack.config(), stop_first.clone());
         let second = spawn(echo.clone(), stack.config(), stop_second.clone());
-        eventually("both have partitions", || async { (first.status().partitions == 3 && second.status().partitions == 3).then_some(()) }).await;
+        eventually("both have partitions", || async {
+            (first.status().partitions == 3 && second.status().partitions == 3).then_some(())
+        })
+        .await;
         let all = commands(30, 10);
         let (before, after) = all.split_at(200);
         stack.send(before).await;
@@ -92,7 +99,10 @@ async fn given_a_worker_that_dies_then_its_successor_repeats_only_what_was_not_c
         // Its work hangs: nothing of this is committed when it dies.
         let held: Vec<_> = (0..10).map(|n| command(&format!("d{n}"), 5, "hold")).collect();
         stack.send(&held).await;
-        eventually("work in progress", || async { (first.working.load(std::sync::atomic::Ordering::SeqCst) > 0).then_some(()) }).await;
+        eventually("work in progress", || async {
+            (first.working.load(std::sync::atomic::Ordering::SeqCst) > 0).then_some(())
+        })
+        .await;
         handle.kill();
 
         let second = Echo { mode, ..Echo::new(PER_KEY) };
@@ -172,7 +182,8 @@ async fn given_a_broker_that_goes_and_comes_back_then_work_goes_on_and_the_worke
         stack.drained("echo", TOPIC).await;
         stack
             .without_broker(async {
-                eventually("trouble", || async { (handle.status().state == WorkerState::Troubled).then_some(()) }).await;
+                eventually("trouble", || async { (handle.status().state == WorkerState::Troubled).then_some(()) })
+                    .await;
             })
             .await;
         let more: Vec<_> = (0..10).map(|n| command(&format!("d{n}"), 2, "ok")).collect();

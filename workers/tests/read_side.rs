@@ -5,9 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use riverrun_log::{EmbeddedBroker, LogConfig, Outgoing, Producer, Schemas, StartAt, Tail, TopicPartition, admin};
-use riverrun_schemas::agent::{AgentEvent, ApprovalPolicy, RunAccepted, RunAdvanced, RunClaimed, RunFinished, RunOutcome, RunRequest, Step, StepKind};
+use riverrun_schemas::agent::{
+    AgentEvent, ApprovalPolicy, RunAccepted, RunAdvanced, RunClaimed, RunFinished, RunOutcome, RunRequest, Step,
+    StepKind,
+};
 use riverrun_schemas::codec::no_other_schemas;
-use riverrun_schemas::ingest::{Chunk, ChunksEmbedded, DocumentIndexed, EmbeddedChunk, EmbeddingEvent, IngestEvent, IngestScanned, document_id};
+use riverrun_schemas::ingest::{
+    Chunk, ChunksEmbedded, DocumentIndexed, EmbeddedChunk, EmbeddingEvent, IngestEvent, IngestScanned, document_id,
+};
 use riverrun_schemas::{ChunkId, Collection, Decoded, IngestId, RunId, Topic, Usage, topics};
 use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
 use riverrun_stores::read_models::run_views::RunStatus;
@@ -55,7 +60,12 @@ impl World {
 
     fn projector(&self, sql: &Sql) -> (WorkerHandle, CancellationToken) {
         let stop = CancellationToken::new();
-        let config = ProjectorConfig { log: self.log.clone(), producer: self.producer.clone(), schemas: Schemas::built_in(), sql: sql.clone() };
+        let config = ProjectorConfig {
+            log: self.log.clone(),
+            producer: self.producer.clone(),
+            schemas: Schemas::built_in(),
+            sql: sql.clone(),
+        };
         (projector::spawn(config, stop.clone()), stop)
     }
 
@@ -66,7 +76,8 @@ impl World {
     async fn records(&self, topic: &str, partitions: i32) -> Vec<riverrun_log::Record> {
         let mut all = Vec::new();
         for partition in 0..partitions {
-            let range = Tail::read_range(&self.log, TopicPartition::new(topic, partition), StartAt::Beginning).await.unwrap();
+            let range =
+                Tail::read_range(&self.log, TopicPartition::new(topic, partition), StartAt::Beginning).await.unwrap();
             all.extend(range.collect().await.unwrap());
         }
         all
@@ -132,7 +143,15 @@ fn finished(run_id: RunId, epoch: i64) -> RunFinished {
 }
 
 fn advanced(run_id: RunId, epoch: i64, seq: i64) -> RunAdvanced {
-    let step = Step { seq, kind: StepKind::Thought, agent: "react".into(), text: Some("so".into()), tool: None, usage: None, at: 1_500 };
+    let step = Step {
+        seq,
+        kind: StepKind::Thought,
+        agent: "react".into(),
+        text: Some("so".into()),
+        tool: None,
+        usage: None,
+        at: 1_500,
+    };
     RunAdvanced { run_id, epoch, steps: vec![step] }
 }
 
@@ -149,7 +168,8 @@ async fn given_events_then_the_read_models_follow_and_go_on_after_a_kill() {
     world.say(accepted(run)).await;
     world.say(RunClaimed { run_id: run, epoch: 1, worker: "a".into(), at: 1_001 }).await;
     world.say(advanced(run, 1, 1)).await;
-    until("the first step", || async { run_status(&sql, run).await.filter(|seen| *seen == (RunStatus::Running, 1)) }).await;
+    until("the first step", || async { run_status(&sql, run).await.filter(|seen| *seen == (RunStatus::Running, 1)) })
+        .await;
 
     projector.kill();
     world.say(RunClaimed { run_id: run, epoch: 2, worker: "b".into(), at: 1_002 }).await;
@@ -166,7 +186,10 @@ async fn given_events_then_the_read_models_follow_and_go_on_after_a_kill() {
     riverrun_stores::read_models::rebuild(&sql).await.unwrap();
     assert_eq!(run_status(&sql, run).await, None);
     let (_projector, _) = world.projector(&sql);
-    until("the rebuilt end", || async { run_status(&sql, run).await.filter(|seen| *seen == (RunStatus::Succeeded, 2)) }).await;
+    until("the rebuilt end", || async {
+        run_status(&sql, run).await.filter(|seen| *seen == (RunStatus::Succeeded, 2))
+    })
+    .await;
     assert_eq!(runs::run(&sql, None, run).await.unwrap(), before);
 }
 
@@ -232,7 +255,14 @@ fn notes(name: &str) -> Collection {
 }
 
 /// The batches of a document version of `chunks` chunks, two a batch.
-fn embedded(collection: &Collection, source: &str, version: &str, ingest: u32, chunks: i32, dimensions: usize) -> Vec<EmbeddingEvent> {
+fn embedded(
+    collection: &Collection,
+    source: &str,
+    version: &str,
+    ingest: u32,
+    chunks: i32,
+    dimensions: usize,
+) -> Vec<EmbeddingEvent> {
     let batches = (chunks + 1) / 2;
     let event = |batch: i32| {
         let chunk = |ordinal: i32| {
@@ -297,11 +327,18 @@ impl Indexes {
 }
 
 async fn send(world: &World, events: Vec<EmbeddingEvent>) {
-    world.producer.send_many(events.iter().map(|event| Outgoing::event(event, "test", None).unwrap()).collect()).await.unwrap();
+    world
+        .producer
+        .send_many(events.iter().map(|event| Outgoing::event(event, "test", None).unwrap()).collect())
+        .await
+        .unwrap();
 }
 
 fn indexed(events: &[IngestEvent]) -> Vec<&DocumentIndexed> {
-    events.iter().filter_map(|event| if let IngestEvent::DocumentIndexed(event) = event { Some(event) } else { None }).collect()
+    events
+        .iter()
+        .filter_map(|event| if let IngestEvent::DocumentIndexed(event) = event { Some(event) } else { None })
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -313,16 +350,32 @@ async fn given_chunks_with_vectors_then_they_are_found_before_it_is_said_and_old
     send(&world, embedded(&collection, "/a", "old", 1, 5, 8)).await;
     send(&world, embedded(&collection, "/b", "old", 1, 2, 8)).await;
     until("both documents", || async { (indexed(&world.ingest_events().await).len() == 2).then_some(()) }).await;
-    assert_eq!((indexes.vectors.count(&collection).await.unwrap(), indexes.keywords.count(&collection).await.unwrap()), (7, 7));
+    assert_eq!(
+        (indexes.vectors.count(&collection).await.unwrap(), indexes.keywords.count(&collection).await.unwrap()),
+        (7, 7)
+    );
 
     send(&world, embedded(&collection, "/a", "new", 2, 3, 8)).await;
-    let events = until("the new version", || async { Some(world.ingest_events().await).filter(|events| indexed(events).len() == 3) }).await;
+    let events = until("the new version", || async {
+        Some(world.ingest_events().await).filter(|events| indexed(events).len() == 3)
+    })
+    .await;
     let last = indexed(&events).into_iter().find(|event| event.version == "new").unwrap();
     assert_eq!((last.chunks, last.removed_chunks, last.dimensions, last.embed_model.as_str()), (3, 5, 8, "model of 8"));
-    assert_eq!((indexes.vectors.count(&collection).await.unwrap(), indexes.keywords.count(&collection).await.unwrap()), (5, 5));
+    assert_eq!(
+        (indexes.vectors.count(&collection).await.unwrap(), indexes.keywords.count(&collection).await.unwrap()),
+        (5, 5)
+    );
     assert_eq!(indexes.found(&collection, "old").await.len(), 2, "those of /b");
-    let hits = indexes.vectors.search(&collection, &[1.0; 8], 100, &ChunkFilter { documents: vec![document_id(&collection, "/a")] }).await.unwrap();
-    assert!(hits.len() == 3 && hits.iter().all(|hit| hit.chunk.version == "new" && hit.chunk.text.contains("new words of /a")));
+    let hits = indexes
+        .vectors
+        .search(&collection, &[1.0; 8], 100, &ChunkFilter { documents: vec![document_id(&collection, "/a")] })
+        .await
+        .unwrap();
+    assert!(
+        hits.len() == 3
+            && hits.iter().all(|hit| hit.chunk.version == "new" && hit.chunk.text.contains("new words of /a"))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -348,7 +401,10 @@ async fn given_everything_twice_and_a_kill_between_then_there_is_one_copy() {
     };
     let events = until("all documents", || async { Some(world.ingest_events().await).filter(all) }).await;
     assert!(events.iter().all(|event| matches!(event, IngestEvent::DocumentIndexed(_))), "nothing failed");
-    assert_eq!((indexes.vectors.count(&collection).await.unwrap(), indexes.keywords.count(&collection).await.unwrap()), (80, 80));
+    assert_eq!(
+        (indexes.vectors.count(&collection).await.unwrap(), indexes.keywords.count(&collection).await.unwrap()),
+        (80, 80)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -359,7 +415,8 @@ async fn given_documents_that_can_not_be_indexed_then_they_fail_with_the_fix_and
     let (_indexer, _) = indexes.indexer(&world);
     send(&world, embedded(&collection, "/good", "v", 1, 3, 8)).await;
     send(&world, embedded(&notes("other"), "/also good", "v", 1, 3, 16)).await;
-    until("the good ones", || async { Some(world.ingest_events().await).filter(|events| indexed(events).len() == 2) }).await;
+    until("the good ones", || async { Some(world.ingest_events().await).filter(|events| indexed(events).len() == 2) })
+        .await;
     // Another model.
     send(&world, embedded(&collection, "/other model", "v", 1, 2, 16)).await;
     // A vector cut off.
@@ -373,16 +430,30 @@ async fn given_documents_that_can_not_be_indexed_then_they_fail_with_the_fix_and
     send(&world, gap).await;
     send(&world, embedded(&collection, "/good too", "v", 1, 3, 8)).await;
     let failures = |events: &[IngestEvent]| {
-        let failed = events.iter().filter_map(|event| if let IngestEvent::DocumentFailed(event) = event { Some(event.clone()) } else { None });
-        let mut failed: Vec<_> = failed.map(|event| (event.source, event.stage, event.error.code, event.error.hint.is_some())).collect();
+        let failed = events.iter().filter_map(|event| {
+            if let IngestEvent::DocumentFailed(event) = event { Some(event.clone()) } else { None }
+        });
+        let mut failed: Vec<_> =
+            failed.map(|event| (event.source, event.stage, event.error.code, event.error.hint.is_some())).collect();
         failed.sort();
         failed.dedup();
         failed
     };
-    let events = until("the ends", || async { Some(world.ingest_events().await).filter(|events| indexed(events).len() == 3 && failures(events).len() == 3) }).await;
-    let expected = [("/cut", "vector_damaged"), ("/gap", "chunks_missing"), ("/other model", "embedding_model_mismatch")];
-    assert_eq!(failures(&events), expected.map(|(source, code)| (source.to_owned(), "index".to_owned(), code.to_owned(), true)));
-    assert_eq!((indexes.vectors.count(&collection).await.unwrap(), indexes.keywords.count(&collection).await.unwrap()), (6, 6), "nothing of the failed ones is left");
+    let events = until("the ends", || async {
+        Some(world.ingest_events().await).filter(|events| indexed(events).len() == 3 && failures(events).len() == 3)
+    })
+    .await;
+    let expected =
+        [("/cut", "vector_damaged"), ("/gap", "chunks_missing"), ("/other model", "embedding_model_mismatch")];
+    assert_eq!(
+        failures(&events),
+        expected.map(|(source, code)| (source.to_owned(), "index".to_owned(), code.to_owned(), true))
+    );
+    assert_eq!(
+        (indexes.vectors.count(&collection).await.unwrap(), indexes.keywords.count(&collection).await.unwrap()),
+        (6, 6),
+        "nothing of the failed ones is left"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -406,7 +477,10 @@ async fn given_a_whole_ingest_then_the_read_model_ends_it() {
     world.producer.send(&IngestEvent::from(scanned), "test", None).await.unwrap();
     send(&world, embedded(&collection, "/a", "v", 1, 3, 8)).await;
     send(&world, embedded(&collection, "/b", "v", 1, 1, 8)).await;
-    let view = until("the end of the ingest", || async { documents::ingest(&sql, None, ingest_id).await.unwrap().filter(|view| view.status.ended()) }).await;
+    let view = until("the end of the ingest", || async {
+        documents::ingest(&sql, None, ingest_id).await.unwrap().filter(|view| view.status.ended())
+    })
+    .await;
     assert_eq!((view.documents.indexed, view.documents.failed), (2, 0));
     let collection = documents::collection(&sql, &collection).await.unwrap().unwrap();
     assert_eq!((collection.documents, collection.chunks, collection.embedding.dimensions), (2, 4, 8));

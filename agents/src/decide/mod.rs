@@ -193,16 +193,27 @@ pub fn next(state: &RunState, tools: &[ToolManifest], now_ms: i64) -> Action {
         });
     }
     if let Some(budget) = over_budget(state, now_ms) {
-        let failure = Failure::new(budget, format!("the run used up its {} before it had an answer", budget.replace('_', " of ")))
-            .with_hint("raise the budget of the request");
-        return Action::Finish(Ending { status: RunOutcome::Failed, stop_reason: budget, answer: None, error: Some(failure) });
+        let failure = Failure::new(
+            budget,
+            format!("the run used up its {} before it had an answer", budget.replace('_', " of ")),
+        )
+        .with_hint("raise the budget of the request");
+        return Action::Finish(Ending {
+            status: RunOutcome::Failed,
+            stop_reason: budget,
+            answer: None,
+            error: Some(failure),
+        });
     }
     if let Some(call) = waiting_call(state) {
         if state.interrupted_at_last_step() && !call.effect.repeatable() {
             return Action::Finish(
                 Failed(
-                    Failure::new("tool_outcome_unknown", format!("{} was called before a crash and may have taken effect", call.name))
-                        .with_hint("look whether it did, then start a new run"),
+                    Failure::new(
+                        "tool_outcome_unknown",
+                        format!("{} was called before a crash and may have taken effect", call.name),
+                    )
+                    .with_hint("look whether it did, then start a new run"),
                 )
                 .into(),
             );
@@ -224,7 +235,9 @@ pub fn next(state: &RunState, tools: &[ToolManifest], now_ms: i64) -> Action {
 
 fn route(state: &RunState) -> Action {
     match supervisor::choose(&state.request.task, &catalog()) {
-        Some(choice) => Action::Append(vec![StepDraft::text(StepKind::Route, format!("{}: {}", choice.agent, choice.reason), None)]),
+        Some(choice) => {
+            Action::Append(vec![StepDraft::text(StepKind::Route, format!("{}: {}", choice.agent, choice.reason), None)])
+        }
         None => Action::Finish(Failed(Failure::new("unknown_agent", "there is no agent to choose from")).into()),
     }
 }

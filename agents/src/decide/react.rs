@@ -41,7 +41,7 @@ impl AgentType for React {
         // A thought that no tool call follows is the choice to answer.
         let chose_answer = state.steps.last().is_some_and(|step| step.kind == StepKind::Thought);
         if chose_answer || tools.is_empty() || state.exhausted() {
-            return Action::CallModel(answer_call(state, tools));
+            return Action::CallModel(answer_call(state));
         }
         Action::CallModel(ModelCall {
             mode: ModelMode::Act,
@@ -106,10 +106,13 @@ fn action_schema(tools: &[ToolManifest]) -> Value {
     json!({ "anyOf": branches })
 }
 
-fn answer_call(state: &RunState, tools: &[ToolManifest]) -> ModelCall {
-    let mut messages = prompt::conversation(state, &instructions(tools));
-    messages.push(prompt::ask_for_answer(state));
-    ModelCall { mode: ModelMode::Answer, messages, response_schema: None, max_tokens: MAX_ANSWER_TOKENS }
+fn answer_call(state: &RunState) -> ModelCall {
+    ModelCall {
+        mode: ModelMode::Answer,
+        messages: prompt::answering(state),
+        response_schema: None,
+        max_tokens: MAX_ANSWER_TOKENS,
+    }
 }
 
 /// The first JSON object in a text, whatever stands around it.
@@ -152,7 +155,9 @@ fn interpret_action(state: &RunState, tools: &[ToolManifest], reply: &Reply) -> 
     }
     match state.same_calls(name, &call.arguments_json) {
         0 => vec![thought, StepDraft::tool(StepKind::ToolCall, call)],
-        n if n < MAX_SAME_CALLS => refused(thought, call, "this very call was made before; its observation is above: use it".to_owned()),
+        n if n < MAX_SAME_CALLS => {
+            refused(thought, call, "this very call was made before; its observation is above: use it".to_owned())
+        }
         _ => vec![thought], // the state's stop reason says that a loop was detected
     }
 }
@@ -171,7 +176,16 @@ fn tool_use(run_id: RunId, seq: i64, name: &str, arguments: &Value, effect: Tool
         hash.update(part.as_bytes());
     }
     let call_id = format!("call_{}", hash.finalize().iter().take(12).map(|b| format!("{b:02x}")).collect::<String>());
-    ToolUse { call_id, name: name.to_owned(), arguments_json, effect, result_json: None, result_blob: None, error: None, duration_ms: None }
+    ToolUse {
+        call_id,
+        name: name.to_owned(),
+        arguments_json,
+        effect,
+        result_json: None,
+        result_blob: None,
+        error: None,
+        duration_ms: None,
+    }
 }
 
 #[cfg(test)]

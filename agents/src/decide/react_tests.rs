@@ -1,6 +1,8 @@
 //! given a run's events, when the agent is asked, then it does this.
 
-use riverrun_schemas::agent::{AgentEvent, ApprovalPolicy, RunAccepted, RunAdvanced, RunCancelRequested, RunClaimed, RunOutcome, RunRequest};
+use riverrun_schemas::agent::{
+    AgentEvent, ApprovalPolicy, RunAccepted, RunAdvanced, RunCancelRequested, RunClaimed, RunOutcome, RunRequest,
+};
 use riverrun_schemas::{RunId, Usage};
 use serde_json::json;
 
@@ -48,7 +50,12 @@ impl Given {
 
     fn claimed(mut self, epoch: i64) -> Self {
         let run_id = self.0.run_id;
-        assert!(self.0.apply(&AgentEvent::RunClaimed(RunClaimed { run_id, epoch, worker: format!("w{epoch}"), at: 0 })));
+        assert!(self.0.apply(&AgentEvent::RunClaimed(RunClaimed {
+            run_id,
+            epoch,
+            worker: format!("w{epoch}"),
+            at: 0
+        })));
         self
     }
 
@@ -67,7 +74,10 @@ impl Given {
 
     fn result(self, value: serde_json::Value) -> Self {
         let call = self.0.steps.last().unwrap().tool.clone().unwrap();
-        self.steps(vec![StepDraft::tool(StepKind::ToolResult, ToolUse { result_json: Some(value.to_string()), ..call })])
+        self.steps(vec![StepDraft::tool(
+            StepKind::ToolResult,
+            ToolUse { result_json: Some(value.to_string()), ..call },
+        )])
     }
 
     fn next(&self) -> Action {
@@ -102,7 +112,12 @@ fn a_fresh_run_asks_the_model_for_an_action_held_to_the_tools_schemas() {
     let Action::CallModel(call) = Given::run(request()).next() else { panic!() };
     assert_eq!(call.mode, ModelMode::Act);
     let schema = call.response_schema.unwrap();
-    let named: Vec<_> = schema["anyOf"].as_array().unwrap().iter().map(|b| b["properties"]["tool"]["enum"][0].as_str().unwrap()).collect();
+    let named: Vec<_> = schema["anyOf"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|b| b["properties"]["tool"]["enum"][0].as_str().unwrap())
+        .collect();
     assert_eq!(named, ["calculator", "pay", "answer"]);
 }
 
@@ -161,7 +176,8 @@ fn arguments_that_break_the_tools_schema_are_refused_before_the_call() {
 #[test]
 fn a_repeated_call_is_not_made_and_a_third_one_ends_the_loop() {
     let again = calls("calculator", "6*7");
-    let given = Given::run(RunRequest { max_iters: Some(8), ..request() }).replied(ModelMode::Act, &again).result(json!("42"));
+    let given =
+        Given::run(RunRequest { max_iters: Some(8), ..request() }).replied(ModelMode::Act, &again).result(json!("42"));
     let given = given.replied(ModelMode::Act, &again);
     assert!(given.0.steps.last().unwrap().tool.as_ref().unwrap().error.is_some());
     assert_eq!(mode(given.next()), ModelMode::Answer);
@@ -182,7 +198,8 @@ fn out_of_iterations_the_agent_answers_with_what_it_has() {
 
 #[test]
 fn budgets_end_the_run_with_their_name() {
-    let spent = Given::run(RunRequest { budget_tokens: Some(15), ..request() }).replied(ModelMode::Act, &calls("calculator", "1"));
+    let spent = Given::run(RunRequest { budget_tokens: Some(15), ..request() })
+        .replied(ModelMode::Act, &calls("calculator", "1"));
     assert_eq!(ending(spent.next()).stop_reason, "budget_tokens");
     let late = Given::run(RunRequest { budget_seconds: Some(1), ..request() });
     let end = ending(late.next());

@@ -18,7 +18,7 @@ const MAX_TIME: Duration = Duration::from_secs(2);
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// An arithmetic expression such as "(3 + 4) * 12.5" or "17% of 230" or "5 feet to cm"
+    /// The expression to calculate, with numbers and + - * / ^ ( ); percentages as "p% of x"
     #[schemars(length(max = 200))]
     expression: String,
 }
@@ -35,7 +35,10 @@ impl fend_core::Interrupt for Deadline {
 
 fn evaluate(expression: &str) -> Result<String, ToolError> {
     if expression.len() > MAX_EXPRESSION {
-        return Err(ToolError::Arguments(format!("expression has {} bytes, at most {MAX_EXPRESSION} are read", expression.len())));
+        return Err(ToolError::Arguments(format!(
+            "expression has {} bytes, at most {MAX_EXPRESSION} are read",
+            expression.len()
+        )));
     }
     let mut context = fend_core::Context::new();
     let result = fend_core::evaluate_with_interrupt(expression, &mut context, &Deadline(Instant::now() + MAX_TIME))
@@ -60,9 +63,11 @@ impl Tool for Calculator {
 
     async fn call(&self, arguments: Value, _: &ToolContext) -> Result<Value, ToolError> {
         let Arguments { expression } = parse(arguments)?;
-        tokio::task::spawn_blocking(move || evaluate(&expression).map(|value| json!({ "expression": expression, "value": value })))
-            .await
-            .unwrap_or_else(|error| Err(ToolError::Failed(format!("the calculation broke off: {error}"))))
+        tokio::task::spawn_blocking(move || {
+            evaluate(&expression).map(|value| json!({ "expression": expression, "value": value }))
+        })
+        .await
+        .unwrap_or_else(|error| Err(ToolError::Failed(format!("the calculation broke off: {error}"))))
     }
 }
 
@@ -72,7 +77,13 @@ mod tests {
 
     #[test]
     fn expressions_are_calculated() {
-        for (expression, value) in [("6*7", "42"), ("(3+4)*12.5", "87.5"), ("2^100", "1267650600228229401496703205376"), ("1/8", "0.125"), ("10 % 3", "1")] {
+        for (expression, value) in [
+            ("6*7", "42"),
+            ("(3+4)*12.5", "87.5"),
+            ("2^100", "1267650600228229401496703205376"),
+            ("1/8", "0.125"),
+            ("10 % 3", "1"),
+        ] {
             assert_eq!(evaluate(expression).unwrap(), value, "{expression}");
         }
     }

@@ -24,10 +24,9 @@ pub(super) struct Clock;
 fn read(now: DateTime<Utc>, timezone: Option<&str>) -> Result<Value, ToolError> {
     let zone: Tz = match timezone.filter(|zone| !zone.trim().is_empty()) {
         None => Tz::UTC,
-        Some(zone) => zone
-            .trim()
-            .parse()
-            .map_err(|_| ToolError::Arguments(format!("timezone {zone:?} is not an IANA name such as Europe/Berlin or UTC")))?,
+        Some(zone) => zone.trim().parse().map_err(|_| {
+            ToolError::Arguments(format!("timezone {zone:?} is not an IANA name such as Europe/Berlin or UTC"))
+        })?,
     };
     let local = now.with_timezone(&zone);
     Ok(json!({

@@ -126,7 +126,10 @@ impl Toolbox {
         let all = self.manifests();
         let Some(allowed) = allowed else { return Ok(all) };
         if let Some(name) = allowed.iter().find(|name| !all.iter().any(|tool| tool.name == name.as_str())) {
-            return Err(UnknownTool { name: name.clone(), known: all.iter().map(|tool| tool.name).collect::<Vec<_>>().join(", ") });
+            return Err(UnknownTool {
+                name: name.clone(),
+                known: all.iter().map(|tool| tool.name).collect::<Vec<_>>().join(", "),
+            });
         }
         Ok(all.into_iter().filter(|tool| allowed.iter().any(|name| name == tool.name)).collect())
     }

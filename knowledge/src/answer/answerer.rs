@@ -53,7 +53,12 @@ impl Answerer {
 
     /// Answers a question. `on_delta` gets the answer in pieces while it is generated, already without numbers that nobody
     /// gave; numbers that the check adds are only in the reply. A cancelled answer is what was said until then.
-    pub async fn ask(&self, request: &AskRequest, on_delta: &mut (dyn FnMut(&str) + Send), cancel: CancellationToken) -> Result<AskReply, AskError> {
+    pub async fn ask(
+        &self,
+        request: &AskRequest,
+        on_delta: &mut (dyn FnMut(&str) + Send),
+        cancel: CancellationToken,
+    ) -> Result<AskReply, AskError> {
         let found = self.retriever.search(&request.search).await?;
         if !self.is_related(&found.items) {
             return Ok(nothing_found(&request.search.collection, found, on_delta));
@@ -70,7 +75,9 @@ impl Answerer {
     }
 
     fn is_related(&self, items: &[SearchItem]) -> bool {
-        items.iter().any(|item| item.scores.sparse.is_some() || item.scores.dense.is_some_and(|score| score >= self.config.min_similarity))
+        items.iter().any(|item| {
+            item.scores.sparse.is_some() || item.scores.dense.is_some_and(|score| score >= self.config.min_similarity)
+        })
     }
 
     async fn generate(
@@ -160,10 +167,20 @@ fn nothing_found(collection: &Collection, found: SearchResult, on_delta: &mut (d
 
 fn dropped(chunks: &[&SearchItem], model: &str) -> Vec<DroppedChunk> {
     let reason = format!("it does not fit in the context of model '{model}' beside the better chunks");
-    chunks.iter().map(|chunk| DroppedChunk { chunk_id: chunk.chunk_id, source: chunk.source.clone(), reason: reason.clone() }).collect()
+    chunks
+        .iter()
+        .map(|chunk| DroppedChunk { chunk_id: chunk.chunk_id, source: chunk.source.clone(), reason: reason.clone() })
+        .collect()
 }
 
-fn reply_of(checked: Checked, reply: ChatReply, took_ms: AskTimes, dropped: Vec<DroppedChunk>, removed: Vec<String>, mut notes: Vec<String>) -> AskReply {
+fn reply_of(
+    checked: Checked,
+    reply: ChatReply,
+    took_ms: AskTimes,
+    dropped: Vec<DroppedChunk>,
+    removed: Vec<String>,
+    mut notes: Vec<String>,
+) -> AskReply {
     if reply.finish == FinishReason::Length {
         notes.push("the answer reached its limit of tokens and is cut".to_owned());
     }

@@ -43,28 +43,37 @@ struct Marker {
 pub fn check(answer: &str, question: &str, chunks: &[&SearchItem]) -> Checked {
     let (plain, found) = take_out_markers(answer);
     let ranges = text::sentences(&plain);
-    let mut markers: Vec<Marker> = found.into_iter().map(|(at, written, n)| own_marker(&plain, &ranges, at, written, n)).collect();
+    let mut markers: Vec<Marker> =
+        found.into_iter().map(|(at, written, n)| own_marker(&plain, &ranges, at, written, n)).collect();
     let chunk_words: Vec<Words> = chunks.iter().map(|chunk| Words::of(&chunk.text)).collect();
     let sentence_words: Vec<Words> = ranges.iter().map(|range| Words::of(&plain[range.clone()])).collect();
     let question_words = Words::of(question);
     for (index, range) in ranges.iter().enumerate() {
         let cited = numbers_of(&markers, index);
-        if is_supported(&sentence_words[index], &cited, &chunk_words) == Some(true) || is_refusal(&plain[range.clone()]) {
+        if is_supported(&sentence_words[index], &cited, &chunk_words) == Some(true) || is_refusal(&plain[range.clone()])
+        {
             continue;
         }
-        if let Some(n) = best_chunk(&sentence_words[index], &question_words, &chunk_words).filter(|n| !cited.contains(n)) {
+        if let Some(n) =
+            best_chunk(&sentence_words[index], &question_words, &chunk_words).filter(|n| !cited.contains(n))
+        {
             markers.push(added_marker(&plain, range, index, n));
         }
     }
     // Stable: markers at one place stay in the order in which they were written, added ones behind them.
     markers.sort_by_key(|marker| marker.at);
     let sentences = sentences(&plain, &ranges, &markers, &sentence_words, &chunk_words);
-    Checked { answer: put_back(&plain, &markers), citations: citations(&markers, &sentence_words, chunks, &chunk_words), sentences }
+    Checked {
+        answer: put_back(&plain, &markers),
+        citations: citations(&markers, &sentence_words, chunks, &chunk_words),
+        sentences,
+    }
 }
 
 /// Whether the model said that the chunks do not answer the question.
 pub(super) fn is_refusal(sentence: &str) -> bool {
-    let words = |text: &str| text.to_lowercase().chars().filter(|c| c.is_alphanumeric() || *c == ' ').collect::<String>();
+    let words =
+        |text: &str| text.to_lowercase().chars().filter(|c| c.is_alphanumeric() || *c == ' ').collect::<String>();
     words(sentence).contains(words(super::prompt::NO_ANSWER).trim())
 }
 
@@ -102,12 +111,18 @@ fn marker_at(text: &str) -> Option<(usize, usize)> {
 
 /// The sentence that a marker belongs to: the one it stands in or behind; at the beginning of a line, the one that follows.
 fn own_marker(plain: &str, ranges: &[Range<usize>], at: usize, written: String, n: usize) -> Marker {
-    let opens_line = plain[..at].rsplit('\n').next().is_none_or(|line| line.trim_matches([' ', '-', '*', '\t']).is_empty());
+    let opens_line =
+        plain[..at].rsplit('\n').next().is_none_or(|line| line.trim_matches([' ', '-', '*', '\t']).is_empty());
     let line_goes_on = !plain[at..].split('\n').next().unwrap_or_default().trim().is_empty();
     let following = ranges.partition_point(|range| range.end <= at);
     let preceding = ranges.partition_point(|range| range.start < at).saturating_sub(1);
     let sentence = if opens_line && line_goes_on { following } else { preceding };
-    Marker { at, written, cited: Cited { n, attributed: Attribution::Model }, sentence: sentence.min(ranges.len().saturating_sub(1)) }
+    Marker {
+        at,
+        written,
+        cited: Cited { n, attributed: Attribution::Model },
+        sentence: sentence.min(ranges.len().saturating_sub(1)),
+    }
 }
 
 fn added_marker(plain: &str, range: &Range<usize>, sentence: usize, n: usize) -> Marker {
@@ -117,7 +132,8 @@ fn added_marker(plain: &str, range: &Range<usize>, sentence: usize, n: usize) ->
 }
 
 fn numbers_of(markers: &[Marker], sentence: usize) -> Vec<usize> {
-    let mut numbers: Vec<usize> = markers.iter().filter(|marker| marker.sentence == sentence).map(|marker| marker.cited.n).collect();
+    let mut numbers: Vec<usize> =
+        markers.iter().filter(|marker| marker.sentence == sentence).map(|marker| marker.cited.n).collect();
     numbers.sort_unstable();
     numbers.dedup();
     numbers
@@ -136,20 +152,34 @@ fn is_supported(sentence: &Words, cited: &[usize], chunks: &[Words]) -> Option<b
 }
 
 fn best_chunk(sentence: &Words, question: &Words, chunks: &[Words]) -> Option<usize> {
-    let scored = chunks.iter().enumerate().map(|(index, chunk)| (index + 1, support::attribution(sentence, question, chunk)));
+    let scored =
+        chunks.iter().enumerate().map(|(index, chunk)| (index + 1, support::attribution(sentence, question, chunk)));
     // The first of equals: the better ranked chunk.
     let best = scored.reduce(|best, next| if next.1 > best.1 { next } else { best })?;
     (best.1 > 0.0).then_some(best.0)
 }
 
-fn sentences(plain: &str, ranges: &[Range<usize>], markers: &[Marker], words: &[Words], chunks: &[Words]) -> Vec<AnswerSentence> {
+fn sentences(
+    plain: &str,
+    ranges: &[Range<usize>],
+    markers: &[Marker],
+    words: &[Words],
+    chunks: &[Words],
+) -> Vec<AnswerSentence> {
     let sentence = |(index, range): (usize, &Range<usize>)| {
         let citations = numbers_of(markers, index);
         let refusal = is_refusal(&plain[range.clone()]);
         let supported = is_supported(&words[index], &citations, chunks).filter(|_| !refusal);
-        let own_end = markers.iter().filter(|marker| marker.sentence == index).map(|marker| marker.at).fold(range.end, usize::max);
-        let shift = |inside: &dyn Fn(&Marker) -> bool| markers.iter().filter(|marker| inside(marker)).map(|marker| marker.written.len()).sum::<usize>();
-        let start = range.start + shift(&|marker| marker.at < range.start || (marker.at == range.start && marker.sentence < index));
+        let own_end = markers
+            .iter()
+            .filter(|marker| marker.sentence == index)
+            .map(|marker| marker.at)
+            .fold(range.end, usize::max);
+        let shift = |inside: &dyn Fn(&Marker) -> bool| {
+            markers.iter().filter(|marker| inside(marker)).map(|marker| marker.written.len()).sum::<usize>()
+        };
+        let start = range.start
+            + shift(&|marker| marker.at < range.start || (marker.at == range.start && marker.sentence < index));
         let end = own_end + shift(&|marker| marker.at < own_end || (marker.at == own_end && marker.sentence <= index));
         AnswerSentence { span: Span { start: start as i64, end: end as i64 }, citations, supported }
     };
@@ -169,7 +199,12 @@ fn put_back(plain: &str, markers: &[Marker]) -> String {
 }
 
 /// One citation for every number, by number.
-fn citations(markers: &[Marker], sentence_words: &[Words], chunks: &[&SearchItem], chunk_words: &[Words]) -> Vec<Citation> {
+fn citations(
+    markers: &[Marker],
+    sentence_words: &[Words],
+    chunks: &[&SearchItem],
+    chunk_words: &[Words],
+) -> Vec<Citation> {
     let mut by_number: BTreeMap<usize, Vec<&Marker>> = BTreeMap::new();
     for marker in markers {
         by_number.entry(marker.cited.n).or_default().push(marker);
@@ -196,7 +231,13 @@ fn citations(markers: &[Marker], sentence_words: &[Words], chunks: &[&SearchItem
 }
 
 /// Whether a chunk carries the sentence that cites it: alone, or as a good part of several that do together.
-fn cites_rightly(marker: &Marker, markers: &[Marker], sentence_words: &[Words], chunk: &Words, chunk_words: &[Words]) -> bool {
+fn cites_rightly(
+    marker: &Marker,
+    markers: &[Marker],
+    sentence_words: &[Words],
+    chunk: &Words,
+    chunk_words: &[Words],
+) -> bool {
     let Some(sentence) = sentence_words.get(marker.sentence) else { return false };
     let together = || is_supported(sentence, &numbers_of(markers, marker.sentence), chunk_words) == Some(true);
     support::supports(sentence, chunk) || (support::share(sentence, chunk) >= support::THRESHOLD / 2.0 && together())

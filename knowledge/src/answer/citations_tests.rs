@@ -59,10 +59,14 @@ fn given_markers_in_every_place_when_checked_then_they_belong_to_the_right_sente
         assert_eq!(checked.answer, answer);
         let found: Vec<_> = checked.sentences.iter().map(|s| (s.citations.clone(), s.supported)).collect();
         assert_eq!(found, [(vec![1], Some(true)), (vec![2], Some(true))], "{answer}");
-        let quotes: Vec<_> = checked.citations.iter().map(|c| (c.n, c.quote.as_str(), c.supported, c.attributed)).collect();
+        let quotes: Vec<_> =
+            checked.citations.iter().map(|c| (c.n, c.quote.as_str(), c.supported, c.attributed)).collect();
         assert_eq!(
             quotes,
-            [(1, "The Rhine rises in the Swiss Alps.", true, Attribution::Model), (2, "The Elbe rises in the Giant Mountains.", true, Attribution::Model)],
+            [
+                (1, "The Rhine rises in the Swiss Alps.", true, Attribution::Model),
+                (2, "The Elbe rises in the Giant Mountains.", true, Attribution::Model)
+            ],
             "{answer}"
         );
     }
@@ -107,7 +111,9 @@ fn given_an_invented_number_in_a_sentence_when_checked_then_it_is_not_supported(
 
 #[test]
 fn given_a_sentence_from_two_chunks_when_checked_then_both_support_it_together() {
-    let checked = checked("The Rhine rises in the Swiss Alps and the Elbe rises in the Giant Mountains and flows through Hamburg [1][2].");
+    let checked = checked(
+        "The Rhine rises in the Swiss Alps and the Elbe rises in the Giant Mountains and flows through Hamburg [1][2].",
+    );
     assert_eq!(checked.sentences[0].supported, Some(true));
     assert!(checked.citations.iter().all(|citation| citation.supported), "{:?}", checked.citations);
 }

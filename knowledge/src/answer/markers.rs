@@ -129,7 +129,8 @@ fn marker_step(inner: &str, before: usize, given: u32, end: bool) -> Step {
         Found::No => 0,
         Found::NotYet => return Step::Wait,
     };
-    let (known, unknown): (Vec<_>, Vec<_>) = numbers.into_iter().partition(|(n, _)| n.is_some_and(|n| (1..=given).contains(&n)));
+    let (known, unknown): (Vec<_>, Vec<_>) =
+        numbers.into_iter().partition(|(n, _)| n.is_some_and(|n| (1..=given).contains(&n)));
     Step::Marker {
         len: before + close + 1 + target,
         numbers: known.into_iter().filter_map(|(n, _)| n).collect(),
@@ -144,9 +145,15 @@ fn image_step(inner: &str, before: usize, spaces: &str, end: bool) -> Step {
         Found::NotYet => return Step::Wait,
     };
     match target_len(&inner[close + 1..], end) {
-        Found::Yes(target) => Step::Image { len: before + close + 1 + target, alt: format!("{spaces}{}", inner[..close].replace(['[', ']', '!'], "")) },
+        Found::Yes(target) => Step::Image {
+            len: before + close + 1 + target,
+            alt: format!("{spaces}{}", inner[..close].replace(['[', ']', '!'], "")),
+        },
         // Without its mark it is an ordinary reference; `![x]` may be resolved to an image by a definition elsewhere.
-        Found::No => Step::Image { len: before + close + 1, alt: format!("{spaces}{}", inner[..close].replace(['[', ']', '!'], "")) },
+        Found::No => Step::Image {
+            len: before + close + 1,
+            alt: format!("{spaces}{}", inner[..close].replace(['[', ']', '!'], "")),
+        },
         Found::NotYet => Step::Wait,
     }
 }
@@ -180,8 +187,10 @@ type Number = (Option<u32>, String);
 /// The numbers of a marker; `None` when the text between the brackets is something else.
 fn numbers(content: &str) -> Option<Vec<Number>> {
     let lower = content.trim().to_lowercase();
-    let bare = ["sources", "source", "chunk", "ref", "doc"].iter().find_map(|word| lower.strip_prefix(word)).unwrap_or(&lower);
-    let parts: Vec<&str> = bare.split([',', ';', '&', ' ', '\t']).filter(|part| !part.is_empty() && *part != "and").collect();
+    let bare =
+        ["sources", "source", "chunk", "ref", "doc"].iter().find_map(|word| lower.strip_prefix(word)).unwrap_or(&lower);
+    let parts: Vec<&str> =
+        bare.split([',', ';', '&', ' ', '\t']).filter(|part| !part.is_empty() && *part != "and").collect();
     if parts.is_empty() {
         return None;
     }
@@ -245,7 +254,11 @@ mod tests {
             ("  spaces   [9]  kept ", "  spaces  kept ", &["9"]),
             ("", "", &[]),
         ] {
-            assert_eq!(filter(text, 3), (expected.to_owned(), removed.iter().map(|n| (*n).to_owned()).collect()), "{text:?}");
+            assert_eq!(
+                filter(text, 3),
+                (expected.to_owned(), removed.iter().map(|n| (*n).to_owned()).collect()),
+                "{text:?}"
+            );
         }
     }
 

@@ -16,4 +16,6 @@ mod types;
 pub use answerer::{AnswerConfig, Answerer};
 pub use citations::{Checked, Cited, check};
 pub use markers::MarkerFilter;
-pub use types::{AnswerSentence, AskError, AskReply, AskRequest, AskTimes, AskUsage, Attribution, Citation, DroppedChunk};
+pub use types::{
+    AnswerSentence, AskError, AskReply, AskRequest, AskTimes, AskUsage, Attribution, Citation, DroppedChunk,
+};

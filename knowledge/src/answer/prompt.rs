@@ -12,15 +12,69 @@ pub(super) const NO_ANSWER: &str = "The sources do not say.";
 
 /// Words in angle brackets that chat templates, tool formats or this prompt give a meaning to.
 const CONTROL_WORDS: &[&str] = &[
-    "s", "bos", "eos", "unk", "pad", "sep", "cls", "mask", "sys", "inst", "im_start", "im_end", "im_sep", "start_of_turn", "end_of_turn", "start_of_image",
-    "begin_of_text", "end_of_text", "endoftext", "think", "thinking", "tool", "tools", "tool_call", "tool_calls", "tool_response", "tool_result",
-    "function", "function_call", "function_calls", "invoke", "system", "user", "assistant", "human", "source", "sources", "question", "answer",
+    "s",
+    "bos",
+    "eos",
+    "unk",
+    "pad",
+    "sep",
+    "cls",
+    "mask",
+    "sys",
+    "inst",
+    "im_start",
+    "im_end",
+    "im_sep",
+    "start_of_turn",
+    "end_of_turn",
+    "start_of_image",
+    "begin_of_text",
+    "end_of_text",
+    "endoftext",
+    "think",
+    "thinking",
+    "tool",
+    "tools",
+    "tool_call",
+    "tool_calls",
+    "tool_response",
+    "tool_result",
+    "function",
+    "function_call",
+    "function_calls",
+    "invoke",
+    "system",
+    "user",
+    "assistant",
+    "human",
+    "source",
+    "sources",
+    "question",
+    "answer",
 ];
 
 /// Words that open a turn when they stand at the beginning of a line before a colon.
 const ROLE_WORDS: &[&str] = &[
-    "system", "user", "assistant", "human", "ai", "model", "question", "query", "answer", "final answer", "observation", "thought", "action", "action input",
-    "tool", "instruction", "instructions", "source", "sources", "context",
+    "system",
+    "user",
+    "assistant",
+    "human",
+    "ai",
+    "model",
+    "question",
+    "query",
+    "answer",
+    "final answer",
+    "observation",
+    "thought",
+    "action",
+    "action input",
+    "tool",
+    "instruction",
+    "instructions",
+    "source",
+    "sources",
+    "context",
 ];
 
 /// The conversation for a question and its chunks, which are numbered from 1 in the given order.
@@ -43,18 +97,27 @@ pub(super) fn messages(question: &str, chunks: &[&SearchItem]) -> Vec<Message> {
 fn source_block(number: usize, chunk: &SearchItem) -> String {
     let name = chunk.source.rsplit('/').next().unwrap_or(&chunk.source);
     let heading = chunk.heading().map(|heading| format!(" section=\"{}\"", attribute(heading))).unwrap_or_default();
-    format!("<source number=\"{number}\" name=\"{}\"{heading}>\n{}\n</source>\n\n", attribute(name), escape(&chunk.text))
+    format!(
+        "<source number=\"{number}\" name=\"{}\"{heading}>\n{}\n</source>\n\n",
+        attribute(name),
+        escape(&chunk.text)
+    )
 }
 
 fn attribute(text: &str) -> String {
     const LIMIT: usize = 120;
-    let plain: String = text.chars().map(|c| if c.is_control() || matches!(c, '"' | '<' | '>' | '[' | ']') { ' ' } else { c }).take(LIMIT).collect();
+    let plain: String = text
+        .chars()
+        .map(|c| if c.is_control() || matches!(c, '"' | '<' | '>' | '[' | ']') { ' ' } else { c })
+        .take(LIMIT)
+        .collect();
     plain.trim().to_owned()
 }
 
 /// A chunk's text as the model sees it.
 fn escape(text: &str) -> String {
-    let lines: Vec<String> = text.lines().map(|line| if opens_turn(line) { format!("> {line}") } else { line.to_owned() }).collect();
+    let lines: Vec<String> =
+        text.lines().map(|line| if opens_turn(line) { format!("> {line}") } else { line.to_owned() }).collect();
     escape_numbers(&escape_tokens(&lines.join("\n")))
 }
 
@@ -94,7 +157,8 @@ fn is_angle_token(rest: &str) -> bool {
 
 fn is_bracket_token(rest: &str) -> bool {
     let bare = rest.strip_prefix('/').unwrap_or(rest);
-    bare.split_once(']').is_some_and(|(word, _)| word.len() >= 3 && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_'))
+    bare.split_once(']')
+        .is_some_and(|(word, _)| word.len() >= 3 && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_'))
 }
 
 /// `[12]` in a document is a reference of its own; shown as `(12)` it can't be taken for a source's number. An image loses its mark.

@@ -143,7 +143,9 @@ pub enum AskError {
     #[error(transparent)]
     Model(#[from] ModelError),
     /// Not even the best chunk fits in the model's context.
-    #[error("the best chunk and the question do not fit in the {context} tokens that model '{model}' reads and writes together")]
+    #[error(
+        "the best chunk and the question do not fit in the {context} tokens that model '{model}' reads and writes together"
+    )]
     ContextTooSmall {
         /// The model; empty for the default one.
         model: String,

@@ -22,6 +22,8 @@ impl Chunker for MarkdownChunks {
 
     fn split<'t>(&self, text: &'t ExtractedText, config: ChunkConfig) -> Vec<(usize, &'t str)> {
         let splitter = MarkdownSplitter::new(splitter_config(config));
-        windowed(&text.text, MIN_WINDOW_BYTES.max(WINDOW_CHUNKS * config.size()), |window| splitter.chunk_indices(window).collect())
+        windowed(&text.text, MIN_WINDOW_BYTES.max(WINDOW_CHUNKS * config.size()), |window| {
+            splitter.chunk_indices(window).collect()
+        })
     }
 }

@@ -67,7 +67,9 @@ pub enum ChunkError {
         size: i64,
     },
     /// The overlap is negative or leaves no room for anything new.
-    #[error("RIVERRUN_CHUNK_OVERLAP is {overlap}, which is not between 0 and one less than RIVERRUN_CHUNK_SIZE, {size}")]
+    #[error(
+        "RIVERRUN_CHUNK_OVERLAP is {overlap}, which is not between 0 and one less than RIVERRUN_CHUNK_SIZE, {size}"
+    )]
     BadOverlap {
         /// What was asked for.
         overlap: i64,
@@ -97,9 +99,14 @@ impl ChunkError {
     /// The fix.
     pub fn hint(&self) -> String {
         match self {
-            Self::BadSize { .. } => format!("set RIVERRUN_CHUNK_SIZE to a number of characters, for example {DEFAULT_SIZE}"),
+            Self::BadSize { .. } => {
+                format!("set RIVERRUN_CHUNK_SIZE to a number of characters, for example {DEFAULT_SIZE}")
+            }
             Self::BadOverlap { size, .. } => {
-                format!("set RIVERRUN_CHUNK_OVERLAP to a number below RIVERRUN_CHUNK_SIZE, for example {}", (size / 8).max(0))
+                format!(
+                    "set RIVERRUN_CHUNK_OVERLAP to a number below RIVERRUN_CHUNK_SIZE, for example {}",
+                    (size / 8).max(0)
+                )
             }
             Self::TooMany { .. } => "raise RIVERRUN_CHUNK_SIZE, or split the document".to_owned(),
         }
@@ -114,8 +121,14 @@ impl ChunkError {
 impl ChunkConfig {
     /// Checks size and overlap, both in characters.
     pub fn new(size: i64, overlap: i64) -> Result<Self, ChunkError> {
-        let checked_size = usize::try_from(size).ok().filter(|size| (1..=MAX_SIZE).contains(size)).ok_or(ChunkError::BadSize { size })?;
-        let checked_overlap = usize::try_from(overlap).ok().filter(|overlap| *overlap < checked_size).ok_or(ChunkError::BadOverlap { overlap, size })?;
+        let checked_size = usize::try_from(size)
+            .ok()
+            .filter(|size| (1..=MAX_SIZE).contains(size))
+            .ok_or(ChunkError::BadSize { size })?;
+        let checked_overlap = usize::try_from(overlap)
+            .ok()
+            .filter(|overlap| *overlap < checked_size)
+            .ok_or(ChunkError::BadOverlap { overlap, size })?;
         Ok(Self { size: checked_size, overlap: checked_overlap })
     }
 
@@ -139,9 +152,24 @@ impl Default for ChunkConfig {
 /// The version of a document: lower-case hex of a SHA-256 over everything that its chunks and vectors follow from, that is the
 /// SHA-256 of its bytes, how its text is taken out and split (source, strategy, size, overlap, the pipeline's own version), its
 /// embedding model and its metadata. Equal versions mean that nothing is to do; each part carries its length.
-pub fn version(content_sha256: &str, source: &dyn Source, config: ChunkConfig, embed_model: &str, metadata_json: Option<&str>) -> String {
+pub fn version(
+    content_sha256: &str,
+    source: &dyn Source,
+    config: ChunkConfig,
+    embed_model: &str,
+    metadata_json: Option<&str>,
+) -> String {
     let (size, overlap) = (config.size.to_string(), config.overlap.to_string());
-    let parts = [PIPELINE, content_sha256, source.name(), source.chunker().name(), &size, &overlap, embed_model, metadata_json.unwrap_or("")];
+    let parts = [
+        PIPELINE,
+        content_sha256,
+        source.name(),
+        source.chunker().name(),
+        &size,
+        &overlap,
+        embed_model,
+        metadata_json.unwrap_or(""),
+    ];
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_be_bytes());

@@ -20,7 +20,9 @@ impl Chunker for Recursive {
 
     fn split<'t>(&self, text: &'t ExtractedText, config: ChunkConfig) -> Vec<(usize, &'t str)> {
         let splitter = TextSplitter::new(splitter_config(config));
-        windowed(&text.text, MIN_WINDOW_BYTES.max(WINDOW_CHUNKS * config.size()), |window| splitter.chunk_indices(window).collect())
+        windowed(&text.text, MIN_WINDOW_BYTES.max(WINDOW_CHUNKS * config.size()), |window| {
+            splitter.chunk_indices(window).collect()
+        })
     }
 }
 

@@ -59,7 +59,10 @@ fn given_bad_sizes_when_checked_then_the_error_names_the_setting() {
     ] {
         let error = ChunkConfig::new(size, overlap).unwrap_err();
         assert_eq!(error.code(), code);
-        assert!(error.to_string().contains("RIVERRUN_CHUNK_SIZE") && error.hint().contains("RIVERRUN_CHUNK_"), "{error}");
+        assert!(
+            error.to_string().contains("RIVERRUN_CHUNK_SIZE") && error.hint().contains("RIVERRUN_CHUNK_"),
+            "{error}"
+        );
     }
     assert_eq!(ChunkConfig::new(800, 100), Ok(ChunkConfig::default()));
 }
@@ -92,7 +95,12 @@ fn given_a_markdown_document_when_split_then_chunks_carry_their_headings() {
     let text = "# Rivers\n\nIntro to rivers.\n\n## Rhine\n\nThe Rhine rises in the Alps.\n\n## Elbe\n\nThe Elbe rises in the Giant Mountains.\n";
     let chunks = split(&MarkdownChunks, text, 60, 0);
     assert_invariants(text, 60, &chunks);
-    let shown: Vec<String> = chunks.iter().map(|chunk| format!("{}..{} {:?} {:?}", chunk.start, chunk.end, chunk.heading.as_deref().unwrap_or("-"), chunk.text)).collect();
+    let shown: Vec<String> = chunks
+        .iter()
+        .map(|chunk| {
+            format!("{}..{} {:?} {:?}", chunk.start, chunk.end, chunk.heading.as_deref().unwrap_or("-"), chunk.text)
+        })
+        .collect();
     insta::assert_snapshot!(shown.join("\n"));
 }
 
@@ -151,10 +159,35 @@ fn ready(chunks: Vec<Chunk>) -> ChunksReady {
 }
 
 fn embedded(ready: ChunksReady, vector: &[f32]) -> ChunksEmbedded {
-    let ChunksReady { document_id, ingest_id, namespace, collection, source, version, embed_model, batch, batches, at, chunks } = ready;
+    let ChunksReady {
+        document_id,
+        ingest_id,
+        namespace,
+        collection,
+        source,
+        version,
+        embed_model,
+        batch,
+        batches,
+        at,
+        chunks,
+    } = ready;
     let chunks = chunks.into_iter().map(|chunk| EmbeddedChunk::new(chunk, vector)).collect();
     let dimensions = vector.len() as i32;
-    ChunksEmbedded { document_id, ingest_id, namespace, collection, source, version, embed_model, batch, batches, at, dimensions, chunks }
+    ChunksEmbedded {
+        document_id,
+        ingest_id,
+        namespace,
+        collection,
+        source,
+        version,
+        embed_model,
+        batch,
+        batches,
+        at,
+        dimensions,
+        chunks,
+    }
 }
 
 fn markdown_text() -> impl Strategy<Value = String> {

@@ -70,13 +70,18 @@ impl RetrievalError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::EmptyQuery => Some("ask something".to_owned()),
-            Self::QueryTooLong { .. } => Some("shorten the query; put long texts into the collection instead".to_owned()),
-            Self::BadK { .. } => Some(format!("choose k between 1 and {}", SearchRequest::MAX_K)),
-            Self::CollectionNotFound { collection, existing } if existing.is_empty() => {
-                Some(format!("the namespace has no collections yet; make one: riverrun ingest <source> -c {}", collection.name))
+            Self::QueryTooLong { .. } => {
+                Some("shorten the query; put long texts into the collection instead".to_owned())
             }
+            Self::BadK { .. } => Some(format!("choose k between 1 and {}", SearchRequest::MAX_K)),
+            Self::CollectionNotFound { collection, existing } if existing.is_empty() => Some(format!(
+                "the namespace has no collections yet; make one: riverrun ingest <source> -c {}",
+                collection.name
+            )),
             Self::CollectionNotFound { existing, .. } => Some(format!("existing collections: {}", existing.join(", "))),
-            Self::EmbeddingModelMismatch { stored, .. } => Some(format!("use the collection's own model, {stored}, or ingest into a new collection")),
+            Self::EmbeddingModelMismatch { stored, .. } => {
+                Some(format!("use the collection's own model, {stored}, or ingest into a new collection"))
+            }
             Self::NoReranker => Some("fetch one with `riverrun models pull`, or search without rerank".to_owned()),
             Self::Model(error) => error.hint(),
             Self::Store(error) => error.hint(),

@@ -7,6 +7,6 @@ mod retriever;
 mod types;
 
 pub use error::RetrievalError;
-pub(crate) use retriever::elapsed_ms;
 pub use retriever::Retriever;
+pub(crate) use retriever::elapsed_ms;
 pub use types::{Scores, SearchItem, SearchRequest, SearchResult, SearchTimes, Span};

@@ -40,7 +40,11 @@ struct Found {
 
 impl Retriever {
     /// A retriever over these stores and models.
-    pub fn new(vectors: Arc<dyn VectorStore>, keywords: Arc<dyn KeywordIndex>, models: Arc<dyn LanguageModels>) -> Self {
+    pub fn new(
+        vectors: Arc<dyn VectorStore>,
+        keywords: Arc<dyn KeywordIndex>,
+        models: Arc<dyn LanguageModels>,
+    ) -> Self {
         Self { vectors, keywords, models }
     }
 
@@ -82,8 +86,11 @@ impl Retriever {
     /// The collections of a namespace, by name.
     pub async fn collections(&self, namespace: &Namespace) -> Result<Vec<CollectionName>, RetrievalError> {
         let all = self.vectors.list().await?;
-        let mut names: Vec<_> =
-            all.into_iter().filter(|info| info.collection.namespace == *namespace).map(|info| info.collection.name).collect();
+        let mut names: Vec<_> = all
+            .into_iter()
+            .filter(|info| info.collection.namespace == *namespace)
+            .map(|info| info.collection.name)
+            .collect();
         names.sort();
         Ok(names)
     }
@@ -97,7 +104,12 @@ impl Retriever {
     }
 
     /// Dense search, which has to embed the query first, and keyword search beside it.
-    async fn both(&self, request: &SearchRequest, info: &CollectionInfo, took_ms: &mut SearchTimes) -> Result<Found, RetrievalError> {
+    async fn both(
+        &self,
+        request: &SearchRequest,
+        info: &CollectionInfo,
+        took_ms: &mut SearchTimes,
+    ) -> Result<Found, RetrievalError> {
         let depth = MIN_DEPTH.max(DEPTH_FACTOR * request.k);
         let dense = async {
             let since = Instant::now();
@@ -119,7 +131,11 @@ impl Retriever {
 
     async fn embed_query(&self, request: &SearchRequest, info: &CollectionInfo) -> Result<Vec<f32>, RetrievalError> {
         let reply = self.models.embed(Some(&info.model), vec![request.query.clone()], EmbedPurpose::Query).await?;
-        let vector = reply.vectors.into_iter().next().ok_or_else(|| ModelError::Internal { reason: "no vector came for the query".to_owned() })?;
+        let vector = reply
+            .vectors
+            .into_iter()
+            .next()
+            .ok_or_else(|| ModelError::Internal { reason: "no vector came for the query".to_owned() })?;
         if vector.len() != info.dimensions {
             return Err(RetrievalError::EmbeddingModelMismatch {
                 collection: request.collection.clone(),
@@ -136,7 +152,9 @@ impl Retriever {
         let documents: Vec<String> = items.iter().map(readable).collect();
         let scores = self.models.rerank(request.query.clone(), documents).await?;
         if scores.len() != items.len() || scores.iter().any(|score| !score.is_finite()) {
-            return Err(ModelError::Internal { reason: format!("{} usable scores came for {} chunks", scores.len(), items.len()) });
+            return Err(ModelError::Internal {
+                reason: format!("{} usable scores came for {} chunks", scores.len(), items.len()),
+            });
         }
         for (item, score) in items.iter_mut().zip(scores) {
             item.scores.rerank = Some(score);

@@ -30,7 +30,14 @@ impl SearchRequest {
 
     /// A search with the defaults.
     pub fn new(collection: Collection, query: impl Into<String>) -> Self {
-        Self { collection, query: query.into(), k: Self::DEFAULT_K, filter: ChunkFilter::default(), rerank: None, embed_model: None }
+        Self {
+            collection,
+            query: query.into(),
+            k: Self::DEFAULT_K,
+            filter: ChunkFilter::default(),
+            rerank: None,
+            embed_model: None,
+        }
     }
 }
 

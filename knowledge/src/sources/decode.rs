@@ -72,7 +72,9 @@ fn to_text(name: &str, bytes: &[u8]) -> Result<String, SourceError> {
     if let Some(rest) = bytes.strip_prefix(b"\xef\xbb\xbf") {
         return utf8(name, rest);
     }
-    for (mark, encoding, label) in [(b"\xff\xfe", UTF_16LE, "UTF-16 (little endian)"), (b"\xfe\xff", UTF_16BE, "UTF-16 (big endian)")] {
+    for (mark, encoding, label) in
+        [(b"\xff\xfe", UTF_16LE, "UTF-16 (little endian)"), (b"\xfe\xff", UTF_16BE, "UTF-16 (big endian)")]
+    {
         if let Some(rest) = bytes.strip_prefix(mark) {
             return utf16(name, rest, encoding, label);
         }
@@ -153,7 +155,9 @@ mod tests {
     #[test]
     fn given_every_accepted_encoding_when_decoded_then_the_text_is_the_same() {
         let text = "Größe: 5 €\r\nzweite Zeile\n";
-        let utf16 = |to: fn(u16) -> [u8; 2], mark: [u8; 2]| -> Vec<u8> { mark.into_iter().chain(text.encode_utf16().flat_map(to)).collect() };
+        let utf16 = |to: fn(u16) -> [u8; 2], mark: [u8; 2]| -> Vec<u8> {
+            mark.into_iter().chain(text.encode_utf16().flat_map(to)).collect()
+        };
         let forms: [Vec<u8>; 5] = [
             text.as_bytes().to_vec(),
             [b"\xef\xbb\xbf", text.as_bytes()].concat(),

@@ -89,7 +89,8 @@ impl FolderListing {
         if is_link || !(any_type || may_be_readable(path)) {
             self.skipped += 1;
             let extension = path.extension().filter(|_| !is_link && self.unsupported.len() < MAX_NAMED_EXTENSIONS);
-            self.unsupported.extend(extension.map(|extension| format!(".{}", extension.to_string_lossy().to_lowercase())));
+            self.unsupported
+                .extend(extension.map(|extension| format!(".{}", extension.to_string_lossy().to_lowercase())));
             return;
         }
         let found = FoundDocument::at(path);
@@ -129,7 +130,10 @@ fn path_of(error: &ignore::Error) -> Option<&Path> {
         ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => path_of(err),
         ignore::Error::Loop { child, .. } => Some(child),
         ignore::Error::Partial(errors) => errors.iter().find_map(path_of),
-        ignore::Error::Io(_) | ignore::Error::Glob { .. } | ignore::Error::UnrecognizedFileType(_) | ignore::Error::InvalidDefinition => None,
+        ignore::Error::Io(_)
+        | ignore::Error::Glob { .. }
+        | ignore::Error::UnrecognizedFileType(_)
+        | ignore::Error::InvalidDefinition => None,
     }
 }
 

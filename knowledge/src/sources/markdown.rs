@@ -28,7 +28,8 @@ impl Source for Markdown {
     fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError> {
         let text = decode::decode(name, bytes)?;
         let outline = outline(&text);
-        let first_heading = || outline.sections.iter().find(|section| section.level == 1).map(|section| section.heading.clone());
+        let first_heading =
+            || outline.sections.iter().find(|section| section.level == 1).map(|section| section.heading.clone());
         let title = outline.front_matter_title.or_else(first_heading);
         Ok(ExtractedText { title, sections: outline.sections, pages: Vec::new(), text })
     }
@@ -78,7 +79,10 @@ fn outline(text: &str) -> Outline {
 
 fn front_matter_title(yaml: &str) -> Option<String> {
     let value = yaml.lines().find_map(|line| line.strip_prefix("title:"))?.trim();
-    let bare = value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).or_else(|| value.strip_prefix('\'').and_then(|v| v.strip_suffix('\'')));
+    let bare = value
+        .strip_prefix('"')
+        .and_then(|v| v.strip_suffix('"'))
+        .or_else(|| value.strip_prefix('\'').and_then(|v| v.strip_suffix('\'')));
     Some(cut(bare.unwrap_or(value))).filter(|title| !title.is_empty())
 }
 
@@ -127,7 +131,10 @@ mod tests {
         let text = extract(&format!("# {}\n\nbody\n", "ü".repeat(100_000)));
         assert_eq!(text.sections[0].heading.chars().count(), MAX_HEADING_CHARS + 1);
         assert_eq!(text.title.as_ref(), Some(&text.sections[0].heading));
-        assert_eq!(extract(&format!("---\ntitle: {}\n---\nbody\n", "x".repeat(1000))).title.unwrap().len(), MAX_HEADING_CHARS + "…".len());
+        assert_eq!(
+            extract(&format!("---\ntitle: {}\n---\nbody\n", "x".repeat(1000))).title.unwrap().len(),
+            MAX_HEADING_CHARS + "…".len()
+        );
     }
 
     #[test]

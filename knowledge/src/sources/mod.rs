@@ -36,10 +36,7 @@ pub trait Source: Send + Sync {
 }
 
 /// Every source of documents; a new one is one line here. [`FOLDER`] stands beside them as the source that holds others.
-static SOURCES: &[&dyn Source] = &[
-    &text::Text,
-    &markdown::Markdown,
-];
+static SOURCES: &[&dyn Source] = &[&text::Text, &markdown::Markdown];
 
 /// Every chunk carries the headings above it, so each of them has a limit.
 pub const MAX_HEADING_CHARS: usize = 120;
@@ -110,7 +107,8 @@ impl Headings<'_> {
             self.path.push(section);
             self.rest = rest;
         }
-        (!self.path.is_empty()).then(|| self.path.iter().map(|section| section.heading.as_str()).collect::<Vec<_>>().join(" > "))
+        (!self.path.is_empty())
+            .then(|| self.path.iter().map(|section| section.heading.as_str()).collect::<Vec<_>>().join(" > "))
     }
 }
 
@@ -128,7 +126,9 @@ pub fn supported() -> String {
 /// The source of that name.
 pub fn by_name(name: &str) -> Result<&'static dyn Source, SourceError> {
     let found = SOURCES.iter().find(|source| source.name() == name);
-    found.copied().ok_or_else(|| SourceError::UnknownType { given: error::clip(name), known: source_names().join(", ") })
+    found
+        .copied()
+        .ok_or_else(|| SourceError::UnknownType { given: error::clip(name), known: source_names().join(", ") })
 }
 
 /// The source that reads a document: the forced one, else by its extension, else, for a name without one, by its content.
@@ -178,7 +178,8 @@ mod tests {
 
     #[test]
     fn given_names_and_contents_when_detecting_then_the_right_source_or_the_list_of_types_comes() {
-        let name = |path: &str, bytes: &[u8], forced| detect(Path::new(path), bytes, forced).map(|source| source.name());
+        let name =
+            |path: &str, bytes: &[u8], forced| detect(Path::new(path), bytes, forced).map(|source| source.name());
         assert_eq!(name("/a/b.TXT", b"", None), Ok("text"));
         assert_eq!(name("/a/b.md", b"", None), Ok("markdown"));
         assert_eq!(name("/a/README", b"hello", None), Ok("text"));
@@ -201,7 +202,13 @@ mod tests {
     fn given_nested_headings_when_asked_for_the_path_then_only_those_above_are_in_it() {
         let section = |start, level, heading: &str| Section { start, level, heading: heading.into() };
         let mut text = ExtractedText::plain("x".repeat(100));
-        text.sections = vec![section(10, 1, "A"), section(20, 2, "B"), section(30, 3, "C"), section(40, 2, "D"), section(50, 1, "E")];
+        text.sections = vec![
+            section(10, 1, "A"),
+            section(20, 2, "B"),
+            section(30, 3, "C"),
+            section(40, 2, "D"),
+            section(50, 1, "E"),
+        ];
         text.pages = vec![PageStart { page: 1, start: 5 }, PageStart { page: 2, start: 60 }];
         let mut headings = text.headings();
         let mut path = |at| headings.above(at);

@@ -75,10 +75,17 @@ pub fn scan(source: &str, forced: Option<&str>, limits: Limits) -> Result<Scan, 
 }
 
 /// Reads a document's bytes and says which source takes its text out. Blocks.
-pub fn read_document(found: &FoundDocument, forced: Option<&str>, limits: Limits) -> Result<(Vec<u8>, &'static dyn Source), SourceError> {
+pub fn read_document(
+    found: &FoundDocument,
+    forced: Option<&str>,
+    limits: Limits,
+) -> Result<(Vec<u8>, &'static dyn Source), SourceError> {
     if found.path.to_str().is_none() {
         // Two such names could share one lossy text, and with it one document.
-        return Err(SourceError::Unreadable { path: found.source.clone(), reason: "its name is not valid UTF-8".to_owned() });
+        return Err(SourceError::Unreadable {
+            path: found.source.clone(),
+            reason: "its name is not valid UTF-8".to_owned(),
+        });
     }
     let bytes = read_file(&found.path, limits)?;
     let source = detect(&found.path, &bytes, forced)?;
@@ -89,7 +96,8 @@ fn read_file(path: &Path, limits: Limits) -> Result<Vec<u8>, SourceError> {
     let shown = path.display().to_string();
     let failed = |error: std::io::Error| io_failure(&shown, &error);
     // What was a file during the scan may be something else now: no link is followed, and a pipe can't block the open.
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).map_err(failed)?;
+    let file =
+        OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if let Some(kind) = special_kind(metadata.file_type()) {
         return Err(SourceError::SpecialFile { path: shown, kind });
@@ -202,7 +210,10 @@ mod tests {
         assert!(listing.documents.is_empty());
         let error = listing.nothing_readable("/docs");
         assert_eq!(error.code(), "no_readable_documents");
-        assert_eq!(error.to_string(), "/docs has no readable documents; 3 entries were left out, among them files of unsupported types: .png, .zip");
+        assert_eq!(
+            error.to_string(),
+            "/docs has no readable documents; 3 entries were left out, among them files of unsupported types: .png, .zip"
+        );
         assert!(error.hint().unwrap().contains("markdown (.md"));
         let empty = folder(&[]);
         assert!(list(&empty, None, Limits::default()).nothing_readable("/docs").to_string().ends_with("it is empty"));
@@ -242,7 +253,10 @@ mod tests {
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         for path in [link, pipe, dir.path().to_owned()] {
             let result = read_document(&FoundDocument::at(&path), Some("text"), Limits::default());
-            assert!(matches!(result, Err(SourceError::Unreadable { .. } | SourceError::SpecialFile { .. })), "{path:?}: {result:?}");
+            assert!(
+                matches!(result, Err(SourceError::Unreadable { .. } | SourceError::SpecialFile { .. })),
+                "{path:?}: {result:?}"
+            );
         }
     }
 
@@ -254,7 +268,10 @@ mod tests {
         assert_eq!(read("a.txt").unwrap().0, b"12345");
         let error = read("b.txt").unwrap_err();
         assert_eq!(error.code(), "too_large");
-        assert!(error.to_string().contains("more than 5 bytes") && error.hint().unwrap().contains("RIVERRUN_INGEST_MAX_FILE_BYTES"));
+        assert!(
+            error.to_string().contains("more than 5 bytes")
+                && error.hint().unwrap().contains("RIVERRUN_INGEST_MAX_FILE_BYTES")
+        );
         assert_eq!(list(&dir, None, limits).documents.len(), 3);
         let error = scan(dir.path().to_str().unwrap(), None, Limits { max_files: 2, ..limits }).unwrap_err();
         assert_eq!(error.code(), "too_many_files");
@@ -265,7 +282,8 @@ mod tests {
     fn given_two_names_of_one_file_when_scanned_then_it_is_one_document() {
         let dir = folder(&[("sub/a.txt", b"a")]);
         symlink(dir.path().join("sub/a.txt"), dir.path().join("link.txt")).unwrap();
-        let source = |name: &str| match scan(dir.path().join(name).to_str().unwrap(), None, Limits::default()).unwrap() {
+        let source = |name: &str| match scan(dir.path().join(name).to_str().unwrap(), None, Limits::default()).unwrap()
+        {
             Scan::File(found) => found.source,
             Scan::Folder(listing) => panic!("{listing:?}"),
         };

@@ -32,7 +32,13 @@ pub struct TestModels {
 
 impl Default for TestModels {
     fn default() -> Self {
-        Self { dimensions: DIMENSIONS, reranker: None, context: Some(8192), script: Box::new(|_| Ok("No script.".to_owned())), asked: Mutex::default() }
+        Self {
+            dimensions: DIMENSIONS,
+            reranker: None,
+            context: Some(8192),
+            script: Box::new(|_| Ok("No script.".to_owned())),
+            asked: Mutex::default(),
+        }
     }
 }
 
@@ -66,7 +72,12 @@ pub fn vector(text: &str, dimensions: usize) -> Vec<f32> {
 
 #[async_trait]
 impl LanguageModels for TestModels {
-    async fn embed(&self, model: Option<&str>, inputs: Vec<String>, _purpose: EmbedPurpose) -> Result<EmbedReply, ModelError> {
+    async fn embed(
+        &self,
+        model: Option<&str>,
+        inputs: Vec<String>,
+        _purpose: EmbedPurpose,
+    ) -> Result<EmbedReply, ModelError> {
         Ok(EmbedReply {
             model: model.unwrap_or(MODEL).to_owned(),
             vectors: inputs.iter().map(|text| vector(text, self.dimensions)).collect(),
@@ -109,7 +120,10 @@ impl LanguageModels for TestModels {
     }
 
     async fn context_tokens(&self, _provider: Option<&str>, _model: &str) -> Result<usize, ModelError> {
-        self.context.ok_or(ModelError::Unsupported { provider: "test".to_owned(), what: "tell the size of the context".to_owned() })
+        self.context.ok_or(ModelError::Unsupported {
+            provider: "test".to_owned(),
+            what: "tell the size of the context".to_owned(),
+        })
     }
 }
 
@@ -143,7 +157,15 @@ impl Stores {
             let source = sources::detect(path.as_ref(), text.as_bytes(), None).unwrap();
             let extracted = source.extract(path, text.as_bytes()).unwrap();
             let document = ingest::document_id(collection, path);
-            let chunks = chunking::chunks(path, &extracted, source.chunker(), ChunkConfig::new(120, 0).unwrap(), &document, "v1").unwrap();
+            let chunks = chunking::chunks(
+                path,
+                &extracted,
+                source.chunker(),
+                ChunkConfig::new(120, 0).unwrap(),
+                &document,
+                "v1",
+            )
+            .unwrap();
             let stored: Vec<StoredChunk> = chunks
                 .iter()
                 .map(|chunk| StoredChunk {
@@ -159,7 +181,10 @@ impl Stores {
                     heading: chunk.heading.clone(),
                 })
                 .collect();
-            let points = chunks.iter().zip(&stored).map(|(chunk, stored)| VectorPoint { chunk: stored.clone(), vector: vector(&chunking::embedding_text(chunk), DIMENSIONS) });
+            let points = chunks.iter().zip(&stored).map(|(chunk, stored)| VectorPoint {
+                chunk: stored.clone(),
+                vector: vector(&chunking::embedding_text(chunk), DIMENSIONS),
+            });
             self.vectors.upsert(collection, points.collect()).await.unwrap();
             self.keywords.upsert(collection, stored).await.unwrap();
         }

@@ -47,7 +47,13 @@ impl Commits {
     }
 
     /// Commits after what is on its way, and waits for the answer.
-    pub(super) async fn now(&self, consumer: &Arc<Inner>, offsets: &[CommitOffset], limit: Duration, doing: String) -> Result<(), LogError> {
+    pub(super) async fn now(
+        &self,
+        consumer: &Arc<Inner>,
+        offsets: &[CommitOffset],
+        limit: Duration,
+        doing: String,
+    ) -> Result<(), LogError> {
         {
             let mut waiting = self.waiting.lock();
             offsets.iter().for_each(|offset| drop(waiting.offsets.remove(&offset.partition)));

@@ -67,7 +67,9 @@ impl ConsumerContext for SessionContext {
         let partitions = named(list);
         let callback = match code {
             RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => Callback::Assign(partitions),
-            RDKafkaRespErr::RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS => Callback::Revoke { partitions, lost: consumer.assignment_lost() },
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS => {
+                Callback::Revoke { partitions, lost: consumer.assignment_lost() }
+            }
             other => {
                 tracing::error!(error = %RDKafkaErrorCode::from(other), "rebalance failed; giving everything back");
                 Callback::Revoke { partitions, lost: true }

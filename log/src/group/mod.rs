@@ -51,7 +51,13 @@ pub struct GroupConfig {
 impl GroupConfig {
     /// A member with the usual times: 45 s of silence, a heartbeat each 3 s.
     pub fn new(group: impl Into<String>, topics: Vec<String>) -> Self {
-        Self { group: group.into(), topics, instance: None, session_timeout: Duration::from_secs(45), heartbeat: Duration::from_secs(3) }
+        Self {
+            group: group.into(),
+            topics,
+            instance: None,
+            session_timeout: Duration::from_secs(45),
+            heartbeat: Duration::from_secs(3),
+        }
     }
 }
 
@@ -166,7 +172,9 @@ impl GroupConsumer {
             .create_with_context(SessionContext::default())
             .map_err(|error| LogError::kafka(format!("create a consumer for {}", group.group), error))?;
         let topics: Vec<&str> = group.topics.iter().map(String::as_str).collect();
-        consumer.subscribe(&topics).map_err(|error| LogError::kafka(format!("subscribe {} to {}", group.group, topics.join(", ")), error))?;
+        consumer
+            .subscribe(&topics)
+            .map_err(|error| LogError::kafka(format!("subscribe {} to {}", group.group, topics.join(", ")), error))?;
         Ok(Self {
             consumer: Some(Arc::new(consumer)),
             group: group.group.clone(),
@@ -229,7 +237,9 @@ impl GroupConsumer {
                 }
                 Poll::Ready(Some(Err(error))) => Poll::Ready(Wake::Message(Err(error))),
                 // The stream has no end; and a callback may have been made by the very poll that found nothing.
-                Poll::Ready(None) | Poll::Pending => callbacks.pop().map_or(Poll::Pending, |callback| Poll::Ready(Wake::Callback(callback))),
+                Poll::Ready(None) | Poll::Pending => {
+                    callbacks.pop().map_or(Poll::Pending, |callback| Poll::Ready(Wake::Callback(callback)))
+                }
             }
         })
         .await
@@ -264,7 +274,8 @@ impl GroupConsumer {
     fn on_lookup(&mut self, found: Result<Found, LogError>) -> Option<SessionEvent> {
         match found {
             Ok(Found::Assigned(partitions)) => {
-                self.bounds.extend(partitions.iter().map(|p| (p.partition.clone(), Bounds { low: p.low, high: p.high })));
+                self.bounds
+                    .extend(partitions.iter().map(|p| (p.partition.clone(), Bounds { low: p.low, high: p.high })));
                 Some(SessionEvent::Assigned(partitions))
             }
             Ok(Found::OutOfRange(gaps)) => {
@@ -334,7 +345,11 @@ impl GroupConsumer {
     pub fn start(&mut self, starts: &[(TopicPartition, StartAt)]) -> Result<(), LogError> {
         let mut list = TopicPartitionList::with_capacity(starts.len());
         for (partition, start) in starts {
-            let bounds = self.bounds.get(partition).copied().ok_or_else(|| LogError::NotFound(format!("assigned partition {partition}")))?;
+            let bounds = self
+                .bounds
+                .get(partition)
+                .copied()
+                .ok_or_else(|| LogError::NotFound(format!("assigned partition {partition}")))?;
             let (offset, missed) = watermarks::resolve(*start, bounds);
             self.next.insert(partition.clone(), offset);
             if let Some(wanted) = missed {
@@ -376,12 +391,16 @@ impl GroupConsumer {
 
     /// Stops fetching these partitions; polling goes on. What the client had read ahead of them is read again later.
     pub fn pause(&self, partitions: &[TopicPartition]) -> Result<(), LogError> {
-        self.consumer().pause(&names(partitions)).map_err(|error| LogError::kafka(format!("pause partitions of {}", self.group), error))
+        self.consumer()
+            .pause(&names(partitions))
+            .map_err(|error| LogError::kafka(format!("pause partitions of {}", self.group), error))
     }
 
     /// Goes on fetching these partitions.
     pub fn resume(&self, partitions: &[TopicPartition]) -> Result<(), LogError> {
-        self.consumer().resume(&names(partitions)).map_err(|error| LogError::kafka(format!("resume partitions of {}", self.group), error))
+        self.consumer()
+            .resume(&names(partitions))
+            .map_err(|error| LogError::kafka(format!("resume partitions of {}", self.group), error))
     }
 
     /// Reads a started partition from another offset on. Blocks until the client has turned, some milliseconds.
@@ -395,7 +414,10 @@ impl GroupConsumer {
 
     /// Identity and generation, for a transaction that commits this member's offsets.
     pub fn metadata(&self) -> Result<GroupMetadata, LogError> {
-        self.consumer().group_metadata().map(GroupMetadata).ok_or_else(|| LogError::NotFound(format!("membership in {}", self.group)))
+        self.consumer()
+            .group_metadata()
+            .map(GroupMetadata)
+            .ok_or_else(|| LogError::NotFound(format!("membership in {}", self.group)))
     }
 
     /// A cheap handle that answers questions about the group from elsewhere.
@@ -448,7 +470,11 @@ impl GroupWatch {
         let consumer = self.consumer.upgrade()?;
         let partition = partition.clone();
         let asked = tokio::task::spawn_blocking(move || watermarks::bounds(&consumer, &partition)).await;
-        Some(asked.unwrap_or_else(|_| Err(LogError::Stopped("a lookup of offsets".to_owned()))).map(|bounds| bounds.high))
+        Some(
+            asked
+                .unwrap_or_else(|_| Err(LogError::Stopped("a lookup of offsets".to_owned())))
+                .map(|bounds| bounds.high),
+        )
     }
 }
 
@@ -538,7 +564,9 @@ pub(crate) fn offset_list(offsets: &[CommitOffset]) -> Result<TopicPartitionList
     let mut list = TopicPartitionList::with_capacity(offsets.len());
     for CommitOffset { partition, offset, metadata } in offsets {
         let mut element = list.add_partition(&partition.topic, partition.partition);
-        element.set_offset(Offset::Offset(*offset)).map_err(|error| LogError::kafka(format!("name offset {offset} of {partition}"), error))?;
+        element
+            .set_offset(Offset::Offset(*offset))
+            .map_err(|error| LogError::kafka(format!("name offset {offset} of {partition}"), error))?;
         if let Some(metadata) = metadata {
             element.set_metadata(metadata);
         }

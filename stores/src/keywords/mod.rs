@@ -34,16 +34,32 @@ pub trait KeywordIndex: Send + Sync + 'static {
     async fn upsert(&self, collection: &Collection, chunks: Vec<StoredChunk>) -> Result<(), StoreError>;
 
     /// Removes the document's chunks of those versions; returns how many of the committed ones go.
-    async fn delete_document(&self, collection: &Collection, document: &DocumentId, versions: &Versions) -> Result<usize, StoreError>;
+    async fn delete_document(
+        &self,
+        collection: &Collection,
+        document: &DocumentId,
+        versions: &Versions,
+    ) -> Result<usize, StoreError>;
 
     /// Removes the document's chunks of every version but `keep_version`; returns how many of the committed ones go.
-    async fn delete_document_except(&self, collection: &Collection, document: &DocumentId, keep_version: &str) -> Result<usize, StoreError> {
+    async fn delete_document_except(
+        &self,
+        collection: &Collection,
+        document: &DocumentId,
+        keep_version: &str,
+    ) -> Result<usize, StoreError> {
         self.delete_document(collection, document, &Versions::Except(keep_version.to_owned())).await
     }
 
     /// The `k` chunks that match the words of `query` best, best first, equal scores by chunk id. Any text is a query: it is
     /// cut into words, and a chunk needs to have one of them. At most [`crate::MAX_HITS`].
-    async fn search(&self, collection: &Collection, query: &str, k: usize, filter: &ChunkFilter) -> Result<Vec<KeywordHit>, StoreError>;
+    async fn search(
+        &self,
+        collection: &Collection,
+        query: &str,
+        k: usize,
+        filter: &ChunkFilter,
+    ) -> Result<Vec<KeywordHit>, StoreError>;
 
     /// How many committed chunks there are; 0 when there is no such collection.
     async fn count(&self, collection: &Collection) -> Result<usize, StoreError>;
@@ -60,7 +76,11 @@ const MAX_PANIC_CHARS: usize = 300;
 
 /// What a panic said, without the backtrace.
 pub(crate) fn panic_message(panic: Box<dyn Any + Send>) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned()).or_else(|| panic.downcast_ref::<String>().cloned());
+    let text =
+        panic.downcast_ref::<&str>().map(|text| (*text).to_owned()).or_else(|| panic.downcast_ref::<String>().cloned());
     let text = text.unwrap_or_else(|| "no message".to_owned());
-    format!("the engine panicked: {}", text.lines().next().unwrap_or_default().chars().take(MAX_PANIC_CHARS).collect::<String>())
+    format!(
+        "the engine panicked: {}",
+        text.lines().next().unwrap_or_default().chars().take(MAX_PANIC_CHARS).collect::<String>()
+    )
 }

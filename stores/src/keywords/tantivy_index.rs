@@ -55,7 +55,11 @@ impl TantivyIndex {
     }
 
     /// Runs on a thread that may block. A panic of the engine becomes an error.
-    async fn blocking<R: Send + 'static>(&self, collection: &Collection, work: impl FnOnce(&Inner, &Collection) -> Result<R, StoreError> + Send + 'static) -> Result<R, StoreError> {
+    async fn blocking<R: Send + 'static>(
+        &self,
+        collection: &Collection,
+        work: impl FnOnce(&Inner, &Collection) -> Result<R, StoreError> + Send + 'static,
+    ) -> Result<R, StoreError> {
         let (inner, owned) = (self.inner.clone(), collection.clone());
         match tokio::task::spawn_blocking(move || work(&inner, &owned)).await {
             Ok(result) => result,
@@ -75,19 +79,35 @@ impl Inner {
 
     fn existing(&self, collection: &Collection) -> Result<OpenIndex, StoreError> {
         let folder = self.folder(collection);
-        if OpenIndex::is_at(&folder) { OpenIndex::open(&folder, self.config.writer_memory_bytes) } else { Err(StoreError::NoCollection(collection.clone())) }
+        if OpenIndex::is_at(&folder) {
+            OpenIndex::open(&folder, self.config.writer_memory_bytes)
+        } else {
+            Err(StoreError::NoCollection(collection.clone()))
+        }
     }
 
-    fn read<R>(&self, collection: &Collection, work: impl FnOnce(&OpenIndex) -> Result<R, StoreError>) -> Result<R, StoreError> {
+    fn read<R>(
+        &self,
+        collection: &Collection,
+        work: impl FnOnce(&OpenIndex) -> Result<R, StoreError>,
+    ) -> Result<R, StoreError> {
         self.indexes.read(&collection.physical_name(), || self.existing(collection), work)
     }
 
-    fn write<R>(&self, collection: &Collection, work: impl FnOnce(&mut OpenIndex) -> Result<R, StoreError>) -> Result<R, StoreError> {
+    fn write<R>(
+        &self,
+        collection: &Collection,
+        work: impl FnOnce(&mut OpenIndex) -> Result<R, StoreError>,
+    ) -> Result<R, StoreError> {
         let open = || OpenIndex::open(&self.folder(collection), self.config.writer_memory_bytes);
         self.indexes.write(&collection.physical_name(), open, work)
     }
 
-    fn write_existing<R: Default>(&self, collection: &Collection, work: impl FnOnce(&mut OpenIndex) -> Result<R, StoreError>) -> Result<R, StoreError> {
+    fn write_existing<R: Default>(
+        &self,
+        collection: &Collection,
+        work: impl FnOnce(&mut OpenIndex) -> Result<R, StoreError>,
+    ) -> Result<R, StoreError> {
         nothing_if_missing(self.indexes.write(&collection.physical_name(), || self.existing(collection), work))
     }
 }
@@ -106,23 +126,42 @@ impl KeywordIndex for TantivyIndex {
         self.blocking(collection, move |inner, collection| inner.write(collection, |index| index.upsert(&chunks))).await
     }
 
-    async fn delete_document(&self, collection: &Collection, document: &DocumentId, versions: &Versions) -> Result<usize, StoreError> {
+    async fn delete_document(
+        &self,
+        collection: &Collection,
+        document: &DocumentId,
+        versions: &Versions,
+    ) -> Result<usize, StoreError> {
         let (document, versions) = (*document, versions.clone());
-        self.blocking(collection, move |inner, collection| inner.write_existing(collection, |index| index.delete_document(&document, &versions))).await
+        self.blocking(collection, move |inner, collection| {
+            inner.write_existing(collection, |index| index.delete_document(&document, &versions))
+        })
+        .await
     }
 
-    async fn search(&self, collection: &Collection, query: &str, k: usize, filter: &ChunkFilter) -> Result<Vec<KeywordHit>, StoreError> {
+    async fn search(
+        &self,
+        collection: &Collection,
+        query: &str,
+        k: usize,
+        filter: &ChunkFilter,
+    ) -> Result<Vec<KeywordHit>, StoreError> {
         let k = k.min(MAX_HITS);
         let (query, filter) = (query.to_owned(), filter.clone());
         self.blocking(collection, move |inner, collection| {
-            let hits = inner.read(collection, |index| if k == 0 { Ok(Vec::new()) } else { index.search(&query, k + TIE_SLACK, &filter) })?;
+            let hits = inner.read(collection, |index| {
+                if k == 0 { Ok(Vec::new()) } else { index.search(&query, k + TIE_SLACK, &filter) }
+            })?;
             Ok(in_order(hits, k, |hit| (hit.score, hit.chunk.chunk_id)))
         })
         .await
     }
 
     async fn count(&self, collection: &Collection) -> Result<usize, StoreError> {
-        self.blocking(collection, |inner, collection| nothing_if_missing(inner.read(collection, |index| Ok(index.count())))).await
+        self.blocking(collection, |inner, collection| {
+            nothing_if_missing(inner.read(collection, |index| Ok(index.count())))
+        })
+        .await
     }
 
     async fn commit(&self, collection: &Collection) -> Result<(), StoreError> {

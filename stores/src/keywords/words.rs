@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use tantivy::tokenizer::{AsciiFoldingFilter, Language, LowerCaser, RemoveLongFilter, SimpleTokenizer, Stemmer, TextAnalyzer};
+use tantivy::tokenizer::{
+    AsciiFoldingFilter, Language, LowerCaser, RemoveLongFilter, SimpleTokenizer, Stemmer, TextAnalyzer,
+};
 
 /// Name of the analyzer in the index; another way of cutting text needs another name.
 pub(super) const ANALYZER: &str = "riverrun_en_1";

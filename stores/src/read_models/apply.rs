@@ -80,10 +80,12 @@ async fn apply_all(connection: &mut SqliteConnection, batch: &[LogRecord]) -> Re
             continue;
         }
         match &record.body {
-            Projected::Agent(event) => match runs::apply(connection, &mut gates, (record.partition, record.offset), event).await? {
-                Verdict::Admitted => outcome.applied += 1,
-                Verdict::Ignored(void) => *outcome.ignored.entry(void.as_str()).or_default() += 1,
-            },
+            Projected::Agent(event) => {
+                match runs::apply(connection, &mut gates, (record.partition, record.offset), event).await? {
+                    Verdict::Admitted => outcome.applied += 1,
+                    Verdict::Ignored(void) => *outcome.ignored.entry(void.as_str()).or_default() += 1,
+                }
+            }
             Projected::Ingest(event) => {
                 documents::apply(connection, event).await?;
                 outcome.applied += 1;

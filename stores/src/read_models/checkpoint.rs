@@ -28,7 +28,11 @@ pub(crate) fn projection_of(topic: Topic) -> Option<&'static str> {
     match topic {
         Topic::AgentEvents => Some("runs"),
         Topic::IngestEvents => Some("documents"),
-        Topic::AgentCommands | Topic::IngestCommands | Topic::IngestChunks | Topic::IngestEmbeddings | Topic::Tokens => None,
+        Topic::AgentCommands
+        | Topic::IngestCommands
+        | Topic::IngestChunks
+        | Topic::IngestEmbeddings
+        | Topic::Tokens => None,
     }
 }
 
@@ -45,9 +49,11 @@ pub async fn checkpoints(sql: &Sql) -> Result<Vec<Checkpoint>, StoreError> {
 }
 
 pub(crate) async fn all(connection: &mut SqliteConnection) -> Result<Vec<Checkpoint>, StoreError> {
-    let rows = sqlx::query("SELECT projection, topic, partition, next_offset FROM checkpoints ORDER BY projection, topic, partition")
-        .fetch_all(connection)
-        .await?;
+    let rows = sqlx::query(
+        "SELECT projection, topic, partition, next_offset FROM checkpoints ORDER BY projection, topic, partition",
+    )
+    .fetch_all(connection)
+    .await?;
     rows.into_iter()
         .map(|row| {
             Ok(Checkpoint {
@@ -66,16 +72,23 @@ fn partition_number(stored: i64) -> i32 {
 
 pub(crate) async fn stored(connection: &mut SqliteConnection, topic: Topic, partition: i32) -> Result<i64, StoreError> {
     let Some(projection) = projection_of(topic) else { return Ok(0) };
-    let found: Option<i64> = sqlx::query_scalar("SELECT next_offset FROM checkpoints WHERE projection = $1 AND topic = $2 AND partition = $3")
-        .bind(projection)
-        .bind(topic.name())
-        .bind(i64::from(partition))
-        .fetch_optional(connection)
-        .await?;
+    let found: Option<i64> = sqlx::query_scalar(
+        "SELECT next_offset FROM checkpoints WHERE projection = $1 AND topic = $2 AND partition = $3",
+    )
+    .bind(projection)
+    .bind(topic.name())
+    .bind(i64::from(partition))
+    .fetch_optional(connection)
+    .await?;
     Ok(found.unwrap_or(0))
 }
 
-pub(crate) async fn store(connection: &mut SqliteConnection, topic: Topic, partition: i32, next_offset: i64) -> Result<(), StoreError> {
+pub(crate) async fn store(
+    connection: &mut SqliteConnection,
+    topic: Topic,
+    partition: i32,
+    next_offset: i64,
+) -> Result<(), StoreError> {
     let Some(projection) = projection_of(topic) else { return Ok(()) };
     sqlx::query(
         "INSERT INTO checkpoints (projection, topic, partition, next_offset) VALUES ($1, $2, $3, $4)

@@ -8,7 +8,10 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqliteConnection};
 
 use crate::error::StoreError;
-use crate::read_models::document_views::{CollectionView, DocumentCounts, DocumentStatus, DocumentView, EmbeddingView, IngestFailureView, IngestStatus, IngestView};
+use crate::read_models::document_views::{
+    CollectionView, DocumentCounts, DocumentStatus, DocumentView, EmbeddingView, IngestFailureView, IngestStatus,
+    IngestView,
+};
 use crate::read_models::page::{Page, PageRequest};
 use crate::read_models::run_views::{failure_view, json_or_text};
 use crate::read_models::runs::{from_json, id};
@@ -19,11 +22,13 @@ const MAX_FAILURES: i64 = 100;
 
 /// Collections that hold something, by namespace and name.
 pub async fn collections(sql: &Sql, namespace: Option<&Namespace>) -> Result<Vec<CollectionView>, StoreError> {
-    let rows = sqlx::query("SELECT * FROM collections WHERE (CAST($1 AS TEXT) IS NULL OR namespace = $1) ORDER BY namespace, name")
-        .bind(namespace.map(Namespace::as_str))
-        .fetch_all(sql.reader())
-        .await
-        .map_err(|error| StoreError::from(error).at(sql.path()))?;
+    let rows = sqlx::query(
+        "SELECT * FROM collections WHERE (CAST($1 AS TEXT) IS NULL OR namespace = $1) ORDER BY namespace, name",
+    )
+    .bind(namespace.map(Namespace::as_str))
+    .fetch_all(sql.reader())
+    .await
+    .map_err(|error| StoreError::from(error).at(sql.path()))?;
     rows.iter().map(collection_view).collect()
 }
 
@@ -39,7 +44,11 @@ pub async fn collection(sql: &Sql, collection: &Collection) -> Result<Option<Col
 }
 
 /// Documents of a collection, by source.
-pub async fn documents(sql: &Sql, collection: &Collection, page: &PageRequest) -> Result<Page<DocumentView>, StoreError> {
+pub async fn documents(
+    sql: &Sql,
+    collection: &Collection,
+    page: &PageRequest,
+) -> Result<Page<DocumentView>, StoreError> {
     let rows = sqlx::query(
         "SELECT * FROM documents WHERE namespace = $1 AND collection = $2 AND (CAST($3 AS TEXT) IS NULL OR source > $3) ORDER BY source LIMIT $4",
     )
@@ -55,7 +64,11 @@ pub async fn documents(sql: &Sql, collection: &Collection, page: &PageRequest) -
 }
 
 /// A document of a collection.
-pub async fn document(sql: &Sql, collection: &Collection, document_id: DocumentId) -> Result<Option<DocumentView>, StoreError> {
+pub async fn document(
+    sql: &Sql,
+    collection: &Collection,
+    document_id: DocumentId,
+) -> Result<Option<DocumentView>, StoreError> {
     let row = sqlx::query("SELECT * FROM documents WHERE document_id = $1 AND namespace = $2 AND collection = $3")
         .bind(document_id.to_string())
         .bind(collection.namespace.as_str())
@@ -67,7 +80,12 @@ pub async fn document(sql: &Sql, collection: &Collection, document_id: DocumentI
 }
 
 /// The stored text that spans of a document version count in.
-pub async fn document_text(sql: &Sql, collection: &Collection, document_id: DocumentId, version: &str) -> Result<Option<BlobRef>, StoreError> {
+pub async fn document_text(
+    sql: &Sql,
+    collection: &Collection,
+    document_id: DocumentId,
+    version: &str,
+) -> Result<Option<BlobRef>, StoreError> {
     let row = sqlx::query(
         "SELECT v.text_sha256, v.text_size_bytes, v.text_media_type
          FROM document_versions v JOIN documents d ON d.document_id = v.document_id
@@ -81,26 +99,35 @@ pub async fn document_text(sql: &Sql, collection: &Collection, document_id: Docu
     .await
     .map_err(|error| StoreError::from(error).at(sql.path()))?;
     row.map(|row| {
-        Ok(BlobRef { sha256: row.try_get("text_sha256")?, size_bytes: row.try_get("text_size_bytes")?, media_type: row.try_get("text_media_type")? })
+        Ok(BlobRef {
+            sha256: row.try_get("text_sha256")?,
+            size_bytes: row.try_get("text_size_bytes")?,
+            media_type: row.try_get("text_media_type")?,
+        })
     })
     .transpose()
 }
 
 /// The callers' own JSON of those of the documents that have one.
-pub async fn document_metadata(sql: &Sql, collection: &Collection, documents: &[DocumentId]) -> Result<HashMap<DocumentId, Value>, StoreError> {
+pub async fn document_metadata(
+    sql: &Sql,
+    collection: &Collection,
+    documents: &[DocumentId],
+) -> Result<HashMap<DocumentId, Value>, StoreError> {
     let mut found = HashMap::new();
     for document_id in documents {
         if found.contains_key(document_id) {
             continue;
         }
-        let metadata: Option<Option<String>> =
-            sqlx::query_scalar("SELECT metadata FROM documents WHERE document_id = $1 AND namespace = $2 AND collection = $3")
-                .bind(document_id.to_string())
-                .bind(collection.namespace.as_str())
-                .bind(collection.name.as_str())
-                .fetch_optional(sql.reader())
-                .await
-                .map_err(|error| StoreError::from(error).at(sql.path()))?;
+        let metadata: Option<Option<String>> = sqlx::query_scalar(
+            "SELECT metadata FROM documents WHERE document_id = $1 AND namespace = $2 AND collection = $3",
+        )
+        .bind(document_id.to_string())
+        .bind(collection.namespace.as_str())
+        .bind(collection.name.as_str())
+        .fetch_optional(sql.reader())
+        .await
+        .map_err(|error| StoreError::from(error).at(sql.path()))?;
         if let Some(text) = metadata.flatten() {
             found.insert(*document_id, json_or_text(&text));
         }
@@ -109,14 +136,19 @@ pub async fn document_metadata(sql: &Sql, collection: &Collection, documents: &[
 }
 
 /// A request to read a source, with what became of its documents; `None` when nothing was heard of it (in that namespace).
-pub async fn ingest(sql: &Sql, namespace: Option<&Namespace>, ingest_id: IngestId) -> Result<Option<IngestView>, StoreError> {
+pub async fn ingest(
+    sql: &Sql,
+    namespace: Option<&Namespace>,
+    ingest_id: IngestId,
+) -> Result<Option<IngestView>, StoreError> {
     let attempt = async {
         let mut transaction = sql.reader().begin().await?;
-        let row = sqlx::query("SELECT * FROM ingests WHERE ingest_id = $1 AND (CAST($2 AS TEXT) IS NULL OR namespace = $2)")
-            .bind(ingest_id.to_string())
-            .bind(namespace.map(Namespace::as_str))
-            .fetch_optional(&mut *transaction)
-            .await?;
+        let row =
+            sqlx::query("SELECT * FROM ingests WHERE ingest_id = $1 AND (CAST($2 AS TEXT) IS NULL OR namespace = $2)")
+                .bind(ingest_id.to_string())
+                .bind(namespace.map(Namespace::as_str))
+                .fetch_optional(&mut *transaction)
+                .await?;
         let Some(row) = row else { return Ok(None) };
         let (counts, last_end) = document_counts(&mut transaction, ingest_id).await?;
         let failures = failures(&mut transaction, ingest_id).await?;
@@ -125,14 +157,18 @@ pub async fn ingest(sql: &Sql, namespace: Option<&Namespace>, ingest_id: IngestI
     attempt.await.map_err(|error: StoreError| error.at(sql.path()))
 }
 
-async fn document_counts(connection: &mut SqliteConnection, ingest_id: IngestId) -> Result<(DocumentCounts, Option<i64>), StoreError> {
+async fn document_counts(
+    connection: &mut SqliteConnection,
+    ingest_id: IngestId,
+) -> Result<(DocumentCounts, Option<i64>), StoreError> {
     let rows = sqlx::query("SELECT status, COUNT(*) AS documents, MAX(updated_at) AS latest FROM ingest_documents WHERE ingest_id = $1 GROUP BY status")
         .bind(ingest_id.to_string())
         .fetch_all(connection)
         .await?;
     let (mut counts, mut last_end) = (DocumentCounts::default(), None);
     for row in rows {
-        let status: DocumentStatus = document_status("ingest_documents", &ingest_id.to_string(), row.try_get("status")?)?;
+        let status: DocumentStatus =
+            document_status("ingest_documents", &ingest_id.to_string(), row.try_get("status")?)?;
         counts.add(status, row.try_get("documents")?);
         if status.ended() {
             last_end = last_end.max(row.try_get::<Option<i64>, _>("latest")?);
@@ -141,7 +177,10 @@ async fn document_counts(connection: &mut SqliteConnection, ingest_id: IngestId)
     Ok((counts, last_end))
 }
 
-async fn failures(connection: &mut SqliteConnection, ingest_id: IngestId) -> Result<Vec<IngestFailureView>, StoreError> {
+async fn failures(
+    connection: &mut SqliteConnection,
+    ingest_id: IngestId,
+) -> Result<Vec<IngestFailureView>, StoreError> {
     let rows = sqlx::query(
         "SELECT document_id, source, stage, error FROM ingest_documents WHERE ingest_id = $1 AND status = 'failed' ORDER BY source, document_id LIMIT $2",
     )
@@ -163,14 +202,21 @@ async fn failures(connection: &mut SqliteConnection, ingest_id: IngestId) -> Res
         .collect()
 }
 
-fn ingest_view(row: &SqliteRow, ingest_id: IngestId, mut counts: DocumentCounts, last_end: Option<i64>, failures: Vec<IngestFailureView>) -> Result<IngestView, StoreError> {
+fn ingest_view(
+    row: &SqliteRow,
+    ingest_id: IngestId,
+    mut counts: DocumentCounts,
+    last_end: Option<i64>,
+    failures: Vec<IngestFailureView>,
+) -> Result<IngestView, StoreError> {
     counts.total = row.try_get("documents")?;
     let failed_at: Option<i64> = row.try_get("failed_at")?;
     let status = if failed_at.is_some() && counts.total.is_none() { IngestStatus::Failed } else { counts.status() };
     let scanned_at: Option<i64> = row.try_get("scanned_at")?;
     let ended_at = failed_at.filter(|_| counts.total.is_none()).or(last_end.max(scanned_at));
     let error: Option<String> = row.try_get("error")?;
-    let error = error.as_deref().map(|text| from_json::<Failure>("ingests", &ingest_id.to_string(), text)).transpose()?;
+    let error =
+        error.as_deref().map(|text| from_json::<Failure>("ingests", &ingest_id.to_string(), text)).transpose()?;
     Ok(IngestView {
         ingest_id,
         status,
@@ -187,7 +233,8 @@ fn ingest_view(row: &SqliteRow, ingest_id: IngestId, mut counts: DocumentCounts,
 }
 
 fn collection_view(row: &SqliteRow) -> Result<CollectionView, StoreError> {
-    let collection = Collection::new(id("collections", row.try_get("namespace")?)?, id("collections", row.try_get("name")?)?);
+    let collection =
+        Collection::new(id("collections", row.try_get("namespace")?)?, id("collections", row.try_get("name")?)?);
     Ok(CollectionView {
         physical_name: collection.physical_name(),
         name: collection.name,

@@ -59,8 +59,14 @@ pub enum DocumentStatus {
 
 impl DocumentStatus {
     /// All, in the order in which a document goes through them.
-    pub const ALL: [DocumentStatus; 6] =
-        [DocumentStatus::Queued, DocumentStatus::Chunked, DocumentStatus::Embedded, DocumentStatus::Indexed, DocumentStatus::Unchanged, DocumentStatus::Failed];
+    pub const ALL: [DocumentStatus; 6] = [
+        DocumentStatus::Queued,
+        DocumentStatus::Chunked,
+        DocumentStatus::Embedded,
+        DocumentStatus::Indexed,
+        DocumentStatus::Unchanged,
+        DocumentStatus::Failed,
+    ];
 
     /// The name in JSON and in the table.
     pub fn as_str(self) -> &'static str {
@@ -87,7 +93,10 @@ impl std::str::FromStr for DocumentStatus {
     type Err = String;
 
     fn from_str(value: &str) -> Result<Self, String> {
-        DocumentStatus::ALL.into_iter().find(|status| status.as_str() == value).ok_or_else(|| format!("{value:?} is not a document status"))
+        DocumentStatus::ALL
+            .into_iter()
+            .find(|status| status.as_str() == value)
+            .ok_or_else(|| format!("{value:?} is not a document status"))
     }
 }
 

@@ -11,7 +11,9 @@ use crate::error::StoreError;
 use crate::read_models::document_views::DocumentStatus;
 use crate::read_models::runs::to_json;
 
-pub use crate::read_models::document_queries::{collection, collections, document, document_metadata, document_text, documents, ingest};
+pub use crate::read_models::document_queries::{
+    collection, collections, document, document_metadata, document_text, documents, ingest,
+};
 
 /// The fields that every event of a document has.
 struct About<'e> {
@@ -70,7 +72,8 @@ pub(crate) async fn apply(connection: &mut SqliteConnection, event: &IngestEvent
             let about = about!(event);
             if reach(connection, &about, DocumentStatus::Chunked, None).await? {
                 let version = Version { version: &event.version, chunks: event.chunks, text: &event.text };
-                set_version(connection, &about, &version, event.title.as_deref(), event.metadata_json.as_deref()).await?;
+                set_version(connection, &about, &version, event.title.as_deref(), event.metadata_json.as_deref())
+                    .await?;
             }
         }
         IngestEvent::DocumentEmbedded(event) => {
@@ -92,7 +95,12 @@ pub(crate) async fn apply(connection: &mut SqliteConnection, event: &IngestEvent
 
 /// Moves the document of a request to `status`. False, and nothing is changed, when it is there or further already: an
 /// event that was written twice, or one behind the end.
-async fn reach(connection: &mut SqliteConnection, about: &About<'_>, status: DocumentStatus, failure: Option<(&str, &Failure)>) -> Result<bool, StoreError> {
+async fn reach(
+    connection: &mut SqliteConnection,
+    about: &About<'_>,
+    status: DocumentStatus,
+    failure: Option<(&str, &Failure)>,
+) -> Result<bool, StoreError> {
     open_ingest(connection, about.ingest_id, about.namespace, about.collection, about.at).await?;
     let now = status_in_request(connection, about).await?;
     if now.is_some_and(|now| now.ended() || now >= status) {
@@ -135,17 +143,29 @@ async fn reach(connection: &mut SqliteConnection, about: &About<'_>, status: Doc
     Ok(true)
 }
 
-async fn status_in_request(connection: &mut SqliteConnection, about: &About<'_>) -> Result<Option<DocumentStatus>, StoreError> {
-    let found: Option<String> = sqlx::query_scalar("SELECT status FROM ingest_documents WHERE ingest_id = $1 AND document_id = $2")
-        .bind(about.ingest_id.to_string())
-        .bind(about.document_id.to_string())
-        .fetch_optional(connection)
-        .await?;
+async fn status_in_request(
+    connection: &mut SqliteConnection,
+    about: &About<'_>,
+) -> Result<Option<DocumentStatus>, StoreError> {
+    let found: Option<String> =
+        sqlx::query_scalar("SELECT status FROM ingest_documents WHERE ingest_id = $1 AND document_id = $2")
+            .bind(about.ingest_id.to_string())
+            .bind(about.document_id.to_string())
+            .fetch_optional(connection)
+            .await?;
     let key = || about.document_id.to_string();
-    found.map(|text| text.parse().map_err(|reason| StoreError::Row { table: "ingest_documents", key: key(), reason })).transpose()
+    found
+        .map(|text| text.parse().map_err(|reason| StoreError::Row { table: "ingest_documents", key: key(), reason }))
+        .transpose()
 }
 
-async fn open_ingest(connection: &mut SqliteConnection, ingest_id: IngestId, namespace: &Namespace, collection: &CollectionName, at: i64) -> Result<(), StoreError> {
+async fn open_ingest(
+    connection: &mut SqliteConnection,
+    ingest_id: IngestId,
+    namespace: &Namespace,
+    collection: &CollectionName,
+    at: i64,
+) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO ingests (ingest_id, namespace, collection, created_at) VALUES ($1, $2, $3, $4)
          ON CONFLICT (ingest_id) DO UPDATE SET created_at = excluded.created_at WHERE excluded.created_at < ingests.created_at",
@@ -165,7 +185,13 @@ struct Version<'e> {
     text: &'e BlobRef,
 }
 
-async fn set_version(connection: &mut SqliteConnection, about: &About<'_>, version: &Version<'_>, title: Option<&str>, metadata: Option<&str>) -> Result<(), StoreError> {
+async fn set_version(
+    connection: &mut SqliteConnection,
+    about: &About<'_>,
+    version: &Version<'_>,
+    title: Option<&str>,
+    metadata: Option<&str>,
+) -> Result<(), StoreError> {
     sqlx::query("UPDATE documents SET version = $2, chunks = $3, title = $4, metadata = $5 WHERE document_id = $1")
         .bind(about.document_id.to_string())
         .bind(version.version)
@@ -199,7 +225,13 @@ struct Embedding<'e> {
 const MAX_CHUNKS: i64 = 1 << 32;
 
 /// The version can be found now: the document's chunks in the collection's count are replaced.
-async fn set_indexed(connection: &mut SqliteConnection, about: &About<'_>, version: &str, chunks: i64, embedding: &Embedding<'_>) -> Result<(), StoreError> {
+async fn set_indexed(
+    connection: &mut SqliteConnection,
+    about: &About<'_>,
+    version: &str,
+    chunks: i64,
+    embedding: &Embedding<'_>,
+) -> Result<(), StoreError> {
     let chunks = chunks.clamp(0, MAX_CHUNKS);
     let before = sqlx::query("SELECT indexed_version, indexed_chunks FROM documents WHERE document_id = $1")
         .bind(about.document_id.to_string())
@@ -214,11 +246,22 @@ async fn set_indexed(connection: &mut SqliteConnection, about: &About<'_>, versi
         .execute(&mut *connection)
         .await?;
     let more_documents = i64::from(!was_indexed);
-    count_in_collection(connection, &Collection::new(about.namespace.clone(), about.collection.clone()), more_documents, chunks - chunks_before).await?;
+    count_in_collection(
+        connection,
+        &Collection::new(about.namespace.clone(), about.collection.clone()),
+        more_documents,
+        chunks - chunks_before,
+    )
+    .await?;
     note_embedding(connection, about, embedding).await
 }
 
-async fn count_in_collection(connection: &mut SqliteConnection, collection: &Collection, documents: i64, chunks: i64) -> Result<(), StoreError> {
+async fn count_in_collection(
+    connection: &mut SqliteConnection,
+    collection: &Collection,
+    documents: i64,
+    chunks: i64,
+) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO collections (namespace, name, documents, chunks, embed_model, dimensions, updated_at) VALUES ($1, $2, $3, $4, '', 0, 0)
          ON CONFLICT (namespace, name) DO UPDATE SET documents = collections.documents + excluded.documents, chunks = collections.chunks + excluded.chunks",
@@ -234,7 +277,11 @@ async fn count_in_collection(connection: &mut SqliteConnection, collection: &Col
 
 /// Keeps what the newest document was embedded with; of two at the same time that with the greater name, so that the
 /// order in which the partitions are read does not show.
-async fn note_embedding(connection: &mut SqliteConnection, about: &About<'_>, embedding: &Embedding<'_>) -> Result<(), StoreError> {
+async fn note_embedding(
+    connection: &mut SqliteConnection,
+    about: &About<'_>,
+    embedding: &Embedding<'_>,
+) -> Result<(), StoreError> {
     sqlx::query(
         "UPDATE collections SET embed_model = $3, dimensions = $4, updated_at = $5
          WHERE namespace = $1 AND name = $2

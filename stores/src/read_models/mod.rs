@@ -24,12 +24,13 @@ pub(crate) mod testing;
 pub use apply::{Applied, LogRecord, Projected, apply, rebuild};
 pub use checkpoint::{Checkpoint, PROJECTED_TOPICS, checkpoints, next_offset};
 pub use document_views::{
-    CollectionView, DocumentCounts, DocumentStatus, DocumentView, EmbeddingView, IngestFailureView, IngestStatus, IngestView,
+    CollectionView, DocumentCounts, DocumentStatus, DocumentView, EmbeddingView, IngestFailureView, IngestStatus,
+    IngestView,
 };
 pub use page::{Page, PageRequest};
 pub use run_views::{
-    BlobView, CitationView, FailureView, RunStatus, RunSummary, RunView, SpanView, StepView, ToolView, UsageView, citation_view, failure_view, result_view,
-    step_view, usage_view,
+    BlobView, CitationView, FailureView, RunStatus, RunSummary, RunView, SpanView, StepView, ToolView, UsageView,
+    citation_view, failure_view, result_view, step_view, usage_view,
 };
 pub use runs::{RunFilter, RunPlace};
 pub use time::Timestamp;

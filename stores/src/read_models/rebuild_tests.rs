@@ -6,11 +6,14 @@ use riverrun_schemas::ingest::IngestEvent;
 use riverrun_schemas::{EventSet, RunId, Topic};
 use sqlx::{Column, Row, ValueRef};
 
-use super::testing::{Happens, accepted, advanced, any_event, any_ingest_event, cancel, claimed, document_event, finished, ingest_id, notes, of_run, run_id, scanned, unreadable};
+use super::testing::{
+    Happens, accepted, advanced, any_event, any_ingest_event, cancel, claimed, document_event, finished, ingest_id,
+    notes, of_run, run_id, scanned, unreadable,
+};
 use super::*;
+use crate::StoreError;
 use crate::read_models::run_fold::RunGate;
 use crate::sql::Sql;
-use crate::StoreError;
 
 async fn fresh() -> (tempfile::TempDir, Sql) {
     let folder = tempfile::tempdir().unwrap();
@@ -27,7 +30,8 @@ impl Log {
 
     fn push(&mut self, topic: Topic, key: &str, body: Projected) {
         let partition = key.bytes().map(usize::from).sum::<usize>() % Self::PARTITIONS;
-        let offset = self.0.iter().filter(|record| record.topic == topic && record.partition == partition as i32).count();
+        let offset =
+            self.0.iter().filter(|record| record.topic == topic && record.partition == partition as i32).count();
         self.0.push(LogRecord { topic, partition: partition as i32, offset: offset as i64, body });
     }
 
@@ -82,7 +86,10 @@ async fn dump(sql: &Sql) -> String {
                     "null".to_owned()
                 } else {
                     let number = row.try_get::<i64, _>(column.ordinal()).map(|n| n.to_string());
-                    number.or_else(|_| row.try_get::<f64, _>(column.ordinal()).map(|n| n.to_string())).or_else(|_| row.try_get::<String, _>(column.ordinal())).unwrap()
+                    number
+                        .or_else(|_| row.try_get::<f64, _>(column.ordinal()).map(|n| n.to_string()))
+                        .or_else(|_| row.try_get::<String, _>(column.ordinal()))
+                        .unwrap()
                 };
                 text.push_str(&format!("{}={shown} ", column.name()));
             }
@@ -167,7 +174,17 @@ async fn given_a_run_then_it_reads_as_its_events_say_at_every_point() {
     let (_folder, sql) = fresh().await;
     let mut log = Log::default();
     let mut seen = Vec::new();
-    for event in [accepted(), claimed(1, "a"), advanced(1, 1..3), cancel(), claimed(2, "b"), advanced(1, 3..4), advanced(2, 3..4), finished(2), finished(2)] {
+    for event in [
+        accepted(),
+        claimed(1, "a"),
+        advanced(1, 1..3),
+        cancel(),
+        claimed(2, "b"),
+        advanced(1, 3..4),
+        advanced(2, 3..4),
+        finished(2),
+        finished(2),
+    ] {
         log.agent(event);
         apply(&sql, &log.0[log.0.len() - 1..]).await.unwrap();
         let run = runs::run(&sql, None, run_id()).await.unwrap().unwrap();
@@ -176,10 +193,22 @@ async fn given_a_run_then_it_reads_as_its_events_say_at_every_point() {
     use RunStatus::*;
     assert_eq!(
         seen,
-        [(Queued, 0, 0), (Running, 0, 0), (Running, 2, 11), (Running, 2, 11), (Running, 2, 11), (Running, 2, 11), (Running, 3, 24), (Succeeded, 3, 45), (Succeeded, 3, 45)]
+        [
+            (Queued, 0, 0),
+            (Running, 0, 0),
+            (Running, 2, 11),
+            (Running, 2, 11),
+            (Running, 2, 11),
+            (Running, 2, 11),
+            (Running, 3, 24),
+            (Succeeded, 3, 45),
+            (Succeeded, 3, 45)
+        ]
     );
     let run = runs::run(&sql, None, run_id()).await.unwrap().unwrap();
-    let (AgentEvent::RunAccepted(accepted), AgentEvent::RunFinished(end)) = (accepted(), finished(2)) else { unreachable!() };
+    let (AgentEvent::RunAccepted(accepted), AgentEvent::RunFinished(end)) = (accepted(), finished(2)) else {
+        unreachable!()
+    };
     let steps = [testing::step(1, 1), testing::step(1, 2), testing::step(2, 3)];
     assert_eq!(run, result_view(&accepted, &steps, &end), "a stream and the read model show the same");
     assert_eq!(runs::steps(&sql, run_id(), 1).await.unwrap(), run.steps[1..]);
@@ -223,7 +252,11 @@ async fn given_numbers_beyond_reason_then_runs_and_collections_can_still_be_read
     log.agent(claimed(1, "a"));
     for seq in 1..4 {
         let AgentEvent::RunAdvanced(mut event) = advanced(1, seq..seq + 1) else { unreachable!() };
-        event.steps[0].usage = Some(riverrun_schemas::Usage { prompt_tokens: i64::MAX, completion_tokens: i64::MIN, cost_usd: Some(f64::NAN) });
+        event.steps[0].usage = Some(riverrun_schemas::Usage {
+            prompt_tokens: i64::MAX,
+            completion_tokens: i64::MIN,
+            cost_usd: Some(f64::NAN),
+        });
         event.steps[0].at = i64::MAX;
         log.agent(event.into());
     }
@@ -275,7 +308,8 @@ async fn given_many_runs_then_pages_show_each_once_newest_first_and_filters_hold
     apply(&sql, &log.0).await.unwrap();
     let (mut found, mut cursor) = (Vec::new(), None);
     loop {
-        let page = runs::list(&sql, &runs::RunFilter::default(), &PageRequest { limit: Some(4), cursor }).await.unwrap();
+        let page =
+            runs::list(&sql, &runs::RunFilter::default(), &PageRequest { limit: Some(4), cursor }).await.unwrap();
         found.extend(page.items);
         cursor = page.next_cursor;
         if cursor.is_none() {
@@ -283,13 +317,19 @@ async fn given_many_runs_then_pages_show_each_once_newest_first_and_filters_hold
         }
     }
     assert_eq!(found.len(), 25);
-    assert!(found.windows(2).all(|pair| (pair[0].created_at, pair[0].run_id.to_string()) > (pair[1].created_at, pair[1].run_id.to_string())));
+    assert!(found.windows(2).all(
+        |pair| (pair[0].created_at, pair[0].run_id.to_string()) > (pair[1].created_at, pair[1].run_id.to_string())
+    ));
 
-    let other = runs::RunFilter { namespace: Some("other".parse().unwrap()), status: Some(RunStatus::Running), agent: None };
+    let other =
+        runs::RunFilter { namespace: Some("other".parse().unwrap()), status: Some(RunStatus::Running), agent: None };
     let page = runs::list(&sql, &other, &PageRequest::default()).await.unwrap();
     assert_eq!((page.items.len(), page.next_cursor), (3, None));
     assert!(page.items.iter().all(|run| run.namespace == "other" && run.status == RunStatus::Running));
-    assert!(runs::run(&sql, Some(&"default".parse().unwrap()), page.items[0].run_id).await.unwrap().is_none(), "a run of another namespace");
+    assert!(
+        runs::run(&sql, Some(&"default".parse().unwrap()), page.items[0].run_id).await.unwrap().is_none(),
+        "a run of another namespace"
+    );
     let bad = PageRequest { limit: None, cursor: Some("'; DROP TABLE runs".into()) };
     assert!(matches!(runs::list(&sql, &runs::RunFilter::default(), &bad).await, Err(StoreError::Cursor(_))));
 }
@@ -300,7 +340,9 @@ async fn given_documents_then_collection_and_request_add_up() {
     let mut log = Log::default();
     let source = |n: u32| format!("/notes/{n}.md");
     for n in 0..3 {
-        for (at, happens) in [Happens::Queued, Happens::Chunked(2), Happens::Embedded(2), Happens::Indexed(2)].into_iter().enumerate() {
+        for (at, happens) in
+            [Happens::Queued, Happens::Chunked(2), Happens::Embedded(2), Happens::Indexed(2)].into_iter().enumerate()
+        {
             log.ingest(document_event(1, &source(n), 10 + at as i64, happens));
         }
     }
@@ -317,13 +359,22 @@ async fn given_documents_then_collection_and_request_add_up() {
     log.ingest(document_event(1, &source(4), 30, Happens::Unchanged));
     apply(&sql, &log.0).await.unwrap();
     let view = documents::ingest(&sql, None, ingest_id(1)).await.unwrap().unwrap();
-    assert_eq!((view.status, view.documents.indexed, view.documents.unchanged, view.documents.failed), (IngestStatus::Partial, 3, 1, 1));
+    assert_eq!(
+        (view.status, view.documents.indexed, view.documents.unchanged, view.documents.failed),
+        (IngestStatus::Partial, 3, 1, 1)
+    );
     assert_eq!(view.finished_at, Some(Timestamp(30)));
     assert_eq!(view.failures.len(), 1);
-    assert_eq!((view.failures[0].source.as_str(), view.failures[0].stage.as_str(), view.failures[0].error.code.as_str()), ("/notes/3.md", "embed", "model_runtime_down"));
+    assert_eq!(
+        (view.failures[0].source.as_str(), view.failures[0].stage.as_str(), view.failures[0].error.code.as_str()),
+        ("/notes/3.md", "embed", "model_runtime_down")
+    );
 
     let collection = documents::collection(&sql, &notes()).await.unwrap().unwrap();
-    assert_eq!((collection.documents, collection.chunks, collection.embedding.model.as_str(), collection.embedding.dimensions), (3, 6, "mini", 8));
+    assert_eq!(
+        (collection.documents, collection.chunks, collection.embedding.model.as_str(), collection.embedding.dimensions),
+        (3, 6, "mini", 8)
+    );
     assert_eq!(collection.physical_name, "default__notes");
 
     // The same source again, changed: it stays searchable in its old version until the new one is indexed.
@@ -336,7 +387,10 @@ async fn given_documents_then_collection_and_request_add_up() {
     let page = documents::documents(&sql, &notes(), &PageRequest::default()).await.unwrap();
     assert_eq!(page.items.len(), 5);
     let document = &page.items[0];
-    assert_eq!((document.status, document.version.as_deref(), document.indexed_version.as_deref()), (DocumentStatus::Chunked, Some("v3"), Some("v2")));
+    assert_eq!(
+        (document.status, document.version.as_deref(), document.indexed_version.as_deref()),
+        (DocumentStatus::Chunked, Some("v3"), Some("v2"))
+    );
     log.ingest(document_event(2, &source(0), 43, Happens::Indexed(3)));
     apply(&sql, &log.0).await.unwrap();
     let collection = documents::collection(&sql, &notes()).await.unwrap().unwrap();
@@ -361,7 +415,10 @@ async fn given_a_source_that_can_not_be_read_or_is_empty_then_the_request_ends()
         let view = documents::ingest(&sql, None, ingest_id(number)).await.unwrap().unwrap();
         ends.push((view.status, view.finished_at.map(|at| at.0)));
     }
-    assert_eq!(ends, [(IngestStatus::Failed, Some(5)), (IngestStatus::Succeeded, Some(6)), (IngestStatus::Failed, Some(8))]);
+    assert_eq!(
+        ends,
+        [(IngestStatus::Failed, Some(5)), (IngestStatus::Succeeded, Some(6)), (IngestStatus::Failed, Some(8))]
+    );
     assert!(documents::ingest(&sql, None, ingest_id(9)).await.unwrap().is_none());
     assert!(documents::collections(&sql, None).await.unwrap().is_empty());
 }

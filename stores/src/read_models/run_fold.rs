@@ -111,7 +111,9 @@ impl RunGate {
                 self.epoch = *epoch;
                 self.owner = Some(worker.clone());
             }
-            AgentEvent::RunAdvanced(advance) => self.last_seq = advance.steps.last().map_or(self.last_seq, |step| step.seq),
+            AgentEvent::RunAdvanced(advance) => {
+                self.last_seq = advance.steps.last().map_or(self.last_seq, |step| step.seq)
+            }
             AgentEvent::RunCancelRequested(_) => {}
             AgentEvent::RunFinished(_) => self.ended = true,
         }

@@ -53,13 +53,20 @@ pub async fn open_runs(sql: &Sql) -> Result<OpenRuns, StoreError> {
     let attempt = async {
         let mut transaction = sql.reader().begin().await?;
         let checkpoints = checkpoint::all(&mut transaction).await?;
-        let rows = sqlx::query("SELECT run_id, epoch, owner, last_seq FROM runs WHERE finished_at IS NULL").fetch_all(&mut *transaction).await?;
+        let rows = sqlx::query("SELECT run_id, epoch, owner, last_seq FROM runs WHERE finished_at IS NULL")
+            .fetch_all(&mut *transaction)
+            .await?;
         let gates = rows
             .into_iter()
             .map(|row| {
                 let run_id = id("runs", row.try_get("run_id")?)?;
-                let gate =
-                    RunGate { accepted: true, epoch: row.try_get("epoch")?, owner: row.try_get("owner")?, last_seq: row.try_get("last_seq")?, ended: false };
+                let gate = RunGate {
+                    accepted: true,
+                    epoch: row.try_get("epoch")?,
+                    owner: row.try_get("owner")?,
+                    last_seq: row.try_get("last_seq")?,
+                    ended: false,
+                };
                 Ok((run_id, gate))
             })
             .collect::<Result<_, StoreError>>()?;

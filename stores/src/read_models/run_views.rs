@@ -167,9 +167,12 @@ impl std::str::FromStr for RunStatus {
     type Err = String;
 
     fn from_str(value: &str) -> Result<Self, String> {
-        let all = [RunStatus::Queued, RunStatus::Running, RunStatus::Succeeded, RunStatus::Failed, RunStatus::Cancelled];
+        let all =
+            [RunStatus::Queued, RunStatus::Running, RunStatus::Succeeded, RunStatus::Failed, RunStatus::Cancelled];
         let names = || all.map(RunStatus::as_str).join(", ");
-        all.into_iter().find(|status| status.as_str() == value).ok_or_else(|| format!("{value:?} is not a run status; one of {}", names()))
+        all.into_iter()
+            .find(|status| status.as_str() == value)
+            .ok_or_else(|| format!("{value:?} is not a run status; one of {}", names()))
     }
 }
 

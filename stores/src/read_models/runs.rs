@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use riverrun_schemas::agent::{AgentEvent, RunAccepted, RunAdvanced, RunCancelRequested, RunClaimed, RunFinished, RunRequest, Step};
+use riverrun_schemas::agent::{
+    AgentEvent, RunAccepted, RunAdvanced, RunCancelRequested, RunClaimed, RunFinished, RunRequest, Step,
+};
 use riverrun_schemas::{Namespace, RunId, Usage};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -12,7 +14,9 @@ use sqlx::{Row, SqliteConnection};
 use crate::error::StoreError;
 use crate::read_models::page::{Page, PageRequest, TimeCursor};
 use crate::read_models::run_fold::{RunGate, Verdict};
-use crate::read_models::run_views::{RunStatus, RunSummary, RunView, StepView, citation_view, failure_view, json_or_text, step_view, usage_view};
+use crate::read_models::run_views::{
+    RunStatus, RunSummary, RunView, StepView, citation_view, failure_view, json_or_text, step_view, usage_view,
+};
 use crate::read_models::time::Timestamp;
 use crate::sql::Sql;
 
@@ -33,7 +37,12 @@ impl Gates {
 }
 
 /// Folds one event into the tables; `place` is the record's partition and offset.
-pub(crate) async fn apply(connection: &mut SqliteConnection, gates: &mut Gates, place: (i32, i64), event: &AgentEvent) -> Result<Verdict, StoreError> {
+pub(crate) async fn apply(
+    connection: &mut SqliteConnection,
+    gates: &mut Gates,
+    place: (i32, i64),
+    event: &AgentEvent,
+) -> Result<Verdict, StoreError> {
     let gate = gates.of(connection, event.run_id()).await?;
     let verdict = gate.admit(event);
     if verdict != Verdict::Admitted {
@@ -53,10 +62,11 @@ pub(crate) async fn apply(connection: &mut SqliteConnection, gates: &mut Gates, 
 }
 
 async fn stored_gate(connection: &mut SqliteConnection, run_id: RunId) -> Result<RunGate, StoreError> {
-    let row = sqlx::query("SELECT epoch, owner, last_seq, finished_at IS NOT NULL AS ended FROM runs WHERE run_id = $1")
-        .bind(run_id.to_string())
-        .fetch_optional(connection)
-        .await?;
+    let row =
+        sqlx::query("SELECT epoch, owner, last_seq, finished_at IS NOT NULL AS ended FROM runs WHERE run_id = $1")
+            .bind(run_id.to_string())
+            .fetch_optional(connection)
+            .await?;
     let Some(row) = row else { return Ok(RunGate::default()) };
     Ok(RunGate {
         accepted: true,
@@ -68,11 +78,18 @@ async fn stored_gate(connection: &mut SqliteConnection, run_id: RunId) -> Result
 }
 
 async fn count_ignored(connection: &mut SqliteConnection, run_id: RunId) -> Result<(), StoreError> {
-    sqlx::query("UPDATE runs SET ignored_events = ignored_events + 1 WHERE run_id = $1").bind(run_id.to_string()).execute(connection).await?;
+    sqlx::query("UPDATE runs SET ignored_events = ignored_events + 1 WHERE run_id = $1")
+        .bind(run_id.to_string())
+        .execute(connection)
+        .await?;
     Ok(())
 }
 
-async fn accept(connection: &mut SqliteConnection, (partition, offset): (i32, i64), event: &RunAccepted) -> Result<(), StoreError> {
+async fn accept(
+    connection: &mut SqliteConnection,
+    (partition, offset): (i32, i64),
+    event: &RunAccepted,
+) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO runs (run_id, namespace, status, agent, request, epoch, last_seq, prompt_tokens, completion_tokens, citations,
                            ignored_events, log_partition, log_offset, created_at)
@@ -236,7 +253,11 @@ pub async fn place(sql: &Sql, namespace: Option<&Namespace>, run_id: RunId) -> R
         .map_err(|error| StoreError::from(error).at(sql.path()))?;
     row.map(|row| {
         let partition: i64 = row.try_get("log_partition")?;
-        Ok(RunPlace { partition: i32::try_from(partition).unwrap_or(i32::MAX), offset: row.try_get("log_offset")?, status: status(&row)? })
+        Ok(RunPlace {
+            partition: i32::try_from(partition).unwrap_or(i32::MAX),
+            offset: row.try_get("log_offset")?,
+            status: status(&row)?,
+        })
     })
     .transpose()
 }
@@ -267,13 +288,21 @@ pub async fn list(sql: &Sql, filter: &RunFilter, page: &PageRequest) -> Result<P
     Ok(Page::of(items, page.limit(), |run| TimeCursor::encode(run.created_at.0, &run.run_id.to_string())))
 }
 
-async fn steps_after(connection: &mut SqliteConnection, run_id: RunId, after: i64) -> Result<Vec<StepView>, StoreError> {
+async fn steps_after(
+    connection: &mut SqliteConnection,
+    run_id: RunId,
+    after: i64,
+) -> Result<Vec<StepView>, StoreError> {
     let rows = sqlx::query("SELECT step FROM run_steps WHERE run_id = $1 AND seq > $2 ORDER BY seq")
         .bind(run_id.to_string())
         .bind(after)
         .fetch_all(connection)
         .await?;
-    rows.iter().map(|row| from_json::<Step>("run_steps", &run_id.to_string(), row.try_get("step")?).map(|step| step_view(&step))).collect()
+    rows.iter()
+        .map(|row| {
+            from_json::<Step>("run_steps", &run_id.to_string(), row.try_get("step")?).map(|step| step_view(&step))
+        })
+        .collect()
 }
 
 fn run_view(row: &SqliteRow, steps: Vec<StepView>) -> Result<RunView, StoreError> {
@@ -319,7 +348,11 @@ fn run_summary(row: &SqliteRow) -> Result<RunSummary, StoreError> {
 }
 
 fn usage(row: &SqliteRow) -> Result<Usage, StoreError> {
-    Ok(Usage { prompt_tokens: row.try_get("prompt_tokens")?, completion_tokens: row.try_get("completion_tokens")?, cost_usd: row.try_get("cost_usd")? })
+    Ok(Usage {
+        prompt_tokens: row.try_get("prompt_tokens")?,
+        completion_tokens: row.try_get("completion_tokens")?,
+        cost_usd: row.try_get("cost_usd")?,
+    })
 }
 
 fn status(row: &SqliteRow) -> Result<RunStatus, StoreError> {
@@ -327,10 +360,17 @@ fn status(row: &SqliteRow) -> Result<RunStatus, StoreError> {
     status.parse().map_err(|reason| StoreError::Row { table: "runs", key, reason })
 }
 
-pub(crate) fn id<T: std::str::FromStr<Err: std::fmt::Display>>(table: &'static str, text: &str) -> Result<T, StoreError> {
+pub(crate) fn id<T: std::str::FromStr<Err: std::fmt::Display>>(
+    table: &'static str,
+    text: &str,
+) -> Result<T, StoreError> {
     text.parse().map_err(|error: T::Err| StoreError::Row { table, key: text.to_owned(), reason: error.to_string() })
 }
 
 pub(crate) fn from_json<T: DeserializeOwned>(table: &'static str, key: &str, text: &str) -> Result<T, StoreError> {
-    serde_json::from_str(text).map_err(|error| StoreError::Row { table, key: key.to_owned(), reason: error.to_string() })
+    serde_json::from_str(text).map_err(|error| StoreError::Row {
+        table,
+        key: key.to_owned(),
+        reason: error.to_string(),
+    })
 }

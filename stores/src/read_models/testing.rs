@@ -162,7 +162,9 @@ pub(crate) fn document_event(ingest: u32, source: &str, at: i64, happens: Happen
         Happens::Chunked(chunks) => document_event!(DocumentChunked, ingest, source, at, {
             version: version(chunks), text: blob(&version(chunks)), chunks: chunks, embed_model: "mini".into(), title: None, metadata_json: Some(r#"{"a":1}"#.into())
         }),
-        Happens::Embedded(chunks) => document_event!(DocumentEmbedded, ingest, source, at, { version: version(chunks), chunks: chunks, dimensions: 8 }),
+        Happens::Embedded(chunks) => {
+            document_event!(DocumentEmbedded, ingest, source, at, { version: version(chunks), chunks: chunks, dimensions: 8 })
+        }
         Happens::Indexed(chunks) => document_event!(DocumentIndexed, ingest, source, at, {
             version: version(chunks), chunks: chunks, removed_chunks: 0, embed_model: "mini".into(), dimensions: 8
         }),
@@ -174,13 +176,23 @@ pub(crate) fn document_event(ingest: u32, source: &str, at: i64, happens: Happen
 
 pub(crate) fn scanned(ingest: u32, documents: i64, at: i64) -> IngestEvent {
     let Collection { namespace, name } = notes();
-    IngestScanned { ingest_id: ingest_id(ingest), namespace, collection: name, source: "/notes".into(), documents, skipped: 1, at }.into()
+    IngestScanned {
+        ingest_id: ingest_id(ingest),
+        namespace,
+        collection: name,
+        source: "/notes".into(),
+        documents,
+        skipped: 1,
+        at,
+    }
+    .into()
 }
 
 pub(crate) fn unreadable(ingest: u32, at: i64) -> IngestEvent {
     let Collection { namespace, name } = notes();
     let error = Failure::new("source_not_found", "/notes does not exist");
-    IngestFailed { ingest_id: ingest_id(ingest), namespace, collection: name, source: "/notes".into(), error, at }.into()
+    IngestFailed { ingest_id: ingest_id(ingest), namespace, collection: name, source: "/notes".into(), error, at }
+        .into()
 }
 
 pub(crate) fn any_ingest_event() -> impl Strategy<Value = IngestEvent> {

@@ -12,7 +12,11 @@ pub struct Timestamp(pub i64);
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Events of others may carry any number; one beyond the calendar shows as its nearest end.
-        let time = DateTime::<Utc>::from_timestamp_millis(self.0).unwrap_or(if self.0 < 0 { DateTime::<Utc>::MIN_UTC } else { DateTime::<Utc>::MAX_UTC });
+        let time = DateTime::<Utc>::from_timestamp_millis(self.0).unwrap_or(if self.0 < 0 {
+            DateTime::<Utc>::MIN_UTC
+        } else {
+            DateTime::<Utc>::MAX_UTC
+        });
         f.write_str(&time.to_rfc3339_opts(SecondsFormat::Millis, true))
     }
 }

@@ -68,13 +68,21 @@ impl EdgeVectors {
     }
 
     /// Runs on a thread that may block. A panic of the engine becomes an error.
-    async fn blocking<R: Send + 'static>(&self, collection: &Collection, work: impl FnOnce(&Inner, &Collection) -> Result<R, StoreError> + Send + 'static) -> Result<R, StoreError> {
+    async fn blocking<R: Send + 'static>(
+        &self,
+        collection: &Collection,
+        work: impl FnOnce(&Inner, &Collection) -> Result<R, StoreError> + Send + 'static,
+    ) -> Result<R, StoreError> {
         let (inner, owned) = (self.inner.clone(), collection.clone());
         match tokio::task::spawn_blocking(move || work(&inner, &owned)).await {
             Ok(result) => result,
             Err(error) if error.is_panic() => {
                 let path = self.inner.folder(collection);
-                Err(StoreError::Index { kind: "vector", path, reason: crate::keywords::panic_message(error.into_panic()) })
+                Err(StoreError::Index {
+                    kind: "vector",
+                    path,
+                    reason: crate::keywords::panic_message(error.into_panic()),
+                })
             }
             Err(_) => Err(StoreError::ShuttingDown),
         }
@@ -92,12 +100,18 @@ impl EdgeVectors {
         }
         let (inner, collection) = (self.inner.clone(), collection.clone());
         tokio::task::spawn_blocking(move || {
-            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| inner.shards.if_open(&collection.physical_name(), Shard::optimize)));
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                inner.shards.if_open(&collection.physical_name(), Shard::optimize)
+            }));
             inner.optimizing.store(false, Ordering::Release);
             match done {
                 Ok(None | Some(Ok(()))) => {}
-                Ok(Some(Err(error))) => tracing::warn!(%collection, %error, "vector graph not built, searches stay exact and slower"),
-                Err(_) => tracing::warn!(%collection, "building the vector graph panicked, searches stay exact and slower"),
+                Ok(Some(Err(error))) => {
+                    tracing::warn!(%collection, %error, "vector graph not built, searches stay exact and slower")
+                }
+                Err(_) => {
+                    tracing::warn!(%collection, "building the vector graph panicked, searches stay exact and slower")
+                }
             }
         });
     }
@@ -117,11 +131,19 @@ impl Inner {
         Shard::open(&self.folder(collection).join(SHARD), info, self.config.index_after_points)
     }
 
-    fn read<R>(&self, collection: &Collection, work: impl FnOnce(&Shard) -> Result<R, StoreError>) -> Result<R, StoreError> {
+    fn read<R>(
+        &self,
+        collection: &Collection,
+        work: impl FnOnce(&Shard) -> Result<R, StoreError>,
+    ) -> Result<R, StoreError> {
         self.shards.read(&collection.physical_name(), || self.existing(collection), work)
     }
 
-    fn write<R>(&self, collection: &Collection, work: impl FnOnce(&mut Shard) -> Result<R, StoreError>) -> Result<R, StoreError> {
+    fn write<R>(
+        &self,
+        collection: &Collection,
+        work: impl FnOnce(&mut Shard) -> Result<R, StoreError>,
+    ) -> Result<R, StoreError> {
         self.shards.write(&collection.physical_name(), || self.existing(collection), work)
     }
 
@@ -141,7 +163,8 @@ impl Inner {
     fn create(&self, info: CollectionInfo) -> Result<(), StoreError> {
         let folder = self.folder(&info.collection);
         fs::create_dir_all(&folder).map_err(StoreError::io("creating", &folder))?;
-        let sidecar = serde_json::to_vec_pretty(&info).unwrap_or_else(|error| unreachable!("names and numbers are always JSON: {error}"));
+        let sidecar = serde_json::to_vec_pretty(&info)
+            .unwrap_or_else(|error| unreachable!("names and numbers are always JSON: {error}"));
         folder::write_atomically(&folder.join(SIDECAR), &sidecar)?;
         folder::sync(&self.config.root)
     }
@@ -164,11 +187,17 @@ impl Inner {
 fn read_sidecar(path: &Path) -> Result<Option<CollectionInfo>, StoreError> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
-        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => return Ok(None),
+        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
         Err(error) => return Err(StoreError::io("reading", path)(error)),
     };
     let folder = path.parent().unwrap_or(path).to_path_buf();
-    serde_json::from_slice(&bytes).map(Some).map_err(|error| StoreError::Index { kind: "vector", path: folder, reason: format!("{SIDECAR} is damaged: {error}") })
+    serde_json::from_slice(&bytes).map(Some).map_err(|error| StoreError::Index {
+        kind: "vector",
+        path: folder,
+        reason: format!("{SIDECAR} is damaged: {error}"),
+    })
 }
 
 fn must_match(stored: CollectionInfo, wanted: CollectionInfo) -> Result<(), StoreError> {
@@ -207,21 +236,45 @@ impl VectorStore for EdgeVectors {
         self.blocking(collection, move |inner, collection| inner.write(collection, |shard| shard.upsert(points))).await
     }
 
-    async fn delete_document(&self, collection: &Collection, document: &DocumentId, versions: &Versions) -> Result<usize, StoreError> {
+    async fn delete_document(
+        &self,
+        collection: &Collection,
+        document: &DocumentId,
+        versions: &Versions,
+    ) -> Result<usize, StoreError> {
         let (document, versions) = (*document, versions.clone());
-        self.blocking(collection, move |inner, collection| nothing_if_missing(inner.write(collection, |shard| shard.delete_document(&document, &versions)))).await
+        self.blocking(collection, move |inner, collection| {
+            nothing_if_missing(inner.write(collection, |shard| shard.delete_document(&document, &versions)))
+        })
+        .await
     }
 
-    async fn count_document(&self, collection: &Collection, document: &DocumentId, versions: &Versions) -> Result<usize, StoreError> {
+    async fn count_document(
+        &self,
+        collection: &Collection,
+        document: &DocumentId,
+        versions: &Versions,
+    ) -> Result<usize, StoreError> {
         let (document, versions) = (*document, versions.clone());
-        self.blocking(collection, move |inner, collection| nothing_if_missing(inner.read(collection, |shard| shard.count_document(&document, &versions)))).await
+        self.blocking(collection, move |inner, collection| {
+            nothing_if_missing(inner.read(collection, |shard| shard.count_document(&document, &versions)))
+        })
+        .await
     }
 
-    async fn search(&self, collection: &Collection, vector: &[f32], k: usize, filter: &ChunkFilter) -> Result<Vec<VectorHit>, StoreError> {
+    async fn search(
+        &self,
+        collection: &Collection,
+        vector: &[f32],
+        k: usize,
+        filter: &ChunkFilter,
+    ) -> Result<Vec<VectorHit>, StoreError> {
         let k = k.min(MAX_HITS);
         let (vector, filter) = (vector.to_vec(), filter.clone());
         self.blocking(collection, move |inner, collection| {
-            let hits = inner.read(collection, |shard| if k == 0 { Ok(Vec::new()) } else { shard.search(vector, k + TIE_SLACK, &filter) })?;
+            let hits = inner.read(collection, |shard| {
+                if k == 0 { Ok(Vec::new()) } else { shard.search(vector, k + TIE_SLACK, &filter) }
+            })?;
             Ok(in_order(hits, k, |hit| (hit.score, hit.chunk.chunk_id)))
         })
         .await

@@ -57,18 +57,39 @@ pub trait VectorStore: Send + Sync + 'static {
     async fn upsert(&self, collection: &Collection, points: Vec<VectorPoint>) -> Result<(), StoreError>;
 
     /// Removes the document's chunks of those versions; returns how many there were.
-    async fn delete_document(&self, collection: &Collection, document: &DocumentId, versions: &Versions) -> Result<usize, StoreError>;
+    async fn delete_document(
+        &self,
+        collection: &Collection,
+        document: &DocumentId,
+        versions: &Versions,
+    ) -> Result<usize, StoreError>;
 
     /// Removes the document's chunks of every version but `keep_version`; returns how many there were.
-    async fn delete_document_except(&self, collection: &Collection, document: &DocumentId, keep_version: &str) -> Result<usize, StoreError> {
+    async fn delete_document_except(
+        &self,
+        collection: &Collection,
+        document: &DocumentId,
+        keep_version: &str,
+    ) -> Result<usize, StoreError> {
         self.delete_document(collection, document, &Versions::Except(keep_version.to_owned())).await
     }
 
     /// How many chunks of the document's versions there are; 0 when there is no such collection.
-    async fn count_document(&self, collection: &Collection, document: &DocumentId, versions: &Versions) -> Result<usize, StoreError>;
+    async fn count_document(
+        &self,
+        collection: &Collection,
+        document: &DocumentId,
+        versions: &Versions,
+    ) -> Result<usize, StoreError>;
 
     /// The `k` chunks nearest to `vector`, best first, equal scores by chunk id. At most [`crate::MAX_HITS`].
-    async fn search(&self, collection: &Collection, vector: &[f32], k: usize, filter: &ChunkFilter) -> Result<Vec<VectorHit>, StoreError>;
+    async fn search(
+        &self,
+        collection: &Collection,
+        vector: &[f32],
+        k: usize,
+        filter: &ChunkFilter,
+    ) -> Result<Vec<VectorHit>, StoreError>;
 
     /// How many chunks there are; 0 when there is no such collection.
     async fn count(&self, collection: &Collection) -> Result<usize, StoreError>;

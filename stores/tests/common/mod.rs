@@ -30,7 +30,10 @@ pub fn chunk(source: &str, version: &str, ordinal: i32, text: &str) -> StoredChu
 }
 
 pub fn point(source: &str, version: &str, ordinal: i32, vector: [f32; 4]) -> VectorPoint {
-    VectorPoint { chunk: chunk(source, version, ordinal, &format!("chunk {ordinal} of {source}")), vector: vector.to_vec() }
+    VectorPoint {
+        chunk: chunk(source, version, ordinal, &format!("chunk {ordinal} of {source}")),
+        vector: vector.to_vec(),
+    }
 }
 
 /// The files as they are at this moment: what is left after a `kill -9`.

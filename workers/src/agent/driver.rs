@@ -329,7 +329,8 @@ impl Driver {
     async fn append_steps(&mut self, drafts: Vec<decide::StepDraft>) -> Result<(), Interrupted> {
         let agent = self.state.agent().unwrap_or("supervisor").to_owned();
         let first = self.state.last_seq() + 1;
-        let steps: Vec<Step> = drafts.into_iter().zip(first..).map(|(draft, seq)| draft.number(seq, &agent, now_ms())).collect();
+        let steps: Vec<Step> =
+            drafts.into_iter().zip(first..).map(|(draft, seq)| draft.number(seq, &agent, now_ms())).collect();
         for step in &steps {
             tracing::info!(run_id = %self.state.run_id, seq = step.seq, kind = ?step.kind, agent = step.agent, "step");
         }
@@ -370,7 +371,12 @@ impl Driver {
             error: Some(Failure::new(error.code(), error.to_string())),
             at: now_ms(),
         };
-        match self.context.producer.send_to_partition(&AgentEvent::from(finished), self.partition, super::COMPONENT, None).await {
+        match self
+            .context
+            .producer
+            .send_to_partition(&AgentEvent::from(finished), self.partition, super::COMPONENT, None)
+            .await
+        {
             Ok(at) => self.read_back(&at).await,
             Err(error) => {
                 tracing::error!(run_id = %self.state.run_id, error = %error, "can't end a run whose event can't be written");
@@ -395,8 +401,13 @@ impl Driver {
     }
 }
 
-fn tool_context(state: &RunState, call: &ToolUse, cancel: CancellationToken) -> Result<(ToolContext, serde_json::Value), String> {
-    let arguments = serde_json::from_str(&call.arguments_json).map_err(|error| format!("recorded arguments are not JSON: {error}"))?;
+fn tool_context(
+    state: &RunState,
+    call: &ToolUse,
+    cancel: CancellationToken,
+) -> Result<(ToolContext, serde_json::Value), String> {
+    let arguments = serde_json::from_str(&call.arguments_json)
+        .map_err(|error| format!("recorded arguments are not JSON: {error}"))?;
     let collections = state
         .request
         .collections
@@ -404,7 +415,8 @@ fn tool_context(state: &RunState, call: &ToolUse, cancel: CancellationToken) -> 
         .map(|names| names.iter().map(|name| name.parse()).collect::<Result<Vec<_>, _>>())
         .transpose()
         .map_err(|error: riverrun_schemas::NameError| error.to_string())?;
-    let context = ToolContext { namespace: state.request.namespace.clone(), collections, call_id: call.call_id.clone(), cancel };
+    let context =
+        ToolContext { namespace: state.request.namespace.clone(), collections, call_id: call.call_id.clone(), cancel };
     Ok((context, arguments))
 }
 

@@ -22,11 +22,13 @@ use std::time::Duration;
 use futures::FutureExt;
 use riverrun_agents::tools::Toolbox;
 use riverrun_log::{
-    AssignedPartition, BlobStore, CommitOffset, DeadLetter, GroupConfig, GroupConsumer, LogConfig, LogError, Outgoing, Producer, Record,
-    Schemas, SessionEvent, StartAt, Tail, TopicPartition,
+    AssignedPartition, BlobStore, CommitOffset, DeadLetter, GroupConfig, GroupConsumer, LogConfig, LogError, Outgoing,
+    Producer, Record, Schemas, SessionEvent, StartAt, Tail, TopicPartition,
 };
 use riverrun_models::Models;
-use riverrun_schemas::agent::{AgentCommand, AgentEvent, RunAccepted, RunCancelRequested, RunOutcome, RunRequest, StartRun};
+use riverrun_schemas::agent::{
+    AgentCommand, AgentEvent, RunAccepted, RunCancelRequested, RunOutcome, RunRequest, StartRun,
+};
 use riverrun_schemas::{Decoded, Failure, RunId, Topic, now_ms};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -78,8 +80,11 @@ pub fn spawn(
 ) -> WorkerHandle {
     let worker = format!("{}-{}", config.instance.as_deref().unwrap_or("agent"), riverrun_schemas::EventId::new());
     let max_runs = config.max_concurrent_runs.max(1);
-    let context = Arc::new(AgentContext { worker, producer, models, toolbox, blobs, turns: Arc::new(Semaphore::new(max_runs)) });
-    WorkerHandle::spawn("agent", GROUP, stop.clone(), move |progress| Coordinator::new(config, context, progress).run(stop))
+    let context =
+        Arc::new(AgentContext { worker, producer, models, toolbox, blobs, turns: Arc::new(Semaphore::new(max_runs)) });
+    WorkerHandle::spawn("agent", GROUP, stop.clone(), move |progress| {
+        Coordinator::new(config, context, progress).run(stop)
+    })
 }
 
 struct Coordinator {
@@ -103,14 +108,25 @@ enum Wake {
 
 impl Coordinator {
     fn new(config: AgentWorkerConfig, context: Arc<AgentContext>, progress: Progress) -> Self {
-        Self { config, context, progress, partitions: HashMap::new(), tail: None, drivers: JoinSet::new(), driving: HashMap::new() }
+        Self {
+            config,
+            context,
+            progress,
+            partitions: HashMap::new(),
+            tail: None,
+            drivers: JoinSet::new(),
+            driving: HashMap::new(),
+        }
     }
 
     async fn run(mut self, stop: CancellationToken) -> Result<(), LogError> {
-        let mut group = GroupConsumer::join(&self.config.log, &GroupConfig {
-            instance: self.config.instance.clone(),
-            ..GroupConfig::new(GROUP, vec![Topic::AgentCommands.name().to_owned()])
-        })?;
+        let mut group = GroupConsumer::join(
+            &self.config.log,
+            &GroupConfig {
+                instance: self.config.instance.clone(),
+                ..GroupConfig::new(GROUP, vec![Topic::AgentCommands.name().to_owned()])
+            },
+        )?;
         self.progress.watch(group.watch());
         let mut note = tokio::time::interval(NOTE_INTERVAL);
         note.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -138,7 +154,12 @@ impl Coordinator {
         Ok(())
     }
 
-    async fn on_session(&mut self, group: &mut GroupConsumer, event: SessionEvent, stop: &CancellationToken) -> Result<(), LogError> {
+    async fn on_session(
+        &mut self,
+        group: &mut GroupConsumer,
+        event: SessionEvent,
+        stop: &CancellationToken,
+    ) -> Result<(), LogError> {
         match event {
             SessionEvent::Assigned(assigned) => self.on_assigned(group, assigned, stop).await,
             SessionEvent::Revoked { partitions, lost } => self.on_revoked(group, &partitions, lost).await,
@@ -167,11 +188,18 @@ impl Coordinator {
     }
 
     /// Folds the open runs of new partitions, then drives them and begins to take commands.
-    async fn on_assigned(&mut self, group: &mut GroupConsumer, assigned: Vec<AssignedPartition>, stop: &CancellationToken) -> Result<(), LogError> {
+    async fn on_assigned(
+        &mut self,
+        group: &mut GroupConsumer,
+        assigned: Vec<AssignedPartition>,
+        stop: &CancellationToken,
+    ) -> Result<(), LogError> {
         let mut starts: Vec<(TopicPartition, StartAt)> = self
             .tail
             .as_ref()
-            .map(|tail| tail.positions().iter().map(|(partition, next)| (partition.clone(), StartAt::Offset(*next))).collect())
+            .map(|tail| {
+                tail.positions().iter().map(|(partition, next)| (partition.clone(), StartAt::Offset(*next))).collect()
+            })
             .unwrap_or_default();
         for partition in &assigned {
             let number = partition.partition.partition;
@@ -228,7 +256,12 @@ impl Coordinator {
         group.start(&starts)
     }
 
-    async fn on_revoked(&mut self, group: &mut GroupConsumer, partitions: &[TopicPartition], lost: bool) -> Result<(), LogError> {
+    async fn on_revoked(
+        &mut self,
+        group: &mut GroupConsumer,
+        partitions: &[TopicPartition],
+        lost: bool,
+    ) -> Result<(), LogError> {
         let mut notes = Vec::new();
         for partition in partitions {
             self.progress.forget(partition);
@@ -237,7 +270,10 @@ impl Coordinator {
                 state.stop.cancel();
             }
         }
-        if !lost && !notes.is_empty() && let Err(error) = group.commit_now(&notes, DRAIN).await {
+        if !lost
+            && !notes.is_empty()
+            && let Err(error) = group.commit_now(&notes, DRAIN).await
+        {
             tracing::warn!(error = %error, "offsets of revoked partitions not committed; their commands come again");
         }
         self.progress.assigned(self.partitions.len());
@@ -245,7 +281,12 @@ impl Coordinator {
     }
 
     /// Accepts commands: their events are acknowledged before their offsets are committed.
-    async fn on_commands(&mut self, group: &GroupConsumer, batch: Vec<Record>, stop: &CancellationToken) -> Result<(), LogError> {
+    async fn on_commands(
+        &mut self,
+        group: &GroupConsumer,
+        batch: Vec<Record>,
+        stop: &CancellationToken,
+    ) -> Result<(), LogError> {
         let mut outgoing: Vec<Outgoing> = Vec::new();
         let mut accepted: Vec<Option<(i32, RunId)>> = Vec::new();
         let mut batch_runs = std::collections::HashSet::new();
@@ -258,8 +299,11 @@ impl Coordinator {
                         continue;
                     }
                     let run_id = command.run_id;
-                    let event = AgentEvent::from(RunAccepted { run_id, request: self.with_defaults(command), at: now_ms() });
-                    outgoing.push(Outgoing::caused_by(&event, COMPONENT, &record.envelope())?.to_partition(record.partition));
+                    let event =
+                        AgentEvent::from(RunAccepted { run_id, request: self.with_defaults(command), at: now_ms() });
+                    outgoing.push(
+                        Outgoing::caused_by(&event, COMPONENT, &record.envelope())?.to_partition(record.partition),
+                    );
                     accepted.push(Some((record.partition, run_id)));
                 }
                 Ok(Decoded::Event(AgentCommand::CancelRun(command))) => {
@@ -267,13 +311,25 @@ impl Coordinator {
                         tracing::info!(run_id = %command.run_id, "run is not open; nothing to cancel");
                         continue;
                     }
-                    let event = AgentEvent::from(RunCancelRequested { run_id: command.run_id, reason: command.reason, at: command.at });
-                    outgoing.push(Outgoing::caused_by(&event, COMPONENT, &record.envelope())?.to_partition(record.partition));
+                    let event = AgentEvent::from(RunCancelRequested {
+                        run_id: command.run_id,
+                        reason: command.reason,
+                        at: command.at,
+                    });
+                    outgoing.push(
+                        Outgoing::caused_by(&event, COMPONENT, &record.envelope())?.to_partition(record.partition),
+                    );
                     accepted.push(None);
                 }
                 Ok(Decoded::UnknownType { record: name }) => {
                     self.progress.dead_letter();
-                    outgoing.push(DeadLetter::of(record, GROUP, "unknown_event_type", &format!("this version knows no {name}"), 1));
+                    outgoing.push(DeadLetter::of(
+                        record,
+                        GROUP,
+                        "unknown_event_type",
+                        &format!("this version knows no {name}"),
+                        1,
+                    ));
                     accepted.push(None);
                 }
                 Err(error) => {
@@ -315,7 +371,11 @@ impl Coordinator {
         }
     }
 
-    async fn write(&self, outgoing: Vec<Outgoing>, stop: &CancellationToken) -> Result<Vec<riverrun_log::Position>, LogError> {
+    async fn write(
+        &self,
+        outgoing: Vec<Outgoing>,
+        stop: &CancellationToken,
+    ) -> Result<Vec<riverrun_log::Position>, LogError> {
         if outgoing.is_empty() {
             return Ok(Vec::new());
         }
@@ -354,8 +414,13 @@ impl Coordinator {
     fn drive(&mut self, partition: i32, run: ReadyRun) {
         let Some(state) = self.partitions.get(&partition) else { return };
         let run_id = run.state.run_id;
-        let driver =
-            Driver { context: self.context.clone(), state: run.state, partition, inbox: run.inbox, stop: state.stop.child_token() };
+        let driver = Driver {
+            context: self.context.clone(),
+            state: run.state,
+            partition,
+            inbox: run.inbox,
+            stop: state.stop.child_token(),
+        };
         let task = self.drivers.spawn(driver.run());
         self.driving.insert(task.id(), (partition, run_id));
     }
@@ -387,18 +452,27 @@ impl Coordinator {
             citations: Vec::new(),
             usage: Default::default(),
             stop_reason: "error".to_owned(),
-            error: Some(Failure::new("internal", "the worker broke off while it drove the run").with_hint("see the log of the worker")),
+            error: Some(
+                Failure::new("internal", "the worker broke off while it drove the run")
+                    .with_hint("see the log of the worker"),
+            ),
             at: now_ms(),
         };
-        if let Err(error) = self.context.producer.send_to_partition(&AgentEvent::from(ending), partition, COMPONENT, None).await {
+        if let Err(error) =
+            self.context.producer.send_to_partition(&AgentEvent::from(ending), partition, COMPONENT, None).await
+        {
             tracing::error!(run_id = %run_id, error = %error, "can't end the run");
         }
     }
 
     /// Commits how far commands are accepted, with the offset that runs are to be folded from.
     fn write_notes(&mut self, group: &GroupConsumer) -> Result<(), LogError> {
-        let due: Vec<CommitOffset> =
-            self.partitions.iter_mut().filter(|(_, state)| state.note_due).map(|(number, state)| state.take_note(*number)).collect();
+        let due: Vec<CommitOffset> = self
+            .partitions
+            .iter_mut()
+            .filter(|(_, state)| state.note_due)
+            .map(|(number, state)| state.take_note(*number))
+            .collect();
         if due.is_empty() { Ok(()) } else { group.commit(&due) }
     }
 

@@ -22,14 +22,25 @@ fn tiny(text: &str) -> Vec<f32> {
 
 #[async_trait]
 impl LanguageModels for TinyModels {
-    async fn embed(&self, model: Option<&str>, inputs: Vec<String>, purpose: EmbedPurpose) -> Result<EmbedReply, ModelError> {
+    async fn embed(
+        &self,
+        model: Option<&str>,
+        inputs: Vec<String>,
+        purpose: EmbedPurpose,
+    ) -> Result<EmbedReply, ModelError> {
         assert_eq!(purpose, EmbedPurpose::Document);
         self.calls.fetch_add(1, Ordering::Relaxed);
         if let Some(error) = &self.error {
             return Err(error.clone());
         }
         let vectors = inputs.iter().map(|text| tiny(text)).collect();
-        let mut reply = EmbedReply { model: model.unwrap().to_owned(), vectors, dimensions: 2, truncated: 0, usage: Usage::default() };
+        let mut reply = EmbedReply {
+            model: model.unwrap().to_owned(),
+            vectors,
+            dimensions: 2,
+            truncated: 0,
+            usage: Usage::default(),
+        };
         if let Some(bend) = self.bend {
             bend(&mut reply);
         }
@@ -127,14 +138,18 @@ async fn error_of(models: TinyModels) -> WorkError {
 }
 
 #[tokio::test]
-async fn given_batches_of_several_documents_when_handled_then_the_model_is_asked_once_and_the_last_batch_ends_its_document() {
+async fn given_batches_of_several_documents_when_handled_then_the_model_is_asked_once_and_the_last_batch_ends_its_document()
+ {
     let (embedder, models) = embedder(TinyModels::default());
     let batches = [batch("a", 0, 2, &["one", "three"]), batch("b", 0, 1, &["x"]), batch("a", 1, 2, &["four"])];
     let said = said(&testkit::twice(&embedder, batches.clone().map(ChunkEvent::from)).await);
     assert_eq!(models.calls.load(Ordering::Relaxed), 2, "once each time");
     assert_eq!(said.embedded.len(), 3);
     for (ready, embedded) in batches.iter().zip(&said.embedded) {
-        assert_eq!((embedded.batch, embedded.batches, embedded.dimensions, embedded.document_id), (ready.batch, ready.batches, 2, ready.document_id));
+        assert_eq!(
+            (embedded.batch, embedded.batches, embedded.dimensions, embedded.document_id),
+            (ready.batch, ready.batches, 2, ready.document_id)
+        );
         for (chunk, embedded) in ready.chunks.iter().zip(&embedded.chunks) {
             assert_eq!((embedded.chunk_id, &embedded.text), (chunk.chunk_id, &chunk.text));
             assert_eq!(embedded.floats(), Some(tiny(&chunk.text)));
@@ -143,7 +158,13 @@ async fn given_batches_of_several_documents_when_handled_then_the_model_is_asked
     let done: Vec<_> = said
         .events
         .iter()
-        .map(|event| if let IngestEvent::DocumentEmbedded(e) = event { (e.source.as_str(), e.chunks, e.dimensions) } else { panic!("{event:?}") })
+        .map(|event| {
+            if let IngestEvent::DocumentEmbedded(e) = event {
+                (e.source.as_str(), e.chunks, e.dimensions)
+            } else {
+                panic!("{event:?}")
+            }
+        })
         .collect();
     assert_eq!(done, [("/b", 1, 2), ("/a", 11, 2)]);
 }
@@ -160,7 +181,12 @@ async fn given_batches_of_two_models_when_handled_then_each_goes_to_its_own() {
 
 #[tokio::test]
 async fn given_a_model_that_is_away_when_handled_then_it_is_tried_again_and_given_up_with_its_own_fix() {
-    let down = ModelError::RuntimeDown { provider: "ollama".into(), address: "http://127.0.0.1:1".into(), reason: "refused".into(), fix: "start it".into() };
+    let down = ModelError::RuntimeDown {
+        provider: "ollama".into(),
+        address: "http://127.0.0.1:1".into(),
+        reason: "refused".into(),
+        fix: "start it".into(),
+    };
     let error = error_of(TinyModels { error: Some(down.clone()), ..TinyModels::default() }).await;
     let WorkError::Retry { code, reason } = error else { panic!("{error:?}") };
     let (embedder, _) = embedder(TinyModels::default());
@@ -168,7 +194,10 @@ async fn given_a_model_that_is_away_when_handled_then_it_is_tried_again_and_give
     let dead = said(&embedder.dead(&delivery, &code, &reason));
     let [IngestEvent::DocumentFailed(failed)] = dead.events.as_slice() else { panic!("{dead:?}") };
     assert_eq!(failed.stage, "embed");
-    assert_eq!(failed.error, Failure { code: "model_runtime_down".into(), message: down.to_string(), hint: down.hint() });
+    assert_eq!(
+        failed.error,
+        Failure { code: "model_runtime_down".into(), message: down.to_string(), hint: down.hint() }
+    );
     let last = said(&testkit::twice(&embedder, [ChunkEvent::from(batch("a", 1, 2, &["two"]))]).await);
     assert_eq!((last.embedded.len(), last.events.len()), (1, 0), "a failed document is not said to be embedded");
 }
@@ -176,9 +205,14 @@ async fn given_a_model_that_is_away_when_handled_then_it_is_tried_again_and_give
 #[tokio::test]
 async fn given_errors_and_answers_that_are_no_use_when_handled_then_waiting_or_giving_up_is_chosen_rightly() {
     let missing = ModelError::ModelMissing { model: "m".into(), reason: "nowhere".into(), fix: "pull it".into() };
-    assert!(matches!(error_of(TinyModels { error: Some(missing), ..TinyModels::default() }).await, WorkError::Retry { .. }));
+    assert!(matches!(
+        error_of(TinyModels { error: Some(missing), ..TinyModels::default() }).await,
+        WorkError::Retry { .. }
+    ));
     let refused = ModelError::BadRequest { provider: "p".into(), reason: "no".into() };
-    assert!(matches!(error_of(TinyModels { error: Some(refused), ..TinyModels::default() }).await, WorkError::Poison { code, .. } if code == "model_bad_request"));
+    assert!(
+        matches!(error_of(TinyModels { error: Some(refused), ..TinyModels::default() }).await, WorkError::Poison { code, .. } if code == "model_bad_request")
+    );
     let bends: [fn(&mut EmbedReply); 4] = [
         |reply| reply.vectors.clear(),
         |reply| reply.vectors[0].push(1.0),

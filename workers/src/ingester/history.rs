@@ -59,13 +59,17 @@ impl Versions {
             IngestEvent::DocumentChunked(e) => {
                 self.answered(e.ingest_id, e.document_id, Decision::Take);
                 if self.latest.len() < MAX_DOCUMENTS || self.latest.contains_key(&e.document_id) {
-                    self.latest.insert(e.document_id, Latest { ingest: e.ingest_id, version: key(&e.version), indexed: false });
+                    self.latest.insert(
+                        e.document_id,
+                        Latest { ingest: e.ingest_id, version: key(&e.version), indexed: false },
+                    );
                 }
             }
             IngestEvent::DocumentUnchanged(e) => self.answered(e.ingest_id, e.document_id, Decision::Unchanged),
             // Only the end of the version that was split last counts: an older one that ends later is replaced by it.
             IngestEvent::DocumentIndexed(e) => {
-                if let Some(latest) = self.latest.get_mut(&e.document_id).filter(|latest| latest.ingest == e.ingest_id) {
+                if let Some(latest) = self.latest.get_mut(&e.document_id).filter(|latest| latest.ingest == e.ingest_id)
+                {
                     latest.indexed = true;
                 }
             }
@@ -75,7 +79,10 @@ impl Versions {
                     self.latest.remove(&e.document_id);
                 }
             }
-            IngestEvent::DocumentQueued(_) | IngestEvent::DocumentEmbedded(_) | IngestEvent::IngestScanned(_) | IngestEvent::IngestFailed(_) => {}
+            IngestEvent::DocumentQueued(_)
+            | IngestEvent::DocumentEmbedded(_)
+            | IngestEvent::IngestScanned(_)
+            | IngestEvent::IngestFailed(_) => {}
         }
     }
 
@@ -136,7 +143,13 @@ impl History {
     }
 
     /// What to do with a document whose command lies in `partition`, after reading that partition's events to their end.
-    pub async fn decide(&self, partition: i32, ingest: IngestId, document: DocumentId, version: &str) -> Result<Decision, LogError> {
+    pub async fn decide(
+        &self,
+        partition: i32,
+        ingest: IngestId,
+        document: DocumentId,
+        version: &str,
+    ) -> Result<Decision, LogError> {
         let fold = self.partitions.lock().entry(partition).or_default().clone();
         let mut fold = fold.lock().await;
         self.catch_up(TopicPartition::new(Topic::IngestEvents.name(), partition), &mut fold).await?;

@@ -46,7 +46,14 @@ impl Said {
     }
 
     fn submissions(&self) -> Vec<&SubmitDocument> {
-        self.commands.iter().map(|command| if let IngestCommand::SubmitDocument(submit) = command { submit } else { panic!("{command:?}") }).collect()
+        self.commands
+            .iter()
+            .map(
+                |command| {
+                    if let IngestCommand::SubmitDocument(submit) = command { submit } else { panic!("{command:?}") }
+                },
+            )
+            .collect()
     }
 
     /// Code, stage and whether there is a fix, of the only failure.
@@ -82,7 +89,12 @@ impl World {
         let stack = Stack::start().await;
         let blobs = Arc::new(ObjectStoreBlobs::local(&dir.path().join("blobs")).unwrap());
         let limits = Limits { max_file_bytes: 10_000, max_files: 100 };
-        let ingester = Ingester::new(stack.log().clone(), Schemas::built_in(), blobs.clone(), IngesterConfig { limits, ..IngesterConfig::default() });
+        let ingester = Ingester::new(
+            stack.log().clone(),
+            Schemas::built_in(),
+            blobs.clone(),
+            IngesterConfig { limits, ..IngesterConfig::default() },
+        );
         Self { stack, blobs, ingester, dir }
     }
 
@@ -124,13 +136,16 @@ impl World {
         let again = self.ingester.handle(std::slice::from_ref(&delivery), &context).await.unwrap();
         assert_eq!(ids(&outputs), ids(&again), "a redelivery after the outputs were written says the same");
         if let Some(ready) = said.chunks.first() {
-            let indexed = about!(submit, DocumentIndexed {
-                version: ready.version.clone(),
-                chunks: 1,
-                removed_chunks: 0,
-                embed_model: "m".to_owned(),
-                dimensions: 2,
-            });
+            let indexed = about!(
+                submit,
+                DocumentIndexed {
+                    version: ready.version.clone(),
+                    chunks: 1,
+                    removed_chunks: 0,
+                    embed_model: "m".to_owned(),
+                    dimensions: 2,
+                }
+            );
             self.stack.send(&[IngestEvent::from(indexed)]).await;
             let again = self.ingester.handle(&[delivery], &context).await.unwrap();
             assert_eq!(ids(&outputs), ids(&again), "and so does one after the document was indexed");
@@ -142,7 +157,14 @@ impl World {
 #[tokio::test]
 async fn given_a_folder_when_started_then_every_document_is_stored_and_handed_in() {
     let large = vec![b'x'; 10_001];
-    let world = World::new(&[("a.txt", b"alpha"), ("b.md", b"# Beta"), ("c.png", b"x"), ("large.txt", &large), ("program", b"\x7fELF\0")]).await;
+    let world = World::new(&[
+        ("a.txt", b"alpha"),
+        ("b.md", b"# Beta"),
+        ("c.png", b"x"),
+        ("large.txt", &large),
+        ("program", b"\x7fELF\0"),
+    ])
+    .await;
     let said = world.handle(world.start(&world.path(""))).await;
     let submissions = said.submissions();
     let sources: Vec<&str> = submissions.iter().map(|submit| submit.source.as_str()).collect();
@@ -211,8 +233,21 @@ async fn given_a_document_when_handed_in_then_chunks_are_spans_of_the_stored_tex
 
 #[tokio::test]
 async fn given_documents_without_text_when_handed_in_then_they_fail_and_never_succeed_with_nothing() {
-    let world = World::new(&[("bin.txt", b"a\0b"), ("empty.txt", b""), ("blank.md", b" \n\t\n"), ("pdf.txt", b"%PDF-1.4"), ("bad.txt", b"\xff\xfeh")]).await;
-    for (name, code) in [("bin.txt", "binary_content"), ("empty.txt", "empty_document"), ("blank.md", "empty_document"), ("pdf.txt", "binary_content"), ("bad.txt", "bad_encoding")] {
+    let world = World::new(&[
+        ("bin.txt", b"a\0b"),
+        ("empty.txt", b""),
+        ("blank.md", b" \n\t\n"),
+        ("pdf.txt", b"%PDF-1.4"),
+        ("bad.txt", b"\xff\xfeh"),
+    ])
+    .await;
+    for (name, code) in [
+        ("bin.txt", "binary_content"),
+        ("empty.txt", "empty_document"),
+        ("blank.md", "empty_document"),
+        ("pdf.txt", "binary_content"),
+        ("bad.txt", "bad_encoding"),
+    ] {
         let started = world.handle(world.start(&world.path(name))).await;
         let said = world.handle(started.submissions()[0].clone()).await;
         assert_eq!(said.kinds(), ["DocumentQueued", "DocumentFailed"], "{name}");

@@ -78,10 +78,20 @@ impl<W: Worker> Job<W> {
         for record in &self.records {
             match self.context.schemas.decode::<W::Input>(record) {
                 Ok(Decoded::Event(event)) => {
-                    deliveries.push(Delivery { event, envelope: record.envelope(), position: record.position(), attempt: 1 });
+                    deliveries.push(Delivery {
+                        event,
+                        envelope: record.envelope(),
+                        position: record.position(),
+                        attempt: 1,
+                    });
                 }
                 Ok(Decoded::UnknownType { record: name }) if record.topic.ends_with(COMMANDS) => {
-                    letters.push(self.letter(record, "unknown_event_type", &format!("this version knows no {name}"), 1));
+                    letters.push(self.letter(
+                        record,
+                        "unknown_event_type",
+                        &format!("this version knows no {name}"),
+                        1,
+                    ));
                 }
                 Ok(Decoded::UnknownType { record: name }) => {
                     tracing::debug!(position = %record.position(), record = name, "record of an unknown type left alone");
@@ -108,7 +118,13 @@ impl<W: Worker> Job<W> {
         if let [delivery] = batch.as_slice() {
             return self.bury(delivery, &code, &reason).await;
         }
-        tracing::info!(group = self.context.group, records = batch.len(), code, reason, "batch failed; trying its records one by one");
+        tracing::info!(
+            group = self.context.group,
+            records = batch.len(),
+            code,
+            reason,
+            "batch failed; trying its records one by one"
+        );
         let tries = if poison { self.config.max_attempts } else { 1 };
         let mut outputs = Vec::new();
         for mut delivery in batch {
@@ -151,7 +167,10 @@ impl<W: Worker> Job<W> {
         match called {
             Ok(Ok(outputs)) => self.write(outputs).await,
             Ok(Err(error)) => Ok(Err(error)),
-            Err(panic) => Ok(Err(WorkError::retry("panicked", format!("worker {} panicked: {}", self.worker.name(), message_of(panic.as_ref()))))),
+            Err(panic) => Ok(Err(WorkError::retry(
+                "panicked",
+                format!("worker {} panicked: {}", self.worker.name(), message_of(panic.as_ref())),
+            ))),
         }
     }
 
@@ -170,7 +189,11 @@ impl<W: Worker> Job<W> {
     async fn write_letters(&mut self, letters: Vec<Outgoing>) -> Result<Vec<Outgoing>, Halt> {
         match self.write(letters).await? {
             Ok(outputs) => Ok(outputs),
-            Err(WorkError::Retry { code, reason } | WorkError::Poison { code, reason } | WorkError::Fatal { code, reason }) => Err(self.fatal(code, reason)),
+            Err(
+                WorkError::Retry { code, reason }
+                | WorkError::Poison { code, reason }
+                | WorkError::Fatal { code, reason },
+            ) => Err(self.fatal(code, reason)),
         }
     }
 
@@ -218,5 +241,9 @@ impl<W: Worker> Job<W> {
 }
 
 fn message_of(panic: &(dyn Any + Send)) -> &str {
-    panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
 }

@@ -67,7 +67,10 @@ pub(super) struct Taken {
 
 impl Taken {
     pub(super) fn of(records: &[Record]) -> Self {
-        Self { offsets: records.iter().map(|r| r.offset).collect(), bytes: records.iter().map(Record::size_bytes).sum() }
+        Self {
+            offsets: records.iter().map(|r| r.offset).collect(),
+            bytes: records.iter().map(Record::size_bytes).sum(),
+        }
     }
 }
 
@@ -230,7 +233,9 @@ impl Board {
     fn ripe(&self, lane: &Lane, now: Instant) -> bool {
         match self.lanes {
             Lanes::PerKey { .. } => true,
-            Lanes::PerPartition { max_wait, .. } => lane.waiting.len() >= self.max_batch || lane.since.is_none_or(|since| now >= since + max_wait),
+            Lanes::PerPartition { max_wait, .. } => {
+                lane.waiting.len() >= self.max_batch || lane.since.is_none_or(|since| now >= since + max_wait)
+            }
         }
     }
 
@@ -243,7 +248,9 @@ impl Board {
 
     /// A batch has ended: done, with outputs that wait for their transaction, or left out, to come again.
     pub(super) fn end(&mut self, lane: &LaneId, taken: &Taken, finished: Option<Vec<Outgoing>>) {
-        let Some(part) = self.parts.get_mut(&lane.partition).filter(|part| part.generation == lane.generation) else { return };
+        let Some(part) = self.parts.get_mut(&lane.partition).filter(|part| part.generation == lane.generation) else {
+            return;
+        };
         part.bytes = part.bytes.saturating_sub(taken.bytes);
         let done = finished.is_some();
         if let Some(outputs) = finished {

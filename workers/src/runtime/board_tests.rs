@@ -10,7 +10,15 @@ fn partition(number: i32) -> TopicPartition {
 
 fn record(number: i32, offset: i64, key: &'static str) -> Record {
     let payload = Some(Bytes::from_static(b"12345678"));
-    Record { topic: "t".into(), partition: number, offset, key: Some(Bytes::from_static(key.as_bytes())), payload, headers: vec![], timestamp_ms: 0 }
+    Record {
+        topic: "t".into(),
+        partition: number,
+        offset,
+        key: Some(Bytes::from_static(key.as_bytes())),
+        payload,
+        headers: vec![],
+        timestamp_ms: 0,
+    }
 }
 
 fn config() -> RuntimeConfig {
@@ -50,7 +58,13 @@ fn due(board: &mut Board) -> Vec<(i32, i64)> {
 }
 
 fn output(name: &str) -> Outgoing {
-    Outgoing { topic: "out".into(), partition: None, key: Some(Bytes::copy_from_slice(name.as_bytes())), payload: None, headers: vec![] }
+    Outgoing {
+        topic: "out".into(),
+        partition: None,
+        key: Some(Bytes::copy_from_slice(name.as_bytes())),
+        payload: None,
+        headers: vec![],
+    }
 }
 
 #[test]

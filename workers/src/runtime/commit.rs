@@ -112,6 +112,8 @@ impl Commits {
         if !matches!(self.pending, Some(Pending::Transaction { .. })) {
             return Ok(Vec::new());
         }
-        tokio::time::timeout(limit, self.transaction()).await.map_err(|_| LogError::Timeout { doing: "commit what is done".to_owned(), seconds: limit.as_secs() })?
+        tokio::time::timeout(limit, self.transaction())
+            .await
+            .map_err(|_| LogError::Timeout { doing: "commit what is done".to_owned(), seconds: limit.as_secs() })?
     }
 }

@@ -5,7 +5,10 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use riverrun_log::{AssignedPartition, GroupConfig, GroupConsumer, LogError, OutOfRange, SessionEvent, StartAt, TopicPartition, TransactionalProducer};
+use riverrun_log::{
+    AssignedPartition, GroupConfig, GroupConsumer, LogError, OutOfRange, SessionEvent, StartAt, TopicPartition,
+    TransactionalProducer,
+};
 use riverrun_schemas::EventSet;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::{AbortHandle, Id, JoinError, JoinHandle, JoinSet};
@@ -14,7 +17,10 @@ use tokio_util::sync::CancellationToken;
 use super::attempt::{Ending, Job, Slot};
 use super::board::{Board, LaneId, Taken};
 use super::commit::Commits;
-use super::{Context, DeliveryMode, Lanes, Progress, RuntimeConfig, RuntimeError, WorkError, Worker, WorkerState, backoff, group_of};
+use super::{
+    Context, DeliveryMode, Lanes, Progress, RuntimeConfig, RuntimeError, WorkError, Worker, WorkerState, backoff,
+    group_of,
+};
 
 /// How long the last commit of partitions that are given back may take.
 const LAST_COMMIT: Duration = Duration::from_secs(3);
@@ -67,7 +73,12 @@ enum Wake {
     Time,
 }
 
-pub(super) async fn run<W: Worker>(worker: W, config: RuntimeConfig, progress: Progress, stop: CancellationToken) -> Result<(), RuntimeError> {
+pub(super) async fn run<W: Worker>(
+    worker: W,
+    config: RuntimeConfig,
+    progress: Progress,
+    stop: CancellationToken,
+) -> Result<(), RuntimeError> {
     let transactions = match worker.delivery() {
         DeliveryMode::AtLeastOnce => None,
         DeliveryMode::Transactional => match open_transactions(worker.name(), &config, &progress, &stop).await? {
@@ -81,8 +92,17 @@ pub(super) async fn run<W: Worker>(worker: W, config: RuntimeConfig, progress: P
 }
 
 /// `None` when the worker was stopped before the broker answered.
-async fn open_transactions(name: &str, config: &RuntimeConfig, progress: &Progress, stop: &CancellationToken) -> Result<Option<TransactionalProducer>, LogError> {
-    let id = format!("{}.{}", group_of(name), config.instance.clone().unwrap_or_else(|| riverrun_schemas::EventId::new().to_string()));
+async fn open_transactions(
+    name: &str,
+    config: &RuntimeConfig,
+    progress: &Progress,
+    stop: &CancellationToken,
+) -> Result<Option<TransactionalProducer>, LogError> {
+    let id = format!(
+        "{}.{}",
+        group_of(name),
+        config.instance.clone().unwrap_or_else(|| riverrun_schemas::EventId::new().to_string())
+    );
     let mut failures = 0;
     loop {
         let opened = tokio::select! {
@@ -103,7 +123,12 @@ async fn open_transactions(name: &str, config: &RuntimeConfig, progress: &Progre
 }
 
 impl<W: Worker> Engine<W> {
-    fn new(worker: W, config: RuntimeConfig, progress: Progress, transactions: Option<TransactionalProducer>) -> Result<Self, LogError> {
+    fn new(
+        worker: W,
+        config: RuntimeConfig,
+        progress: Progress,
+        transactions: Option<TransactionalProducer>,
+    ) -> Result<Self, LogError> {
         let group = group_of(worker.name());
         let membership = GroupConfig {
             instance: config.instance.clone(),
@@ -118,7 +143,12 @@ impl<W: Worker> Engine<W> {
             // As many as there are partitions.
             Lanes::PerPartition { .. } => Semaphore::MAX_PERMITS,
         };
-        let context = Context { log: config.log.clone(), producer: config.producer.clone(), schemas: config.schemas.clone(), group };
+        let context = Context {
+            log: config.log.clone(),
+            producer: config.producer.clone(),
+            schemas: config.schemas.clone(),
+            group,
+        };
         Ok(Self {
             board: Board::new(worker.lanes(), worker.delivery(), &config),
             commits: Commits::new(transactions, config.commit_interval),
@@ -336,15 +366,22 @@ impl<W: Worker> Engine<W> {
         };
         match commits.last(consumer, due, LAST_COMMIT).await {
             Ok(offsets) => self.board.committed(&offsets),
-            Err(error) => tracing::warn!(group = self.context.group, error = %error, "last offsets not committed; their records come again"),
+            Err(error) => {
+                tracing::warn!(group = self.context.group, error = %error, "last offsets not committed; their records come again")
+            }
         }
     }
 
     /// Drops work in progress; the loop hears of each batch as abandoned.
     fn abort_jobs(&mut self, of: Option<&[TopicPartition]>) {
-        let doomed: Vec<&Running> = self.running.values().filter(|job| of.is_none_or(|of| of.contains(&job.lane.partition))).collect();
+        let doomed: Vec<&Running> =
+            self.running.values().filter(|job| of.is_none_or(|of| of.contains(&job.lane.partition))).collect();
         if !doomed.is_empty() {
-            tracing::warn!(group = self.context.group, batches = doomed.len(), "work in progress is dropped; it comes again");
+            tracing::warn!(
+                group = self.context.group,
+                batches = doomed.len(),
+                "work in progress is dropped; it comes again"
+            );
             doomed.iter().for_each(|job| job.task.abort());
         }
     }
@@ -409,14 +446,25 @@ impl<W: Worker> Engine<W> {
 }
 
 /// Asks the worker where to start; what may pass is tried until it does.
-async fn starts<W: Worker>(worker: Arc<W>, context: Arc<Context>, config: Arc<RuntimeConfig>, partitions: Vec<AssignedPartition>) -> Result<Starts, RuntimeError> {
+async fn starts<W: Worker>(
+    worker: Arc<W>,
+    context: Arc<Context>,
+    config: Arc<RuntimeConfig>,
+    partitions: Vec<AssignedPartition>,
+) -> Result<Starts, RuntimeError> {
     let mut failures = 0;
     loop {
         match worker.assigned(&partitions, &context).await {
             Ok(starts) => return Ok(starts),
             Err(WorkError::Retry { code, reason }) => {
                 failures += 1;
-                tracing::warn!(group = context.group, code, reason, failures, "worker can't take its partitions; trying again");
+                tracing::warn!(
+                    group = context.group,
+                    code,
+                    reason,
+                    failures,
+                    "worker can't take its partitions; trying again"
+                );
                 tokio::time::sleep(backoff::draw(config.backoff_base, config.backoff_max, failures)).await;
             }
             Err(WorkError::Poison { code, reason } | WorkError::Fatal { code, reason }) => {

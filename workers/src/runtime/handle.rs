@@ -100,7 +100,12 @@ pub struct Progress {
 
 impl Progress {
     fn new(name: &'static str, group: String) -> Self {
-        let told = Told { state: WorkerState::Starting, trouble: None, last_progress: Instant::now(), positions: BTreeMap::new() };
+        let told = Told {
+            state: WorkerState::Starting,
+            trouble: None,
+            last_progress: Instant::now(),
+            positions: BTreeMap::new(),
+        };
         Self {
             shared: Arc::new(Shared {
                 name,
@@ -198,7 +203,8 @@ impl Progress {
     pub fn enter(&self, state: WorkerState) {
         let mut told = self.shared.told.lock();
         let ended = matches!(told.state, WorkerState::Stopped | WorkerState::Failed);
-        let stopping = told.state == WorkerState::Stopping && matches!(state, WorkerState::Running | WorkerState::Troubled);
+        let stopping =
+            told.state == WorkerState::Stopping && matches!(state, WorkerState::Running | WorkerState::Troubled);
         if !ended && !stopping {
             told.state = state;
         }
@@ -241,7 +247,12 @@ pub struct WorkerHandle {
 
 impl WorkerHandle {
     /// Runs `work` as a worker of this name; it ends when `stop` is cancelled.
-    pub fn spawn<F, E>(name: &'static str, group: impl Into<String>, stop: CancellationToken, work: impl FnOnce(Progress) -> F) -> Self
+    pub fn spawn<F, E>(
+        name: &'static str,
+        group: impl Into<String>,
+        stop: CancellationToken,
+        work: impl FnOnce(Progress) -> F,
+    ) -> Self
     where
         F: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<RuntimeError> + 'static,

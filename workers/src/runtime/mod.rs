@@ -23,7 +23,9 @@ mod watermark;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use riverrun_log::{AssignedPartition, LogConfig, LogError, Outgoing, Position, Producer, Schemas, StartAt, TopicPartition};
+use riverrun_log::{
+    AssignedPartition, LogConfig, LogError, Outgoing, Position, Producer, Schemas, StartAt, TopicPartition,
+};
 use riverrun_schemas::{Envelope, EventId, EventSet};
 use tokio_util::sync::CancellationToken;
 
@@ -176,7 +178,11 @@ pub trait Worker: Send + Sync + 'static {
     }
 
     /// Prepares for partitions and says where to start; the group's committed offsets, when nothing better is known.
-    async fn assigned(&self, partitions: &[AssignedPartition], _context: &Context) -> Result<Vec<(TopicPartition, StartAt)>, WorkError> {
+    async fn assigned(
+        &self,
+        partitions: &[AssignedPartition],
+        _context: &Context,
+    ) -> Result<Vec<(TopicPartition, StartAt)>, WorkError> {
         Ok(partitions.iter().map(|p| (p.partition.clone(), p.default_start())).collect())
     }
 

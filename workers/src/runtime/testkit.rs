@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use riverrun_log::admin::{Admin, GroupTopics};
 use riverrun_log::dead_letters::DeadLetters;
-use riverrun_log::{DeadLetter, EmbeddedBroker, LogConfig, Outgoing, Position, Producer, Record, Schemas, StartAt, Tail, TopicPartition};
+use riverrun_log::{
+    DeadLetter, EmbeddedBroker, LogConfig, Outgoing, Position, Producer, Record, Schemas, StartAt, Tail, TopicPartition,
+};
 use riverrun_schemas::topics::all_specs;
 use riverrun_schemas::{Decoded, Envelope, EventId, EventSet, Topic};
 
@@ -23,7 +25,12 @@ const COMPONENT: &str = "test";
 /// Events as the loop would hand them in, at offsets from 0.
 pub fn deliveries<E: EventSet>(events: impl IntoIterator<Item = E>) -> Vec<Delivery<E>> {
     let topic = TopicPartition::new(E::TOPIC.name(), 0);
-    let deliver = |(event, offset): (E, i64)| Delivery { envelope: Envelope::of(&event, COMPONENT, None), event, position: topic.at(offset), attempt: 1 };
+    let deliver = |(event, offset): (E, i64)| Delivery {
+        envelope: Envelope::of(&event, COMPONENT, None),
+        event,
+        position: topic.at(offset),
+        attempt: 1,
+    };
     events.into_iter().zip(0..).map(deliver).collect()
 }
 
@@ -106,7 +113,12 @@ impl Stack {
 
     /// Writes events, in order.
     pub async fn send<E: EventSet>(&self, events: &[E]) -> Vec<Position> {
-        let records = events.iter().map(|event| Outgoing::event(event, COMPONENT, None).unwrap_or_else(|error| panic!("not an event: {error}"))).collect();
+        let records = events
+            .iter()
+            .map(|event| {
+                Outgoing::event(event, COMPONENT, None).unwrap_or_else(|error| panic!("not an event: {error}"))
+            })
+            .collect();
         self.send_records(records).await
     }
 
@@ -144,7 +156,10 @@ impl Stack {
 
     /// The dead letters of a topic.
     pub async fn letters(&self, topic: Topic) -> Vec<DeadLetter> {
-        self.dead_letters().list(Some(topic.name()), usize::MAX).await.unwrap_or_else(|error| panic!("no dead letters: {error}"))
+        self.dead_letters()
+            .list(Some(topic.name()), usize::MAX)
+            .await
+            .unwrap_or_else(|error| panic!("no dead letters: {error}"))
     }
 
     /// Lists, shows and handles dead letters.
@@ -161,7 +176,8 @@ impl Stack {
 
     /// Waits until a worker's group has committed everything on a topic.
     pub async fn drained(&self, worker: &str, topic: Topic) {
-        eventually(format!("no lag of {worker}"), || async { (self.lag(worker, topic).await == 0).then_some(()) }).await;
+        eventually(format!("no lag of {worker}"), || async { (self.lag(worker, topic).await == 0).then_some(()) })
+            .await;
     }
 
     /// Stops the broker, runs `meanwhile`, and starts it again on the same port and folder.

@@ -6,9 +6,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use riverrun_agents::tools::{Hit, Search, SearchFailure, Tool, ToolContext, ToolError, ToolManifest, Toolbox};
-use riverrun_log::{EmbeddedBroker, LogConfig, ObjectStoreBlobs, Producer, Schemas, StartAt, Tail, TopicPartition, admin};
+use riverrun_log::{
+    EmbeddedBroker, LogConfig, ObjectStoreBlobs, Producer, Schemas, StartAt, Tail, TopicPartition, admin,
+};
 use riverrun_models::{ModelSettings, Models};
-use riverrun_schemas::agent::{AgentCommand, AgentEvent, ApprovalPolicy, RunFinished, RunRequest, StartRun, ToolEffect};
+use riverrun_schemas::agent::{
+    AgentCommand, AgentEvent, ApprovalPolicy, RunFinished, RunRequest, StartRun, ToolEffect,
+};
 use riverrun_schemas::{CollectionName, Decoded, Namespace, RunId, Topic, now_ms, topics};
 use riverrun_workers::agent::{self, AgentWorkerConfig};
 use riverrun_workers::runtime::WorkerHandle;
@@ -30,7 +34,11 @@ impl Respond for ScriptedModel {
     fn respond(&self, request: &Request) -> ResponseTemplate {
         self.requests.fetch_add(1, Ordering::SeqCst);
         let body: Value = serde_json::from_slice(&request.body).unwrap();
-        let observed = body["messages"].as_array().unwrap().iter().any(|m| m["role"] == "user" && m["content"].as_str().unwrap().contains("<observation tool"));
+        let observed = body["messages"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|m| m["role"] == "user" && m["content"].as_str().unwrap().contains("<observation tool"));
         let text = match (body["format"].is_object(), observed) {
             (true, false) => json!({ "thought": "count", "tool": "count", "arguments": {} }).to_string(),
             (true, true) => json!({ "thought": "enough", "tool": "answer", "arguments": {} }).to_string(),

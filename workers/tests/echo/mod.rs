@@ -9,7 +9,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use riverrun_log::Outgoing;
-use riverrun_schemas::ingest::{DocumentFailed, DocumentQueued, IngestCommand, IngestEvent, SubmitDocument, document_id};
+use riverrun_schemas::ingest::{
+    DocumentFailed, DocumentQueued, IngestCommand, IngestEvent, SubmitDocument, document_id,
+};
 use riverrun_schemas::{BlobRef, Collection, Failure, IngestId, Namespace};
 use riverrun_workers::runtime::{Context, Delivery, DeliveryMode, Lanes, WorkError, Worker};
 use tokio::sync::Notify;
@@ -43,7 +45,9 @@ pub fn blob() -> BlobRef {
 
 /// `n` commands to each of `documents`, well behaved.
 pub fn commands(documents: usize, n: usize) -> Vec<IngestCommand> {
-    (0..n).flat_map(|number| (0..documents).map(move |document| command(&format!("d{document}"), number, "ok"))).collect()
+    (0..n)
+        .flat_map(|number| (0..documents).map(move |document| command(&format!("d{document}"), number, "ok")))
+        .collect()
 }
 
 pub fn source(event: &IngestEvent) -> String {

@@ -60,7 +60,10 @@ impl OpenIndex {
         match &mut self.writer {
             Some(writer) => Ok(writer),
             empty => {
-                let writer = self.index.writer_with_num_threads(1, self.writer_memory_bytes).map_err(|error| failed(&self.path, error))?;
+                let writer = self
+                    .index
+                    .writer_with_num_threads(1, self.writer_memory_bytes)
+                    .map_err(|error| failed(&self.path, error))?;
                 Ok(empty.insert(writer))
             }
         }
@@ -92,16 +95,27 @@ impl OpenIndex {
         Ok(count)
     }
 
-    pub(super) fn search(&self, query: &str, limit: usize, filter: &ChunkFilter) -> Result<Vec<KeywordHit>, StoreError> {
+    pub(super) fn search(
+        &self,
+        query: &str,
+        limit: usize,
+        filter: &ChunkFilter,
+    ) -> Result<Vec<KeywordHit>, StoreError> {
         let Some(query) = self.query(query, filter) else { return Ok(Vec::new()) };
         let searcher = self.reader.searcher();
-        let found = searcher.search(&query, &TopDocs::with_limit(limit).order_by_score()).map_err(|error| failed(&self.path, error))?;
+        let found = searcher
+            .search(&query, &TopDocs::with_limit(limit).order_by_score())
+            .map_err(|error| failed(&self.path, error))?;
         found
             .into_iter()
             .map(|(score, address)| {
                 let document: TantivyDocument = searcher.doc(address).map_err(|error| failed(&self.path, error))?;
-                let chunk = document.get_first(self.fields.chunk).and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default();
-                let chunk = serde_json::from_str(&chunk).map_err(|error| failed(&self.path, format!("a stored chunk is damaged: {error}")))?;
+                let chunk = document
+                    .get_first(self.fields.chunk)
+                    .and_then(|value| value.as_str().map(str::to_owned))
+                    .unwrap_or_default();
+                let chunk = serde_json::from_str(&chunk)
+                    .map_err(|error| failed(&self.path, format!("a stored chunk is damaged: {error}")))?;
                 Ok(KeywordHit { chunk, score })
             })
             .collect()
@@ -111,7 +125,13 @@ impl OpenIndex {
     fn query(&self, query: &str, filter: &ChunkFilter) -> Option<BooleanQuery> {
         let words: Vec<(Occur, Box<dyn Query>)> = query_words(query)
             .iter()
-            .map(|word| (Occur::Should, Box::new(TermQuery::new(term(self.fields.text, word), IndexRecordOption::WithFreqs)) as Box<dyn Query>))
+            .map(|word| {
+                (
+                    Occur::Should,
+                    Box::new(TermQuery::new(term(self.fields.text, word), IndexRecordOption::WithFreqs))
+                        as Box<dyn Query>,
+                )
+            })
             .collect();
         if words.is_empty() {
             return None;
@@ -120,7 +140,11 @@ impl OpenIndex {
         if filter.documents.is_empty() {
             return Some(words);
         }
-        let documents = filter.documents.iter().map(|document| (Occur::Should, exactly(self.fields.document_id, &document.to_string()))).collect();
+        let documents = filter
+            .documents
+            .iter()
+            .map(|document| (Occur::Should, exactly(self.fields.document_id, &document.to_string())))
+            .collect();
         let documents = ConstScoreQuery::new(Box::new(BooleanQuery::new(documents)), 0.0);
         Some(BooleanQuery::new(vec![(Occur::Must, Box::new(words)), (Occur::Must, Box::new(documents))]))
     }
@@ -173,7 +197,10 @@ fn document(fields: &Fields, chunk: &StoredChunk) -> TantivyDocument {
     if let Some(heading) = &chunk.heading {
         document.add_text(fields.text, heading);
     }
-    document.add_text(fields.chunk, serde_json::to_string(chunk).unwrap_or_else(|error| unreachable!("a chunk is always JSON: {error}")));
+    document.add_text(
+        fields.chunk,
+        serde_json::to_string(chunk).unwrap_or_else(|error| unreachable!("a chunk is always JSON: {error}")),
+    );
     document
 }
 

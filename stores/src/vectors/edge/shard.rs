@@ -10,9 +10,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use qdrant_edge::{
-    Condition, CountRequest, CreateIndex, Distance, EdgeConfig, EdgeOptimizersConfig, EdgeShard, EdgeVectorParams, FieldCondition, FieldIndexOperations, Filter,
-    HnswIndexConfig, JsonPath, Match, NamedQuery, OperationError, PayloadFieldSchema, PayloadSchemaType, PointId, PointInsertOperations, PointOperations,
-    PointStruct, QueryEnum, SearchRequest, UpdateOperation, VectorInternal, WalOptions, WithPayloadInterface,
+    Condition, CountRequest, CreateIndex, Distance, EdgeConfig, EdgeOptimizersConfig, EdgeShard, EdgeVectorParams,
+    FieldCondition, FieldIndexOperations, Filter, HnswIndexConfig, JsonPath, Match, NamedQuery, OperationError,
+    PayloadFieldSchema, PayloadSchemaType, PointId, PointInsertOperations, PointOperations, PointStruct, QueryEnum,
+    SearchRequest, UpdateOperation, VectorInternal, WalOptions, WithPayloadInterface,
 };
 use riverrun_schemas::DocumentId;
 use serde_json::Value;
@@ -65,8 +66,12 @@ impl Shard {
         }
         fs::create_dir_all(&self.path).map_err(StoreError::io("creating", &self.path))?;
         let edge = EdgeShard::new(&self.path, self.config()).map_err(|error| self.failed(error))?;
-        let index = CreateIndex { field_name: key(DOCUMENT_ID), field_schema: Some(PayloadFieldSchema::FieldType(PayloadSchemaType::Keyword)) };
-        edge.update(UpdateOperation::FieldIndexOperation(FieldIndexOperations::CreateIndex(index))).map_err(|error| self.failed(error))?;
+        let index = CreateIndex {
+            field_name: key(DOCUMENT_ID),
+            field_schema: Some(PayloadFieldSchema::FieldType(PayloadSchemaType::Keyword)),
+        };
+        edge.update(UpdateOperation::FieldIndexOperation(FieldIndexOperations::CreateIndex(index)))
+            .map_err(|error| self.failed(error))?;
         edge.flush();
         Ok(edge)
     }
@@ -76,7 +81,11 @@ impl Shard {
         EdgeConfig::builder()
             .vector(VECTOR, EdgeVectorParams::builder(self.info.dimensions, Distance::Cosine).on_disk(true).build())
             .hnsw_config(HnswIndexConfig { max_indexing_threads: 1, ..HnswIndexConfig::default() })
-            .optimizers(EdgeOptimizersConfig { indexing_threshold: Some(vector_kilobytes.max(1)), default_segment_number: Some(2), ..EdgeOptimizersConfig::default() })
+            .optimizers(EdgeOptimizersConfig {
+                indexing_threshold: Some(vector_kilobytes.max(1)),
+                default_segment_number: Some(2),
+                ..EdgeOptimizersConfig::default()
+            })
             .wal_options(WalOptions { segment_capacity: WAL_SEGMENT_BYTES, ..WalOptions::default() })
             .build()
     }
@@ -105,10 +114,16 @@ impl Shard {
 
     fn check(&self, vector: &[f32], chunk: Option<&StoredChunk>) -> Result<(), StoreError> {
         if vector.len() != self.info.dimensions {
-            return Err(StoreError::Dimensions { collection: self.info.collection.clone(), expected: self.info.dimensions, found: vector.len() });
+            return Err(StoreError::Dimensions {
+                collection: self.info.collection.clone(),
+                expected: self.info.dimensions,
+                found: vector.len(),
+            });
         }
         match chunk {
-            Some(chunk) if !vector.iter().all(|number| number.is_finite()) => Err(StoreError::NotFinite(chunk.chunk_id)),
+            Some(chunk) if !vector.iter().all(|number| number.is_finite()) => {
+                Err(StoreError::NotFinite(chunk.chunk_id))
+            }
             Some(_) | None => Ok(()),
         }
     }
@@ -122,13 +137,22 @@ impl Shard {
     }
 
     pub(super) fn count_document(&self, document: &DocumentId, versions: &Versions) -> Result<usize, StoreError> {
-        self.edge()?.count(CountRequest { filter: Some(of_document(document, versions)), exact: true }).map_err(|error| self.failed(error))
+        self.edge()?
+            .count(CountRequest { filter: Some(of_document(document, versions)), exact: true })
+            .map_err(|error| self.failed(error))
     }
 
-    pub(super) fn search(&self, vector: Vec<f32>, limit: usize, filter: &ChunkFilter) -> Result<Vec<VectorHit>, StoreError> {
+    pub(super) fn search(
+        &self,
+        vector: Vec<f32>,
+        limit: usize,
+        filter: &ChunkFilter,
+    ) -> Result<Vec<VectorHit>, StoreError> {
         self.check(&vector, None)?;
         let documents: Vec<String> = filter.documents.iter().map(ToString::to_string).collect();
-        let filter = (!documents.is_empty()).then(|| Filter::new_must(Condition::Field(FieldCondition::new_match(key(DOCUMENT_ID), Match::from(documents)))));
+        let filter = (!documents.is_empty()).then(|| {
+            Filter::new_must(Condition::Field(FieldCondition::new_match(key(DOCUMENT_ID), Match::from(documents))))
+        });
         let request = SearchRequest {
             query: QueryEnum::Nearest(NamedQuery::new(VectorInternal::Dense(vector), VECTOR)),
             filter,
@@ -143,8 +167,10 @@ impl Shard {
         found
             .into_iter()
             .map(|point| {
-                let payload = point.payload.map_or(Value::Null, |payload| Value::Object(payload.0.into_iter().collect()));
-                let chunk = serde_json::from_value(payload).map_err(|error| self.failed(format!("payload of point {} is damaged: {error}", point.id)))?;
+                let payload =
+                    point.payload.map_or(Value::Null, |payload| Value::Object(payload.0.into_iter().collect()));
+                let chunk = serde_json::from_value(payload)
+                    .map_err(|error| self.failed(format!("payload of point {} is damaged: {error}", point.id)))?;
                 Ok(VectorHit { chunk, score: point.score })
             })
             .collect()
@@ -202,8 +228,13 @@ impl Closable for Shard {
 }
 
 fn stored_point(point: VectorPoint) -> PointStruct {
-    let payload = serde_json::to_value(&point.chunk).unwrap_or_else(|error| unreachable!("a chunk is always JSON: {error}"));
-    PointStruct::new(PointId::Uuid(point.chunk.chunk_id.as_uuid()), std::collections::HashMap::from([(VECTOR.to_owned(), point.vector)]), payload)
+    let payload =
+        serde_json::to_value(&point.chunk).unwrap_or_else(|error| unreachable!("a chunk is always JSON: {error}"));
+    PointStruct::new(
+        PointId::Uuid(point.chunk.chunk_id.as_uuid()),
+        std::collections::HashMap::from([(VECTOR.to_owned(), point.vector)]),
+        payload,
+    )
 }
 
 fn of_document(document: &DocumentId, versions: &Versions) -> Filter {
@@ -233,7 +264,8 @@ fn closed_wal_files(shard: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let mut files = Vec::new();
     for entry in fs::read_dir(&folder).map_err(StoreError::io("reading", &folder))? {
         let path = entry.map_err(StoreError::io("reading", &folder))?.path();
-        let start = path.file_name().and_then(|name| name.to_str()?.strip_prefix(WAL_CLOSED_PREFIX)?.parse::<u64>().ok());
+        let start =
+            path.file_name().and_then(|name| name.to_str()?.strip_prefix(WAL_CLOSED_PREFIX)?.parse::<u64>().ok());
         files.extend(start.map(|start| (start, path)));
     }
     files.sort();

@@ -26,11 +26,32 @@ fn of(ingest: &str) -> Of {
 
 fn chunked(ingest: &str, version: &str) -> IngestEvent {
     let text = BlobRef { sha256: "0".repeat(64), size_bytes: 1, media_type: "text/plain".into() };
-    about!(of(ingest), DocumentChunked { version: version.into(), text: text, chunks: 1, embed_model: "m".into(), title: None, metadata_json: None }).into()
+    about!(
+        of(ingest),
+        DocumentChunked {
+            version: version.into(),
+            text,
+            chunks: 1,
+            embed_model: "m".into(),
+            title: None,
+            metadata_json: None
+        }
+    )
+    .into()
 }
 
 fn indexed(ingest: &str, version: &str) -> IngestEvent {
-    about!(of(ingest), DocumentIndexed { version: version.into(), chunks: 1, removed_chunks: 0, embed_model: "m".into(), dimensions: 2 }).into()
+    about!(
+        of(ingest),
+        DocumentIndexed {
+            version: version.into(),
+            chunks: 1,
+            removed_chunks: 0,
+            embed_model: "m".into(),
+            dimensions: 2
+        }
+    )
+    .into()
 }
 
 fn unchanged(ingest: &str, version: &str) -> IngestEvent {
