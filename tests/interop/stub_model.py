@@ -34,9 +34,9 @@ def vector_of(text):
     return [x / norm for x in vector] if norm else [1.0] + [0.0] * (DIMENSIONS - 1)
 
 
-def is_tool_result(message):
-    """What a tool gave, in either of the two ways that conversations carry it."""
-    return message["role"] == "tool" or (message.get("content") or "").startswith("<observation")
+def tool_results(message):
+    """How many results of tools a message carries, in either of the two ways that conversations carry them."""
+    return 1 if message["role"] == "tool" else (message.get("content") or "").count("<observation tool=")
 
 
 class StubModel:
@@ -61,7 +61,7 @@ class StubModel:
     def reply_to(self, body):
         script = script_of(body["messages"])
         steps = int(script.get("steps", 0))
-        results = sum(is_tool_result(message) for message in body["messages"])
+        results = sum(tool_results(message) for message in body["messages"])
         acts = "format" in body or "tools" in body
         with self.lock:
             # 0, 1, ... for the actions, and one more for the answer.
