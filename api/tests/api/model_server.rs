@@ -50,10 +50,8 @@ async fn chat(State(asked): State<Asked>, Json(body): Json<Value>) -> String {
     let messages = body["messages"].as_array().cloned().unwrap_or_default();
     let script = script(&messages);
     let number = |name: &str| script.get(name).and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
-    let is_result = |message: &&Value| {
-        message["role"] == "tool" || message["content"].as_str().is_some_and(|text| text.starts_with("<observation"))
-    };
-    let results = messages.iter().filter(is_result).count() as u64;
+    let texts = messages.iter().filter_map(|message| message["content"].as_str());
+    let results: u64 = texts.map(|text| text.matches("<observation tool=").count() as u64).sum();
     *asked.lock().entry(script.get("id").cloned().unwrap_or_default()).or_default() += 1;
     tokio::time::sleep(Duration::from_millis(number("delay_ms"))).await;
     let acts = body.get("format").is_some_and(|format| !format.is_null());
