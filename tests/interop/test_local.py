@@ -61,7 +61,7 @@ def test_an_answer_cites_what_was_found(alone, handbook):
 
 def test_an_agent_runs_to_its_end(alone):
     done = alone.cli("agent", "run", "What is 12 * 7? Use the calculator.", "--agent", "react", "--json",
-                     RIVERRUN_DEFAULT_CHAT_MODEL="qwen2.5-coder-0.5b-instruct")
+                     RIVERRUN_DEFAULT_CHAT_MODEL="qwen2.5-coder-0.5b-instruct", RIVERRUN_AGENT_TEMPERATURE="0")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["status"] == "succeeded" and "84" in result["answer"], result
