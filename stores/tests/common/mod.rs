@@ -38,14 +38,28 @@ pub fn point(source: &str, version: &str, ordinal: i32, vector: [f32; 4]) -> Vec
 
 /// The files as they are at this moment: what is left after a `kill -9`.
 pub fn copy_folder(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy_folder(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), target).unwrap();
+    // The folder is alive: a file that is tidied away between listing and copying makes the copy a mixture of two
+    // moments, which no crash leaves. Such a copy is thrown away.
+    for _ in 0..100 {
+        match try_copy(from, to) {
+            Ok(()) => return,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => std::fs::remove_dir_all(to).unwrap(),
+            Err(error) => panic!("{error}"),
         }
     }
+    panic!("{} never stood still", from.display());
+}
+
+fn try_copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            try_copy(&entry.path(), &target)?;
+        } else {
+            std::fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
 }
