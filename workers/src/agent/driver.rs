@@ -308,20 +308,25 @@ impl Driver {
         self.finish(decide::Failed(failure).into()).await
     }
 
-    async fn finish(&mut self, ending: decide::Ending) -> Result<(), Interrupted> {
-        let (answer, cited) = citations::check(&self.state, ending.answer);
-        let finished = RunFinished {
+    /// The terminal event of an ending.
+    fn ended(&self, ending: decide::Ending) -> RunFinished {
+        let (answer, citations) = citations::check(&self.state, ending.answer);
+        RunFinished {
             run_id: self.state.run_id,
             epoch: self.state.epoch(),
             status: ending.status,
             agent: self.state.agent().unwrap_or_default().to_owned(),
             answer,
-            citations: cited,
+            citations,
             usage: self.state.usage,
             stop_reason: ending.stop_reason.to_owned(),
             error: ending.error,
             at: now_ms(),
-        };
+        }
+    }
+
+    async fn finish(&mut self, ending: decide::Ending) -> Result<(), Interrupted> {
+        let finished = self.ended(ending);
         tracing::info!(run_id = %finished.run_id, status = ?finished.status, stop_reason = finished.stop_reason, "run finished");
         self.append(finished.into()).await
     }
@@ -359,18 +364,8 @@ impl Driver {
     }
 
     async fn end_unwritable(&mut self, error: &LogError) -> Result<(), Interrupted> {
-        let finished = RunFinished {
-            run_id: self.state.run_id,
-            epoch: self.state.epoch(),
-            status: riverrun_schemas::agent::RunOutcome::Failed,
-            agent: self.state.agent().unwrap_or_default().to_owned(),
-            answer: None,
-            citations: Vec::new(),
-            usage: self.state.usage,
-            stop_reason: "error".to_owned(),
-            error: Some(Failure::new(error.code(), error.to_string())),
-            at: now_ms(),
-        };
+        let failure = Failure::new(error.code(), error.to_string());
+        let finished = self.ended(decide::Failed(failure).into());
         match self
             .context
             .producer
