@@ -11,13 +11,15 @@ fn main() -> io::Result<()> {
     let mut files = Vec::new();
     collect(&root.join("avro"), &mut files)?;
     files.sort();
-    let mut code = format!(
-        "pub(super) const REGISTRY: &str = include_str!({:?});\npub(super) const FILES: &[(&str, &str)] = &[\n",
-        root.join("registry.toml")
+    // The folder is asked for again when the code is compiled: another checkout may find this file in a shared target folder.
+    let mut code = String::from(
+        "pub(super) const REGISTRY: &str = include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/registry.toml\"));\n\
+         pub(super) const FILES: &[(&str, &str)] = &[\n",
     );
     for file in files {
         let name = file.strip_prefix(&root).map_err(io::Error::other)?;
-        writeln!(code, "    ({name:?}, include_str!({file:?})),").map_err(io::Error::other)?;
+        let name = name.display();
+        writeln!(code, "    (\"{name}\", include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/{name}\"))),").map_err(io::Error::other)?;
     }
     code.push_str("];\n");
     fs::write(PathBuf::from(env::var("OUT_DIR").map_err(io::Error::other)?).join("schema_files.rs"), code)
