@@ -10,7 +10,7 @@ use riverrun_schemas::agent::{ApprovalPolicy, RunRequest, ToolEffect};
 use serde::Deserialize;
 
 use crate::toml_file::{self, FileError};
-use crate::tools::{Permission, ToolManifest, ToolSource};
+use crate::tools::{ToolManifest, ToolSource};
 
 /// Most rules of a file.
 const MAX_RULES: usize = 1_000;
@@ -129,19 +129,18 @@ impl Policy {
         if let Some(rule) = first.filter(|rule| rule.decision == Decision::Ask) {
             return Verdict::Ask { reason: rule.says(tool, "needs approval by the policy") };
         }
-        let external = has_effect_outside(tool);
         let allowed_by_file = first.is_some();
         match request.approval {
             ApprovalPolicy::Always | ApprovalPolicy::Unknown => {
                 Verdict::Ask { reason: "the request wants approval of every tool call".to_owned() }
             }
-            _ if external && untrusted_context => Verdict::Ask {
+            _ if untrusted_context && changes_outside(tool) => Verdict::Ask {
                 reason: format!(
                     "{} changes something outside, and the context holds text from documents, the web or tools",
                     tool.name
                 ),
             },
-            ApprovalPolicy::External if external && !allowed_by_file => {
+            ApprovalPolicy::External if is_external(tool) && !allowed_by_file => {
                 Verdict::Ask { reason: format!("{} changes something outside", tool.name) }
             }
             ApprovalPolicy::External | ApprovalPolicy::Never => Verdict::Allow,
@@ -161,23 +160,22 @@ impl Rule {
     }
 }
 
-fn has_effect_outside(tool: &ToolManifest) -> bool {
+/// Whether a call counts for approval mode `external`.
+fn is_external(tool: &ToolManifest) -> bool {
     match tool.effect {
-        ToolEffect::None | ToolEffect::Idempotent => {
-            // A command or request that says of itself that it may be repeated still changes something.
-            tool.effect == ToolEffect::Idempotent && tool.source != ToolSource::Builtin
-        }
+        ToolEffect::None | ToolEffect::Idempotent => false,
         ToolEffect::External | ToolEffect::Unknown => true,
     }
 }
 
+/// Whether a call changes anything outside riverrun, be it only once.
+fn changes_outside(tool: &ToolManifest) -> bool {
+    is_external(tool) || (tool.effect == ToolEffect::Idempotent && tool.source != ToolSource::Builtin)
+}
+
 /// Whether a tool's results are text that others may have written: of documents, the web, memory, or programs.
 pub fn brings_untrusted_text(tool: &ToolManifest) -> bool {
-    let reaches = |permission: &Permission| match permission {
-        Permission::Knowledge | Permission::Network | Permission::Memory | Permission::Warehouse => true,
-        Permission::Process | Permission::Log => true,
-    };
-    tool.source != ToolSource::Builtin || tool.permissions.iter().any(reaches)
+    tool.source != ToolSource::Builtin || !tool.permissions.is_empty()
 }
 
 /// Whether a text fits a pattern in which `*` stands for any text and `?` for one character. Linear in both.

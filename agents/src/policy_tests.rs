@@ -116,6 +116,24 @@ fn given_a_tool_of_another_namespace_when_it_is_judged_then_it_is_denied_whateve
 }
 
 #[test]
+fn given_a_users_tool_that_may_be_repeated_when_the_context_is_untrusted_then_it_asks_all_the_same() {
+    let mut put = tool("put", ToolEffect::Idempotent);
+    put.source = ToolSource::Http;
+    let request = request(ApprovalPolicy::External);
+    assert_eq!(word(&Policy::default().judge(&request, &put, false)), "allow");
+    assert_eq!(word(&Policy::default().judge(&request, &put, true)), "ask");
+}
+
+#[test]
+fn given_tools_when_their_results_are_judged_then_only_those_that_reach_nothing_bring_trusted_text() {
+    use crate::tools::Permission;
+    let plain = tool("calculator", ToolEffect::None);
+    assert!(!brings_untrusted_text(&plain));
+    assert!(brings_untrusted_text(&plain.clone().needing(&[Permission::Knowledge])));
+    assert!(brings_untrusted_text(&ToolManifest { source: ToolSource::Mcp, ..plain }));
+}
+
+#[test]
 fn given_a_broken_file_when_it_is_read_then_the_error_names_the_line() {
     for (text, line) in [
         ("[[rule]]\ndecision = \"maybe\"\n", 2),
