@@ -2,8 +2,11 @@
 
 mod calculator;
 mod clock;
+pub mod defined;
 pub mod knowledge_search;
 mod manifest;
+pub mod sandbox;
+mod tool_topics;
 mod toolbox;
 
 use std::sync::Arc;
@@ -21,6 +24,8 @@ pub use manifest::{
     DEFAULT_RESULT_BYTES, DEFAULT_TOOL_TIME, MAX_RESULT_BYTES, MAX_TOOL_TIME, Permission, ToolLimits, ToolManifest,
     ToolSource,
 };
+pub use defined::{DefinedConfig, DefinedTools};
+pub use tool_topics::TopicCounts;
 pub use toolbox::{ToolSet, Toolbox, UnknownTool};
 
 /// What a call may know and use.

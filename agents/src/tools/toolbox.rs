@@ -9,6 +9,9 @@ use serde_json::Value;
 use super::manifest::{MAX_TOOL_TIME, ToolManifest};
 use super::{Tool, ToolContext, ToolError};
 
+/// Largest arguments of a call, as JSON in bytes: they stand in an event.
+const MAX_ARGUMENT_BYTES: usize = 128 << 10;
+
 /// Tools that come and go, such as those of servers elsewhere.
 #[async_trait]
 pub trait ToolSet: Send + Sync {
@@ -84,6 +87,7 @@ impl Toolbox {
             .into_iter()
             .find(|(manifest, _)| manifest.name == name && manifest.is_in(&context.namespace))
             .ok_or_else(|| ToolError::Failed(format!("there is no tool {name:?} in this namespace")))?;
+        check_arguments(&manifest, &arguments)?;
         let timeout = manifest.limits.timeout.min(MAX_TOOL_TIME);
         let result = tokio::select! {
             biased;
@@ -99,6 +103,18 @@ impl Toolbox {
             _ => Ok(result),
         }
     }
+}
+
+/// The arguments are of a size and are what the tool's schema says, whoever calls.
+fn check_arguments(manifest: &ToolManifest, arguments: &Value) -> Result<(), ToolError> {
+    let bytes = json_bytes(arguments);
+    if bytes > MAX_ARGUMENT_BYTES {
+        return Err(ToolError::Arguments(format!("they have {bytes} bytes, at most {MAX_ARGUMENT_BYTES} are taken")));
+    }
+    let cut = |text: String| text.chars().take(300).collect::<String>();
+    let validator = jsonschema::validator_for(&manifest.input_schema)
+        .map_err(|error| ToolError::Failed(cut(format!("{} has no usable schema: {error}", manifest.name))))?;
+    validator.validate(arguments).map_err(|error| ToolError::Arguments(cut(error.to_string())))
 }
 
 /// How long a value is as JSON, without writing it anywhere.

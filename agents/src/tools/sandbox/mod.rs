@@ -119,16 +119,21 @@ pub struct Sandbox {
     launcher: PathBuf,
 }
 
-/// Ends a group of processes when a call is over or given up.
-struct Group(u32);
+/// A group of processes, ended when this is dropped.
+pub(crate) struct ProcessGroup(u32);
 
-impl Group {
+impl ProcessGroup {
+    /// The group that a process leads, which was started as the leader of one.
+    pub(crate) fn new(leader: u32) -> Self {
+        Self(leader)
+    }
+
     fn end(&self) {
         os::kill_group(self.0);
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.end();
     }
@@ -153,7 +158,7 @@ impl Sandbox {
             .map_err(|error| not_started(format!("it gets no folder of its own: {error}")))?;
         let mut child =
             self.spawn(&invocation, folder.path()).map_err(|error| not_started(format!("the launcher: {error}")))?;
-        let group = Group(child.id().unwrap_or(0));
+        let group = ProcessGroup::new(child.id().unwrap_or(0));
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let feed = async {
             if let (Some(mut stdin), Some(text)) = (stdin, invocation.stdin.as_deref()) {
