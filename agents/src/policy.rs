@@ -2,6 +2,7 @@
 //!
 //! - `POLICY-1` text that was retrieved, fetched or returned by a tool never enables a tool with an effect outside: with
 //!   such text in the context, a person decides, whatever the request or the file allow.
+//!   Nor does it make the model name an address that is then fetched, unless a rule of the file allows that.
 //! - `POLICY-2` the stricter of request and file counts; a `deny` counts always.
 
 use std::path::Path;
@@ -10,7 +11,7 @@ use riverrun_schemas::agent::{ApprovalPolicy, RunRequest, ToolEffect};
 use serde::Deserialize;
 
 use crate::toml_file::{self, FileError};
-use crate::tools::{ToolManifest, ToolSource};
+use crate::tools::{Permission, ToolManifest, ToolSource};
 
 /// Most rules of a file.
 const MAX_RULES: usize = 1_000;
@@ -140,6 +141,12 @@ impl Policy {
                     tool.name
                 ),
             },
+            _ if untrusted_context && reaches_any_host(tool) && !allowed_by_file => Verdict::Ask {
+                reason: format!(
+                    "{} can carry words to any address, and the context holds text from documents, the web or tools",
+                    tool.name
+                ),
+            },
             ApprovalPolicy::External if is_external(tool) && !allowed_by_file => {
                 Verdict::Ask { reason: format!("{} changes something outside", tool.name) }
             }
@@ -171,6 +178,11 @@ fn is_external(tool: &ToolManifest) -> bool {
 /// Whether a call changes anything outside riverrun, be it only once.
 fn changes_outside(tool: &ToolManifest) -> bool {
     is_external(tool) || (tool.effect == ToolEffect::Idempotent && tool.source != ToolSource::Builtin)
+}
+
+/// Whether the call itself names the address: whoever makes the model name one reads what stands in it.
+fn reaches_any_host(tool: &ToolManifest) -> bool {
+    tool.source == ToolSource::Builtin && tool.permissions.contains(&Permission::Network)
 }
 
 /// Whether a tool's results are text that others may have written: of documents, the web, memory, or programs.

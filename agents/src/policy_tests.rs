@@ -125,11 +125,22 @@ fn given_a_users_tool_that_may_be_repeated_when_the_context_is_untrusted_then_it
 }
 
 #[test]
+fn given_a_tool_that_fetches_any_address_when_the_context_is_untrusted_then_it_asks_unless_a_rule_allows_it() {
+    let fetch = tool("web_fetch", ToolEffect::None).needing(&[crate::tools::Permission::Network]);
+    let allowing = Policy::parse("[[rule]]\ndecision = \"allow\"\ntool = \"web_fetch\"").unwrap();
+    for approval in [ApprovalPolicy::Never, ApprovalPolicy::External] {
+        let request = request(approval);
+        assert_eq!(word(&Policy::default().judge(&request, &fetch, false)), "allow");
+        assert_eq!(word(&Policy::default().judge(&request, &fetch, true)), "ask");
+        assert_eq!(word(&allowing.judge(&request, &fetch, true)), "allow");
+    }
+}
+
+#[test]
 fn given_tools_when_their_results_are_judged_then_only_those_that_reach_nothing_bring_trusted_text() {
-    use crate::tools::Permission;
     let plain = tool("calculator", ToolEffect::None);
     assert!(!brings_untrusted_text(&plain));
-    assert!(brings_untrusted_text(&plain.clone().needing(&[Permission::Knowledge])));
+    assert!(brings_untrusted_text(&plain.clone().needing(&[crate::tools::Permission::Knowledge])));
     assert!(brings_untrusted_text(&ToolManifest { source: ToolSource::Mcp, ..plain }));
 }
 

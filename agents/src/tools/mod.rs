@@ -3,22 +3,26 @@
 mod calculator;
 mod clock;
 pub mod defined;
+mod document_read;
 pub mod knowledge_search;
 mod manifest;
 pub mod sandbox;
 mod tool_topics;
 mod toolbox;
+mod web_fetch;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use riverrun_knowledge::web::GuardedClient;
 use riverrun_schemas::{CollectionName, Namespace};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+pub use document_read::{Document, Documents, ReadFailure};
 pub use knowledge_search::{Hit, KNOWLEDGE_SEARCH, Search, SearchFailure};
 pub use manifest::{
     DEFAULT_RESULT_BYTES, DEFAULT_TOOL_TIME, MAX_RESULT_BYTES, MAX_TOOL_TIME, Permission, ToolLimits, ToolManifest,
@@ -97,12 +101,16 @@ pub(crate) fn parse<T: DeserializeOwned>(arguments: Value) -> Result<T, ToolErro
 pub struct Dependencies {
     /// The knowledge base.
     pub search: Arc<dyn Search>,
+    /// Stored documents.
+    pub documents: Option<Arc<dyn Documents>>,
+    /// The way out.
+    pub web: Option<GuardedClient>,
 }
 
 impl Dependencies {
     /// The least that there always is.
     pub fn new(search: Arc<dyn Search>) -> Self {
-        Self { search }
+        Self { search, documents: None, web: None }
     }
 }
 
@@ -116,10 +124,13 @@ impl Toolbox {
     /// The built-in tools.
     pub fn builtin(dependencies: impl Into<Dependencies>) -> Self {
         let with: Dependencies = dependencies.into();
-        Toolbox::new(vec![
+        let mut tools: Vec<Arc<dyn Tool>> = vec![
             Arc::new(calculator::Calculator),
             Arc::new(clock::Clock),
             Arc::new(knowledge_search::KnowledgeSearch::new(with.search)),
-        ])
+        ];
+        tools.extend(with.documents.map(|documents| Arc::new(document_read::DocumentRead::new(documents)) as _));
+        tools.extend(with.web.map(|web| Arc::new(web_fetch::WebFetch::new(web)) as _));
+        Toolbox::new(tools)
     }
 }

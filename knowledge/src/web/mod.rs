@@ -12,6 +12,7 @@ mod client;
 mod error;
 mod policy;
 mod resolve;
+mod text;
 
 #[cfg(test)]
 mod tests;
@@ -20,3 +21,4 @@ pub use client::{FetchLimits, Fetched, GuardedClient, WebMethod, WebRequest};
 pub use error::WebError;
 pub use policy::{WebPolicy, WebPolicyError};
 pub use resolve::{Lookup, SystemLookup};
+pub use text::readable;

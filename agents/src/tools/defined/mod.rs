@@ -182,12 +182,10 @@ impl DefinedTools {
         self.tools.iter().any(|tool| tool.manifest().source == ToolSource::Command)
     }
 
-    /// Whether a name belongs to an MCP server of a namespace, which lists its tools only when it runs.
-    pub fn may_have(&self, namespace: &Namespace, name: &str) -> bool {
-        self.servers.iter().any(|server| {
-            server.namespace.as_ref().is_none_or(|own| own == namespace)
-                && name.strip_prefix(server.name()).is_some_and(|rest| rest.starts_with("__"))
-        })
+    /// With what the names of each MCP server's tools begin, and the namespace that has them: a server lists its tools only
+    /// when it runs.
+    pub fn prefixes(&self) -> Vec<(Option<Namespace>, String)> {
+        self.servers.iter().map(|server| (server.namespace.clone(), format!("{}__", server.name()))).collect()
     }
 
     /// Gives Kafka tools their log. Once; a second time changes nothing.
