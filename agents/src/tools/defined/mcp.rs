@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -225,7 +225,7 @@ impl McpServer {
             permissions,
             namespace: self.namespace.clone(),
         };
-        Some(Arc::new(McpTool { manifest, remote: tool.name.to_string(), server: self.clone() }))
+        Some(Arc::new(McpTool { manifest, remote: tool.name.to_string(), server: Arc::downgrade(self) }))
     }
 
     fn hide(&self, text: &str) -> String {
@@ -248,12 +248,13 @@ struct McpTool {
     manifest: ToolManifest,
     /// As the server calls it.
     remote: String,
-    server: Arc<McpServer>,
+    /// Whoever has the tool has the server as well; the server must end when nobody has it.
+    server: Weak<McpServer>,
 }
 
 impl McpTool {
-    async fn once(&self, arguments: &Value) -> Result<CallToolResult, Failed> {
-        let peer = self.server.peer().await.map_err(Failed::NotThere)?;
+    async fn once(&self, server: &Arc<McpServer>, arguments: &Value) -> Result<CallToolResult, Failed> {
+        let peer = server.peer().await.map_err(Failed::NotThere)?;
         let mut params = CallToolRequestParams::new(self.remote.clone());
         if let Value::Object(arguments) = arguments {
             params = params.with_arguments(arguments.clone());
@@ -281,30 +282,33 @@ impl Tool for McpTool {
     }
 
     async fn call(&self, arguments: Value, _: &ToolContext) -> Result<Value, ToolError> {
-        let mut outcome = self.once(&arguments).await;
+        let Some(server) = self.server.upgrade() else {
+            return Err(ToolError::Failed("the mcp server was stopped".to_owned()));
+        };
+        let mut outcome = self.once(&server, &arguments).await;
         if self.manifest.effect.repeatable() && outcome.as_ref().is_err_and(Failed::is_cut) {
             tokio::time::sleep(FIRST_PAUSE).await;
-            outcome = self.once(&arguments).await;
+            outcome = self.once(&server, &arguments).await;
         }
         match outcome {
-            Ok(result) => self.result(&result),
+            Ok(result) => server.result(&result),
             Err(Failed::NotThere(reason)) => Err(ToolError::Failed(reason)),
             Err(Failed::Call(error)) => {
-                let reason = self.server.hide(&error.to_string());
-                Err(ToolError::Failed(format!("mcp server {}: {reason}", self.server.name)))
+                let reason = server.hide(&error.to_string());
+                Err(ToolError::Failed(format!("mcp server {}: {reason}", server.name)))
             }
         }
     }
 }
 
-impl McpTool {
+impl McpServer {
     fn result(&self, result: &CallToolResult) -> Result<Value, ToolError> {
         let text = text_of(result);
         if result.is_error == Some(true) {
-            return Err(ToolError::Failed(self.server.hide(&text)));
+            return Err(ToolError::Failed(self.hide(&text)));
         }
         let value = result.structured_content.clone().unwrap_or_else(|| json!({ "text": text }));
-        Ok(self.server.hide_in(value))
+        Ok(self.hide_in(value))
     }
 }
 

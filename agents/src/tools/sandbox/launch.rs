@@ -18,7 +18,7 @@ use super::{CONFINEMENT, Confinement};
 /// First argument of a program that is to be a launcher; the tool and its arguments follow.
 pub const LAUNCH: &str = "__sandbox";
 /// Exit code of a launcher that could not become the tool.
-pub(super) const FAILED: i32 = 126;
+pub const FAILED: u8 = 126;
 /// Begins what it says then.
 pub(super) const SAYS: &str = "sandbox:";
 /// Says that the launcher was given a library path that the tool is not to have.

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
-pub use launch::{LAUNCH, Support, launch, support};
+pub use launch::{FAILED, LAUNCH, Support, launch, support};
 
 /// Carries the [`Confinement`] to the launcher; the tool does not see it.
 const CONFINEMENT: &str = "RIVERRUN_SANDBOX";
@@ -183,7 +183,7 @@ impl Sandbox {
         let status = status.map_err(|error| not_started(error.to_string()))?;
         let stdout = stdout.ok_or(SandboxError::TooMuchOutput { program: program.clone(), limit: invocation.max_output })?;
         let stderr = String::from_utf8_lossy(&stderr).trim().to_owned();
-        if status.code() == Some(launch::FAILED) && stderr.starts_with(launch::SAYS) {
+        if status.code() == Some(i32::from(FAILED)) && stderr.starts_with(launch::SAYS) {
             return Err(not_started(stderr.trim_start_matches(launch::SAYS).trim().to_owned()));
         }
         let signal = std::os::unix::process::ExitStatusExt::signal(&status);
