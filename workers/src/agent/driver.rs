@@ -73,6 +73,7 @@ impl Driver {
     async fn drive(&mut self) -> Result<Left, Interrupted> {
         let _turn = self.wait_for_turn().await?;
         self.claim().await?;
+        self.prepare_tools().await?;
         loop {
             match self.advance().await {
                 Ok(()) | Err(Interrupted::Overtaken) => {}
@@ -142,6 +143,18 @@ impl Driver {
         match self.left() {
             None => Ok(()),
             Some(left) => Err(Interrupted::Left(left)),
+        }
+    }
+
+    /// Gets tools ready that are started when they are first needed.
+    async fn prepare_tools(&mut self) -> Result<(), Interrupted> {
+        let (context, namespace) = (self.context.clone(), self.state.request.namespace.clone());
+        tokio::select! {
+            () = context.toolbox.prepare(&namespace) => Ok(()),
+            interrupted = self.interruption() => match interrupted {
+                Interrupted::Overtaken => Ok(()),
+                left @ Interrupted::Left(_) => Err(left),
+            },
         }
     }
 
