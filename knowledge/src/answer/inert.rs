@@ -18,7 +18,7 @@ const LOOKAHEAD: usize = 12;
 /// Filters a text that comes in pieces.
 #[derive(Debug, Default)]
 pub(super) struct InertFilter {
-    /// The last character that was given, when what follows depends on it.
+    /// The last character was a closing bracket: what follows may make it a link.
     after_bracket: bool,
     /// A `<` and what has come behind it so far.
     held: String,
@@ -42,6 +42,11 @@ impl InertFilter {
     }
 
     fn take(&mut self, c: char, out: &mut String) {
+        if self.held == "<" && matches!(c, '!' | '?') {
+            // A comment or a declaration: words that nobody would see.
+            self.held.clear();
+            out.push_str("< ");
+        }
         if !self.held.is_empty() {
             let is_name = c.is_ascii_alphabetic() || (self.held.len() == 1 && c == '/');
             if is_name && self.held.len() < LOOKAHEAD {
@@ -117,6 +122,7 @@ mod tests {
         "<script src=//evil.example/></script>",
         "<svg/onload=fetch('//evil.example')>",
         "<iframe src=http://evil.example/>",
+        "<!-- http://evil.example/ -->",
         "<link rel=stylesheet href=http://evil.example/>",
         "<table background=http://evil.example/>",
         "<video poster=http://evil.example/>",
