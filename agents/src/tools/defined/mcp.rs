@@ -6,7 +6,7 @@
 //! tools file says so.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -176,7 +176,7 @@ impl McpServer {
         Ok(up)
     }
 
-    fn child(&self, command: &PathBuf, arguments: &[String], environment: &Texts) -> std::io::Result<TokioChildProcess> {
+    fn child(&self, command: &Path, arguments: &[String], environment: &Texts) -> std::io::Result<TokioChildProcess> {
         let mut program = tokio::process::Command::new(command);
         program.args(arguments).env_clear().process_group(0).kill_on_drop(true);
         for name in PASSED_ON {
@@ -322,7 +322,7 @@ fn text_of(result: &CallToolResult) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn program(mcp: &Mcp, command: &PathBuf, secrets: &SecretLookup) -> Result<Place, Fault> {
+fn program(mcp: &Mcp, command: &Path, secrets: &SecretLookup) -> Result<Place, Fault> {
     if !command.is_absolute() {
         let shown = command.display();
         return fault(format!("command {shown} is no absolute path"), "write the whole path, such as /usr/bin/uvx");
@@ -334,7 +334,7 @@ fn program(mcp: &Mcp, command: &PathBuf, secrets: &SecretLookup) -> Result<Place
         return fault("a server with a command has no headers", "use env, or give a url instead of the command");
     }
     let environment = Texts::resolve(&mcp.env, secrets)?;
-    Ok(Place::Program { command: command.clone(), arguments: mcp.args.clone(), environment })
+    Ok(Place::Program { command: command.to_owned(), arguments: mcp.args.clone(), environment })
 }
 
 fn address(mcp: &Mcp, url: &str, web: &GuardedClient, secrets: &SecretLookup) -> Result<Place, Fault> {
