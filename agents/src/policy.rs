@@ -107,10 +107,8 @@ impl Policy {
     /// # Errors
     /// When it can't be read or is none.
     pub fn load(path: &Path) -> Result<Self, PolicyError> {
-        let text = std::fs::read_to_string(path).map_err(|error| PolicyError::Unreadable {
-            path: path.display().to_string(),
-            reason: error.to_string(),
-        })?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| PolicyError::Unreadable { path: path.display().to_string(), reason: error.to_string() })?;
         Ok(Self::parse(&text)?)
     }
 

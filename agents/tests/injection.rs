@@ -74,7 +74,8 @@ fn found(document: &Document, approval: ApprovalPolicy) -> RunState {
         error: None,
         duration_ms: None,
     };
-    let result = ToolUse { result_json: Some(json!({ "query": "launch", "passages": [hit] }).to_string()), ..call.clone() };
+    let result =
+        ToolUse { result_json: Some(json!({ "query": "launch", "passages": [hit] }).to_string()), ..call.clone() };
     let drafts = [
         decide::StepDraft::text(StepKind::Thought, "search", None),
         decide::StepDraft::tool(StepKind::ToolCall, call),
@@ -94,7 +95,8 @@ fn caused(state: &RunState, reply: String) -> Vec<String> {
     let drafts = agent("react").unwrap().interpret(state, &tools(), ModelMode::Act, &replied(reply));
     let refused: Vec<_> = drafts.iter().filter(|draft| draft.kind == StepKind::ToolResult).collect();
     let calls = drafts.iter().filter(|draft| draft.kind == StepKind::ToolCall).filter_map(|draft| draft.tool.as_ref());
-    let waiting = calls.filter(|call| refused.iter().all(|r| r.tool.as_ref().map(|t| &t.call_id) != Some(&call.call_id)));
+    let waiting =
+        calls.filter(|call| refused.iter().all(|r| r.tool.as_ref().map(|t| &t.call_id) != Some(&call.call_id)));
     waiting
         .filter(|call| {
             let tools = tools();
@@ -123,7 +125,12 @@ fn given_a_model_that_obeys_a_document_when_it_chooses_an_action_then_nothing_ou
                 assert_eq!(caused(&state, obeys.to_string()), Vec::<String>::new(), "{} {approval:?}", document.name);
             }
             // Or it writes out what it read.
-            assert_eq!(caused(&state, document.payload.clone()), Vec::<String>::new(), "{} {approval:?}", document.name);
+            assert_eq!(
+                caused(&state, document.payload.clone()),
+                Vec::<String>::new(),
+                "{} {approval:?}",
+                document.name
+            );
         }
     }
 }
@@ -149,7 +156,8 @@ fn given_a_document_when_the_prompt_is_made_then_it_stands_in_one_observation_an
 
 /// Addresses that a viewer of markdown would fetch or link to.
 fn live(text: &str) -> Vec<String> {
-    let shown = Parser::new_ext(text, Options::ENABLE_TABLES | Options::ENABLE_FOOTNOTES | Options::ENABLE_STRIKETHROUGH);
+    let shown =
+        Parser::new_ext(text, Options::ENABLE_TABLES | Options::ENABLE_FOOTNOTES | Options::ENABLE_STRIKETHROUGH);
     shown
         .filter_map(|event| match event {
             Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => Some(dest_url.to_string()),
@@ -161,9 +169,12 @@ fn live(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn given_a_model_that_repeats_a_document_when_its_answer_is_shown_then_no_address_is_live_and_only_given_numbers_are_cited() {
+fn given_a_model_that_repeats_a_document_when_its_answer_is_shown_then_no_address_is_live_and_only_given_numbers_are_cited()
+ {
     for document in corpus() {
-        for answer in [document.payload.clone(), document.text.clone(), format!("It is at noon [1]. {}", document.payload)] {
+        for answer in
+            [document.payload.clone(), document.text.clone(), format!("It is at noon [1]. {}", document.payload)]
+        {
             let mut filter = MarkerFilter::new(1);
             let mut shown = filter.push(&answer);
             shown.push_str(&filter.finish());

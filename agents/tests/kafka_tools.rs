@@ -81,7 +81,8 @@ impl World {
     }
 
     async fn answer(&self, call_id: &str, result: Value) {
-        let answer = ToolAnswered { call_id: call_id.into(), result_json: Some(result.to_string()), error: None, at: 0 };
+        let answer =
+            ToolAnswered { call_id: call_id.into(), result_json: Some(result.to_string()), error: None, at: 0 };
         self.producer.send(&ToolAnswer::from(answer), "test", None).await.unwrap();
     }
 }

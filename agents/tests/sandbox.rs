@@ -127,7 +127,9 @@ async fn given_a_kernel_that_enforces_it_when_a_program_reaches_out_then_it_is_d
     std::fs::write(secret.path(), "canary").unwrap();
     let path = secret.path().to_str().unwrap();
     if support.landlock {
-        for script in ["cat \"$1\"", "echo x > \"$1\"", "rm \"$1\"", "cat /etc/shadow", "ls /root", "cat /proc/1/environ"] {
+        for script in
+            ["cat \"$1\"", "echo x > \"$1\"", "rm \"$1\"", "cat /etc/shadow", "ls /root", "cat /proc/1/environ"]
+        {
             let finished = run(sh(script, path)).await.unwrap();
             assert_ne!(finished.code, Some(0), "{script}: {finished:?}");
             assert!(!String::from_utf8_lossy(&finished.stdout).contains("canary"), "{script}");

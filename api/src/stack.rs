@@ -281,10 +281,8 @@ async fn start_rest(
 /// The tools of runs, over the stores.
 fn toolbox(config: &StackConfig, stores: &Stores, retriever: &Retriever) -> Toolbox {
     let documents = StoredDocuments { sql: stores.sql.clone(), blobs: stores.blobs.clone() };
-    let dependencies = Dependencies {
-        documents: Some(Arc::new(documents)),
-        ..Dependencies::new(Arc::new(retriever.clone()))
-    };
+    let dependencies =
+        Dependencies { documents: Some(Arc::new(documents)), ..Dependencies::new(Arc::new(retriever.clone())) };
     (config.extend_tools)(config.core.toolbox(dependencies))
 }
 

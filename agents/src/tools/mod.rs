@@ -22,13 +22,13 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+pub use defined::{DefinedConfig, DefinedTools};
 pub use document_read::{Document, Documents, ReadFailure};
 pub use knowledge_search::{Hit, KNOWLEDGE_SEARCH, Search, SearchFailure};
 pub use manifest::{
     DEFAULT_RESULT_BYTES, DEFAULT_TOOL_TIME, MAX_RESULT_BYTES, MAX_TOOL_TIME, Permission, ToolLimits, ToolManifest,
     ToolSource,
 };
-pub use defined::{DefinedConfig, DefinedTools};
 pub use tool_topics::TopicCounts;
 pub use toolbox::{ToolSet, Toolbox, UnknownTool};
 

@@ -238,7 +238,9 @@ impl Board {
 }
 
 fn size(answer: &ToolAnswered) -> usize {
-    answer.call_id.len() + answer.result_json.as_ref().map_or(0, String::len) + answer.error.as_ref().map_or(0, String::len)
+    answer.call_id.len()
+        + answer.result_json.as_ref().map_or(0, String::len)
+        + answer.error.as_ref().map_or(0, String::len)
 }
 
 struct Reader {
@@ -263,9 +265,10 @@ impl Reader {
     async fn follow(&self) -> Result<std::convert::Infallible, LogError> {
         let mut tail = Tail::open(&self.log, partitions()).await?;
         loop {
-            let behind = tail.ends_at_open().iter().any(|(partition, end)| {
-                tail.positions().get(partition).is_none_or(|next| next < end)
-            });
+            let behind = tail
+                .ends_at_open()
+                .iter()
+                .any(|(partition, end)| tail.positions().get(partition).is_none_or(|next| next < end));
             if !behind {
                 self.caught_up.send_replace(true);
             }

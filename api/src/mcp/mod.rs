@@ -139,7 +139,8 @@ pub fn answered(status: StatusCode, bytes: &[u8]) -> Result<Value, String> {
     }
     let detail = value["detail"].as_str().unwrap_or("the request failed");
     let faults = value["errors"].as_array().into_iter().flatten();
-    let faults = faults.filter_map(|fault| Some(format!("{}: {}", fault["field"].as_str()?, fault["reason"].as_str()?)));
+    let faults =
+        faults.filter_map(|fault| Some(format!("{}: {}", fault["field"].as_str()?, fault["reason"].as_str()?)));
     let hint = value["hint"].as_str().map(|hint| format!("hint: {hint}"));
     Err(std::iter::once(detail.to_owned()).chain(faults).chain(hint).collect::<Vec<_>>().join("\n"))
 }

@@ -166,8 +166,10 @@ fn permit(state: &AppState, namespace: &Namespace, tool: &ToolManifest, confirme
     match state.core().tools().policy.judge(&by_hand(namespace), tool, false) {
         Verdict::Allow => Ok(()),
         Verdict::Ask { .. } if confirmed => Ok(()),
-        Verdict::Ask { reason } => Err(ApiError::conflict("approval_needed", format!("{} was not called: {reason}", tool.name))
-            .hint("send \"confirm\": true to call it all the same")),
+        Verdict::Ask { reason } => {
+            Err(ApiError::conflict("approval_needed", format!("{} was not called: {reason}", tool.name))
+                .hint("send \"confirm\": true to call it all the same"))
+        }
         Verdict::Deny { reason } => {
             Err(ApiError::new(StatusCode::FORBIDDEN, "tool_denied", format!("{} was not called: {reason}", tool.name))
                 .hint("the policy file (RIVERRUN_POLICY_FILE) has the rule"))

@@ -65,7 +65,8 @@ fn given_a_client_when_it_speaks_mcp_then_agents_collections_and_tools_are_there
         let info = rpc(api, "/mcp", 1, "initialize", hello).await;
         assert_eq!(info["serverInfo"]["name"], "riverrun");
         let listed = rpc(api, "/mcp", 2, "tools/list", json!({})).await;
-        let names: Vec<&str> = listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+        let names: Vec<&str> =
+            listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
         for name in ["run_agent", "list_collections", "search_collection", "ask_collection", "calculator", "clock"] {
             assert!(names.contains(&name), "{names:?}");
         }

@@ -47,9 +47,7 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
         Command::Tools(ToolsArgs { command: Some(ToolsCommand::Check { file }), .. }) => {
             tools::check::run(settings, file.as_deref(), output)
         }
-        Command::Tools(args) => {
-            with_light(settings, async |c| tools::ls::run(c, args.namespace, output).await).await
-        }
+        Command::Tools(args) => with_light(settings, async |c| tools::ls::run(c, args.namespace, output).await).await,
         Command::Mcp(args) => with_full(settings, name, async |c| mcp::run(c, args).await).await,
         Command::Topics => with_light(settings, async |c| topics::run(c, output).await).await,
         Command::Chat(args) => with_light(settings, async |c| chat::run(c, args, output).await).await,

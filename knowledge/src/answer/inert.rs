@@ -141,11 +141,14 @@ mod tests {
 
     #[test]
     fn given_pieces_of_any_size_when_they_are_filtered_then_the_whole_is_the_same() {
-        for text in LIVE.iter().chain(&["a < b, Vec<String>, x<y>, 1<2 [1] and [2]: so (it) is <b>bold</b> <", "]", "<a"]) {
+        for text in
+            LIVE.iter().chain(&["a < b, Vec<String>, x<y>, 1<2 [1] and [2]: so (it) is <b>bold</b> <", "]", "<a"])
+        {
             for size in 1..=text.chars().count() {
                 let chars: Vec<char> = text.chars().collect();
                 let mut filter = InertFilter::default();
-                let mut out: String = chars.chunks(size).map(|piece| filter.push(&piece.iter().collect::<String>())).collect();
+                let mut out: String =
+                    chars.chunks(size).map(|piece| filter.push(&piece.iter().collect::<String>())).collect();
                 out.push_str(&filter.finish());
                 assert_eq!(out, inert(text), "{text} in pieces of {size}");
             }
@@ -154,7 +157,9 @@ mod tests {
 
     #[test]
     fn text_that_fetches_nothing_stays_as_it_is() {
-        for text in ["a < b and c > d", "Vec<String>", "<b>bold</b>", "see [1] (page 3)", "[1][2]", "x[i] = y", "<", "`<T>`"] {
+        for text in
+            ["a < b and c > d", "Vec<String>", "<b>bold</b>", "see [1] (page 3)", "[1][2]", "x[i] = y", "<", "`<T>`"]
+        {
             assert_eq!(inert(text), text);
         }
     }

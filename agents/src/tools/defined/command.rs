@@ -106,7 +106,9 @@ impl Group {
             return Err(ToolError::Arguments(format!("{name} has {length} bytes, at most {MAX_ARGUMENT} are passed")));
         }
         if is_text && word.starts_with('-') && !self.after_dashes {
-            return Err(ToolError::Arguments(format!("{name} begins with a dash, which the program would read as an option")));
+            return Err(ToolError::Arguments(format!(
+                "{name} begins with a dash, which the program would read as an option"
+            )));
         }
         Ok(word)
     }
@@ -193,12 +195,8 @@ fn check_names(manifest: &ToolManifest, groups: &[Group], stdin: Option<&str>) -
         Piece::Value(name) => Some(name.as_str()),
     });
     let used: Vec<&str> = values.chain(stdin).collect();
-    let known: Vec<&str> = manifest.input_schema["properties"]
-        .as_object()
-        .into_iter()
-        .flat_map(Map::keys)
-        .map(String::as_str)
-        .collect();
+    let known: Vec<&str> =
+        manifest.input_schema["properties"].as_object().into_iter().flat_map(Map::keys).map(String::as_str).collect();
     if let Some(name) = used.iter().find(|name| !known.contains(name)) {
         return fault(format!("{{{name}}} is no argument of this tool"), format!("add arguments.{name}"));
     }

@@ -129,13 +129,24 @@ fn given_an_entry_that_can_not_be_used_when_it_is_loaded_then_the_problem_has_th
         (&format!("{HTTP}http = {{ url = \"file:///etc/passwd\" }}"), "http or https"),
         (&format!("{HTTP}http = {{ url = \"https://a.example/{{x}}\" }}"), "no argument"),
         (&format!("{HTTP}http = {{ url = \"https://a.example/\", method = \"TRACE\" }}"), "TRACE"),
-        (&format!("{HTTP}http = {{ url = \"https://a.example/\", headers = {{ Host = \"x\" }} }}"), "set by the client"),
-        (&format!("{HTTP}http = {{ url = \"https://a.example/\", headers = {{ x = \"a\\nb\" }} }}"), "line break"),
-        (&format!("{HTTP}http = {{ url = \"https://a.example/\", headers = {{ x = {{ env = \"UNSET\" }} }} }}"), "UNSET"),
-        (&format!("{HTTP}http = {{ url = \"https://a.example/\", body = {{ a = 1 }} }}"), "has a body"),
-        (&format!("{HTTP}arguments.x = {{ type = \"string\" }}\nhttp = {{ url = \"https://a.example/\" }}"), "used nowhere"),
         (
-            &format!("{HTTP}optional = [\"x\"]\narguments.x = {{ type = \"string\" }}\nhttp = {{ url = \"https://a.example/{{x}}\" }}"),
+            &format!("{HTTP}http = {{ url = \"https://a.example/\", headers = {{ Host = \"x\" }} }}"),
+            "set by the client",
+        ),
+        (&format!("{HTTP}http = {{ url = \"https://a.example/\", headers = {{ x = \"a\\nb\" }} }}"), "line break"),
+        (
+            &format!("{HTTP}http = {{ url = \"https://a.example/\", headers = {{ x = {{ env = \"UNSET\" }} }} }}"),
+            "UNSET",
+        ),
+        (&format!("{HTTP}http = {{ url = \"https://a.example/\", body = {{ a = 1 }} }}"), "has a body"),
+        (
+            &format!("{HTTP}arguments.x = {{ type = \"string\" }}\nhttp = {{ url = \"https://a.example/\" }}"),
+            "used nowhere",
+        ),
+        (
+            &format!(
+                "{HTTP}optional = [\"x\"]\narguments.x = {{ type = \"string\" }}\nhttp = {{ url = \"https://a.example/{{x}}\" }}"
+            ),
             "is optional",
         ),
         (&format!("{HTTP}command = {{ program = \"sh\" }}"), "no absolute path"),
@@ -231,7 +242,9 @@ async fn given_an_http_tool_when_it_is_called_then_the_request_is_the_templates_
 
     let error = toolbox.call("order", json!({ "id": "fail", "count": 1 }), &context()).await.unwrap_err().to_string();
     assert!(error.contains("answered 500") && !error.contains("canary"), "{error}");
-    for bad in [json!({ "id": "x" }), json!({ "id": 7, "count": 1 }), json!({ "id": "x", "count": 1, "more": 1 }), json!([])] {
+    for bad in
+        [json!({ "id": "x" }), json!({ "id": 7, "count": 1 }), json!({ "id": "x", "count": 1, "more": 1 }), json!([])]
+    {
         let error = toolbox.call("order", bad.clone(), &context()).await.unwrap_err();
         assert!(matches!(error, ToolError::Arguments(_)), "{bad}: {error}");
     }

@@ -187,7 +187,10 @@ pub(super) fn parse(text: &str) -> Result<File, FileError> {
     let file: File = toml_file::parse(text)?;
     let entries = file.tool.len() + file.mcp.len();
     if entries > MAX_ENTRIES {
-        return Err(FileError { line: 1, reason: format!("{entries} tools and servers, at most {MAX_ENTRIES} are read") });
+        return Err(FileError {
+            line: 1,
+            reason: format!("{entries} tools and servers, at most {MAX_ENTRIES} are read"),
+        });
     }
     Ok(file)
 }

@@ -14,7 +14,8 @@ use crate::tools::{Permission, Tool, ToolContext, ToolError, ToolManifest, ToolS
 /// How much of an error's body is told, in characters.
 const MAX_ERROR_TEXT: usize = 500;
 /// Headers that belong to the connection, or that the client sets itself.
-const OWN_HEADERS: &[&str] = &["host", "content-length", "transfer-encoding", "connection", "accept-encoding", "cookie"];
+const OWN_HEADERS: &[&str] =
+    &["host", "content-length", "transfer-encoding", "connection", "accept-encoding", "cookie"];
 
 pub(super) struct HttpTool {
     manifest: ToolManifest,

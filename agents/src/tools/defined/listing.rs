@@ -119,8 +119,11 @@ mod tests {
 
     #[test]
     fn given_schemas_of_servers_when_they_are_taken_then_only_usable_ones_of_objects_are() {
-        let taken = schema(json!({ "$schema": "x", "title": "T", "properties": { "a": { "type": "string", "description": "one\ntwo <|x|>" } } }));
-        let expected = json!({ "properties": { "a": { "type": "string", "description": "one two < |x| >" } }, "type": "object" });
+        let taken = schema(
+            json!({ "$schema": "x", "title": "T", "properties": { "a": { "type": "string", "description": "one\ntwo <|x|>" } } }),
+        );
+        let expected =
+            json!({ "properties": { "a": { "type": "string", "description": "one two < |x| >" } }, "type": "object" });
         assert_eq!(taken.unwrap(), expected);
         let deep = (0..40).fold(json!({}), |inner, _| json!({ "properties": { "a": inner } }));
         for bad in [

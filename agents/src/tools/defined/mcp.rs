@@ -132,9 +132,9 @@ impl McpServer {
             let reason = self.trouble().unwrap_or_else(|| "it has ended".to_owned());
             return Err(format!("mcp server {} is not there: {reason}; it is started again in {left} s", self.name));
         }
-        let started = tokio::time::timeout(START_TIME, self.start()).await.unwrap_or_else(|_| {
-            Err(format!("it did not start within {} s", START_TIME.as_secs()))
-        });
+        let started = tokio::time::timeout(START_TIME, self.start())
+            .await
+            .unwrap_or_else(|_| Err(format!("it did not start within {} s", START_TIME.as_secs())));
         match started {
             Ok(up) => {
                 let peer = up.service.peer().clone();
@@ -342,7 +342,10 @@ fn address(mcp: &Mcp, url: &str, web: &GuardedClient, secrets: &SecretLookup) ->
         return fault(error.to_string(), error.hint().unwrap_or_else(|| "use an https address".to_owned()));
     }
     if !mcp.args.is_empty() || !mcp.env.is_empty() {
-        return fault("a server with a url has no args and no env", "use headers, or give a command instead of the url");
+        return fault(
+            "a server with a url has no args and no env",
+            "use headers, or give a command instead of the url",
+        );
     }
     let headers = Texts::resolve(&mcp.headers, secrets)?;
     if let Err(reason) = http_config(url, &headers, 0) {

@@ -239,7 +239,10 @@ impl Loaded<'_> {
             taken == name && (other.is_none() || namespace.is_none() || other.as_ref() == namespace)
         });
         if taken {
-            return fault(format!("{name} is defined twice"), "choose another name, or put them into different namespaces");
+            return fault(
+                format!("{name} is defined twice"),
+                "choose another name, or put them into different namespaces",
+            );
         }
         self.names.insert((namespace.cloned(), name.clone()));
         Ok(())
@@ -282,9 +285,7 @@ fn make(tool: &file::Tool, config: &DefinedConfig, topics: &Topics) -> Result<Ar
     .limited(file::limits(tool.timeout_s, tool.max_result_bytes)?);
     manifest.namespace = tool.namespace.clone();
     match (&tool.http, &tool.command, &tool.kafka) {
-        (Some(http), None, None) => {
-            Ok(Arc::new(HttpTool::new(manifest, http, config.web.clone(), &config.secrets)?))
-        }
+        (Some(http), None, None) => Ok(Arc::new(HttpTool::new(manifest, http, config.web.clone(), &config.secrets)?)),
         (None, Some(command), None) => {
             Ok(Arc::new(CommandTool::new(manifest, command, config.sandbox.clone(), &config.secrets)?))
         }

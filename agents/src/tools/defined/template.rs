@@ -128,7 +128,8 @@ pub(super) struct UrlTemplate {
 impl UrlTemplate {
     pub(super) fn parse(text: &str) -> Result<Self, Fault> {
         let after_scheme = text.find("://").map(|at| at + 3);
-        let Some(authority) = after_scheme.filter(|_| text.starts_with("http://") || text.starts_with("https://")) else {
+        let Some(authority) = after_scheme.filter(|_| text.starts_with("http://") || text.starts_with("https://"))
+        else {
             return fault("the url is not one of http or https", "begin it with https:// or http://");
         };
         let end = text[authority..].find(['/', '?', '#']).map_or(text.len(), |at| authority + at);
@@ -159,7 +160,9 @@ impl UrlTemplate {
         let example = template.names().into_iter().map(|name| (name.to_owned(), Value::from("x"))).collect();
         match template.fill(&example) {
             Ok(_) => Ok(template),
-            Err(_) => fault("the path of the url is not in its plain form", "escape it with %XX, without . and .. steps"),
+            Err(_) => {
+                fault("the path of the url is not in its plain form", "escape it with %XX, without . and .. steps")
+            }
         }
     }
 

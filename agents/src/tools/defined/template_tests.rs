@@ -40,7 +40,8 @@ const HOSTILE: &[&str] = &[
 fn given_hostile_values_when_a_url_is_filled_then_they_stay_one_value() {
     let template = UrlTemplate::parse("https://api.example/v1/{city}/weather?days={days}&fixed=1&q={city}").unwrap();
     for value in HOSTILE {
-        let url = template.fill(&object(json!({ "city": value, "days": value }))).unwrap_or_else(|e| panic!("{value}: {e}"));
+        let url =
+            template.fill(&object(json!({ "city": value, "days": value }))).unwrap_or_else(|e| panic!("{value}: {e}"));
         assert_eq!((url.scheme(), url.host_str(), url.port()), ("https", Some("api.example"), None), "{value}");
         let segments: Vec<&str> = url.path_segments().unwrap().collect();
         assert_eq!((segments.len(), segments[0], segments[2]), (3, "v1", "weather"), "{url}");

@@ -181,7 +181,8 @@ impl Sandbox {
         let errors = async { read_some(stderr, MAX_STDERR).await };
         let ((), status, stdout, stderr) = tokio::join!(feed, ending, reading, errors);
         let status = status.map_err(|error| not_started(error.to_string()))?;
-        let stdout = stdout.ok_or(SandboxError::TooMuchOutput { program: program.clone(), limit: invocation.max_output })?;
+        let stdout =
+            stdout.ok_or(SandboxError::TooMuchOutput { program: program.clone(), limit: invocation.max_output })?;
         let stderr = String::from_utf8_lossy(&stderr).trim().to_owned();
         if status.code() == Some(i32::from(FAILED)) && stderr.starts_with(launch::SAYS) {
             return Err(not_started(stderr.trim_start_matches(launch::SAYS).trim().to_owned()));
