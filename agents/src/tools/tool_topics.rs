@@ -42,7 +42,7 @@ pub struct TopicCounts {
 }
 
 /// Speaks on the topics. Starts to read with the first call.
-pub struct ToolTopics {
+pub(crate) struct ToolTopics {
     log: LogConfig,
     producer: Producer,
     board: Arc<Mutex<Board>>,
@@ -59,7 +59,7 @@ impl std::fmt::Debug for ToolTopics {
 
 impl ToolTopics {
     /// Reads nothing yet; `stop` ends the reader.
-    pub fn new(log: LogConfig, producer: Producer, stop: CancellationToken) -> Self {
+    pub(crate) fn new(log: LogConfig, producer: Producer, stop: CancellationToken) -> Self {
         Self {
             log,
             producer,
@@ -71,7 +71,7 @@ impl ToolTopics {
     }
 
     /// What was seen.
-    pub fn counts(&self) -> TopicCounts {
+    pub(crate) fn counts(&self) -> TopicCounts {
         self.board.lock().counts
     }
 
@@ -93,8 +93,10 @@ impl ToolTopics {
             board.wait(&call.call_id)
         };
         let waiting = Waiting { board: self.board.clone(), call_id: call.call_id.clone(), ticket };
-        if self.board.lock().asked.add(call.call_id.clone()) {
-            self.producer.send(&ToolCall::from(call), COMPONENT, None).await?;
+        let is_new = self.board.lock().asked.add(call.call_id.clone());
+        if is_new && let Err(error) = self.producer.send(&ToolCall::from(call), COMPONENT, None).await {
+            self.board.lock().asked.forget(&waiting.call_id);
+            return Err(error);
         }
         let answered = answer.await.map_err(|_| LogError::Stopped("a call of a tool".to_owned()));
         drop(waiting);
@@ -159,6 +161,13 @@ impl<T: Eq + Hash + Clone> Recent<T> {
             self.set.remove(&oldest);
         }
         true
+    }
+}
+
+impl<T: Eq + Hash> Recent<T> {
+    fn forget(&mut self, item: &T) {
+        self.set.remove(item);
+        self.order.retain(|known| known != item);
     }
 }
 

@@ -121,7 +121,8 @@ struct OwnRoutes(Router);
 #[async_trait]
 impl Backend for OwnRoutes {
     async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> Result<Value, String> {
-        let request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, "application/json");
+        let request =
+            axum::http::Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, "application/json");
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
         let request = request.body(body).map_err(|error| format!("{path:?} is no path: {error}"))?;
         let response = self.0.clone().oneshot(request).await.unwrap_or_else(|never| match never {});
@@ -132,7 +133,7 @@ impl Backend for OwnRoutes {
 }
 
 /// What an answer of the API says, or its problem in words.
-pub fn answered(status: StatusCode, bytes: &[u8]) -> Result<Value, String> {
+fn answered(status: StatusCode, bytes: &[u8]) -> Result<Value, String> {
     let value: Value = serde_json::from_slice(bytes).map_err(|error| format!("the answer can't be read: {error}"))?;
     if status.is_success() {
         return Ok(value);
