@@ -132,7 +132,8 @@ mod tests {
     #[test]
     fn given_text_that_would_fetch_when_it_is_made_inert_then_no_viewer_makes_anything_of_it() {
         for text in LIVE {
-            assert!(!live(text).is_empty() || text.contains("form"), "the case is one: {text}");
+            // Some are tags for browsers only: a viewer of markdown takes them for text.
+            assert!(!live(text).is_empty() || text.contains("svg") || text.contains("form"), "the case is one: {text}");
             let shown = inert(text);
             assert!(live(&shown).is_empty(), "{text} → {shown}: {:?}", live(&shown));
             assert!(shown.contains("evil.example"), "the address stays readable: {shown}");
