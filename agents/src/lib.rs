@@ -5,11 +5,16 @@
 
 pub mod decide;
 pub mod manifest;
+pub mod policy;
 pub mod prompt;
 pub mod state;
 pub mod supervisor;
 pub mod tools;
 
+mod toml_file;
+
 pub use decide::{Action, AgentType, Failed, ModelCall, ModelMode, agent, catalog};
 pub use manifest::Manifest;
+pub use policy::{Policy, Verdict};
 pub use state::RunState;
+pub use toml_file::FileError;

@@ -8,10 +8,12 @@
 pub mod accept;
 pub mod auth;
 pub mod config;
+mod documents;
 pub mod error;
 pub mod extract;
 pub mod guard;
 pub mod hub;
+pub mod mcp;
 pub mod metrics;
 pub mod reservations;
 pub mod routes;
@@ -32,7 +34,7 @@ use tower_http::set_header::SetResponseHeaderLayer;
 pub use config::ApiConfig;
 pub use error::ApiError;
 pub use routes::docs::openapi;
-pub use state::{AppState, Core};
+pub use state::{AppState, Core, ToolParts};
 
 use config::{MAX_JSON_BYTES, MAX_UPLOAD_BYTES};
 
@@ -41,8 +43,10 @@ pub fn app(state: AppState) -> Router {
     let core = state.core().clone();
     let (core_routes, _) = routes::core::<AppState>().split_for_parts();
     let (stack_routes, _) = routes::stack().split_for_parts();
-    let routes = core_routes.merge(routes::registry::alias()).merge(stack_routes).merge(ws::router()).with_state(state);
-    wrap(routes.merge(routes::docs::router()), core)
+    let plain = core_routes.merge(routes::registry::alias()).merge(stack_routes);
+    let mcp = mcp::router(plain.clone().with_state(state.clone()));
+    let routes = plain.merge(ws::router()).with_state(state);
+    wrap(routes.merge(routes::docs::router()).merge(mcp), core)
 }
 
 /// The routes that need neither log nor stores, for commands that start neither.

@@ -33,6 +33,7 @@ pub async fn all(state: &AppState) -> Vec<ServiceView> {
         }
     }));
     rows.append(&mut models);
+    rows.extend(tools(state.core()));
     rows.push(tracing_service());
     rows
 }
@@ -41,7 +42,34 @@ pub async fn all(state: &AppState) -> Vec<ServiceView> {
 pub async fn light(core: &Core) -> Vec<ServiceView> {
     let mut rows = vec![schema_registry()];
     rows.extend(models(core.models()).await);
+    rows.extend(tools(core));
     rows.push(tracing_service());
+    rows
+}
+
+/// The tools file, each entry of it that can't be used, and each MCP server that did not start.
+fn tools(core: &Core) -> Vec<ServiceView> {
+    let defined = &core.tools().defined;
+    let broken = defined.problems().iter().map(|problem| {
+        let name = problem.name.as_ref().map_or_else(|| "tools file".to_owned(), |name| format!("tool {name}"));
+        ServiceView::down(&name, "tools file", false, problem.to_string(), problem.fix.clone())
+    });
+    let servers = defined.servers();
+    let away = servers.iter().filter_map(|server| {
+        let trouble = server.trouble.clone()?;
+        let fix = "start it by hand to see why; it is tried again when a run needs it";
+        Some(ServiceView::down(&format!("mcp server {}", server.name), "mcp", false, trouble, fix))
+    });
+    let mut rows: Vec<ServiceView> = broken.chain(away).collect();
+    if rows.is_empty() && (defined.count() > 0 || !servers.is_empty()) {
+        let detail = format!(
+            "{} tools, {} MCP servers; programs: {}",
+            defined.count(),
+            servers.len(),
+            riverrun_agents::tools::sandbox::support()
+        );
+        rows.push(ServiceView::up("tools", "tools file", false, detail));
+    }
     rows
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use riverrun_agents::tools::Toolbox;
+use riverrun_agents::tools::{Dependencies, Toolbox};
 use riverrun_knowledge::answer::AnswerConfig;
 use riverrun_knowledge::sources::Limits;
 use riverrun_knowledge::{Answerer, LanguageModels, Retriever};
@@ -24,6 +24,7 @@ use riverrun_workers::runtime::{self, RuntimeConfig, WorkerHandle, WorkerState};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::documents::StoredDocuments;
 use crate::hub::{Hub, HubError};
 use crate::state::{AppState, Core, Parts, WorkerSet};
 
@@ -247,7 +248,9 @@ async fn start_rest(
     let retriever = Retriever::new(stores.vectors.clone(), stores.keywords.clone(), models.clone());
     let answerer = Answerer::new(retriever.clone(), models.clone(), AnswerConfig::default());
     let hub = Hub::start(stores.sql.clone(), log.clone(), stop.clone()).await?;
-    let handles = spawn_workers(&config, &log, &producer, &stores, models, &retriever, &stop);
+    let toolbox = toolbox(&config, &stores, &retriever);
+    config.core.tools().defined.connect(log.clone(), producer.clone(), stop.clone());
+    let handles = spawn_workers(&config, &log, &producer, &stores, models, &toolbox, &stop);
     let groups = handles
         .iter()
         .filter_map(|handle| {
@@ -270,8 +273,17 @@ async fn start_rest(
         admin,
         workers: workers.clone(),
         groups,
+        toolbox,
     };
     Ok((AppState::new(config.core, parts)?, workers))
+}
+
+/// The tools of runs, over the stores.
+fn toolbox(config: &StackConfig, stores: &Stores, retriever: &Retriever) -> Toolbox {
+    let documents = StoredDocuments { sql: stores.sql.clone(), blobs: stores.blobs.clone() };
+    let dependencies =
+        Dependencies { documents: Some(Arc::new(documents)), ..Dependencies::new(Arc::new(retriever.clone())) };
+    (config.extend_tools)(config.core.toolbox(dependencies))
 }
 
 fn spawn_workers(
@@ -280,7 +292,7 @@ fn spawn_workers(
     producer: &Producer,
     stores: &Stores,
     models: Arc<dyn LanguageModels>,
-    retriever: &Retriever,
+    toolbox: &Toolbox,
     stop: &CancellationToken,
 ) -> Vec<WorkerHandle> {
     let runtime = || {
@@ -311,7 +323,6 @@ fn spawn_workers(
         schemas: Schemas::built_in(),
         sql: stores.sql.clone(),
     };
-    let toolbox = (config.extend_tools)(Toolbox::builtin(Arc::new(retriever.clone())));
     vec![
         projector::spawn(projector, stop.clone()),
         runtime::spawn(ingester, runtime(), stop.clone()),
@@ -321,7 +332,7 @@ fn spawn_workers(
             agents,
             producer.clone(),
             config.core.models().clone(),
-            toolbox,
+            toolbox.clone(),
             stores.blobs.clone(),
             stop.clone(),
         ),

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use axum::extract::FromRef;
 use parking_lot::Mutex;
-use riverrun_agents::tools::ToolManifest;
+use riverrun_agents::Policy;
+use riverrun_agents::tools::{DefinedTools, Dependencies, Toolbox};
+use riverrun_knowledge::web::GuardedClient;
 use riverrun_knowledge::{Answerer, Retriever};
 use riverrun_log::admin::{Admin, GroupTopics, PartitionLag};
 use riverrun_log::dead_letters::DeadLetters;
@@ -23,7 +25,7 @@ use crate::error::ApiError;
 use crate::hub::Hub;
 use crate::metrics::Metrics;
 use crate::reservations::Reservations;
-use crate::submit::{IngestDefaults, Known};
+use crate::submit::{IngestDefaults, Known, KnownTool};
 
 /// How long a measured lag is good for.
 const LAG_AGE: Duration = Duration::from_secs(1);
@@ -37,14 +39,35 @@ pub struct Core {
 struct CoreParts {
     config: SharedConfig,
     models: Models,
-    tools: Vec<ToolManifest>,
+    tools: ToolParts,
     metrics: Metrics,
+}
+
+/// What the operator decided about tools.
+#[derive(Clone)]
+pub struct ToolParts {
+    /// Those of the tools file.
+    pub defined: DefinedTools,
+    /// The way out of tools that fetch; without it there are none.
+    pub web: Option<GuardedClient>,
+    /// What may be done without asking.
+    pub policy: Policy,
+}
+
+impl Default for ToolParts {
+    fn default() -> Self {
+        Self { defined: DefinedTools::none(), web: None, policy: Policy::default() }
+    }
 }
 
 impl Core {
     /// Loads and contacts nothing.
     pub fn new(config: ApiConfig, models: Models) -> Self {
-        let tools = crate::routes::tools::builtin();
+        Self::with_tools(config, models, ToolParts::default())
+    }
+
+    /// The same with tools of the operator's.
+    pub fn with_tools(config: ApiConfig, models: Models, tools: ToolParts) -> Self {
         Self { inner: Arc::new(CoreParts { config: Arc::new(config), models, tools, metrics: Metrics::default() }) }
     }
 
@@ -58,9 +81,15 @@ impl Core {
         &self.inner.models
     }
 
-    /// Manifests of the tools.
-    pub fn tools(&self) -> &[ToolManifest] {
+    /// What the operator decided about tools.
+    pub fn tools(&self) -> &ToolParts {
         &self.inner.tools
+    }
+
+    /// Every tool that a process with these settings has, over `dependencies`.
+    pub fn toolbox(&self, dependencies: Dependencies) -> Toolbox {
+        let dependencies = Dependencies { web: self.tools().web.clone(), ..dependencies };
+        Toolbox::builtin(dependencies).with_set(Arc::new(self.tools().defined.clone()))
     }
 
     /// The API's own figures.
@@ -71,9 +100,16 @@ impl Core {
     /// What requests may name.
     pub fn known(&self) -> Known {
         Known {
-            tools: self.tools().iter().map(|tool| tool.name.to_owned()).collect(),
+            tools: self.known_tools(),
             providers: self.models().providers().into_iter().map(|provider| provider.name).collect(),
         }
+    }
+
+    fn known_tools(&self) -> Vec<KnownTool> {
+        let tools = crate::routes::tools::catalog(self).manifests().into_iter();
+        let tools = tools.map(|tool| KnownTool { name: tool.name, namespace: tool.namespace, is_prefix: false });
+        let servers = self.tools().defined.prefixes().into_iter();
+        tools.chain(servers.map(|(namespace, name)| KnownTool { name, namespace, is_prefix: true })).collect()
     }
 
     /// What an ingest takes from the settings.
@@ -154,6 +190,8 @@ pub struct Parts {
     pub workers: WorkerSet,
     /// The groups that commit offsets: the broker knows how far they are.
     pub groups: Vec<GroupTopics>,
+    /// The tools that runs use.
+    pub toolbox: Toolbox,
 }
 
 /// What routes with a log and stores may use.

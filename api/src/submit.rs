@@ -93,13 +93,30 @@ impl Checks {
 /// What there is to choose from.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
-    /// Names of the tools.
-    pub tools: Vec<String>,
+    /// The tools.
+    pub tools: Vec<KnownTool>,
     /// Names of the model providers.
     pub providers: Vec<String>,
 }
 
+/// A tool that a run may name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownTool {
+    /// Its name.
+    pub name: String,
+    /// The only namespace that has it; `None` is every one.
+    pub namespace: Option<Namespace>,
+    /// The name is only how the names of a server's tools begin, which are listed when the server runs.
+    pub is_prefix: bool,
+}
+
 impl Known {
+    /// The tools of a namespace.
+    fn tools_of(&self, namespace: &Namespace) -> impl Iterator<Item = &KnownTool> + Clone {
+        let namespace = namespace.clone();
+        self.tools.iter().filter(move |tool| tool.namespace.as_ref().is_none_or(|own| *own == namespace))
+    }
+
     /// 422 with the list of those that exist.
     pub fn provider(&self, checks: &mut Checks, given: Option<&str>) {
         one_of(checks, "provider", given, self.providers.iter().map(String::as_str));
@@ -144,7 +161,11 @@ pub fn run_request(body: RunBody, known: &Known) -> Result<RunRequest, ApiError>
         );
     }
     for (index, tool) in body.tools.iter().flatten().enumerate().take(MAX_NAMES + 1) {
-        one_of(&mut checks, &format!("tools[{index}]"), Some(tool), known.tools.iter().map(String::as_str));
+        let of_a_server = known.tools_of(&namespace).any(|known| known.is_prefix && tool.starts_with(&known.name));
+        if !of_a_server {
+            let names = known.tools_of(&namespace).filter(|tool| !tool.is_prefix).map(|tool| tool.name.as_str());
+            one_of(&mut checks, &format!("tools[{index}]"), Some(tool), names);
+        }
     }
     let collections = collections(&mut checks, body.collections.as_deref());
     for (field, names) in [("tools", &body.tools), ("collections", &body.collections)] {
@@ -358,7 +379,13 @@ mod tests {
     use super::*;
 
     fn known() -> Known {
-        Known { tools: vec!["calculator".into(), "clock".into()], providers: vec!["local".into()] }
+        let tool = |name: &str, namespace: Option<&str>, is_prefix| KnownTool {
+            name: name.into(),
+            namespace: namespace.map(|name| name.parse().unwrap()),
+            is_prefix,
+        };
+        let tools = vec![tool("clock", None, false), tool("orders", Some("team"), false), tool("time__", None, true)];
+        Known { tools, providers: vec!["local".into()] }
     }
 
     fn request(body: Value) -> Result<RunRequest, ApiError> {
@@ -391,6 +418,26 @@ mod tests {
         }
         let unknown = request(json!({"task": "x", "agent": "root"})).unwrap_err().problem();
         assert!(unknown.detail.contains("react") && unknown.hint.is_some(), "{unknown:?}");
+    }
+
+    #[test]
+    fn given_tools_when_a_run_names_them_then_only_those_of_its_namespace_are_known() {
+        let fits = |namespace: &str, tool: &str| {
+            request(json!({"task": "x", "namespace": namespace, "tools": [tool]})).is_ok()
+        };
+        for (namespace, tool, expected) in [
+            ("team", "clock", true),
+            ("team", "orders", true),
+            ("team-b", "orders", false),
+            ("tea", "orders", false),
+            ("team", "time__now", true),
+            ("team", "time", false),
+            ("team", "time__", true),
+        ] {
+            assert_eq!(fits(namespace, tool), expected, "{namespace} {tool}");
+        }
+        let told = request(json!({"task": "x", "tools": ["orders"]})).unwrap_err().problem();
+        assert!(!told.errors[0].reason.contains("orders,"), "no tool of another namespace is listed: {told:?}");
     }
 
     #[test]

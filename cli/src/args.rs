@@ -49,8 +49,10 @@ pub enum Command {
     Rag(RagCommand),
     /// The agent types, with what they can do
     Agents,
-    /// The tools that agents can use
-    Tools(NamespaceArgs),
+    /// The tools that agents can use, and a check of a tools file
+    Tools(ToolsArgs),
+    /// Speak the Model Context Protocol on standard input and output: agents, collections and tools for its clients
+    Mcp(NamespaceArgs),
     /// Run an agent
     #[command(subcommand)]
     Agent(AgentCommand),
@@ -90,6 +92,7 @@ impl Command {
             Command::Rag(_) => "rag",
             Command::Agents => "agents",
             Command::Tools(_) => "tools",
+            Command::Mcp(_) => "mcp",
             Command::Agent(_) => "agent",
             Command::Runs(_) => "runs",
             Command::Docs(_) => "docs",
@@ -166,6 +169,26 @@ pub struct NamespaceArgs {
     /// The namespace
     #[arg(short, long)]
     pub namespace: Option<String>,
+}
+
+/// Options of `tools`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct ToolsArgs {
+    #[command(flatten)]
+    pub namespace: NamespaceArgs,
+    #[command(subcommand)]
+    pub command: Option<ToolsCommand>,
+}
+
+/// What to do with tools.
+#[derive(Debug, Subcommand)]
+pub enum ToolsCommand {
+    /// Read a tools file and say what is wrong with it; nothing is started
+    Check {
+        /// The file; left out, the one that riverrun uses
+        file: Option<PathBuf>,
+    },
 }
 
 /// Options of `ingest`.
@@ -449,6 +472,10 @@ mod tests {
             "rag ask hi -c notes --namespace team",
             "agents",
             "tools",
+            "tools -n team",
+            "tools check",
+            "tools check my.toml",
+            "mcp --namespace team",
             "agent run task --agent react --steps --namespace team",
             "agent run task --json",
             "--json runs ls",

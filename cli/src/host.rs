@@ -2,11 +2,16 @@
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use riverrun_agents::Policy;
+use riverrun_agents::tools::sandbox::Sandbox;
+use riverrun_agents::tools::{DefinedConfig, DefinedTools};
 use riverrun_api::auth::Tokens;
 use riverrun_api::stack::{BrokerChoice, Stack, StackConfig, StackError};
-use riverrun_api::{ApiConfig, Core, app, light_app};
+use riverrun_api::{ApiConfig, Core, ToolParts, app, light_app};
+use riverrun_knowledge::web::GuardedClient;
 use riverrun_log::{LogConfig, Producer};
 use riverrun_models::Models;
 use sha2::{Digest, Sha256};
@@ -15,7 +20,7 @@ use crate::client::Client;
 use crate::error::{CliError, Exit};
 use crate::lock::{self, DataLock, Owner, Tried};
 use crate::output::tell;
-use crate::settings::Settings;
+use crate::settings::{Settings, tool_secret};
 
 /// How long another command on the same data folder is waited for.
 const OTHER_COMMAND: Duration = Duration::from_secs(120);
@@ -120,7 +125,32 @@ pub fn server_core(settings: &Settings) -> Result<Core, CliError> {
 fn make_core(settings: &Settings, config: ApiConfig) -> Result<Core, CliError> {
     let models = Models::new(settings.models.clone())
         .map_err(|error| CliError::new(Exit::Failed, error.to_string()).maybe_hint(error.hint()))?;
-    Ok(Core::new(config, models))
+    Ok(Core::with_tools(config, models, tools(settings, &settings.tools_file, settings.tools_file_named)?))
+}
+
+/// The tools of a file, the way out, and the policy. A broken definition is left out and told; a broken policy is not
+/// gone on without.
+pub fn tools(settings: &Settings, file: &Path, must_exist: bool) -> Result<ToolParts, CliError> {
+    let policy = match &settings.policy_file {
+        None => Policy::default(),
+        Some(path) => Policy::load(path).map_err(|error| {
+            CliError::new(Exit::Usage, error.to_string())
+                .hint(format!("correct {}, or unset RIVERRUN_POLICY_FILE", path.display()))
+        })?,
+    };
+    let web = GuardedClient::new(settings.web.clone())
+        .map_err(|error| CliError::new(Exit::Failed, error.to_string()).maybe_hint(error.hint()))?;
+    let defined = DefinedTools::load(&DefinedConfig {
+        file: Some(file.to_owned()),
+        must_exist,
+        web: web.clone(),
+        sandbox: std::env::current_exe().ok().map(Sandbox::new),
+        secrets: Arc::new(tool_secret),
+    });
+    for problem in defined.problems() {
+        tracing::warn!(%problem, fix = problem.fix, "a tool definition is left out");
+    }
+    Ok(ToolParts { defined, web: Some(web), policy })
 }
 
 fn to_server(settings: &Settings, core: Core, owner: &Owner) -> Result<Connection, CliError> {

@@ -17,6 +17,7 @@ mod signals;
 use std::process::ExitCode;
 
 use clap::Parser;
+use riverrun_agents::tools::sandbox;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Cli, Command};
@@ -25,6 +26,12 @@ use crate::output::{Output, tell_error};
 use crate::settings::Settings;
 
 fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == sandbox::LAUNCH) {
+        // This process becomes a tool, or says why not.
+        eprintln!("{}", sandbox::launch(arguments));
+        return ExitCode::from(sandbox::FAILED);
+    }
     let cli = Cli::parse();
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,

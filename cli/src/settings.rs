@@ -12,6 +12,7 @@ use riverrun_api::auth::Tokens;
 use riverrun_knowledge::SearchRequest;
 use riverrun_knowledge::chunking::{ChunkConfig, DEFAULT_OVERLAP, DEFAULT_SIZE};
 use riverrun_knowledge::sources::Limits;
+use riverrun_knowledge::web::WebPolicy;
 use riverrun_models::{ModelSettings, Secret};
 
 use crate::error::{CliError, Exit};
@@ -53,6 +54,14 @@ pub struct Settings {
     pub agent_max_runs: usize,
     /// How much one ingest may read.
     pub ingest_limits: Limits,
+    /// The tools of users.
+    pub tools_file: PathBuf,
+    /// Whether that file was named: then it must be there.
+    pub tools_file_named: bool,
+    /// What may be done without asking; `None` is what requests say.
+    pub policy_file: Option<PathBuf>,
+    /// What may be fetched beyond the public internet.
+    pub web: WebPolicy,
     /// The models'.
     pub models: ModelSettings,
     /// Filter of the log output, as `tracing` reads it.
@@ -96,8 +105,14 @@ impl Settings {
         if !is_wildcard(&api_host) {
             allowed_hosts.push(api_host.clone());
         }
+        let data_dir = data_dir(values, folder)?;
+        let tools_file = values.text("RIVERRUN_TOOLS_FILE").map(|file| folder.join(file));
         Ok(Self {
-            data_dir: data_dir(values, folder)?,
+            tools_file_named: tools_file.is_some(),
+            tools_file: tools_file.unwrap_or_else(|| data_dir.join("tools.toml")),
+            policy_file: values.text("RIVERRUN_POLICY_FILE").map(|file| folder.join(file)),
+            web: web_policy(values)?,
+            data_dir,
             api_port: values.number("RIVERRUN_API_PORT", 8000, 0..=u16::MAX)?,
             broker_port: values.number("RIVERRUN_BROKER_PORT", 9092, 0..=u16::MAX)?,
             kafka_brokers: values.text(KAFKA_BROKERS),
@@ -229,6 +244,19 @@ fn redact_url(url: &str) -> String {
     }
 }
 
+fn web_policy(values: &Values) -> Result<WebPolicy, CliError> {
+    let name = "RIVERRUN_WEB_ALLOW";
+    let text = values.text(name).unwrap_or_default();
+    text.parse().map_err(|error| {
+        CliError::new(Exit::Usage, format!("setting {name}: {error}")).hint("RIVERRUN_WEB_ALLOW=wiki.corp,10.1.0.0/16")
+    })
+}
+
+/// A variable of the environment that a tool definition names as a secret of its own.
+pub fn tool_secret(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
 fn chunking(values: &Values) -> Result<(usize, usize), CliError> {
     let read = |name: &str, default: usize| -> Result<i64, CliError> {
         let default = i64::try_from(default).unwrap_or(i64::MAX);
@@ -315,6 +343,7 @@ mod tests {
             ("RIVERRUN_AGENT_MAX_ITERS", "0"),
             ("RIVERRUN_INGEST_ROOTS", "/no/such/folder"),
             ("RIVERRUN_LOG_FORMAT", "xml"),
+            ("RIVERRUN_WEB_ALLOW", "http://x"),
             ("RIVERRUN_QDRANT_URL", "http://127.0.0.1:6334"),
             ("RIVERRUN_MODEL_RUNTIME_BASE_URL", "localhost"),
             ("RIVERRUN_API_TOKENS", "secret"),

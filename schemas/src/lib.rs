@@ -12,6 +12,7 @@ pub mod ingest;
 pub mod names;
 pub mod registry;
 pub mod tokens;
+pub mod tools;
 pub mod topics;
 
 mod common;

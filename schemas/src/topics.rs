@@ -23,11 +23,15 @@ pub enum Topic {
     IngestEmbeddings,
     /// Text as models write it.
     Tokens,
+    /// Calls of tools that any program may serve.
+    ToolsCalls,
+    /// Their answers.
+    ToolsResults,
 }
 
 impl Topic {
     /// Every topic, in the order of the list.
-    pub const ALL: [Topic; 7] = [
+    pub const ALL: [Topic; 9] = [
         Topic::AgentCommands,
         Topic::AgentEvents,
         Topic::IngestCommands,
@@ -35,6 +39,8 @@ impl Topic {
         Topic::IngestChunks,
         Topic::IngestEmbeddings,
         Topic::Tokens,
+        Topic::ToolsCalls,
+        Topic::ToolsResults,
     ];
 
     /// The name on the broker.
@@ -47,6 +53,8 @@ impl Topic {
             Topic::IngestChunks => "riverrun.ingest.chunks",
             Topic::IngestEmbeddings => "riverrun.ingest.embeddings",
             Topic::Tokens => "riverrun.tokens",
+            Topic::ToolsCalls => "riverrun.tools.calls",
+            Topic::ToolsResults => "riverrun.tools.results",
         }
     }
 

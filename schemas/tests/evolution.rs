@@ -55,8 +55,9 @@ fn every_version_of_a_subject_reads_every_other() {
 
 #[test]
 fn ids_are_unique_and_versions_count_from_one() {
-    for (i, schema) in registry::all().iter().enumerate() {
-        assert_eq!(schema.id as usize, i + 1, "ids are appended in order");
+    let mut ids = std::collections::HashSet::new();
+    for schema in registry::all() {
+        assert!(ids.insert(schema.id), "id {} is given twice", schema.id);
         let versions: Vec<_> = registry::versions(&schema.subject()).iter().map(|s| s.version).collect();
         assert_eq!(versions, (1..=versions.len() as u32).collect::<Vec<_>>(), "{}", schema.subject());
         assert_eq!(schema.schema.name().unwrap().fullname(None), schema.record);

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use riverrun_schemas::agent::*;
 use riverrun_schemas::ingest::*;
 use riverrun_schemas::tokens::*;
+use riverrun_schemas::tools::*;
 use riverrun_schemas::{BlobRef, ChunkId, Decoded, DocumentId, EventSet, Failure, IngestId, RunId, Usage, registry};
 
 fn golden() -> PathBuf {
@@ -203,6 +204,20 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
         batch!(ChunksEmbedded { dimensions: 2, chunks: vec![EmbeddedChunk::new(chunk, &[0.5, -1.0])] }).into(),
     ]));
     all.extend(sample::<TokenEvent>(vec![TokenDelta { run_id, seq: 4, text: "4".into() }.into()]));
+    all.extend(sample::<ToolCall>(vec![
+        ToolCalled {
+            call_id: "call_1".into(),
+            tool: "stock".into(),
+            namespace: namespace.clone(),
+            arguments_json: "{\"part\":\"A7\"}".into(),
+            deadline: at + 60_000,
+            at,
+        }
+        .into(),
+    ]));
+    all.extend(sample::<ToolAnswer>(vec![
+        ToolAnswered { call_id: "call_1".into(), result_json: Some("{\"left\":3}".into()), error: None, at }.into(),
+    ]));
     all
 }
 
@@ -224,6 +239,8 @@ fn decode(bytes: &[u8]) -> String {
         Topic::IngestChunks => shown::<ChunkEvent>(bytes),
         Topic::IngestEmbeddings => shown::<EmbeddingEvent>(bytes),
         Topic::Tokens => shown::<TokenEvent>(bytes),
+        Topic::ToolsCalls => shown::<ToolCall>(bytes),
+        Topic::ToolsResults => shown::<ToolAnswer>(bytes),
     }
 }
 

@@ -1,6 +1,7 @@
 """A model server that speaks Ollama's API and answers by script, so that a run is fast and its calls can be counted.
 
-The script stands in the task: `[[steps=3 delay_ms=20 id=a1]]` asks for three calculator calls, one a turn, then an answer.
+The script stands in the task: `[[steps=3 delay_ms=20 id=a1]]` asks for three calculator calls, one a turn, then an answer;
+`[[steps=1 tool=stock args={"part":"A7"}]]` for a call of another tool, with JSON that has no spaces.
 An action is JSON where the caller gives a schema (`format`), a tool call where it gives `tools`. Without a script, the
 answer is a sentence with a citation mark.
 """
@@ -67,12 +68,13 @@ class StubModel:
             # 0, 1, ... for the actions, and one more for the answer.
             self.requests.setdefault(script.get("id", ""), []).append(results if acts else results + 1)
         time.sleep(int(script.get("delay_ms", 0)) / 1000)
-        arguments = {"expression": f"{results} + 1"}
+        tool = script.get("tool", "calculator")
+        arguments = json.loads(script["args"]) if "args" in script else {"expression": f"{results} + 1"}
         if "format" in body:
-            name, arguments = ("calculator", arguments) if results < steps else ("answer", {})
+            name, arguments = (tool, arguments) if results < steps else ("answer", {})
             return {"role": "assistant", "content": json.dumps({"thought": "next", "tool": name, "arguments": arguments})}
         if acts and results < steps:
-            return {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "calculator", "arguments": arguments}}]}
+            return {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": tool, "arguments": arguments}}]}
         return {"role": "assistant", "content": f"done after {results} steps" if script else "It is as the handbook says [1]."}
 
     def handler(stub):  # noqa: N805 the handler has a self of its own

@@ -45,5 +45,6 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(runs::router())
         .merge(rag::router())
         .merge(ingest::router())
+        .merge(tools::stack_router())
         .merge(dead_letters::router())
 }

@@ -1,23 +1,31 @@
-//! Tool manifests.
+//! Tool manifests, and calls of tools by whoever asks.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
-use axum::Json;
-use axum::extract::{FromRef, State};
-use riverrun_agents::tools::{Hit, Search, SearchFailure, ToolManifest, Toolbox};
-use riverrun_schemas::agent::ToolEffect;
-use riverrun_schemas::{CollectionName, Namespace};
+use axum::Json as Reply;
+use axum::extract::{FromRef, Path, State};
+use axum::http::StatusCode;
+use riverrun_agents::Verdict;
+use riverrun_agents::tools::{
+    Dependencies, Document, Documents, Hit, ReadFailure, Search, SearchFailure, ToolContext, ToolError, ToolManifest,
+    Toolbox,
+};
+use riverrun_schemas::agent::{ApprovalPolicy, RunRequest, ToolEffect};
+use riverrun_schemas::{CollectionName, DocumentId, EventId, Namespace};
 use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::error::ApiError;
-use crate::extract::Query;
-use crate::state::Core;
+use crate::extract::{IdempotencyKey, Json, Query};
+use crate::state::{AppState, Core};
 use crate::submit::Checks;
-use crate::wire::{Items, ToolEntry};
+use crate::wire::{Items, Problem, ToolCallBody, ToolCallDone, ToolEntry, ToolLimitsEntry};
 
 pub(super) fn router<S>() -> OpenApiRouter<S>
 where
@@ -27,8 +35,14 @@ where
     OpenApiRouter::new().routes(routes!(tools))
 }
 
+pub(super) fn stack_router() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(call))
+}
+
 /// Describing a tool calls nothing; whoever calls tools has a real one.
 struct Uncalled;
+
+const UNCALLED: &str = "the catalog of tools calls none";
 
 #[async_trait]
 impl Search for Uncalled {
@@ -39,13 +53,26 @@ impl Search for Uncalled {
         _: &str,
         _: usize,
     ) -> Result<Vec<Hit>, SearchFailure> {
-        Err(SearchFailure("the catalog of tools calls none".to_owned()))
+        Err(SearchFailure(UNCALLED.to_owned()))
     }
 }
 
-/// Manifests of the tools that every process has.
-pub(crate) fn builtin() -> Vec<ToolManifest> {
-    Toolbox::builtin(Arc::new(Uncalled)).manifests()
+#[async_trait]
+impl Documents for Uncalled {
+    async fn read(
+        &self,
+        _: &Namespace,
+        _: Option<&[CollectionName]>,
+        _: DocumentId,
+    ) -> Result<Option<Document>, ReadFailure> {
+        Err(ReadFailure(UNCALLED.to_owned()))
+    }
+}
+
+/// The tools that a process has, to be described and not to be called.
+pub(crate) fn catalog(core: &Core) -> Toolbox {
+    let uncalled = Arc::new(Uncalled);
+    core.toolbox(Dependencies { documents: Some(uncalled.clone()), ..Dependencies::new(uncalled) })
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -55,28 +82,129 @@ struct ToolsQuery {
     namespace: Option<String>,
 }
 
-/// The tools that agents of a namespace can use.
+/// The tools that agents of a namespace can use. Starts the MCP servers of the namespace, to ask them for theirs.
 #[utoipa::path(get, path = "/tools", tag = "agents", params(ToolsQuery), responses((status = 200, body = Items<ToolEntry>)))]
-async fn tools(State(core): State<Core>, Query(query): Query<ToolsQuery>) -> Result<Json<Items<ToolEntry>>, ApiError> {
+async fn tools(State(core): State<Core>, Query(query): Query<ToolsQuery>) -> Result<Reply<Items<ToolEntry>>, ApiError> {
     let mut checks = Checks::default();
     let namespace = checks.namespace(query.namespace.as_deref());
     checks.finish()?;
-    let items = core.tools().iter().map(|tool| entry(tool, &namespace)).collect();
-    Ok(Json(Items { items }))
+    let catalog = catalog(&core);
+    catalog.prepare(&namespace).await;
+    let known = catalog.select(&namespace, None).unwrap_or_default(); // naming none, nothing can be unknown
+    Ok(Reply(Items { items: known.iter().map(|tool| entry(&core, tool, &namespace)).collect() }))
 }
 
-fn entry(tool: &ToolManifest, namespace: &Namespace) -> ToolEntry {
+fn entry(core: &Core, tool: &ToolManifest, namespace: &Namespace) -> ToolEntry {
     let effect = match tool.effect {
         ToolEffect::None => "none",
         ToolEffect::Idempotent => "idempotent",
         ToolEffect::External | ToolEffect::Unknown => "external",
     };
+    let word = |permission| match serde_json::to_value(permission) {
+        Ok(Value::String(word)) => word,
+        _ => String::new(),
+    };
     ToolEntry {
-        name: tool.name.to_owned(),
-        description: tool.description.to_owned(),
+        name: tool.name.clone(),
+        description: tool.description.clone(),
         input_schema: tool.input_schema.clone(),
         effect: effect.to_owned(),
-        source: tool.source.to_owned(),
+        source: tool.source.to_string(),
+        limits: ToolLimitsEntry {
+            timeout_ms: u64::try_from(tool.limits.timeout.as_millis()).unwrap_or(u64::MAX),
+            result_bytes: tool.limits.result_bytes,
+        },
+        needs_approval: core.tools().policy.judge(&by_hand(namespace), tool, false) != Verdict::Allow,
+        permissions: tool.permissions.iter().map(word).collect(),
         namespace: namespace.to_string(),
     }
+}
+
+/// Calls a tool, outside of any run. One that changes something outside wants `confirm`, unless the policy allows it.
+#[utoipa::path(post, path = "/tools/{name}/call", tag = "agents", request_body = ToolCallBody,
+    params(("name" = String, Path, description = "a name of GET /tools"),
+        ("Idempotency-Key" = Option<String>, Header, description = "handed to the tool as the key of the call")),
+    responses((status = 200, body = ToolCallDone), (status = 403, description = "the policy denies it", body = Problem),
+        (status = 404, description = "no such tool", body = Problem), (status = 409, description = "it wants `confirm`", body = Problem),
+        (status = 422, description = "the arguments are not what its schema says, or it failed", body = Problem)))]
+async fn call(
+    State(state): State<AppState>,
+    Path(name): Path<String>,
+    key: IdempotencyKey,
+    Json(body): Json<ToolCallBody>,
+) -> Result<Reply<ToolCallDone>, ApiError> {
+    let mut checks = Checks::default();
+    let namespace = checks.namespace(body.namespace.as_deref());
+    checks.finish()?;
+    let _slot = state.stream_slot()?;
+    let toolbox = &state.parts().toolbox;
+    toolbox.prepare(&namespace).await;
+    let manifest = find(toolbox, &namespace, &name)?;
+    permit(&state, &namespace, &manifest, body.confirm.unwrap_or(false))?;
+    let cancel = CancellationToken::new();
+    let _stop = cancel.clone().drop_guard(); // a caller that goes away stops the tool
+    let call_id = key.0.map_or_else(|| format!("call_{}", EventId::new()), |key| format!("key_{key}"));
+    let context = ToolContext { namespace, collections: None, call_id: call_id.clone(), cancel };
+    let arguments = if body.arguments.is_null() { json!({}) } else { body.arguments };
+    let since = Instant::now();
+    let result = toolbox.call(&name, arguments, &context).await.map_err(|error| failed(&name, &error))?;
+    let took_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Ok(Reply(ToolCallDone { call_id, result, took_ms }))
+}
+
+fn find(toolbox: &Toolbox, namespace: &Namespace, name: &str) -> Result<ToolManifest, ApiError> {
+    let asked = [name.to_owned()];
+    match toolbox.select(namespace, Some(&asked)) {
+        Ok(found) => found.into_iter().next().ok_or_else(|| ApiError::internal("a tool was found and is not there")),
+        Err(unknown) => Err(ApiError::not_found("tool_not_found", unknown.to_string())
+            .hint(format!("riverrun tools --namespace {namespace}"))),
+    }
+}
+
+/// What the policy says of a call that no run makes: whoever calls decides, and says so where it counts.
+fn permit(state: &AppState, namespace: &Namespace, tool: &ToolManifest, confirmed: bool) -> Result<(), ApiError> {
+    match state.core().tools().policy.judge(&by_hand(namespace), tool, false) {
+        Verdict::Allow => Ok(()),
+        Verdict::Ask { .. } if confirmed => Ok(()),
+        Verdict::Ask { reason } => {
+            Err(ApiError::conflict("approval_needed", format!("{} was not called: {reason}", tool.name))
+                .hint("send \"confirm\": true to call it all the same"))
+        }
+        Verdict::Deny { reason } => {
+            Err(ApiError::new(StatusCode::FORBIDDEN, "tool_denied", format!("{} was not called: {reason}", tool.name))
+                .hint("the policy file (RIVERRUN_POLICY_FILE) has the rule"))
+        }
+    }
+}
+
+/// A request that stands for a call by hand when the policy is asked.
+fn by_hand(namespace: &Namespace) -> RunRequest {
+    RunRequest {
+        task: String::new(),
+        agent: None,
+        namespace: namespace.clone(),
+        session: None,
+        provider: None,
+        model: None,
+        temperature: None,
+        max_iters: None,
+        tools: None,
+        collections: None,
+        budget_tokens: None,
+        budget_seconds: None,
+        approval: ApprovalPolicy::External,
+        metadata_json: None,
+    }
+}
+
+fn failed(name: &str, error: &ToolError) -> ApiError {
+    let text = format!("{name}: {error}");
+    let code = match error {
+        ToolError::Arguments(_) => "bad_arguments",
+        ToolError::Failed(_) => "tool_failed",
+        ToolError::TimedOut(_) => "tool_timed_out",
+        ToolError::TooLarge { .. } => "result_too_large",
+        ToolError::Cancelled => "cancelled",
+    };
+    ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, code, text).hint(format!("riverrun tools shows what {name} takes"))
 }

@@ -30,8 +30,51 @@ pub struct ToolEntry {
     pub effect: String,
     /// Where it comes from: `builtin`, `http`, `command`, `mcp` or `kafka`.
     pub source: String,
+    /// Where a call stops.
+    pub limits: ToolLimitsEntry,
+    /// Whether a call by hand wants to be confirmed.
+    pub needs_approval: bool,
+    /// What a call can reach: `knowledge`, `network`, `process`, `log`, `memory`, `warehouse`.
+    pub permissions: Vec<String>,
     /// The namespace it is in.
     pub namespace: String,
+}
+
+/// Where a call of a tool stops.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ToolLimitsEntry {
+    /// Longest that a call takes, in milliseconds.
+    pub timeout_ms: u64,
+    /// Largest result as JSON, in bytes.
+    pub result_bytes: usize,
+}
+
+/// A call of a tool by whoever asks, outside of any run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ToolCallBody {
+    /// What the tool's schema asks for.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub arguments: Value,
+    /// The namespace whose tool it is; `default` when left out.
+    #[serde(default)]
+    pub namespace: Option<String>,
+    /// Makes the call although it changes something outside.
+    #[serde(default)]
+    pub confirm: Option<bool>,
+}
+
+/// What a tool gave.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ToolCallDone {
+    /// Idempotency key of the call.
+    pub call_id: String,
+    /// Its result.
+    #[schema(value_type = Object)]
+    pub result: Value,
+    /// How long it took.
+    pub took_ms: u64,
 }
 
 /// A model provider.

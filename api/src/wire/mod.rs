@@ -16,7 +16,8 @@ pub use riverrun_stores::read_models::{
 };
 
 pub use catalog::{
-    AgentEntry, ChatBody, ChatDone, ChatMessage, EmbedBody, EmbedDone, ModelEntry, ProviderEntry, ToolEntry, TopicEntry,
+    AgentEntry, ChatBody, ChatDone, ChatMessage, EmbedBody, EmbedDone, ModelEntry, ProviderEntry, ToolCallBody,
+    ToolCallDone, ToolEntry, ToolLimitsEntry, TopicEntry,
 };
 pub use common::{FieldError, Items, Page, Problem};
 pub use health::{Diagnosis, HealthStatus, HealthView, ServiceStatus, ServiceView};

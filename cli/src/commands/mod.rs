@@ -10,6 +10,7 @@ mod dlq;
 mod docs;
 mod embed;
 mod ingest;
+mod mcp;
 mod models;
 mod openapi;
 mod providers;
@@ -23,7 +24,9 @@ use std::future::Future;
 
 use serde_json::{Map, Value};
 
-use crate::args::{AgentCommand, Command, DlqCommand, DocsCommand, ModelsCommand, RagCommand, RunsCommand};
+use crate::args::{
+    AgentCommand, Command, DlqCommand, DocsCommand, ModelsCommand, RagCommand, RunsCommand, ToolsArgs, ToolsCommand,
+};
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
 use crate::output::Output;
@@ -41,7 +44,11 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
         Command::Diagnose => until_signal(diagnose::run(settings, output)).await,
         Command::Providers => with_light(settings, async |c| providers::run(c, output).await).await,
         Command::Agents => with_light(settings, async |c| agents::run(c, output).await).await,
-        Command::Tools(args) => with_light(settings, async |c| tools::run(c, args, output).await).await,
+        Command::Tools(ToolsArgs { command: Some(ToolsCommand::Check { file }), .. }) => {
+            tools::check::run(settings, file.as_deref(), output)
+        }
+        Command::Tools(args) => with_light(settings, async |c| tools::ls::run(c, args.namespace, output).await).await,
+        Command::Mcp(args) => with_full(settings, name, async |c| mcp::run(c, args).await).await,
         Command::Topics => with_light(settings, async |c| topics::run(c, output).await).await,
         Command::Chat(args) => with_light(settings, async |c| chat::run(c, args, output).await).await,
         Command::Embed(args) => with_light(settings, async |c| embed::run(c, args, output).await).await,

@@ -2,7 +2,9 @@
 //!
 //! One filter serves the stream and the final text, so that both say the same. It rewrites markers to `[1][2]`, takes out
 //! numbers that were not given to any chunk, the target of a marker that was made a link, and images, which would be
-//! fetched by whoever shows the text.
+//! fetched by whoever shows the text. Links and tags are broken ([`super::inert()`]).
+
+use super::inert::InertFilter;
 
 /// Longest text between brackets that may be a marker; longer ones are text.
 const MAX_MARKER_BYTES: usize = 64;
@@ -12,11 +14,12 @@ const MAX_TARGET_BYTES: usize = 2048;
 const MAX_RANGE: u32 = 50;
 
 /// Filters a text that comes in pieces.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct MarkerFilter {
     given: u32,
     pending: String,
     removed: Vec<String>,
+    inert: InertFilter,
 }
 
 /// What is at the beginning of the pending text.
@@ -41,18 +44,22 @@ enum Found<T> {
 impl MarkerFilter {
     /// A filter for an answer whose sources are numbered from 1 to `given`.
     pub fn new(given: usize) -> Self {
-        Self { given: u32::try_from(given).unwrap_or(u32::MAX), pending: String::new(), removed: Vec::new() }
+        Self { given: u32::try_from(given).unwrap_or(u32::MAX), ..Self::default() }
     }
 
     /// Takes the next piece and gives what can be shown by now, which may be nothing.
     pub fn push(&mut self, piece: &str) -> String {
         self.pending.push_str(piece);
-        self.drain(false)
+        let shown = self.drain(false);
+        self.inert.push(&shown)
     }
 
     /// Gives the rest.
     pub fn finish(&mut self) -> String {
-        self.drain(true)
+        let shown = self.drain(true);
+        let mut out = self.inert.push(&shown);
+        out.push_str(&self.inert.finish());
+        out
     }
 
     /// The numbers that were taken out, as they were written.
@@ -244,9 +251,9 @@ mod tests {
             ("A [7](http://evil.example/).", "A.", &["7"]),
             ("See ![x](http://evil.example/?q=SECRET) here", "See x here", &[]),
             ("See ![x][ref] here", "See x[ref] here", &[]),
-            ("![a\n](x) y", "![a\n](x) y", &[]),
+            ("![a\n](x) y", "![a\n] (x) y", &[]),
             ("Wow! [1] and Wow![2]", "Wow! [1] and Wow2", &[]),
-            ("[link](http://example.com) stays", "[link](http://example.com) stays", &[]),
+            ("[link](http://example.com) is text", "[link] (http://example.com) is text", &[]),
             ("list[i] and [] and [ ] and [x", "list[i] and [] and [ ] and [x", &[]),
             ("open [1", "open [1", &[]),
             ("line [1\n2]", "line [1\n2]", &[]),

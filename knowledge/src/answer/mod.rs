@@ -8,6 +8,7 @@
 
 mod answerer;
 mod citations;
+mod inert;
 mod markers;
 mod prompt;
 pub mod support;
@@ -15,6 +16,7 @@ mod types;
 
 pub use answerer::{AnswerConfig, Answerer};
 pub use citations::{Checked, Cited, check};
+pub use inert::inert;
 pub use markers::MarkerFilter;
 pub use types::{
     AnswerSentence, AskError, AskReply, AskRequest, AskTimes, AskUsage, Attribution, Citation, DroppedChunk,

@@ -32,7 +32,9 @@ pub(crate) fn projection_of(topic: Topic) -> Option<&'static str> {
         | Topic::IngestCommands
         | Topic::IngestChunks
         | Topic::IngestEmbeddings
-        | Topic::Tokens => None,
+        | Topic::Tokens
+        | Topic::ToolsCalls
+        | Topic::ToolsResults => None,
     }
 }
 

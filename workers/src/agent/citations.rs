@@ -13,7 +13,7 @@ pub(super) fn check(state: &RunState, answer: Option<String>) -> (Option<String>
     let sources = state.sources();
     let answer = match answer {
         Some(answer) if !sources.is_empty() => answer,
-        other => return (other, Vec::new()),
+        other => return (other.as_deref().map(answer::inert), Vec::new()),
     };
     let items: Vec<SearchItem> = sources.into_iter().map(item).collect();
     let mut filter = MarkerFilter::new(items.len());

@@ -73,6 +73,7 @@ impl Driver {
     async fn drive(&mut self) -> Result<Left, Interrupted> {
         let _turn = self.wait_for_turn().await?;
         self.claim().await?;
+        self.prepare_tools().await?;
         loop {
             match self.advance().await {
                 Ok(()) | Err(Interrupted::Overtaken) => {}
@@ -145,11 +146,24 @@ impl Driver {
         }
     }
 
+    /// Gets tools ready that are started when they are first needed.
+    async fn prepare_tools(&mut self) -> Result<(), Interrupted> {
+        let (context, namespace) = (self.context.clone(), self.state.request.namespace.clone());
+        tokio::select! {
+            () = context.toolbox.prepare(&namespace) => Ok(()),
+            interrupted = self.interruption() => match interrupted {
+                Interrupted::Overtaken => Ok(()),
+                left @ Interrupted::Left(_) => Err(left),
+            },
+        }
+    }
+
     async fn advance(&mut self) -> Result<(), Interrupted> {
-        let tools = match self.context.toolbox.select(self.state.request.tools.as_deref()) {
-            Ok(tools) => tools,
-            Err(unknown) => return self.fail(Failure::new("unknown_tool", unknown.to_string())).await,
-        };
+        let tools =
+            match self.context.toolbox.select(&self.state.request.namespace, self.state.request.tools.as_deref()) {
+                Ok(tools) => tools,
+                Err(unknown) => return self.fail(Failure::new("unknown_tool", unknown.to_string())).await,
+            };
         match decide::next(&self.state, &tools, now_ms()) {
             Action::Append(drafts) => self.append_steps(drafts).await,
             Action::CallModel(call) => self.call_model(call, &tools).await,

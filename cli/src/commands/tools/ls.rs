@@ -1,4 +1,4 @@
-//! `riverrun tools`.
+//! `riverrun tools`: what agents of a namespace can use.
 
 use riverrun_api::wire::{Items, ToolEntry};
 
@@ -13,14 +13,26 @@ pub async fn run(connection: &Connection, args: NamespaceArgs, output: Output) -
         connection.client.get(&with_query("/tools", &[("namespace", args.namespace)])).await?;
     output.show(&found, |found| {
         let row = |tool: &ToolEntry| {
-            [tool.name.clone(), tool.description.clone(), arguments(tool), tool.effect.clone(), tool.source.clone()]
+            [
+                tool.name.clone(),
+                tool.description.clone(),
+                arguments(tool),
+                tool.effect.clone(),
+                tool.source.clone(),
+                format!("{} s, {}", tool.limits.timeout_ms / 1_000, size(tool.limits.result_bytes)),
+                tool.namespace.clone(),
+            ]
         };
         table(
-            ["tool", "what it does", "arguments", "effect", "source"],
+            ["tool", "what it does", "arguments", "effect", "source", "limits", "namespace"],
             found.items.iter().map(row).collect(),
             "there are no tools",
         )
     })
+}
+
+fn size(bytes: usize) -> String {
+    if bytes < 1 << 10 { format!("{bytes} B") } else { format!("{} KiB", bytes >> 10) }
 }
 
 fn arguments(tool: &ToolEntry) -> String {

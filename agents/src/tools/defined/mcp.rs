@@ -1,0 +1,372 @@
+//! Tools of MCP servers (<https://modelcontextprotocol.io>), over a program's standard input and output or over
+//! streamable HTTP.
+//!
+//! A server is started when a run of its namespace first needs its tools, and again, with growing pauses, when it has
+//! ended. What it says of its tools is text of a stranger: cut, cleaned, and never believed about effects unless the
+//! tools file says so.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::RwLock;
+use reqwest::header::{HeaderName, HeaderValue};
+use riverrun_knowledge::web::GuardedClient;
+use riverrun_schemas::Namespace;
+use riverrun_schemas::agent::ToolEffect;
+use rmcp::model::{CallToolRequestParams, CallToolResult};
+use rmcp::service::{Peer, RunningService, ServiceError};
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
+use rmcp::{RoleClient, ServiceExt};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::file::{self, Fault, Mcp, fault};
+use super::listing;
+use super::secrets::{SecretLookup, Texts};
+use crate::tools::sandbox::ProcessGroup;
+use crate::tools::{Permission, Tool, ToolContext, ToolError, ToolLimits, ToolManifest, ToolSource};
+
+/// How long a server may take to start and to list its tools.
+const START_TIME: Duration = Duration::from_secs(20);
+/// Pause before a server is started again after its first failure; it doubles with each, up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Most tools that are taken of a server.
+const MAX_TOOLS: usize = 100;
+/// Most characters of a server's error that are told.
+const MAX_ERROR_TEXT: usize = 1_000;
+/// Variables that a server gets besides those of its definition: what programs need to find anything.
+const PASSED_ON: &[&str] = &["PATH", "HOME", "LANG", "TMPDIR", "USER", "LOGNAME"];
+
+/// Where a server is.
+enum Place {
+    Program { command: PathBuf, arguments: Vec<String>, environment: Texts },
+    Address { url: String, headers: Texts, web: GuardedClient },
+}
+
+pub(super) struct McpServer {
+    name: String,
+    pub(super) namespace: Option<Namespace>,
+    place: Place,
+    effect: Option<ToolEffect>,
+    trust_read_only: bool,
+    only: Option<Vec<String>>,
+    limits: ToolLimits,
+    link: Mutex<Link>,
+    listed: RwLock<Vec<Arc<McpTool>>>,
+    trouble: RwLock<Option<String>>,
+}
+
+struct Link {
+    up: Option<Up>,
+    failures: u32,
+    not_before: Instant,
+}
+
+struct Up {
+    service: RunningService<RoleClient, ()>,
+    /// Ends what the server started when it is dropped.
+    _group: Option<ProcessGroup>,
+}
+
+impl McpServer {
+    pub(super) fn new(mcp: &Mcp, web: &GuardedClient, secrets: &SecretLookup) -> Result<Self, Fault> {
+        let place = match (&mcp.command, &mcp.url) {
+            (Some(command), None) => program(mcp, command, secrets)?,
+            (None, Some(url)) => address(mcp, url, web, secrets)?,
+            _ => return fault("the server has not exactly one of command and url", "give one of the two"),
+        };
+        Ok(Self {
+            name: mcp.name.get_ref().clone(),
+            namespace: mcp.namespace.clone(),
+            place,
+            effect: mcp.effect.map(Into::into),
+            trust_read_only: mcp.trust_read_only,
+            only: mcp.tools.clone(),
+            limits: file::limits(mcp.timeout_s, mcp.max_result_bytes)?,
+            link: Mutex::new(Link { up: None, failures: 0, not_before: Instant::now() }),
+            listed: RwLock::default(),
+            trouble: RwLock::default(),
+        })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Why its tools are not there, if so.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.trouble.read().clone()
+    }
+
+    /// Those that it listed when it was last started.
+    pub(super) fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        self.listed.read().iter().map(|tool| tool.clone() as Arc<dyn Tool>).collect()
+    }
+
+    /// Starts it, unless it runs or its pause is not over.
+    pub(super) async fn prepare(self: &Arc<Self>) {
+        if let Err(reason) = self.peer().await {
+            tracing::warn!(server = self.name, reason, "mcp server is not there");
+        }
+    }
+
+    /// A connection, made if need be.
+    async fn peer(self: &Arc<Self>) -> Result<Peer<RoleClient>, String> {
+        let mut link = self.link.lock().await;
+        if let Some(up) = &link.up
+            && !up.service.is_closed()
+        {
+            return Ok(up.service.peer().clone());
+        }
+        link.up = None;
+        let now = Instant::now();
+        if now < link.not_before {
+            let left = (link.not_before - now).as_secs() + 1;
+            let reason = self.trouble().unwrap_or_else(|| "it has ended".to_owned());
+            return Err(format!("mcp server {} is not there: {reason}; it is started again in {left} s", self.name));
+        }
+        let started = tokio::time::timeout(START_TIME, self.start())
+            .await
+            .unwrap_or_else(|_| Err(format!("it did not start within {} s", START_TIME.as_secs())));
+        match started {
+            Ok(up) => {
+                let peer = up.service.peer().clone();
+                // A server that ends again and again is not started in a spin.
+                link.not_before = Instant::now() + FIRST_PAUSE;
+                link.failures = 0;
+                link.up = Some(up);
+                *self.trouble.write() = None;
+                Ok(peer)
+            }
+            Err(reason) => {
+                let pause = FIRST_PAUSE.saturating_mul(1 << link.failures.min(10)).min(LONGEST_PAUSE);
+                link.failures += 1;
+                link.not_before = Instant::now() + pause;
+                let reason = self.hide(&reason);
+                *self.trouble.write() = Some(reason.clone());
+                Err(format!("mcp server {} is not there: {reason}", self.name))
+            }
+        }
+    }
+
+    async fn start(self: &Arc<Self>) -> Result<Up, String> {
+        let up = match &self.place {
+            Place::Program { command, arguments, environment } => {
+                let transport = self.child(command, arguments, environment).map_err(|error| error.to_string())?;
+                let group = transport.id().map(ProcessGroup::new);
+                let service = ().serve(transport).await.map_err(|error| error.to_string())?;
+                Up { service, _group: group }
+            }
+            Place::Address { url, headers, web } => {
+                let config = http_config(url, headers, self.limits.result_bytes)?;
+                let transport = StreamableHttpClientTransport::with_client(web.connector(), config);
+                let service = ().serve(transport).await.map_err(|error| error.to_string())?;
+                Up { service, _group: None }
+            }
+        };
+        let listed = up.service.peer().list_all_tools().await.map_err(|error| error.to_string())?;
+        self.list(listed);
+        Ok(up)
+    }
+
+    fn child(&self, command: &Path, arguments: &[String], environment: &Texts) -> std::io::Result<TokioChildProcess> {
+        let mut program = tokio::process::Command::new(command);
+        program.args(arguments).env_clear().process_group(0).kill_on_drop(true);
+        for name in PASSED_ON {
+            if let Some(value) = std::env::var_os(name) {
+                program.env(name, value);
+            }
+        }
+        program.envs(&environment.values);
+        // What it says beside the protocol is nobody's: it may hold secrets.
+        let (transport, _) = TokioChildProcess::builder(program).stderr(Stdio::null()).spawn()?;
+        Ok(transport)
+    }
+
+    /// Takes the tools that the definition wants and whose descriptions can be used.
+    fn list(self: &Arc<Self>, listed: Vec<rmcp::model::Tool>) {
+        let wanted = |name: &str| self.only.as_ref().is_none_or(|only| only.iter().any(|one| one == name));
+        let taken = listed.into_iter().filter(|tool| wanted(&tool.name)).take(MAX_TOOLS);
+        let tools: Vec<Arc<McpTool>> = taken.filter_map(|tool| self.tool(&tool)).collect();
+        *self.listed.write() = tools;
+    }
+
+    fn tool(self: &Arc<Self>, tool: &rmcp::model::Tool) -> Option<Arc<McpTool>> {
+        let name = listing::name(&self.name, &tool.name);
+        let schema = listing::schema(tool.schema_as_json_value());
+        let (Some(name), Some(input_schema)) = (name, schema) else {
+            tracing::warn!(server = self.name, "a tool of an mcp server has no usable name or schema and is left out");
+            return None;
+        };
+        let reads = tool.annotations.as_ref().and_then(|hints| hints.read_only_hint).unwrap_or(false);
+        let effect = match self.effect {
+            Some(effect) => effect,
+            None if self.trust_read_only && reads => ToolEffect::None,
+            None => ToolEffect::External,
+        };
+        let permissions = match &self.place {
+            Place::Program { .. } => vec![Permission::Process, Permission::Network],
+            Place::Address { .. } => vec![Permission::Network],
+        };
+        let manifest = ToolManifest {
+            name,
+            description: listing::description(tool.description.as_deref().unwrap_or_default()),
+            input_schema,
+            effect,
+            source: ToolSource::Mcp,
+            limits: self.limits,
+            permissions,
+            namespace: self.namespace.clone(),
+        };
+        Some(Arc::new(McpTool { manifest, remote: tool.name.to_string(), server: Arc::downgrade(self) }))
+    }
+
+    fn hide(&self, text: &str) -> String {
+        let texts = match &self.place {
+            Place::Program { environment, .. } => environment,
+            Place::Address { headers, .. } => headers,
+        };
+        texts.hide(text).chars().take(MAX_ERROR_TEXT).collect()
+    }
+
+    fn hide_in(&self, value: Value) -> Value {
+        match &self.place {
+            Place::Program { environment, .. } => environment.hide_in(value),
+            Place::Address { headers, .. } => headers.hide_in(value),
+        }
+    }
+}
+
+struct McpTool {
+    manifest: ToolManifest,
+    /// As the server calls it.
+    remote: String,
+    /// Whoever has the tool has the server as well; the server must end when nobody has it.
+    server: Weak<McpServer>,
+}
+
+impl McpTool {
+    async fn once(&self, server: &Arc<McpServer>, arguments: &Value) -> Result<CallToolResult, Failed> {
+        let peer = server.peer().await.map_err(Failed::NotThere)?;
+        let mut params = CallToolRequestParams::new(self.remote.clone());
+        if let Value::Object(arguments) = arguments {
+            params = params.with_arguments(arguments.clone());
+        }
+        peer.call_tool(params).await.map_err(Failed::Call)
+    }
+}
+
+enum Failed {
+    NotThere(String),
+    Call(ServiceError),
+}
+
+impl Failed {
+    /// The connection is gone: whether the call was made is not known.
+    fn is_cut(&self) -> bool {
+        matches!(self, Failed::Call(ServiceError::TransportClosed | ServiceError::TransportSend(_)))
+    }
+}
+
+#[async_trait]
+impl Tool for McpTool {
+    fn manifest(&self) -> ToolManifest {
+        self.manifest.clone()
+    }
+
+    async fn call(&self, arguments: Value, _: &ToolContext) -> Result<Value, ToolError> {
+        let Some(server) = self.server.upgrade() else {
+            return Err(ToolError::Failed("the mcp server was stopped".to_owned()));
+        };
+        let mut outcome = self.once(&server, &arguments).await;
+        if self.manifest.effect.repeatable() && outcome.as_ref().is_err_and(Failed::is_cut) {
+            tokio::time::sleep(FIRST_PAUSE).await;
+            outcome = self.once(&server, &arguments).await;
+        }
+        match outcome {
+            Ok(result) => server.result(&result),
+            Err(Failed::NotThere(reason)) => Err(ToolError::Failed(reason)),
+            Err(Failed::Call(error)) => {
+                let reason = server.hide(&error.to_string());
+                Err(ToolError::Failed(format!("mcp server {}: {reason}", server.name)))
+            }
+        }
+    }
+}
+
+impl McpServer {
+    fn result(&self, result: &CallToolResult) -> Result<Value, ToolError> {
+        let text = text_of(result);
+        if result.is_error == Some(true) {
+            return Err(ToolError::Failed(self.hide(&text)));
+        }
+        let value = result.structured_content.clone().unwrap_or_else(|| json!({ "text": text }));
+        Ok(self.hide_in(value))
+    }
+}
+
+/// The texts of a result; of what is no text, only the kind.
+fn text_of(result: &CallToolResult) -> String {
+    let blocks = serde_json::to_value(&result.content).unwrap_or_default();
+    let lines = blocks.as_array().into_iter().flatten().map(|block| match block["type"].as_str() {
+        Some("text") => block["text"].as_str().unwrap_or_default().to_owned(),
+        other => format!("[{} left out]", other.unwrap_or("content")),
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn program(mcp: &Mcp, command: &Path, secrets: &SecretLookup) -> Result<Place, Fault> {
+    if !command.is_absolute() {
+        let shown = command.display();
+        return fault(format!("command {shown} is no absolute path"), "write the whole path, such as /usr/bin/uvx");
+    }
+    if !command.is_file() {
+        return fault(format!("command {} is not there", command.display()), "install it, or correct the path");
+    }
+    if !mcp.headers.is_empty() {
+        return fault("a server with a command has no headers", "use env, or give a url instead of the command");
+    }
+    let environment = Texts::resolve(&mcp.env, secrets)?;
+    Ok(Place::Program { command: command.to_owned(), arguments: mcp.args.clone(), environment })
+}
+
+fn address(mcp: &Mcp, url: &str, web: &GuardedClient, secrets: &SecretLookup) -> Result<Place, Fault> {
+    if let Err(error) = web.policy().check_url(url) {
+        return fault(error.to_string(), error.hint().unwrap_or_else(|| "use an https address".to_owned()));
+    }
+    if !mcp.args.is_empty() || !mcp.env.is_empty() {
+        return fault(
+            "a server with a url has no args and no env",
+            "use headers, or give a command instead of the url",
+        );
+    }
+    let headers = Texts::resolve(&mcp.headers, secrets)?;
+    if let Err(reason) = http_config(url, &headers, 0) {
+        return fault(reason, "use letters, digits and - in names, and plain text in values");
+    }
+    Ok(Place::Address { url: url.to_owned(), headers, web: web.clone() })
+}
+
+fn http_config(url: &str, headers: &Texts, result_bytes: usize) -> Result<StreamableHttpClientTransportConfig, String> {
+    let mut custom = HashMap::new();
+    for (name, value) in &headers.values {
+        let wrong = || format!("header {name:?} can't be sent");
+        let header: HeaderName = name.parse().map_err(|_| wrong())?;
+        let mut value = HeaderValue::from_str(value).map_err(|_| wrong())?;
+        value.set_sensitive(true);
+        custom.insert(header, value);
+    }
+    // Room for the protocol around a result.
+    let most = result_bytes.saturating_mul(2).saturating_add(64 << 10);
+    Ok(StreamableHttpClientTransportConfig::with_uri(url)
+        .custom_headers(custom)
+        .max_sse_event_size(most)
+        .max_json_response_size(most))
+}

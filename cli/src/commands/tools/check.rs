@@ -1,0 +1,71 @@
+//! `riverrun tools check`: reads a tools file, starts nothing, and says what is wrong with it.
+
+use std::path::{Path, PathBuf};
+
+use riverrun_agents::tools::sandbox;
+use serde::Serialize;
+
+use crate::error::{CliError, Exit};
+use crate::host;
+use crate::output::{Output, table};
+use crate::settings::Settings;
+
+#[derive(Serialize)]
+struct Checked {
+    file: String,
+    /// Tools of the file that can be used.
+    tools: usize,
+    /// MCP servers that can be tried.
+    mcp_servers: usize,
+    /// What the kernel enforces on command tools.
+    sandbox: String,
+    problems: Vec<Found>,
+}
+
+#[derive(Serialize)]
+struct Found {
+    line: usize,
+    name: Option<String>,
+    reason: String,
+    fix: String,
+}
+
+pub fn run(settings: &Settings, file: Option<&Path>, output: Output) -> Result<(), CliError> {
+    let file: PathBuf = file.map_or_else(|| settings.tools_file.clone(), Path::to_owned);
+    let defined = host::tools(settings, &file, true)?.defined;
+    let problems: Vec<Found> = defined
+        .problems()
+        .iter()
+        .map(|problem| Found {
+            line: problem.line,
+            name: problem.name.clone(),
+            reason: problem.reason.clone(),
+            fix: problem.fix.clone(),
+        })
+        .collect();
+    let checked = Checked {
+        file: file.display().to_string(),
+        tools: defined.count(),
+        mcp_servers: defined.servers().len(),
+        sandbox: sandbox::support().to_string(),
+        problems,
+    };
+    output.show(&checked, |checked| {
+        let row = |found: &Found| {
+            [found.line.to_string(), found.name.clone().unwrap_or_default(), found.reason.clone(), found.fix.clone()]
+        };
+        let good = format!(
+            "{}: {} tools and {} MCP servers, nothing is wrong; programs: {}",
+            checked.file, checked.tools, checked.mcp_servers, checked.sandbox
+        );
+        table(["line", "name", "what is wrong", "fix"], checked.problems.iter().map(row).collect(), &good)
+    })?;
+    match defined.problems().first() {
+        None => Ok(()),
+        Some(first) => Err(CliError::new(
+            Exit::Usage,
+            format!("{} of its entries can't be used: {}", defined.problems().len(), file.display()),
+        )
+        .hint(first.fix.clone())),
+    }
+}

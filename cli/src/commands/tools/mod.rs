@@ -1,0 +1,4 @@
+//! `riverrun tools`.
+
+pub mod check;
+pub mod ls;
