@@ -5,6 +5,7 @@
 
 pub mod decide;
 pub mod manifest;
+pub mod policy;
 pub mod prompt;
 pub mod state;
 pub mod supervisor;
@@ -12,4 +13,5 @@ pub mod tools;
 
 pub use decide::{Action, AgentType, Failed, ModelCall, ModelMode, agent, catalog};
 pub use manifest::Manifest;
+pub use policy::Policy;
 pub use state::RunState;
