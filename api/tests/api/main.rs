@@ -9,5 +9,6 @@ mod harness;
 mod ingest;
 mod model_server;
 mod reads;
+mod run_control;
 mod runs;
 mod sockets;
