@@ -194,7 +194,8 @@ async fn a_fork_by_hand(api: &Api, at_seq: i64) -> RunId {
 }
 
 async fn append(api: &Api, event: impl Into<AgentEvent>) {
-    api.stack.state().parts().producer.send(&event.into(), "test", None).await.unwrap();
+    let event: AgentEvent = event.into();
+    api.stack.state().parts().producer.send(&event, "test", None).await.unwrap();
 }
 
 #[test]

@@ -47,8 +47,14 @@ impl Coordinator {
     ) -> Result<(), LogError> {
         let mut accepting = Accepting::default();
         for record in &batch {
-            if self.partitions.contains_key(&record.partition) {
-                self.accept(&mut accepting, record).await?;
+            if !self.partitions.contains_key(&record.partition) {
+                continue;
+            }
+            // Nothing was written for it: what it would become does not fit on the log.
+            if let Err(error) = self.accept(&mut accepting, record).await {
+                tracing::warn!(position = %record.position(), error = %error, "command can't be accepted; it goes to the dead letters");
+                self.progress.dead_letter();
+                accepting.bury(DeadLetter::of(record, GROUP, error.code(), &error.to_string(), 1));
             }
         }
         let Accepting { outgoing, opens, .. } = accepting;
