@@ -53,8 +53,7 @@ impl Coordinator {
             // Nothing was written for it: what it would become does not fit on the log.
             if let Err(error) = self.accept(&mut accepting, record).await {
                 tracing::warn!(position = %record.position(), error = %error, "command can't be accepted; it goes to the dead letters");
-                self.progress.dead_letter();
-                accepting.bury(DeadLetter::of(record, GROUP, error.code(), &error.to_string(), 1));
+                self.bury(&mut accepting, record, &error);
             }
         }
         let Accepting { outgoing, opens, .. } = accepting;
@@ -75,6 +74,17 @@ impl Coordinator {
         }
         self.progress.handled(batch.len() as u64);
         self.write_notes(group)
+    }
+
+    fn bury(&mut self, accepting: &mut Accepting, record: &Record, error: &LogError) {
+        self.progress.dead_letter();
+        accepting.bury(DeadLetter::of(record, GROUP, error.code(), &error.to_string(), 1));
+        if let (Ok(Decoded::Event(command)), Some(state)) =
+            (self.config.schemas.decode::<AgentCommand>(record), self.partitions.get_mut(&record.partition))
+            && !state.is_open(&command.run_id())
+        {
+            state.sessions.forget(&command.run_id());
+        }
     }
 
     async fn accept(&mut self, accepting: &mut Accepting, record: &Record) -> Result<(), LogError> {
@@ -190,7 +200,10 @@ impl Coordinator {
             // A crash may have cut the copying short: it goes on where it stopped.
             Ok(steps) => {
                 for event in forks::copies(run_id, steps, copied.unwrap_or(0)) {
-                    accepting.write(event, record)?;
+                    if let Err(error) = accepting.write(event, record) {
+                        let failure = Failure::new(error.code(), error.to_string());
+                        return accepting.write(ending::without_state(run_id, 0, Failed(failure).into()), record);
+                    }
                 }
                 Ok(())
             }

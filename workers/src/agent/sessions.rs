@@ -39,6 +39,12 @@ impl Sessions {
         line.iter().take(place).copied().collect()
     }
 
+    /// The run will never be: nobody waits for it.
+    pub(super) fn forget(&mut self, run: &RunId) {
+        self.lines.values_mut().for_each(|line| line.retain(|other| other != run));
+        self.lines.retain(|_, line| !line.is_empty());
+    }
+
     /// Whether it is the run's turn.
     pub(super) fn is_first(&self, session: &SessionKey, run: &RunId) -> bool {
         self.lines.get(session).is_none_or(|line| line.front() == Some(run))
