@@ -315,3 +315,88 @@ fn queued(run_id: RunId, request: &RunRequest, at: i64) -> RunView {
         finished_at: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use riverrun_schemas::agent::{
+        Decision, RunAccepted, RunAdvanced, RunApprovalDecided, RunClaimed, RunResumed, Step, ToolEffect, ToolUse,
+    };
+    use serde_json::json;
+
+    use super::*;
+
+    fn run_id() -> RunId {
+        RunId::derive(&["live"])
+    }
+
+    fn accepted() -> AgentEvent {
+        let request = json!({
+            "task": "x", "agent": "react", "namespace": "default", "session": "s", "provider": null, "model": null, "temperature": null,
+            "max_iters": 8, "tools": null, "collections": null, "budget_tokens": null, "budget_seconds": null, "approval": "external",
+            "metadata_json": null
+        });
+        let request = serde_json::from_value(request).unwrap();
+        RunAccepted { run_id: run_id(), request, forked_from: None, at: 1 }.into()
+    }
+
+    fn step(seq: i64, kind: StepKind) -> AgentEvent {
+        let tool = ToolUse {
+            call_id: "c".into(),
+            name: "pay".into(),
+            arguments_json: "{}".into(),
+            effect: ToolEffect::External,
+            result_json: None,
+            result_blob: None,
+            error: None,
+            duration_ms: None,
+        };
+        let step =
+            Step { seq, kind, agent: "react".into(), text: Some("why".into()), tool: Some(tool), usage: None, at: 2 };
+        RunAdvanced { run_id: run_id(), epoch: 1, steps: vec![step] }.into()
+    }
+
+    /// Status and open questions after each of the events.
+    fn seen(events: Vec<AgentEvent>) -> Vec<(RunStatus, Vec<i64>)> {
+        let mut run = LiveRun::default();
+        let mut all = Vec::new();
+        for (event, offset) in events.iter().zip(0..) {
+            run.apply(0, offset, event);
+            let view = compose(run_id(), None, &run.notes(), None).unwrap();
+            all.push((view.status, view.pending_approvals.iter().map(|pending| pending.step).collect()));
+        }
+        all
+    }
+
+    #[test]
+    fn given_questions_and_answers_when_a_run_is_composed_then_it_waits_while_a_question_is_open() {
+        use RunStatus::{Queued, Running, WaitingApproval};
+        let claimed = |epoch| RunClaimed { run_id: run_id(), epoch, worker: "w".into(), at: 2 }.into();
+        let decided =
+            |step| RunApprovalDecided { run_id: run_id(), step, decision: Decision::Approve, note: None, at: 3 }.into();
+        let answered = seen(vec![
+            accepted(),
+            claimed(1),
+            step(1, StepKind::ToolCall),
+            step(2, StepKind::Approval),
+            RunResumed { run_id: run_id(), at: 3 }.into(),
+            decided(2),
+            decided(2),
+            claimed(2),
+        ]);
+        let expected = [
+            (Queued, vec![]),
+            (Running, vec![]),
+            (Running, vec![]),
+            (WaitingApproval, vec![2]),
+            (WaitingApproval, vec![2]),
+            (Running, vec![]),
+            (Running, vec![]),
+            (Running, vec![]),
+        ];
+        assert_eq!(answered, expected);
+        let taken_over = seen(vec![accepted(), claimed(1), step(1, StepKind::Approval), claimed(2)]);
+        assert_eq!(taken_over.last(), Some(&(WaitingApproval, vec![1])), "a claim answers nothing");
+        let resolved = seen(vec![accepted(), claimed(1), step(1, StepKind::Approval), step(2, StepKind::ToolResult)]);
+        assert_eq!(resolved.last(), Some(&(Running, vec![])), "a result does");
+    }
+}
