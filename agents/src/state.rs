@@ -1,11 +1,21 @@
-//! A run's state: the fold of its events. The same events give the same state in every process.
+//! A run's state: the fold of its events. The same events give the same state in every process, and folding one more
+//! costs the same however many came before: what decisions need of old steps is counted, not kept.
+
+mod calls;
+mod counts;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashSet;
 
-use riverrun_schemas::agent::{AgentEvent, RunAccepted, RunFinished, RunRequest, Step, StepKind};
-use riverrun_schemas::{RunId, Usage};
+use riverrun_schemas::agent::{AgentEvent, ForkedFrom, RunAccepted, RunFinished, RunRequest, Step, StepKind, ToolUse};
+use riverrun_schemas::{ChunkId, RunId, Usage};
 use riverrun_stores::read_models::run_fold::{RunGate, Verdict};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+
+use calls::OpenCalls;
+pub use calls::{Answer, CallNeeds, OpenCall, Question};
+use counts::CallCounts;
 
 use crate::tools::{Hit, KNOWLEDGE_SEARCH};
 
@@ -13,28 +23,51 @@ use crate::tools::{Hit, KNOWLEDGE_SEARCH};
 pub const DEFAULT_MAX_ITERS: i32 = 8;
 /// A call made with the same arguments this often is a loop.
 const LOOP_AFTER: usize = 3;
+/// Passages that an answer can cite; what is found later has no number.
+const MAX_SOURCES: usize = 512;
+/// Tools whose results are made of nothing but their arguments and the time: nobody outside can put words into them.
+const SELF_CONTAINED: [&str; 2] = ["calculator", "clock"];
 
-/// Everything that decisions of a run are taken from.
-#[derive(Debug, Clone)]
+/// The run was asked to stop.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cancellation {
+    /// Why, in words.
+    pub reason: Option<String>,
+}
+
+/// Everything that decisions of a run are taken from. As JSON it is the run's snapshot.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunState {
     /// The run.
     pub run_id: RunId,
     /// What it is asked to do, with every default filled in.
     pub request: RunRequest,
+    /// Set for a fork.
+    pub forked_from: Option<ForkedFrom>,
     /// Milliseconds since the epoch.
     pub accepted_at: i64,
-    /// Steps so far; `seq` counts from 1 without gaps.
+    /// The newest steps, at least the last 256, and before them the newest plans, choices, reflections and judgements;
+    /// `seq` increases. All of a run of usual length.
     pub steps: Vec<Step>,
     /// Tokens so far.
     pub usage: Usage,
-    /// Set when the run was asked to stop; the reason inside.
-    pub cancel_requested: Option<Option<String>>,
+    /// Set when the run was asked to stop.
+    pub cancel_requested: Option<Cancellation>,
     /// The terminal event.
     pub finished: Option<RunFinished>,
     /// Which events count.
     gate: RunGate,
-    /// Epoch of the event that brought the last step.
-    last_step_epoch: i64,
+    open: OpenCalls,
+    routed: Option<String>,
+    iterations: usize,
+    calls: CallCounts,
+    own_calls: CallCounts,
+    loops: bool,
+    sources: Vec<Hit>,
+    untrusted: bool,
+    /// Milliseconds that persons took to answer, and since when one is asked.
+    waited_ms: i64,
+    waits_since: Option<i64>,
 }
 
 impl RunState {
@@ -45,13 +78,23 @@ impl RunState {
         Self {
             run_id: event.run_id,
             request: event.request.clone(),
+            forked_from: event.forked_from.clone(),
             accepted_at: event.at,
             steps: Vec::new(),
             usage: Usage::default(),
             cancel_requested: None,
             finished: None,
             gate,
-            last_step_epoch: 0,
+            open: OpenCalls::default(),
+            routed: None,
+            iterations: 0,
+            calls: CallCounts::default(),
+            own_calls: CallCounts::default(),
+            loops: false,
+            sources: Vec::new(),
+            untrusted: false,
+            waited_ms: 0,
+            waits_since: None,
         }
     }
 
@@ -61,18 +104,85 @@ impl RunState {
             return false;
         }
         match event {
-            AgentEvent::RunAccepted(_) | AgentEvent::RunClaimed(_) => {}
+            AgentEvent::RunAccepted(_) | AgentEvent::RunResumed(_) | AgentEvent::RunSnapshotted(_) => {}
+            AgentEvent::RunClaimed(event) => self.open.claimed(event.epoch),
             AgentEvent::RunAdvanced(event) => {
-                self.last_step_epoch = event.epoch;
-                for step in &event.steps {
-                    self.usage += step.usage.unwrap_or_default();
-                    self.steps.push(step.clone());
-                }
+                event.steps.iter().for_each(|step| self.step(step, event.epoch));
+                counts::shorten(&mut self.steps);
             }
-            AgentEvent::RunCancelRequested(event) => self.cancel_requested = Some(event.reason.clone()),
+            AgentEvent::RunApprovalDecided(event) => {
+                self.open.answer(event);
+                self.count_waiting(event.at);
+            }
+            AgentEvent::RunCancelRequested(event) => {
+                self.cancel_requested = Some(Cancellation { reason: event.reason.clone() });
+            }
             AgentEvent::RunFinished(event) => self.finished = Some(event.clone()),
         }
         true
+    }
+
+    fn step(&mut self, step: &Step, epoch: i64) {
+        // Steps that a fork has copied were another run's: they are history, and use up nothing of this one's.
+        let own = epoch > 0;
+        self.usage += step.usage.unwrap_or_default();
+        self.open.step(step, epoch);
+        match step.kind {
+            StepKind::Route => {
+                let name = step.text.as_deref().and_then(|text| text.split(':').next());
+                self.routed = self.routed.take().or_else(|| name.map(str::to_owned));
+            }
+            StepKind::Thought if own => self.iterations += 1,
+            StepKind::ToolCall => self.count_call(step.tool.as_ref(), own),
+            StepKind::ToolResult => self.take_result(step.tool.as_ref()),
+            StepKind::Approval if own => self.count_waiting(step.at),
+            StepKind::Thought
+            | StepKind::Approval
+            | StepKind::Plan
+            | StepKind::Reflection
+            | StepKind::Critique
+            | StepKind::Answer
+            | StepKind::Unknown => {}
+        }
+        self.steps.push(step.clone());
+    }
+
+    fn count_call(&mut self, tool: Option<&ToolUse>, own: bool) {
+        let Some(tool) = tool else { return };
+        self.calls.count(&tool.name, &tool.arguments_json);
+        if own {
+            self.loops |= self.own_calls.count(&tool.name, &tool.arguments_json) >= LOOP_AFTER - 1;
+        }
+    }
+
+    fn take_result(&mut self, tool: Option<&ToolUse>) {
+        let Some(tool) = tool.filter(|tool| tool.error.is_none()) else { return };
+        self.untrusted |= !SELF_CONTAINED.contains(&tool.name.as_str());
+        if tool.name != KNOWLEDGE_SEARCH {
+            return;
+        }
+        let known: HashSet<ChunkId> = self.sources.iter().map(|hit| hit.chunk_id).collect();
+        let mut new = HashSet::new();
+        let found = tool.result_json.as_deref().map(hits).unwrap_or_default();
+        let found = found.into_iter().filter(|hit| !known.contains(&hit.chunk_id) && new.insert(hit.chunk_id));
+        let room = MAX_SOURCES.saturating_sub(self.sources.len());
+        self.sources.extend(found.take(room));
+    }
+
+    fn count_waiting(&mut self, now: i64) {
+        match (self.waits_since, self.gate.waiting.is_empty()) {
+            (None, false) => self.waits_since = Some(now),
+            (Some(since), true) => {
+                self.waited_ms = self.waited_ms.saturating_add(now.saturating_sub(since).max(0));
+                self.waits_since = None;
+            }
+            (None, true) | (Some(_), false) => {}
+        }
+    }
+
+    /// Which events count next.
+    pub fn gate(&self) -> &RunGate {
+        &self.gate
     }
 
     /// Epoch of the claim in force; 0 before the first.
@@ -87,51 +197,57 @@ impl RunState {
 
     /// Number of the last step; 0 before the first.
     pub fn last_seq(&self) -> i64 {
-        self.steps.last().map_or(0, |step| step.seq)
+        self.gate.last_seq
     }
 
     /// The agent type: the one asked for, or the supervisor's choice.
     pub fn agent(&self) -> Option<&str> {
-        self.request.agent.as_deref().or_else(|| {
-            let route = self.steps.iter().find(|step| step.kind == StepKind::Route)?;
-            route.text.as_deref()?.split(':').next()
-        })
+        self.request.agent.as_deref().or(self.routed.as_deref())
     }
 
-    /// The last step was written under an earlier claim: its worker may have died right behind it.
-    pub fn interrupted_at_last_step(&self) -> bool {
-        self.last_step_epoch < self.epoch()
+    /// Tool calls without a result, in order.
+    pub fn open_calls(&self) -> &[OpenCall] {
+        self.open.all()
     }
 
-    /// Iterations of the agent's loop so far.
+    /// Nothing can be done until a person answers: no worker needs to hold the run.
+    pub fn waits_for_person(&self) -> bool {
+        self.finished.is_none() && self.cancel_requested.is_none() && self.open.all_wait()
+    }
+
+    /// A fork whose copied steps are not all there yet.
+    pub fn history_missing(&self) -> bool {
+        self.epoch() == 0 && self.forked_from.as_ref().is_some_and(|from| from.at_seq > self.last_seq())
+    }
+
+    /// Words from outside (a document, a page, another program) are among what the model reads.
+    pub fn has_untrusted_context(&self) -> bool {
+        self.untrusted
+    }
+
+    /// Milliseconds from acceptance to `now_ms` without the time that persons took to answer.
+    pub fn spent_ms(&self, now_ms: i64) -> i64 {
+        let waiting = self.waits_since.map_or(0, |since| now_ms.saturating_sub(since).max(0));
+        now_ms.saturating_sub(self.accepted_at).saturating_sub(self.waited_ms.saturating_add(waiting))
+    }
+
+    /// Iterations of the agent's loop so far; those that a fork has copied do not count.
     pub fn iterations(&self) -> usize {
-        self.steps.iter().filter(|step| step.kind == StepKind::Thought).count()
+        self.iterations
     }
 
     /// How often a tool was called with these arguments.
     pub fn same_calls(&self, name: &str, arguments_json: &str) -> usize {
-        self.calls().filter(|call| *call == (name, arguments_json)).count()
-    }
-
-    fn calls(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.steps
-            .iter()
-            .filter(|step| step.kind == StepKind::ToolCall)
-            .filter_map(|step| step.tool.as_ref())
-            .map(|tool| (tool.name.as_str(), tool.arguments_json.as_str()))
+        self.calls.of(name, arguments_json)
     }
 
     fn out_of_iterations(&self) -> bool {
         self.iterations() >= usize::try_from(self.request.max_iters.unwrap_or(DEFAULT_MAX_ITERS)).unwrap_or(0)
     }
 
-    fn loops(&self) -> bool {
-        self.calls().any(|(name, arguments)| self.same_calls(name, arguments) >= LOOP_AFTER - 1)
-    }
-
     /// No further action is allowed: the agent answers with what it has.
     pub fn exhausted(&self) -> bool {
-        self.out_of_iterations() || self.loops()
+        self.out_of_iterations() || self.loops
     }
 
     /// Why the loop ended, for a run that has an answer.
@@ -139,25 +255,16 @@ impl RunState {
         // The answer came by choice when a thought without a call stands before it; that counts even in the last iteration.
         let chosen = self.steps.iter().rev().nth(1).is_some_and(|step| step.kind == StepKind::Thought);
         match () {
-            () if self.loops() => "loop_detected",
+            () if self.loops => "loop_detected",
             () if self.out_of_iterations() && !chosen => "max_iters",
             () => "answered",
         }
     }
 
     /// The passages found so far, each once, in the order in which they first came up: passage `n` of an answer is the
-    /// `n`-th here, counted from 1.
+    /// `n`-th here, counted from 1. At most 512.
     pub fn sources(&self) -> Vec<Hit> {
-        let mut seen = HashSet::new();
-        self.steps
-            .iter()
-            .filter(|step| step.kind == StepKind::ToolResult)
-            .filter_map(|step| step.tool.as_ref())
-            .filter(|tool| tool.name == KNOWLEDGE_SEARCH)
-            .filter_map(|tool| tool.result_json.as_deref())
-            .flat_map(hits)
-            .filter(|hit| seen.insert(hit.chunk_id))
-            .collect()
+        self.sources.clone()
     }
 }
 

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use riverrun_log::Outgoing;
-use riverrun_schemas::agent::RunRequest;
+use riverrun_schemas::agent::{RunRequest, SessionPolicy};
 use riverrun_schemas::{IngestId, Namespace, RunId};
-use riverrun_stores::read_models::documents;
+use riverrun_stores::read_models::runs::{self, RunFilter};
+use riverrun_stores::read_models::{PageRequest, documents};
 
 use crate::error::ApiError;
 use crate::reservations::Reserved;
@@ -43,12 +44,26 @@ pub async fn run(state: &AppState, key: Option<&str>, body: RunBody) -> Result<A
     let request = submit::run_request(body, &state.core().known())?;
     check_collections(state, &request).await?;
     let Some(key) = key else {
-        return start(state, RunId::new(), request).await;
+        check_session(state, &request).await?;
+        return start(state, submit::run_id_for(&request, |_| RunId::new()), request).await;
     };
-    let run_id = RunId::derive(&key_parts(&request.namespace, key));
+    let draw = |n: u32| {
+        let [kind, namespace, key] = key_parts(&request.namespace, key);
+        match n {
+            0 => RunId::derive(&[kind, namespace, key]),
+            n => RunId::derive(&[kind, namespace, key, &n.to_string()]),
+        }
+    };
+    let run_id = submit::run_id_for(&request, draw);
     if let Some(known) = state.hub().request(run_id).await? {
         return repeat(state, run_id, &request, &known, key).await;
     }
+    for other in submit::possible_run_ids(draw).into_iter().filter(|other| *other != run_id) {
+        if state.hub().request(other).await?.is_some() {
+            return Err(key_conflict(key, "run").about_run(other));
+        }
+    }
+    check_session(state, &request).await?;
     let body = serde_json::to_vec(&request).map_err(|error| ApiError::internal(error.to_string()))?;
     match state.reservations().reserve(&run_id.to_string(), &body) {
         Reserved::Other => return Err(key_conflict(key, "run")),
@@ -79,6 +94,24 @@ async fn repeat(
     }
     let status = state.hub().run(run_id).await?.map_or(RunStatus::Queued, |run| run.status);
     Ok(AcceptedRun { run_id, status })
+}
+
+/// A run that wants no other beside it in its session is refused at once where another is known; the worker that takes
+/// its command knows better, and has the last word.
+async fn check_session(state: &AppState, request: &RunRequest) -> Result<(), ApiError> {
+    let (Some(session), SessionPolicy::Reject) = (&request.session, request.session_policy) else { return Ok(()) };
+    let namespace = Some(request.namespace.clone());
+    let filter = RunFilter { namespace, session: Some(session.clone()), ..RunFilter::default() };
+    let newest = runs::list(&state.parts().sql, &filter, &PageRequest::default()).await?;
+    match newest.items.iter().find(|run| !run.status.ended()) {
+        None => Ok(()),
+        Some(other) => Err(ApiError::conflict(
+            "session_busy",
+            format!("run {} of session {session:?} is {}", other.run_id, other.status.as_str()),
+        )
+        .hint(format!("riverrun runs watch {}, or leave session_policy out to wait for it", other.run_id))
+        .about_run(other.run_id)),
+    }
 }
 
 async fn start(state: &AppState, run_id: RunId, request: RunRequest) -> Result<AcceptedRun, ApiError> {

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::config::MAX_JSON_BYTES;
 use crate::error::ApiError;
+use crate::strict::Strict;
 use crate::wire::FieldError;
 
 /// A JSON body: 415 without `application/json`, 413 over the limit, 400 when it is no JSON, 422 when it has the wrong
@@ -88,12 +89,8 @@ fn check_json(headers: &HeaderMap) -> Result<(), ApiError> {
 
 /// Reads JSON into a type; the error names the field.
 pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
-    // serde would read a struct from a list too, field by field: no client means that.
-    if bytes.trim_ascii_start().first() == Some(&b'[') {
-        return Err(wrong_shape(".".to_owned(), "invalid type: sequence, expected an object"));
-    }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+    let value = serde_path_to_error::deserialize(Strict(&mut deserializer)).map_err(|error| {
         let path = error.path().to_string();
         let inner = error.into_inner();
         match inner.classify() {

@@ -310,6 +310,7 @@ fn spawn_workers(
         max_concurrent_runs: config.max_runs,
         default_max_iters: settings.agent_max_iters,
         default_temperature: settings.agent_temperature,
+        policy: Arc::default(),
     };
     let ingester = Ingester::new(
         log.clone(),

@@ -6,17 +6,17 @@ use std::path::{Component, Path, PathBuf};
 use riverrun_agents::catalog;
 use riverrun_knowledge::chunking::ChunkConfig;
 use riverrun_knowledge::sources::source_names;
-use riverrun_log::{LogError, Producer};
+use riverrun_log::{LogError, Producer, partition_of};
 use riverrun_schemas::agent::{AgentCommand, CancelRun, RunRequest, StartRun};
 use riverrun_schemas::ingest::{IngestCommand, StartIngest};
-use riverrun_schemas::{CollectionName, IngestId, Namespace, RunId, now_ms};
+use riverrun_schemas::{CollectionName, IngestId, Namespace, RunId, Topic, now_ms};
 use serde_json::{Map, Value};
 
 use crate::error::ApiError;
 use crate::wire::{FieldError, IngestBody, RunBody};
 
 /// Longest task, in bytes.
-const MAX_TASK: usize = 64 << 10;
+pub(crate) const MAX_TASK: usize = 64 << 10;
 /// Longest metadata object as JSON, in bytes.
 const MAX_METADATA: usize = 16 << 10;
 /// Longest session, model or source type, in characters.
@@ -27,6 +27,8 @@ const MAX_NAMES: usize = 100;
 const MAX_ITERS: i32 = 100;
 /// Longest reason of a cancellation, in characters.
 const MAX_REASON: usize = 1_000;
+/// How many ids are drawn before a session goes without a partition of its own.
+const MAX_DRAWS: u32 = 1_000;
 /// Longest path of a source, in bytes.
 const MAX_SOURCE: usize = 4_096;
 
@@ -67,10 +69,16 @@ impl Checks {
         self.require(!text.contains('\0'), field, "must not contain a NUL character");
     }
 
-    fn label(&mut self, field: &str, text: Option<&str>) {
+    pub(crate) fn label(&mut self, field: &str, text: Option<&str>) {
         if let Some(text) = text {
             self.text(field, text, MAX_LABEL);
         }
+    }
+
+    /// Words of a person that others will read.
+    pub(crate) fn reason(&mut self, field: &str, text: Option<&str>) {
+        let fits = text.is_none_or(|text| text.chars().count() <= MAX_REASON);
+        self.require(fits, field, format!("has more than {MAX_REASON} characters"));
     }
 
     /// An object of the caller's, as text.
@@ -123,7 +131,12 @@ impl Known {
     }
 }
 
-fn one_of<'k>(checks: &mut Checks, field: &str, given: Option<&str>, known: impl Iterator<Item = &'k str> + Clone) {
+pub(crate) fn one_of<'k>(
+    checks: &mut Checks,
+    field: &str,
+    given: Option<&str>,
+    known: impl Iterator<Item = &'k str> + Clone,
+) {
     if let Some(name) = given
         && !known.clone().any(|candidate| candidate == name)
     {
@@ -144,6 +157,11 @@ pub fn run_request(body: RunBody, known: &Known) -> Result<RunRequest, ApiError>
     let unknown_agent = !checks.0.is_empty() && checks.0.iter().any(|error| error.field == "agent");
     let namespace = checks.namespace(body.namespace.as_deref());
     checks.label("session", body.session.as_deref());
+    checks.require(
+        body.session.is_some() || body.session_policy.is_none(),
+        "session_policy",
+        "says what happens in a session, and the request names none",
+    );
     checks.label("model", body.model.as_deref());
     known.provider(&mut checks, body.provider.as_deref());
     if let Some(temperature) = body.temperature {
@@ -193,7 +211,33 @@ pub fn run_request(body: RunBody, known: &Known) -> Result<RunRequest, ApiError>
         budget_seconds: budget.seconds,
         approval: body.approval.map(Into::into).unwrap_or_default(),
         metadata_json,
+        session_policy: body.session_policy.map(Into::into).unwrap_or_default(),
     })
+}
+
+/// Draws the id of a run from `draw(0)`, `draw(1)`, …: the first, or in a session the first that Kafka's clients put into
+/// the session's partition. So all runs of a session have one order, and whoever knows a run's id still finds its
+/// partition from nothing else.
+pub fn run_id_for(request: &RunRequest, draw: impl Fn(u32) -> RunId) -> RunId {
+    match &request.session {
+        None => draw(0),
+        Some(session) => drawn_into(partition_for(&format!("{}\0{session}", request.namespace)), draw),
+    }
+}
+
+/// One id for each partition that [`run_id_for`] might have chosen.
+pub(crate) fn possible_run_ids(draw: impl Fn(u32) -> RunId) -> Vec<RunId> {
+    (0..Topic::AgentCommands.spec().partitions).map(|partition| drawn_into(partition, &draw)).collect()
+}
+
+fn drawn_into(partition: i32, draw: impl Fn(u32) -> RunId) -> RunId {
+    let fits = |run_id: &RunId| partition_for(&run_id.to_string()) == partition;
+    // Each draw fits with a chance of one in the number of partitions.
+    (0..MAX_DRAWS).map(&draw).find(fits).unwrap_or_else(|| draw(0))
+}
+
+fn partition_for(key: &str) -> i32 {
+    partition_of(key.as_bytes(), Topic::AgentCommands.spec().partitions)
 }
 
 fn collections(checks: &mut Checks, given: Option<&[String]>) -> Option<Vec<String>> {
@@ -213,6 +257,7 @@ pub fn same_request(asked: &RunRequest, accepted: &RunRequest) -> bool {
         && asked.approval == accepted.approval
         && asked.metadata_json == accepted.metadata_json
         && asked.session == accepted.session
+        && asked.session_policy == accepted.session_policy
         && fits(&asked.agent, &accepted.agent)
         && fits(&asked.provider, &accepted.provider)
         && fits(&asked.model, &accepted.model)
@@ -244,13 +289,7 @@ pub async fn cancel_run(
     component: &str,
 ) -> Result<(), ApiError> {
     let mut checks = Checks::default();
-    if let Some(reason) = &reason {
-        checks.require(
-            reason.chars().count() <= MAX_REASON,
-            "reason",
-            format!("has more than {MAX_REASON} characters"),
-        );
-    }
+    checks.reason("reason", reason.as_deref());
     checks.finish()?;
     let command = CancelRun { run_id, reason, at: now_ms() };
     producer.send(&AgentCommand::CancelRun(command), component, None).await?;
@@ -455,6 +494,28 @@ mod tests {
         let asked = RunRequest { max_iters: None, temperature: None, ..request.clone() };
         assert!(same_request(&asked, &filled));
         assert!(!same_request(&RunRequest { task: "y".into(), ..asked }, &filled));
+    }
+
+    #[test]
+    fn given_a_session_when_ids_are_drawn_then_all_its_runs_have_one_partition_and_others_are_as_drawn() {
+        let of_session = |session: Option<&str>| {
+            request(match session {
+                Some(session) => json!({"task": "x", "session": session}),
+                None => json!({"task": "x"}),
+            })
+            .unwrap()
+        };
+        let derived = |key: usize| move |n: u32| RunId::derive(&[&key.to_string(), &n.to_string()]);
+        for session in ["a", "b", "c"] {
+            let request = of_session(Some(session));
+            let partitions: Vec<i32> =
+                (0..20).map(|key| partition_for(&run_id_for(&request, derived(key)).to_string())).collect();
+            assert!(partitions.iter().all(|partition| *partition == partitions[0]), "{session}: {partitions:?}");
+            assert!(possible_run_ids(derived(1)).contains(&run_id_for(&request, derived(1))));
+        }
+        assert_eq!(run_id_for(&of_session(None), derived(1)), derived(1)(0));
+        assert_eq!(possible_run_ids(derived(1)).len(), 6);
+        assert!(possible_run_ids(derived(1)).contains(&derived(1)(0)));
     }
 
     #[test]

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use riverrun_api::wire::ApprovalMode;
+use riverrun_api::wire::{ApprovalMode, SessionMode};
+
+use crate::commands::chaos::ChaosCommand;
+use crate::commands::runs::RunsCommand;
 
 /// Runs language-model agents on an event log.
 ///
@@ -56,9 +59,12 @@ pub enum Command {
     /// Run an agent
     #[command(subcommand)]
     Agent(AgentCommand),
-    /// Runs: list, show, watch, cancel
+    /// Runs: list, show, watch, answer, cancel, resume, fork, compare
     #[command(subcommand)]
     Runs(RunsCommand),
+    /// Kill processes under load and check that no run is lost and nothing happens twice
+    #[command(subcommand)]
+    Chaos(ChaosCommand),
     /// Documents of a collection
     #[command(subcommand)]
     Docs(DocsCommand),
@@ -95,6 +101,7 @@ impl Command {
             Command::Mcp(_) => "mcp",
             Command::Agent(_) => "agent",
             Command::Runs(_) => "runs",
+            Command::Chaos(_) => "chaos",
             Command::Docs(_) => "docs",
             Command::Dlq(_) => "dlq",
             Command::Topics => "topics",
@@ -284,9 +291,12 @@ pub struct AgentRunArgs {
     /// Namespace whose tools, memory and collections the run may use
     #[arg(short, long)]
     pub namespace: Option<String>,
-    /// Conversation that the run belongs to
+    /// Conversation that the run belongs to; of its runs, one goes on at a time
     #[arg(short, long)]
     pub session: Option<String>,
+    /// What happens when the session has a run that goes on; it is waited for when left out
+    #[arg(long, value_enum, requires = "session")]
+    pub session_policy: Option<SessionChoice>,
     /// Model provider
     #[arg(long)]
     pub provider: Option<String>,
@@ -319,6 +329,27 @@ pub struct AgentRunArgs {
     pub metadata: Option<String>,
 }
 
+/// What happens to a run whose session has one that goes on.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum SessionChoice {
+    /// It waits for its turn
+    Enqueue,
+    /// It is refused
+    Reject,
+    /// The others are cancelled
+    Interrupt,
+}
+
+impl From<SessionChoice> for SessionMode {
+    fn from(choice: SessionChoice) -> Self {
+        match choice {
+            SessionChoice::Enqueue => SessionMode::Enqueue,
+            SessionChoice::Reject => SessionMode::Reject,
+            SessionChoice::Interrupt => SessionMode::Interrupt,
+        }
+    }
+}
+
 /// Which tool calls wait for a person.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum Approval {
@@ -338,53 +369,6 @@ impl From<Approval> for ApprovalMode {
             Approval::Always => ApprovalMode::Always,
         }
     }
-}
-
-/// What to do with runs.
-#[derive(Debug, Subcommand)]
-pub enum RunsCommand {
-    /// List runs, newest first
-    Ls {
-        /// Only those in this status
-        #[arg(long)]
-        status: Option<String>,
-        /// Only those of this agent
-        #[arg(long)]
-        agent: Option<String>,
-        /// Only those of this namespace
-        #[arg(short, long)]
-        namespace: Option<String>,
-        /// Most runs
-        #[arg(long)]
-        limit: Option<u32>,
-        /// Where the list goes on: `next_cursor` of the page before
-        #[arg(long)]
-        cursor: Option<String>,
-    },
-    /// Show a run with its steps
-    Show {
-        /// The run
-        run_id: String,
-    },
-    /// Follow a run to its end
-    Watch {
-        /// The run
-        run_id: String,
-        /// Only steps behind this one
-        #[arg(long, default_value_t = 0)]
-        after: i64,
-        /// Also text while the model writes it
-        #[arg(long)]
-        tokens: bool,
-    },
-    /// Ask a run to stop
-    Cancel {
-        /// The run
-        run_id: String,
-        /// Why
-        #[arg(long)]
-        reason: Option<String>,
-    },
 }
 
 /// What to do with documents.
@@ -480,6 +464,17 @@ mod tests {
             "agent run task --json",
             "--json runs ls",
             "runs watch run_x --after 3",
+            "runs ls --session s",
+            "runs approve run_x 4",
+            "runs approve run_x 4 --deny --note no",
+            "runs resume run_x",
+            "runs fork run_x --at-seq 3 --model m --agent react --task t",
+            "runs tree run_x",
+            "runs compare run_x run_y",
+            "runs compare run_x",
+            "agent run task --session s --session-policy interrupt --approval always",
+            "chaos run",
+            "chaos load --runs 10 --steps 10 --kill-every 2s --workers 2",
             "completion bash",
         ] {
             let words = std::iter::once("riverrun").chain(line.split_whitespace());

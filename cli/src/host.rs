@@ -65,6 +65,11 @@ impl Connection {
         }
     }
 
+    /// This process hosts the stack: what it has started stands still when the command ends.
+    pub fn is_hosting(&self) -> bool {
+        self.hosted.is_some()
+    }
+
     /// Writes to the broker behind the API.
     pub fn producer(&self) -> Result<Producer, CliError> {
         let log = self.log.as_ref().ok_or_else(|| CliError::new(Exit::Failed, "this command has no broker"))?;

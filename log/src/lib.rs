@@ -11,6 +11,7 @@ mod config;
 mod context;
 mod error;
 mod group;
+mod partitioner;
 mod producer;
 mod record;
 mod tail;
@@ -25,6 +26,7 @@ pub use error::LogError;
 pub use group::{
     AssignedPartition, CommitOffset, GroupConfig, GroupConsumer, GroupMetadata, GroupWatch, OutOfRange, SessionEvent,
 };
+pub use partitioner::partition_of;
 pub use producer::{MAX_EVENT_BYTES, Producer};
 pub use record::{Outgoing, Position, Record, StartAt, TopicPartition};
 pub use registry::Schemas;

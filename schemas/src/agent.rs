@@ -22,6 +22,21 @@ pub enum ApprovalPolicy {
     Unknown,
 }
 
+/// What happens to a run whose session has one that goes on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionPolicy {
+    /// It waits for its turn.
+    #[default]
+    Enqueue,
+    /// It ends at once as failed.
+    Reject,
+    /// The others of the session are cancelled, and it follows.
+    Interrupt,
+    /// A policy of a newer version; treated as `Enqueue`, which loses nothing.
+    Unknown,
+}
+
 /// What a run is asked to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRequest {
@@ -53,6 +68,9 @@ pub struct RunRequest {
     pub approval: ApprovalPolicy,
     /// The caller's own JSON object, kept and given back.
     pub metadata_json: Option<String>,
+    /// What happens when the session has a run that goes on; without a session, nothing.
+    #[serde(default)]
+    pub session_policy: SessionPolicy,
 }
 
 /// Asks for a run.
@@ -77,6 +95,68 @@ pub struct CancelRun {
     pub at: i64,
 }
 
+/// What a person says to a question of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// Do it.
+    Approve,
+    /// Do not do it.
+    Deny,
+    /// A decision of a newer version; treated as `Deny`.
+    Unknown,
+}
+
+/// Answers a run that waits for a person.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DecideApproval {
+    /// The run.
+    pub run_id: RunId,
+    /// `seq` of the approval step.
+    pub step: i64,
+    /// The answer.
+    pub decision: Decision,
+    /// Why, in words; the model reads it when the answer is no.
+    pub note: Option<String>,
+    /// Milliseconds since the epoch.
+    pub at: i64,
+}
+
+/// Where a run branches off another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForkedFrom {
+    /// The other run.
+    pub run_id: RunId,
+    /// The last step that both share.
+    pub at_seq: i64,
+}
+
+/// Asks for a run that begins with steps of another.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ForkRun {
+    /// The new run, drawn by the caller.
+    pub run_id: RunId,
+    /// Where it branches off.
+    pub forked_from: ForkedFrom,
+    /// What the new run is to do.
+    pub request: RunRequest,
+    /// The shared steps, when they are small.
+    pub steps: Vec<Step>,
+    /// The shared steps as a JSON array, when they are large.
+    pub steps_blob: Option<BlobRef>,
+    /// Milliseconds since the epoch.
+    pub at: i64,
+}
+
+/// Asks a run that waits to look again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResumeRun {
+    /// The run.
+    pub run_id: RunId,
+    /// Milliseconds since the epoch.
+    pub at: i64,
+}
+
 event_set! {
     /// Commands to runs.
     AgentCommand on AgentCommands;
@@ -84,6 +164,12 @@ event_set! {
     StartRun = "riverrun.agent.StartRun", key |e| e.run_id.to_string(), id |e| EventId::derive(&[&e.run_id.to_string(), "start"]);
     /// Asks a run to stop.
     CancelRun = "riverrun.agent.CancelRun", key |e| e.run_id.to_string(), id |e| EventId::derive(&[&e.run_id.to_string(), "cancel", &e.at.to_string()]);
+    /// Answers a run that waits for a person.
+    DecideApproval = "riverrun.agent.DecideApproval", key |e| e.run_id.to_string(), id |e| EventId::derive(&[&e.run_id.to_string(), "decide", &e.step.to_string(), &e.at.to_string()]);
+    /// Asks for a run that begins with steps of another.
+    ForkRun = "riverrun.agent.ForkRun", key |e| e.run_id.to_string(), id |e| EventId::derive(&[&e.run_id.to_string(), "fork"]);
+    /// Asks a run that waits to look again.
+    ResumeRun = "riverrun.agent.ResumeRun", key |e| e.run_id.to_string(), id |e| EventId::derive(&[&e.run_id.to_string(), "resume", &e.at.to_string()]);
 }
 
 impl AgentCommand {
@@ -92,6 +178,9 @@ impl AgentCommand {
         match self {
             AgentCommand::StartRun(c) => c.run_id,
             AgentCommand::CancelRun(c) => c.run_id,
+            AgentCommand::DecideApproval(c) => c.run_id,
+            AgentCommand::ForkRun(c) => c.run_id,
+            AgentCommand::ResumeRun(c) => c.run_id,
         }
     }
 }
@@ -110,7 +199,8 @@ pub enum StepKind {
     ToolCall,
     /// What the call gave.
     ToolResult,
-    /// A person decided.
+    /// A tool call waits for a person: the call inside, why in `text`. A call with an `error` was made before, and what came
+    /// of it is not known.
     Approval,
     /// The agent looked back.
     Reflection,
@@ -178,7 +268,7 @@ pub struct Step {
     pub agent: String,
     /// Words of the model, the supervisor or a person.
     pub text: Option<String>,
-    /// For `tool_call` and `tool_result`.
+    /// For `tool_call`, `tool_result` and `approval`.
     pub tool: Option<ToolUse>,
     /// Tokens of the model call that this step came from, once per call.
     pub usage: Option<Usage>,
@@ -230,6 +320,8 @@ pub struct RunAccepted {
     pub run_id: RunId,
     /// What to do, with every default filled in.
     pub request: RunRequest,
+    /// Set for a fork: its first steps, copied under epoch 0, are those of another run.
+    pub forked_from: Option<ForkedFrom>,
     /// Milliseconds since the epoch.
     pub at: i64,
 }
@@ -269,6 +361,49 @@ pub struct RunCancelRequested {
     pub at: i64,
 }
 
+/// A person answered; the first answer to a step counts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunApprovalDecided {
+    /// The run.
+    pub run_id: RunId,
+    /// `seq` of the approval step.
+    pub step: i64,
+    /// The answer.
+    pub decision: Decision,
+    /// Why, in words.
+    pub note: Option<String>,
+    /// Milliseconds since the epoch.
+    pub at: i64,
+}
+
+/// The run was asked to look again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunResumed {
+    /// The run.
+    pub run_id: RunId,
+    /// Milliseconds since the epoch.
+    pub at: i64,
+}
+
+/// The fold up to here is in the blob store: whoever takes the run over need not read what lies before.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunSnapshotted {
+    /// The run.
+    pub run_id: RunId,
+    /// The writer's claim.
+    pub epoch: i64,
+    /// The last step in it.
+    pub seq: i64,
+    /// Offset of the run's first event, for whoever can't read the blob.
+    pub accepted_offset: i64,
+    /// Offset behind the last event in it: those of the run from here to this event come on top.
+    pub next_offset: i64,
+    /// The folded state as JSON.
+    pub state: BlobRef,
+    /// Milliseconds since the epoch.
+    pub at: i64,
+}
+
 /// The one terminal event of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunFinished {
@@ -286,7 +421,7 @@ pub struct RunFinished {
     pub citations: Vec<Citation>,
     /// Tokens of all model calls.
     pub usage: Usage,
-    /// `answered`, `max_iters`, `budget_tokens`, `budget_seconds`, `loop_detected`, `cancelled` or `error`.
+    /// `answered`, `max_iters`, `budget_tokens`, `budget_seconds`, `loop_detected`, `session_busy`, `cancelled` or `error`.
     pub stop_reason: String,
     /// Why it failed.
     pub error: Option<Failure>,
@@ -305,6 +440,12 @@ event_set! {
     RunAdvanced = "riverrun.agent.RunAdvanced", key |e| e.run_id.to_string(), id |e| EventId::derive(&[&e.run_id.to_string(), "advanced", &e.epoch.to_string(), &e.steps.first().map_or(0, |s| s.seq).to_string()]);
     /// The run was asked to stop.
     RunCancelRequested = "riverrun.agent.RunCancelRequested", key |e| e.run_id.to_string(), id |e| EventId::derive(&[&e.run_id.to_string(), "cancel_requested", &e.at.to_string()]);
+    /// A person answered.
+    RunApprovalDecided = "riverrun.agent.RunApprovalDecided", key |e| e.run_id.to_string(), id |e| EventId::derive(&[&e.run_id.to_string(), "decided", &e.step.to_string(), &e.at.to_string()]);
+    /// The run was asked to look again.
+    RunResumed = "riverrun.agent.RunResumed", key |e| e.run_id.to_string(), id |e| EventId::derive(&[&e.run_id.to_string(), "resumed", &e.at.to_string()]);
+    /// The fold up to here is in the blob store.
+    RunSnapshotted = "riverrun.agent.RunSnapshotted", key |e| e.run_id.to_string(), id |e| EventId::derive(&[&e.run_id.to_string(), "snapshot", &e.epoch.to_string(), &e.seq.to_string()]);
     /// The one terminal event.
     RunFinished = "riverrun.agent.RunFinished", key |e| e.run_id.to_string(), id |e| EventId::derive(&[&e.run_id.to_string(), "finished"]);
 }
@@ -317,6 +458,9 @@ impl AgentEvent {
             AgentEvent::RunClaimed(e) => e.run_id,
             AgentEvent::RunAdvanced(e) => e.run_id,
             AgentEvent::RunCancelRequested(e) => e.run_id,
+            AgentEvent::RunApprovalDecided(e) => e.run_id,
+            AgentEvent::RunResumed(e) => e.run_id,
+            AgentEvent::RunSnapshotted(e) => e.run_id,
             AgentEvent::RunFinished(e) => e.run_id,
         }
     }

@@ -33,7 +33,12 @@ fn request() -> RunRequest {
         budget_seconds: None,
         approval: ApprovalPolicy::External,
         metadata_json: Some("{\"ticket\":7}".into()),
+        session_policy: SessionPolicy::Interrupt,
     }
+}
+
+fn forked_from() -> ForkedFrom {
+    ForkedFrom { run_id: RunId::derive(&["source"]), at_seq: 4 }
 }
 
 fn steps() -> Vec<Step> {
@@ -125,12 +130,27 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
     let mut all = sample::<AgentCommand>(vec![
         StartRun { run_id, request: request(), at }.into(),
         CancelRun { run_id, reason: Some("enough".into()), at }.into(),
+        DecideApproval { run_id, step: 3, decision: Decision::Deny, note: Some("too dear".into()), at }.into(),
+        ForkRun {
+            run_id,
+            forked_from: forked_from(),
+            request: request(),
+            steps: steps(),
+            steps_blob: Some(blob()),
+            at,
+        }
+        .into(),
+        ResumeRun { run_id, at }.into(),
     ]);
     all.extend(sample::<AgentEvent>(vec![
-        RunAccepted { run_id, request: request(), at }.into(),
+        RunAccepted { run_id, request: request(), forked_from: Some(forked_from()), at }.into(),
         RunClaimed { run_id, epoch: 2, worker: "w1".into(), at }.into(),
         RunAdvanced { run_id, epoch: 2, steps: steps() }.into(),
         RunCancelRequested { run_id, reason: None, at }.into(),
+        RunApprovalDecided { run_id, step: 3, decision: Decision::Approve, note: None, at }.into(),
+        RunResumed { run_id, at }.into(),
+        RunSnapshotted { run_id, epoch: 2, seq: 1_000, accepted_offset: 7, next_offset: 2_007, state: blob(), at }
+            .into(),
         RunFinished {
             run_id,
             epoch: 2,

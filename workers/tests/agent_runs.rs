@@ -1,6 +1,8 @@
 //! Runs against a real broker: each ends exactly once, whatever happens to the worker.
 
 mod common;
+#[path = "agent_runs/control.rs"]
+mod control;
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -113,19 +115,6 @@ async fn after_a_crash_during_a_repeatable_tool_it_is_used_again() {
     .await;
     let events = world.events().await;
     assert_eq!((kinds(&events, run_id), ends(&events, run_id)), (WHOLE.to_vec(), 1));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn after_a_crash_during_a_tool_with_an_outside_effect_the_run_does_not_guess() {
-    let (world, run_id) = survives(ToolEffect::External, Duration::ZERO, Duration::from_secs(5), |events| {
-        events
-            .iter()
-            .any(|e| matches!(e, AgentEvent::RunAdvanced(a) if a.steps.iter().any(|s| s.kind == StepKind::ToolCall)))
-    })
-    .await;
-    let end = world.finished(run_id).await;
-    assert_eq!(end.error.unwrap().code, "tool_outcome_unknown");
-    assert!(world.calls.load(Ordering::SeqCst) <= 1, "never twice");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -123,8 +123,9 @@ fn accepted(run_id: RunId) -> RunAccepted {
         budget_seconds: None,
         approval: ApprovalPolicy::External,
         metadata_json: None,
+        session_policy: Default::default(),
     };
-    RunAccepted { run_id, request, at: 1_000 }
+    RunAccepted { run_id, request, forked_from: None, at: 1_000 }
 }
 
 fn finished(run_id: RunId, epoch: i64) -> RunFinished {

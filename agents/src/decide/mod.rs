@@ -4,6 +4,7 @@
 //! for its result, an answer that ends the run) and then the agent type's own `decide`. The worker performs what it
 //! says; after a crash another worker folds the same events, asks again and gets the same action.
 
+mod calls;
 mod react;
 
 use riverrun_models::Message;
@@ -16,6 +17,8 @@ use crate::manifest::Manifest;
 use crate::state::RunState;
 use crate::supervisor;
 use crate::tools::ToolManifest;
+
+pub use calls::settle;
 
 /// A kind of agent.
 pub trait AgentType: Send + Sync {
@@ -123,7 +126,8 @@ impl StepDraft {
 pub struct Ending {
     /// Success or not.
     pub status: RunOutcome,
-    /// Why it ended: `answered`, `max_iters`, `budget_tokens`, `budget_seconds`, `loop_detected`, `cancelled`, `error`.
+    /// Why it ended: `answered`, `max_iters`, `budget_tokens`, `budget_seconds`, `loop_detected`, `session_busy`,
+    /// `cancelled`, `error`.
     pub stop_reason: &'static str,
     /// The answer, on success.
     pub answer: Option<String>,
@@ -134,12 +138,14 @@ pub struct Ending {
 /// What a worker does next for a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// Append these steps.
+    /// Append these steps; intents to use tools among them go through [`settle`].
     Append(Vec<StepDraft>),
     /// Call the model, then append what [`AgentType::interpret`] makes of the reply.
     CallModel(ModelCall),
     /// Use the tool, whose intent is on the log, then append the result.
     CallTool(ToolUse),
+    /// Let go of the run: only a person's answer brings it on.
+    Wait,
     /// Append the terminal event.
     Finish(Ending),
 }
@@ -157,7 +163,7 @@ impl From<Failed> for Ending {
 fn over_budget(state: &RunState, now_ms: i64) -> Option<&'static str> {
     let request = &state.request;
     let tokens = request.budget_tokens.is_some_and(|most| state.usage.total_tokens() >= most);
-    let seconds = request.budget_seconds.is_some_and(|most| now_ms - state.accepted_at >= most.saturating_mul(1_000));
+    let seconds = request.budget_seconds.is_some_and(|most| state.spent_ms(now_ms) >= most.saturating_mul(1_000));
     if tokens {
         Some("budget_tokens")
     } else if seconds {
@@ -167,22 +173,19 @@ fn over_budget(state: &RunState, now_ms: i64) -> Option<&'static str> {
     }
 }
 
-/// The intent to use a tool that has no result yet: always the last step, since nothing may come between.
-fn waiting_call(state: &RunState) -> Option<&ToolUse> {
-    let last = state.steps.last()?;
-    (last.kind == StepKind::ToolCall).then_some(last.tool.as_ref()).flatten()
-}
-
 /// What to do next for a run. `tools` are those that the run may use, `now_ms` the time for its budget in seconds.
 pub fn next(state: &RunState, tools: &[ToolManifest], now_ms: i64) -> Action {
-    if let Some(reason) = &state.cancel_requested {
-        let why = reason.as_deref().unwrap_or("by request");
+    if let Some(cancellation) = &state.cancel_requested {
+        let why = cancellation.reason.as_deref().unwrap_or("by request");
         return Action::Finish(Ending {
             status: RunOutcome::Cancelled,
             stop_reason: "cancelled",
             answer: None,
             error: Some(Failure::new("cancelled", format!("the run was cancelled: {why}"))),
         });
+    }
+    if state.history_missing() {
+        return Action::Wait;
     }
     if let Some(answer) = state.steps.last().filter(|step| step.kind == StepKind::Answer) {
         return Action::Finish(Ending {
@@ -205,20 +208,8 @@ pub fn next(state: &RunState, tools: &[ToolManifest], now_ms: i64) -> Action {
             error: Some(failure),
         });
     }
-    if let Some(call) = waiting_call(state) {
-        if state.interrupted_at_last_step() && !call.effect.repeatable() {
-            return Action::Finish(
-                Failed(
-                    Failure::new(
-                        "tool_outcome_unknown",
-                        format!("{} was called before a crash and may have taken effect", call.name),
-                    )
-                    .with_hint("look whether it did, then start a new run"),
-                )
-                .into(),
-            );
-        }
-        return Action::CallTool(call.clone());
+    if let Some(action) = calls::next(state) {
+        return action;
     }
     if state.request.task.trim().is_empty() {
         let failure = Failure::new("empty_task", "the task is empty").with_hint("say what the run is to do");

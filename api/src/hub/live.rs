@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use riverrun_schemas::RunId;
-use riverrun_schemas::agent::{AgentEvent, RunFinished, RunRequest};
-use riverrun_stores::read_models::{citation_view, failure_view, step_view, usage_view};
+use riverrun_schemas::agent::{AgentEvent, RunFinished, RunRequest, StepKind};
+use riverrun_stores::read_models::{ForkView, PendingApprovalView, citation_view, failure_view, step_view, usage_view};
 use riverrun_stores::{RunGate, Verdict};
 use tokio::sync::mpsc;
 
@@ -20,6 +20,8 @@ pub enum Note {
     Accepted {
         /// What it is asked to do.
         request: Arc<RunRequest>,
+        /// Where it branched off.
+        forked_from: Option<ForkView>,
         /// Milliseconds since the epoch.
         at: i64,
     },
@@ -27,6 +29,8 @@ pub enum Note {
     Claimed,
     /// It went on.
     Steps(Arc<Vec<StepView>>),
+    /// A person answered the question of this step.
+    Decided(i64),
     /// It was asked to stop.
     CancelRequested,
     /// It ended.
@@ -41,20 +45,32 @@ pub enum Note {
 }
 
 impl Note {
-    fn of(event: &AgentEvent) -> Self {
-        match event {
-            AgentEvent::RunAccepted(event) => Note::Accepted { request: Arc::new(event.request.clone()), at: event.at },
+    /// `None` for what changes nothing that anybody sees.
+    fn of(event: &AgentEvent) -> Option<Self> {
+        Some(match event {
+            AgentEvent::RunAccepted(event) => Note::Accepted {
+                request: Arc::new(event.request.clone()),
+                forked_from: event.forked_from.as_ref().map(ForkView::from),
+                at: event.at,
+            },
             AgentEvent::RunClaimed(_) => Note::Claimed,
             AgentEvent::RunAdvanced(event) => Note::Steps(Arc::new(event.steps.iter().map(step_view).collect())),
+            AgentEvent::RunApprovalDecided(event) => Note::Decided(event.step),
             AgentEvent::RunCancelRequested(_) => Note::CancelRequested,
+            AgentEvent::RunResumed(_) | AgentEvent::RunSnapshotted(_) => return None,
             AgentEvent::RunFinished(event) => Note::Finished(Arc::new(event.clone())),
-        }
+        })
     }
 
     pub(super) fn accepted(&self) -> Option<&RunRequest> {
         match self {
             Note::Accepted { request, .. } => Some(request),
-            Note::Claimed | Note::Steps(_) | Note::CancelRequested | Note::Finished(_) | Note::Token { .. } => None,
+            Note::Claimed
+            | Note::Steps(_)
+            | Note::Decided(_)
+            | Note::CancelRequested
+            | Note::Finished(_)
+            | Note::Token { .. } => None,
         }
     }
 }
@@ -163,7 +179,7 @@ impl LiveRun {
                 return None;
             }
         }
-        let note = Note::of(event);
+        let Some(note) = Note::of(event) else { return Some(0) };
         self.ears.retain(|ear| ear.tell(&note));
         self.kept.push_back(Kept { partition, offset, note });
         Some(1)
@@ -197,8 +213,15 @@ impl LiveRun {
 /// The run as it is now: the read model's row and steps, then what happened since. `None` when nobody knows it.
 pub fn compose(run_id: RunId, row: Option<RunView>, notes: &[Note], pending: Option<Pending>) -> Option<RunView> {
     let accepted = notes.iter().find_map(|note| match note {
-        Note::Accepted { request, at } => Some(queued(run_id, request, *at)),
-        Note::Claimed | Note::Steps(_) | Note::CancelRequested | Note::Finished(_) | Note::Token { .. } => None,
+        Note::Accepted { request, forked_from, at } => {
+            Some(RunView { forked_from: forked_from.clone(), ..queued(run_id, request, *at) })
+        }
+        Note::Claimed
+        | Note::Steps(_)
+        | Note::Decided(_)
+        | Note::CancelRequested
+        | Note::Finished(_)
+        | Note::Token { .. } => None,
     });
     let mut run = row.or(accepted).or_else(|| pending.map(|pending| queued(run_id, &pending.request, pending.at)))?;
     if !run.status.ended() {
@@ -210,16 +233,39 @@ pub fn compose(run_id: RunId, row: Option<RunView>, notes: &[Note], pending: Opt
 fn add(run: &mut RunView, note: &Note) {
     match note {
         Note::Accepted { .. } | Note::CancelRequested | Note::Token { .. } => {}
-        Note::Claimed => run.status = RunStatus::Running,
+        Note::Claimed if run.status == RunStatus::Queued => run.status = RunStatus::Running,
+        Note::Claimed => {}
+        Note::Decided(step) => {
+            run.pending_approvals.retain(|pending| pending.step != *step);
+            wait_or_run(run);
+        }
         Note::Steps(new) => {
             let last = run.steps.last().map_or(0, |step| step.seq);
             for step in new.iter().filter(|step| step.seq > last) {
                 run.agent = Some(step.agent.clone());
                 add_usage(&mut run.usage, step.usage.as_ref());
+                add_question(run, step);
                 run.steps.push(step.clone());
             }
+            wait_or_run(run);
         }
         Note::Finished(end) => finish(run, end),
+    }
+}
+
+/// A step asks a person, or brings the result that a question was about.
+fn add_question(run: &mut RunView, step: &StepView) {
+    run.pending_approvals.extend(PendingApprovalView::of(step));
+    if let Some(tool) = step.tool.as_ref().filter(|_| step.kind == StepKind::ToolResult) {
+        run.pending_approvals.retain(|pending| pending.call_id != tool.call_id);
+    }
+}
+
+fn wait_or_run(run: &mut RunView) {
+    match (run.pending_approvals.is_empty(), run.status) {
+        (false, _) => run.status = RunStatus::WaitingApproval,
+        (true, RunStatus::WaitingApproval) => run.status = RunStatus::Running,
+        (true, _) => {}
     }
 }
 
@@ -236,6 +282,7 @@ fn add_usage(sum: &mut UsageView, usage: Option<&UsageView>) {
 
 fn finish(run: &mut RunView, end: &RunFinished) {
     run.status = RunStatus::from(end.status);
+    run.pending_approvals.clear();
     run.agent = Some(end.agent.clone());
     run.answer = end.answer.clone();
     run.citations = end.citations.iter().map(citation_view).collect();
@@ -256,6 +303,9 @@ fn queued(run_id: RunId, request: &RunRequest, at: i64) -> RunView {
         answer: None,
         citations: Vec::new(),
         steps: Vec::new(),
+        pending_approvals: Vec::new(),
+        session: request.session.clone(),
+        forked_from: None,
         usage: UsageView::default(),
         stop_reason: None,
         trace_id: None,
@@ -263,5 +313,90 @@ fn queued(run_id: RunId, request: &RunRequest, at: i64) -> RunView {
         metadata: request.metadata_json.as_deref().and_then(|text| serde_json::from_str(text).ok()),
         created_at: Timestamp(at),
         finished_at: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use riverrun_schemas::agent::{
+        Decision, RunAccepted, RunAdvanced, RunApprovalDecided, RunClaimed, RunResumed, Step, ToolEffect, ToolUse,
+    };
+    use serde_json::json;
+
+    use super::*;
+
+    fn run_id() -> RunId {
+        RunId::derive(&["live"])
+    }
+
+    fn accepted() -> AgentEvent {
+        let request = json!({
+            "task": "x", "agent": "react", "namespace": "default", "session": "s", "provider": null, "model": null, "temperature": null,
+            "max_iters": 8, "tools": null, "collections": null, "budget_tokens": null, "budget_seconds": null, "approval": "external",
+            "metadata_json": null
+        });
+        let request = serde_json::from_value(request).unwrap();
+        RunAccepted { run_id: run_id(), request, forked_from: None, at: 1 }.into()
+    }
+
+    fn step(seq: i64, kind: StepKind) -> AgentEvent {
+        let tool = ToolUse {
+            call_id: "c".into(),
+            name: "pay".into(),
+            arguments_json: "{}".into(),
+            effect: ToolEffect::External,
+            result_json: None,
+            result_blob: None,
+            error: None,
+            duration_ms: None,
+        };
+        let step =
+            Step { seq, kind, agent: "react".into(), text: Some("why".into()), tool: Some(tool), usage: None, at: 2 };
+        RunAdvanced { run_id: run_id(), epoch: 1, steps: vec![step] }.into()
+    }
+
+    /// Status and open questions after each of the events.
+    fn seen(events: Vec<AgentEvent>) -> Vec<(RunStatus, Vec<i64>)> {
+        let mut run = LiveRun::default();
+        let mut all = Vec::new();
+        for (event, offset) in events.iter().zip(0..) {
+            run.apply(0, offset, event);
+            let view = compose(run_id(), None, &run.notes(), None).unwrap();
+            all.push((view.status, view.pending_approvals.iter().map(|pending| pending.step).collect()));
+        }
+        all
+    }
+
+    #[test]
+    fn given_questions_and_answers_when_a_run_is_composed_then_it_waits_while_a_question_is_open() {
+        use RunStatus::{Queued, Running, WaitingApproval};
+        let claimed = |epoch| RunClaimed { run_id: run_id(), epoch, worker: "w".into(), at: 2 }.into();
+        let decided =
+            |step| RunApprovalDecided { run_id: run_id(), step, decision: Decision::Approve, note: None, at: 3 }.into();
+        let answered = seen(vec![
+            accepted(),
+            claimed(1),
+            step(1, StepKind::ToolCall),
+            step(2, StepKind::Approval),
+            RunResumed { run_id: run_id(), at: 3 }.into(),
+            decided(2),
+            decided(2),
+            claimed(2),
+        ]);
+        let expected = [
+            (Queued, vec![]),
+            (Running, vec![]),
+            (Running, vec![]),
+            (WaitingApproval, vec![2]),
+            (WaitingApproval, vec![2]),
+            (Running, vec![]),
+            (Running, vec![]),
+            (Running, vec![]),
+        ];
+        assert_eq!(answered, expected);
+        let taken_over = seen(vec![accepted(), claimed(1), step(1, StepKind::Approval), claimed(2)]);
+        assert_eq!(taken_over.last(), Some(&(WaitingApproval, vec![1])), "a claim answers nothing");
+        let resolved = seen(vec![accepted(), claimed(1), step(1, StepKind::Approval), step(2, StepKind::ToolResult)]);
+        assert_eq!(resolved.last(), Some(&(Running, vec![])), "a result does");
     }
 }

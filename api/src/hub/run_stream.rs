@@ -173,7 +173,7 @@ impl RunStream {
     /// Whether this was the end.
     async fn take(&mut self, note: &Note) -> Result<bool, ApiError> {
         match note {
-            Note::Accepted { .. } | Note::Claimed | Note::CancelRequested => Ok(false),
+            Note::Accepted { .. } | Note::Claimed | Note::Decided(_) | Note::CancelRequested => Ok(false),
             Note::Steps(steps) => {
                 steps.iter().for_each(|step| self.push(step.clone()));
                 Ok(false)

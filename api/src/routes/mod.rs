@@ -11,6 +11,7 @@ pub mod ingest;
 pub mod models;
 pub mod rag;
 pub mod registry;
+pub mod run_control;
 pub mod runs;
 pub mod tools;
 pub mod topics;
@@ -43,6 +44,7 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(collections::router())
         .merge(documents::router())
         .merge(runs::router())
+        .merge(run_control::router())
         .merge(rag::router())
         .merge(ingest::router())
         .merge(tools::stack_router())

@@ -66,7 +66,7 @@ async fn start(
     Ok(accepted_run(accepted.run_id, accepted.status))
 }
 
-fn accepted_run(run_id: RunId, status: RunStatus) -> Response {
+pub(super) fn accepted_run(run_id: RunId, status: RunStatus) -> Response {
     let body = RunAccepted { run_id: run_id.to_string(), status, stream: format!("/ws/runs/{run_id}") };
     (StatusCode::ACCEPTED, location(&format!("/runs/{run_id}")), Reply(body)).into_response()
 }
@@ -89,6 +89,8 @@ struct ListQuery {
     agent: Option<String>,
     /// Only those of this namespace.
     namespace: Option<String>,
+    /// Only those of this session.
+    session: Option<String>,
     /// Most runs of a page; 50 when left out, 500 at most.
     limit: Option<u32>,
     /// `next_cursor` of the page before.
@@ -107,7 +109,7 @@ async fn list(
     let status: Option<RunStatus> = query.status.as_deref().and_then(|name| checks.take("status", name.parse()));
     checks.require(query.limit != Some(0), "limit", "must be at least 1");
     checks.finish()?;
-    let filter = RunFilter { namespace, status, agent: query.agent };
+    let filter = RunFilter { namespace, status, agent: query.agent, session: query.session };
     let page =
         runs::list(&state.parts().sql, &filter, &PageRequest { limit: query.limit, cursor: query.cursor }).await?;
     Ok(Reply(Page { items: page.items, next_cursor: page.next_cursor }))
@@ -175,6 +177,12 @@ fn event(item: Result<RunMessage, StreamEnd>) -> Result<Event, axum::Error> {
     }
 }
 
+/// 409 for a run that nothing can be said to any more.
+pub(super) fn ended(run: &RunView) -> ApiError {
+    let detail = format!("run {} has ended already: it {}", run.run_id, run.status.as_str());
+    ApiError::conflict("run_ended", detail).about_run(run.run_id)
+}
+
 /// Asks a run to stop. It ends as `cancelled` within seconds.
 #[utoipa::path(post, path = "/runs/{id}/cancel", tag = "agents", request_body = CancelBody, params(("id" = String, Path)),
     responses((status = 202, body = RunAccepted), (status = 404, body = Problem), (status = 409, description = "the run has ended", body = Problem)))]
@@ -186,10 +194,7 @@ async fn cancel(
     let run_id: RunId = id(&run_id)?;
     let run = state.hub().run(run_id).await?.ok_or_else(|| unknown_run(run_id))?;
     if run.status.ended() {
-        let detail = format!("run {run_id} has ended already: it {}", run.status.as_str());
-        return Err(ApiError::conflict("run_ended", detail)
-            .hint(format!("riverrun runs show {run_id}"))
-            .about_run(run_id));
+        return Err(ended(&run).hint(format!("riverrun runs show {run_id}")));
     }
     submit::cancel_run(&state.parts().producer, run_id, body.reason, COMPONENT).await?;
     Ok(accepted_run(run_id, run.status))

@@ -6,13 +6,15 @@ mod common;
 mod health;
 mod ingest;
 mod rag;
+mod run_control;
 mod runs;
 
 pub use riverrun_stores::read_models::document_views::DocumentStatus;
+pub use riverrun_stores::read_models::run_forks::TreeNode;
 pub use riverrun_stores::read_models::run_views::{BlobView, RunStatus};
 pub use riverrun_stores::read_models::{
-    CitationView, CollectionView, DocumentView, EmbeddingView, FailureView, IngestFailureView, RunSummary, RunView,
-    SpanView, StepView, Timestamp, ToolView, UsageView,
+    CitationView, CollectionView, DocumentView, EmbeddingView, FailureView, ForkView, IngestFailureView,
+    PendingApprovalView, RunSummary, RunView, SpanView, StepView, Timestamp, ToolView, UsageView,
 };
 
 pub use catalog::{
@@ -23,4 +25,5 @@ pub use common::{FieldError, Items, Page, Problem};
 pub use health::{Diagnosis, HealthStatus, HealthView, ServiceStatus, ServiceView};
 pub use ingest::{DeadLetterEntry, IngestAccepted, IngestBody, IngestMessage, IngestView, Redriven};
 pub use rag::{AskBody, AskDone, FilterBody, SearchBody, SearchDone, SearchItem, SearchScores, SearchTimes};
-pub use runs::{ApprovalMode, Budget, CancelBody, RunAccepted, RunBody, RunMessage};
+pub use run_control::{ApprovalBody, ApprovalDecision, ComparedRun, ComparedStep, ForkBody, RunComparison, RunTree};
+pub use runs::{ApprovalMode, Budget, CancelBody, RunAccepted, RunBody, RunMessage, SessionMode};

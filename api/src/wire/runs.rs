@@ -17,9 +17,12 @@ pub struct RunBody {
     /// The only namespace whose tools, memory and collections the run may use; `default` when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Conversation that the run belongs to.
+    /// Conversation that the run belongs to. Of its runs, one goes on at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// What happens when the session has a run that goes on; `enqueue` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_policy: Option<SessionMode>,
     /// Model provider; `GET /providers` lists them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
@@ -80,6 +83,28 @@ impl From<ApprovalMode> for agent::ApprovalPolicy {
             ApprovalMode::Never => agent::ApprovalPolicy::Never,
             ApprovalMode::External => agent::ApprovalPolicy::External,
             ApprovalMode::Always => agent::ApprovalPolicy::Always,
+        }
+    }
+}
+
+/// What happens to a run whose session has one that goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionMode {
+    /// It waits for its turn as `queued`.
+    Enqueue,
+    /// It is refused: 409 where the other run is known already, else it ends as `failed` with the code `session_busy`.
+    Reject,
+    /// The others of the session are cancelled, and it follows.
+    Interrupt,
+}
+
+impl From<SessionMode> for agent::SessionPolicy {
+    fn from(mode: SessionMode) -> Self {
+        match mode {
+            SessionMode::Enqueue => agent::SessionPolicy::Enqueue,
+            SessionMode::Reject => agent::SessionPolicy::Reject,
+            SessionMode::Interrupt => agent::SessionPolicy::Interrupt,
         }
     }
 }

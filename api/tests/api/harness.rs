@@ -30,7 +30,7 @@ pub struct Api {
     pub files: PathBuf,
     pub asked: Asked,
     /// Dropped with its workers at the end of the program.
-    _stack: Stack,
+    pub stack: Stack,
     _folder: tempfile::TempDir,
 }
 
@@ -53,7 +53,7 @@ impl Api {
         let address = listener.local_addr().unwrap().to_string();
         let served = router.clone();
         tokio::spawn(async move { axum::serve(listener, served).await.unwrap() });
-        Self { router, address, files, asked, _stack: stack, _folder: folder }
+        Self { router, address, files, asked, stack, _folder: folder }
     }
 
     pub async fn send(&self, request: Request<Body>) -> Reply {

@@ -9,6 +9,7 @@ mod harness;
 mod ingest;
 mod model_server;
 mod reads;
+mod run_control;
 mod runs;
 mod sockets;
 mod tools;

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
+use riverrun_schemas::agent::{AgentEvent, ForkedFrom, RunAccepted, RunAdvanced, Step, StepKind};
+use riverrun_schemas::{RunId, now_ms};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -174,5 +176,61 @@ fn given_an_ingest_when_it_is_watched_then_its_end_comes_last_and_once() {
         assert_eq!((kinds[0], *kinds.last().unwrap(), close.unwrap().0), ("start", "final", 1000), "{kinds:?}");
         assert_eq!(kinds.iter().filter(|kind| **kind == "final").count(), 1);
         assert_eq!(messages.last().unwrap()["ingest"]["indexed"], 1);
+    });
+}
+
+/// Puts a fork on the log whose steps the test copies; nobody drives it before they are all there.
+async fn a_fork_by_hand(api: &Api, at_seq: i64) -> RunId {
+    let run_id = RunId::new();
+    let request = serde_json::json!({
+        "task": "x", "agent": "react", "namespace": "default", "session": null, "provider": null, "model": null, "temperature": null,
+        "max_iters": 8, "tools": null, "collections": null, "budget_tokens": null, "budget_seconds": null, "approval": "never",
+        "metadata_json": null
+    });
+    let request = serde_json::from_value(request).unwrap();
+    let forked_from = Some(ForkedFrom { run_id: RunId::new(), at_seq });
+    append(api, RunAccepted { run_id, request, forked_from, at: now_ms() }).await;
+    run_id
+}
+
+async fn append(api: &Api, event: impl Into<AgentEvent>) {
+    let event: AgentEvent = event.into();
+    api.stack.state().parts().producer.send(&event, "test", None).await.unwrap();
+}
+
+#[test]
+fn given_a_client_that_does_not_read_when_much_happens_then_it_is_closed_with_1013_and_can_come_back_without_a_gap() {
+    test(async |api| {
+        // More events than wait for one listener, and more bytes than sockets buffer on their way.
+        const STEPS: i64 = 2_500;
+        let run_id = a_fork_by_hand(api, STEPS).await;
+        let mut slow = connect(api, &format!("/ws/runs/{run_id}")).await;
+        let text = "x".repeat(8 << 10);
+        for seq in 1..=STEPS {
+            let step = Step {
+                seq,
+                kind: StepKind::Thought,
+                agent: "react".into(),
+                text: Some(text.clone()),
+                tool: None,
+                usage: None,
+                at: now_ms(),
+            };
+            append(api, RunAdvanced { run_id, epoch: 0, steps: vec![step] }).await;
+        }
+        let (messages, close) = read(&mut slow).await;
+        assert_eq!(close.map(|(code, _)| code), Some(1013));
+        let seqs = |messages: &[Value]| -> Vec<i64> {
+            messages.iter().filter_map(|message| message["step"]["seq"].as_i64()).collect()
+        };
+        let first = seqs(&messages);
+        assert_eq!(first, (1..=first.len() as i64).collect::<Vec<_>>());
+        let mut again = connect(api, &format!("/ws/runs/{run_id}?after={}", first.len())).await;
+        let (messages, close) = read(&mut again).await;
+        let rest = seqs(&messages);
+        let last = first.len() as i64 + rest.len() as i64;
+        assert_eq!(rest, (first.len() as i64 + 1..=last).collect::<Vec<_>>());
+        assert!(last > STEPS, "the run goes on behind what it shares");
+        assert_eq!(close.map(|(code, _)| code), Some(1000));
     });
 }

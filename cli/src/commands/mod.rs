@@ -2,6 +2,7 @@
 
 mod agent;
 mod agents;
+pub mod chaos;
 mod chat;
 mod collections;
 mod completion;
@@ -15,7 +16,7 @@ mod models;
 mod openapi;
 mod providers;
 mod rag;
-mod runs;
+pub mod runs;
 mod search;
 mod tools;
 mod topics;
@@ -25,7 +26,7 @@ use std::future::Future;
 use serde_json::{Map, Value};
 
 use crate::args::{
-    AgentCommand, Command, DlqCommand, DocsCommand, ModelsCommand, RagCommand, RunsCommand, ToolsArgs, ToolsCommand,
+    AgentCommand, Command, DlqCommand, DocsCommand, ModelsCommand, RagCommand, ToolsArgs, ToolsCommand,
 };
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
@@ -76,21 +77,8 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
             let prepared = agent::run::prepare(*args, settings)?;
             with_full(settings, name, async |c| agent::run::run(c, prepared, output).await).await
         }
-        Command::Runs(command) => match command {
-            RunsCommand::Ls { status, agent, namespace, limit, cursor } => {
-                let filter = runs::ls::Filter { status, agent, namespace, limit, cursor };
-                with_full(settings, name, async |c| runs::ls::run(c, filter, output).await).await
-            }
-            RunsCommand::Show { run_id } => {
-                with_full(settings, name, async |c| runs::show::run(c, &run_id, output).await).await
-            }
-            RunsCommand::Watch { run_id, after, tokens } => {
-                with_full(settings, name, async |c| runs::watch::run(c, &run_id, after, tokens, output).await).await
-            }
-            RunsCommand::Cancel { run_id, reason } => {
-                with_full(settings, name, async |c| runs::cancel::run(c, &run_id, reason, output).await).await
-            }
-        },
+        Command::Runs(command) => with_full(settings, name, async |c| runs::run(c, command, output).await).await,
+        Command::Chaos(command) => chaos::run(command, output).await,
         Command::Docs(DocsCommand::Ls { collection, namespace, limit, cursor }) => {
             let page = docs::ls::Page { collection, namespace, limit, cursor };
             with_full(settings, name, async |c| docs::ls::run(c, page, output).await).await

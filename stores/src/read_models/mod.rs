@@ -10,6 +10,7 @@ pub mod document_views;
 pub mod documents;
 pub mod page;
 pub mod run_fold;
+pub mod run_forks;
 pub mod run_heads;
 pub mod run_views;
 pub mod runs;
@@ -29,8 +30,8 @@ pub use document_views::{
 };
 pub use page::{Page, PageRequest};
 pub use run_views::{
-    BlobView, CitationView, FailureView, RunStatus, RunSummary, RunView, SpanView, StepView, ToolView, UsageView,
-    citation_view, failure_view, result_view, step_view, usage_view,
+    BlobView, CitationView, FailureView, ForkView, PendingApprovalView, RunStatus, RunSummary, RunView, SpanView,
+    StepView, ToolView, UsageView, citation_view, failure_view, result_view, step_view, usage_view,
 };
 pub use runs::{RunFilter, RunPlace};
 pub use time::Timestamp;

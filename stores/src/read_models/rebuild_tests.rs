@@ -321,8 +321,11 @@ async fn given_many_runs_then_pages_show_each_once_newest_first_and_filters_hold
         |pair| (pair[0].created_at, pair[0].run_id.to_string()) > (pair[1].created_at, pair[1].run_id.to_string())
     ));
 
-    let other =
-        runs::RunFilter { namespace: Some("other".parse().unwrap()), status: Some(RunStatus::Running), agent: None };
+    let other = runs::RunFilter {
+        namespace: Some("other".parse().unwrap()),
+        status: Some(RunStatus::Running),
+        ..Default::default()
+    };
     let page = runs::list(&sql, &other, &PageRequest::default()).await.unwrap();
     assert_eq!((page.items.len(), page.next_cursor), (3, None));
     assert!(page.items.iter().all(|run| run.namespace == "other" && run.status == RunStatus::Running));

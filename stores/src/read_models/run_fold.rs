@@ -2,7 +2,9 @@
 //! (read model, worker, stream) comes to the same steps and the same end, whatever was written twice or by a worker that
 //! had lost the run.
 
-use riverrun_schemas::agent::{AgentEvent, RunAdvanced, RunClaimed};
+use std::collections::BTreeMap;
+
+use riverrun_schemas::agent::{AgentEvent, RunAdvanced, RunClaimed, Step, StepKind};
 use serde::{Deserialize, Serialize};
 
 /// What the events so far let through next. `RunGate::default()` is that of a run of which nothing was read.
@@ -19,6 +21,9 @@ pub struct RunGate {
     pub owner: Option<String>,
     /// `seq` of the last admitted step; 0 before the first.
     pub last_seq: i64,
+    /// Approval steps that nobody has answered, with the call that each is about.
+    #[serde(default)]
+    pub waiting: BTreeMap<i64, String>,
     /// The run has ended.
     pub ended: bool,
 }
@@ -46,6 +51,8 @@ pub enum Void {
     OtherEpoch,
     /// The steps do not go on where the last ones stopped.
     OutOfSequence,
+    /// An answer to a step that waits for none: it was answered before, or never asked.
+    NotWaiting,
     /// The run has ended.
     Ended,
 }
@@ -59,6 +66,7 @@ impl Void {
             Void::ClaimedBefore => "claimed_before",
             Void::OtherEpoch => "other_epoch",
             Void::OutOfSequence => "out_of_sequence",
+            Void::NotWaiting => "not_waiting",
             Void::Ended => "ended",
         }
     }
@@ -92,7 +100,12 @@ impl RunGate {
             return Some(Void::Ended);
         }
         match event {
-            AgentEvent::RunAccepted(_) | AgentEvent::RunCancelRequested(_) => None,
+            AgentEvent::RunAccepted(_) | AgentEvent::RunCancelRequested(_) | AgentEvent::RunResumed(_) => None,
+            AgentEvent::RunApprovalDecided(answer) => {
+                (!self.waiting.contains_key(&answer.step)).then_some(Void::NotWaiting)
+            }
+            AgentEvent::RunSnapshotted(snapshot) if snapshot.epoch != self.epoch => Some(Void::OtherEpoch),
+            AgentEvent::RunSnapshotted(snapshot) => (snapshot.seq > self.last_seq).then_some(Void::OutOfSequence),
             AgentEvent::RunClaimed(claim) => (claim.epoch <= self.epoch).then_some(Void::ClaimedBefore),
             AgentEvent::RunAdvanced(advance) if advance.epoch != self.epoch => Some(Void::OtherEpoch),
             AgentEvent::RunAdvanced(advance) => (!self.goes_on_with(advance)).then_some(Void::OutOfSequence),
@@ -112,10 +125,25 @@ impl RunGate {
                 self.owner = Some(worker.clone());
             }
             AgentEvent::RunAdvanced(advance) => {
-                self.last_seq = advance.steps.last().map_or(self.last_seq, |step| step.seq)
+                self.last_seq = advance.steps.last().map_or(self.last_seq, |step| step.seq);
+                advance.steps.iter().for_each(|step| self.remember_step(step));
             }
-            AgentEvent::RunCancelRequested(_) => {}
+            AgentEvent::RunApprovalDecided(answer) => {
+                self.waiting.remove(&answer.step);
+            }
+            AgentEvent::RunCancelRequested(_) | AgentEvent::RunResumed(_) | AgentEvent::RunSnapshotted(_) => {}
             AgentEvent::RunFinished(_) => self.ended = true,
+        }
+    }
+
+    fn remember_step(&mut self, step: &Step) {
+        match (step.kind, &step.tool) {
+            (StepKind::Approval, Some(tool)) => {
+                self.waiting.insert(step.seq, tool.call_id.clone());
+            }
+            // A fork copies questions without their answers; the result says that the answer came.
+            (StepKind::ToolResult, Some(tool)) => self.waiting.retain(|_, call_id| *call_id != tool.call_id),
+            _ => {}
         }
     }
 }

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use riverrun_schemas::agent::{AgentEvent, RunClaimed};
 
 use super::*;
-use crate::read_models::testing::{self, accepted, advanced, cancel, claimed, finished};
+use crate::read_models::testing::{self, accepted, advanced, cancel, claimed, decided, finished};
 
 fn verdicts(events: &[AgentEvent]) -> Vec<Verdict> {
     let mut gate = RunGate::default();
@@ -57,6 +57,36 @@ fn given_events_then_only_those_that_count_are_admitted() {
             "epochs may leave some out",
             vec![accepted(), claimed(7, "a"), claimed(3, "b"), advanced(7, 1..2)],
             vec![Admitted, Admitted, Ignored(Void::ClaimedBefore), Admitted],
+        ),
+        (
+            "questions and answers",
+            vec![
+                accepted(),
+                claimed(1, "a"),
+                decided(1),
+                testing::asked(1, 1..3),
+                decided(2),
+                decided(2),
+                claimed(2, "b"),
+                decided(1),
+                decided(1),
+            ],
+            vec![
+                Admitted,
+                Admitted,
+                Ignored(Void::NotWaiting),
+                Admitted,
+                Admitted,
+                Ignored(Void::NotWaiting),
+                Admitted,
+                Admitted,
+                Ignored(Void::NotWaiting),
+            ],
+        ),
+        (
+            "a fork's copied steps come before the first claim",
+            vec![accepted(), advanced(0, 1..3), claimed(1, "a"), advanced(0, 3..4), advanced(1, 3..4)],
+            vec![Admitted, Admitted, Admitted, Ignored(Void::OtherEpoch), Admitted],
         ),
         (
             "steps written twice, with a gap, or partly again",
@@ -146,7 +176,9 @@ proptest! {
                     ends += 1;
                 }
                 AgentEvent::RunClaimed(RunClaimed { epoch, .. }) => prop_assert!(*epoch > before.epoch),
-                AgentEvent::RunAccepted(_) | AgentEvent::RunCancelRequested(_) => {}
+                AgentEvent::RunApprovalDecided(answer) => prop_assert!(before.waiting.contains_key(&answer.step)),
+                AgentEvent::RunSnapshotted(snapshot) => prop_assert_eq!(snapshot.epoch, before.epoch),
+                AgentEvent::RunAccepted(_) | AgentEvent::RunCancelRequested(_) | AgentEvent::RunResumed(_) => {}
             }
         }
         prop_assert_eq!(ends, 1, "RUN-1");

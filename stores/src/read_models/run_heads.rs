@@ -8,7 +8,7 @@ use crate::error::StoreError;
 use crate::read_models::checkpoint::{self, Checkpoint};
 use crate::read_models::run_fold::RunGate;
 use crate::read_models::run_views::RunStatus;
-use crate::read_models::runs::{from_json, id};
+use crate::read_models::runs::{from_json, id, waiting};
 use crate::sql::Sql;
 
 /// A run without what happened in it.
@@ -53,7 +53,7 @@ pub async fn open_runs(sql: &Sql) -> Result<OpenRuns, StoreError> {
     let attempt = async {
         let mut transaction = sql.reader().begin().await?;
         let checkpoints = checkpoint::all(&mut transaction).await?;
-        let rows = sqlx::query("SELECT run_id, epoch, owner, last_seq FROM runs WHERE finished_at IS NULL")
+        let rows = sqlx::query("SELECT run_id, epoch, owner, last_seq, waiting FROM runs WHERE finished_at IS NULL")
             .fetch_all(&mut *transaction)
             .await?;
         let gates = rows
@@ -65,6 +65,7 @@ pub async fn open_runs(sql: &Sql) -> Result<OpenRuns, StoreError> {
                     epoch: row.try_get("epoch")?,
                     owner: row.try_get("owner")?,
                     last_seq: row.try_get("last_seq")?,
+                    waiting: waiting(&row)?,
                     ended: false,
                 };
                 Ok((run_id, gate))

@@ -1,12 +1,15 @@
 //! Runs and steps as everybody sees them: HTTP answers, streams and the command line share these shapes. Pure: what a
 //! stream makes of an event is what the read model makes of it later.
 
-use riverrun_schemas::agent::{Citation, RunAccepted, RunFinished, RunOutcome, Step, StepKind, ToolUse};
+use std::collections::BTreeMap;
+
+use riverrun_schemas::agent::{Citation, ForkedFrom, RunAccepted, RunFinished, RunOutcome, Step, StepKind, ToolUse};
 use riverrun_schemas::{BlobRef, ChunkId, DocumentId, Failure, RunId, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use crate::read_models::run_fold::RunGate;
 use crate::read_models::time::Timestamp;
 
 /// Tokens of model calls.
@@ -70,7 +73,7 @@ pub struct StepView {
     /// Words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// On `tool_call` and `tool_result`.
+    /// On `tool_call`, `tool_result` and `approval`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<ToolView>,
     /// Tokens of the model call that the step came from.
@@ -134,6 +137,8 @@ pub enum RunStatus {
     Queued,
     /// A worker drives it.
     Running,
+    /// It waits for a person; nothing of it is in memory but what it waits for.
+    WaitingApproval,
     /// Ended with an answer.
     Succeeded,
     /// Ended without one.
@@ -148,16 +153,26 @@ impl RunStatus {
         match self {
             RunStatus::Queued => "queued",
             RunStatus::Running => "running",
+            RunStatus::WaitingApproval => "waiting_approval",
             RunStatus::Succeeded => "succeeded",
             RunStatus::Failed => "failed",
             RunStatus::Cancelled => "cancelled",
         }
     }
 
+    /// Where a run that has not ended is.
+    pub fn of_open(gate: &RunGate) -> Self {
+        match (gate.waiting.is_empty(), gate.epoch) {
+            (false, _) => RunStatus::WaitingApproval,
+            (true, 0) => RunStatus::Queued,
+            (true, _) => RunStatus::Running,
+        }
+    }
+
     /// Whether the run has ended.
     pub fn ended(self) -> bool {
         match self {
-            RunStatus::Queued | RunStatus::Running => false,
+            RunStatus::Queued | RunStatus::Running | RunStatus::WaitingApproval => false,
             RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => true,
         }
     }
@@ -167,8 +182,14 @@ impl std::str::FromStr for RunStatus {
     type Err = String;
 
     fn from_str(value: &str) -> Result<Self, String> {
-        let all =
-            [RunStatus::Queued, RunStatus::Running, RunStatus::Succeeded, RunStatus::Failed, RunStatus::Cancelled];
+        let all = [
+            RunStatus::Queued,
+            RunStatus::Running,
+            RunStatus::WaitingApproval,
+            RunStatus::Succeeded,
+            RunStatus::Failed,
+            RunStatus::Cancelled,
+        ];
         let names = || all.map(RunStatus::as_str).join(", ");
         all.into_iter()
             .find(|status| status.as_str() == value)
@@ -184,6 +205,62 @@ impl From<RunOutcome> for RunStatus {
             // An outcome that this build does not know has no answer that it could show.
             RunOutcome::Failed | RunOutcome::Unknown => RunStatus::Failed,
         }
+    }
+}
+
+/// A call that waits for a person: `POST /runs/{id}/approvals/{step}` answers it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PendingApprovalView {
+    /// `seq` of the approval step.
+    pub step: i64,
+    /// The tool.
+    pub tool: String,
+    /// What it would be called with.
+    pub arguments: Value,
+    /// Why a person is asked.
+    pub reason: String,
+    /// The call was made before and what came of it is not known: approving makes it again, denying goes on without.
+    pub outcome_unknown: bool,
+    /// The call's idempotency key.
+    pub call_id: String,
+}
+
+impl PendingApprovalView {
+    /// What an approval step asks; `None` for other steps.
+    pub fn of(step: &StepView) -> Option<Self> {
+        let tool = step.tool.as_ref().filter(|_| step.kind == StepKind::Approval)?;
+        Some(Self {
+            step: step.seq,
+            tool: tool.name.clone(),
+            arguments: tool.arguments.clone(),
+            reason: step.text.clone().unwrap_or_default(),
+            outcome_unknown: tool.error.is_some(),
+            call_id: tool.call_id.clone(),
+        })
+    }
+}
+
+/// The questions among `steps` that `waiting` says nobody has answered.
+pub(crate) fn pending_approvals(steps: &[StepView], waiting: &BTreeMap<i64, String>) -> Vec<PendingApprovalView> {
+    if waiting.is_empty() {
+        return Vec::new();
+    }
+    steps.iter().filter(|step| waiting.contains_key(&step.seq)).filter_map(PendingApprovalView::of).collect()
+}
+
+/// Where a run branches off another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ForkView {
+    /// The other run.
+    #[schema(value_type = String)]
+    pub run_id: RunId,
+    /// The last step that both share.
+    pub at_seq: i64,
+}
+
+impl From<&ForkedFrom> for ForkView {
+    fn from(from: &ForkedFrom) -> Self {
+        Self { run_id: from.run_id, at_seq: from.at_seq }
     }
 }
 
@@ -207,6 +284,15 @@ pub struct RunView {
     pub citations: Vec<CitationView>,
     /// What happened.
     pub steps: Vec<StepView>,
+    /// Calls that wait for a person.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending_approvals: Vec<PendingApprovalView>,
+    /// The conversation that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The run that it branched off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<ForkView>,
     /// Tokens of all model calls.
     pub usage: UsageView,
     /// Why it ended; null before.
@@ -243,6 +329,12 @@ pub struct RunSummary {
     pub agent: Option<String>,
     /// How many steps it has.
     pub steps: i64,
+    /// The conversation that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The run that it branched off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<ForkView>,
     /// Tokens so far.
     pub usage: UsageView,
     /// Why it ended.
@@ -330,6 +422,9 @@ pub fn result_view(accepted: &RunAccepted, steps: &[Step], finished: &RunFinishe
         answer: finished.answer.clone(),
         citations: finished.citations.iter().map(citation_view).collect(),
         steps: steps.iter().map(step_view).collect(),
+        pending_approvals: Vec::new(),
+        session: request.session.clone(),
+        forked_from: accepted.forked_from.as_ref().map(ForkView::from),
         usage: usage_view(&finished.usage),
         stop_reason: Some(finished.stop_reason.clone()),
         trace_id: None,

@@ -1,9 +1,9 @@
 //! Runs and their steps.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use riverrun_schemas::agent::{
-    AgentEvent, RunAccepted, RunAdvanced, RunCancelRequested, RunClaimed, RunFinished, RunRequest, Step,
+    AgentEvent, ForkedFrom, RunAccepted, RunAdvanced, RunCancelRequested, RunClaimed, RunFinished, RunRequest, Step,
 };
 use riverrun_schemas::{Namespace, RunId, Usage};
 use serde::Serialize;
@@ -15,7 +15,8 @@ use crate::error::StoreError;
 use crate::read_models::page::{Page, PageRequest, TimeCursor};
 use crate::read_models::run_fold::{RunGate, Verdict};
 use crate::read_models::run_views::{
-    RunStatus, RunSummary, RunView, StepView, citation_view, failure_view, json_or_text, step_view, usage_view,
+    ForkView, RunStatus, RunSummary, RunView, StepView, citation_view, failure_view, json_or_text, pending_approvals,
+    step_view, usage_view,
 };
 use crate::read_models::time::Timestamp;
 use crate::sql::Sql;
@@ -53,26 +54,47 @@ pub(crate) async fn apply(
     }
     match event {
         AgentEvent::RunAccepted(event) => accept(connection, place, event).await?,
-        AgentEvent::RunClaimed(event) => claim(connection, event).await?,
-        AgentEvent::RunAdvanced(event) => advance(connection, event).await?,
+        AgentEvent::RunClaimed(event) => {
+            claim(connection, event).await?;
+            stand(connection, event.run_id, gate).await?;
+        }
+        AgentEvent::RunAdvanced(event) => {
+            advance(connection, event).await?;
+            stand(connection, event.run_id, gate).await?;
+        }
+        AgentEvent::RunApprovalDecided(event) => stand(connection, event.run_id, gate).await?,
         AgentEvent::RunCancelRequested(event) => request_cancel(connection, event).await?,
+        AgentEvent::RunResumed(_) | AgentEvent::RunSnapshotted(_) => {}
         AgentEvent::RunFinished(event) => finish(connection, event).await?,
     }
     Ok(verdict)
 }
 
+/// Writes down where an open run stands, which follows from its gate.
+async fn stand(connection: &mut SqliteConnection, run_id: RunId, gate: &RunGate) -> Result<(), StoreError> {
+    sqlx::query("UPDATE runs SET status = $2, waiting = $3 WHERE run_id = $1")
+        .bind(run_id.to_string())
+        .bind(RunStatus::of_open(gate).as_str())
+        .bind(to_json(&gate.waiting))
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
 async fn stored_gate(connection: &mut SqliteConnection, run_id: RunId) -> Result<RunGate, StoreError> {
-    let row =
-        sqlx::query("SELECT epoch, owner, last_seq, finished_at IS NOT NULL AS ended FROM runs WHERE run_id = $1")
-            .bind(run_id.to_string())
-            .fetch_optional(connection)
-            .await?;
+    let row = sqlx::query(
+        "SELECT run_id, epoch, owner, last_seq, waiting, finished_at IS NOT NULL AS ended FROM runs WHERE run_id = $1",
+    )
+    .bind(run_id.to_string())
+    .fetch_optional(connection)
+    .await?;
     let Some(row) = row else { return Ok(RunGate::default()) };
     Ok(RunGate {
         accepted: true,
         epoch: row.try_get("epoch")?,
         owner: row.try_get("owner")?,
         last_seq: row.try_get("last_seq")?,
+        waiting: waiting(&row)?,
         ended: row.try_get("ended")?,
     })
 }
@@ -92,8 +114,8 @@ async fn accept(
 ) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO runs (run_id, namespace, status, agent, request, epoch, last_seq, prompt_tokens, completion_tokens, citations,
-                           ignored_events, log_partition, log_offset, created_at)
-         VALUES ($1, $2, $3, $4, $5, 0, 0, 0, 0, '[]', 0, $6, $7, $8)",
+                           ignored_events, log_partition, log_offset, created_at, session, forked_from, forked_at_seq)
+         VALUES ($1, $2, $3, $4, $5, 0, 0, 0, 0, '[]', 0, $6, $7, $8, $9, $10, $11)",
     )
     .bind(event.run_id.to_string())
     .bind(event.request.namespace.as_str())
@@ -103,17 +125,19 @@ async fn accept(
     .bind(i64::from(partition))
     .bind(offset)
     .bind(event.at)
+    .bind(event.request.session.as_deref())
+    .bind(event.forked_from.as_ref().map(|from| from.run_id.to_string()))
+    .bind(event.forked_from.as_ref().map(|from| from.at_seq))
     .execute(connection)
     .await?;
     Ok(())
 }
 
 async fn claim(connection: &mut SqliteConnection, event: &RunClaimed) -> Result<(), StoreError> {
-    sqlx::query("UPDATE runs SET epoch = $2, owner = $3, status = $4 WHERE run_id = $1")
+    sqlx::query("UPDATE runs SET epoch = $2, owner = $3 WHERE run_id = $1")
         .bind(event.run_id.to_string())
         .bind(event.epoch)
         .bind(&event.worker)
-        .bind(RunStatus::Running.as_str())
         .execute(connection)
         .await?;
     Ok(())
@@ -164,7 +188,7 @@ async fn request_cancel(connection: &mut SqliteConnection, event: &RunCancelRequ
 /// The end's usage replaces the sum of the steps': it also counts model calls that no step came of.
 async fn finish(connection: &mut SqliteConnection, event: &RunFinished) -> Result<(), StoreError> {
     sqlx::query(
-        "UPDATE runs SET status = $2, agent = $3, answer = $4, citations = $5, stop_reason = $6, error = $7, prompt_tokens = $8,
+        "UPDATE runs SET status = $2, waiting = '{}', agent = $3, answer = $4, citations = $5, stop_reason = $6, error = $7, prompt_tokens = $8,
                          completion_tokens = $9, cost_usd = $10, finished_at = $11
          WHERE run_id = $1",
     )
@@ -207,6 +231,8 @@ pub struct RunFilter {
     pub status: Option<RunStatus>,
     /// Only those of this agent type.
     pub agent: Option<String>,
+    /// Only those of this session.
+    pub session: Option<String>,
 }
 
 /// Where a run's first event lies: whoever wants its events reads the partition from here.
@@ -266,11 +292,13 @@ pub async fn place(sql: &Sql, namespace: Option<&Namespace>, run_id: RunId) -> R
 pub async fn list(sql: &Sql, filter: &RunFilter, page: &PageRequest) -> Result<Page<RunSummary>, StoreError> {
     let from = page.cursor.as_deref().map(TimeCursor::decode).transpose()?;
     let rows = sqlx::query(
-        "SELECT run_id, status, namespace, request, agent, last_seq, prompt_tokens, completion_tokens, cost_usd, stop_reason, created_at, finished_at
+        "SELECT run_id, status, namespace, request, agent, last_seq, prompt_tokens, completion_tokens, cost_usd, stop_reason, created_at, finished_at,
+                session, forked_from, forked_at_seq
          FROM runs
          WHERE (CAST($1 AS TEXT) IS NULL OR namespace = $1)
            AND (CAST($2 AS TEXT) IS NULL OR status = $2)
            AND (CAST($3 AS TEXT) IS NULL OR agent = $3)
+           AND (CAST($7 AS TEXT) IS NULL OR session = $7)
            AND (CAST($4 AS BIGINT) IS NULL OR created_at < $4 OR (created_at = $4 AND run_id < $5))
          ORDER BY created_at DESC, run_id DESC
          LIMIT $6",
@@ -281,6 +309,7 @@ pub async fn list(sql: &Sql, filter: &RunFilter, page: &PageRequest) -> Result<P
     .bind(from.as_ref().map(|cursor| cursor.at))
     .bind(from.as_ref().map(|cursor| cursor.id.as_str()))
     .bind(page.limit() + 1)
+    .bind(filter.session.as_deref())
     .fetch_all(sql.reader())
     .await
     .map_err(|error| StoreError::from(error).at(sql.path()))?;
@@ -311,6 +340,7 @@ fn run_view(row: &SqliteRow, steps: Vec<StepView>) -> Result<RunView, StoreError
     let citations: Vec<riverrun_schemas::agent::Citation> = from_json("runs", &key, row.try_get("citations")?)?;
     let error: Option<String> = row.try_get("error")?;
     let error = error.as_deref().map(|text| from_json::<riverrun_schemas::Failure>("runs", &key, text)).transpose()?;
+    let pending_approvals = pending_approvals(&steps, &waiting(row)?);
     Ok(RunView {
         run_id: id("runs", &key)?,
         status: status(row)?,
@@ -320,6 +350,9 @@ fn run_view(row: &SqliteRow, steps: Vec<StepView>) -> Result<RunView, StoreError
         answer: row.try_get("answer")?,
         citations: citations.iter().map(citation_view).collect(),
         steps,
+        pending_approvals,
+        session: request.session,
+        forked_from: forked_from(row)?.as_ref().map(ForkView::from),
         usage: usage_view(&usage(row)?),
         stop_reason: row.try_get("stop_reason")?,
         trace_id: None,
@@ -340,11 +373,25 @@ fn run_summary(row: &SqliteRow) -> Result<RunSummary, StoreError> {
         task: request.task,
         agent: row.try_get("agent")?,
         steps: row.try_get("last_seq")?,
+        session: row.try_get("session")?,
+        forked_from: forked_from(row)?.as_ref().map(ForkView::from),
         usage: usage_view(&usage(row)?),
         stop_reason: row.try_get("stop_reason")?,
         created_at: Timestamp(row.try_get("created_at")?),
         finished_at: row.try_get::<Option<i64>, _>("finished_at")?.map(Timestamp),
     })
+}
+
+/// The unanswered approval steps of a row of `runs`.
+pub(crate) fn waiting(row: &SqliteRow) -> Result<BTreeMap<i64, String>, StoreError> {
+    let (key, text): (String, String) = (row.try_get("run_id")?, row.try_get("waiting")?);
+    from_json("runs", &key, &text)
+}
+
+/// Where a row of `runs` branched off, if it did.
+pub(crate) fn forked_from(row: &SqliteRow) -> Result<Option<ForkedFrom>, StoreError> {
+    let (source, at_seq): (Option<String>, Option<i64>) = (row.try_get("forked_from")?, row.try_get("forked_at_seq")?);
+    source.map(|run| Ok(ForkedFrom { run_id: id("runs", &run)?, at_seq: at_seq.unwrap_or(0) })).transpose()
 }
 
 fn usage(row: &SqliteRow) -> Result<Usage, StoreError> {
@@ -355,7 +402,7 @@ fn usage(row: &SqliteRow) -> Result<Usage, StoreError> {
     })
 }
 
-fn status(row: &SqliteRow) -> Result<RunStatus, StoreError> {
+pub(crate) fn status(row: &SqliteRow) -> Result<RunStatus, StoreError> {
     let (key, status): (String, String) = (row.try_get("run_id")?, row.try_get("status")?);
     status.parse().map_err(|reason| StoreError::Row { table: "runs", key, reason })
 }

@@ -27,11 +27,12 @@ pub(crate) fn request() -> RunRequest {
         budget_seconds: None,
         approval: ApprovalPolicy::External,
         metadata_json: Some(r#"{"ticket":7}"#.into()),
+        session_policy: SessionPolicy::Enqueue,
     }
 }
 
 pub(crate) fn accepted() -> AgentEvent {
-    RunAccepted { run_id: run_id(), request: request(), at: 1_000 }.into()
+    RunAccepted { run_id: run_id(), request: request(), forked_from: None, at: 1_000 }.into()
 }
 
 pub(crate) fn claimed(epoch: i64, worker: &str) -> AgentEvent {
@@ -62,6 +63,17 @@ pub(crate) fn step(epoch: i64, seq: i64) -> Step {
 
 pub(crate) fn advanced(epoch: i64, seqs: Range<i64>) -> AgentEvent {
     RunAdvanced { run_id: run_id(), epoch, steps: seqs.map(|seq| step(epoch, seq)).collect() }.into()
+}
+
+/// Steps that each ask for approval of a call.
+pub(crate) fn asked(epoch: i64, seqs: Range<i64>) -> AgentEvent {
+    let ask =
+        |seq| Step { kind: StepKind::Approval, text: Some("pay has an effect outside".into()), ..step(epoch, seq) };
+    RunAdvanced { run_id: run_id(), epoch, steps: seqs.map(ask).collect() }.into()
+}
+
+pub(crate) fn decided(step: i64) -> AgentEvent {
+    RunApprovalDecided { run_id: run_id(), step, decision: Decision::Approve, note: None, at: 1_400 }.into()
 }
 
 pub(crate) fn cancel() -> AgentEvent {
@@ -95,11 +107,20 @@ pub(crate) fn finished(epoch: i64) -> AgentEvent {
     .into()
 }
 
+pub(crate) fn snapshotted(epoch: i64, seq: i64) -> AgentEvent {
+    RunSnapshotted { run_id: run_id(), epoch, seq, accepted_offset: 0, next_offset: 0, state: blob("fold"), at: 1_700 }
+        .into()
+}
+
 pub(crate) fn any_event() -> impl Strategy<Value = AgentEvent> {
     prop_oneof![
         1 => Just(accepted()),
         3 => (0i64..5, prop::sample::select(vec!["a", "b", "c"])).prop_map(|(epoch, worker)| claimed(epoch, worker)),
         6 => (0i64..5, 0i64..6, 0i64..4).prop_map(|(epoch, first, steps)| advanced(epoch, first..first + steps)),
+        2 => (0i64..5, 0i64..6, 0i64..3).prop_map(|(epoch, first, steps)| asked(epoch, first..first + steps)),
+        2 => (0i64..6).prop_map(decided),
+        1 => Just(RunResumed { run_id: run_id(), at: 1_600 }.into()),
+        1 => (0i64..5, 0i64..6).prop_map(|(epoch, seq)| snapshotted(epoch, seq)),
         1 => Just(cancel()),
         1 => (0i64..5).prop_map(finished),
     ]
@@ -112,6 +133,9 @@ pub(crate) fn of_run(event: AgentEvent, run_id: RunId) -> AgentEvent {
         AgentEvent::RunClaimed(event) => RunClaimed { run_id, ..event }.into(),
         AgentEvent::RunAdvanced(event) => RunAdvanced { run_id, ..event }.into(),
         AgentEvent::RunCancelRequested(event) => RunCancelRequested { run_id, ..event }.into(),
+        AgentEvent::RunApprovalDecided(event) => RunApprovalDecided { run_id, ..event }.into(),
+        AgentEvent::RunResumed(event) => RunResumed { run_id, ..event }.into(),
+        AgentEvent::RunSnapshotted(event) => RunSnapshotted { run_id, ..event }.into(),
         AgentEvent::RunFinished(event) => RunFinished { run_id, ..event }.into(),
     }
 }

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use riverrun_agents::Policy;
 use riverrun_agents::tools::Toolbox;
 use riverrun_log::{BlobStore, Producer};
 use riverrun_models::Models;
@@ -12,6 +13,7 @@ pub(super) struct AgentContext {
     pub(super) producer: Producer,
     pub(super) models: Models,
     pub(super) toolbox: Toolbox,
+    pub(super) policy: Arc<Policy>,
     pub(super) blobs: Arc<dyn BlobStore>,
     /// A permit a run that is driven.
     pub(super) turns: Arc<Semaphore>,

@@ -2,7 +2,8 @@
 //!
 //! The driver takes no shortcut past the log: it appends an event, reads it back through the partition's tail, and goes
 //! on only if the event counted. A driver that lost its run to another worker therefore learns it from the log itself,
-//! before it does anything that could be seen outside.
+//! before it does anything that could be seen outside. A run that waits for a person has no driver: it lets go, and the
+//! coordinator starts another, with a claim of its own, when the answer is on the log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +12,15 @@ use riverrun_agents::tools::{ToolContext, ToolError, ToolManifest};
 use riverrun_agents::{Action, ModelCall, ModelMode, RunState, decide};
 use riverrun_log::{LogError, Position};
 use riverrun_models::{ChatReply, ChatRequest, FinishReason, ModelError};
-use riverrun_schemas::agent::{AgentEvent, RunAdvanced, RunClaimed, RunFinished, Step, StepKind, ToolUse};
+use riverrun_schemas::agent::{AgentEvent, RunAdvanced, RunClaimed, Step, StepKind, ToolUse};
 use riverrun_schemas::{Failure, Usage, now_ms};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::citations;
 use super::context::AgentContext;
+use super::partition::ReadyRun;
 use super::tokens::TokenStream;
+use super::{ending, snapshots};
 
 /// An event of the run as it lies on the log.
 #[derive(Debug, Clone)]
@@ -34,6 +36,8 @@ pub(super) enum Left {
     Ended,
     /// Another worker holds it now.
     Fenced,
+    /// Nothing can be done until a person answers.
+    Waiting,
     /// The process is stopping or the partition went elsewhere; the run goes on later.
     Stopped,
 }
@@ -46,12 +50,24 @@ const APPEND_PAUSE: Duration = Duration::from_millis(500);
 /// A tool's result beyond this goes to the blob store.
 const MAX_INLINE_RESULT: usize = 64 << 10;
 
+/// What a driver leaves behind.
+pub(super) struct Released {
+    pub(super) left: Left,
+    /// The run, when it waits.
+    pub(super) rests: Option<ReadyRun>,
+}
+
 pub(super) struct Driver {
-    pub(super) context: Arc<AgentContext>,
-    pub(super) state: RunState,
-    pub(super) partition: i32,
-    pub(super) inbox: mpsc::UnboundedReceiver<Seen>,
-    pub(super) stop: CancellationToken,
+    context: Arc<AgentContext>,
+    state: RunState,
+    partition: i32,
+    accepted_offset: i64,
+    /// Offset behind the last event in the fold.
+    next_offset: i64,
+    /// The last step that a snapshot holds, or that one was tried at.
+    snapshot_seq: i64,
+    inbox: mpsc::UnboundedReceiver<Seen>,
+    stop: CancellationToken,
 }
 
 /// What interrupts an action.
@@ -63,11 +79,20 @@ enum Interrupted {
 }
 
 impl Driver {
-    pub(super) async fn run(mut self) -> Left {
-        match self.drive().await {
+    pub(super) fn new(context: Arc<AgentContext>, run: ReadyRun, partition: i32, stop: CancellationToken) -> Self {
+        let ReadyRun { state, accepted_offset, next_offset, inbox } = run;
+        let snapshot_seq = state.last_seq();
+        Self { context, state, partition, accepted_offset, next_offset, snapshot_seq, inbox, stop }
+    }
+
+    pub(super) async fn run(mut self) -> Released {
+        let left = match self.drive().await {
             Ok(left) | Err(Interrupted::Left(left)) => left,
             Err(Interrupted::Overtaken) => Left::Fenced, // `drive` handles this one itself; nothing is lost by letting go
-        }
+        };
+        let Self { state, accepted_offset, next_offset, inbox, .. } = self;
+        let rests = (left == Left::Waiting).then_some(ReadyRun { state, accepted_offset, next_offset, inbox });
+        Released { left, rests }
     }
 
     async fn drive(&mut self) -> Result<Left, Interrupted> {
@@ -103,10 +128,16 @@ impl Driver {
         }
     }
 
+    /// Folds an event that the tail has brought.
+    fn take(&mut self, seen: &Seen) {
+        self.state.apply(&seen.event);
+        self.next_offset = seen.offset + 1;
+    }
+
     /// Takes in what the tail has brought so far.
     fn catch_up(&mut self) {
         while let Ok(seen) = self.inbox.try_recv() {
-            self.state.apply(&seen.event);
+            self.take(&seen);
         }
     }
 
@@ -120,7 +151,7 @@ impl Driver {
                 () = self.stop.cancelled() => return Err(Interrupted::Left(Left::Stopped)),
                 permit = &mut turn => return Ok(permit.ok()),
                 seen = self.inbox.recv() => match seen {
-                    Some(seen) => { self.state.apply(&seen.event); }
+                    Some(seen) => self.take(&seen),
                     None => return Err(Interrupted::Left(Left::Stopped)),
                 },
             }
@@ -165,9 +196,10 @@ impl Driver {
                 Err(unknown) => return self.fail(Failure::new("unknown_tool", unknown.to_string())).await,
             };
         match decide::next(&self.state, &tools, now_ms()) {
-            Action::Append(drafts) => self.append_steps(drafts).await,
+            Action::Append(drafts) => self.append_decided(drafts, &tools).await,
             Action::CallModel(call) => self.call_model(call, &tools).await,
             Action::CallTool(call) => self.call_tool(call).await,
+            Action::Wait => Err(Interrupted::Left(Left::Waiting)),
             Action::Finish(ending) => self.finish(ending).await,
         }
     }
@@ -195,7 +227,7 @@ impl Driver {
             text: reply.text,
         };
         match self.state.agent().map(decide::agent) {
-            Some(Ok(agent)) => self.append_steps(agent.interpret(&self.state, tools, call.mode, &reply)).await,
+            Some(Ok(agent)) => self.append_decided(agent.interpret(&self.state, tools, call.mode, &reply), tools).await,
             Some(Err(unknown)) => self.fail(Failure::new("unknown_agent", unknown.to_string())).await,
             None => Ok(()), // not routed yet: the next decision routes
         }
@@ -221,11 +253,22 @@ impl Driver {
                 stream.push(text);
             }
         };
-        let chat = context.models.chat(provider.as_deref(), request, &mut sink, cancel.clone());
-        tokio::pin!(chat);
-        let interrupted = tokio::select! {
-            reply = &mut chat => return Ok(reply),
-            interrupted = self.interruption() => interrupted,
+        let finished = {
+            let chat = context.models.chat(provider.as_deref(), request, &mut sink, cancel.clone());
+            tokio::pin!(chat);
+            tokio::select! {
+                reply = &mut chat => Ok(reply),
+                interrupted = self.interruption() => Err(interrupted),
+            }
+        };
+        let interrupted = match finished {
+            Ok(reply) => {
+                if let Some(stream) = stream {
+                    stream.finish().await;
+                }
+                return Ok(reply);
+            }
+            Err(interrupted) => interrupted,
         };
         // Dropping the call closes a connection at once; the in-process runtime stops at its next token.
         cancel.cancel();
@@ -285,7 +328,7 @@ impl Driver {
                 () = &mut out_of_time => return Interrupted::Overtaken,
                 seen = self.inbox.recv() => {
                     let Some(seen) = seen else { return Interrupted::Left(Left::Stopped) };
-                    self.state.apply(&seen.event);
+                    self.take(&seen);
                     if let Some(left) = self.left() {
                         return Interrupted::Left(left);
                     }
@@ -300,8 +343,8 @@ impl Driver {
     /// Ends when the run's budget in seconds does; never, without one.
     fn time_left(&self) -> impl Future<Output = ()> + use<> {
         let left = self.state.request.budget_seconds.map(|seconds| {
-            let ends = self.state.accepted_at.saturating_add(seconds.saturating_mul(1_000));
-            Duration::from_millis(u64::try_from(ends.saturating_sub(now_ms())).unwrap_or(0))
+            let left = seconds.saturating_mul(1_000).saturating_sub(self.state.spent_ms(now_ms()));
+            Duration::from_millis(u64::try_from(left).unwrap_or(0))
         });
         async move {
             match left {
@@ -311,10 +354,28 @@ impl Driver {
         }
     }
 
+    /// Waits before another try. A run that is asked to look again waits no longer.
     async fn pause(&mut self, time: Duration) -> Result<(), Interrupted> {
-        tokio::select! {
-            () = tokio::time::sleep(time) => Ok(()),
-            interrupted = self.interruption() => Err(interrupted),
+        let over = tokio::time::sleep(time);
+        tokio::pin!(over);
+        loop {
+            let seen = tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Err(Interrupted::Left(Left::Stopped)),
+                () = &mut over => return Ok(()),
+                seen = self.inbox.recv() => seen,
+            };
+            let Some(seen) = seen else { return Err(Interrupted::Left(Left::Stopped)) };
+            self.take(&seen);
+            if let Some(left) = self.left() {
+                return Err(Interrupted::Left(left));
+            }
+            if self.state.cancel_requested.is_some() {
+                return Err(Interrupted::Overtaken);
+            }
+            if matches!(seen.event, AgentEvent::RunResumed(_)) {
+                return Ok(());
+            }
         }
     }
 
@@ -322,27 +383,20 @@ impl Driver {
         self.finish(decide::Failed(failure).into()).await
     }
 
-    /// The terminal event of an ending.
-    fn ended(&self, ending: decide::Ending) -> RunFinished {
-        let (answer, citations) = citations::check(&self.state, ending.answer);
-        RunFinished {
-            run_id: self.state.run_id,
-            epoch: self.state.epoch(),
-            status: ending.status,
-            agent: self.state.agent().unwrap_or_default().to_owned(),
-            answer,
-            citations,
-            usage: self.state.usage,
-            stop_reason: ending.stop_reason.to_owned(),
-            error: ending.error,
-            at: now_ms(),
-        }
-    }
-
     async fn finish(&mut self, ending: decide::Ending) -> Result<(), Interrupted> {
-        let finished = self.ended(ending);
+        let finished = ending::of(&self.state, ending);
         tracing::info!(run_id = %finished.run_id, status = ?finished.status, stop_reason = finished.stop_reason, "run finished");
         self.append(finished.into()).await
+    }
+
+    /// Appends what an agent type decided, with what the policy says of the calls in it.
+    async fn append_decided(
+        &mut self,
+        drafts: Vec<decide::StepDraft>,
+        tools: &[ToolManifest],
+    ) -> Result<(), Interrupted> {
+        let drafts = decide::settle(&self.state, tools, &self.context.policy, drafts);
+        self.append_steps(drafts).await
     }
 
     async fn append_steps(&mut self, drafts: Vec<decide::StepDraft>) -> Result<(), Interrupted> {
@@ -353,7 +407,24 @@ impl Driver {
         for step in &steps {
             tracing::info!(run_id = %self.state.run_id, seq = step.seq, kind = ?step.kind, agent = step.agent, "step");
         }
-        self.append(RunAdvanced { run_id: self.state.run_id, epoch: self.state.epoch(), steps }.into()).await
+        self.append(RunAdvanced { run_id: self.state.run_id, epoch: self.state.epoch(), steps }.into()).await?;
+        self.snapshot_when_due().await
+    }
+
+    /// Every so many steps the fold goes to the blob store; a run that can't have that goes on without.
+    async fn snapshot_when_due(&mut self) -> Result<(), Interrupted> {
+        if self.left().is_some() || self.state.last_seq() < self.snapshot_seq.saturating_add(snapshots::EVERY) {
+            return Ok(());
+        }
+        self.snapshot_seq = self.state.last_seq();
+        let offsets = (self.accepted_offset, self.next_offset);
+        match snapshots::take(self.context.blobs.as_ref(), &self.state, offsets).await {
+            Ok(snapshot) => self.append(snapshot.into()).await,
+            Err(failure) => {
+                tracing::warn!(run_id = %self.state.run_id, error = failure.message, "no snapshot taken");
+                Ok(())
+            }
+        }
     }
 
     /// Appends an event and reads it back.
@@ -379,7 +450,7 @@ impl Driver {
 
     async fn end_unwritable(&mut self, error: &LogError) -> Result<(), Interrupted> {
         let failure = Failure::new(error.code(), error.to_string());
-        let finished = self.ended(decide::Failed(failure).into());
+        let finished = ending::of(&self.state, decide::Failed(failure).into());
         match self
             .context
             .producer
@@ -402,7 +473,7 @@ impl Driver {
                 seen = self.inbox.recv() => seen,
             };
             let Some(seen) = seen else { return Err(Interrupted::Left(Left::Stopped)) };
-            self.state.apply(&seen.event);
+            self.take(&seen);
             if seen.offset >= at.offset {
                 return Ok(());
             }

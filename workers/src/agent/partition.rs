@@ -1,41 +1,62 @@
-//! What a worker knows of one partition: which runs are open, and from where they are to be folded. No I/O.
+//! What a worker knows of one partition: which runs are open, which of them can be driven, and from where they are to be
+//! folded. No I/O.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use riverrun_agents::RunState;
 use riverrun_log::{CommitOffset, TopicPartition};
-use riverrun_schemas::agent::AgentEvent;
+use riverrun_schemas::agent::{AgentEvent, RunSnapshotted};
 use riverrun_schemas::{RunId, Topic};
 use riverrun_stores::read_models::run_fold::{RunGate, Verdict};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::driver::Seen;
+use super::sessions::{SessionKey, Sessions};
 
 /// Ended runs that are remembered to recognise a command that comes again. Beyond it the oldest are forgotten; a command
 /// that comes even later opens no second run in any reader's eyes, since its acceptance is void behind the first.
 const MAX_ENDED: usize = 50_000;
 
 struct Slot {
-    /// Offset of the first event; an upper bound until the event was read.
-    first_offset: i64,
+    /// Offset to fold the run from: of its first event, or of its last snapshot.
+    fold_from: i64,
+    accepted_offset: i64,
     gate: RunGate,
-    driver: mpsc::UnboundedSender<Seen>,
-    /// The fold and the other end, until a driver has them.
-    waiting: Option<ReadyRun>,
+    session: Option<SessionKey>,
+    holder: Holder,
+}
+
+/// Who has a run's fold.
+enum Holder {
+    /// A driver, which is told every event.
+    Driver(mpsc::UnboundedSender<Seen>),
+    /// Nobody drives it; it lies here.
+    Resting(Box<Resting>),
+}
+
+struct Resting {
+    state: RunState,
+    /// Offset behind the last event in the fold.
+    next_offset: i64,
+    /// It was asked to look again.
+    woken: bool,
 }
 
 /// A run that can be driven.
 pub(super) struct ReadyRun {
     pub(super) state: RunState,
+    pub(super) accepted_offset: i64,
+    /// Offset behind the last event in the fold.
+    pub(super) next_offset: i64,
     pub(super) inbox: mpsc::UnboundedReceiver<Seen>,
 }
 
 /// What an event led to.
 pub(super) enum Folded {
-    /// A run came to life that nobody drives yet.
-    Ready(Box<ReadyRun>),
-    /// Nothing to do for the loop.
+    /// The run's fold is in the blob store: [`Partition::open_from`] takes it.
+    Snapshot(Box<RunSnapshotted>),
+    /// It is in the fold.
     Known,
 }
 
@@ -48,10 +69,13 @@ pub(super) struct Partition {
     pub(super) next_event: i64,
     /// What would be noted differs from what is.
     pub(super) note_due: bool,
+    /// Whose turn it is in each session.
+    pub(super) sessions: Sessions,
     live: bool,
     runs: HashMap<RunId, Slot>,
     /// Accepted, but the event was not read back yet.
     announced: HashMap<RunId, i64>,
+    ready: Vec<ReadyRun>,
     ended: HashSet<RunId>,
     ended_order: VecDeque<RunId>,
 }
@@ -63,9 +87,11 @@ impl Partition {
             next_command,
             next_event: 0,
             note_due: false,
+            sessions: Sessions::default(),
             live: false,
             runs: HashMap::new(),
             announced: HashMap::new(),
+            ready: Vec::new(),
             ended: HashSet::new(),
             ended_order: VecDeque::new(),
         }
@@ -85,6 +111,14 @@ impl Partition {
         self.runs.get(run).map(|slot| slot.gate.epoch)
     }
 
+    /// How many steps of a fork are copied, of one whose copying was cut short.
+    pub(super) fn copied_steps(&self, run: &RunId) -> Option<i64> {
+        match &self.runs.get(run)?.holder {
+            Holder::Resting(resting) if resting.state.history_missing() => Some(resting.state.last_seq()),
+            Holder::Resting(_) | Holder::Driver(_) => None,
+        }
+    }
+
     /// The run's acceptance is acknowledged at this offset.
     pub(super) fn accepted(&mut self, run: RunId, offset: i64) {
         if !self.knows(&run) {
@@ -92,54 +126,119 @@ impl Partition {
         }
     }
 
-    /// The past is folded: gives out every open run, oldest first; from here on each is given out as it comes.
-    pub(super) fn go_live(&mut self) -> Vec<ReadyRun> {
+    /// The past is folded: from here on runs become ready as events come. Gives how many are open; those that can be
+    /// driven are ready, oldest first.
+    pub(super) fn go_live(&mut self) -> usize {
         self.live = true;
-        let mut open: Vec<_> =
-            self.runs.values_mut().filter_map(|slot| slot.waiting.take().map(|run| (slot.first_offset, run))).collect();
-        open.sort_by_key(|(offset, _)| *offset);
-        open.into_iter().map(|(_, run)| run).collect()
+        let mut open: Vec<(i64, RunId)> = self.runs.iter().map(|(run, slot)| (slot.accepted_offset, *run)).collect();
+        open.sort_unstable();
+        open.iter().for_each(|(_, run)| self.wake(run));
+        open.len()
+    }
+
+    /// Runs that can be driven now, each once.
+    pub(super) fn take_ready(&mut self) -> Vec<ReadyRun> {
+        std::mem::take(&mut self.ready)
+    }
+
+    /// A driver let go of a run that waits.
+    pub(super) fn rest(&mut self, run: ReadyRun) {
+        let ReadyRun { mut state, mut inbox, mut next_offset, .. } = run;
+        let Some(slot) = self.runs.get_mut(&state.run_id) else { return };
+        let mut woken = false;
+        while let Ok(seen) = inbox.try_recv() {
+            woken |= state.apply(&seen.event) && wakes(&seen.event);
+            next_offset = seen.offset + 1;
+        }
+        let run_id = state.run_id;
+        slot.holder = Holder::Resting(Box::new(Resting { state, next_offset, woken }));
+        self.wake(&run_id);
     }
 
     pub(super) fn fold(&mut self, offset: i64, event: AgentEvent) -> Folded {
         let run_id = event.run_id();
-        if let AgentEvent::RunAccepted(accepted) = &event
-            && !self.runs.contains_key(&run_id)
-            && !self.ended.contains(&run_id)
-        {
-            return self.open(offset, RunState::accepted(accepted));
+        if !self.runs.contains_key(&run_id) {
+            return self.first_of(offset, event);
         }
-        // Events of runs that ended before the fold began have no slot.
         let Some(slot) = self.runs.get_mut(&run_id) else { return Folded::Known };
         let counts = slot.gate.admit(&event) == Verdict::Admitted;
-        match &mut slot.waiting {
-            Some(waiting) => {
-                waiting.state.apply(&event);
+        if counts && matches!(event, AgentEvent::RunSnapshotted(_)) {
+            slot.fold_from = offset;
+            self.note_due = true;
+        }
+        match &mut slot.holder {
+            Holder::Resting(resting) => {
+                resting.woken |= resting.state.apply(&event) && wakes(&event);
+                resting.next_offset = offset + 1;
             }
             // Void events too: a driver waits for the offset of what it wrote. A closed channel is a driver that let go.
-            None => {
-                let _ = slot.driver.send(Seen { offset, event });
+            Holder::Driver(driver) => {
+                let _ = driver.send(Seen { offset, event });
             }
         }
         if counts && slot.gate.ended {
             self.end(run_id);
+        } else {
+            self.wake(&run_id);
         }
         Folded::Known
     }
 
-    fn open(&mut self, offset: i64, state: RunState) -> Folded {
+    /// An event of a run that has no slot: it begins, or it began before the fold did, or it has ended.
+    fn first_of(&mut self, offset: i64, event: AgentEvent) -> Folded {
+        match event {
+            _ if self.ended.contains(&event.run_id()) => Folded::Known,
+            AgentEvent::RunAccepted(accepted) => {
+                self.open_from(offset, offset, RunState::accepted(&accepted));
+                Folded::Known
+            }
+            AgentEvent::RunSnapshotted(snapshot) => Folded::Snapshot(Box::new(snapshot)),
+            AgentEvent::RunClaimed(_)
+            | AgentEvent::RunAdvanced(_)
+            | AgentEvent::RunCancelRequested(_)
+            | AgentEvent::RunApprovalDecided(_)
+            | AgentEvent::RunResumed(_)
+            | AgentEvent::RunFinished(_) => Folded::Known,
+        }
+    }
+
+    /// The fold of a run up to the event at `offset`, which is its first or a snapshot.
+    pub(super) fn open_from(&mut self, offset: i64, accepted_offset: i64, state: RunState) {
         let run_id = state.run_id;
         self.announced.remove(&run_id);
+        let session = SessionKey::of(&state.request);
+        if let Some(session) = &session {
+            self.sessions.join(session.clone(), run_id);
+        }
+        let gate = state.gate().clone();
+        let holder = Holder::Resting(Box::new(Resting { state, next_offset: offset + 1, woken: false }));
+        self.runs.insert(run_id, Slot { fold_from: offset, accepted_offset, gate, session, holder });
+        self.wake(&run_id);
+    }
+
+    /// Makes a resting run ready when there is something to do for it.
+    fn wake(&mut self, run: &RunId) {
+        if !self.live {
+            return;
+        }
+        let Some(slot) = self.runs.get_mut(run) else { return };
+        let Holder::Resting(resting) = &slot.holder else { return };
+        let turn = slot.session.as_ref().is_none_or(|session| self.sessions.is_first(session, run));
+        let state = &resting.state;
+        let waits = state.history_missing() || !turn || (state.waits_for_person() && !resting.woken);
+        // Whoever was asked to stop waits for nothing.
+        if waits && state.cancel_requested.is_none() {
+            return;
+        }
         let (driver, inbox) = mpsc::unbounded_channel();
-        let gate = RunGate { accepted: true, ..RunGate::default() };
-        let run = ReadyRun { state, inbox };
-        let (waiting, ready) = if self.live { (None, Some(run)) } else { (Some(run), None) };
-        self.runs.insert(run_id, Slot { first_offset: offset, gate, driver, waiting });
-        ready.map_or(Folded::Known, |run| Folded::Ready(Box::new(run)))
+        if let Holder::Resting(resting) = std::mem::replace(&mut slot.holder, Holder::Driver(driver)) {
+            let Resting { state, next_offset, .. } = *resting;
+            self.ready.push(ReadyRun { state, accepted_offset: slot.accepted_offset, next_offset, inbox });
+        }
     }
 
     fn end(&mut self, run: RunId) {
-        self.runs.remove(&run);
+        let session = self.runs.remove(&run).and_then(|slot| slot.session);
         self.note_due = true;
         if self.ended.insert(run) {
             self.ended_order.push_back(run);
@@ -149,11 +248,15 @@ impl Partition {
                 self.ended.remove(&oldest);
             }
         }
+        if let Some(next) = session.and_then(|session| self.sessions.leave(&session, &run)) {
+            self.wake(&next);
+        }
     }
 
-    /// The offset that open runs are to be folded from: that of the oldest one's first event, else the next event.
+    /// The offset that open runs are to be folded from: that of the oldest one's first event or last snapshot, else the
+    /// next event.
     fn fold_from(&self) -> i64 {
-        let open = self.runs.values().map(|slot| slot.first_offset).chain(self.announced.values().copied());
+        let open = self.runs.values().map(|slot| slot.fold_from).chain(self.announced.values().copied());
         open.min().unwrap_or(self.next_event).min(self.next_event)
     }
 
@@ -171,125 +274,11 @@ impl Partition {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use riverrun_schemas::agent::{ApprovalPolicy, RunAccepted, RunClaimed, RunFinished, RunOutcome, RunRequest};
-
-    use super::*;
-
-    fn run(name: &str) -> RunId {
-        RunId::derive(&[name])
-    }
-
-    fn accepted(name: &str) -> AgentEvent {
-        let request = RunRequest {
-            task: name.into(),
-            agent: None,
-            namespace: Default::default(),
-            session: None,
-            provider: None,
-            model: None,
-            temperature: None,
-            max_iters: None,
-            tools: None,
-            collections: None,
-            budget_tokens: None,
-            budget_seconds: None,
-            approval: ApprovalPolicy::Never,
-            metadata_json: None,
-        };
-        RunAccepted { run_id: run(name), request, at: 0 }.into()
-    }
-
-    fn claimed(name: &str, epoch: i64) -> AgentEvent {
-        RunClaimed { run_id: run(name), epoch, worker: format!("w{epoch}"), at: 0 }.into()
-    }
-
-    fn finished(name: &str, epoch: i64) -> AgentEvent {
-        RunFinished {
-            run_id: run(name),
-            epoch,
-            status: RunOutcome::Succeeded,
-            agent: "react".into(),
-            answer: None,
-            citations: vec![],
-            usage: Default::default(),
-            stop_reason: "answered".into(),
-            error: None,
-            at: 0,
-        }
-        .into()
-    }
-
-    /// Folds events from offset 10 on, as the loop does.
-    fn given(events: Vec<AgentEvent>) -> Partition {
-        let mut partition = Partition::new(3);
-        for (event, offset) in events.into_iter().zip(10..) {
-            partition.next_event = offset + 1;
-            partition.fold(offset, event);
-        }
-        partition
-    }
-
-    fn noted(partition: &Partition) -> (i64, i64) {
-        let note = partition.note(0);
-        (note.offset, note.metadata.unwrap().parse().unwrap())
-    }
-
-    #[test]
-    fn only_runs_without_an_end_are_driven_oldest_first() {
-        let mut partition = given(vec![accepted("a"), accepted("b"), claimed("a", 1), accepted("c"), finished("a", 1)]);
-        let open: Vec<_> = partition.go_live().into_iter().map(|r| r.state.run_id).collect();
-        assert_eq!(open, [run("b"), run("c")]);
-        assert!(partition.go_live().is_empty(), "each is given out once");
-    }
-
-    #[test]
-    fn the_note_points_at_the_oldest_open_run_and_moves_on_when_it_ends() {
-        let mut partition = given(vec![accepted("a"), claimed("a", 1), accepted("b")]);
-        assert_eq!(noted(&partition), (3, 10));
-        partition.next_event = 14;
-        partition.fold(13, finished("a", 1));
-        assert_eq!(noted(&partition), (3, 12));
-        partition.fold(14, claimed("b", 1));
-        partition.next_event = 16;
-        partition.fold(15, finished("b", 1));
-        assert_eq!(noted(&partition), (3, 16), "nothing is open: the next event");
-    }
-
-    #[test]
-    fn the_note_never_passes_a_run_whose_acceptance_was_not_read_back_yet() {
-        let mut partition = given(vec![]);
-        partition.next_event = 10;
-        partition.accepted(run("a"), 12);
-        assert_eq!(noted(&partition).1, 10);
-        partition.next_event = 14;
-        assert_eq!(noted(&partition).1, 12);
-    }
-
-    #[test]
-    fn a_command_that_comes_again_is_known_also_after_the_end() {
-        let mut partition = given(vec![accepted("a"), claimed("a", 1), finished("a", 1), accepted("b")]);
-        partition.accepted(run("c"), 20);
-        assert!(partition.knows(&run("a")) && partition.knows(&run("b")) && partition.knows(&run("c")));
-        assert!(!partition.is_open(&run("a")) && !partition.knows(&run("d")));
-    }
-
-    #[test]
-    fn an_end_written_under_an_older_claim_ends_nothing() {
-        let partition = given(vec![accepted("a"), claimed("a", 1), claimed("a", 2), finished("a", 1)]);
-        assert!(partition.is_open(&run("a")));
-        assert_eq!(partition.epoch(&run("a")), Some(2));
-    }
-
-    #[test]
-    fn a_live_partition_hands_a_run_out_at_once_and_forwards_every_event_with_its_offset() {
-        let mut partition = given(vec![]);
-        partition.go_live();
-        let Folded::Ready(mut ready) = partition.fold(10, accepted("a")) else { panic!("not handed out") };
-        partition.fold(11, claimed("a", 2));
-        partition.fold(12, claimed("a", 1));
-        let offsets: Vec<_> = std::iter::from_fn(|| ready.inbox.try_recv().ok()).map(|seen| seen.offset).collect();
-        assert_eq!(offsets, [11, 12], "void events too");
-    }
+/// Whether an event makes even a run that waits for a person look again.
+fn wakes(event: &AgentEvent) -> bool {
+    matches!(event, AgentEvent::RunResumed(_))
 }
+
+#[cfg(test)]
+#[path = "partition_tests.rs"]
+mod tests;

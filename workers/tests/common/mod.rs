@@ -133,6 +133,7 @@ impl World {
             max_concurrent_runs: 64,
             default_max_iters: 8,
             default_temperature: 0.0,
+            policy: Arc::default(),
         };
         (agent::spawn(config, self.producer.clone(), models, toolbox, blobs, stop.clone()), stop)
     }
@@ -200,6 +201,7 @@ pub fn request() -> RunRequest {
         budget_seconds: None,
         approval: ApprovalPolicy::Never,
         metadata_json: None,
+        session_policy: Default::default(),
     }
 }
 

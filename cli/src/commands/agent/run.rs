@@ -1,15 +1,17 @@
 //! `riverrun agent run`.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use riverrun_api::submit;
-use riverrun_api::wire::{Budget, CollectionView, Items, RunBody, RunMessage, RunView};
+use riverrun_api::wire::{Budget, CollectionView, Items, PendingApprovalView, RunBody, RunMessage, RunView};
 use riverrun_schemas::RunId;
 use riverrun_schemas::agent::RunRequest;
+use tokio::sync::mpsc;
 
 use super::super::metadata;
 use super::super::runs::watch::follow;
-use super::super::runs::{outcome, step_line, summary};
+use super::super::runs::{approve, outcome, step_line, summary};
 use crate::args::AgentRunArgs;
 use crate::client::with_query;
 use crate::error::{CliError, Exit};
@@ -35,6 +37,7 @@ pub fn prepare(args: AgentRunArgs, settings: &Settings) -> Result<Prepared, CliE
         agent: args.agent,
         namespace: args.namespace,
         session: args.session,
+        session_policy: args.session_policy.map(Into::into),
         provider: args.provider,
         model: args.model,
         temperature: args.temperature,
@@ -53,11 +56,11 @@ pub fn prepare(args: AgentRunArgs, settings: &Settings) -> Result<Prepared, CliE
 pub async fn run(connection: &Connection, prepared: Prepared, output: Output) -> Result<(), CliError> {
     let Prepared { request, steps } = prepared;
     check_collections(connection, &request).await?;
-    let run_id = RunId::new();
+    let run_id = submit::run_id_for(&request, |_| RunId::new());
     submit::submit_run(&connection.producer()?, run_id, request, COMPONENT)
         .await
         .map_err(riverrun_api::ApiError::from)?;
-    let result = watch(connection, run_id, steps && !output.json).await?;
+    let result = watch(connection, run_id, steps && !output.json, !output.json && approve::somebody_is_there()).await?;
     if output.json {
         print_json(&result)?;
         return outcome(&result);
@@ -90,26 +93,68 @@ async fn check_collections(connection: &Connection, request: &RunRequest) -> Res
     }
 }
 
-async fn watch(connection: &Connection, run_id: RunId, steps: bool) -> Result<RunView, CliError> {
+/// Follows the run. Its questions are asked here when somebody is there; otherwise it is said how to answer, and when
+/// nobody could (this process has the data folder), the command ends and the run waits.
+async fn watch(connection: &Connection, run_id: RunId, steps: bool, ask: bool) -> Result<RunView, CliError> {
     let since = tokio::time::Instant::now();
     let id = run_id.to_string();
+    let (questions, mut asked) = mpsc::unbounded_channel::<PendingApprovalView>();
+    let alone = connection.is_hosting();
+    let unasked = OnceLock::new();
     let mut on_message = |message: &RunMessage| match message {
-        RunMessage::Step { step } if steps => print_line(&step_line(step)),
+        RunMessage::Step { step } => {
+            if steps {
+                print_line(&step_line(step))?;
+            }
+            match PendingApprovalView::of(step) {
+                None => Ok(()),
+                Some(question) if ask => {
+                    let _ = questions.send(question); // its receiver lives as long as this function
+                    Ok(())
+                }
+                Some(question) if alone => {
+                    let error = waits(&id, &question);
+                    let _ = unasked.set(question); // the first one is enough
+                    Err(error)
+                }
+                Some(_) => {
+                    approve::tell_question(&id, step);
+                    Ok(())
+                }
+            }
+        }
         RunMessage::Final { .. } if steps => print_line(" "),
-        RunMessage::Start { .. } | RunMessage::Step { .. } | RunMessage::Token { .. } | RunMessage::Final { .. } => {
-            Ok(())
+        RunMessage::Start { .. } | RunMessage::Token { .. } | RunMessage::Final { .. } => Ok(()),
+    };
+    let following = async {
+        loop {
+            match follow(connection, &id, 0, false, &mut on_message).await {
+                // The command is on the log; a busy worker may take a moment to take it.
+                Err(error)
+                    if error.exit == Exit::Refused && unasked.get().is_none() && since.elapsed() < FIRST_WORD => {}
+                Err(error) if error.exit == Exit::Interrupted => {
+                    return Err(error.hint(format!(
+                        "the run goes on with the next riverrun serve; riverrun runs cancel {id} stops it"
+                    )));
+                }
+                other => return other,
+            }
         }
     };
-    loop {
-        match follow(connection, &id, 0, false, &mut on_message).await {
-            // The command is on the log; a busy worker may take a moment to take it.
-            Err(error) if error.exit == Exit::Refused && since.elapsed() < FIRST_WORD => {}
-            Err(error) if error.exit == Exit::Interrupted => {
-                return Err(error.hint(format!(
-                    "the run goes on with the next riverrun serve; riverrun runs cancel {id} stops it"
-                )));
-            }
-            other => return other,
+    let answering = async {
+        // One question after the other: there is one terminal.
+        while let Some(question) = asked.recv().await {
+            approve::ask(connection.client.clone(), id.clone(), question).await;
         }
+        std::future::pending().await
+    };
+    tokio::select! {
+        result = following => result,
+        never = answering => never,
     }
+}
+
+fn waits(run_id: &str, question: &PendingApprovalView) -> CliError {
+    CliError::new(Exit::Refused, format!("run {run_id} waits for approval of {}: {}", question.tool, question.reason))
+        .hint(format!("riverrun runs approve {run_id} {} (or the same with --deny)", question.step))
 }

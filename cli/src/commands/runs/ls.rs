@@ -1,5 +1,6 @@
 //! `riverrun runs ls`.
 
+use clap::Args;
 use riverrun_api::wire::{Page, RunSummary};
 
 use crate::client::with_query;
@@ -7,26 +8,42 @@ use crate::error::CliError;
 use crate::host::Connection;
 use crate::output::{Output, clip, table, tell};
 
-/// Which runs.
-pub struct Filter {
-    /// Only those in this status.
-    pub status: Option<String>,
-    /// Only those of this agent.
-    pub agent: Option<String>,
-    /// Only those of this namespace.
-    pub namespace: Option<String>,
-    /// Most runs.
-    pub limit: Option<u32>,
-    /// Where the list goes on.
-    pub cursor: Option<String>,
+/// Options of `runs ls`.
+#[derive(Debug, Args)]
+pub struct LsArgs {
+    /// Only those in this status
+    #[arg(long)]
+    status: Option<String>,
+    /// Only those of this agent
+    #[arg(long)]
+    agent: Option<String>,
+    /// Only those of this namespace
+    #[arg(short, long)]
+    namespace: Option<String>,
+    /// Only those of this session
+    #[arg(short, long)]
+    session: Option<String>,
+    /// Most runs
+    #[arg(long)]
+    limit: Option<u32>,
+    /// Where the list goes on: `next_cursor` of the page before
+    #[arg(long)]
+    cursor: Option<String>,
 }
 
-pub async fn run(connection: &Connection, filter: Filter, output: Output) -> Result<(), CliError> {
-    let Filter { status, agent, namespace, limit, cursor } = filter;
+pub async fn run(connection: &Connection, args: LsArgs, output: Output) -> Result<(), CliError> {
+    let LsArgs { status, agent, namespace, session, limit, cursor } = args;
     let limit = limit.map(|limit| limit.to_string());
     let path = with_query(
         "/runs",
-        &[("status", status), ("agent", agent), ("namespace", namespace), ("limit", limit), ("cursor", cursor)],
+        &[
+            ("status", status),
+            ("agent", agent),
+            ("namespace", namespace),
+            ("session", session),
+            ("limit", limit),
+            ("cursor", cursor),
+        ],
     );
     let page: Page<RunSummary> = connection.client.get(&path).await?;
     output.show(&page, |page| {

@@ -1,14 +1,87 @@
 //! `riverrun runs`.
 
-pub mod cancel;
-pub mod ls;
-pub mod show;
+pub mod approve;
+mod cancel;
+mod compare;
+mod fork;
+mod ls;
+mod resume;
+mod show;
+mod tree;
 pub mod watch;
 
+use clap::Subcommand;
 use riverrun_api::wire::{RunStatus, RunView, StepView};
 
 use crate::error::{CliError, Exit};
-use crate::output::clip;
+use crate::host::Connection;
+use crate::output::{Output, clip};
+
+/// What to do with runs.
+#[derive(Debug, Subcommand)]
+pub enum RunsCommand {
+    /// List runs, newest first
+    Ls(ls::LsArgs),
+    /// Show a run with its steps
+    Show {
+        /// The run
+        run_id: String,
+    },
+    /// Follow a run to its end
+    Watch {
+        /// The run
+        run_id: String,
+        /// Only steps behind this one
+        #[arg(long, default_value_t = 0)]
+        after: i64,
+        /// Also text while the model writes it
+        #[arg(long)]
+        tokens: bool,
+    },
+    /// Ask a run to stop
+    Cancel {
+        /// The run
+        run_id: String,
+        /// Why
+        #[arg(long)]
+        reason: Option<String>,
+    },
+    /// Answer a run that waits for a person
+    Approve(approve::ApproveArgs),
+    /// Ask a run that waits to look again
+    Resume {
+        /// The run
+        run_id: String,
+    },
+    /// Start a run that shares the first steps of another, perhaps with another model, agent or task
+    Fork(fork::ForkArgs),
+    /// The runs that branched off each other
+    Tree {
+        /// Any of them
+        run_id: String,
+    },
+    /// Compare two runs step by step
+    Compare {
+        /// A run
+        run_id: String,
+        /// The other; left out, the one that the first branched off
+        other: Option<String>,
+    },
+}
+
+pub async fn run(connection: &Connection, command: RunsCommand, output: Output) -> Result<(), CliError> {
+    match command {
+        RunsCommand::Ls(args) => ls::run(connection, args, output).await,
+        RunsCommand::Show { run_id } => show::run(connection, &run_id, output).await,
+        RunsCommand::Watch { run_id, after, tokens } => watch::run(connection, &run_id, after, tokens, output).await,
+        RunsCommand::Cancel { run_id, reason } => cancel::run(connection, &run_id, reason, output).await,
+        RunsCommand::Approve(args) => approve::run(connection, args, output).await,
+        RunsCommand::Resume { run_id } => resume::run(connection, &run_id, output).await,
+        RunsCommand::Fork(args) => fork::run(connection, args, output).await,
+        RunsCommand::Tree { run_id } => tree::run(connection, &run_id, output).await,
+        RunsCommand::Compare { run_id, other } => compare::run(connection, &run_id, other, output).await,
+    }
+}
 
 /// Characters of arguments and results that people see.
 const SHOWN: usize = 400;
@@ -20,6 +93,10 @@ pub fn step_line(step: &StepView) -> String {
     let what = match (&step.tool, &step.text) {
         (Some(tool), _) if kind == "tool_call" => {
             format!("{}({})", tool.name, clip(&tool.arguments.to_string(), SHOWN))
+        }
+        (Some(tool), why) if kind == "approval" => {
+            let why = why.as_deref().unwrap_or_default();
+            format!("{}({}): {why}", tool.name, clip(&tool.arguments.to_string(), SHOWN))
         }
         (Some(tool), _) => {
             let took = tool.duration_ms.map(|ms| format!(" ({ms} ms)")).unwrap_or_default();
@@ -50,7 +127,7 @@ pub fn summary(run: &RunView) -> String {
 /// Success, or why not.
 pub fn outcome(run: &RunView) -> Result<(), CliError> {
     match run.status {
-        RunStatus::Succeeded | RunStatus::Queued | RunStatus::Running => Ok(()),
+        RunStatus::Succeeded | RunStatus::Queued | RunStatus::Running | RunStatus::WaitingApproval => Ok(()),
         RunStatus::Cancelled => Err(CliError::new(Exit::Failed, format!("run {} was cancelled", run.run_id))
             .hint(format!("riverrun runs show {}", run.run_id))),
         RunStatus::Failed => {

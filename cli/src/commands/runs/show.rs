@@ -13,6 +13,12 @@ pub async fn run(connection: &Connection, run_id: &str, output: Output) -> Resul
     output.show(&run, |run| {
         let mut lines = vec![summary(run), format!("task: {}", run.task), String::new()];
         lines.extend(run.steps.iter().map(step_line));
+        lines.extend(
+            run.forked_from.iter().map(|from| format!("\nbranched off {} at step {}", from.run_id, from.at_seq)),
+        );
+        lines.extend(run.pending_approvals.iter().map(|pending| {
+            format!("\nwaits for approval of {}: riverrun runs approve {} {}", pending.tool, run.run_id, pending.step)
+        }));
         if let Some(answer) = &run.answer {
             lines.extend([String::new(), answer.clone()]);
         }

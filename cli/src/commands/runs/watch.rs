@@ -4,6 +4,7 @@ use axum::http::Method;
 use futures::StreamExt;
 use riverrun_api::wire::{RunMessage, RunView};
 
+use super::approve::tell_question;
 use super::{outcome, step_line, summary};
 use crate::client::{encode, with_query};
 use crate::error::{CliError, Exit};
@@ -23,7 +24,11 @@ pub async fn run(
         }
         match message {
             RunMessage::Start { .. } => Ok(()),
-            RunMessage::Step { step } => print_line(&step_line(step)),
+            RunMessage::Step { step } => {
+                print_line(&step_line(step))?;
+                tell_question(run_id, step);
+                Ok(())
+            }
             RunMessage::Token { text, .. } => print_piece(text),
             RunMessage::Final { result } => match &result.answer {
                 Some(answer) => print_line(&format!("\n{answer}")),

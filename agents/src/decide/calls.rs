@@ -1,0 +1,81 @@
+//! What happens to tool calls, whatever the agent type: asking a person before and after a crash, refusing, making them.
+
+use riverrun_schemas::agent::{StepKind, ToolUse};
+
+use super::{Action, StepDraft};
+use crate::policy::{Policy, Verdict};
+use crate::state::{Answer, CallNeeds, Question, RunState};
+use crate::tools::ToolManifest;
+
+/// What an open call asks for; `None` when there is none. Calls that wait for a person hold up only themselves.
+pub(super) fn next(state: &RunState) -> Option<Action> {
+    let mut waits = false;
+    for call in state.open_calls() {
+        match call.needs(state.epoch()) {
+            CallNeeds::Call => return Some(Action::CallTool(call.tool.clone())),
+            CallNeeds::AskOutcome => return Some(Action::Append(vec![ask_outcome(&call.tool)])),
+            CallNeeds::Refuse(question, answer) => {
+                return Some(Action::Append(vec![refused_by_person(&call.tool, question, answer)]));
+            }
+            CallNeeds::Person | CallNeeds::Claim => waits = true,
+        }
+    }
+    waits.then_some(Action::Wait)
+}
+
+fn ask_outcome(tool: &ToolUse) -> StepDraft {
+    let unknown =
+        format!("{} was called before a crash and may have taken effect; its outcome is not known", tool.name);
+    let reason = format!("{unknown}: approve to call it again, deny to go on without");
+    let tool = ToolUse { error: Some(unknown), ..tool.clone() };
+    StepDraft { text: Some(reason), ..StepDraft::tool(StepKind::Approval, tool) }
+}
+
+fn refused_by_person(tool: &ToolUse, question: &Question, answer: &Answer) -> StepDraft {
+    let why = answer.note.as_deref().map(|note| format!(": {note}")).unwrap_or_default();
+    let error = if question.outcome_unknown {
+        format!("the outcome of this call is not known: it may have taken effect, and was not made again{why}")
+    } else {
+        format!("a person refused this call{why}; do not make it again")
+    };
+    result_without_call(tool, error)
+}
+
+fn result_without_call(tool: &ToolUse, error: String) -> StepDraft {
+    StepDraft::tool(StepKind::ToolResult, ToolUse { error: Some(error), duration_ms: Some(0), ..tool.clone() })
+}
+
+/// Completes what an agent type wants to append: each intent without a result is judged, and what the policy says of it
+/// goes into the same event. So a call that is on the log without a question beside it was allowed, for every process
+/// that reads it, whatever the policy becomes later.
+pub fn settle(state: &RunState, tools: &[ToolManifest], policy: &Policy, mut drafts: Vec<StepDraft>) -> Vec<StepDraft> {
+    let mut more = Vec::new();
+    for draft in &drafts {
+        let Some(call) = draft.tool.as_ref().filter(|_| draft.kind == StepKind::ToolCall) else { continue };
+        let has_result = |draft: &StepDraft| {
+            draft.kind == StepKind::ToolResult && draft.tool.as_ref().is_some_and(|tool| tool.call_id == call.call_id)
+        };
+        if drafts.iter().any(has_result) {
+            continue;
+        }
+        let Some(manifest) = tools.iter().find(|tool| tool.name == call.name.as_str()) else {
+            more.push(result_without_call(call, format!("there is no tool {:?} for this run", call.name)));
+            continue;
+        };
+        match policy.judge(&state.request, manifest, state.has_untrusted_context()) {
+            Verdict::Allow => {}
+            Verdict::Ask { reason } => {
+                more.push(StepDraft { text: Some(reason), ..StepDraft::tool(StepKind::Approval, call.clone()) })
+            }
+            Verdict::Deny { reason } => {
+                more.push(result_without_call(call, format!("not allowed: {reason}")));
+            }
+        }
+    }
+    drafts.append(&mut more);
+    drafts
+}
+
+#[cfg(test)]
+#[path = "calls_tests.rs"]
+mod tests;

@@ -1,0 +1,80 @@
+//! What is counted of a run instead of being kept, so that a long run costs per step what a short one does.
+
+use std::collections::{HashMap, VecDeque};
+
+use riverrun_schemas::agent::{Step, StepKind};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// Different calls whose repetitions are counted; the oldest are forgotten first.
+const MAX_CALLS: usize = 1_024;
+
+/// How often each call was made.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct CallCounts {
+    counts: HashMap<String, u32>,
+    order: VecDeque<String>,
+}
+
+impl CallCounts {
+    pub(super) fn of(&self, name: &str, arguments_json: &str) -> usize {
+        self.counts.get(&key(name, arguments_json)).map_or(0, |count| *count as usize)
+    }
+
+    /// Counts a call; tells how often it was made now.
+    pub(super) fn count(&mut self, name: &str, arguments_json: &str) -> usize {
+        let key = key(name, arguments_json);
+        let count = self.counts.entry(key.clone()).or_insert(0);
+        *count = count.saturating_add(1);
+        let now = *count as usize;
+        if now == 1 {
+            self.order.push_back(key);
+            if self.order.len() > MAX_CALLS
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.counts.remove(&oldest);
+            }
+        }
+        now
+    }
+}
+
+/// Sixteen hex characters that stand for a call.
+fn key(name: &str, arguments_json: &str) -> String {
+    let mut hash = Sha256::new();
+    hash.update((name.len() as u64).to_be_bytes());
+    hash.update(name.as_bytes());
+    hash.update(arguments_json.as_bytes());
+    hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Steps that are kept when the others have been dropped: the newest of them.
+pub(super) const KEPT: usize = 256;
+/// Steps from before those that are kept whatever comes behind them: plans, choices, reflections, judgements.
+const MAX_PINNED: usize = 32;
+
+/// Drops old steps once there are twice as many as are kept, so that dropping costs nothing a step.
+pub(super) fn shorten(steps: &mut Vec<Step>) {
+    if steps.len() < 2 * KEPT + MAX_PINNED {
+        return;
+    }
+    let recent = steps.split_off(steps.len() - KEPT);
+    steps.retain(pinned);
+    let surplus = steps.len().saturating_sub(MAX_PINNED);
+    // The choice of the agent is the first of them and stays.
+    let first = usize::from(steps.first().is_some_and(|step| step.kind == StepKind::Route));
+    steps.drain(first..(first + surplus).min(steps.len()));
+    steps.extend(recent);
+}
+
+fn pinned(step: &Step) -> bool {
+    match step.kind {
+        StepKind::Route | StepKind::Plan | StepKind::Reflection | StepKind::Critique => true,
+        StepKind::Thought
+        | StepKind::ToolCall
+        | StepKind::ToolResult
+        | StepKind::Approval
+        | StepKind::Answer
+        | StepKind::Unknown => false,
+    }
+}

@@ -1,0 +1,166 @@
+//! The fold of long runs, of forks, and of snapshots.
+
+use riverrun_schemas::agent::*;
+
+use super::*;
+
+fn run_id() -> RunId {
+    RunId::derive(&["long"])
+}
+
+fn accepted(forked_from: Option<ForkedFrom>) -> RunAccepted {
+    let request = RunRequest {
+        task: "count".into(),
+        agent: None,
+        namespace: Default::default(),
+        session: None,
+        provider: None,
+        model: None,
+        temperature: None,
+        max_iters: Some(100),
+        tools: None,
+        collections: None,
+        budget_tokens: None,
+        budget_seconds: None,
+        approval: ApprovalPolicy::Never,
+        metadata_json: None,
+        session_policy: SessionPolicy::Enqueue,
+    };
+    RunAccepted { run_id: run_id(), request, forked_from, at: 0 }
+}
+
+fn claimed(epoch: i64) -> AgentEvent {
+    RunClaimed { run_id: run_id(), epoch, worker: "w".into(), at: 0 }.into()
+}
+
+fn step(seq: i64, kind: StepKind, call: Option<&str>) -> Step {
+    let tool = call.map(|arguments| ToolUse {
+        call_id: format!("call-{arguments}-{}", seq - i64::from(kind == StepKind::ToolResult)),
+        name: "look".into(),
+        arguments_json: arguments.into(),
+        effect: ToolEffect::None,
+        result_json: (kind == StepKind::ToolResult).then(|| "1".into()),
+        result_blob: None,
+        error: None,
+        duration_ms: None,
+    });
+    Step { seq, kind, agent: "react".into(), text: Some(format!("react: {seq}")), tool, usage: None, at: seq }
+}
+
+fn advanced(epoch: i64, steps: Vec<Step>) -> AgentEvent {
+    RunAdvanced { run_id: run_id(), epoch, steps }.into()
+}
+
+/// Thought, call and result with arguments of their own.
+fn round(epoch: i64, first: i64) -> AgentEvent {
+    let arguments = first.to_string();
+    advanced(
+        epoch,
+        vec![
+            step(first, StepKind::Thought, None),
+            step(first + 1, StepKind::ToolCall, Some(&arguments)),
+            step(first + 2, StepKind::ToolResult, Some(&arguments)),
+        ],
+    )
+}
+
+fn long(rounds: i64) -> RunState {
+    let mut state = RunState::accepted(&accepted(None));
+    state.apply(&claimed(1));
+    assert!(state.apply(&advanced(1, vec![step(1, StepKind::Route, None)])));
+    for n in 0..rounds {
+        assert!(state.apply(&round(1, 2 + 3 * n)), "round {n}");
+    }
+    state
+}
+
+#[test]
+fn a_long_run_keeps_its_newest_steps_its_counts_and_the_choice_of_its_agent() {
+    let state = long(5_000);
+    assert_eq!((state.last_seq(), state.iterations(), state.agent()), (15_001, 5_000, Some("react")));
+    assert!(state.steps.len() < 600, "{} steps are kept", state.steps.len());
+    assert_eq!(state.steps[0].kind, StepKind::Route);
+    assert_eq!(state.steps.last().unwrap().seq, 15_001);
+    assert!(state.steps.is_sorted_by_key(|step| step.seq));
+    assert!(!state.exhausted() || state.iterations() >= 100);
+}
+
+#[test]
+fn plans_and_reflections_outlive_the_steps_around_them_up_to_a_number() {
+    let mut state = long(1);
+    for n in 0..1_000 {
+        let first = state.last_seq() + 1;
+        assert!(state.apply(&advanced(1, vec![step(first, StepKind::Reflection, None)])));
+        assert!(state.apply(&round(1, first + 1)), "round {n}");
+    }
+    let old = state.steps.iter().take_while(|step| step.kind != StepKind::Thought).count();
+    assert!((1..=100).contains(&old), "{old}");
+    assert_eq!(state.steps[0].kind, StepKind::Route);
+}
+
+#[test]
+fn a_snapshot_folds_on_as_the_state_that_it_was_made_of() {
+    for rounds in [0, 1, 300] {
+        let state = long(rounds);
+        let snapshot = serde_json::to_vec(&state).unwrap();
+        let mut restored: RunState = serde_json::from_slice(&snapshot).unwrap();
+        assert_eq!(restored, state);
+        let mut state = state;
+        for event in [
+            claimed(2),
+            round(1, state.last_seq() + 1),
+            round(2, state.last_seq() + 1),
+            RunCancelRequested { run_id: run_id(), reason: None, at: 1 }.into(),
+        ] {
+            assert_eq!(restored.apply(&event), state.apply(&event));
+            assert_eq!(restored, state);
+        }
+    }
+}
+
+#[test]
+fn a_forks_copied_steps_are_history_and_use_up_nothing() {
+    let from = ForkedFrom { run_id: RunId::derive(&["source"]), at_seq: 6 };
+    let mut state = RunState::accepted(&accepted(Some(from)));
+    assert!(state.history_missing());
+    assert!(state.apply(&round(0, 1)));
+    assert!(state.history_missing());
+    assert!(state.apply(&round(0, 4)));
+    assert!(!state.history_missing());
+    assert!(state.apply(&claimed(1)));
+    assert_eq!((state.last_seq(), state.iterations(), state.open_calls().len()), (6, 0, 0));
+    assert!(state.apply(&round(1, 7)));
+    assert_eq!(state.iterations(), 1);
+}
+
+#[test]
+fn the_same_call_twice_is_a_loop_however_far_apart_within_reason() {
+    let mut state = long(400);
+    let arguments = "2".to_owned();
+    assert_eq!(state.same_calls("look", &arguments), 1);
+    let first = state.last_seq() + 1;
+    state.apply(&advanced(1, vec![step(first, StepKind::ToolCall, Some(&arguments))]));
+    assert_eq!(state.same_calls("look", &arguments), 2);
+    assert_eq!(state.stop_reason(), "loop_detected");
+}
+
+/// `cargo test -p riverrun-agents --lib -- --ignored a_step_of_a_long_run --nocapture` prints the figures.
+#[test]
+#[ignore = "measures"]
+fn a_step_of_a_long_run_costs_what_one_of_a_short_run_does() {
+    let cost = |rounds: i64| {
+        let mut state = long(rounds);
+        let first = state.last_seq() + 1;
+        let events: Vec<_> = (0..300).map(|n| round(1, first + 3 * n)).collect();
+        let started = std::time::Instant::now();
+        for event in &events {
+            state.apply(event);
+            std::hint::black_box(crate::decide::next(&state, &[], 0));
+        }
+        (started.elapsed() / 900, serde_json::to_vec(&state).unwrap().len())
+    };
+    for rounds in [3, 30, 300, 3_000, 16_667] {
+        let (each, snapshot) = cost(rounds);
+        println!("{:>6} steps before: {each:?} a step, snapshot {snapshot} bytes", rounds * 3 + 1);
+    }
+}

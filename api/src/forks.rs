@@ -1,0 +1,164 @@
+//! Making a fork: the steps that it shares with its source, checked, and the command that starts it.
+
+use std::time::Duration;
+
+use riverrun_agents::catalog;
+use riverrun_log::BlobError;
+use riverrun_schemas::agent::{AgentCommand, ForkRun, ForkedFrom, RunRequest, Step, StepKind};
+use riverrun_schemas::{RunId, now_ms};
+use riverrun_stores::read_models::run_forks;
+
+use crate::accept::COMPONENT;
+use crate::error::ApiError;
+use crate::state::AppState;
+use crate::submit::{self, Checks, Known, MAX_TASK};
+use crate::wire::{ForkBody, RunView};
+
+/// Shared steps up to this size, as JSON in bytes, are in the command; larger ones are in the blob store.
+const MAX_INLINE: usize = 64 << 10;
+/// How long the read model is waited for when it is behind the step that is asked for.
+const CATCH_UP: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Puts a fork on the log; gives its id.
+pub(crate) async fn fork(
+    state: &AppState,
+    source: &RunView,
+    key: Option<&str>,
+    body: ForkBody,
+) -> Result<RunId, ApiError> {
+    let last = source.steps.last().map_or(0, |step| step.seq);
+    let mut checks = Checks::default();
+    checks.require(
+        (0..=last).contains(&body.at_seq),
+        "at_seq",
+        format!("is {}; run {} has steps 1 to {last}, and 0 shares none", body.at_seq, source.run_id),
+    );
+    checks.finish()?;
+    let at_seq = body.at_seq;
+    let original = state
+        .hub()
+        .request(source.run_id)
+        .await?
+        .ok_or_else(|| ApiError::internal(format!("the request of {} is not there", source.run_id)))?;
+    let request = changed(original, body, &state.core().known())?;
+    let steps = shared_steps(state, source.run_id, at_seq).await?;
+    let run_id = match key {
+        None => submit::run_id_for(&request, |_| RunId::new()),
+        Some(key) => {
+            let source = source.run_id.to_string();
+            submit::run_id_for(&request, |n| RunId::derive(&["fork", &source, key, &n.to_string()]))
+        }
+    };
+    let json = serde_json::to_vec(&steps).map_err(|error| ApiError::internal(error.to_string()))?;
+    let (steps, steps_blob) = if json.len() <= MAX_INLINE {
+        (steps, None)
+    } else {
+        let put = state.parts().blobs.put_bytes(json.into(), "application/json").await;
+        (Vec::new(), Some(put.map_err(|error| unstorable(&error))?))
+    };
+    let forked_from = ForkedFrom { run_id: source.run_id, at_seq };
+    let command = ForkRun { run_id, forked_from, request, steps, steps_blob, at: now_ms() };
+    state.parts().producer.send(&AgentCommand::ForkRun(command.clone()), COMPONENT, None).await?;
+    state.hub().remember_accepted(run_id, &command.request, command.at);
+    Ok(run_id)
+}
+
+fn unstorable(error: &BlobError) -> ApiError {
+    ApiError::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, error.code(), error.to_string())
+        .hint("check the disk and the data folder (RIVERRUN_DATA_DIR), then fork again")
+}
+
+/// The source's request with what the fork does otherwise.
+fn changed(original: RunRequest, body: ForkBody, known: &Known) -> Result<RunRequest, ApiError> {
+    let mut checks = Checks::default();
+    if let Some(task) = &body.task {
+        checks.text("task", task, MAX_TASK);
+    }
+    checks.label("model", body.model.as_deref());
+    let agents = catalog();
+    submit::one_of(&mut checks, "agent", body.agent.as_deref(), agents.iter().map(|manifest| manifest.name));
+    known.provider(&mut checks, body.provider.as_deref());
+    checks.finish()?;
+    Ok(RunRequest {
+        task: body.task.unwrap_or(original.task),
+        agent: body.agent.or(original.agent),
+        provider: body.provider.or(original.provider),
+        model: body.model.or(original.model),
+        ..original
+    })
+}
+
+/// Steps 1 to `at_seq`, without the tokens that the source has paid for.
+async fn shared_steps(state: &AppState, source: RunId, at_seq: i64) -> Result<Vec<Step>, ApiError> {
+    let count = usize::try_from(at_seq).unwrap_or(0);
+    let until = tokio::time::Instant::now() + CATCH_UP;
+    let steps = loop {
+        let steps = run_forks::first_steps(&state.parts().sql, source, at_seq).await?;
+        if steps.len() == count {
+            break steps;
+        }
+        if tokio::time::Instant::now() > until {
+            let detail = format!("the read model has {} of the {at_seq} steps of {source}", steps.len());
+            return Err(ApiError::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, "read_model_behind", detail)
+                .hint("it catches up by itself: fork again in a moment"));
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    };
+    refuse_cuts(&steps)?;
+    Ok(steps.into_iter().map(|step| Step { usage: None, ..step }).collect())
+}
+
+/// A branch begins where nothing is under way: behind a call's result, and before the answer.
+fn refuse_cuts(steps: &[Step]) -> Result<(), ApiError> {
+    let results = |call_id: &str| {
+        steps.iter().any(|step| {
+            step.kind == StepKind::ToolResult && step.tool.as_ref().is_some_and(|tool| tool.call_id == call_id)
+        })
+    };
+    let open = steps
+        .iter()
+        .filter(|step| step.kind == StepKind::ToolCall)
+        .find(|step| step.tool.as_ref().is_some_and(|tool| !results(&tool.call_id)));
+    if let Some(call) = open {
+        return Err(ApiError::field("at_seq", format!("cuts off step {}, a call without its result", call.seq))
+            .hint(format!("fork before the call (at_seq {}) or at its result", call.seq - 1)));
+    }
+    if let Some(answer) = steps.last().filter(|step| step.kind == StepKind::Answer) {
+        return Err(ApiError::field("at_seq", format!("is step {}, the answer: nothing is left to do", answer.seq))
+            .hint(format!("fork before it: at_seq {}", answer.seq - 1)));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use riverrun_schemas::agent::{ToolEffect, ToolUse};
+
+    use super::*;
+
+    fn step(seq: i64, kind: StepKind) -> Step {
+        let tool = ToolUse {
+            call_id: "c".into(),
+            name: "pay".into(),
+            arguments_json: "{}".into(),
+            effect: ToolEffect::External,
+            result_json: None,
+            result_blob: None,
+            error: None,
+            duration_ms: None,
+        };
+        let of_tool = matches!(kind, StepKind::ToolCall | StepKind::Approval | StepKind::ToolResult);
+        let tool = of_tool.then_some(tool);
+        Step { seq, kind, agent: "react".into(), text: None, tool, usage: None, at: 0 }
+    }
+
+    #[test]
+    fn given_a_run_when_it_is_cut_anywhere_then_only_whole_beginnings_pass() {
+        use StepKind::{Answer, Approval, Thought, ToolCall, ToolResult};
+        let kinds = [Thought, ToolCall, Approval, ToolResult, Thought, Answer];
+        let steps: Vec<Step> = kinds.into_iter().zip(1..).map(|(kind, seq)| step(seq, kind)).collect();
+        let passes: Vec<bool> = (0..=steps.len()).map(|count| refuse_cuts(&steps[..count]).is_ok()).collect();
+        assert_eq!(passes, [true, true, false, false, true, true, false]);
+    }
+}

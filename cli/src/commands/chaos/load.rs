@@ -1,0 +1,259 @@
+//! `riverrun chaos load`: many runs, and a random process broken again and again.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use riverrun_schemas::agent::StartRun;
+use riverrun_schemas::{RunId, now_ms};
+use serde::Serialize;
+
+use super::boundaries::{Folder, free_port, request};
+use super::observer::{Observer, Tally};
+use super::process::Process;
+use super::script::{self, Script};
+use super::{Fault, LoadArgs, harness};
+use crate::error::{CliError, Exit};
+use crate::output::{Output, tell};
+
+/// How often the harness says how far it is.
+const PROGRESS: Duration = Duration::from_secs(10);
+
+/// How long the log is read behind the last end.
+const SETTLE: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Serialize)]
+struct Report {
+    #[serde(flatten)]
+    tally: Tally,
+    steps_per_run: i64,
+    broken_processes: usize,
+    seconds: f64,
+    runs_per_second: f64,
+    faults: Vec<String>,
+}
+
+pub(super) async fn run(args: LoadArgs, output: Output) -> Result<(), CliError> {
+    let temporary = if args.keep.is_none() { Some(Folder::new()?) } else { None };
+    let data = match (&args.keep, &temporary) {
+        (Some(folder), _) => {
+            std::fs::create_dir_all(folder).map_err(|error| harness("the folder", error))?;
+            folder.clone()
+        }
+        (None, Some(folder)) => folder.path().to_owned(),
+        (None, None) => return Err(harness("the folder", "there is none")),
+    };
+    let script = Script {
+        calls: args.steps.saturating_sub(2).div_ceil(3),
+        ledger_every: args.steps, // once a run
+        delay: Duration::from_millis(2),
+        mood: args.model,
+    };
+    let mut fleet = Fleet::start(&data, &script, &args).await?;
+    let mut observer = Observer::new(&fleet.brokers(), data.join("ledger")).await?;
+    let began = Instant::now();
+    let started = start_runs(&observer, args.runs, script.calls).await?;
+    let broken = watch(&args, &mut fleet, &mut observer, began).await?;
+    let seconds = began.elapsed().as_secs_f64();
+    fleet.stop().await?;
+    let tally = observer.tally(&started)?;
+    let faults = tally.faults();
+    let report = Report {
+        steps_per_run: script.steps(),
+        broken_processes: broken,
+        seconds,
+        runs_per_second: started.len() as f64 / seconds.max(0.001),
+        faults,
+        tally,
+    };
+    output.show(&report, people)?;
+    if report.faults.is_empty() {
+        Ok(())
+    } else {
+        Err(CliError::new(Exit::Failed, format!("chaos: {}", report.faults.join(", "))))
+    }
+}
+
+fn people(report: &Report) -> String {
+    let Report { tally, .. } = report;
+    [
+        format!("runs                 {} of {} steps", tally.runs, report.steps_per_run),
+        format!("processes broken     {}", report.broken_processes),
+        format!("lost                 {}", tally.lost),
+        format!("doubled effects      {}", tally.doubled_effects),
+        format!("doubles refused      {}", tally.refused_doubles),
+        format!("terminal events      {}", tally.terminal_events),
+        format!("runs with gaps       {}", tally.with_gaps),
+        format!("succeeded            {}", tally.succeeded),
+        format!("effects              {}", tally.effects),
+        format!("takeovers            {}", tally.takeovers),
+        format!("void events          {}", tally.void_events),
+        format!("questions            {}", tally.questions),
+        format!("longest stall        {} ms", tally.longest_stall_ms),
+        format!("took                 {:.1} s, {:.1} runs/s", report.seconds, report.runs_per_second),
+    ]
+    .join("\n")
+}
+
+async fn start_runs(observer: &Observer, runs: usize, calls: u32) -> Result<Vec<RunId>, CliError> {
+    let mut started = Vec::with_capacity(runs);
+    for _ in 0..runs {
+        let run_id = RunId::new();
+        observer.send(StartRun { run_id, request: request(calls), at: now_ms() }.into()).await?;
+        started.push(run_id);
+    }
+    Ok(started)
+}
+
+/// Breaks processes until every run has ended; gives how many were broken.
+async fn watch(args: &LoadArgs, fleet: &mut Fleet, observer: &mut Observer, began: Instant) -> Result<usize, CliError> {
+    let broken = AtomicUsize::new(0);
+    tokio::select! {
+        result = break_on(args, fleet, &broken) => result?,
+        result = observe(args, observer, began, &broken) => result?,
+    }
+    // A second end would come behind the first, from one that comes back from the dead.
+    let until = tokio::time::Instant::now() + SETTLE;
+    while let Ok(seen) = tokio::time::timeout_at(until, observer.next()).await {
+        seen?;
+    }
+    Ok(broken.into_inner())
+}
+
+/// Never ends by itself.
+async fn break_on(args: &LoadArgs, fleet: &mut Fleet, broken: &AtomicUsize) -> Result<(), CliError> {
+    if args.kill_every.is_zero() {
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep(args.kill_every).await;
+        fleet.break_one(args.freeze_for).await?;
+        broken.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+async fn observe(
+    args: &LoadArgs,
+    observer: &mut Observer,
+    began: Instant,
+    broken: &AtomicUsize,
+) -> Result<(), CliError> {
+    let mut told = Instant::now();
+    while observer.ended() < args.runs && began.elapsed() < args.patience {
+        observer.next().await?;
+        if told.elapsed() > PROGRESS {
+            told = Instant::now();
+            tell(&format!(
+                "{} of {} runs have ended, {} processes broken",
+                observer.ended(),
+                args.runs,
+                broken.load(Ordering::Relaxed)
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The broker and the workers.
+struct Fleet {
+    data: PathBuf,
+    model: String,
+    port: u16,
+    broker: Process,
+    workers: Vec<(String, Process)>,
+    /// Came back from the dead, and are there to be seen to do no harm.
+    thawed: Vec<Process>,
+    tool_ms: String,
+    fault: Fault,
+    /// Makes names and choices differ.
+    count: usize,
+}
+
+impl Fleet {
+    async fn start(data: &Path, script: &Script, args: &LoadArgs) -> Result<Self, CliError> {
+        let model = script::start(script.clone()).await?;
+        let port = free_port()?;
+        let broker = Process::start(data, &broker_arguments(port)).await?;
+        let mut fleet = Self {
+            data: data.to_owned(),
+            model,
+            port,
+            broker,
+            workers: Vec::new(),
+            thawed: Vec::new(),
+            tool_ms: args.tool_ms.to_string(),
+            fault: args.fault,
+            count: 0,
+        };
+        for number in 0..args.workers {
+            let name = format!("chaos-{number}");
+            let process = fleet.start_worker(&name).await?;
+            fleet.workers.push((name, process));
+        }
+        Ok(fleet)
+    }
+
+    fn brokers(&self) -> String {
+        self.broker.brokers.clone()
+    }
+
+    async fn start_worker(&self, name: &str) -> Result<Process, CliError> {
+        let brokers = self.brokers();
+        let arguments = ["--brokers", &brokers, "--worker", name, "--model", &self.model, "--ledger-ms", &self.tool_ms];
+        let mut arguments: Vec<String> = arguments.map(str::to_owned).into();
+        match self.fault {
+            // Members come and go: none has a name that the group would keep for it.
+            Fault::Rebalance => arguments.push("--dynamic".to_owned()),
+            Fault::Freeze => arguments.push("--honour-keys".to_owned()),
+            Fault::Kill | Fault::Broker => {}
+        }
+        Process::start(&self.data, &arguments).await
+    }
+
+    async fn break_one(&mut self, freeze_for: Duration) -> Result<(), CliError> {
+        self.count += 1;
+        // Any worker, by the drawn part of an id: which one is not ours to choose.
+        let drawn = RunId::new().as_uuid().as_u128();
+        let chosen = usize::try_from(drawn % self.workers.len().max(1) as u128).unwrap_or(0);
+        match self.fault {
+            Fault::Kill => {
+                self.workers[chosen].1.kill().await?;
+                let name = self.workers[chosen].0.clone();
+                self.workers[chosen].1 = self.start_worker(&name).await?;
+            }
+            Fault::Freeze => {
+                // Another process takes the name, so that the frozen one is fenced and not only missed.
+                let name = self.workers[chosen].0.clone();
+                self.workers[chosen].1.freeze().await?;
+                let other = self.start_worker(&name).await?;
+                let frozen = std::mem::replace(&mut self.workers[chosen].1, other);
+                tokio::time::sleep(freeze_for).await;
+                frozen.thaw().await?;
+                self.thawed.push(frozen);
+            }
+            Fault::Rebalance => {
+                let (_, mut leaving) = self.workers.remove(chosen);
+                leaving.stop().await?;
+                let name = format!("chaos-new-{}", self.count);
+                let process = self.start_worker(&name).await?;
+                self.workers.push((name, process));
+            }
+            Fault::Broker => {
+                self.broker.kill().await?;
+                self.broker = Process::start(&self.data, &broker_arguments(self.port)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn stop(&mut self) -> Result<(), CliError> {
+        for worker in self.workers.iter_mut().map(|(_, worker)| worker).chain(&mut self.thawed) {
+            worker.kill().await?;
+        }
+        self.broker.stop().await
+    }
+}
+
+fn broker_arguments(port: u16) -> Vec<String> {
+    vec!["--broker-port".to_owned(), port.to_string()]
+}

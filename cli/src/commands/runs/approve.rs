@@ -1,0 +1,151 @@
+//! `riverrun runs approve`, and asking at a terminal.
+
+use std::io::{BufRead, IsTerminal};
+
+use clap::Args;
+use riverrun_api::wire::{ApprovalBody, ApprovalDecision, PendingApprovalView, RunAccepted, StepView};
+use tokio::sync::oneshot;
+
+use super::watch::follow;
+use super::{outcome, summary};
+use crate::client::{Client, encode};
+use crate::error::{CliError, Exit};
+use crate::host::Connection;
+use crate::output::{Output, clip, print_json, print_line, stderr_is_terminal, tell};
+
+/// Options of `runs approve`.
+#[derive(Debug, Args)]
+pub struct ApproveArgs {
+    /// The run
+    run_id: String,
+    /// The step that asks; needed when several do
+    step: Option<i64>,
+    /// Say no: the run goes on without the call
+    #[arg(long)]
+    deny: bool,
+    /// Why; when the answer is no, the model reads it
+    #[arg(long)]
+    note: Option<String>,
+    /// Follow the run to its end
+    #[arg(long)]
+    watch: bool,
+}
+
+pub async fn run(connection: &Connection, args: ApproveArgs, output: Output) -> Result<(), CliError> {
+    let ApproveArgs { run_id, step, deny, note, watch } = args;
+    let step = match step {
+        Some(step) => step,
+        None => only_question(connection, &run_id).await?,
+    };
+    let decision = if deny { ApprovalDecision::Deny } else { ApprovalDecision::Approve };
+    let accepted = answer(&connection.client, &run_id, step, decision, note).await?;
+    // Nobody else drives the run while this command has the data folder.
+    if !watch && !connection.is_hosting() {
+        return output.show(&accepted, |accepted| accepted.run_id.clone());
+    }
+    let result = follow(connection, &run_id, step, false, &mut |_| Ok(())).await?;
+    if output.json {
+        print_json(&result)?;
+    } else if let Some(answer) = &result.answer {
+        print_line(answer)?;
+    }
+    tell(&format!("\n{}", summary(&result)));
+    outcome(&result)
+}
+
+/// The one step of the run that asks.
+async fn only_question(connection: &Connection, run_id: &str) -> Result<i64, CliError> {
+    let run: riverrun_api::wire::RunView = connection.client.get(&format!("/runs/{}", encode(run_id))).await?;
+    match run.pending_approvals.as_slice() {
+        [pending] => Ok(pending.step),
+        [] => {
+            Err(CliError::new(Exit::Refused, format!("run {run_id} waits for nobody: it is {}", run.status.as_str()))
+                .hint(format!("riverrun runs show {run_id}")))
+        }
+        several => {
+            let steps: Vec<String> = several.iter().map(|pending| pending.step.to_string()).collect();
+            Err(CliError::new(Exit::Usage, format!("run {run_id} asks at several steps: {}", steps.join(", ")))
+                .hint(format!("riverrun runs approve {run_id} {}", steps[0])))
+        }
+    }
+}
+
+async fn answer(
+    client: &Client,
+    run_id: &str,
+    step: i64,
+    decision: ApprovalDecision,
+    note: Option<String>,
+) -> Result<RunAccepted, CliError> {
+    let path = format!("/runs/{}/approvals/{step}", encode(run_id));
+    client.post(&path, &ApprovalBody { decision, note }).await
+}
+
+/// Says what a step asks and how it is answered; nothing for other steps.
+pub fn tell_question(run_id: &str, step: &StepView) {
+    if let Some(question) = PendingApprovalView::of(step) {
+        tell(&format!(
+            "run {run_id} waits: {}\nhint: riverrun runs approve {run_id} {} (or the same with --deny)",
+            question.reason, question.step
+        ));
+    }
+}
+
+/// Whether there is somebody at a terminal to be asked.
+pub fn somebody_is_there() -> bool {
+    std::io::stdin().is_terminal() && stderr_is_terminal()
+}
+
+/// Asks at the terminal and sends the answer. Ends without an answer when the input does.
+pub async fn ask(client: Client, run_id: String, question: PendingApprovalView) {
+    tell(&format!(
+        "\n{}({})\n{}\napprove? [y]es, [n]o, or why not: ",
+        question.tool,
+        clip(&question.arguments.to_string(), 2_000),
+        question.reason
+    ));
+    let Some(line) = read_line().await else { return };
+    let (decision, note) = read_answer(&line);
+    if let Err(error) = answer(&client, &run_id, question.step, decision, note).await {
+        // Somebody else may have answered meanwhile.
+        tell(&format!("the answer was not taken: {error}"));
+    }
+}
+
+/// Yes, no, or no with these words.
+fn read_answer(line: &str) -> (ApprovalDecision, Option<String>) {
+    match line.trim() {
+        "y" | "Y" | "yes" | "Yes" => (ApprovalDecision::Approve, None),
+        "" | "n" | "N" | "no" | "No" => (ApprovalDecision::Deny, None),
+        why => (ApprovalDecision::Deny, Some(why.to_owned())),
+    }
+}
+
+/// A line of input. Its thread is nobody's: a command that ends does not wait for one that is never written.
+async fn read_line() -> Option<String> {
+    let (sender, receiver) = oneshot::channel();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        let read = std::io::stdin().lock().read_line(&mut line);
+        if read.is_ok_and(|bytes| bytes > 0) {
+            let _ = sender.send(line);
+        }
+    });
+    receiver.await.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_lines_when_they_are_read_as_answers_then_only_a_clear_yes_approves() {
+        for yes in ["y", "yes\n", " Y \n"] {
+            assert_eq!(read_answer(yes), (ApprovalDecision::Approve, None), "{yes:?}");
+        }
+        for no in ["", "\n", "n", "no"] {
+            assert_eq!(read_answer(no), (ApprovalDecision::Deny, None), "{no:?}");
+        }
+        assert_eq!(read_answer("too dear\n"), (ApprovalDecision::Deny, Some("too dear".into())));
+    }
+}

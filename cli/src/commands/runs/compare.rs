@@ -1,0 +1,53 @@
+//! `riverrun runs compare`.
+
+use riverrun_api::wire::{ComparedRun, ComparedStep, RunComparison, StepView};
+
+use super::step_line;
+use crate::client::{encode, with_query};
+use crate::error::CliError;
+use crate::host::Connection;
+use crate::output::{Output, clip};
+
+/// Characters of a step.
+const SHOWN: usize = 160;
+
+pub async fn run(connection: &Connection, run_id: &str, other: Option<String>, output: Output) -> Result<(), CliError> {
+    let path = with_query(&format!("/runs/{}/compare", encode(run_id)), &[("with", other)]);
+    let comparison: RunComparison = connection.client.get(&path).await?;
+    output.show(&comparison, |comparison| {
+        let mut lines = vec![
+            side("<", &comparison.left),
+            side(">", &comparison.right),
+            format!("the first {} steps are the same", comparison.common),
+            String::new(),
+        ];
+        lines.extend(comparison.steps.iter().flat_map(step_lines));
+        lines.join("\n")
+    })
+}
+
+fn side(mark: &str, run: &ComparedRun) -> String {
+    let answer = run.answer.as_deref().map(|answer| format!(": {}", clip(answer, SHOWN))).unwrap_or_default();
+    let agent = run.agent.as_deref().unwrap_or("?");
+    format!("{mark} {}  {}  {agent}  {} tokens{answer}", run.run_id, run.status.as_str(), run.usage.total_tokens)
+}
+
+/// One line for a step that is the same, one for each side otherwise.
+fn step_lines(step: &ComparedStep) -> Vec<String> {
+    let line = |mark: &str, side: &Option<StepView>| {
+        side.as_ref().map(|step| format!("{mark}{}", clip_line(&step_line(step))))
+    };
+    if step.same {
+        return line("=", &step.left).into_iter().collect();
+    }
+    [line("<", &step.left), line(">", &step.right)].into_iter().flatten().collect()
+}
+
+/// The beginning of a line, its columns as they are.
+fn clip_line(line: &str) -> String {
+    let first = line.lines().next().unwrap_or_default();
+    match first.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &first[..end]),
+        None => first.to_owned(),
+    }
+}

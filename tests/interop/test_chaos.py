@@ -1,0 +1,42 @@
+"""The short form of the chaos harness; `./x chaos --runs 10000` is the long one."""
+
+import json
+import subprocess
+
+import pytest
+
+from server import BINARY
+
+
+def chaos(*arguments, timeout=600):
+    return subprocess.run([BINARY, "--json", "chaos", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=timeout, check=False)
+
+
+def test_a_run_killed_at_each_of_its_events_ends_once(tmp_path):
+    done = chaos("run", "--calls", "2")
+    assert done.returncode == 0, done.stderr
+    kills = json.loads(done.stdout)["kills"]
+    assert len(kills) >= 8, done.stderr
+    for kill in kills:
+        assert kill["faults"] == [], kill
+        assert (kill["terminal_events"], kill["doubled_effects"], kill["succeeded"]) == (1, 0, 1), kill
+
+
+@pytest.mark.parametrize("more", [
+    ["--fault", "kill"],
+    ["--fault", "freeze", "--freeze-for", "3s", "--kill-every", "1s"],
+    ["--fault", "rebalance"],
+    ["--fault", "broker", "--kill-every", "4s"],
+    ["--model", "error", "--kill-every", "0s"],
+], ids=lambda more: " ".join(more))
+def test_nothing_is_lost_and_nothing_doubled_under_load(more):
+    done = chaos("load", "--runs", "60", "--steps", "8", "--workers", "2", "--patience", "5m", *more)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert (report["lost"], report["doubled_effects"], report["terminal_events"], report["with_gaps"]) == (0, 0, 60, 0), report
+
+
+def test_a_time_that_is_none_is_refused():
+    done = chaos("load", "--kill-every", "soon")
+    assert done.returncode == 2 and "500ms" in done.stderr, done.stderr

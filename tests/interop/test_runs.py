@@ -1,0 +1,81 @@
+"""Approvals, forks and sessions over HTTP and the command line, across `kill -9` of the server."""
+
+import json
+
+from server import wait_for
+
+
+def waiting(server, run_id, after=0):
+    """The run once it asks something that it did not ask before."""
+    def asks():
+        run = server.get(f"/runs/{run_id}").json
+        pending = run.get("pending_approvals") or []
+        return run if run.get("status") == "waiting_approval" and pending and pending[0]["step"] > after else None
+    return wait_for(asks, 60, f"{run_id} to ask")
+
+
+def test_an_approval_survives_kill_9_and_is_answered_at_the_command_line(new_server):
+    server = new_server().start()
+    run_id = server.start_run("count [[steps=2 id=survive]]", approval="always")
+    step = waiting(server, run_id)["pending_approvals"][0]["step"]
+    server.kill()
+    server.start()
+    assert waiting(server, run_id)["pending_approvals"][0]["step"] == step
+    listed = server.cli("--json", "runs", "ls", "--status", "waiting_approval")
+    assert run_id in listed.stdout, listed.stderr
+    approved = server.cli("runs", "approve", run_id, str(step))
+    assert approved.returncode == 0, approved.stderr
+    step = waiting(server, run_id, step)["pending_approvals"][0]["step"]
+    denied = server.cli("runs", "approve", run_id, "--deny", "--note", "enough of it", "--watch")
+    assert denied.returncode == 0, denied.stderr
+    again = server.cli("runs", "approve", run_id, str(step))
+    assert again.returncode == 4 and "ended" in again.stderr, again.stderr
+    run = server.run_end(run_id)
+    assert run["status"] == "succeeded"
+    assert any("enough of it" in (s.get("tool") or {}).get("error", "") for s in run["steps"])
+    assert [s["seq"] for s in run["steps"]] == list(range(1, len(run["steps"]) + 1))
+
+
+def test_without_a_server_and_a_terminal_a_run_that_asks_says_how_to_answer(new_server):
+    alone = new_server("alone")  # never started: the commands host what they need
+    asked = alone.cli("agent", "run", "count [[steps=1 id=alone]]", "--agent", "react", "--approval", "always")
+    assert asked.returncode == 4, asked
+    hint = asked.stderr.split("riverrun runs approve ", 1)[1].split()
+    run_id, step = hint[0], hint[1]
+    shown = alone.cli("runs", "show", run_id)
+    assert "waiting_approval" in shown.stdout, shown.stderr
+    answered = alone.cli("runs", "approve", run_id, step)
+    assert answered.returncode == 0 and "done after 1 steps" in answered.stdout, answered
+
+
+def test_forks_can_be_made_seen_and_compared_at_the_command_line(server):
+    run_id = server.start_run("branch [[steps=2 id=cli-fork]]")
+    server.run_end(run_id)
+    forked = server.cli("--json", "runs", "fork", run_id, "--at-seq", "3", "--task", "otherwise [[steps=2 id=cli-fork]]")
+    assert forked.returncode == 0, forked.stderr
+    fork = json.loads(forked.stdout)["run_id"]
+    assert server.run_end(fork)["forked_from"] == {"run_id": run_id, "at_seq": 3}
+    tree = wait_for(lambda: (t := server.cli("runs", "tree", fork).stdout).count("run_") == 2 and t, 30, "the tree")
+    assert tree.index(run_id) < tree.index(fork)
+    compared = server.cli("runs", "compare", fork)
+    assert compared.returncode == 0 and f"< {run_id}" in compared.stdout and f"> {fork}" in compared.stdout, compared
+    cut = server.cli("runs", "fork", run_id, "--at-seq", "2")
+    assert cut.returncode == 4 and "at_seq 1" in cut.stderr, cut.stderr
+    resumed = server.cli("runs", "resume", run_id)
+    assert resumed.returncode == 4 and "runs fork" in resumed.stderr, resumed.stderr
+
+
+def test_runs_of_a_session_take_turns_across_kill_9(new_server):
+    server = new_server().start()
+    runs = [server.start_run(f"turn [[steps=1 id=turn{n}]]", session="s", approval="always") for n in range(3)]
+    step = waiting(server, runs[0])["pending_approvals"][0]["step"]
+    server.kill()
+    server.start()
+    assert waiting(server, runs[0])
+    assert [server.get(f"/runs/{run}").json["status"] for run in runs[1:]] == ["queued", "queued"]
+    for number, run in enumerate(runs):
+        step = waiting(server, run)["pending_approvals"][0]["step"]
+        assert server.post(f"/runs/{run}/approvals/{step}", {"decision": "approve"}).status == 202
+        server.run_end(run)
+    refused = server.cli("agent", "run", "x", "--session-policy", "reject")
+    assert refused.returncode == 2, refused.stderr

@@ -1,0 +1,247 @@
+//! Accepting commands: what each becomes on the log. Their events are acknowledged before their offsets are committed.
+
+use std::collections::HashSet;
+
+use riverrun_agents::decide::{Ending, Failed};
+use riverrun_log::{DeadLetter, GroupConsumer, LogError, Outgoing, Position, Record};
+use riverrun_schemas::agent::{
+    AgentCommand, AgentEvent, ForkRun, RunAccepted, RunApprovalDecided, RunCancelRequested, RunOutcome, RunRequest,
+    RunResumed, SessionPolicy, StartRun,
+};
+use riverrun_schemas::{Decoded, Failure, RunId, now_ms};
+use tokio_util::sync::CancellationToken;
+
+use super::sessions::SessionKey;
+use super::{COMPONENT, Coordinator, GROUP, RETRY_PAUSE, ending, forks};
+
+/// What a batch of commands becomes.
+#[derive(Default)]
+struct Accepting {
+    outgoing: Vec<Outgoing>,
+    /// For each of `outgoing`: the run that it opens.
+    opens: Vec<Option<(i32, RunId)>>,
+    runs: HashSet<RunId>,
+}
+
+impl Accepting {
+    fn write(&mut self, event: impl Into<AgentEvent>, cause: &Record) -> Result<(), LogError> {
+        let event = event.into();
+        let opens = matches!(event, AgentEvent::RunAccepted(_)).then(|| (cause.partition, event.run_id()));
+        self.outgoing.push(Outgoing::caused_by(&event, COMPONENT, &cause.envelope())?.to_partition(cause.partition));
+        self.opens.push(opens);
+        Ok(())
+    }
+
+    fn bury(&mut self, letter: Outgoing) {
+        self.outgoing.push(letter);
+        self.opens.push(None);
+    }
+}
+
+impl Coordinator {
+    pub(super) async fn on_commands(
+        &mut self,
+        group: &GroupConsumer,
+        batch: Vec<Record>,
+        stop: &CancellationToken,
+    ) -> Result<(), LogError> {
+        let mut accepting = Accepting::default();
+        for record in &batch {
+            if !self.partitions.contains_key(&record.partition) {
+                continue;
+            }
+            // Nothing was written for it: what it would become does not fit on the log.
+            if let Err(error) = self.accept(&mut accepting, record).await {
+                tracing::warn!(position = %record.position(), error = %error, "command can't be accepted; it goes to the dead letters");
+                self.bury(&mut accepting, record, &error);
+            }
+        }
+        let Accepting { outgoing, opens, .. } = accepting;
+        let positions = self.write(outgoing, stop).await?;
+        for (position, run) in positions.iter().zip(opens) {
+            if let Some((partition, run_id)) = run
+                && let Some(state) = self.partitions.get_mut(&partition)
+            {
+                state.accepted(run_id, position.offset);
+            }
+        }
+        for record in &batch {
+            if let Some(state) = self.partitions.get_mut(&record.partition) {
+                state.next_command = state.next_command.max(record.offset + 1);
+                state.note_due = true;
+                self.progress.position(&record.topic_partition(), state.next_command);
+            }
+        }
+        self.progress.handled(batch.len() as u64);
+        self.write_notes(group)
+    }
+
+    fn bury(&mut self, accepting: &mut Accepting, record: &Record, error: &LogError) {
+        self.progress.dead_letter();
+        accepting.bury(DeadLetter::of(record, GROUP, error.code(), &error.to_string(), 1));
+        if let (Ok(Decoded::Event(command)), Some(state)) =
+            (self.config.schemas.decode::<AgentCommand>(record), self.partitions.get_mut(&record.partition))
+            && !state.is_open(&command.run_id())
+        {
+            state.sessions.forget(&command.run_id());
+        }
+    }
+
+    async fn accept(&mut self, accepting: &mut Accepting, record: &Record) -> Result<(), LogError> {
+        let command = match self.config.schemas.decode::<AgentCommand>(record) {
+            Ok(Decoded::Event(command)) => command,
+            Ok(Decoded::UnknownType { record: name }) => {
+                self.progress.dead_letter();
+                let reason = format!("this version knows no {name}");
+                accepting.bury(DeadLetter::of(record, GROUP, "unknown_event_type", &reason, 1));
+                return Ok(());
+            }
+            Err(error) => {
+                tracing::warn!(position = %record.position(), error = %error, "command can't be read; it goes to the dead letters");
+                self.progress.dead_letter();
+                accepting.bury(DeadLetter::of(record, GROUP, error.code(), &error.to_string(), 1));
+                return Ok(());
+            }
+        };
+        match command {
+            AgentCommand::StartRun(command) => self.accept_start(accepting, record, command),
+            AgentCommand::ForkRun(command) => self.accept_fork(accepting, record, command).await,
+            AgentCommand::CancelRun(c) => {
+                let event = RunCancelRequested { run_id: c.run_id, reason: c.reason, at: c.at };
+                self.accept_word(accepting, record, event.into(), "nothing to cancel")
+            }
+            AgentCommand::DecideApproval(c) => {
+                let event =
+                    RunApprovalDecided { run_id: c.run_id, step: c.step, decision: c.decision, note: c.note, at: c.at };
+                self.accept_word(accepting, record, event.into(), "nothing to decide")
+            }
+            AgentCommand::ResumeRun(c) => {
+                let event = RunResumed { run_id: c.run_id, at: c.at };
+                self.accept_word(accepting, record, event.into(), "nothing to resume")
+            }
+        }
+    }
+
+    /// A word to a run that is open.
+    fn accept_word(
+        &self,
+        accepting: &mut Accepting,
+        record: &Record,
+        event: AgentEvent,
+        otherwise: &str,
+    ) -> Result<(), LogError> {
+        let run_id = event.run_id();
+        let open = self.partitions.get(&record.partition).is_some_and(|state| state.is_open(&run_id));
+        if !open && !accepting.runs.contains(&run_id) {
+            tracing::info!(run_id = %run_id, "run is not open; {otherwise}");
+            return Ok(());
+        }
+        accepting.write(event, record)
+    }
+
+    /// Whether the run is there already; remembers it otherwise.
+    fn is_copy(&self, accepting: &mut Accepting, record: &Record, run_id: RunId) -> bool {
+        let known = self.partitions.get(&record.partition).is_some_and(|state| state.knows(&run_id));
+        if known || !accepting.runs.insert(run_id) {
+            tracing::info!(run_id = %run_id, "run is known; the command came twice");
+            return true;
+        }
+        false
+    }
+
+    fn accept_start(&mut self, accepting: &mut Accepting, record: &Record, command: StartRun) -> Result<(), LogError> {
+        let run_id = command.run_id;
+        if self.is_copy(accepting, record, run_id) {
+            return Ok(());
+        }
+        let request = self.with_defaults(command.request);
+        let ahead = self.ahead_in_session(record.partition, run_id, &request);
+        if let (SessionPolicy::Interrupt, false) = (request.session_policy, ahead.is_empty()) {
+            for other in &ahead {
+                let reason = Some(format!("run {run_id} of the same session took over"));
+                accepting.write(RunCancelRequested { run_id: *other, reason, at: now_ms() }, record)?;
+            }
+        }
+        let busy = ahead.first().filter(|_| request.session_policy == SessionPolicy::Reject).copied();
+        accepting.write(RunAccepted { run_id, request, forked_from: None, at: now_ms() }, record)?;
+        match busy {
+            Some(other) => accepting.write(ending::without_state(run_id, 0, session_busy(other)), record),
+            None => Ok(()),
+        }
+    }
+
+    /// The open runs that stand before this one in its session; it is put behind them.
+    fn ahead_in_session(&mut self, partition: i32, run_id: RunId, request: &RunRequest) -> Vec<RunId> {
+        match (SessionKey::of(request), self.partitions.get_mut(&partition)) {
+            (Some(session), Some(state)) => state.sessions.join(session, run_id),
+            _ => Vec::new(),
+        }
+    }
+
+    async fn accept_fork(
+        &mut self,
+        accepting: &mut Accepting,
+        record: &Record,
+        command: ForkRun,
+    ) -> Result<(), LogError> {
+        let run_id = command.run_id;
+        let copied = self.partitions.get(&record.partition).and_then(|state| state.copied_steps(&run_id));
+        if copied.is_none() && self.is_copy(accepting, record, run_id) {
+            return Ok(());
+        }
+        let steps = forks::steps(self.context.blobs.as_ref(), &command).await;
+        if copied.is_none() {
+            let request = self.with_defaults(command.request);
+            self.ahead_in_session(record.partition, run_id, &request);
+            let forked_from = Some(command.forked_from.clone());
+            accepting.write(RunAccepted { run_id, request, forked_from, at: now_ms() }, record)?;
+        }
+        match steps {
+            // A crash may have cut the copying short: it goes on where it stopped.
+            Ok(steps) => {
+                for event in forks::copies(run_id, steps, copied.unwrap_or(0)) {
+                    if let Err(error) = accepting.write(event, record) {
+                        let failure = Failure::new(error.code(), error.to_string());
+                        return accepting.write(ending::without_state(run_id, 0, Failed(failure).into()), record);
+                    }
+                }
+                Ok(())
+            }
+            Err(failure) => accepting.write(ending::without_state(run_id, 0, Failed(failure).into()), record),
+        }
+    }
+
+    fn with_defaults(&self, request: RunRequest) -> RunRequest {
+        let models = &self.context.models;
+        RunRequest {
+            max_iters: request.max_iters.or(Some(self.config.default_max_iters)),
+            temperature: request.temperature.or(Some(self.config.default_temperature)),
+            // Written down, so that a run that goes on tomorrow goes on with the same model.
+            model: request.model.or_else(|| Some(models.default_chat_model().to_owned())),
+            ..request
+        }
+    }
+
+    async fn write(&self, outgoing: Vec<Outgoing>, stop: &CancellationToken) -> Result<Vec<Position>, LogError> {
+        if outgoing.is_empty() {
+            return Ok(Vec::new());
+        }
+        loop {
+            match self.context.producer.send_many(outgoing.clone()).await {
+                Ok(positions) => return Ok(positions),
+                Err(error) if error.retryable() && !stop.is_cancelled() => {
+                    tracing::warn!(error = %error, "can't accept commands, trying again");
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+fn session_busy(other: RunId) -> Ending {
+    let failure = Failure::new("session_busy", format!("run {other} of the same session goes on")).with_hint(format!(
+        "wait for it, cancel it (riverrun runs cancel {other}), or ask with session_policy enqueue"
+    ));
+    Ending { status: RunOutcome::Failed, stop_reason: "session_busy", answer: None, error: Some(failure) }
+}

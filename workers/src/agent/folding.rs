@@ -1,0 +1,134 @@
+//! Reading run events: the past of a partition when it is taken, then each event as it comes.
+
+use riverrun_log::{AssignedPartition, GroupConsumer, LogError, Record, StartAt, Tail, TopicPartition};
+use riverrun_schemas::agent::AgentEvent;
+use riverrun_schemas::{Decoded, Topic};
+use tokio_util::sync::CancellationToken;
+
+use super::partition::{Folded, Partition};
+use super::{Coordinator, DRAIN, RETRY_PAUSE, next_of, snapshots};
+
+impl Coordinator {
+    /// Folds the open runs of new partitions, then drives them and begins to take commands.
+    pub(super) async fn on_assigned(
+        &mut self,
+        group: &mut GroupConsumer,
+        assigned: Vec<AssignedPartition>,
+        stop: &CancellationToken,
+    ) -> Result<(), LogError> {
+        let mut starts: Vec<(TopicPartition, StartAt)> = self
+            .tail
+            .as_ref()
+            .map(|tail| {
+                tail.positions().iter().map(|(partition, next)| (partition.clone(), StartAt::Offset(*next))).collect()
+            })
+            .unwrap_or_default();
+        for partition in &assigned {
+            let number = partition.partition.partition;
+            let fold_from = partition.metadata.parse::<i64>().map_or(StartAt::Beginning, StartAt::Offset);
+            starts.push((TopicPartition::new(Topic::AgentEvents.name(), number), fold_from));
+            let next_command = partition.committed.unwrap_or(partition.low);
+            self.partitions.insert(number, Partition::new(next_command));
+            self.progress.position(&partition.partition, next_command);
+        }
+        let tail = loop {
+            match Tail::open(&self.config.log, starts.clone()).await {
+                Ok(tail) => break tail,
+                Err(error) if error.retryable() && !stop.is_cancelled() => {
+                    tracing::warn!(error = %error, "can't read run events, trying again");
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        let ends = tail.ends_at_open().clone();
+        for (partition, next) in tail.positions() {
+            if let Some(state) = self.partitions.get_mut(&partition.partition) {
+                state.next_event = *next;
+            }
+        }
+        self.tail = Some(tail);
+        let behind = |this: &Self| {
+            assigned.iter().any(|p| {
+                let events = TopicPartition::new(Topic::AgentEvents.name(), p.partition.partition);
+                let next = this.tail.as_ref().and_then(|tail| tail.positions().get(&events)).copied().unwrap_or(0);
+                next < ends.get(&events).copied().unwrap_or(0)
+            })
+        };
+        while behind(self) {
+            let record = tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                record = next_of(&mut self.tail) => record,
+            };
+            match record {
+                Ok(record) => self.on_event(&record).await,
+                Err(error) => tracing::warn!(error = %error, "folding run events"),
+            }
+        }
+        for partition in &assigned {
+            let number = partition.partition.partition;
+            let open = self.partitions.get_mut(&number).map_or(0, Partition::go_live);
+            tracing::info!(partition = number, open_runs = open, "agent worker takes a partition");
+            self.drive_ready(number);
+        }
+        self.progress.assigned(self.partitions.len());
+        let starts: Vec<_> = assigned.iter().map(|p| (p.partition.clone(), p.default_start())).collect();
+        group.start(&starts)
+    }
+
+    pub(super) async fn on_revoked(
+        &mut self,
+        group: &mut GroupConsumer,
+        partitions: &[TopicPartition],
+        lost: bool,
+    ) -> Result<(), LogError> {
+        let mut notes = Vec::new();
+        for partition in partitions {
+            self.progress.forget(partition);
+            if let Some(state) = self.partitions.remove(&partition.partition) {
+                notes.push(state.note(partition.partition));
+                state.stop.cancel();
+            }
+        }
+        if !lost
+            && !notes.is_empty()
+            && let Err(error) = group.commit_now(&notes, DRAIN).await
+        {
+            tracing::warn!(error = %error, "offsets of revoked partitions not committed; their commands come again");
+        }
+        self.progress.assigned(self.partitions.len());
+        group.release(partitions)
+    }
+
+    pub(super) async fn on_event(&mut self, record: &Record) {
+        let Some(partition) = self.partitions.get_mut(&record.partition) else { return };
+        partition.next_event = record.offset + 1;
+        let event = match self.config.schemas.decode::<AgentEvent>(record) {
+            Ok(Decoded::Event(event)) => event,
+            Ok(Decoded::UnknownType { record: name }) => {
+                tracing::debug!(name, "event of a newer version skipped");
+                return;
+            }
+            Err(error) => {
+                tracing::warn!(position = %record.position(), error = %error, "what lies on the run events is no event; skipped");
+                return;
+            }
+        };
+        if let Folded::Snapshot(snapshot) = partition.fold(record.offset, event) {
+            let place = (record.partition, record.offset);
+            let (blobs, log, schemas) = (self.context.blobs.as_ref(), &self.config.log, &self.config.schemas);
+            match snapshots::restore(blobs, log, schemas, place, &snapshot).await {
+                Ok(Some(state)) => {
+                    if let Some(partition) = self.partitions.get_mut(&record.partition) {
+                        partition.open_from(record.offset, snapshot.accepted_offset, state);
+                    }
+                }
+                Ok(None) => tracing::error!(run_id = %snapshot.run_id, "a snapshot of a run that is not on the log"),
+                Err(error) => {
+                    tracing::error!(run_id = %snapshot.run_id, error = %error, "a run can't be folded; it goes on at the next start");
+                }
+            }
+        }
+        self.drive_ready(record.partition);
+    }
+}

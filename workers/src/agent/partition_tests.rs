@@ -1,0 +1,286 @@
+use riverrun_schemas::BlobRef;
+use riverrun_schemas::agent::{
+    ApprovalPolicy, Decision, ForkedFrom, RunAccepted, RunAdvanced, RunApprovalDecided, RunCancelRequested, RunClaimed,
+    RunFinished, RunOutcome, RunRequest, RunResumed, Step, StepKind, ToolEffect, ToolUse,
+};
+
+use super::*;
+
+fn run(name: &str) -> RunId {
+    RunId::derive(&[name])
+}
+
+fn accepted(name: &str) -> AgentEvent {
+    AgentEvent::RunAccepted(of_session(name, None))
+}
+
+fn of_session(name: &str, session: Option<&str>) -> RunAccepted {
+    let request = RunRequest {
+        task: name.into(),
+        agent: None,
+        namespace: Default::default(),
+        session: session.map(str::to_owned),
+        provider: None,
+        model: None,
+        temperature: None,
+        max_iters: None,
+        tools: None,
+        collections: None,
+        budget_tokens: None,
+        budget_seconds: None,
+        approval: ApprovalPolicy::Never,
+        metadata_json: None,
+        session_policy: Default::default(),
+    };
+    RunAccepted { run_id: run(name), request, forked_from: None, at: 0 }
+}
+
+fn claimed(name: &str, epoch: i64) -> AgentEvent {
+    RunClaimed { run_id: run(name), epoch, worker: format!("w{epoch}"), at: 0 }.into()
+}
+
+fn finished(name: &str, epoch: i64) -> AgentEvent {
+    RunFinished {
+        run_id: run(name),
+        epoch,
+        status: RunOutcome::Succeeded,
+        agent: "react".into(),
+        answer: None,
+        citations: vec![],
+        usage: Default::default(),
+        stop_reason: "answered".into(),
+        error: None,
+        at: 0,
+    }
+    .into()
+}
+
+/// Folds events from offset 10 on, as the loop does.
+fn given(events: Vec<AgentEvent>) -> Partition {
+    let mut partition = Partition::new(3);
+    for (event, offset) in events.into_iter().zip(10..) {
+        partition.next_event = offset + 1;
+        partition.fold(offset, event);
+    }
+    partition
+}
+
+fn noted(partition: &Partition) -> (i64, i64) {
+    let note = partition.note(0);
+    (note.offset, note.metadata.unwrap().parse().unwrap())
+}
+
+fn step(seq: i64, kind: StepKind) -> Step {
+    let tool = ToolUse {
+        call_id: "c".into(),
+        name: "pay".into(),
+        arguments_json: "{}".into(),
+        effect: ToolEffect::External,
+        result_json: None,
+        result_blob: None,
+        error: None,
+        duration_ms: None,
+    };
+    let tool = (kind != StepKind::Thought).then_some(tool);
+    Step { seq, kind, agent: "react".into(), text: None, tool, usage: None, at: 0 }
+}
+
+fn advanced(name: &str, epoch: i64, kinds: &[StepKind], first: i64) -> AgentEvent {
+    let steps = kinds.iter().zip(first..).map(|(kind, seq)| step(seq, *kind)).collect();
+    RunAdvanced { run_id: run(name), epoch, steps }.into()
+}
+
+/// The run asks a person in its step 2.
+fn asks(name: &str) -> AgentEvent {
+    advanced(name, 1, &[StepKind::ToolCall, StepKind::Approval], 1)
+}
+
+fn answered(name: &str) -> AgentEvent {
+    RunApprovalDecided { run_id: run(name), step: 2, decision: Decision::Approve, note: None, at: 0 }.into()
+}
+
+fn cancelled(name: &str) -> AgentEvent {
+    RunCancelRequested { run_id: run(name), reason: None, at: 0 }.into()
+}
+
+fn ready(partition: &mut Partition) -> Vec<RunId> {
+    partition.take_ready().into_iter().map(|run| run.state.run_id).collect()
+}
+
+/// A live partition in which these events came, and what became ready by the last of them.
+fn live(events: Vec<AgentEvent>) -> (Partition, Vec<RunId>) {
+    let mut partition = given(vec![]);
+    partition.go_live();
+    let mut last = Vec::new();
+    for (event, offset) in events.into_iter().zip(10..) {
+        partition.next_event = offset + 1;
+        partition.fold(offset, event);
+        last = ready(&mut partition);
+    }
+    (partition, last)
+}
+
+#[test]
+fn only_runs_without_an_end_are_driven_oldest_first() {
+    let mut partition = given(vec![accepted("a"), accepted("b"), claimed("a", 1), accepted("c"), finished("a", 1)]);
+    assert!(ready(&mut partition).is_empty(), "not before the past is folded");
+    assert_eq!(partition.go_live(), 2);
+    assert_eq!(ready(&mut partition), [run("b"), run("c")]);
+    assert!(ready(&mut partition).is_empty(), "each is given out once");
+}
+
+#[test]
+fn a_run_that_waits_for_a_person_is_not_driven_after_a_restart_until_the_answer_comes() {
+    for (more, expected) in [
+        (vec![], vec![]),
+        (vec![answered("a")], vec![run("a")]),
+        (vec![cancelled("a")], vec![run("a")]),
+        (vec![claimed("a", 2)], vec![]),
+    ] {
+        let mut partition = given([vec![accepted("a"), claimed("a", 1), asks("a")], more.clone()].concat());
+        assert_eq!(partition.go_live(), 1);
+        assert_eq!(ready(&mut partition), expected, "{more:?} before the restart");
+
+        let mut partition = given(vec![accepted("a"), claimed("a", 1), asks("a")]);
+        partition.go_live();
+        for (event, offset) in more.iter().zip(13..) {
+            partition.fold(offset, event.clone());
+        }
+        assert_eq!(ready(&mut partition), expected, "{more:?} after the restart");
+    }
+}
+
+#[test]
+fn a_run_that_a_driver_let_go_of_takes_in_what_came_meanwhile() {
+    let mut partition = given(vec![accepted("a"), claimed("a", 1), asks("a")]);
+    partition.go_live();
+    partition.fold(13, RunResumed { run_id: run("a"), at: 0 }.into());
+    let mut looking_again = partition.take_ready();
+    let run_again = looking_again.pop().expect("asked to look again");
+    partition.rest(run_again);
+    assert!(ready(&mut partition).is_empty(), "it looked, and waits on");
+
+    partition.fold(14, RunResumed { run_id: run("a"), at: 1 }.into());
+    let driven = partition.take_ready().pop().unwrap();
+    partition.fold(15, answered("a"));
+    assert!(ready(&mut partition).is_empty(), "a driver has it");
+    partition.rest(driven);
+    let again = partition.take_ready().pop().expect("the answer came while the driver let go");
+    assert_eq!(again.next_offset, 16);
+}
+
+#[test]
+fn of_the_runs_of_a_session_only_the_oldest_open_one_is_driven() {
+    let in_session = |name: &str, session: &str| AgentEvent::from(of_session(name, Some(session)));
+    let events = || {
+        vec![in_session("a", "s"), in_session("b", "s"), in_session("c", "s"), in_session("x", "other"), accepted("y")]
+    };
+    let mut partition = given(events());
+    partition.go_live();
+    assert_eq!(ready(&mut partition), [run("a"), run("x"), run("y")]);
+    partition.fold(20, claimed("a", 1));
+    partition.fold(21, finished("a", 1));
+    assert_eq!(ready(&mut partition), [run("b")]);
+    partition.fold(22, cancelled("c"));
+    assert_eq!(ready(&mut partition), [run("c")], "a cancelled run needs no turn to end");
+    partition.fold(23, finished("c", 0));
+    partition.fold(24, finished("b", 0));
+    assert!(ready(&mut partition).is_empty());
+    let (_, last) = live([events(), vec![finished("a", 0)]].concat());
+    assert_eq!(last, [run("b")], "live as well");
+}
+
+#[test]
+fn a_fork_is_driven_once_its_copied_steps_are_there() {
+    let from = Some(ForkedFrom { run_id: run("source"), at_seq: 3 });
+    let fork = || AgentEvent::from(RunAccepted { forked_from: from.clone(), ..of_session("f", None) });
+    let first = || advanced("f", 0, &[StepKind::Thought, StepKind::Thought], 1);
+    let (partition, last) = live(vec![fork(), first()]);
+    assert!(last.is_empty());
+    assert_eq!(partition.copied_steps(&run("f")), Some(2), "copying goes on here when its command comes again");
+    let (partition, last) = live(vec![fork(), first(), advanced("f", 0, &[StepKind::Thought], 3)]);
+    assert_eq!(last, [run("f")]);
+    assert_eq!(partition.copied_steps(&run("f")), None);
+}
+
+#[test]
+fn a_snapshot_moves_the_note_on_and_opens_a_run_whose_beginning_was_not_folded() {
+    let blob = BlobRef { sha256: "ab".into(), size_bytes: 1, media_type: "application/json".into() };
+    let snapshot = |epoch| RunSnapshotted {
+        run_id: run("a"),
+        epoch,
+        seq: 2,
+        accepted_offset: 10,
+        next_offset: 13,
+        state: blob.clone(),
+        at: 0,
+    };
+    let partition = given(vec![accepted("a"), claimed("a", 1), asks("a"), snapshot(7).into()]);
+    assert_eq!(noted(&partition).1, 10, "a snapshot of a claim that does not count");
+    let partition = given(vec![accepted("a"), claimed("a", 1), asks("a"), snapshot(1).into()]);
+    assert_eq!(noted(&partition).1, 13);
+
+    let mut later = Partition::new(0);
+    later.fold(12, asks("a"));
+    assert!(!later.is_open(&run("a")));
+    let Folded::Snapshot(found) = later.fold(13, snapshot(1).into()) else { panic!("no snapshot") };
+    let mut state = RunState::accepted(&of_session("a", None));
+    for event in [claimed("a", 1), asks("a")] {
+        state.apply(&event);
+    }
+    later.open_from(13, found.accepted_offset, state);
+    later.fold(14, answered("a"));
+    later.go_live();
+    let run = later.take_ready().pop().expect("it was answered");
+    assert_eq!((run.accepted_offset, run.next_offset, run.state.last_seq()), (10, 15, 2));
+}
+
+#[test]
+fn the_note_points_at_the_oldest_open_run_and_moves_on_when_it_ends() {
+    let mut partition = given(vec![accepted("a"), claimed("a", 1), accepted("b")]);
+    assert_eq!(noted(&partition), (3, 10));
+    partition.next_event = 14;
+    partition.fold(13, finished("a", 1));
+    assert_eq!(noted(&partition), (3, 12));
+    partition.fold(14, claimed("b", 1));
+    partition.next_event = 16;
+    partition.fold(15, finished("b", 1));
+    assert_eq!(noted(&partition), (3, 16), "nothing is open: the next event");
+}
+
+#[test]
+fn the_note_never_passes_a_run_whose_acceptance_was_not_read_back_yet() {
+    let mut partition = given(vec![]);
+    partition.next_event = 10;
+    partition.accepted(run("a"), 12);
+    assert_eq!(noted(&partition).1, 10);
+    partition.next_event = 14;
+    assert_eq!(noted(&partition).1, 12);
+}
+
+#[test]
+fn a_command_that_comes_again_is_known_also_after_the_end() {
+    let mut partition = given(vec![accepted("a"), claimed("a", 1), finished("a", 1), accepted("b")]);
+    partition.accepted(run("c"), 20);
+    assert!(partition.knows(&run("a")) && partition.knows(&run("b")) && partition.knows(&run("c")));
+    assert!(!partition.is_open(&run("a")) && !partition.knows(&run("d")));
+}
+
+#[test]
+fn an_end_written_under_an_older_claim_ends_nothing() {
+    let partition = given(vec![accepted("a"), claimed("a", 1), claimed("a", 2), finished("a", 1)]);
+    assert!(partition.is_open(&run("a")));
+    assert_eq!(partition.epoch(&run("a")), Some(2));
+}
+
+#[test]
+fn a_live_partition_hands_a_run_out_at_once_and_forwards_every_event_with_its_offset() {
+    let mut partition = given(vec![]);
+    partition.go_live();
+    partition.fold(10, accepted("a"));
+    let mut ready = partition.take_ready().pop().expect("not handed out");
+    partition.fold(11, claimed("a", 2));
+    partition.fold(12, claimed("a", 1));
+    let offsets: Vec<_> = std::iter::from_fn(|| ready.inbox.try_recv().ok()).map(|seen| seen.offset).collect();
+    assert_eq!(offsets, [11, 12], "void events too");
+}

@@ -1,0 +1,202 @@
+//! Snapshots: the fold of a long run in the blob store, so that a takeover reads what came since and not the whole run.
+
+use std::ops::Range;
+
+use riverrun_agents::RunState;
+use riverrun_log::{BlobStore, LogConfig, LogError, Schemas, StartAt, Tail, TopicPartition};
+use riverrun_schemas::agent::{AgentEvent, RunSnapshotted};
+use riverrun_schemas::{Decoded, Failure, RunId, Topic, now_ms};
+
+/// Steps between two snapshots.
+pub(super) const EVERY: i64 = 1_000;
+
+/// Keeps the fold; gives the event that points at it.
+pub(super) async fn take(
+    blobs: &dyn BlobStore,
+    state: &RunState,
+    (accepted_offset, next_offset): (i64, i64),
+) -> Result<RunSnapshotted, Failure> {
+    let json = serde_json::to_vec(state).map_err(|error| Failure::new("snapshot_failed", error.to_string()))?;
+    let blob = blobs
+        .put_bytes(json.into(), "application/json")
+        .await
+        .map_err(|error| Failure::new(error.code(), error.to_string()))?;
+    Ok(RunSnapshotted {
+        run_id: state.run_id,
+        epoch: state.epoch(),
+        seq: state.last_seq(),
+        accepted_offset,
+        next_offset,
+        state: blob,
+        at: now_ms(),
+    })
+}
+
+/// The fold up to a snapshot at `offset`; from the run's first event when the blob is not to be had. `None` when the run
+/// is not on the log.
+pub(super) async fn restore(
+    blobs: &dyn BlobStore,
+    log: &LogConfig,
+    schemas: &Schemas,
+    (partition, offset): (i32, i64),
+    snapshot: &RunSnapshotted,
+) -> Result<Option<RunState>, LogError> {
+    let place = TopicPartition::new(Topic::AgentEvents.name(), partition);
+    match load(blobs, snapshot).await {
+        // Words to the run may have come between the fold and the event that tells of it.
+        Ok(state) => fold(log, schemas, place, snapshot.next_offset..offset, (snapshot.run_id, Some(state))).await,
+        Err(error) => {
+            tracing::warn!(run_id = %snapshot.run_id, error, "snapshot can't be used; folding the run's events");
+            fold(log, schemas, place, snapshot.accepted_offset..offset, (snapshot.run_id, None)).await
+        }
+    }
+}
+
+async fn load(blobs: &dyn BlobStore, snapshot: &RunSnapshotted) -> Result<RunState, String> {
+    let bytes = blobs.get(&snapshot.state).await.map_err(|error| error.to_string())?;
+    let state: RunState = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+    if state.run_id == snapshot.run_id && state.last_seq() == snapshot.seq {
+        Ok(state)
+    } else {
+        Err(format!("it is step {} of {}", state.last_seq(), state.run_id))
+    }
+}
+
+/// Folds the run's events within `offsets` on top of what there is.
+async fn fold(
+    log: &LogConfig,
+    schemas: &Schemas,
+    place: TopicPartition,
+    offsets: Range<i64>,
+    (run_id, mut state): (RunId, Option<RunState>),
+) -> Result<Option<RunState>, LogError> {
+    if offsets.is_empty() {
+        return Ok(state);
+    }
+    let mut range = Tail::read_range(log, place, StartAt::Offset(offsets.start)).await?;
+    while let Some(record) = range.next().await? {
+        if record.offset >= offsets.end {
+            break;
+        }
+        let Ok(Decoded::Event(event)) = schemas.decode::<AgentEvent>(&record) else { continue };
+        if event.run_id() != run_id {
+            continue;
+        }
+        match (&mut state, &event) {
+            (Some(state), _) => {
+                state.apply(&event);
+            }
+            (None, AgentEvent::RunAccepted(accepted)) => state = Some(RunState::accepted(accepted)),
+            (None, _) => {}
+        }
+    }
+    Ok(state)
+}
+
+#[cfg(test)]
+mod tests {
+    use riverrun_agents::tools::{Hit, KNOWLEDGE_SEARCH};
+    use riverrun_log::{EmbeddedBroker, ObjectStoreBlobs, Producer, admin};
+    use riverrun_schemas::agent::*;
+    use riverrun_schemas::{ChunkId, DocumentId, topics};
+    use serde_json::json;
+
+    use super::*;
+
+    fn accepted() -> RunAccepted {
+        let request = RunRequest {
+            task: "x".into(),
+            agent: Some("react".into()),
+            namespace: Default::default(),
+            session: None,
+            provider: None,
+            model: None,
+            temperature: Some(0.1),
+            max_iters: None,
+            tools: None,
+            collections: None,
+            budget_tokens: None,
+            budget_seconds: None,
+            approval: ApprovalPolicy::Never,
+            metadata_json: None,
+            session_policy: SessionPolicy::Enqueue,
+        };
+        RunAccepted { run_id: RunId::derive(&["snapshot"]), request, forked_from: None, at: 1 }
+    }
+
+    /// A call of the search and its result with one passage.
+    fn searched(epoch: i64, first: i64) -> RunAdvanced {
+        let hit = Hit {
+            chunk_id: ChunkId::derive(&[&first.to_string()]),
+            document_id: DocumentId::derive(&["d"]),
+            source: "/a.md".into(),
+            text: "words".into(),
+            start: 0,
+            end: 5,
+            page: None,
+            score: 0.1,
+        };
+        let tool = |result: Option<String>| ToolUse {
+            call_id: format!("c{first}"),
+            name: KNOWLEDGE_SEARCH.into(),
+            arguments_json: json!({ "query": first }).to_string(),
+            effect: ToolEffect::None,
+            result_json: result,
+            result_blob: None,
+            error: None,
+            duration_ms: None,
+        };
+        let step = |seq, kind, result| Step {
+            seq,
+            kind,
+            agent: "react".into(),
+            text: None,
+            tool: Some(tool(result)),
+            usage: None,
+            at: 2,
+        };
+        let result = Some(json!({ "passages": [hit] }).to_string());
+        let steps = vec![step(first, StepKind::ToolCall, None), step(first + 1, StepKind::ToolResult, result)];
+        RunAdvanced { run_id: accepted().run_id, epoch, steps }
+    }
+
+    #[tokio::test]
+    async fn given_a_snapshot_when_a_run_is_restored_then_it_is_the_fold_of_all_events_with_or_without_the_blob() {
+        let folder = tempfile::tempdir().unwrap();
+        let broker = EmbeddedBroker::start(&folder.path().join("broker"), 0).await.unwrap();
+        let log = broker.config("test");
+        admin::ensure_topics(&log, topics::all_specs()).await.unwrap();
+        let blobs = ObjectStoreBlobs::local(&folder.path().join("blobs")).unwrap();
+        let producer = Producer::new(&log).unwrap();
+        let (run_id, partition) = (accepted().run_id, 2);
+        let other = RunAccepted { run_id: RunId::derive(&["other"]), ..accepted() };
+        let mut state = RunState::accepted(&accepted());
+        let (mut accepted_offset, mut next_offset) = (0, 0);
+        let claim = RunClaimed { run_id, epoch: 1, worker: "w".into(), at: 1 };
+        let events: Vec<AgentEvent> =
+            vec![other.into(), accepted().into(), claim.into(), searched(1, 1).into(), searched(1, 3).into()];
+        for event in events {
+            let at = producer.send_to_partition(&event, partition, "test", None).await.unwrap();
+            if event.run_id() == run_id {
+                state.apply(&event);
+                next_offset = at.offset + 1;
+            }
+            if matches!(&event, AgentEvent::RunAccepted(accepted) if accepted.run_id == run_id) {
+                accepted_offset = at.offset;
+            }
+        }
+        let snapshot = take(&blobs, &state, (accepted_offset, next_offset)).await.unwrap();
+        // Words that come while the snapshot is on its way are not in it.
+        let cancel = AgentEvent::from(RunCancelRequested { run_id, reason: Some("enough".into()), at: 3 });
+        producer.send_to_partition(&cancel, partition, "test", None).await.unwrap();
+        state.apply(&cancel);
+        let event = AgentEvent::from(snapshot.clone());
+        let place = (partition, producer.send_to_partition(&event, partition, "test", None).await.unwrap().offset);
+
+        let restored = || restore(&blobs, &log, &Schemas::built_in(), place, &snapshot);
+        assert_eq!(restored().await.unwrap(), Some(state.clone()));
+        assert_eq!((state.sources().len(), state.cancel_requested.is_some()), (2, true));
+        std::fs::remove_dir_all(folder.path().join("blobs")).unwrap();
+        assert_eq!(restored().await.unwrap(), Some(state), "folded again");
+    }
+}
