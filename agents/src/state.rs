@@ -7,6 +7,7 @@ use riverrun_schemas::{RunId, Usage};
 use riverrun_stores::read_models::run_fold::{RunGate, Verdict};
 use serde::Deserialize;
 
+use crate::supervisor;
 use crate::tools::{Hit, KNOWLEDGE_SEARCH};
 
 /// A run that has not been told otherwise stops after so many iterations.
@@ -94,7 +95,7 @@ impl RunState {
     pub fn agent(&self) -> Option<&str> {
         self.request.agent.as_deref().or_else(|| {
             let route = self.steps.iter().find(|step| step.kind == StepKind::Route)?;
-            route.text.as_deref()?.split(':').next()
+            supervisor::chosen_agent(route.text.as_deref()?)
         })
     }
 

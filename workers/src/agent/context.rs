@@ -5,6 +5,8 @@ use riverrun_log::{BlobStore, Producer};
 use riverrun_models::Models;
 use tokio::sync::Semaphore;
 
+use super::routing::AgentVectors;
+
 /// What every run of this worker uses.
 pub(super) struct AgentContext {
     /// Unique to this life of this process: the name in claims.
@@ -13,6 +15,8 @@ pub(super) struct AgentContext {
     pub(super) models: Models,
     pub(super) toolbox: Toolbox,
     pub(super) blobs: Arc<dyn BlobStore>,
+    /// What routing compares tasks with.
+    pub(super) agent_vectors: AgentVectors,
     /// A permit a run that is driven.
     pub(super) turns: Arc<Semaphore>,
 }

@@ -13,6 +13,7 @@ mod citations;
 mod context;
 mod driver;
 mod partition;
+mod routing;
 mod tokens;
 
 use std::collections::HashMap;
@@ -80,8 +81,15 @@ pub fn spawn(
 ) -> WorkerHandle {
     let worker = format!("{}-{}", config.instance.as_deref().unwrap_or("agent"), riverrun_schemas::EventId::new());
     let max_runs = config.max_concurrent_runs.max(1);
-    let context =
-        Arc::new(AgentContext { worker, producer, models, toolbox, blobs, turns: Arc::new(Semaphore::new(max_runs)) });
+    let context = Arc::new(AgentContext {
+        worker,
+        producer,
+        models,
+        toolbox,
+        blobs,
+        agent_vectors: routing::AgentVectors::default(),
+        turns: Arc::new(Semaphore::new(max_runs)),
+    });
     WorkerHandle::spawn("agent", GROUP, stop.clone(), move |progress| {
         Coordinator::new(config, context, progress).run(stop)
     })
