@@ -7,10 +7,26 @@ use serde::Serialize;
 pub struct Manifest {
     /// The name that a run request gives.
     pub name: &'static str,
-    /// One sentence for people and for the supervisor.
+    /// One or two sentences for people and for the supervisor.
     pub description: &'static str,
-    /// What it can do, in words that tasks are matched with.
+    /// What it can do, in words that tasks are compared with.
     pub capabilities: &'static [&'static str],
     /// For filters and for people.
     pub tags: &'static [&'static str],
+    /// Tasks that it is the right one for; the supervisor compares a task with each.
+    pub best_for: &'static [&'static str],
+    /// Signs in a task that speak for it.
+    #[serde(skip)]
+    pub cues: &'static [Cue],
+}
+
+/// A sign in the words of a task. What each means stands in [`crate::supervisor`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cue {
+    /// These words in succession, in any case and with or without a plural s.
+    Words(&'static str),
+    /// Numbers with an operator between them, or a percentage.
+    Arithmetic,
+    /// Several things to do one after the other: "then", "after that", "finally", or a numbered list.
+    Sequence,
 }

@@ -17,6 +17,7 @@ use calls::OpenCalls;
 pub use calls::{Answer, CallNeeds, OpenCall, Question};
 use counts::CallCounts;
 
+use crate::supervisor;
 use crate::tools::{Hit, KNOWLEDGE_SEARCH};
 
 /// A run that has not been told otherwise stops after so many iterations.

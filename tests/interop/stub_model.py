@@ -40,6 +40,20 @@ def tool_results(message):
     return 1 if message["role"] == "tool" else (message.get("content") or "").count("<observation tool=")
 
 
+def shaped(schema, steps):
+    """The reply to what is no action: a plan, a verdict, a critique, the choice of an agent."""
+    properties = (schema if isinstance(schema, dict) else {}).get("properties", {})
+    if "steps" in properties:
+        return {"steps": [{"description": f"add {one}", "tool": "calculator"} for one in range(max(1, steps))]}
+    if "complete" in properties:
+        return {name: {"note": "checked", "verdict": "pass"} for name in properties}
+    if "verdict" in properties:
+        return {"reason": "it fits", "verdict": "pass"}
+    if "agent" in properties:
+        return {"reason": "the first", "agent": properties["agent"]["enum"][0]}
+    return None
+
+
 class StubModel:
     """`requests` maps a script's id to how far the run was at each chat request: the number of tool results that it
     carried, one more for the answer."""
@@ -70,6 +84,9 @@ class StubModel:
         time.sleep(int(script.get("delay_ms", 0)) / 1000)
         tool = script.get("tool", "calculator")
         arguments = json.loads(script["args"]) if "args" in script else {"expression": f"{results} + 1"}
+        other = shaped(body.get("format"), steps)
+        if other:
+            return {"role": "assistant", "content": json.dumps(other)}
         if "format" in body:
             name, arguments = (tool, arguments) if results < steps else ("answer", {})
             return {"role": "assistant", "content": json.dumps({"thought": "next", "tool": name, "arguments": arguments})}

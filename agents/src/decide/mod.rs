@@ -5,7 +5,15 @@
 //! says; after a crash another worker folds the same events, asks again and gets the same action.
 
 mod calls;
+mod acting;
+mod critic;
+mod drafting;
+mod marks;
+mod plan_execute;
 mod react;
+mod reflexion;
+#[cfg(test)]
+mod testkit;
 
 use riverrun_models::Message;
 use riverrun_schemas::Failure;
@@ -15,7 +23,6 @@ use serde_json::Value;
 
 use crate::manifest::Manifest;
 use crate::state::RunState;
-use crate::supervisor;
 use crate::tools::ToolManifest;
 
 pub use calls::settle;
@@ -30,10 +37,15 @@ pub trait AgentType: Send + Sync {
 
     /// What a model's reply to a call of that mode means, as steps to append.
     fn interpret(&self, state: &RunState, tools: &[ToolManifest], mode: ModelMode, reply: &Reply) -> Vec<StepDraft>;
+
+    /// Why the loop ended, for a run that has an answer: `answered`, `max_iters` or `loop_detected`.
+    fn stop_reason(&self, state: &RunState) -> &'static str {
+        state.stop_reason()
+    }
 }
 
 /// Every agent type.
-static AGENTS: &[&dyn AgentType] = &[&react::React];
+static AGENTS: &[&dyn AgentType] = &[&react::React, &plan_execute::PlanExecute, &reflexion::Reflexion, &critic::Critic];
 
 /// The manifests of all agent types.
 pub fn catalog() -> Vec<&'static Manifest> {
@@ -65,6 +77,33 @@ pub enum ModelMode {
     Act,
     /// Write the answer. Plain text, streamed.
     Answer,
+    /// Make a plan. Constrained to JSON.
+    Plan,
+    /// Carry out a plan's step in words. Plain text.
+    Work,
+    /// Write a draft. Plain text.
+    Draft,
+    /// Judge a draft. Constrained to JSON.
+    Judge,
+    /// Write down what to do better. Plain text.
+    Reflect,
+    /// Choose an agent for the task. Constrained to JSON.
+    Route,
+}
+
+impl ModelMode {
+    /// The temperature that such a call has whatever the request says: choices and judgements are not drawn by lot.
+    pub fn temperature(self) -> Option<f32> {
+        match self {
+            ModelMode::Route | ModelMode::Judge => Some(0.0),
+            ModelMode::Act
+            | ModelMode::Answer
+            | ModelMode::Plan
+            | ModelMode::Work
+            | ModelMode::Draft
+            | ModelMode::Reflect => None,
+        }
+    }
 }
 
 /// A model call to make.
@@ -142,6 +181,8 @@ pub enum Action {
     Append(Vec<StepDraft>),
     /// Call the model, then append what [`AgentType::interpret`] makes of the reply.
     CallModel(ModelCall),
+    /// Choose an agent with [`crate::supervisor::judge`] and append the choice.
+    Route,
     /// Use the tool, whose intent is on the log, then append the result.
     CallTool(ToolUse),
     /// Let go of the run: only a person's answer brings it on.
@@ -190,7 +231,10 @@ pub fn next(state: &RunState, tools: &[ToolManifest], now_ms: i64) -> Action {
     if let Some(answer) = state.steps.last().filter(|step| step.kind == StepKind::Answer) {
         return Action::Finish(Ending {
             status: RunOutcome::Succeeded,
-            stop_reason: state.stop_reason(),
+            stop_reason: state
+                .agent()
+                .and_then(|name| agent(name).ok())
+                .map_or_else(|| state.stop_reason(), |agent| agent.stop_reason(state)),
             answer: answer.text.clone(),
             error: None,
         });
@@ -216,19 +260,10 @@ pub fn next(state: &RunState, tools: &[ToolManifest], now_ms: i64) -> Action {
         return Action::Finish(Failed(failure).into());
     }
     match state.agent() {
-        None => route(state),
+        None => Action::Route,
         Some(name) => match agent(name) {
             Ok(agent) => agent.decide(state, tools),
             Err(unknown) => Action::Finish(Failed(Failure::new("unknown_agent", unknown.to_string())).into()),
         },
-    }
-}
-
-fn route(state: &RunState) -> Action {
-    match supervisor::choose(&state.request.task, &catalog()) {
-        Some(choice) => {
-            Action::Append(vec![StepDraft::text(StepKind::Route, format!("{}: {}", choice.agent, choice.reason), None)])
-        }
-        None => Action::Finish(Failed(Failure::new("unknown_agent", "there is no agent to choose from")).into()),
     }
 }

@@ -6,6 +6,8 @@ use riverrun_log::{BlobStore, Producer};
 use riverrun_models::Models;
 use tokio::sync::Semaphore;
 
+use super::routing::AgentVectors;
+
 /// What every run of this worker uses.
 pub(super) struct AgentContext {
     /// Unique to this life of this process: the name in claims.
@@ -15,6 +17,8 @@ pub(super) struct AgentContext {
     pub(super) toolbox: Toolbox,
     pub(super) policy: Arc<Policy>,
     pub(super) blobs: Arc<dyn BlobStore>,
+    /// What routing compares tasks with.
+    pub(super) agent_vectors: AgentVectors,
     /// A permit a run that is driven.
     pub(super) turns: Arc<Semaphore>,
 }

@@ -71,7 +71,7 @@ pub(super) struct Driver {
 }
 
 /// What interrupts an action.
-enum Interrupted {
+pub(super) enum Interrupted {
     /// The state changed in a way that makes the action pointless: decide again.
     Overtaken,
     /// Let go of the run.
@@ -198,6 +198,7 @@ impl Driver {
         match decide::next(&self.state, &tools, now_ms()) {
             Action::Append(drafts) => self.append_decided(drafts, &tools).await,
             Action::CallModel(call) => self.call_model(call, &tools).await,
+            Action::Route => self.route().await,
             Action::CallTool(call) => self.call_tool(call).await,
             Action::Wait => Err(Interrupted::Left(Left::Waiting)),
             Action::Finish(ending) => self.finish(ending).await,
@@ -217,15 +218,8 @@ impl Driver {
                 Err(error) => return self.fail(failure_of(&error)).await,
             }
         };
-        let reply = decide::Reply {
-            usage: Usage {
-                prompt_tokens: i64::try_from(reply.usage.prompt_tokens).unwrap_or(i64::MAX),
-                completion_tokens: i64::try_from(reply.usage.completion_tokens).unwrap_or(i64::MAX),
-                cost_usd: None,
-            },
-            cut: reply.finish == FinishReason::Length,
-            text: reply.text,
-        };
+        let reply =
+            decide::Reply { usage: usage_of(&reply), cut: reply.finish == FinishReason::Length, text: reply.text };
         match self.state.agent().map(decide::agent) {
             Some(Ok(agent)) => self.append_decided(agent.interpret(&self.state, tools, call.mode, &reply), tools).await,
             Some(Err(unknown)) => self.fail(Failure::new("unknown_agent", unknown.to_string())).await,
@@ -234,12 +228,12 @@ impl Driver {
     }
 
     /// One model call, given up when the run is cancelled, lost, out of time or the process stops.
-    async fn try_model(&mut self, call: &ModelCall) -> Result<Result<ChatReply, ModelError>, Interrupted> {
+    pub(super) async fn try_model(&mut self, call: &ModelCall) -> Result<Result<ChatReply, ModelError>, Interrupted> {
         let request = ChatRequest {
             model: self.state.request.model.clone().unwrap_or_default(),
             messages: call.messages.clone(),
             response_schema: call.response_schema.clone(),
-            temperature: self.state.request.temperature.map(|t| t as f32),
+            temperature: call.mode.temperature().or(self.state.request.temperature.map(|t| t as f32)),
             max_tokens: Some(call.max_tokens),
             ..ChatRequest::default()
         };
@@ -318,7 +312,7 @@ impl Driver {
     }
 
     /// Waits for something that makes the present action pointless.
-    async fn interruption(&mut self) -> Interrupted {
+    pub(super) async fn interruption(&mut self) -> Interrupted {
         let out_of_time = self.time_left();
         tokio::pin!(out_of_time);
         loop {
@@ -379,7 +373,7 @@ impl Driver {
         }
     }
 
-    async fn fail(&mut self, failure: Failure) -> Result<(), Interrupted> {
+    pub(super) async fn fail(&mut self, failure: Failure) -> Result<(), Interrupted> {
         self.finish(decide::Failed(failure).into()).await
     }
 
@@ -399,7 +393,7 @@ impl Driver {
         self.append_steps(drafts).await
     }
 
-    async fn append_steps(&mut self, drafts: Vec<decide::StepDraft>) -> Result<(), Interrupted> {
+    pub(super) async fn append_steps(&mut self, drafts: Vec<decide::StepDraft>) -> Result<(), Interrupted> {
         let agent = self.state.agent().unwrap_or("supervisor").to_owned();
         let first = self.state.last_seq() + 1;
         let steps: Vec<Step> =
@@ -498,6 +492,15 @@ fn tool_context(
     let context =
         ToolContext { namespace: state.request.namespace.clone(), collections, call_id: call.call_id.clone(), cancel };
     Ok((context, arguments))
+}
+
+/// Tokens of a reply as steps record them.
+pub(super) fn usage_of(reply: &ChatReply) -> Usage {
+    Usage {
+        prompt_tokens: i64::try_from(reply.usage.prompt_tokens).unwrap_or(i64::MAX),
+        completion_tokens: i64::try_from(reply.usage.completion_tokens).unwrap_or(i64::MAX),
+        cost_usd: None,
+    }
 }
 
 fn failure_of(error: &ModelError) -> Failure {

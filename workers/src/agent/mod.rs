@@ -23,6 +23,7 @@ mod forks;
 mod partition;
 mod sessions;
 mod snapshots;
+mod routing;
 mod tokens;
 
 use std::collections::HashMap;
@@ -99,6 +100,7 @@ pub fn spawn(
         toolbox,
         policy: config.policy.clone(),
         blobs,
+        agent_vectors: routing::AgentVectors::default(),
         turns: Arc::new(Semaphore::new(max_runs)),
     });
     WorkerHandle::spawn("agent", GROUP, stop.clone(), move |progress| {

@@ -39,7 +39,9 @@ impl Respond for ScriptedModel {
             .unwrap()
             .iter()
             .any(|m| m["role"] == "user" && m["content"].as_str().unwrap().contains("<observation tool"));
+        let candidates = &body["format"]["properties"]["agent"]["enum"];
         let text = match (body["format"].is_object(), observed) {
+            _ if candidates.is_array() => json!({ "reason": "the second", "agent": candidates[1] }).to_string(),
             (true, false) => json!({ "thought": "count", "tool": "count", "arguments": {} }).to_string(),
             (true, true) => json!({ "thought": "enough", "tool": "answer", "arguments": {} }).to_string(),
             (false, _) => "it was counted".to_owned(),
@@ -48,6 +50,19 @@ impl Respond for ScriptedModel {
         let end = json!({ "model": "scripted", "message": { "role": "assistant", "content": "" }, "done": true,
             "done_reason": "stop", "prompt_eval_count": 10, "eval_count": 5 });
         ResponseTemplate::new(200).set_body_string(format!("{piece}\n{end}\n")).set_delay(self.delay)
+    }
+}
+
+/// Speaks Ollama's embedding API; what is to be like the writing of letters says so.
+struct ScriptedEmbeddings;
+
+impl Respond for ScriptedEmbeddings {
+    fn respond(&self, request: &Request) -> ResponseTemplate {
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        let letter = |text: &Value| text.as_str().unwrap().to_lowercase().contains("letter");
+        let vector = |text: &Value| if letter(text) { json!([1.0, 0.0]) } else { json!([0.0, 1.0]) };
+        let vectors: Vec<Value> = body["input"].as_array().unwrap().iter().map(vector).collect();
+        ResponseTemplate::new(200).set_body_json(json!({ "embeddings": vectors, "prompt_eval_count": 1 }))
     }
 }
 
@@ -109,6 +124,7 @@ impl World {
         let requests = Arc::new(AtomicUsize::new(0));
         let scripted = ScriptedModel { requests: requests.clone(), delay: model_delay };
         Mock::given(method("POST")).and(path("/api/chat")).respond_with(scripted).mount(&model).await;
+        Mock::given(method("POST")).and(path("/api/embed")).respond_with(ScriptedEmbeddings).mount(&model).await;
         let producer = Producer::new(&log).unwrap();
         let calls = Arc::default();
         Self { _broker: broker, log, producer, model, requests, calls, effect, tool_delay, folder }
@@ -120,6 +136,7 @@ impl World {
         let env = |name: &str| match name {
             "RIVERRUN_MODEL_RUNTIME_BASE_URL" => Some(address.clone()),
             "RIVERRUN_DEFAULT_CHAT_MODEL" => Some("scripted".to_owned()),
+            "RIVERRUN_DEFAULT_EMBED_MODEL" => Some("ollama/scripted".to_owned()),
             _ => None,
         };
         let models = Models::new(ModelSettings::from_env(&env).unwrap()).unwrap();

@@ -1,0 +1,273 @@
+//! What agent types that use tools share: how a model is asked for an action, and what its reply means.
+//!
+//! An action is JSON that the runtime holds to a schema, so that a small model emits a valid one. A model that is not
+//! held and emits none is no error: its words, or nothing, are what the agent goes on with.
+
+use std::collections::HashSet;
+
+use riverrun_schemas::RunId;
+use riverrun_schemas::agent::{Step, StepKind, ToolEffect, ToolUse};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::marks::Mark;
+use super::{ModelCall, ModelMode, Reply, StepDraft};
+use crate::prompt::{DATA_RULE, Talk};
+use crate::state::{DEFAULT_MAX_ITERS, RunState};
+use crate::tools::ToolManifest;
+
+const MAX_ACT_TOKENS: u32 = 512;
+/// Tokens of an answer, a draft or the result of a step.
+pub(super) const MAX_WORDS_TOKENS: u32 = 1_024;
+/// Characters of a thought that is recorded.
+const MAX_THOUGHT: usize = 2_000;
+/// Characters of a tool's description and of its arguments that a prompt shows.
+const MAX_TOOL_LINE: usize = 600;
+
+/// A way to end a loop of actions; offered to the model like a tool.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Exit {
+    /// What the model names.
+    pub(super) name: &'static str,
+    /// When to choose it.
+    pub(super) when: &'static str,
+}
+
+/// The way out of a loop that gathers what an answer needs.
+pub(super) static ANSWER: Exit = Exit {
+    name: "answer",
+    when: "Choose this when the observations hold what the task needs, or when no tool can help.",
+};
+
+/// Said behind the last observation: small models else make the call again that they have just seen the result of.
+pub(super) const REMINDER: &str =
+    "If this holds what the task needs, reply with the tool \"answer\" now. Never repeat a call that is above.";
+
+/// A tool's name, for models and for steps.
+pub(super) fn name(tool: &ToolManifest) -> &str {
+    tool.name
+}
+
+/// The names of tools, for schemas and messages.
+pub(super) fn names(tools: &[ToolManifest]) -> Vec<&str> {
+    tools.iter().map(name).collect()
+}
+
+/// One line a tool: what a small model needs of it.
+pub(super) fn tool_lines(tools: &[ToolManifest]) -> String {
+    let line = |tool: &ToolManifest| {
+        let line = format!("{} Arguments: {}", tool.description, brief(&tool.input_schema));
+        format!("- {}: {}\n", name(tool), clip(&line, MAX_TOOL_LINE))
+    };
+    tools.iter().map(line).collect()
+}
+
+/// The system prompt of a loop of actions.
+pub(super) fn instructions(tools: &[ToolManifest], exits: &[&Exit]) -> String {
+    let exits: String = exits.iter().map(|exit| format!("- {}: {} Arguments: {{}}\n", exit.name, exit.when)).collect();
+    format!(
+        "You solve the user's task step by step with tools. Tools:\n{}{exits}\
+         At each step reply with one JSON object: {{\"thought\": \"why, in one sentence\", \"tool\": \"name\", \"arguments\": {{...}}}}.\n\
+         Never make the same call twice. {DATA_RULE}",
+        tool_lines(tools)
+    )
+}
+
+/// Asks for the next action.
+pub(super) fn call(state: &RunState, tools: &[ToolManifest], exits: &[&Exit], talk: Talk<'_>) -> ModelCall {
+    ModelCall {
+        mode: ModelMode::Act,
+        messages: Talk { instructions: instructions(tools, exits), ..talk }.messages(state),
+        response_schema: Some(action_schema(tools, exits)),
+        max_tokens: MAX_ACT_TOKENS,
+    }
+}
+
+/// The properties of a schema in one line.
+fn brief(schema: &Value) -> String {
+    let required = schema["required"].as_array().cloned().unwrap_or_default();
+    let fields = schema["properties"].as_object().cloned().unwrap_or_default();
+    let fields: Vec<String> = fields
+        .iter()
+        .map(|(name, field)| {
+            let optional = if required.contains(&json!(name)) { "" } else { " (optional)" };
+            format!("\"{name}\"{optional}: {}", field["description"].as_str().unwrap_or("a value"))
+        })
+        .collect();
+    format!("{{{}}}", fields.join(", "))
+}
+
+/// One branch a tool, so that the arguments always fit the tool.
+fn action_schema(tools: &[ToolManifest], exits: &[&Exit]) -> Value {
+    let branch = |name: &str, arguments: Value| {
+        json!({
+            "type": "object",
+            "properties": {
+                "thought": { "type": "string", "maxLength": 300 },
+                "tool": { "type": "string", "enum": [name] },
+                "arguments": arguments,
+            },
+            "required": ["thought", "tool", "arguments"],
+            "additionalProperties": false,
+        })
+    };
+    let nothing = json!({ "type": "object", "properties": {}, "additionalProperties": false });
+    let tools = tools.iter().map(|tool| branch(name(tool), tool.input_schema.clone()));
+    let branches: Vec<Value> = tools.chain(exits.iter().map(|exit| branch(exit.name, nothing.clone()))).collect();
+    json!({ "anyOf": branches })
+}
+
+/// What the reply to [`call`] means.
+#[derive(Debug, PartialEq)]
+pub(super) enum Acted {
+    /// A tool was chosen: thought, intent and, where it is refused, why.
+    Used(Vec<StepDraft>),
+    /// A way out was chosen.
+    Left {
+        /// Its name.
+        exit: &'static str,
+        /// Why.
+        thought: String,
+    },
+    /// No action but words.
+    Words(String),
+    /// Neither.
+    Nothing,
+}
+
+/// Reads a reply. `episode` are the steps within which no call is made twice.
+pub(super) fn interpret(
+    state: &RunState,
+    tools: &[ToolManifest],
+    exits: &[&'static Exit],
+    episode: &[Step],
+    reply: &Reply,
+) -> Acted {
+    let Some(action) = object_with(&reply.text, &["tool", "thought"]) else {
+        // Words are the answer; broken JSON is not.
+        let words = reply.text.trim();
+        return if words.is_empty() || words.starts_with('{') || reply.cut {
+            Acted::Nothing
+        } else {
+            Acted::Words(words.to_owned())
+        };
+    };
+    let thought = Mark::strip(action.get("thought").and_then(Value::as_str).unwrap_or_default());
+    let thought = clip(thought, MAX_THOUGHT);
+    let Some(chosen) = action.get("tool").and_then(Value::as_str) else {
+        return exits.first().map_or(Acted::Nothing, |exit| Acted::Left { exit: exit.name, thought });
+    };
+    if let Some(exit) = exits.iter().find(|exit| exit.name == chosen) {
+        return Acted::Left { exit: exit.name, thought };
+    }
+    let arguments = action.get("arguments").cloned().unwrap_or_else(|| json!({}));
+    let thought = StepDraft::text(StepKind::Thought, thought, Some(reply.usage));
+    Acted::Used(used(state, tools, episode, thought, chosen, &arguments))
+}
+
+fn used(
+    state: &RunState,
+    tools: &[ToolManifest],
+    episode: &[Step],
+    thought: StepDraft,
+    chosen: &str,
+    arguments: &Value,
+) -> Vec<StepDraft> {
+    let seq = state.last_seq() + 2;
+    let Some(tool) = tools.iter().find(|tool| name(tool) == chosen) else {
+        let call = tool_use(state.run_id, seq, &clip(chosen, 80), arguments, ToolEffect::None);
+        let known = names(tools).join(", ");
+        return refused(thought, call, format!("there is no tool {:?}; the tools are {known}", clip(chosen, 80)));
+    };
+    let call = tool_use(state.run_id, seq, chosen, arguments, tool.effect);
+    if let Err(error) = jsonschema::validate(&tool.input_schema, arguments) {
+        return refused(thought, call, format!("bad arguments: {error}"));
+    }
+    match refusal(state, episode, &call) {
+        Some(why) => refused(thought, call, why.to_owned()),
+        None => vec![thought, StepDraft::tool(StepKind::ToolCall, call)],
+    }
+}
+
+/// Why a call that fits is not made: it was made in this episode, or it changes something outside and was made at all.
+fn refusal(state: &RunState, episode: &[Step], call: &ToolUse) -> Option<&'static str> {
+    let made = |(name, arguments): (&str, &str)| name == call.name && arguments == call.arguments_json;
+    if calls(episode).any(made) {
+        Some("this very call was made before; its observation is above: use it")
+    } else if !call.effect.repeatable() && state.same_calls(&call.name, &call.arguments_json) > 0 {
+        Some("this very call was made earlier in this run and is not made twice, since it changes something")
+    } else {
+        None
+    }
+}
+
+/// An intent and, in the same event, why it is not carried out: the model sees it as an observation.
+fn refused(thought: StepDraft, call: ToolUse, error: String) -> Vec<StepDraft> {
+    let result = ToolUse { error: Some(error), duration_ms: Some(0), ..call.clone() };
+    vec![thought, StepDraft::tool(StepKind::ToolCall, call), StepDraft::tool(StepKind::ToolResult, result)]
+}
+
+fn tool_use(run_id: RunId, seq: i64, name: &str, arguments: &Value, effect: ToolEffect) -> ToolUse {
+    let arguments_json = arguments.to_string();
+    let mut hash = Sha256::new();
+    for part in [&run_id.to_string(), &seq.to_string(), name, &arguments_json] {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part.as_bytes());
+    }
+    let call_id = format!("call_{}", hash.finalize().iter().take(12).map(|b| format!("{b:02x}")).collect::<String>());
+    ToolUse {
+        call_id,
+        name: name.to_owned(),
+        arguments_json,
+        effect,
+        result_json: None,
+        result_blob: None,
+        error: None,
+        duration_ms: None,
+    }
+}
+
+fn calls(steps: &[Step]) -> impl Iterator<Item = (&str, &str)> {
+    steps
+        .iter()
+        .filter(|step| step.kind == StepKind::ToolCall)
+        .filter_map(|step| step.tool.as_ref())
+        .map(|tool| (tool.name.as_str(), tool.arguments_json.as_str()))
+}
+
+/// A call was asked for twice in these steps.
+pub(super) fn loops(episode: &[Step]) -> bool {
+    let mut seen = HashSet::new();
+    calls(episode).any(|call| !seen.insert(call))
+}
+
+/// Iterations that the run may have in all.
+pub(super) fn max_iterations(state: &RunState) -> usize {
+    usize::try_from(state.request.max_iters.unwrap_or(DEFAULT_MAX_ITERS)).unwrap_or(0)
+}
+
+/// Iterations that are left.
+pub(super) fn iterations_left(state: &RunState) -> usize {
+    max_iterations(state).saturating_sub(state.iterations())
+}
+
+/// An observation is among the steps that an answer can be made from.
+pub(super) fn observed(steps: &[Step]) -> bool {
+    steps.iter().any(|step| step.kind == StepKind::ToolResult)
+}
+
+/// The first JSON object in a text that has one of these keys, whatever stands around it.
+pub(super) fn object_with(text: &str, keys: &[&str]) -> Option<Map<String, Value>> {
+    text.match_indices('{').take(16).find_map(|(at, _)| {
+        let value = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>().next()?.ok()?;
+        match value {
+            Value::Object(map) if keys.iter().any(|key| map.contains_key(*key)) => Some(map),
+            _ => None,
+        }
+    })
+}
+
+/// At most `most` characters of a text.
+pub(super) fn clip(text: &str, most: usize) -> String {
+    text.chars().take(most).collect()
+}

@@ -1,0 +1,94 @@
+//! A run that is driven by hand: what a worker does, without a log.
+
+use riverrun_agents::decide::{self, Reply, StepDraft};
+use riverrun_agents::tools::ToolManifest;
+use riverrun_agents::{Action, ModelMode, RunState};
+use riverrun_schemas::agent::{
+    AgentEvent, ApprovalPolicy, RunAccepted, RunAdvanced, RunClaimed, RunRequest, Step, StepKind, ToolEffect, ToolUse,
+};
+use riverrun_schemas::{RunId, Usage};
+use serde_json::{Value, json};
+
+pub fn request(agent: &str, task: &str, max_iters: i32) -> RunRequest {
+    RunRequest {
+        task: task.into(),
+        agent: Some(agent.into()),
+        namespace: Default::default(),
+        session: None,
+        provider: None,
+        model: None,
+        temperature: None,
+        max_iters: Some(max_iters),
+        tools: None,
+        collections: None,
+        budget_tokens: None,
+        budget_seconds: None,
+        approval: ApprovalPolicy::Never,
+        metadata_json: None,
+    }
+}
+
+pub fn tools() -> Vec<ToolManifest> {
+    let tool = |name, argument: &str, effect| ToolManifest {
+        name,
+        description: "does it",
+        input_schema: json!({ "type": "object", "properties": { argument: { "type": "string" } }, "required": [argument] }),
+        effect,
+        source: "builtin",
+    };
+    vec![
+        tool("calculator", "expression", ToolEffect::None),
+        tool("pay", "expression", ToolEffect::External),
+        tool("knowledge_search", "query", ToolEffect::None),
+    ]
+}
+
+pub fn reply(text: &str) -> Reply {
+    Reply { text: text.into(), usage: Usage { prompt_tokens: 10, completion_tokens: 5, cost_usd: None }, cut: false }
+}
+
+pub struct Run {
+    pub state: RunState,
+    pub tools: Vec<ToolManifest>,
+}
+
+impl Run {
+    pub fn new(request: RunRequest) -> Self {
+        let run_id = RunId::derive(&["golden"]);
+        let mut state = RunState::accepted(&RunAccepted { run_id, request, at: 1_000 });
+        state.apply(&AgentEvent::RunClaimed(RunClaimed { run_id, epoch: 1, worker: "w".into(), at: 0 }));
+        Run { state, tools: tools() }
+    }
+
+    pub fn next(&self) -> Action {
+        let action = decide::next(&self.state, &self.tools, 2_000);
+        assert_eq!(action, decide::next(&self.state, &self.tools, 2_000), "the same state gives the same action");
+        action
+    }
+
+    /// The steps that a model's reply is turned into.
+    pub fn interpret(&self, mode: ModelMode, reply: &Reply) -> Vec<StepDraft> {
+        let agent = decide::agent(self.state.agent().unwrap()).unwrap();
+        agent.interpret(&self.state, &self.tools, mode, reply)
+    }
+
+    pub fn result(call: ToolUse, outcome: Result<Value, String>) -> Vec<StepDraft> {
+        let result = match outcome {
+            Ok(value) => ToolUse { result_json: Some(value.to_string()), ..call },
+            Err(error) => ToolUse { error: Some(error), ..call },
+        };
+        vec![StepDraft::tool(StepKind::ToolResult, result)]
+    }
+
+    /// Writes steps and takes them in.
+    pub fn append(&mut self, drafts: Vec<StepDraft>) -> Vec<Step> {
+        assert!(!drafts.is_empty(), "an event has at least one step");
+        let name = self.state.agent().unwrap_or("supervisor").to_owned();
+        let first = self.state.last_seq() + 1;
+        let steps: Vec<Step> =
+            drafts.into_iter().zip(first..).map(|(draft, seq)| draft.number(seq, &name, 0)).collect();
+        let event = RunAdvanced { run_id: self.state.run_id, epoch: self.state.epoch(), steps: steps.clone() };
+        assert!(self.state.apply(&AgentEvent::RunAdvanced(event)), "the event counts");
+        steps
+    }
+}

@@ -1,0 +1,105 @@
+//! Chooses an agent for a run that names none: measures and asks what [`supervisor`] needs to know, and records its choice.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use riverrun_agents::supervisor::{self, Judgement, Question, Similarity};
+use riverrun_agents::{Manifest, catalog};
+use riverrun_models::{EmbedPurpose, Models, Presence};
+use riverrun_schemas::{Failure, Usage};
+use tokio::sync::Mutex;
+
+use super::driver::{Driver, Interrupted, usage_of};
+
+/// An embedding that takes longer is given up, and the rules choose alone.
+const MAX_EMBED_TIME: Duration = Duration::from_secs(30);
+
+/// Embeddings of the agents' own texts: they change only with the program and the model.
+#[derive(Default)]
+pub(super) struct AgentVectors {
+    by_model: Mutex<HashMap<String, Arc<Vec<Vec<Vec<f32>>>>>>,
+}
+
+impl AgentVectors {
+    /// How like each agent a task is. Nothing is fetched for it: without a model that is there, it is not measured.
+    async fn similarity(&self, models: &Models, task: &str, manifests: &[&'static Manifest]) -> Similarity {
+        let model = models.default_embed_model().to_owned();
+        match models.presence(&model) {
+            Ok(Presence::Present { .. }) => {}
+            Ok(_) => return Similarity::Missing(format!("the embedding model {model} is not here")),
+            Err(error) => return Similarity::Missing(error.to_string()),
+        }
+        match tokio::time::timeout(MAX_EMBED_TIME, self.measure(models, &model, task, manifests)).await {
+            Ok(Ok(values)) => Similarity::Measured(values),
+            Ok(Err(error)) => Similarity::Missing(error.to_string()),
+            Err(_) => Similarity::Missing(format!("{model} gave no embedding within {} s", MAX_EMBED_TIME.as_secs())),
+        }
+    }
+
+    async fn measure(
+        &self,
+        models: &Models,
+        model: &str,
+        task: &str,
+        manifests: &[&'static Manifest],
+    ) -> Result<Vec<f64>, riverrun_models::ModelError> {
+        let agents = self.agents(models, model, manifests).await?;
+        let task = models.embed(Some(model), vec![task.to_owned()], EmbedPurpose::Document).await?.vectors;
+        let task = task.first().map(Vec::as_slice).unwrap_or_default();
+        Ok(agents.iter().map(|texts| supervisor::similarity(task, texts)).collect())
+    }
+
+    /// Held while the first run embeds them: the others want the same.
+    async fn agents(
+        &self,
+        models: &Models,
+        model: &str,
+        manifests: &[&'static Manifest],
+    ) -> Result<Arc<Vec<Vec<Vec<f32>>>>, riverrun_models::ModelError> {
+        let mut known = self.by_model.lock().await;
+        if let Some(vectors) = known.get(model) {
+            return Ok(vectors.clone());
+        }
+        let texts: Vec<Vec<String>> = manifests.iter().map(|manifest| supervisor::texts(manifest)).collect();
+        let all = models.embed(Some(model), texts.concat(), EmbedPurpose::Document).await?.vectors;
+        let mut all = all.into_iter();
+        let vectors: Vec<Vec<Vec<f32>>> = texts.iter().map(|texts| all.by_ref().take(texts.len()).collect()).collect();
+        let vectors = Arc::new(vectors);
+        known.insert(model.to_owned(), vectors.clone());
+        Ok(vectors)
+    }
+}
+
+impl Driver {
+    /// Chooses an agent; the choice is the run's first step.
+    pub(super) async fn route(&mut self) -> Result<(), Interrupted> {
+        let manifests = catalog();
+        let context = self.context.clone();
+        let task = self.state.request.task.clone();
+        let similarity = {
+            let measured = context.agent_vectors.similarity(&context.models, &task, &manifests);
+            tokio::pin!(measured);
+            tokio::select! {
+                similarity = &mut measured => similarity,
+                interrupted = self.interruption() => return Err(interrupted),
+            }
+        };
+        let (choice, usage) = match supervisor::judge(&task, &manifests, &similarity) {
+            None => return self.fail(Failure::new("unknown_agent", "there is no agent to choose from")).await,
+            Some(Judgement::Made(choice)) => (choice, None),
+            Some(Judgement::Ask(question)) => self.settle(question).await?,
+        };
+        tracing::info!(run_id = %self.state.run_id, agent = choice.agent, by = ?choice.by, reason = choice.reason, "agent chosen");
+        self.append_steps(vec![choice.step(usage)]).await
+    }
+
+    /// Asks the model once. When it can't answer the run goes on with the rules' choice, and meets the trouble at its next call.
+    async fn settle(&mut self, question: Question) -> Result<(supervisor::Choice, Option<Usage>), Interrupted> {
+        let call = question.call.clone();
+        Ok(match self.try_model(&call).await? {
+            Ok(reply) => (question.settle(Ok(&reply.text)), Some(usage_of(&reply))),
+            Err(error) => (question.settle(Err(&error.to_string())), None),
+        })
+    }
+}
