@@ -21,19 +21,22 @@ pub enum Topic {
     IngestChunks,
     /// Chunks with vectors, to be indexed.
     IngestEmbeddings,
+    /// What was said in conversations, and what was made of it.
+    MemoryEvents,
     /// Text as models write it.
     Tokens,
 }
 
 impl Topic {
     /// Every topic, in the order of the list.
-    pub const ALL: [Topic; 7] = [
+    pub const ALL: [Topic; 8] = [
         Topic::AgentCommands,
         Topic::AgentEvents,
         Topic::IngestCommands,
         Topic::IngestEvents,
         Topic::IngestChunks,
         Topic::IngestEmbeddings,
+        Topic::MemoryEvents,
         Topic::Tokens,
     ];
 
@@ -46,6 +49,7 @@ impl Topic {
             Topic::IngestEvents => "riverrun.ingest.events",
             Topic::IngestChunks => "riverrun.ingest.chunks",
             Topic::IngestEmbeddings => "riverrun.ingest.embeddings",
+            Topic::MemoryEvents => "riverrun.memory.events",
             Topic::Tokens => "riverrun.tokens",
         }
     }
