@@ -64,7 +64,8 @@ pub struct TurnRecorded {
     pub at: i64,
 }
 
-/// The older turns in a few sentences.
+/// The older turns in a few sentences. It counts when [`SummaryWritten::previous`] is the summary in force and none of its
+/// turns was forgotten: of two that were written at the same time the first one counts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SummaryWritten {
     /// The namespace.
@@ -75,7 +76,9 @@ pub struct SummaryWritten {
     pub summary_id: SummaryId,
     /// It stands for every turn up to this one.
     pub through_seq: i64,
-    /// The turns that it was made from, those behind the summary it goes on from included.
+    /// The summary that it goes on from.
+    pub previous: Option<SummaryId>,
+    /// The turns that it adds to that.
     pub turn_ids: Vec<TurnId>,
     /// The words.
     pub text: String,

@@ -84,6 +84,7 @@ fn memory(run_id: RunId) -> Vec<MemoryEvent> {
         of!(SummaryWritten {
             summary_id: SummaryId::derive(&["golden"]),
             through_seq: 12,
+            previous: None,
             turn_ids: vec![turn_id],
             text: "Ann has a dog.".into(),
             model: "qwen2.5-0.5b-instruct".into()

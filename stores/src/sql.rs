@@ -10,7 +10,10 @@ use sqlx::{SqlSafeStr, Sqlite, Transaction};
 use crate::error::StoreError;
 
 /// Number, what it does, and the statements; a number is never given twice and its statements never change.
-const MIGRATIONS: [(i64, &str, &str); 1] = [(1, "read models", include_str!("../migrations/0001_read_models.sql"))];
+const MIGRATIONS: &[(i64, &str, &str)] = &[
+    (1, "read models", include_str!("../migrations/0001_read_models.sql")),
+    (50, "memory", include_str!("../migrations/0050_memory.sql")),
+];
 
 const READERS: u32 = 4;
 /// A larger database is not looked through at start; damage is then found when the page is read.
@@ -79,7 +82,7 @@ fn migrator() -> Migrator {
     let migration = |(number, what, statements): (i64, &'static str, &'static str)| {
         Migration::new(number, what.into(), MigrationType::Simple, statements.into_sql_str(), false)
     };
-    Migrator::with_migrations(MIGRATIONS.into_iter().map(migration).collect())
+    Migrator::with_migrations(MIGRATIONS.iter().copied().map(migration).collect())
 }
 
 fn options(path: &Path) -> SqliteConnectOptions {
