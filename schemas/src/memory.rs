@@ -64,8 +64,8 @@ pub struct TurnRecorded {
     pub at: i64,
 }
 
-/// The older turns in a few sentences. It counts when [`SummaryWritten::previous`] is the summary in force and none of its
-/// turns was forgotten: of two that were written at the same time the first one counts.
+/// The older turns in a few sentences. It counts when [`SummaryWritten::previous`] is the summary in force, it covers more than
+/// that, and none of its turns was forgotten: of two that were written at the same time the first one counts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SummaryWritten {
     /// The namespace.

@@ -3,6 +3,10 @@
 mod calculator;
 mod clock;
 pub mod knowledge_search;
+pub mod memory_recall;
+#[cfg(test)]
+mod memory_tests;
+pub mod note;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +21,10 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 pub use knowledge_search::{Hit, KNOWLEDGE_SEARCH, Search, SearchFailure};
+pub use memory_recall::{MEMORY_RECALL, MemoryRecall};
+pub use note::{NOTE, Note};
+
+use crate::memory::{Memory, MemoryScope};
 
 /// No call may take longer, unless its manifest says less.
 pub const MAX_TOOL_TIME: Duration = Duration::from_secs(60);
@@ -47,6 +55,8 @@ pub struct ToolContext {
     pub call_id: String,
     /// Set when the run was asked to stop.
     pub cancel: CancellationToken,
+    /// The conversation that the run belongs to: a tool sees nothing of another.
+    pub memory: Option<MemoryScope>,
 }
 
 /// Why a call gave no result. The text goes to the model, which may try something else.
@@ -108,6 +118,11 @@ impl Toolbox {
                 Arc::new(knowledge_search::KnowledgeSearch::new(search)),
             ],
         }
+    }
+
+    /// The same with those that read and write the memory of conversations.
+    pub fn with_memory(self, memory: Arc<dyn Memory>) -> Self {
+        self.with(Arc::new(MemoryRecall::new(memory.clone()))).with(Arc::new(Note::new(memory)))
     }
 
     /// The same with one more: for tools that a user or a test brings.

@@ -58,15 +58,17 @@ async fn summary(
     session: &Session,
     event: &SummaryWritten,
 ) -> Result<(), StoreError> {
-    let in_force: Option<String> = sqlx::query_scalar(
-        "SELECT summary_id FROM memory_summaries WHERE namespace = $1 AND session = $2 AND forgotten = 0
+    let in_force: Option<(String, i64)> = sqlx::query_as(
+        "SELECT summary_id, through_seq FROM memory_summaries WHERE namespace = $1 AND session = $2 AND forgotten = 0
          ORDER BY through_seq DESC LIMIT 1",
     )
     .bind(session.namespace.as_str())
     .bind(session.name.as_str())
     .fetch_optional(&mut *connection)
     .await?;
-    if in_force != event.previous.map(|id| id.to_string())
+    let (previous, through) = in_force.map_or((None, 0), |(id, through)| (Some(id), through));
+    if previous != event.previous.map(|id| id.to_string())
+        || event.through_seq <= through
         || any_forgotten(connection, session, &event.turn_ids).await?
     {
         return Ok(());
@@ -301,7 +303,7 @@ async fn forget_summaries_from(
         session,
         "UPDATE memory_summaries SET text = '', forgotten = 1
          WHERE namespace = $1 AND session = $2 AND forgotten = 0
-           AND through_seq >= (SELECT through_seq FROM memory_summaries WHERE namespace = $1 AND session = $2 AND summary_id = $3)"
+           AND through_seq >= (SELECT through_seq FROM memory_summaries WHERE namespace = $1 AND session = $2 AND summary_id = $3 AND forgotten = 0)"
     )
     .bind(summary_id)
     .execute(connection)
