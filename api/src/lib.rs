@@ -13,6 +13,7 @@ pub mod extract;
 pub mod guard;
 pub mod hub;
 pub mod metrics;
+pub mod remember;
 pub mod reservations;
 pub mod routes;
 pub mod services;

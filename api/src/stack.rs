@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use riverrun_agents::memory::{DEFAULT_WINDOW_TOKENS, MemoryModels, StoredMemory};
 use riverrun_agents::tools::Toolbox;
 use riverrun_knowledge::answer::AnswerConfig;
 use riverrun_knowledge::sources::Limits;
@@ -14,11 +15,12 @@ use riverrun_schemas::Topic;
 use riverrun_schemas::topics::all_specs;
 use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
 use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
-use riverrun_stores::{KeywordIndex, Sql, StoreError, VectorStore};
+use riverrun_stores::{Episodes, KeywordIndex, Sql, StoreError, VectorStore};
 use riverrun_workers::agent::{self, AgentWorkerConfig};
 use riverrun_workers::embedder::Embedder;
 use riverrun_workers::indexer::Indexer;
 use riverrun_workers::ingester::{Ingester, IngesterConfig};
+use riverrun_workers::memory::{self, EpisodeKeeper, RunRecorder, Summarizer};
 use riverrun_workers::projector::{self, ProjectorConfig};
 use riverrun_workers::runtime::{self, RuntimeConfig, WorkerHandle, WorkerState};
 use tokio::time::Instant;
@@ -220,6 +222,8 @@ async fn start_broker(config: &StackConfig) -> Result<(Option<EmbeddedBroker>, L
 struct Stores {
     sql: Sql,
     vectors: Arc<dyn VectorStore>,
+    /// Vectors of conversations: apart, so that no name of a collection leads to them.
+    episodes: Episodes,
     keywords: Arc<dyn KeywordIndex>,
     blobs: Arc<dyn BlobStore>,
 }
@@ -228,9 +232,16 @@ async fn open_stores(data_dir: &Path) -> Result<Stores, StackError> {
     let part = |part: &'static str| move |source| StackError::Store { part, source };
     let sql = Sql::open(data_dir.join("read.db")).await.map_err(part("sql"))?;
     let vectors = EdgeVectors::open(EdgeConfig::at(data_dir.join("vectors"))).map_err(part("vectors"))?;
+    let memories = EdgeVectors::open(EdgeConfig::at(data_dir.join("memory"))).map_err(part("memory vectors"))?;
     let keywords = TantivyIndex::open(TantivyConfig::at(data_dir.join("keywords"))).map_err(part("keywords"))?;
     let blobs = ObjectStoreBlobs::local(&data_dir.join("blobs"))?;
-    Ok(Stores { sql, vectors: Arc::new(vectors), keywords: Arc::new(keywords), blobs: Arc::new(blobs) })
+    Ok(Stores {
+        sql,
+        vectors: Arc::new(vectors),
+        episodes: Episodes::new(Arc::new(memories)),
+        keywords: Arc::new(keywords),
+        blobs: Arc::new(blobs),
+    })
 }
 
 async fn start_rest(
@@ -247,7 +258,8 @@ async fn start_rest(
     let retriever = Retriever::new(stores.vectors.clone(), stores.keywords.clone(), models.clone());
     let answerer = Answerer::new(retriever.clone(), models.clone(), AnswerConfig::default());
     let hub = Hub::start(stores.sql.clone(), log.clone(), stop.clone()).await?;
-    let handles = spawn_workers(&config, &log, &producer, &stores, models, &retriever, &stop);
+    let memory = stored_memory(&config, &stores, &producer);
+    let handles = spawn_workers(&config, &log, &producer, &stores, models, (&retriever, &memory), &stop);
     let groups = handles
         .iter()
         .filter_map(|handle| {
@@ -262,6 +274,7 @@ async fn start_rest(
         producer,
         sql: stores.sql,
         vectors: stores.vectors,
+        memory,
         index_dir: config.data_dir.clone(),
         blobs: stores.blobs,
         retriever: Arc::new(retriever),
@@ -274,13 +287,22 @@ async fn start_rest(
     Ok((AppState::new(config.core, parts)?, workers))
 }
 
+fn stored_memory(config: &StackConfig, stores: &Stores, producer: &Producer) -> StoredMemory {
+    let models: Arc<dyn MemoryModels> = Arc::new(config.core.models().clone());
+    let window_tokens = match config.core.config().memory_window_tokens {
+        0 => DEFAULT_WINDOW_TOKENS,
+        tokens => tokens,
+    };
+    StoredMemory::new(stores.sql.clone(), stores.episodes.clone(), models, producer.clone(), window_tokens)
+}
+
 fn spawn_workers(
     config: &StackConfig,
     log: &LogConfig,
     producer: &Producer,
     stores: &Stores,
     models: Arc<dyn LanguageModels>,
-    retriever: &Retriever,
+    (retriever, memory): (&Retriever, &StoredMemory),
     stop: &CancellationToken,
 ) -> Vec<WorkerHandle> {
     let runtime = || {
@@ -311,12 +333,23 @@ fn spawn_workers(
         schemas: Schemas::built_in(),
         sql: stores.sql.clone(),
     };
-    let toolbox = (config.extend_tools)(Toolbox::builtin(Arc::new(retriever.clone())));
+    let toolbox = (config.extend_tools)(Toolbox::builtin(Arc::new(retriever.clone())).with_memory(Arc::new(memory.clone())));
     vec![
         projector::spawn(projector, stop.clone()),
         runtime::spawn(ingester, runtime(), stop.clone()),
         runtime::spawn(Embedder::new(models), runtime(), stop.clone()),
         runtime::spawn(Indexer::new(stores.vectors.clone(), stores.keywords.clone()), runtime(), stop.clone()),
+        runtime::spawn(RunRecorder::default(), memory::patient(runtime()), stop.clone()),
+        runtime::spawn(
+            EpisodeKeeper::new(memory.models().clone(), memory.episodes().clone()),
+            memory::patient(runtime()),
+            stop.clone(),
+        ),
+        runtime::spawn(
+            Summarizer::new(memory.models().clone(), memory.window_tokens()),
+            memory::patient(runtime()),
+            stop.clone(),
+        ),
         agent::spawn(
             agents,
             producer.clone(),
@@ -335,6 +368,8 @@ fn topic_of(worker: &str) -> Option<Topic> {
         "embedder" => Some(Topic::IngestChunks),
         "indexer" => Some(Topic::IngestEmbeddings),
         "agent" => Some(Topic::AgentCommands),
+        "memory-runs" => Some(Topic::AgentEvents),
+        "memory-episodes" | "memory-summary" => Some(Topic::MemoryEvents),
         _ => None,
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use axum::extract::FromRef;
 use parking_lot::Mutex;
+use riverrun_agents::memory::StoredMemory;
 use riverrun_agents::tools::ToolManifest;
 use riverrun_knowledge::{Answerer, Retriever};
 use riverrun_log::admin::{Admin, GroupTopics, PartitionLag};
@@ -138,6 +139,8 @@ pub struct Parts {
     pub sql: Sql,
     /// Vectors.
     pub vectors: Arc<dyn VectorStore>,
+    /// Conversations.
+    pub memory: StoredMemory,
     /// Folder of vectors and keyword indexes.
     pub index_dir: PathBuf,
     /// Large content.

@@ -6,6 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use riverrun_api::wire::ApprovalMode;
 
+use crate::commands::memory::MemoryCommand;
+
 /// Runs language-model agents on an event log.
 ///
 /// Without a running `riverrun serve`, a command hosts what it needs for its own duration; with one on the same data folder,
@@ -57,6 +59,9 @@ pub enum Command {
     /// Runs: list, show, watch, cancel
     #[command(subcommand)]
     Runs(RunsCommand),
+    /// Conversations: what was said, what a model is shown of it, and forgetting
+    #[command(subcommand)]
+    Memory(MemoryCommand),
     /// Documents of a collection
     #[command(subcommand)]
     Docs(DocsCommand),
@@ -92,6 +97,7 @@ impl Command {
             Command::Tools(_) => "tools",
             Command::Agent(_) => "agent",
             Command::Runs(_) => "runs",
+            Command::Memory(_) => "memory",
             Command::Docs(_) => "docs",
             Command::Dlq(_) => "dlq",
             Command::Topics => "topics",
@@ -453,6 +459,13 @@ mod tests {
             "agent run task --json",
             "--json runs ls",
             "runs watch run_x --after 3",
+            "memory add user hello -n team -s ann",
+            "memory chat hello -n team -s ann",
+            "memory context --query dog -n team -s ann",
+            "memory turns -n team -s ann --limit 3",
+            "memory why epi_x -n team -s ann",
+            "memory forget trn_x -n team -s ann",
+            "memory forget --all -n team -s ann",
             "completion bash",
         ] {
             let words = std::iter::once("riverrun").chain(line.split_whitespace());

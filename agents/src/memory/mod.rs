@@ -35,6 +35,8 @@ pub use window::Window;
 
 /// Tokens of the window when nothing else is set.
 pub const DEFAULT_WINDOW_TOKENS: usize = 2_048;
+/// Most tokens that a window may have: what is in it has to fit into the event of a run's step.
+pub const MAX_WINDOW_TOKENS: usize = 8_192;
 /// Longest text of a turn, in bytes: 16 KiB. A longer one is refused; that of a run is cut, which it says.
 pub const MAX_TURN_BYTES: usize = 16 << 10;
 /// Most turns of a conversation; more are refused until some are forgotten.

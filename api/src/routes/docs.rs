@@ -31,6 +31,7 @@ fn describe(collected: OpenApi) -> OpenApi {
     let tags = [
         ("agents", "runs of agents, and what there is for them"),
         ("knowledge", "documents, search, answers"),
+        ("memory", "conversations: turns, summaries, episodes, notes"),
         ("models", "model providers"),
         ("log", "topics and dead letters"),
         ("registry", "a Confluent-compatible schema registry, read-only"),

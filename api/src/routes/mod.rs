@@ -8,6 +8,7 @@ pub mod docs;
 pub mod documents;
 pub mod health;
 pub mod ingest;
+pub mod memory;
 pub mod models;
 pub mod rag;
 pub mod registry;
@@ -45,5 +46,6 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(runs::router())
         .merge(rag::router())
         .merge(ingest::router())
+        .merge(memory::router())
         .merge(dead_letters::router())
 }

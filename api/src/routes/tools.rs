@@ -5,9 +5,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use axum::Json;
 use axum::extract::{FromRef, State};
+use riverrun_agents::memory::{ContextRequest, Memory, MemoryContext, MemoryError, NewNote};
 use riverrun_agents::tools::{Hit, Search, SearchFailure, ToolManifest, Toolbox};
 use riverrun_schemas::agent::ToolEffect;
-use riverrun_schemas::{CollectionName, Namespace};
+use riverrun_schemas::{CollectionName, Namespace, Session};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -43,9 +44,20 @@ impl Search for Uncalled {
     }
 }
 
+#[async_trait]
+impl Memory for Uncalled {
+    async fn context(&self, session: &Session, _: &ContextRequest) -> Result<MemoryContext, MemoryError> {
+        Err(MemoryError::Full { session: session.clone(), what: "turns", count: 0 })
+    }
+
+    async fn note(&self, session: &Session, _: NewNote) -> Result<(), MemoryError> {
+        Err(MemoryError::Full { session: session.clone(), what: "notes", count: 0 })
+    }
+}
+
 /// Manifests of the tools that every process has.
 pub(crate) fn builtin() -> Vec<ToolManifest> {
-    Toolbox::builtin(Arc::new(Uncalled)).manifests()
+    Toolbox::builtin(Arc::new(Uncalled)).with_memory(Arc::new(Uncalled)).manifests()
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

@@ -5,6 +5,7 @@ mod catalog;
 mod common;
 mod health;
 mod ingest;
+mod memory;
 mod rag;
 mod runs;
 
@@ -12,7 +13,7 @@ pub use riverrun_stores::read_models::document_views::DocumentStatus;
 pub use riverrun_stores::read_models::run_views::{BlobView, RunStatus};
 pub use riverrun_stores::read_models::{
     CitationView, CollectionView, DocumentView, EmbeddingView, FailureView, IngestFailureView, RunSummary, RunView,
-    SpanView, StepView, Timestamp, ToolView, UsageView,
+    SpanView, StepView, SummaryView, Timestamp, ToolView, TurnView, UsageView, WhyView,
 };
 
 pub use catalog::{
@@ -21,5 +22,8 @@ pub use catalog::{
 pub use common::{FieldError, Items, Page, Problem};
 pub use health::{Diagnosis, HealthStatus, HealthView, ServiceStatus, ServiceView};
 pub use ingest::{DeadLetterEntry, IngestAccepted, IngestBody, IngestMessage, IngestView, Redriven};
+pub use memory::{
+    ForgetCounts, ForgetDone, MemoryChatBody, MemoryChatDone, MemoryContextView, RecalledView, TurnBody,
+};
 pub use rag::{AskBody, AskDone, FilterBody, SearchBody, SearchDone, SearchItem, SearchScores, SearchTimes};
 pub use runs::{ApprovalMode, Budget, CancelBody, RunAccepted, RunBody, RunMessage};

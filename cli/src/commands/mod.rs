@@ -10,6 +10,7 @@ mod dlq;
 mod docs;
 mod embed;
 mod ingest;
+pub mod memory;
 mod models;
 mod openapi;
 mod providers;
@@ -87,6 +88,9 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
         Command::Docs(DocsCommand::Ls { collection, namespace, limit, cursor }) => {
             let page = docs::ls::Page { collection, namespace, limit, cursor };
             with_full(settings, name, async |c| docs::ls::run(c, page, output).await).await
+        }
+        Command::Memory(command) => {
+            with_full(settings, name, async |c| memory::run(c, command, output).await).await
         }
         Command::Dlq(command) => match command {
             DlqCommand::Ls { topic, limit } => {

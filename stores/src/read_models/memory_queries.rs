@@ -104,10 +104,20 @@ pub async fn size(sql: &Sql, session: &Session) -> Result<SessionSize, StoreErro
     Ok(SessionSize { turns: row.try_get("turns")?, notes: row.try_get("notes")? })
 }
 
-/// The turns that an episode or a note comes from, as the table has them, forgotten ones left out.
-pub async fn sources(sql: &Sql, session: &Session, item_id: &str) -> Result<Vec<TurnView>, StoreError> {
-    let mut connection = sql.reader().acquire().await.map_err(StoreError::from)?;
-    item_sources(&mut connection, session, item_id).await.map_err(|error| error.at(sql.path()))
+/// Episodes and notes that go when `target` does: itself, or what was made from it; all of the conversation without one.
+pub async fn gone_with(sql: &Sql, session: &Session, target: Option<&str>) -> Result<Vec<String>, StoreError> {
+    let rows = query!(
+        session,
+        "SELECT item_id FROM memory_items WHERE namespace = $1 AND session = $2 AND forgotten = 0
+           AND (CAST($3 AS TEXT) IS NULL OR item_id = $3 OR item_id IN
+             (SELECT item_id FROM memory_sources WHERE namespace = $1 AND session = $2 AND turn_id = $3))
+         ORDER BY item_id"
+    )
+    .bind(target.map(str::to_owned))
+    .fetch_all(sql.reader())
+    .await
+    .map_err(|error| StoreError::from(error).at(sql.path()))?;
+    rows.iter().map(|row| Ok(row.try_get("item_id")?)).collect()
 }
 
 async fn item_sources(

@@ -80,13 +80,8 @@ impl Runs {
     }
 
     /// Takes what lay on the log before the partition came; runs that had ended are let go of.
-    fn take_history(&mut self, history: Vec<(i64, AgentEvent)>) {
-        let mut before = Runs::default();
-        for (offset, event) in &history {
-            before.apply(event, *offset);
-        }
-        before.known.retain(|_, run| run.ended_at.is_none());
-        for (run_id, run) in before.known {
+    fn take_history(&mut self, before: Runs) {
+        for (run_id, run) in before.known.into_iter().filter(|(_, run)| run.ended_at.is_none()) {
             self.known.entry(run_id).or_insert(run);
         }
         self.read = true;
@@ -94,7 +89,7 @@ impl Runs {
 }
 
 impl RunRecorder {
-    /// Takes a batch of one run; gives what the run said when its end is in it. `None` when the run is not known.
+    /// Takes a batch of one run; gives what the run said when its end is in it, and where.
     fn apply(&self, batch: &[Delivery<AgentEvent>]) -> Vec<(Session, String, RunFinished, usize)> {
         let mut partitions = self.partitions.lock();
         let mut said = Vec::new();
@@ -127,27 +122,20 @@ impl RunRecorder {
     }
 }
 
-async fn history(number: i32, end: i64, context: &Context) -> Result<Vec<(i64, AgentEvent)>, LogError> {
+/// The runs of a partition as they stood before `end`.
+async fn history(number: i32, end: i64, context: &Context) -> Result<Runs, LogError> {
     let partition = TopicPartition::new(Topic::AgentEvents.name(), number);
     let mut range = Tail::read_range(&context.log, partition, StartAt::Beginning).await?;
-    let mut events = Vec::new();
+    let mut runs = Runs::default();
     while let Some(record) = range.next().await? {
         if record.offset >= end {
             break;
         }
-        match context.schemas.decode::<AgentEvent>(&record) {
-            // Only what the fold of an end needs: steps may be large.
-            Ok(Decoded::Event(AgentEvent::RunAdvanced(mut event))) => {
-                for step in &mut event.steps {
-                    (step.text, step.tool) = (None, None);
-                }
-                events.push((record.offset, event.into()));
-            }
-            Ok(Decoded::Event(event)) => events.push((record.offset, event)),
-            Ok(Decoded::UnknownType { .. }) | Err(_) => {}
+        if let Ok(Decoded::Event(event)) = context.schemas.decode::<AgentEvent>(&record) {
+            runs.apply(&event, record.offset);
         }
     }
-    Ok(events)
+    Ok(runs)
 }
 
 fn turn(session: &Session, end: &RunFinished, role: TurnRole, text: &str) -> TurnRecorded {
