@@ -25,7 +25,8 @@ pub fn openapi() -> OpenApi {
     describe(collected)
 }
 
-fn describe(collected: OpenApi) -> OpenApi {
+fn describe(mut collected: OpenApi) -> OpenApi {
+    crate::isolation::describe(&mut collected.paths);
     let mut info = Info::new("riverrun", env!("CARGO_PKG_VERSION"));
     info.description = Some(DESCRIPTION.to_owned());
     let tags = [
