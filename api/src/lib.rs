@@ -43,7 +43,8 @@ pub fn app(state: AppState) -> Router {
     let core = state.core().clone();
     let (core_routes, _) = routes::core::<AppState>().split_for_parts();
     let (stack_routes, _) = routes::stack().split_for_parts();
-    let checked = stack_routes.merge(ws::router()).layer(middleware::from_fn_with_state(state.clone(), isolation::check));
+    let checked =
+        stack_routes.merge(ws::router()).layer(middleware::from_fn_with_state(state.clone(), isolation::check));
     let routes = core_routes.merge(routes::registry::alias()).merge(checked).with_state(state);
     wrap(routes.merge(routes::docs::router()), core)
 }

@@ -333,7 +333,8 @@ fn spawn_workers(
         schemas: Schemas::built_in(),
         sql: stores.sql.clone(),
     };
-    let toolbox = (config.extend_tools)(Toolbox::builtin(Arc::new(retriever.clone())).with_memory(Arc::new(memory.clone())));
+    let toolbox =
+        (config.extend_tools)(Toolbox::builtin(Arc::new(retriever.clone())).with_memory(Arc::new(memory.clone())));
     vec![
         projector::spawn(projector, stop.clone()),
         runtime::spawn(ingester, runtime(), stop.clone()),

@@ -8,8 +8,8 @@ use riverrun_schemas::ingest::*;
 use riverrun_schemas::memory::*;
 use riverrun_schemas::tokens::*;
 use riverrun_schemas::{
-    BlobRef, ChunkId, Decoded, DocumentId, EpisodeId, EventSet, Failure, ForgetId, IngestId, NoteId, RunId, SessionName,
-    SummaryId, TurnId, Usage, registry,
+    BlobRef, ChunkId, Decoded, DocumentId, EpisodeId, EventSet, Failure, ForgetId, IngestId, NoteId, RunId,
+    SessionName, SummaryId, TurnId, Usage, registry,
 };
 
 fn golden() -> PathBuf {
@@ -80,7 +80,7 @@ fn memory(run_id: RunId) -> Vec<MemoryEvent> {
         };
     }
     vec![
-        of!(TurnRecorded { turn_id: turn_id, role: TurnRole::User, text: "my dog is Rex 🐕".into(), run_id: Some(run_id) }),
+        of!(TurnRecorded { turn_id, role: TurnRole::User, text: "my dog is Rex 🐕".into(), run_id: Some(run_id) }),
         of!(SummaryWritten {
             summary_id: SummaryId::derive(&["golden"]),
             through_seq: 12,

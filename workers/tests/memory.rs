@@ -223,7 +223,11 @@ async fn given_runs_that_end_when_their_events_come_twice_then_those_of_a_conver
             (TurnRole::Assistant, "then".to_owned(), run_turn_id(run_id, TurnRole::Assistant)),
         ]
     );
-    assert_eq!(decoded(&twice(&RunRecorder::default(), run(Some("s"), None)).await).len(), 1, "a task without an answer");
+    assert_eq!(
+        decoded(&twice(&RunRecorder::default(), run(Some("s"), None)).await).len(),
+        1,
+        "a task without an answer"
+    );
     assert!(twice(&RunRecorder::default(), run(None, Some("then"))).await.is_empty(), "a run of no conversation");
     let [accepted, _, end] = run(Some("s"), Some("then"));
     assert!(twice(&RunRecorder::default(), [accepted, end]).await.is_empty(), "an end of an epoch that nobody claimed");
@@ -237,7 +241,8 @@ fn start<W: Worker>(stack: &Stack, worker: W) -> CancellationToken {
 }
 
 async fn memory_events(stack: &Stack, enough: impl Fn(&[MemoryEvent]) -> bool) -> Vec<MemoryEvent> {
-    eventually("the events", || async { Some(stack.events::<MemoryEvent>().await).filter(|events| enough(events)) }).await
+    eventually("the events", || async { Some(stack.events::<MemoryEvent>().await).filter(|events| enough(events)) })
+        .await
 }
 
 #[tokio::test(flavor = "multi_thread")]

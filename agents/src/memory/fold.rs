@@ -93,13 +93,8 @@ impl SessionFold {
             None => true,
             Some(start) => event.role == TurnRole::User || seq - start >= MAX_EXCHANGE_TURNS,
         };
-        let turn = Turn {
-            turn_id: event.turn_id,
-            role: event.role,
-            text: Some(event.text.clone()),
-            forgotten: false,
-            starts,
-        };
+        let turn =
+            Turn { turn_id: event.turn_id, role: event.role, text: Some(event.text.clone()), forgotten: false, starts };
         self.by_id.insert(event.turn_id, seq);
         self.turns.insert(seq, turn);
         Taken::Counted
@@ -115,11 +110,7 @@ impl SessionFold {
             return Taken::Void;
         }
         self.summary_ids.insert(event.summary_id);
-        self.summaries.push(Summary {
-            id: event.summary_id,
-            through_seq: event.through_seq,
-            text: event.text.clone(),
-        });
+        self.summaries.push(Summary { id: event.summary_id, through_seq: event.through_seq, text: event.text.clone() });
         Taken::Counted
     }
 
@@ -165,9 +156,8 @@ impl SessionFold {
     /// Episodes and notes that go when `target` does: itself, or what was made from it. Also those that are gone already.
     pub fn gone_with(&self, target: &str) -> Vec<String> {
         let turn = target.parse::<TurnId>().ok();
-        let goes = |(id, item): &(&String, &Item)| {
-            *id == target || turn.is_some_and(|turn| item.turn_ids.contains(&turn))
-        };
+        let goes =
+            |(id, item): &(&String, &Item)| *id == target || turn.is_some_and(|turn| item.turn_ids.contains(&turn));
         let mut gone: Vec<String> = self.items.iter().filter(goes).map(|(id, _)| id.clone()).collect();
         gone.sort_unstable();
         gone

@@ -48,12 +48,8 @@ impl MemoryModels for Models {
     }
 
     async fn write(&self, messages: Vec<Message>, max_tokens: u32) -> Result<Written, ModelError> {
-        let request = ChatRequest {
-            messages,
-            temperature: Some(0.0),
-            max_tokens: Some(max_tokens),
-            ..ChatRequest::default()
-        };
+        let request =
+            ChatRequest { messages, temperature: Some(0.0), max_tokens: Some(max_tokens), ..ChatRequest::default() };
         let reply = Models::chat(self, None, request, &mut NoDeltas, CancellationToken::new()).await?;
         Ok(Written { text: reply.text, model: reply.model })
     }

@@ -58,11 +58,7 @@ fn opened(result: Option<&str>, error: Option<&str>) -> RunState {
     let mut state = run(Some("s"));
     let Action::Append(drafts) = next(&state, &[], 0) else { panic!("memory is not read first") };
     append(&mut state, drafts);
-    let result = ToolUse {
-        result_json: result.map(str::to_owned),
-        error: error.map(str::to_owned),
-        ..called(&state)
-    };
+    let result = ToolUse { result_json: result.map(str::to_owned), error: error.map(str::to_owned), ..called(&state) };
     append(&mut state, vec![StepDraft::tool(StepKind::ToolResult, result)]);
     state
 }
@@ -127,8 +123,12 @@ fn given_a_call_of_the_models_own_when_memory_is_hidden_then_that_one_stays() {
 fn given_much_that_was_recalled_when_it_is_fitted_then_distant_episodes_go_first_and_old_turns_next() {
     let recalled = Recalled {
         summary: Some("s".into()),
-        turns: (0..3).map(|n| RecalledTurn { turn_id: None, role: "user".into(), text: format!("{n}{}", "x".repeat(100)) }).collect(),
-        episodes: (0..3).map(|n| RecalledItem { id: format!("epi_{n}"), text: "y".repeat(100), turn_ids: vec![] }).collect(),
+        turns: (0..3)
+            .map(|n| RecalledTurn { turn_id: None, role: "user".into(), text: format!("{n}{}", "x".repeat(100)) })
+            .collect(),
+        episodes: (0..3)
+            .map(|n| RecalledItem { id: format!("epi_{n}"), text: "y".repeat(100), turn_ids: vec![] })
+            .collect(),
     };
     let fit = recalled.clone().within(750);
     assert_eq!((fit.turns.len(), fit.episodes.len()), (3, 2));

@@ -14,7 +14,8 @@ use riverrun_stores::{EpisodeHit, Episodes, Sql};
 use super::models::MemoryModels;
 use super::window::Window;
 use super::{
-    ContextRequest, MAX_NOTES, MAX_RECALL, MAX_WINDOW_TURNS, Memory, MemoryContext, MemoryError, NewNote, RecalledMemory,
+    ContextRequest, MAX_NOTES, MAX_RECALL, MAX_WINDOW_TURNS, Memory, MemoryContext, MemoryError, NewNote,
+    RecalledMemory,
 };
 
 /// Memories less similar than this are not recalled, however few there are.

@@ -58,10 +58,9 @@ impl Tool for MemoryRecall {
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> Result<Value, ToolError> {
         let Arguments { query, k, window } = parse(arguments)?;
-        let scope = context
-            .memory
-            .as_ref()
-            .ok_or_else(|| ToolError::Failed("the run belongs to no conversation, so there is nothing to recall".into()))?;
+        let scope = context.memory.as_ref().ok_or_else(|| {
+            ToolError::Failed("the run belongs to no conversation, so there is nothing to recall".into())
+        })?;
         let request = ContextRequest {
             query: Some(query),
             k: k.unwrap_or(DEFAULT_RECALL).clamp(1, MAX_RECALL),

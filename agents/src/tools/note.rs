@@ -53,7 +53,9 @@ impl Tool for Note {
         let text = text.trim();
         let length = text.chars().count();
         if !(1..=MAX_NOTE_CHARS).contains(&length) {
-            return Err(ToolError::Arguments(format!("text has {length} characters, not between 1 and {MAX_NOTE_CHARS}")));
+            return Err(ToolError::Arguments(format!(
+                "text has {length} characters, not between 1 and {MAX_NOTE_CHARS}"
+            )));
         }
         let scope = context
             .memory

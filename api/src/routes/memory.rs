@@ -24,7 +24,9 @@ use crate::extract::{IdempotencyKey, Json, Query};
 use crate::remember;
 use crate::state::AppState;
 use crate::submit::Checks;
-use crate::wire::{ForgetDone, MemoryChatBody, MemoryChatDone, MemoryContextView, Page, Problem, RecalledView, TurnBody};
+use crate::wire::{
+    ForgetDone, MemoryChatBody, MemoryChatDone, MemoryContextView, Page, Problem, RecalledView, TurnBody,
+};
 
 /// Longest query, in bytes.
 const MAX_QUERY: usize = 8 << 10;
@@ -208,8 +210,7 @@ async fn chat(
         return Ok(Reply(done).into_response());
     }
     let slot = state.stream_slot()?;
-    let pieces =
-        deltas(move |mut sender| async move { answer(&state, talk, &mut sender, cancel).await });
+    let pieces = deltas(move |mut sender| async move { answer(&state, talk, &mut sender, cancel).await });
     Ok(sse(pieces.map(move |piece| {
         let _ = (&stop, &slot);
         piece
@@ -254,8 +255,7 @@ async fn prepare(state: &AppState, key: Option<&str>, body: MemoryChatBody) -> R
         let reason = format!("has {tokens} tokens; the window has {}", memory.window_tokens());
         return Err(ApiError::field("text", reason).hint("say less at once, or raise RIVERRUN_MEMORY_WINDOW_TOKENS"));
     }
-    let request =
-        ContextRequest { query: Some(body.text.clone()), k: DEFAULT_RECALL, reserved_tokens: tokens };
+    let request = ContextRequest { query: Some(body.text.clone()), k: DEFAULT_RECALL, reserved_tokens: tokens };
     let context = memory.context(&session, &request).await?;
     let request = ChatRequest {
         model: body.model.unwrap_or_default(),
@@ -306,8 +306,9 @@ impl From<MemoryError> for ApiError {
             MemoryError::Store(error) => error.into(),
             MemoryError::Log(error) => error.into(),
             MemoryError::Model(error) => error.into(),
-            MemoryError::Full { .. } => ApiError::conflict("session_full", error.to_string())
-                .hint("forget some of it: riverrun memory forget"),
+            MemoryError::Full { .. } => {
+                ApiError::conflict("session_full", error.to_string()).hint("forget some of it: riverrun memory forget")
+            }
         }
     }
 }

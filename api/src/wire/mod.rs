@@ -22,8 +22,6 @@ pub use catalog::{
 pub use common::{FieldError, Items, Page, Problem};
 pub use health::{Diagnosis, HealthStatus, HealthView, ServiceStatus, ServiceView};
 pub use ingest::{DeadLetterEntry, IngestAccepted, IngestBody, IngestMessage, IngestView, Redriven};
-pub use memory::{
-    ForgetCounts, ForgetDone, MemoryChatBody, MemoryChatDone, MemoryContextView, RecalledView, TurnBody,
-};
+pub use memory::{ForgetCounts, ForgetDone, MemoryChatBody, MemoryChatDone, MemoryContextView, RecalledView, TurnBody};
 pub use rag::{AskBody, AskDone, FilterBody, SearchBody, SearchDone, SearchItem, SearchScores, SearchTimes};
 pub use runs::{ApprovalMode, Budget, CancelBody, RunAccepted, RunBody, RunMessage};

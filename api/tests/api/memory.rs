@@ -89,7 +89,10 @@ fn given_turns_that_can_not_be_when_they_are_handed_in_then_every_fault_is_named
             (json!({ "role": "user", "text": "x".repeat((16 << 10) + 1) }), vec!["text"]),
             (json!({ "role": "god", "text": "x" }), vec!["role"]),
             (json!({ "role": "unknown", "text": "x" }), vec!["role"]),
-            (json!({ "role": "user", "text": "x", "namespace": "a__b", "session": " s" }), vec!["namespace", "session"]),
+            (
+                json!({ "role": "user", "text": "x", "namespace": "a__b", "session": " s" }),
+                vec!["namespace", "session"],
+            ),
             (json!({ "role": "user", "text": "x", "session": "a\nb" }), vec!["session"]),
             (json!({ "role": "user" }), vec!["text"]),
             (json!({ "role": "user", "text": "x", "user": "y" }), vec!["user"]),
@@ -99,7 +102,13 @@ fn given_turns_that_can_not_be_when_they_are_handed_in_then_every_fault_is_named
                 refused["errors"].as_array().unwrap().iter().map(|error| error["field"].as_str().unwrap()).collect();
             assert_eq!(named, fields, "{body:.100}");
         }
-        for path in ["/memory/context?k=0", "/memory/context?k=21", "/memory/turns?limit=0", "/memory/turns?cursor=x", "/memory/why"] {
+        for path in [
+            "/memory/context?k=0",
+            "/memory/context?k=21",
+            "/memory/turns?limit=0",
+            "/memory/turns?cursor=x",
+            "/memory/why",
+        ] {
             problem(&api.get(path).await, &[422]);
         }
         problem(&api.get("/memory/why?id=trn_00000000000000000000000000").await, &[404]);
@@ -132,12 +141,20 @@ fn given_an_exchange_that_is_over_when_it_is_asked_for_then_it_is_recalled_with_
             (!summary.is_null()).then_some(summary)
         })
         .await;
-        assert_eq!((&summary["model"], summary["through_seq"].as_i64().unwrap() >= 2), (&json!("stub"), true), "{summary}");
+        assert_eq!(
+            (&summary["model"], summary["through_seq"].as_i64().unwrap() >= 2),
+            (&json!("stub"), true),
+            "{summary}"
+        );
 
         let gone = talk.forget(first["turn_id"].as_str().unwrap()).await;
         assert_eq!(gone.status, 200, "{}", gone.body);
         let removed = &gone.body["removed"];
-        assert_eq!((&removed["turns"], &removed["episodes"], &removed["vectors"]), (&json!(1), &json!(1), &json!(1)), "{removed}");
+        assert_eq!(
+            (&removed["turns"], &removed["episodes"], &removed["vectors"]),
+            (&json!(1), &json!(1), &json!(1)),
+            "{removed}"
+        );
         assert_eq!((&gone.body["pending"], removed["summaries"].as_i64().unwrap() >= 1), (&json!(false), true));
         let left = talk.context("what%20is%20my%20dog%20called").await;
         assert!(!left.to_string().contains("rex"), "{left}");
@@ -165,7 +182,10 @@ fn given_a_chat_when_it_goes_on_then_both_sides_are_recorded_and_the_model_is_sh
         let first = api.post_with("/memory/chat", body("hello there"), &key).await;
         assert_eq!((first.status, &first.body["turns_shown"]), (200, &json!(0)), "{}", first.body);
         let again = api.post_with("/memory/chat", body("hello there"), &key).await;
-        assert_eq!((&again.body["text"], &again.body["answer_turn_id"]), (&first.body["text"], &first.body["answer_turn_id"]));
+        assert_eq!(
+            (&again.body["text"], &again.body["answer_turn_id"]),
+            (&first.body["text"], &first.body["answer_turn_id"])
+        );
         assert_eq!(again.body["model"], Value::Null, "the model was not asked again");
         let second = api.post("/memory/chat", body("and again")).await;
         assert_eq!(second.body["turns_shown"], 2, "{}", second.body);
@@ -199,7 +219,9 @@ fn given_a_run_of_a_conversation_when_it_ends_then_it_has_read_the_conversation_
         .await;
         assert_eq!(turns[1], (2, "user".into(), "say it [[steps=1 id=memory-run]]".into()));
         assert_eq!(turns[2], (3, "assistant".into(), answer));
-        let alone = api.post("/agent/run", json!({ "task": "say it [[steps=1]]", "agent": "react", "namespace": "talks" })).await;
+        let alone = api
+            .post("/agent/run", json!({ "task": "say it [[steps=1]]", "agent": "react", "namespace": "talks" }))
+            .await;
         assert_eq!(alone.body["steps"][0]["kind"], "thought", "a run of no conversation reads none: {}", alone.body);
     });
 }

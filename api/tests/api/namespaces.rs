@@ -52,6 +52,9 @@ impl Owned {
     async fn new(api: &'static Api) -> Self {
         let file = api.files.join("owned.md");
         std::fs::write(&file, format!("# Notes\n\nThe {WORD} of the owner is here and nowhere else.\n")).unwrap();
+        // Whoever reads a file of their own may find it: this one has nothing of the owner's.
+        let other = api.files.join("other.md");
+        std::fs::write(&other, "# Other\n\nNothing of interest is blue.\n").unwrap();
         let ingest = json!({ "source": file, "collection": "papers", "namespace": OWNER });
         let ingest = api.post("/ingest", ingest).await;
         assert_eq!(ingest.status, 202, "{}", ingest.body);
@@ -66,7 +69,9 @@ impl Owned {
 
         // An exchange becomes an episode when the next one begins.
         let mut turn_id = String::new();
-        for (role, text) in [("user", format!("my {WORD} is blue")), ("assistant", "good".into()), ("user", "bye".into())] {
+        for (role, text) in
+            [("user", format!("my {WORD} is blue")), ("assistant", "good".into()), ("user", "bye".into())]
+        {
             let turn = json!({ "role": role, "text": text, "namespace": OWNER, "session": "talk" });
             let reply = api.post("/memory/turns", turn).await;
             assert_eq!(reply.status, 200, "{}", reply.body);
@@ -79,7 +84,7 @@ impl Owned {
             ("ingest_id", ingest_id),
             ("document_id", document_id),
             ("turn_id", turn_id),
-            ("source", file.to_str().unwrap().to_owned()),
+            ("source", other.to_str().unwrap().to_owned()),
         ]);
         Self { values }
     }
@@ -184,7 +189,8 @@ fn question(operation: &Operation, owned: &Owned, namespace: &str) -> Result<Req
     if let Some((names, required)) = &operation.body {
         // Collections and sessions are asked for wherever they can be; what else is not needed is left out.
         let wanted = |name: &String| {
-            required.contains(name) || matches!(name.as_str(), "namespace" | "collections" | "session" | "stream" | "agent")
+            required.contains(name)
+                || matches!(name.as_str(), "namespace" | "collections" | "session" | "stream" | "agent")
         };
         for name in names.iter().filter(|name| wanted(name)) {
             let Some(value) = value(name) else { return Err(format!("no value is known for the field {name:?}")) };
@@ -263,7 +269,15 @@ fn given_what_an_owner_has_when_a_stranger_asks_every_operation_for_it_then_noth
 fn given_names_that_could_be_taken_for_one_another_when_they_hold_something_then_each_shows_its_own() {
     test(async |api| {
         // Pairs that would join to the same text, and names that begin alike.
-        let pairs = [("ns-a", "s"), ("ns-a", "s1"), ("ns-a", "S"), ("ns-a-b", "s"), ("ns-a", "b__s"), ("ns-a", "b/s"), ("ns", "a/s")];
+        let pairs = [
+            ("ns-a", "s"),
+            ("ns-a", "s1"),
+            ("ns-a", "S"),
+            ("ns-a-b", "s"),
+            ("ns-a", "b__s"),
+            ("ns-a", "b/s"),
+            ("ns", "a/s"),
+        ];
         for (index, (namespace, session)) in pairs.iter().enumerate() {
             let text = format!("own words {index}");
             let turn = json!({ "role": "user", "text": text, "namespace": namespace, "session": session });

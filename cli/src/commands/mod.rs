@@ -89,9 +89,7 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
             let page = docs::ls::Page { collection, namespace, limit, cursor };
             with_full(settings, name, async |c| docs::ls::run(c, page, output).await).await
         }
-        Command::Memory(command) => {
-            with_full(settings, name, async |c| memory::run(c, command, output).await).await
-        }
+        Command::Memory(command) => with_full(settings, name, async |c| memory::run(c, command, output).await).await,
         Command::Dlq(command) => match command {
             DlqCommand::Ls { topic, limit } => {
                 with_full(settings, name, async |c| dlq::ls::run(c, topic, limit, output).await).await

@@ -32,11 +32,7 @@ macro_rules! of {
     };
 }
 
-async fn turn(
-    connection: &mut SqliteConnection,
-    session: &Session,
-    event: &TurnRecorded,
-) -> Result<(), StoreError> {
+async fn turn(connection: &mut SqliteConnection, session: &Session, event: &TurnRecorded) -> Result<(), StoreError> {
     of!(
         session,
         "INSERT INTO memory_turns (namespace, session, turn_id, seq, role, text, run_id, forgotten, at)
@@ -252,11 +248,7 @@ async fn forget_all(connection: &mut SqliteConnection, session: &Session) -> Res
     Ok(gone)
 }
 
-async fn forget_turn(
-    connection: &mut SqliteConnection,
-    session: &Session,
-    turn_id: &str,
-) -> Result<Gone, StoreError> {
+async fn forget_turn(connection: &mut SqliteConnection, session: &Session, turn_id: &str) -> Result<Gone, StoreError> {
     let turns = of!(
         session,
         "UPDATE memory_turns SET text = '', forgotten = 1

@@ -5,9 +5,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqliteConnection};
 
 use crate::error::StoreError;
-use crate::read_models::memory_views::{
-    ReceiptView, RemovedView, SessionSize, SummaryView, TurnView, WhyView,
-};
+use crate::read_models::memory_views::{ReceiptView, RemovedView, SessionSize, SummaryView, TurnView, WhyView};
 use crate::read_models::page::{Page, PageRequest};
 use crate::read_models::runs::id;
 use crate::read_models::time::Timestamp;
@@ -27,9 +25,7 @@ macro_rules! query {
 pub async fn turns(sql: &Sql, session: &Session, page: &PageRequest) -> Result<Page<TurnView>, StoreError> {
     let after = match page.cursor.as_deref() {
         None => 0,
-        Some(cursor) => {
-            cursor.parse::<i64>().map_err(|_| StoreError::Cursor(cursor.chars().take(80).collect()))?
-        }
+        Some(cursor) => cursor.parse::<i64>().map_err(|_| StoreError::Cursor(cursor.chars().take(80).collect()))?,
     };
     let rows = query!(
         session,
@@ -236,19 +232,12 @@ async fn why_item(
 }
 
 /// What a request to forget came to; `None` while it is not in the tables yet.
-pub async fn receipt(
-    sql: &Sql,
-    session: &Session,
-    forget_id: ForgetId,
-) -> Result<Option<ReceiptView>, StoreError> {
-    let row = query!(
-        session,
-        "SELECT * FROM memory_receipts WHERE namespace = $1 AND session = $2 AND forget_id = $3"
-    )
-    .bind(forget_id.to_string())
-    .fetch_optional(sql.reader())
-    .await
-    .map_err(|error| StoreError::from(error).at(sql.path()))?;
+pub async fn receipt(sql: &Sql, session: &Session, forget_id: ForgetId) -> Result<Option<ReceiptView>, StoreError> {
+    let row = query!(session, "SELECT * FROM memory_receipts WHERE namespace = $1 AND session = $2 AND forget_id = $3")
+        .bind(forget_id.to_string())
+        .fetch_optional(sql.reader())
+        .await
+        .map_err(|error| StoreError::from(error).at(sql.path()))?;
     row.map(|row| {
         Ok(ReceiptView {
             forget_id,

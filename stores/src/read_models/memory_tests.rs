@@ -94,8 +94,12 @@ async fn fresh() -> (tempfile::TempDir, Sql) {
 }
 
 fn records(events: impl IntoIterator<Item = MemoryEvent>) -> Vec<LogRecord> {
-    let record =
-        |(event, offset)| LogRecord { topic: Topic::MemoryEvents, partition: 0, offset, body: Projected::Memory(event) };
+    let record = |(event, offset)| LogRecord {
+        topic: Topic::MemoryEvents,
+        partition: 0,
+        offset,
+        body: Projected::Memory(event),
+    };
     events.into_iter().zip(0..).map(record).collect()
 }
 
@@ -104,7 +108,8 @@ async fn texts(sql: &Sql, of: &Session) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn given_turns_of_two_conversations_when_they_are_read_then_each_counts_its_own_from_one_and_copies_do_not_count() {
+async fn given_turns_of_two_conversations_when_they_are_read_then_each_counts_its_own_from_one_and_copies_do_not_count()
+{
     let (_folder, sql) = fresh().await;
     let (a, b) = (session("s"), session("s2"));
     let events = [turn(&a, 1), turn(&b, 1), turn(&a, 2), turn(&a, 1), turn(&b, 2), turn(&a, 3)];
@@ -127,9 +132,11 @@ async fn given_turns_of_two_conversations_when_they_are_read_then_each_counts_it
 async fn given_two_summaries_that_go_on_from_the_same_one_when_they_are_folded_then_the_first_counts() {
     let (_folder, sql) = fresh().await;
     let a = session("s");
-    let events = (1..=4)
-        .map(|n| turn(&a, n))
-        .chain([summary(&a, 1, None, 2, &[1, 2]), summary(&a, 2, None, 3, &[1, 2, 3]), summary(&a, 3, Some(1), 3, &[3])]);
+    let events = (1..=4).map(|n| turn(&a, n)).chain([
+        summary(&a, 1, None, 2, &[1, 2]),
+        summary(&a, 2, None, 3, &[1, 2, 3]),
+        summary(&a, 3, Some(1), 3, &[3]),
+    ]);
     apply(&sql, &records(events)).await.unwrap();
     let in_force = read::summary(&sql, &a).await.unwrap().unwrap();
     assert_eq!((in_force.text.as_str(), in_force.through_seq), ("summary 3", 3));
@@ -175,7 +182,9 @@ async fn given_a_turn_that_much_was_made_from_when_it_is_forgotten_then_all_of_t
 async fn given_a_whole_conversation_when_it_is_forgotten_then_nothing_is_left_and_others_stay() {
     let (_folder, sql) = fresh().await;
     let (a, b) = (session("s"), session("t"));
-    let of = |s: &Session| vec![turn(s, 1), turn(s, 2), episode(s, 1, &[1, 2]), note(s, 1, &[1]), summary(s, 1, None, 1, &[1])];
+    let of = |s: &Session| {
+        vec![turn(s, 1), turn(s, 2), episode(s, 1, &[1, 2]), note(s, 1, &[1]), summary(s, 1, None, 1, &[1])]
+    };
     let mut events = of(&a);
     events.extend(of(&b));
     events.extend([forget(&a, 1, None), turn(&a, 3)]);

@@ -145,7 +145,13 @@ impl Partition {
     }
 
     /// The conversation as it stood before `end`.
-    async fn fold(&self, session: &Session, number: i32, end: i64, context: &Context) -> Result<SessionFold, WorkError> {
+    async fn fold(
+        &self,
+        session: &Session,
+        number: i32,
+        end: i64,
+        context: &Context,
+    ) -> Result<SessionFold, WorkError> {
         let before = self.before.get_or_try_init(|| self.look(number, context)).await?;
         let mark = mark(&session.key());
         let began = before.get(&mark).copied().or_else(|| self.since.lock().get(&mark).copied());

@@ -44,12 +44,7 @@ struct Pending {
 impl Summarizer {
     /// With these models, for a window of so many tokens.
     pub fn new(models: Arc<dyn MemoryModels>, window_tokens: usize) -> Self {
-        Self {
-            models,
-            window: Window::new(window_tokens),
-            sessions: Sessions::default(),
-            pending: Mutex::default(),
-        }
+        Self { models, window: Window::new(window_tokens), sessions: Sessions::default(), pending: Mutex::default() }
     }
 
     /// Whether a summary of the conversation is on its way.

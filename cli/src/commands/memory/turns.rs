@@ -30,7 +30,13 @@ pub(super) async fn run(
     let found: Page<TurnView> = connection.client.get(&path).await?;
     output.show(&found, |found| {
         let row = |turn: &TurnView| {
-            [turn.seq.to_string(), turn.role.clone(), clip(&turn.text, SHOWN), turn.turn_id.to_string(), turn.at.to_string()]
+            [
+                turn.seq.to_string(),
+                turn.role.clone(),
+                clip(&turn.text, SHOWN),
+                turn.turn_id.to_string(),
+                turn.at.to_string(),
+            ]
         };
         table(
             ["seq", "role", "text", "id", "at"],

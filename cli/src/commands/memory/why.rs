@@ -17,10 +17,8 @@ pub(super) async fn run(
     session: SessionArgs,
     output: Output,
 ) -> Result<(), CliError> {
-    let path = with_query(
-        "/memory/why",
-        &[("id", Some(id)), ("namespace", session.namespace), ("session", session.session)],
-    );
+    let path =
+        with_query("/memory/why", &[("id", Some(id)), ("namespace", session.namespace), ("session", session.session)]);
     let why: WhyView = connection.client.get(&path).await?;
     output.show(&why, |why| {
         let mut lines = vec![format!("{} {}\n    {}", why.kind, why.id, clip(&why.text, SHOWN))];
