@@ -14,6 +14,7 @@ CREATE TABLE memory_turns (
     PRIMARY KEY (namespace, session, turn_id)
 );
 CREATE UNIQUE INDEX memory_turns_in_order ON memory_turns (namespace, session, seq);
+CREATE INDEX memory_turns_kept ON memory_turns (namespace, session) WHERE forgotten = 0;
 
 -- The one in force is that with the greatest through_seq among those not forgotten.
 CREATE TABLE memory_summaries (

@@ -22,6 +22,17 @@ pub struct OpenTurn {
     pub text: String,
 }
 
+/// What a summary is decided from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Basis {
+    /// The summary in force, with its words.
+    pub previous: Option<(SummaryId, String)>,
+    /// The turns that it does not cover, in their order.
+    pub open: Vec<OpenTurn>,
+    /// Requests to forget so far: a summary that is made after one has another id than one that was made before it.
+    pub forgets: u32,
+}
+
 #[derive(Debug, Clone)]
 struct Turn {
     turn_id: TurnId,
@@ -59,6 +70,8 @@ pub struct SessionFold {
     summary_ids: HashSet<SummaryId>,
     items: HashMap<String, Item>,
     forgets: u32,
+    /// Up to here, words were let go of.
+    pruned_to: i64,
 }
 
 /// An episode or a note.
@@ -177,9 +190,10 @@ impl SessionFold {
         self.summaries.last().map(|summary| (summary.id, summary.text.as_str()))
     }
 
-    /// Requests to forget so far: what is made after one has another id than what was made before it.
-    pub fn forgets(&self) -> u32 {
-        self.forgets
+    /// What the next summary is decided from; `None` as for [`SessionFold::open_turns`].
+    pub fn basis(&self) -> Option<Basis> {
+        let previous = self.summary_in_force().map(|(id, text)| (id, text.to_owned()));
+        Some(Basis { previous, open: self.open_turns()?, forgets: self.forgets })
     }
 
     /// The turns that no summary covers, in their order; `None` when words are missing that were let go of, so that the
@@ -206,8 +220,9 @@ impl SessionFold {
     pub fn prune(&mut self) {
         let last_start = self.turns.iter().rev().find(|(_, turn)| turn.starts).map_or(0, |(seq, _)| *seq);
         let end = self.through_seq().min(last_start - 1);
-        for (_, turn) in self.turns.range_mut(..=end.max(0)) {
-            turn.text = None;
+        if end > self.pruned_to {
+            self.turns.range_mut(self.pruned_to + 1..=end).for_each(|(_, turn)| turn.text = None);
+            self.pruned_to = end;
         }
         // Of older summaries only the place is needed, for when a newer one is forgotten; their words are short.
     }

@@ -24,7 +24,7 @@ use riverrun_stores::StoreError;
 use riverrun_stores::read_models::{SummaryView, TurnView};
 use serde::{Deserialize, Serialize};
 
-pub use fold::{OpenTurn, SessionFold, Taken, episode_id};
+pub use fold::{Basis, OpenTurn, SessionFold, Taken, episode_id};
 pub use models::{MemoryModels, Written};
 pub use opening::{Recalled, RecalledItem, RecalledTurn};
 pub(crate) use opening::{opening, usable, with_memory, without_opening};

@@ -3,7 +3,7 @@
 use riverrun_models::Message;
 use riverrun_schemas::{Session, SummaryId, TurnId};
 
-use super::fold::{OpenTurn, SessionFold};
+use super::fold::{Basis, OpenTurn};
 use super::prompt::{escape, said};
 use super::window::Window;
 
@@ -32,33 +32,20 @@ impl Summarize {
     }
 }
 
-/// The summary that is due, if one is. `open` are the fold's open turns and `tokens` their tokens.
-pub fn plan(
-    session: &Session,
-    fold: &SessionFold,
-    open: Vec<OpenTurn>,
-    tokens: &[usize],
-    window: Window,
-) -> Option<Summarize> {
+/// The summary that is due, if one is. `tokens` are those of the basis' open turns.
+pub fn plan(session: &Session, basis: Basis, tokens: &[usize], window: Window) -> Option<Summarize> {
     let gone = window.overflow(tokens);
-    let turns: Vec<OpenTurn> = open.into_iter().take(gone).collect();
+    let turns: Vec<OpenTurn> = basis.open.into_iter().take(gone).collect();
     let through_seq = turns.last()?.seq;
-    let in_force = fold.summary_in_force();
-    let previous = in_force.map(|(id, _)| id);
+    let (previous, previous_text) = basis.previous.unzip();
     let parts = [
         session.namespace.as_str(),
         session.name.as_str(),
         &previous.map(|id| id.to_string()).unwrap_or_default(),
         &through_seq.to_string(),
-        &fold.forgets().to_string(),
+        &basis.forgets.to_string(),
     ];
-    Some(Summarize {
-        summary_id: SummaryId::derive(&parts),
-        previous,
-        previous_text: in_force.map(|(_, text)| text.to_owned()),
-        turns,
-        through_seq,
-    })
+    Some(Summarize { summary_id: SummaryId::derive(&parts), previous, previous_text, turns, through_seq })
 }
 
 /// The request that a chat model writes the summary for.
@@ -99,6 +86,7 @@ pub fn clean(text: &str) -> Option<String> {
 mod tests {
     use riverrun_schemas::memory::{MemoryEvent, SummaryWritten, TurnRecorded, TurnRole};
 
+    use super::super::fold::SessionFold;
     use super::*;
 
     fn session() -> Session {
@@ -119,15 +107,17 @@ mod tests {
     }
 
     fn due(fold: &SessionFold) -> Option<Summarize> {
-        let open = fold.open_turns().unwrap();
-        let tokens = vec![10; open.len()];
-        plan(&session(), fold, open, &tokens, Window::new(80))
+        let basis = fold.basis().unwrap();
+        let tokens = vec![10; basis.open.len()];
+        plan(&session(), basis, &tokens, Window::new(80))
     }
 
     #[test]
     fn given_a_conversation_that_overflows_again_when_summaries_are_planned_then_each_goes_on_from_the_one_before() {
         let mut fold = SessionFold::default();
-        (1..=6).for_each(|n| drop(fold.apply(&turn(n))));
+        for n in 1..=6 {
+            fold.apply(&turn(n));
+        }
         assert_eq!(due(&fold), None, "60 tokens are the room beside a summary");
         fold.apply(&turn(7));
         let first = due(&fold).unwrap();
@@ -146,7 +136,9 @@ mod tests {
         };
         fold.apply(&written.into());
         assert_eq!(due(&fold), None);
-        (8..=11).for_each(|n| drop(fold.apply(&turn(n))));
+        for n in 8..=11 {
+            fold.apply(&turn(n));
+        }
         let second = due(&fold).unwrap();
         assert_eq!((second.through_seq, second.previous), (8, Some(first.summary_id)));
         let text = &request(&second)[1].content;

@@ -411,8 +411,7 @@ fn tool_context(
         .map(|names| names.iter().map(|name| name.parse()).collect::<Result<Vec<_>, _>>())
         .transpose()
         .map_err(|error: riverrun_schemas::NameError| error.to_string())?;
-    let session = state.request.session.as_deref().map(str::parse).transpose();
-    let session: Option<SessionName> = session.map_err(|error: riverrun_schemas::NameError| error.to_string())?;
+    let session: Option<SessionName> = state.request.session.as_deref().and_then(|name| name.parse().ok());
     let context = ToolContext {
         namespace: state.request.namespace.clone(),
         collections,

@@ -99,12 +99,12 @@ impl Sessions {
 
     /// The conversation's fold with this batch in it, given to `work`; when that finds words missing (`None`), the fold is
     /// made anew from the log and it is asked once more.
-    pub(super) async fn with<T>(
+    pub(super) async fn with<T: Send>(
         &self,
         session: &Session,
         batch: &[Delivery<MemoryEvent>],
         context: &Context,
-        work: impl Fn(&SessionFold) -> Option<T>,
+        work: impl Fn(&SessionFold) -> Option<T> + Send + Sync,
     ) -> Result<T, WorkError> {
         let (Some(first), Some(last)) = (batch.first(), batch.last()) else {
             return Err(WorkError::fatal("empty_batch", "a batch without a delivery was handed in"));
@@ -158,7 +158,9 @@ impl Partition {
         let mut fold = SessionFold::default();
         if let Some(began) = began.filter(|began| *began < end) {
             let key = session.key().into_bytes();
-            let mut take = |event: MemoryEvent, _| drop(fold.apply(&event));
+            let mut take = |event: MemoryEvent, _: i64| {
+                fold.apply(&event);
+            };
             read(number, (began, end), Some(&key), context, &mut take).await?;
         }
         Ok(fold)
@@ -168,7 +170,7 @@ impl Partition {
     async fn look(&self, number: i32, context: &Context) -> Result<HashMap<Mark, i64>, WorkError> {
         let mut found = HashMap::new();
         if self.start > 0 {
-            let mut take = |event: MemoryEvent, offset| {
+            let mut take = |event: MemoryEvent, offset: i64| {
                 found.entry(mark(&event.session().key())).or_insert(offset);
             };
             read(number, (0, self.start), None, context, &mut take).await?;

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use riverrun_agents::memory::{MemoryModels, Summarize, Window, clean, plan, summary_request};
+use riverrun_agents::memory::{
+    Basis, MemoryModels, SessionFold, Summarize, Window, clean, plan, summary_request,
+};
 use riverrun_log::{AssignedPartition, Outgoing, StartAt, TopicPartition};
 use riverrun_schemas::memory::{MemoryEvent, SummaryWritten};
 use riverrun_schemas::{Session, SummaryId, now_ms};
@@ -67,19 +69,12 @@ impl Summarizer {
     }
 
     /// The summary that is due, if one is.
-    async fn due(
-        &self,
-        session: &Session,
-        batch: &[Delivery<MemoryEvent>],
-        context: &Context,
-    ) -> Result<Option<Summarize>, WorkError> {
-        let (fold, open) =
-            self.sessions.with(session, batch, context, |fold| Some((fold.clone(), fold.open_turns()?))).await?;
-        let mut tokens = Vec::with_capacity(open.len());
-        for turn in &open {
+    async fn due(&self, session: &Session, basis: Basis) -> Option<Summarize> {
+        let mut tokens = Vec::with_capacity(basis.open.len());
+        for turn in &basis.open {
             tokens.push(self.models.count_tokens(&turn.text).await);
         }
-        Ok(plan(session, &fold, open, &tokens, self.window))
+        plan(session, basis, &tokens, self.window)
     }
 
     async fn write(&self, session: &Session, due: &Summarize) -> Result<SummaryWritten, WorkError> {
@@ -118,8 +113,11 @@ impl Worker for Summarizer {
     async fn handle(&self, batch: &[Delivery<MemoryEvent>], context: &Context) -> Result<Vec<Outgoing>, WorkError> {
         let Some(last) = batch.last() else { return Ok(Vec::new()) };
         let session = last.event.session();
-        let waits = self.waits(&session, batch);
-        let Some(due) = self.due(&session, batch, context).await?.filter(|_| !waits) else { return Ok(Vec::new()) };
+        let basis = self.sessions.with(&session, batch, context, SessionFold::basis).await?;
+        if self.waits(&session, batch) {
+            return Ok(Vec::new());
+        }
+        let Some(due) = self.due(&session, basis).await else { return Ok(Vec::new()) };
         let written = self.write(&session, &due).await?;
         tracing::info!(%session, through_seq = due.through_seq, turns = due.turns.len(), "conversation summarized");
         let mut pending = self.pending.lock();
