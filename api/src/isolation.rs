@@ -10,7 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use riverrun_schemas::{IngestId, Namespace, RunId};
 use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn, Paths};
-use utoipa::openapi::{ObjectBuilder, Type};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
 
 use crate::error::ApiError;
 use crate::hub::{unknown_ingest, unknown_run};

@@ -26,11 +26,10 @@ use serde::{Deserialize, Serialize};
 
 pub use fold::{Basis, OpenTurn, SessionFold, Taken, episode_id};
 pub use models::{MemoryModels, Written};
-pub use opening::{Recalled, RecalledItem, RecalledTurn};
-pub(crate) use opening::{opening, usable, with_memory, without_opening};
-pub use prompt::{MEMORY_RULE, conversation};
+pub(crate) use opening::{Recalled, opening, usable, with_memory, without_opening};
+pub use prompt::conversation;
 pub use reader::StoredMemory;
-pub use summary::{MAX_SUMMARY_CHARS, Summarize, clean, plan, request as summary_request};
+pub use summary::{Summarize, clean, plan, request as summary_request};
 pub use window::Window;
 
 /// Tokens of the window when nothing else is set.

@@ -18,40 +18,40 @@ const MAX_QUERY: usize = 2_000;
 
 /// What was recalled. Part of the event that records the tool's result: change it as a schema is changed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Recalled {
+pub(crate) struct Recalled {
     /// What stands for the older turns.
     #[serde(default)]
-    pub summary: Option<String>,
+    pub(crate) summary: Option<String>,
     /// The newest turns, oldest first.
     #[serde(default)]
-    pub turns: Vec<RecalledTurn>,
+    pub(crate) turns: Vec<RecalledTurn>,
     /// Episodes and notes that resemble the query, best first.
     #[serde(default)]
-    pub episodes: Vec<RecalledItem>,
+    pub(crate) episodes: Vec<RecalledItem>,
 }
 
 /// A turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RecalledTurn {
+pub(crate) struct RecalledTurn {
     /// Which.
     #[serde(default)]
-    pub turn_id: Option<TurnId>,
+    pub(crate) turn_id: Option<TurnId>,
     /// Who spoke.
-    pub role: String,
+    pub(crate) role: String,
     /// The words.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 /// An episode or a note.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RecalledItem {
+pub(crate) struct RecalledItem {
     /// Which.
-    pub id: String,
+    pub(crate) id: String,
     /// The words.
-    pub text: String,
+    pub(crate) text: String,
     /// The turns that it comes from.
     #[serde(default)]
-    pub turn_ids: Vec<TurnId>,
+    pub(crate) turn_ids: Vec<TurnId>,
 }
 
 impl From<&MemoryContext> for Recalled {
@@ -76,7 +76,7 @@ impl From<&MemoryContext> for Recalled {
 
 impl Recalled {
     /// The same in at most so many bytes of JSON: the least near episodes go first, then the oldest turns.
-    pub fn within(mut self, bytes: usize) -> Self {
+    pub(crate) fn within(mut self, bytes: usize) -> Self {
         let size = |this: &Self| serde_json::to_string(this).map_or(0, |text| text.len());
         while size(&self) > bytes {
             if self.episodes.pop().is_none() {

@@ -8,7 +8,7 @@ use super::prompt::{escape, said};
 use super::window::Window;
 
 /// Longest summary, in characters; what a model writes beyond it is cut, which is said.
-pub const MAX_SUMMARY_CHARS: usize = 4_000;
+const MAX_SUMMARY_CHARS: usize = 4_000;
 
 /// A summary that is due.
 #[derive(Debug, Clone, PartialEq, Eq)]

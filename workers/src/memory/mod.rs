@@ -12,8 +12,8 @@ mod summarizer;
 
 use riverrun_log::{LogError, Outgoing};
 use riverrun_models::ModelError;
+use riverrun_schemas::Envelope;
 use riverrun_schemas::memory::MemoryEvent;
-use riverrun_schemas::{Envelope, EventSet};
 use riverrun_stores::StoreError;
 
 use crate::runtime::{RuntimeConfig, WorkError};
@@ -28,7 +28,8 @@ pub fn patient(config: RuntimeConfig) -> RuntimeConfig {
 }
 
 fn outgoing(event: impl Into<MemoryEvent>, component: &str, cause: &Envelope) -> Result<Outgoing, WorkError> {
-    Ok(Outgoing::caused_by(&event.into(), component, cause)?)
+    let event: MemoryEvent = event.into();
+    Ok(Outgoing::caused_by(&event, component, cause)?)
 }
 
 /// A model that is away, missing or out of place comes back; a request that it refuses is refused for ever.

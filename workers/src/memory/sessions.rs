@@ -161,7 +161,7 @@ impl Partition {
             let mut take = |event: MemoryEvent, _: i64| {
                 fold.apply(&event);
             };
-            read(number, (began, end), Some(&key), context, &mut take).await?;
+            read(number, (began, end), Some(key.as_slice()), context, &mut take).await?;
         }
         Ok(fold)
     }

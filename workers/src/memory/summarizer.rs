@@ -9,9 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use riverrun_agents::memory::{
-    Basis, MemoryModels, SessionFold, Summarize, Window, clean, plan, summary_request,
-};
+use riverrun_agents::memory::{Basis, MemoryModels, SessionFold, Summarize, Window, clean, plan, summary_request};
 use riverrun_log::{AssignedPartition, Outgoing, StartAt, TopicPartition};
 use riverrun_schemas::memory::{MemoryEvent, SummaryWritten};
 use riverrun_schemas::{Session, SummaryId, now_ms};
