@@ -119,6 +119,11 @@ impl Episodes {
         Ok(found)
     }
 
+    /// Nothing was ever kept, or all of it is gone: it is made again from the log.
+    pub async fn is_empty(&self) -> Result<bool, StoreError> {
+        Ok(self.vectors.list().await?.is_empty())
+    }
+
     async fn collections(&self, namespace: &Namespace) -> Result<Vec<Collection>, StoreError> {
         let all = self.vectors.list().await?;
         Ok(all.into_iter().map(|info| info.collection).filter(|there| there.namespace == *namespace).collect())

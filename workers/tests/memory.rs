@@ -302,3 +302,20 @@ async fn given_a_run_that_was_accepted_before_a_restart_when_it_ends_then_it_is_
     assert_eq!(events.len(), 2);
     stop.cancel();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_vectors_that_are_gone_when_the_worker_starts_then_they_are_made_again_from_the_log() {
+    let stack = Stack::start().await;
+    let (models, of) = (Arc::new(Stub::default()), session("s"));
+    let (_folder, kept) = vectors();
+    let stop = start(&stack, EpisodeKeeper::new(models.clone(), kept.clone()));
+    stack.send(&(1..=3).map(|n| turn(&of, n)).collect::<Vec<_>>()).await;
+    eventually("the vector", || async { (kept.count(&of, None).await.unwrap() == 1).then_some(()) }).await;
+    stack.drained("memory-episodes", Topic::MemoryEvents).await;
+    stop.cancel();
+
+    let (_other_folder, empty) = vectors();
+    let stop = start(&stack, EpisodeKeeper::new(models, empty.clone()));
+    eventually("the vector again", || async { (empty.count(&of, None).await.unwrap() == 1).then_some(()) }).await;
+    stop.cancel();
+}

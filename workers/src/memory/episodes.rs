@@ -148,8 +148,9 @@ impl Worker for EpisodeKeeper {
         partitions: &[AssignedPartition],
         _context: &Context,
     ) -> Result<Vec<(TopicPartition, StartAt)>, WorkError> {
-        self.sessions.assigned(partitions);
-        Ok(partitions.iter().map(|p| (p.partition.clone(), p.default_start())).collect())
+        // Vectors that are gone are made again; what else is written again on the way is there already and counts once.
+        let gone = self.episodes.is_empty().await.map_err(|error| store_error(&error))?;
+        Ok(self.sessions.assigned(partitions, gone))
     }
 
     async fn revoked(&self, partitions: &[TopicPartition]) {

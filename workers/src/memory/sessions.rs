@@ -79,14 +79,20 @@ impl Folds {
 }
 
 impl Sessions {
-    /// Partitions came: what is handed in begins where the group goes on.
-    pub(super) fn assigned(&self, partitions: &[AssignedPartition]) {
+    /// Partitions came: what is handed in begins where the group goes on, or at the first record.
+    pub(super) fn assigned(
+        &self,
+        partitions: &[AssignedPartition],
+        from_the_beginning: bool,
+    ) -> Vec<(TopicPartition, StartAt)> {
         for one in partitions {
-            let start = one.committed.unwrap_or(one.low);
+            let start = one.committed.filter(|_| !from_the_beginning).unwrap_or(one.low);
             let number = one.partition.partition;
             self.partitions.lock().insert(number, Arc::new(Partition { start, ..Partition::default() }));
             self.folds.lock().kept.retain(|_, kept| kept.partition != number);
         }
+        let start = |one: &AssignedPartition| if from_the_beginning { StartAt::Beginning } else { one.default_start() };
+        partitions.iter().map(|one| (one.partition.clone(), start(one))).collect()
     }
 
     /// Partitions went.

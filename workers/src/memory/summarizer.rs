@@ -131,8 +131,7 @@ impl Worker for Summarizer {
         partitions: &[AssignedPartition],
         _context: &Context,
     ) -> Result<Vec<(TopicPartition, StartAt)>, WorkError> {
-        self.sessions.assigned(partitions);
-        Ok(partitions.iter().map(|p| (p.partition.clone(), p.default_start())).collect())
+        Ok(self.sessions.assigned(partitions, false))
     }
 
     async fn revoked(&self, partitions: &[TopicPartition]) {
