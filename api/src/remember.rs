@@ -85,7 +85,7 @@ pub async fn record(
     };
     state.parts().producer.send(&MemoryEvent::from(event.clone()), COMPONENT, None).await?;
     let sql = &state.parts().sql;
-    match until(async || Ok(read::turn(sql, session, turn_id).await?)).await? {
+    match until(|| async { Ok(read::turn(sql, session, turn_id).await?) }).await? {
         Some(turn) => same_turn(turn, role, text),
         None => Ok(TurnView {
             turn_id,
@@ -109,7 +109,10 @@ fn same_turn(known: TurnView, role: TurnRole, text: &str) -> Result<TurnView, Ap
 }
 
 /// Polls until there is something, or patience is over.
-async fn until<T>(mut found: impl AsyncFnMut() -> Result<Option<T>, ApiError>) -> Result<Option<T>, ApiError> {
+async fn until<T, F>(mut found: impl FnMut() -> F) -> Result<Option<T>, ApiError>
+where
+    F: Future<Output = Result<Option<T>, ApiError>>,
+{
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(found) = found().await? {
@@ -138,8 +141,8 @@ pub async fn forget(state: &AppState, session: &Session, target: Option<&str>) -
         at: now_ms(),
     };
     parts.producer.send(&MemoryEvent::from(event.clone()), COMPONENT, None).await?;
-    let receipt = until(async || Ok(read::receipt(&parts.sql, session, event.forget_id).await?)).await?;
-    let gone = until(async || Ok((episodes.count(session, ids).await? == 0).then_some(()))).await?;
+    let receipt = until(|| async { Ok(read::receipt(&parts.sql, session, event.forget_id).await?) }).await?;
+    let gone = until(|| async { Ok((episodes.count(session, ids).await? == 0).then_some(())) }).await?;
     let after = if gone.is_some() { 0 } else { episodes.count(session, ids).await? };
     let vectors = i64::try_from(before.saturating_sub(after)).unwrap_or(i64::MAX);
     Ok(ForgetDone {
