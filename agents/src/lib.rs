@@ -5,6 +5,7 @@
 
 pub mod decide;
 pub mod manifest;
+pub mod memory;
 pub mod policy;
 pub mod prompt;
 pub mod state;

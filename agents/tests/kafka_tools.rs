@@ -93,6 +93,7 @@ fn context(call_id: &str) -> ToolContext {
         collections: None,
         call_id: call_id.into(),
         cancel: CancellationToken::new(),
+        memory: None,
     }
 }
 

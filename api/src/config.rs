@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use riverrun_agents::memory::{DEFAULT_WINDOW_TOKENS, MAX_WINDOW_TOKENS};
+
 use crate::auth::Tokens;
 
 /// Largest JSON body, in bytes: 1 MiB. Larger ones get 413.
@@ -39,6 +41,8 @@ pub struct ApiConfig {
     pub agent_max_iters: i32,
     /// Temperature of a run that names none.
     pub agent_temperature: f64,
+    /// Tokens of a conversation's window; 0 is the default of memory.
+    pub memory_window_tokens: usize,
 }
 
 /// [`ApiConfig`], shared.

@@ -14,8 +14,10 @@ pub mod extract;
 pub(crate) mod forks;
 pub mod guard;
 pub mod hub;
+mod isolation;
 pub mod mcp;
 pub mod metrics;
+pub mod remember;
 pub mod reservations;
 pub mod routes;
 pub mod services;
@@ -45,9 +47,10 @@ pub fn app(state: AppState) -> Router {
     let core = state.core().clone();
     let (core_routes, _) = routes::core::<AppState>().split_for_parts();
     let (stack_routes, _) = routes::stack().split_for_parts();
-    let plain = core_routes.merge(routes::registry::alias()).merge(stack_routes);
+    let isolated = middleware::from_fn_with_state(state.clone(), isolation::check);
+    let plain = core_routes.merge(routes::registry::alias()).merge(stack_routes.layer(isolated.clone()));
     let mcp = mcp::router(plain.clone().with_state(state.clone()));
-    let routes = plain.merge(ws::router()).with_state(state);
+    let routes = plain.merge(ws::router().layer(isolated)).with_state(state);
     wrap(routes.merge(routes::docs::router()).merge(mcp), core)
 }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use riverrun_agents::memory::{DEFAULT_WINDOW_TOKENS, MemoryModels, StoredMemory};
 use riverrun_agents::tools::{Dependencies, Toolbox};
 use riverrun_knowledge::answer::AnswerConfig;
 use riverrun_knowledge::sources::Limits;
@@ -14,11 +15,12 @@ use riverrun_schemas::Topic;
 use riverrun_schemas::topics::all_specs;
 use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
 use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
-use riverrun_stores::{KeywordIndex, Sql, StoreError, VectorStore};
+use riverrun_stores::{Episodes, KeywordIndex, Sql, StoreError, VectorStore};
 use riverrun_workers::agent::{self, AgentWorkerConfig};
 use riverrun_workers::embedder::Embedder;
 use riverrun_workers::indexer::Indexer;
 use riverrun_workers::ingester::{Ingester, IngesterConfig};
+use riverrun_workers::memory::{self, EpisodeKeeper, RunRecorder, Summarizer};
 use riverrun_workers::projector::{self, ProjectorConfig};
 use riverrun_workers::runtime::{self, RuntimeConfig, WorkerHandle, WorkerState};
 use tokio::time::Instant;
@@ -221,6 +223,8 @@ async fn start_broker(config: &StackConfig) -> Result<(Option<EmbeddedBroker>, L
 struct Stores {
     sql: Sql,
     vectors: Arc<dyn VectorStore>,
+    /// Vectors of conversations: apart, so that no name of a collection leads to them.
+    episodes: Episodes,
     keywords: Arc<dyn KeywordIndex>,
     blobs: Arc<dyn BlobStore>,
 }
@@ -229,9 +233,16 @@ async fn open_stores(data_dir: &Path) -> Result<Stores, StackError> {
     let part = |part: &'static str| move |source| StackError::Store { part, source };
     let sql = Sql::open(data_dir.join("read.db")).await.map_err(part("sql"))?;
     let vectors = EdgeVectors::open(EdgeConfig::at(data_dir.join("vectors"))).map_err(part("vectors"))?;
+    let memories = EdgeVectors::open(EdgeConfig::at(data_dir.join("memory"))).map_err(part("memory vectors"))?;
     let keywords = TantivyIndex::open(TantivyConfig::at(data_dir.join("keywords"))).map_err(part("keywords"))?;
     let blobs = ObjectStoreBlobs::local(&data_dir.join("blobs"))?;
-    Ok(Stores { sql, vectors: Arc::new(vectors), keywords: Arc::new(keywords), blobs: Arc::new(blobs) })
+    Ok(Stores {
+        sql,
+        vectors: Arc::new(vectors),
+        episodes: Episodes::new(Arc::new(memories)),
+        keywords: Arc::new(keywords),
+        blobs: Arc::new(blobs),
+    })
 }
 
 async fn start_rest(
@@ -248,9 +259,10 @@ async fn start_rest(
     let retriever = Retriever::new(stores.vectors.clone(), stores.keywords.clone(), models.clone());
     let answerer = Answerer::new(retriever.clone(), models.clone(), AnswerConfig::default());
     let hub = Hub::start(stores.sql.clone(), log.clone(), stop.clone()).await?;
-    let toolbox = toolbox(&config, &stores, &retriever);
+    let memory = stored_memory(&config, &stores, &producer);
+    let toolbox = toolbox(&config, &stores, &retriever, &memory);
     config.core.tools().defined.connect(log.clone(), producer.clone(), stop.clone());
-    let handles = spawn_workers(&config, &log, &producer, &stores, models, &toolbox, &stop);
+    let handles = spawn_workers(&config, &log, &producer, &stores, models, (&toolbox, &memory), &stop);
     let groups = handles
         .iter()
         .filter_map(|handle| {
@@ -265,6 +277,7 @@ async fn start_rest(
         producer,
         sql: stores.sql,
         vectors: stores.vectors,
+        memory,
         index_dir: config.data_dir.clone(),
         blobs: stores.blobs,
         retriever: Arc::new(retriever),
@@ -279,11 +292,23 @@ async fn start_rest(
 }
 
 /// The tools of runs, over the stores.
-fn toolbox(config: &StackConfig, stores: &Stores, retriever: &Retriever) -> Toolbox {
+fn toolbox(config: &StackConfig, stores: &Stores, retriever: &Retriever, memory: &StoredMemory) -> Toolbox {
     let documents = StoredDocuments { sql: stores.sql.clone(), blobs: stores.blobs.clone() };
-    let dependencies =
-        Dependencies { documents: Some(Arc::new(documents)), ..Dependencies::new(Arc::new(retriever.clone())) };
+    let dependencies = Dependencies {
+        documents: Some(Arc::new(documents)),
+        memory: Some(Arc::new(memory.clone())),
+        ..Dependencies::new(Arc::new(retriever.clone()))
+    };
     (config.extend_tools)(config.core.toolbox(dependencies))
+}
+
+fn stored_memory(config: &StackConfig, stores: &Stores, producer: &Producer) -> StoredMemory {
+    let models: Arc<dyn MemoryModels> = Arc::new(config.core.models().clone());
+    let window_tokens = match config.core.config().memory_window_tokens {
+        0 => DEFAULT_WINDOW_TOKENS,
+        tokens => tokens,
+    };
+    StoredMemory::new(stores.sql.clone(), stores.episodes.clone(), models, producer.clone(), window_tokens)
 }
 
 fn spawn_workers(
@@ -292,7 +317,7 @@ fn spawn_workers(
     producer: &Producer,
     stores: &Stores,
     models: Arc<dyn LanguageModels>,
-    toolbox: &Toolbox,
+    (toolbox, memory): (&Toolbox, &StoredMemory),
     stop: &CancellationToken,
 ) -> Vec<WorkerHandle> {
     let runtime = || {
@@ -329,6 +354,17 @@ fn spawn_workers(
         runtime::spawn(ingester, runtime(), stop.clone()),
         runtime::spawn(Embedder::new(models), runtime(), stop.clone()),
         runtime::spawn(Indexer::new(stores.vectors.clone(), stores.keywords.clone()), runtime(), stop.clone()),
+        runtime::spawn(RunRecorder::default(), memory::patient(runtime()), stop.clone()),
+        runtime::spawn(
+            EpisodeKeeper::new(memory.models().clone(), memory.episodes().clone()),
+            memory::patient(runtime()),
+            stop.clone(),
+        ),
+        runtime::spawn(
+            Summarizer::new(memory.models().clone(), memory.window_tokens()),
+            memory::patient(runtime()),
+            stop.clone(),
+        ),
         agent::spawn(
             agents,
             producer.clone(),
@@ -347,6 +383,8 @@ fn topic_of(worker: &str) -> Option<Topic> {
         "embedder" => Some(Topic::IngestChunks),
         "indexer" => Some(Topic::IngestEmbeddings),
         "agent" => Some(Topic::AgentCommands),
+        "memory-runs" => Some(Topic::AgentEvents),
+        "memory-episodes" | "memory-summary" => Some(Topic::MemoryEvents),
         _ => None,
     }
 }

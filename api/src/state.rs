@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use axum::extract::FromRef;
 use parking_lot::Mutex;
 use riverrun_agents::Policy;
+use riverrun_agents::memory::StoredMemory;
 use riverrun_agents::tools::{DefinedTools, Dependencies, Toolbox};
 use riverrun_knowledge::web::GuardedClient;
 use riverrun_knowledge::{Answerer, Retriever};
@@ -174,6 +175,8 @@ pub struct Parts {
     pub sql: Sql,
     /// Vectors.
     pub vectors: Arc<dyn VectorStore>,
+    /// Conversations.
+    pub memory: StoredMemory,
     /// Folder of vectors and keyword indexes.
     pub index_dir: PathBuf,
     /// Large content.

@@ -9,7 +9,7 @@ use riverrun_knowledge::sources::source_names;
 use riverrun_log::{LogError, Producer, partition_of};
 use riverrun_schemas::agent::{AgentCommand, CancelRun, RunRequest, StartRun};
 use riverrun_schemas::ingest::{IngestCommand, StartIngest};
-use riverrun_schemas::{CollectionName, IngestId, Namespace, RunId, Topic, now_ms};
+use riverrun_schemas::{CollectionName, IngestId, Namespace, RunId, SessionName, Topic, now_ms};
 use serde_json::{Map, Value};
 
 use crate::error::ApiError;
@@ -19,7 +19,7 @@ use crate::wire::{FieldError, IngestBody, RunBody};
 pub(crate) const MAX_TASK: usize = 64 << 10;
 /// Longest metadata object as JSON, in bytes.
 const MAX_METADATA: usize = 16 << 10;
-/// Longest session, model or source type, in characters.
+/// Longest model or source type, in characters.
 const MAX_LABEL: usize = 200;
 /// Most names in a list.
 const MAX_NAMES: usize = 100;
@@ -156,7 +156,9 @@ pub fn run_request(body: RunBody, known: &Known) -> Result<RunRequest, ApiError>
     one_of(&mut checks, "agent", body.agent.as_deref(), agents.iter().map(|manifest| manifest.name));
     let unknown_agent = !checks.0.is_empty() && checks.0.iter().any(|error| error.field == "agent");
     let namespace = checks.namespace(body.namespace.as_deref());
-    checks.label("session", body.session.as_deref());
+    if let Some(session) = &body.session {
+        checks.take("session", session.parse::<SessionName>());
+    }
     checks.require(
         body.session.is_some() || body.session_policy.is_none(),
         "session_policy",

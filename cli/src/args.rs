@@ -9,6 +9,8 @@ use riverrun_api::wire::{ApprovalMode, SessionMode};
 use crate::commands::chaos::ChaosCommand;
 use crate::commands::runs::RunsCommand;
 
+use crate::commands::memory::MemoryCommand;
+
 /// Runs language-model agents on an event log.
 ///
 /// Without a running `riverrun serve`, a command hosts what it needs for its own duration; with one on the same data folder,
@@ -65,6 +67,9 @@ pub enum Command {
     /// Kill processes under load and check that no run is lost and nothing happens twice
     #[command(subcommand)]
     Chaos(ChaosCommand),
+    /// Conversations: what was said, what a model is shown of it, and forgetting
+    #[command(subcommand)]
+    Memory(MemoryCommand),
     /// Documents of a collection
     #[command(subcommand)]
     Docs(DocsCommand),
@@ -102,6 +107,7 @@ impl Command {
             Command::Agent(_) => "agent",
             Command::Runs(_) => "runs",
             Command::Chaos(_) => "chaos",
+            Command::Memory(_) => "memory",
             Command::Docs(_) => "docs",
             Command::Dlq(_) => "dlq",
             Command::Topics => "topics",
@@ -475,6 +481,13 @@ mod tests {
             "agent run task --session s --session-policy interrupt --approval always",
             "chaos run",
             "chaos load --runs 10 --steps 10 --kill-every 2s --workers 2",
+            "memory add user hello -n team -s ann",
+            "memory chat hello -n team -s ann",
+            "memory context --query dog -n team -s ann",
+            "memory turns -n team -s ann --limit 3",
+            "memory why epi_x -n team -s ann",
+            "memory forget trn_x -n team -s ann",
+            "memory forget --all -n team -s ann",
             "completion bash",
         ] {
             let words = std::iter::once("riverrun").chain(line.split_whitespace());

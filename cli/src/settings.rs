@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use riverrun_api::ApiConfig;
 use riverrun_api::auth::Tokens;
+use riverrun_api::config::{DEFAULT_WINDOW_TOKENS, MAX_WINDOW_TOKENS};
 use riverrun_knowledge::SearchRequest;
 use riverrun_knowledge::chunking::{ChunkConfig, DEFAULT_OVERLAP, DEFAULT_SIZE};
 use riverrun_knowledge::sources::Limits;
@@ -128,6 +129,11 @@ impl Settings {
                 rag_top_k: values.number("RIVERRUN_RAG_TOP_K", SearchRequest::DEFAULT_K, 1..=SearchRequest::MAX_K)?,
                 agent_max_iters: values.number("RIVERRUN_AGENT_MAX_ITERS", 8, 1..=100)?,
                 agent_temperature: values.number("RIVERRUN_AGENT_TEMPERATURE", 0.2, 0.0..=2.0)?,
+                memory_window_tokens: values.number(
+                    "RIVERRUN_MEMORY_WINDOW_TOKENS",
+                    DEFAULT_WINDOW_TOKENS,
+                    64..=MAX_WINDOW_TOKENS,
+                )?,
             },
             agent_max_runs: values.number("RIVERRUN_AGENT_MAX_RUNS", 32, 1..=10_000)?,
             ingest_limits: Limits {
@@ -323,6 +329,7 @@ mod tests {
         assert_eq!((settings.api_host.as_str(), settings.api_port, settings.broker_port), ("127.0.0.1", 8000, 9092));
         assert_eq!((settings.api.chunk_size, settings.api.chunk_overlap, settings.api.rag_top_k), (800, 100, 5));
         assert_eq!((settings.api.agent_max_iters, settings.api.agent_temperature), (8, 0.2));
+        assert_eq!(settings.api.memory_window_tokens, 2_048);
         assert!(settings.kafka_brokers.is_none() && settings.api.tokens.is_empty());
         assert_eq!(settings.api.ingest_roots, [Path::new("/tmp").canonicalize().unwrap()]);
         settings.check_bind().unwrap();
@@ -341,6 +348,8 @@ mod tests {
             ("RIVERRUN_RAG_TOP_K", "0"),
             ("RIVERRUN_AGENT_TEMPERATURE", "hot"),
             ("RIVERRUN_AGENT_MAX_ITERS", "0"),
+            ("RIVERRUN_MEMORY_WINDOW_TOKENS", "10"),
+            ("RIVERRUN_MEMORY_WINDOW_TOKENS", "9000"),
             ("RIVERRUN_INGEST_ROOTS", "/no/such/folder"),
             ("RIVERRUN_LOG_FORMAT", "xml"),
             ("RIVERRUN_WEB_ALLOW", "http://x"),

@@ -129,6 +129,16 @@ typed_ids! {
     ChunkId = "chk";
     /// One record on the log.
     EventId = "evt";
+    /// One thing said in a conversation.
+    TurnId = "trn";
+    /// One state of a conversation's running summary.
+    SummaryId = "sum";
+    /// One exchange that can be recalled.
+    EpisodeId = "epi";
+    /// One fact that an agent put down.
+    NoteId = "nte";
+    /// One request to forget.
+    ForgetId = "fgt";
 }
 
 #[cfg(test)]

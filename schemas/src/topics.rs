@@ -21,6 +21,8 @@ pub enum Topic {
     IngestChunks,
     /// Chunks with vectors, to be indexed.
     IngestEmbeddings,
+    /// What was said in conversations, and what was made of it.
+    MemoryEvents,
     /// Text as models write it.
     Tokens,
     /// Calls of tools that any program may serve.
@@ -31,13 +33,14 @@ pub enum Topic {
 
 impl Topic {
     /// Every topic, in the order of the list.
-    pub const ALL: [Topic; 9] = [
+    pub const ALL: [Topic; 10] = [
         Topic::AgentCommands,
         Topic::AgentEvents,
         Topic::IngestCommands,
         Topic::IngestEvents,
         Topic::IngestChunks,
         Topic::IngestEmbeddings,
+        Topic::MemoryEvents,
         Topic::Tokens,
         Topic::ToolsCalls,
         Topic::ToolsResults,
@@ -52,6 +55,7 @@ impl Topic {
             Topic::IngestEvents => "riverrun.ingest.events",
             Topic::IngestChunks => "riverrun.ingest.chunks",
             Topic::IngestEmbeddings => "riverrun.ingest.embeddings",
+            Topic::MemoryEvents => "riverrun.memory.events",
             Topic::Tokens => "riverrun.tokens",
             Topic::ToolsCalls => "riverrun.tools.calls",
             Topic::ToolsResults => "riverrun.tools.results",

@@ -5,9 +5,13 @@ use std::path::PathBuf;
 
 use riverrun_schemas::agent::*;
 use riverrun_schemas::ingest::*;
+use riverrun_schemas::memory::*;
 use riverrun_schemas::tokens::*;
 use riverrun_schemas::tools::*;
-use riverrun_schemas::{BlobRef, ChunkId, Decoded, DocumentId, EventSet, Failure, IngestId, RunId, Usage, registry};
+use riverrun_schemas::{
+    BlobRef, ChunkId, Decoded, DocumentId, EpisodeId, EventSet, Failure, ForgetId, IngestId, NoteId, RunId,
+    SessionName, SummaryId, TurnId, Usage, registry,
+};
 
 fn golden() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden")
@@ -69,6 +73,40 @@ fn steps() -> Vec<Step> {
         step(2, StepKind::ToolCall, None, Some(tool(None))),
         step(3, StepKind::ToolResult, None, Some(tool(Some("42")))),
         step(4, StepKind::Answer, Some("42 [1]"), None),
+    ]
+}
+
+fn memory(run_id: RunId) -> Vec<MemoryEvent> {
+    let turn_id = TurnId::derive(&["golden"]);
+    let session: SessionName = "ann, tuesday".parse().unwrap();
+    let at = 1_700_000_000_000;
+    macro_rules! of {
+        ($name:ident { $($field:ident: $value:expr),* }) => {
+            $name { namespace: "team-a".parse().unwrap(), session: session.clone(), at, $($field: $value),* }.into()
+        };
+    }
+    vec![
+        of!(TurnRecorded { turn_id, role: TurnRole::User, text: "my dog is Rex 🐕".into(), run_id: Some(run_id) }),
+        of!(SummaryWritten {
+            summary_id: SummaryId::derive(&["golden"]),
+            through_seq: 12,
+            previous: None,
+            turn_ids: vec![turn_id],
+            text: "Ann has a dog.".into(),
+            model: "qwen2.5-0.5b-instruct".into()
+        }),
+        of!(EpisodeRemembered {
+            episode_id: EpisodeId::derive(&["golden"]),
+            text: "user: my dog is Rex".into(),
+            turn_ids: vec![turn_id]
+        }),
+        of!(NoteWritten {
+            note_id: NoteId::derive(&["golden"]),
+            text: "the dog is called Rex".into(),
+            turn_ids: vec![turn_id],
+            run_id: None
+        }),
+        of!(MemoryForgotten { forget_id: ForgetId::derive(&["golden"]), target: Some(turn_id.to_string()) }),
     ]
 }
 
@@ -223,6 +261,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
     all.extend(sample::<EmbeddingEvent>(vec![
         batch!(ChunksEmbedded { dimensions: 2, chunks: vec![EmbeddedChunk::new(chunk, &[0.5, -1.0])] }).into(),
     ]));
+    all.extend(sample::<MemoryEvent>(memory(run_id)));
     all.extend(sample::<TokenEvent>(vec![TokenDelta { run_id, seq: 4, text: "4".into() }.into()]));
     all.extend(sample::<ToolCall>(vec![
         ToolCalled {
@@ -258,6 +297,7 @@ fn decode(bytes: &[u8]) -> String {
         Topic::IngestEvents => shown::<IngestEvent>(bytes),
         Topic::IngestChunks => shown::<ChunkEvent>(bytes),
         Topic::IngestEmbeddings => shown::<EmbeddingEvent>(bytes),
+        Topic::MemoryEvents => shown::<MemoryEvent>(bytes),
         Topic::Tokens => shown::<TokenEvent>(bytes),
         Topic::ToolsCalls => shown::<ToolCall>(bytes),
         Topic::ToolsResults => shown::<ToolAnswer>(bytes),

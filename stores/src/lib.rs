@@ -1,6 +1,7 @@
 //! Where things are found again: read models, vectors, keywords. Everything in here is a projection of the log: each part
 //! can be deleted and rebuilt from it, and no decision is ever taken from it.
 
+pub mod episodes;
 pub mod error;
 pub mod keywords;
 pub mod read_models;
@@ -12,6 +13,7 @@ mod folder;
 mod open_set;
 
 pub use chunk::{ChunkFilter, MAX_HITS, StoredChunk, Versions};
+pub use episodes::{EpisodeHit, EpisodePoint, Episodes};
 pub use error::StoreError;
 pub use keywords::{KeywordHit, KeywordIndex};
 pub use read_models::run_fold::{RunGate, Verdict, Void};

@@ -10,9 +10,10 @@ use sqlx::{SqlSafeStr, Sqlite, Transaction};
 use crate::error::StoreError;
 
 /// Number, what it does, and the statements; a number is never given twice and its statements never change.
-const MIGRATIONS: [(i64, &str, &str); 2] = [
+const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "read models", include_str!("../migrations/0001_read_models.sql")),
     (23, "run states", include_str!("../migrations/0023_run_states.sql")),
+    (50, "memory", include_str!("../migrations/0050_memory.sql")),
 ];
 
 const READERS: u32 = 4;
@@ -82,7 +83,7 @@ fn migrator() -> Migrator {
     let migration = |(number, what, statements): (i64, &'static str, &'static str)| {
         Migration::new(number, what.into(), MigrationType::Simple, statements.into_sql_str(), false)
     };
-    Migrator::with_migrations(MIGRATIONS.into_iter().map(migration).collect())
+    Migrator::with_migrations(MIGRATIONS.iter().copied().map(migration).collect())
 }
 
 fn options(path: &Path) -> SqliteConnectOptions {

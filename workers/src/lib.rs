@@ -4,6 +4,7 @@ pub mod agent;
 pub mod embedder;
 pub mod indexer;
 pub mod ingester;
+pub mod memory;
 pub mod projector;
 pub mod runtime;
 

@@ -12,6 +12,7 @@ use riverrun_log::admin::Admin;
 use riverrun_log::{DeadLetter, LogConfig, LogError, Producer, Record, Schemas, StartAt, Tail, TopicPartition};
 use riverrun_schemas::agent::AgentEvent;
 use riverrun_schemas::ingest::IngestEvent;
+use riverrun_schemas::memory::MemoryEvent;
 use riverrun_schemas::{DecodeError, Decoded, Topic};
 use riverrun_stores::read_models::{self, LogRecord, PROJECTED_TOPICS, Projected};
 use riverrun_stores::{Sql, StoreError};
@@ -264,6 +265,7 @@ fn body(topic: Topic, record: &Record, schemas: &Schemas) -> Result<Option<Proje
     Ok(match topic {
         Topic::AgentEvents => known(schemas.decode::<AgentEvent>(record)?).map(Projected::Agent),
         Topic::IngestEvents => known(schemas.decode::<IngestEvent>(record)?).map(Projected::Ingest),
+        Topic::MemoryEvents => known(schemas.decode::<MemoryEvent>(record)?).map(Projected::Memory),
         Topic::AgentCommands
         | Topic::IngestCommands
         | Topic::IngestChunks

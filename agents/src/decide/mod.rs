@@ -4,8 +4,8 @@
 //! for its result, an answer that ends the run) and then the agent type's own `decide`. The worker performs what it
 //! says; after a crash another worker folds the same events, asks again and gets the same action.
 
-mod calls;
 mod acting;
+mod calls;
 mod critic;
 mod drafting;
 mod marks;
@@ -22,6 +22,7 @@ use riverrun_schemas::agent::{RunOutcome, Step, StepKind, ToolUse};
 use serde_json::Value;
 
 use crate::manifest::Manifest;
+use crate::memory;
 use crate::state::RunState;
 use crate::tools::ToolManifest;
 
@@ -259,10 +260,17 @@ pub fn next(state: &RunState, tools: &[ToolManifest], now_ms: i64) -> Action {
         let failure = Failure::new("empty_task", "the task is empty").with_hint("say what the run is to do");
         return Action::Finish(Failed(failure).into());
     }
+    if let Some(opening) = memory::opening(state) {
+        return opening;
+    }
     match state.agent() {
         None => Action::Route,
         Some(name) => match agent(name) {
-            Ok(agent) => agent.decide(state, tools),
+            Ok(agent) => {
+                let seen = memory::without_opening(state);
+                let action = agent.decide(seen.as_ref().unwrap_or(state), &memory::usable(state, tools));
+                memory::with_memory(state, action)
+            }
             Err(unknown) => Action::Finish(Failed(Failure::new("unknown_agent", unknown.to_string())).into()),
         },
     }

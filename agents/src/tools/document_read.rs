@@ -174,6 +174,7 @@ mod tests {
                 collections: collections.map(|names| names.into_iter().map(|name| name.parse().unwrap()).collect()),
                 call_id: "c".into(),
                 cancel: CancellationToken::new(),
+                memory: None,
             };
             let read = tool.call(json!({ "document_id": given, "start": 1, "length": 3 }), &context).await;
             assert_eq!(read.is_ok(), expected, "{namespace} {given}: {read:?}");

@@ -6,6 +6,10 @@ pub mod defined;
 mod document_read;
 pub mod knowledge_search;
 mod manifest;
+pub mod memory_recall;
+#[cfg(test)]
+mod memory_tests;
+pub mod note;
 pub mod sandbox;
 mod tool_topics;
 mod toolbox;
@@ -29,8 +33,12 @@ pub use manifest::{
     DEFAULT_RESULT_BYTES, DEFAULT_TOOL_TIME, MAX_RESULT_BYTES, MAX_TOOL_TIME, Permission, ToolLimits, ToolManifest,
     ToolSource,
 };
+pub use memory_recall::{MEMORY_RECALL, MemoryRecall};
+pub use note::{NOTE, Note};
 pub use tool_topics::TopicCounts;
 pub use toolbox::{ToolSet, Toolbox, UnknownTool};
+
+use crate::memory::{Memory, MemoryScope};
 
 /// What a call may know and use.
 #[derive(Debug, Clone)]
@@ -43,6 +51,8 @@ pub struct ToolContext {
     pub call_id: String,
     /// Set when the run was asked to stop.
     pub cancel: CancellationToken,
+    /// The conversation that the run belongs to: a tool sees nothing of another.
+    pub memory: Option<MemoryScope>,
 }
 
 /// Why a call gave no result. The text goes to the model, which may try something else.
@@ -105,12 +115,14 @@ pub struct Dependencies {
     pub documents: Option<Arc<dyn Documents>>,
     /// The way out.
     pub web: Option<GuardedClient>,
+    /// What conversations remember.
+    pub memory: Option<Arc<dyn Memory>>,
 }
 
 impl Dependencies {
     /// The least that there always is.
     pub fn new(search: Arc<dyn Search>) -> Self {
-        Self { search, documents: None, web: None }
+        Self { search, documents: None, web: None, memory: None }
     }
 }
 
@@ -130,6 +142,10 @@ impl Toolbox {
             Arc::new(knowledge_search::KnowledgeSearch::new(with.search)),
         ];
         tools.extend(with.documents.map(|documents| Arc::new(document_read::DocumentRead::new(documents)) as _));
+        if let Some(memory) = with.memory {
+            tools.push(Arc::new(MemoryRecall::new(memory.clone())));
+            tools.push(Arc::new(Note::new(memory)));
+        }
         tools.extend(with.web.map(|web| Arc::new(web_fetch::WebFetch::new(web)) as _));
         Toolbox::new(tools)
     }

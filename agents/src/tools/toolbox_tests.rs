@@ -47,6 +47,7 @@ fn context(namespace: &str) -> ToolContext {
         collections: None,
         call_id: "call".into(),
         cancel: CancellationToken::new(),
+        memory: None,
     }
 }
 

@@ -116,7 +116,7 @@ fn finish_name(reason: FinishReason) -> &'static str {
     }
 }
 
-fn usage(usage: riverrun_models::Usage) -> UsageView {
+pub(super) fn usage(usage: riverrun_models::Usage) -> UsageView {
     let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
     UsageView {
         prompt_tokens: count(usage.prompt_tokens),

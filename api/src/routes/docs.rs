@@ -25,12 +25,14 @@ pub fn openapi() -> OpenApi {
     describe(collected)
 }
 
-fn describe(collected: OpenApi) -> OpenApi {
+fn describe(mut collected: OpenApi) -> OpenApi {
+    crate::isolation::describe(&mut collected.paths);
     let mut info = Info::new("riverrun", env!("CARGO_PKG_VERSION"));
     info.description = Some(DESCRIPTION.to_owned());
     let tags = [
         ("agents", "runs of agents, and what there is for them"),
         ("knowledge", "documents, search, answers"),
+        ("memory", "conversations: turns, summaries, episodes, notes"),
         ("models", "model providers"),
         ("log", "topics and dead letters"),
         ("registry", "a Confluent-compatible schema registry, read-only"),

@@ -8,6 +8,7 @@ pub mod docs;
 pub mod documents;
 pub mod health;
 pub mod ingest;
+pub mod memory;
 pub mod models;
 pub mod rag;
 pub mod registry;
@@ -48,5 +49,6 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(rag::router())
         .merge(ingest::router())
         .merge(tools::stack_router())
+        .merge(memory::router())
         .merge(dead_letters::router())
 }

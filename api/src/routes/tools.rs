@@ -8,12 +8,13 @@ use axum::Json as Reply;
 use axum::extract::{FromRef, Path, State};
 use axum::http::StatusCode;
 use riverrun_agents::Verdict;
+use riverrun_agents::memory::{ContextRequest, Memory, MemoryContext, MemoryError, NewNote};
 use riverrun_agents::tools::{
     Dependencies, Document, Documents, Hit, ReadFailure, Search, SearchFailure, ToolContext, ToolError, ToolManifest,
     Toolbox,
 };
 use riverrun_schemas::agent::{ApprovalPolicy, RunRequest, ToolEffect};
-use riverrun_schemas::{CollectionName, DocumentId, EventId, Namespace};
+use riverrun_schemas::{CollectionName, DocumentId, EventId, Namespace, Session};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -69,10 +70,25 @@ impl Documents for Uncalled {
     }
 }
 
+#[async_trait]
+impl Memory for Uncalled {
+    async fn context(&self, session: &Session, _: &ContextRequest) -> Result<MemoryContext, MemoryError> {
+        Err(MemoryError::Full { session: session.clone(), what: "turns", count: 0 })
+    }
+
+    async fn note(&self, session: &Session, _: NewNote) -> Result<(), MemoryError> {
+        Err(MemoryError::Full { session: session.clone(), what: "notes", count: 0 })
+    }
+}
+
 /// The tools that a process has, to be described and not to be called.
 pub(crate) fn catalog(core: &Core) -> Toolbox {
     let uncalled = Arc::new(Uncalled);
-    core.toolbox(Dependencies { documents: Some(uncalled.clone()), ..Dependencies::new(uncalled) })
+    core.toolbox(Dependencies {
+        documents: Some(uncalled.clone()),
+        memory: Some(uncalled.clone()),
+        ..Dependencies::new(uncalled)
+    })
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -144,7 +160,7 @@ async fn call(
     let cancel = CancellationToken::new();
     let _stop = cancel.clone().drop_guard(); // a caller that goes away stops the tool
     let call_id = key.0.map_or_else(|| format!("call_{}", EventId::new()), |key| format!("key_{key}"));
-    let context = ToolContext { namespace, collections: None, call_id: call_id.clone(), cancel };
+    let context = ToolContext { namespace, collections: None, call_id: call_id.clone(), cancel, memory: None };
     let arguments = if body.arguments.is_null() { json!({}) } else { body.arguments };
     let since = Instant::now();
     let result = toolbox.call(&name, arguments, &context).await.map_err(|error| failed(&name, &error))?;

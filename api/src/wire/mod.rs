@@ -5,6 +5,7 @@ mod catalog;
 mod common;
 mod health;
 mod ingest;
+mod memory;
 mod rag;
 mod run_control;
 mod runs;
@@ -14,7 +15,8 @@ pub use riverrun_stores::read_models::run_forks::TreeNode;
 pub use riverrun_stores::read_models::run_views::{BlobView, RunStatus};
 pub use riverrun_stores::read_models::{
     CitationView, CollectionView, DocumentView, EmbeddingView, FailureView, ForkView, IngestFailureView,
-    PendingApprovalView, RunSummary, RunView, SpanView, StepView, Timestamp, ToolView, UsageView,
+    PendingApprovalView, RunSummary, RunView, SpanView, StepView, SummaryView, Timestamp, ToolView, TurnView,
+    UsageView, WhyView,
 };
 
 pub use catalog::{
@@ -24,6 +26,7 @@ pub use catalog::{
 pub use common::{FieldError, Items, Page, Problem};
 pub use health::{Diagnosis, HealthStatus, HealthView, ServiceStatus, ServiceView};
 pub use ingest::{DeadLetterEntry, IngestAccepted, IngestBody, IngestMessage, IngestView, Redriven};
+pub use memory::{ForgetCounts, ForgetDone, MemoryChatBody, MemoryChatDone, MemoryContextView, RecalledView, TurnBody};
 pub use rag::{AskBody, AskDone, FilterBody, SearchBody, SearchDone, SearchItem, SearchScores, SearchTimes};
 pub use run_control::{ApprovalBody, ApprovalDecision, ComparedRun, ComparedStep, ForkBody, RunComparison, RunTree};
 pub use runs::{ApprovalMode, Budget, CancelBody, RunAccepted, RunBody, RunMessage, SessionMode};

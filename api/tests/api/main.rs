@@ -7,7 +7,9 @@
 mod bad_input;
 mod harness;
 mod ingest;
+mod memory;
 mod model_server;
+mod namespaces;
 mod reads;
 mod run_control;
 mod runs;

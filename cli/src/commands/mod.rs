@@ -12,6 +12,7 @@ mod docs;
 mod embed;
 mod ingest;
 mod mcp;
+pub mod memory;
 mod models;
 mod openapi;
 mod providers;
@@ -25,9 +26,7 @@ use std::future::Future;
 
 use serde_json::{Map, Value};
 
-use crate::args::{
-    AgentCommand, Command, DlqCommand, DocsCommand, ModelsCommand, RagCommand, ToolsArgs, ToolsCommand,
-};
+use crate::args::{AgentCommand, Command, DlqCommand, DocsCommand, ModelsCommand, RagCommand, ToolsArgs, ToolsCommand};
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
 use crate::output::Output;
@@ -83,6 +82,7 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
             let page = docs::ls::Page { collection, namespace, limit, cursor };
             with_full(settings, name, async |c| docs::ls::run(c, page, output).await).await
         }
+        Command::Memory(command) => with_full(settings, name, async |c| memory::run(c, command, output).await).await,
         Command::Dlq(command) => match command {
             DlqCommand::Ls { topic, limit } => {
                 with_full(settings, name, async |c| dlq::ls::run(c, topic, limit, output).await).await

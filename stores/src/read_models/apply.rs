@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use riverrun_schemas::Topic;
 use riverrun_schemas::agent::AgentEvent;
 use riverrun_schemas::ingest::IngestEvent;
+use riverrun_schemas::memory::MemoryEvent;
 use sqlx::SqliteConnection;
 
 use crate::error::StoreError;
 use crate::read_models::run_fold::Verdict;
-use crate::read_models::{checkpoint, documents, runs};
+use crate::read_models::{checkpoint, documents, memory, runs};
 use crate::sql::Sql;
 
 /// A record of a projected topic.
@@ -32,6 +33,8 @@ pub enum Projected {
     Agent(AgentEvent),
     /// An event of a document or of a request to read some.
     Ingest(IngestEvent),
+    /// An event of a conversation.
+    Memory(MemoryEvent),
     /// Nothing that this build can read: only the checkpoint moves.
     Nothing,
 }
@@ -90,6 +93,10 @@ async fn apply_all(connection: &mut SqliteConnection, batch: &[LogRecord]) -> Re
                 documents::apply(connection, event).await?;
                 outcome.applied += 1;
             }
+            Projected::Memory(event) => {
+                memory::apply(connection, event).await?;
+                outcome.applied += 1;
+            }
             Projected::Nothing => outcome.nothing += 1,
         }
         next_offsets.insert(place, record.offset + 1);
@@ -112,6 +119,11 @@ pub async fn rebuild(sql: &Sql) -> Result<(), StoreError> {
             "DELETE FROM document_versions",
             "DELETE FROM documents",
             "DELETE FROM collections",
+            "DELETE FROM memory_receipts",
+            "DELETE FROM memory_sources",
+            "DELETE FROM memory_items",
+            "DELETE FROM memory_summaries",
+            "DELETE FROM memory_turns",
             "DELETE FROM checkpoints",
         ] {
             sqlx::query(table).execute(&mut *transaction).await?;

@@ -8,7 +8,7 @@ use crate::error::StoreError;
 use crate::sql::Sql;
 
 /// The topics that read models are made of.
-pub const PROJECTED_TOPICS: [Topic; 2] = [Topic::AgentEvents, Topic::IngestEvents];
+pub const PROJECTED_TOPICS: [Topic; 3] = [Topic::AgentEvents, Topic::IngestEvents, Topic::MemoryEvents];
 
 /// How far one partition was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -28,6 +28,7 @@ pub(crate) fn projection_of(topic: Topic) -> Option<&'static str> {
     match topic {
         Topic::AgentEvents => Some("runs"),
         Topic::IngestEvents => Some("documents"),
+        Topic::MemoryEvents => Some("memory"),
         Topic::AgentCommands
         | Topic::IngestCommands
         | Topic::IngestChunks

@@ -8,6 +8,8 @@ pub mod checkpoint;
 pub mod document_queries;
 pub mod document_views;
 pub mod documents;
+pub mod memory_queries;
+pub mod memory_views;
 pub mod page;
 pub mod run_fold;
 pub mod run_forks;
@@ -17,6 +19,9 @@ pub mod runs;
 pub mod time;
 
 mod apply;
+mod memory;
+#[cfg(test)]
+mod memory_tests;
 #[cfg(test)]
 mod rebuild_tests;
 #[cfg(test)]
@@ -28,6 +33,7 @@ pub use document_views::{
     CollectionView, DocumentCounts, DocumentStatus, DocumentView, EmbeddingView, IngestFailureView, IngestStatus,
     IngestView,
 };
+pub use memory_views::{ReceiptView, RemovedView, SessionSize, SummaryView, TurnView, WhyView};
 pub use page::{Page, PageRequest};
 pub use run_views::{
     BlobView, CitationView, FailureView, ForkView, PendingApprovalView, RunStatus, RunSummary, RunView, SpanView,

@@ -8,12 +8,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use riverrun_agents::memory::MemoryScope;
 use riverrun_agents::tools::{ToolContext, ToolError, ToolManifest};
 use riverrun_agents::{Action, ModelCall, ModelMode, RunState, decide};
 use riverrun_log::{LogError, Position};
 use riverrun_models::{ChatReply, ChatRequest, FinishReason, ModelError};
 use riverrun_schemas::agent::{AgentEvent, RunAdvanced, RunClaimed, Step, StepKind, ToolUse};
-use riverrun_schemas::{Failure, Usage, now_ms};
+use riverrun_schemas::{Failure, Session, SessionName, Usage, now_ms};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -489,8 +490,17 @@ fn tool_context(
         .map(|names| names.iter().map(|name| name.parse()).collect::<Result<Vec<_>, _>>())
         .transpose()
         .map_err(|error: riverrun_schemas::NameError| error.to_string())?;
-    let context =
-        ToolContext { namespace: state.request.namespace.clone(), collections, call_id: call.call_id.clone(), cancel };
+    let session: Option<SessionName> = state.request.session.as_deref().and_then(|name| name.parse().ok());
+    let context = ToolContext {
+        namespace: state.request.namespace.clone(),
+        collections,
+        call_id: call.call_id.clone(),
+        cancel,
+        memory: session.map(|name| MemoryScope {
+            session: Session::new(state.request.namespace.clone(), name),
+            run_id: state.run_id,
+        }),
+    };
     Ok((context, arguments))
 }
 

@@ -21,9 +21,9 @@ mod ending;
 mod folding;
 mod forks;
 mod partition;
+mod routing;
 mod sessions;
 mod snapshots;
-mod routing;
 mod tokens;
 
 use std::collections::HashMap;

@@ -31,6 +31,7 @@ fn context() -> ToolContext {
         collections: None,
         call_id: "call_1".into(),
         cancel: CancellationToken::new(),
+        memory: None,
     }
 }
 

@@ -1,0 +1,139 @@
+use riverrun_models::Message;
+use riverrun_schemas::RunId;
+use riverrun_schemas::agent::{
+    AgentEvent, ApprovalPolicy, RunAccepted, RunAdvanced, RunClaimed, RunRequest, StepKind, ToolUse,
+};
+
+use super::*;
+use crate::decide::{ModelCall, ModelMode, next};
+
+fn request(session: Option<&str>) -> RunRequest {
+    RunRequest {
+        task: "what is my dog called?".into(),
+        agent: Some("react".into()),
+        namespace: "team".parse().unwrap(),
+        session: session.map(str::to_owned),
+        provider: None,
+        model: None,
+        temperature: None,
+        max_iters: None,
+        tools: None,
+        collections: None,
+        budget_tokens: None,
+        budget_seconds: None,
+        approval: ApprovalPolicy::Never,
+        metadata_json: None,
+    }
+}
+
+fn run(session: Option<&str>) -> RunState {
+    let run_id = RunId::derive(&["r"]);
+    let mut state = RunState::accepted(&RunAccepted { run_id, request: request(session), at: 0 });
+    state.apply(&AgentEvent::RunClaimed(RunClaimed { run_id, epoch: 1, worker: "w".into(), at: 0 }));
+    state
+}
+
+fn append(state: &mut RunState, drafts: Vec<StepDraft>) {
+    let first = state.last_seq() + 1;
+    let steps = drafts.into_iter().zip(first..).map(|(draft, seq)| draft.number(seq, "react", 0)).collect();
+    assert!(state.apply(&AgentEvent::RunAdvanced(RunAdvanced { run_id: state.run_id, epoch: 1, steps })));
+}
+
+fn called(state: &RunState) -> ToolUse {
+    match next(state, &[], 0) {
+        Action::CallTool(call) => call,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn asked(state: &RunState) -> ModelCall {
+    match next(state, &[], 0) {
+        Action::CallModel(call) => call,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The run after its memory was read with that result.
+fn opened(result: Option<&str>, error: Option<&str>) -> RunState {
+    let mut state = run(Some("s"));
+    let Action::Append(drafts) = next(&state, &[], 0) else { panic!("memory is not read first") };
+    append(&mut state, drafts);
+    let result = ToolUse { result_json: result.map(str::to_owned), error: error.map(str::to_owned), ..called(&state) };
+    append(&mut state, vec![StepDraft::tool(StepKind::ToolResult, result)]);
+    state
+}
+
+const REX: &str = r#"{"summary":"Ann has a dog.","turns":[{"role":"user","text":"he is called Rex"}],"episodes":[{"id":"epi_1","text":"user: a dog","turn_ids":[]}]}"#;
+
+#[test]
+fn given_a_run_of_a_conversation_when_it_begins_then_it_reads_its_memory_once_and_then_goes_its_way() {
+    let state = opened(Some(REX), None);
+    let call = asked(&state);
+    assert_eq!(call.mode, ModelMode::Answer);
+    let all: Vec<&str> = call.messages.iter().map(|message| message.content.as_str()).collect();
+    let text = all.join("\n");
+    for words in ["Ann has a dog.", "he is called Rex", "user: a dog", "what is my dog called?"] {
+        assert_eq!(text.matches(words).count(), 1, "{words} in {text}");
+    }
+    assert!(!text.contains("<observation"), "memory is no observation: {text}");
+    assert_eq!(asked(&state), call, "the same events give the same prompt");
+}
+
+#[test]
+fn given_a_run_without_a_conversation_when_it_begins_then_nothing_is_read() {
+    assert_eq!(opening(&run(None)), None);
+    assert!(without_opening(&run(None)).is_none());
+    asked(&run(None));
+}
+
+#[test]
+fn given_a_memory_that_is_empty_or_could_not_be_read_when_the_run_goes_on_then_its_prompt_is_that_of_any_run() {
+    let plain: Vec<Message> = asked(&run(None)).messages;
+    for (result, error) in [
+        (Some("{}"), None),
+        (Some(r#"{"summary":null,"turns":[],"episodes":[]}"#), None),
+        (Some("garbage"), None),
+        (None, Some("there is no tool \"memory_recall\"")),
+        (None, None),
+    ] {
+        assert_eq!(asked(&opened(result, error)).messages, plain, "{result:?} {error:?}");
+    }
+}
+
+#[test]
+fn given_a_crash_behind_the_intent_when_another_worker_goes_on_then_it_reads_memory_again() {
+    let mut state = run(Some("s"));
+    let Action::Append(drafts) = next(&state, &[], 0) else { panic!("memory is not read first") };
+    append(&mut state, drafts);
+    let run_id = state.run_id;
+    state.apply(&AgentEvent::RunClaimed(RunClaimed { run_id, epoch: 2, worker: "v".into(), at: 0 }));
+    assert_eq!(called(&state).name, MEMORY_RECALL);
+}
+
+#[test]
+fn given_a_call_of_the_models_own_when_memory_is_hidden_then_that_one_stays() {
+    let mut state = opened(Some(REX), None);
+    let own = ToolUse { call_id: "call-of-the-model".into(), ..state.steps[0].tool.clone().unwrap() };
+    append(&mut state, vec![StepDraft::tool(StepKind::ToolCall, own)]);
+    let seen = without_opening(&state).unwrap();
+    assert_eq!(seen.steps.iter().map(|step| step.seq).collect::<Vec<_>>(), [3]);
+}
+
+#[test]
+fn given_much_that_was_recalled_when_it_is_fitted_then_distant_episodes_go_first_and_old_turns_next() {
+    let recalled = Recalled {
+        summary: Some("s".into()),
+        turns: (0..3)
+            .map(|n| RecalledTurn { turn_id: None, role: "user".into(), text: format!("{n}{}", "x".repeat(100)) })
+            .collect(),
+        episodes: (0..3)
+            .map(|n| RecalledItem { id: format!("epi_{n}"), text: "y".repeat(100), turn_ids: vec![] })
+            .collect(),
+    };
+    let fit = recalled.clone().within(750);
+    assert_eq!((fit.turns.len(), fit.episodes.len()), (3, 2));
+    let fit = recalled.clone().within(400);
+    assert_eq!((fit.turns.len(), fit.episodes.len()), (2, 0));
+    assert!(fit.turns[0].text.starts_with('1'));
+    assert_eq!(recalled.within(1).summary.as_deref(), Some("s"));
+}

@@ -1,0 +1,138 @@
+//! Whoever names a namespace sees nothing of another: also where an id alone would do.
+//!
+//! Runs and ingests are found by their ids, which no one guesses. With `?namespace=` a caller says where it must be; what is
+//! elsewhere is then as unknown as what never was. It is checked here, in front of every route below `/runs/{id}` and
+//! `/ingest/{id}` and their WebSockets, those to come included, and for every id in path and query alike.
+
+use axum::extract::{Query, Request, State};
+use axum::http::Uri;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use riverrun_schemas::{IngestId, Namespace, RunId};
+use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn, Paths};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+
+use crate::error::ApiError;
+use crate::hub::{unknown_ingest, unknown_run};
+use crate::state::AppState;
+use crate::submit::Checks;
+
+const PARAMETER: &str = "namespace";
+
+/// Answers 404 for what is in another namespace than the one named; hands on everything else, without the parameter.
+pub(crate) async fn check(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
+    match checked(&state, request.uri()).await {
+        Ok(None) => {}
+        Ok(Some(uri)) => *request.uri_mut() = uri,
+        Err(error) => return error.into_response(),
+    }
+    next.run(request).await
+}
+
+/// The address without the parameter, where there was one to check.
+async fn checked(state: &AppState, uri: &Uri) -> Result<Option<Uri>, ApiError> {
+    let Some(id) = named(uri.path()) else { return Ok(None) };
+    // A query that can't be read is the route's to refuse.
+    let Ok(Query(pairs)) = Query::<Vec<(String, String)>>::try_from_uri(uri) else { return Ok(None) };
+    let Some((_, given)) = pairs.iter().find(|(name, _)| name == PARAMETER) else { return Ok(None) };
+    let mut checks = Checks::default();
+    let namespace = checks.namespace(Some(given));
+    checks.finish()?;
+    for text in std::iter::once(id).chain(pairs.iter().map(|(_, value)| value.as_str())) {
+        must_be_in(state, &namespace, text).await?;
+    }
+    Ok(Some(without_parameter(uri)))
+}
+
+/// The id of an address below `/runs` or `/ingest`.
+fn named(path: &str) -> Option<&str> {
+    let path = path.strip_prefix("/ws").unwrap_or(path);
+    let below = path.strip_prefix("/runs/").or_else(|| path.strip_prefix("/ingest/"))?;
+    below.split('/').next().filter(|id| !id.is_empty())
+}
+
+async fn must_be_in(state: &AppState, namespace: &Namespace, text: &str) -> Result<(), ApiError> {
+    if let Ok(run_id) = text.parse::<RunId>() {
+        return match state.hub().request(run_id).await? {
+            Some(request) if request.namespace != *namespace => Err(unknown_run(run_id)),
+            Some(_) | None => Ok(()),
+        };
+    }
+    if let Ok(ingest_id) = text.parse::<IngestId>()
+        && let Some(ingest) = state.hub().ingest(ingest_id).await?
+        && ingest.namespace != *namespace
+    {
+        return Err(unknown_ingest(ingest_id));
+    }
+    Ok(())
+}
+
+fn without_parameter(uri: &Uri) -> Uri {
+    let ours = |pair: &&str| pair.split('=').next() != Some(PARAMETER);
+    let rest = uri.query().unwrap_or_default().split('&').filter(ours).collect::<Vec<_>>().join("&");
+    let path = if rest.is_empty() { uri.path().to_owned() } else { format!("{}?{rest}", uri.path()) };
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = path.parse().ok();
+    Uri::from_parts(parts).unwrap_or_else(|_| uri.clone())
+}
+
+/// Writes the parameter into the OpenAPI document, beside every operation that takes it.
+pub(crate) fn describe(paths: &mut Paths) {
+    for (path, item) in &mut paths.paths {
+        if named(path).is_none() {
+            continue;
+        }
+        for operation in [&mut item.get, &mut item.post, &mut item.put, &mut item.delete, &mut item.patch] {
+            operation.iter_mut().for_each(add_parameter);
+        }
+    }
+}
+
+fn add_parameter(operation: &mut Operation) {
+    let parameters = operation.parameters.get_or_insert_default();
+    if parameters.iter().any(|parameter| parameter.name == PARAMETER) {
+        return;
+    }
+    let parameter = ParameterBuilder::new()
+        .name(PARAMETER)
+        .parameter_in(ParameterIn::Query)
+        .description(Some("where it must be: what is in another namespace is answered as unknown"))
+        .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
+        .build();
+    parameters.push(parameter);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_addresses_when_they_are_looked_at_then_only_those_with_an_id_are_checked() {
+        for (path, id) in [
+            ("/runs", None),
+            ("/runs/", None),
+            ("/runs/run_x", Some("run_x")),
+            ("/runs/run_x/approvals/3", Some("run_x")),
+            ("/ws/runs/run_x", Some("run_x")),
+            ("/ingest", None),
+            ("/ingest/ing_x", Some("ing_x")),
+            ("/ws/ingest/ing_x", Some("ing_x")),
+            ("/ws/agent", None),
+            ("/runsome/x", None),
+        ] {
+            assert_eq!(named(path), id, "{path}");
+        }
+    }
+
+    #[test]
+    fn given_a_query_when_the_parameter_is_taken_out_then_the_rest_stays_as_it_was() {
+        for (with, without) in [
+            ("/runs/x?namespace=a", "/runs/x"),
+            ("/runs/x?after=3&namespace=a&tokens=true", "/runs/x?after=3&tokens=true"),
+            ("/runs/x?namespaces=a", "/runs/x?namespaces=a"),
+            ("/runs/x?q=a%26namespace%3Db", "/runs/x?q=a%26namespace%3Db"),
+        ] {
+            assert_eq!(without_parameter(&with.parse().unwrap()).to_string(), without);
+        }
+    }
+}

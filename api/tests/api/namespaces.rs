@@ -1,0 +1,302 @@
+//! Nothing of a namespace shows in another: tried with every operation of the OpenAPI document, so that a new one is tried
+//! as well, and one that this test can't ask anything of breaks it.
+//!
+//! An owner has a run, a document, a conversation and all that follows from them, each with a word that is nowhere else. A
+//! stranger then asks every operation for the owner's ids and names under its own namespace. It must get 404 or a list
+//! without the word. The owner asks the same and must get an answer, which shows that the question was a real one.
+
+use std::collections::BTreeMap;
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Map, Value, json};
+
+use crate::harness::{Api, Reply, test, wait_for};
+
+const OWNER: &str = "owner";
+/// The owner's name is its beginning, and it asks for names that begin alike.
+const STRANGER: &str = "owner-2";
+/// In everything that the owner has, and in no question.
+const WORD: &str = "zanzibar";
+
+/// Operations that hold nothing of a namespace, each with its reason.
+const NOT_OF_A_NAMESPACE: &[(&str, &str)] = &[
+    ("get /health", "about this process"),
+    ("get /diagnose", "about this process"),
+    ("get /metrics", "figures without content"),
+    ("get /agents", "agent types are the same for all"),
+    ("get /providers", "model providers are the same for all"),
+    ("get /models", "models are the same for all"),
+    ("post /chat", "words to a model, nothing is kept"),
+    ("post /embed", "text to a model, nothing is kept"),
+    ("get /topics", "names and sizes, no records"),
+    ("get /dlq", "for operators: a record that can't be read has no namespace"),
+    ("get /dlq/{id}", "for operators"),
+    ("post /dlq/{id}/redrive", "for operators"),
+    ("post /dlq/{id}/drop", "for operators"),
+    ("get /v1/models", "names of models and agents"),
+    ("post /v1/embeddings", "text to a model, nothing is kept"),
+];
+
+/// The schema registry: schemas are public.
+const REGISTRY: [&str; 5] = ["/schemas", "/subjects", "/config", "/mode", "/contexts"];
+
+/// Operations of the owner that may be refused although they are right: the run has ended.
+const MAY_CONFLICT: &[&str] = &["post /runs/{id}/cancel", "post /runs/{id}/resume", "post /runs/{id}/approvals/{step}"];
+
+struct Owned {
+    values: BTreeMap<&'static str, String>,
+}
+
+impl Owned {
+    async fn new(api: &'static Api) -> Self {
+        let file = api.files.join("owned.md");
+        std::fs::write(&file, format!("# Notes\n\nThe {WORD} of the owner is here and nowhere else.\n")).unwrap();
+        // Whoever reads a file of their own may find it: this one has nothing of the owner's.
+        let other = api.files.join("other.md");
+        std::fs::write(&other, "# Other\n\nNothing of interest is blue.\n").unwrap();
+        let ingest = json!({ "source": file, "collection": "papers", "namespace": OWNER });
+        let ingest = api.post("/ingest", ingest).await;
+        assert_eq!(ingest.status, 202, "{}", ingest.body);
+        let ingest_id = ingest.body["ingest_id"].as_str().unwrap().to_owned();
+        assert_eq!(api.ingest_end(&ingest_id).await["documents"]["indexed"], 1);
+        let documents = api.get(&format!("/documents?collection=papers&namespace={OWNER}")).await;
+        let document_id = documents.body["items"][0]["document_id"].as_str().unwrap().to_owned();
+
+        let run = json!({ "task": format!("the {WORD} [[steps=1]]"), "agent": "react", "namespace": OWNER, "session": "talk" });
+        let run = api.post("/agent/run", run).await;
+        assert_eq!(run.status, 200, "{}", run.body);
+
+        // An exchange becomes an episode when the next one begins.
+        let mut turn_id = String::new();
+        for (role, text) in
+            [("user", format!("my {WORD} is blue")), ("assistant", "good".into()), ("user", "bye".into())]
+        {
+            let turn = json!({ "role": role, "text": text, "namespace": OWNER, "session": "talk" });
+            let reply = api.post("/memory/turns", turn).await;
+            assert_eq!(reply.status, 200, "{}", reply.body);
+            if turn_id.is_empty() {
+                turn_id = reply.body["turn_id"].as_str().unwrap().to_owned();
+            }
+        }
+        let values = BTreeMap::from([
+            ("run_id", run.body["run_id"].as_str().unwrap().to_owned()),
+            ("ingest_id", ingest_id),
+            ("document_id", document_id),
+            ("turn_id", turn_id),
+            ("source", other.to_str().unwrap().to_owned()),
+        ]);
+        Self { values }
+    }
+
+    /// What the owner has under that name at that place; `None` for what this test does not know.
+    fn value(&self, path: &str, name: &str) -> Option<Value> {
+        let of = |name: &str| Some(json!(self.values[name]));
+        match (path, name) {
+            (path, "id" | "with") if path.starts_with("/runs") => of("run_id"),
+            (path, "id") if path.starts_with("/ingest") => of("ingest_id"),
+            (path, "id") if path.starts_with("/documents") => of("document_id"),
+            (path, "id") if path.starts_with("/deletions") => of("document_id"),
+            (path, "id") if path.starts_with("/memory") => of("turn_id"),
+            (path, "name") if path.starts_with("/collections") => Some(json!("papers")),
+            (path, "name") if path.starts_with("/tools") => Some(json!("knowledge_search")),
+            (_, "collection") => Some(json!("papers")),
+            (_, "collections") => Some(json!(["papers"])),
+            (_, "session") => Some(json!("talk")),
+            (_, "source") => of("source"),
+            (_, "query" | "text" | "task") => Some(json!("what is blue?")),
+            (_, "role") => Some(json!("user")),
+            (_, "step" | "at_seq") => Some(json!(1)),
+            (_, "decision") => Some(json!("approve")),
+            (_, "sql") => Some(json!("SELECT 1")),
+            (_, "arguments") => Some(json!({ "query": "what is blue?" })),
+            (_, "stream") => Some(json!(false)),
+            (_, "agent") => Some(json!("react")),
+            (_, "model") => Some(json!("agent/react")),
+            (_, "messages") => Some(json!([{ "role": "user", "content": "what is blue?" }])),
+            _ => None,
+        }
+    }
+}
+
+/// One operation of the document.
+struct Operation {
+    name: String,
+    method: String,
+    path: String,
+    parameters: Vec<(String, String, bool)>,
+    body: Option<(Vec<String>, Vec<String>)>,
+}
+
+fn operations(document: &Value) -> Vec<Operation> {
+    let mut found = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+            let parameter = |one: &Value| {
+                let text = |field: &str| one[field].as_str().unwrap().to_owned();
+                (text("in"), text("name"), one["required"] == json!(true))
+            };
+            found.push(Operation {
+                name: format!("{method} {path}"),
+                method: method.to_uppercase(),
+                path: path.clone(),
+                parameters: parameters.iter().map(parameter).collect(),
+                body: body(document, operation),
+            });
+        }
+    }
+    found
+}
+
+/// Names of the body's fields, and of those that must be there.
+fn body(document: &Value, operation: &Value) -> Option<(Vec<String>, Vec<String>)> {
+    let mut schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+    if schema.is_null() {
+        return None;
+    }
+    while let Some(reference) = schema["$ref"].as_str() {
+        schema = document.pointer(reference.trim_start_matches('#')).unwrap();
+    }
+    let names = schema["properties"].as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default();
+    let required = schema["required"].as_array().cloned().unwrap_or_default();
+    Some((names, required.iter().map(|name| name.as_str().unwrap().to_owned()).collect()))
+}
+
+/// The question for the owner's things under a namespace.
+fn question(operation: &Operation, owned: &Owned, namespace: &str) -> Result<Request<Body>, String> {
+    let value = |name: &str| match name {
+        "namespace" => Some(json!(namespace)),
+        _ => owned.value(&operation.path, name),
+    };
+    let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let (mut path, mut query, mut scoped) = (operation.path.clone(), Vec::new(), false);
+    for (place, name, required) in &operation.parameters {
+        let Some(value) = value(name) else {
+            if *required {
+                return Err(format!("no value is known for the parameter {name:?}"));
+            }
+            continue;
+        };
+        scoped |= name == "namespace";
+        match place.as_str() {
+            "path" => path = path.replace(&format!("{{{name}}}"), &plain(&value)),
+            "query" => query.push(format!("{name}={}", plain(&value).replace(' ', "%20").replace('?', "%3F"))),
+            _ => {}
+        }
+    }
+    let mut fields = Map::new();
+    if let Some((names, required)) = &operation.body {
+        // Collections and sessions are asked for wherever they can be; what else is not needed is left out.
+        let wanted = |name: &String| {
+            required.contains(name)
+                || matches!(name.as_str(), "namespace" | "collections" | "session" | "stream" | "agent")
+        };
+        for name in names.iter().filter(|name| wanted(name)) {
+            let Some(value) = value(name) else { return Err(format!("no value is known for the field {name:?}")) };
+            scoped |= name == "namespace";
+            fields.insert(name.clone(), value);
+        }
+    }
+    if !scoped {
+        return Err("it takes no namespace".to_owned());
+    }
+    if !query.is_empty() {
+        path = format!("{path}?{}", query.join("&"));
+    }
+    let request = Request::builder().method(operation.method.as_str()).uri(path).header("host", "localhost");
+    Ok(match operation.body {
+        Some(_) => request
+            .header("content-type", "application/json")
+            .body(Body::from(Value::Object(fields).to_string()))
+            .unwrap(),
+        None => request.body(Body::empty()).unwrap(),
+    })
+}
+
+fn is_exempt(operation: &Operation) -> bool {
+    NOT_OF_A_NAMESPACE.iter().any(|(name, _)| *name == operation.name)
+        || REGISTRY.iter().any(|prefix| operation.path.starts_with(prefix))
+}
+
+fn show(reply: &Reply) -> String {
+    format!("{} {:.400}", reply.status, reply.body.to_string())
+}
+
+/// What a stranger may get: that there is nothing, or an answer with nothing of the owner in it.
+fn reveals(reply: &Reply) -> Option<&'static str> {
+    let text = reply.body.to_string();
+    match reply.status {
+        _ if text.contains(WORD) => Some("the owner's word is in it"),
+        200 | 202 | 404 => None,
+        _ => Some("it is neither an answer nor a 404"),
+    }
+}
+
+#[test]
+fn given_what_an_owner_has_when_a_stranger_asks_every_operation_for_it_then_nothing_shows() {
+    test(async |api| {
+        let owned = Owned::new(api).await;
+        let document = api.get("/openapi.json").await.body;
+        let mut faults = Vec::new();
+        // What removes comes last: the owner's things are asked for by all the others.
+        let mut all = operations(&document);
+        all.sort_by_key(|operation| operation.method == "DELETE");
+        for operation in all.iter().filter(|operation| !is_exempt(operation)) {
+            let ask = |namespace: &str| question(operation, &owned, namespace);
+            let (stranger, owner) = match (ask(STRANGER), ask(OWNER)) {
+                (Ok(stranger), Ok(owner)) => (stranger, owner),
+                (Err(reason), _) | (_, Err(reason)) => {
+                    faults.push(format!("{} can't be tried: {reason}; teach this test", operation.name));
+                    continue;
+                }
+            };
+            let reply = api.send(stranger).await;
+            if let Some(fault) = reveals(&reply) {
+                faults.push(format!("{} to a stranger: {fault}: {}", operation.name, show(&reply)));
+            }
+            let reply = api.send(owner).await;
+            let may_conflict = MAY_CONFLICT.contains(&operation.name.as_str());
+            if !(reply.status < 300 || reply.status == 409 && may_conflict) {
+                faults.push(format!("{} to the owner: the question was none: {}", operation.name, show(&reply)));
+            }
+        }
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+    });
+}
+
+#[test]
+fn given_names_that_could_be_taken_for_one_another_when_they_hold_something_then_each_shows_its_own() {
+    test(async |api| {
+        // Pairs that would join to the same text, and names that begin alike.
+        let pairs = [
+            ("ns-a", "s"),
+            ("ns-a", "s1"),
+            ("ns-a", "S"),
+            ("ns-a-b", "s"),
+            ("ns-a", "b__s"),
+            ("ns-a", "b/s"),
+            ("ns", "a/s"),
+        ];
+        for (index, (namespace, session)) in pairs.iter().enumerate() {
+            let text = format!("own words {index}");
+            let turn = json!({ "role": "user", "text": text, "namespace": namespace, "session": session });
+            assert_eq!(api.post("/memory/turns", turn).await.status, 200);
+        }
+        for (index, (namespace, session)) in pairs.iter().enumerate() {
+            let session = session.replace('/', "%2F");
+            let turns = wait_for("the turn", async || {
+                let reply = api.get(&format!("/memory/turns?namespace={namespace}&session={session}")).await;
+                let items = reply.body["items"].as_array().unwrap().clone();
+                (!items.is_empty()).then_some(items)
+            })
+            .await;
+            assert_eq!(turns.len(), 1, "{namespace} {session}: {turns:?}");
+            assert_eq!(turns[0]["text"], format!("own words {index}"));
+        }
+        for namespace in ["a__b", "A", "../x", "%25", "a_b", ""] {
+            let reply = api.get(&format!("/memory/turns?namespace={namespace}")).await;
+            assert_eq!(reply.status, 422, "namespace {namespace:?} was taken: {}", reply.body);
+        }
+    });
+}

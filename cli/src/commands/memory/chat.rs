@@ -1,0 +1,48 @@
+//! `riverrun memory chat`.
+
+use riverrun_api::wire::{MemoryChatBody, MemoryChatDone};
+
+use super::super::chat::stream;
+use super::ChatArgs;
+use crate::error::CliError;
+use crate::host::Connection;
+use crate::output::{Output, print_piece, tell};
+
+pub(super) async fn run(connection: &Connection, args: ChatArgs, output: Output) -> Result<(), CliError> {
+    let body = MemoryChatBody {
+        text: args.text,
+        namespace: args.session.namespace,
+        session: args.session.session,
+        provider: args.provider,
+        model: args.model,
+        temperature: args.temperature,
+        stream: Some(!args.no_stream && !output.json),
+    };
+    if body.stream == Some(false) {
+        let done: MemoryChatDone = connection.client.post("/memory/chat", &body).await?;
+        output.show(&done, |done| done.text.clone())?;
+        return told(&done, output);
+    }
+    let body = serde_json::to_value(&body).map_err(std::io::Error::other)?;
+    let done: MemoryChatDone = stream(connection, "/memory/chat", body, &mut |piece| print_piece(piece)).await?;
+    print_piece("\n")?;
+    told(&done, output)
+}
+
+fn told(done: &MemoryChatDone, output: Output) -> Result<(), CliError> {
+    if output.json {
+        return Ok(());
+    }
+    let summary = if done.summarized { ", a summary" } else { "" };
+    let model = done.model.as_deref().unwrap_or("answered before");
+    tell(&format!(
+        "{model} · {} tokens · shown: {} turns, {} memories{summary}",
+        done.usage.total_tokens,
+        done.turns_shown,
+        done.recalled.len()
+    ));
+    for note in &done.notes {
+        tell(&format!("note: {note}"));
+    }
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! `riverrun memory context`.
+
+use riverrun_api::wire::MemoryContextView;
+
+use super::SessionArgs;
+use crate::client::with_query;
+use crate::error::CliError;
+use crate::host::Connection;
+use crate::output::{Output, clip, tell};
+
+/// Characters of a memory that people see.
+const SHOWN: usize = 400;
+
+pub(super) async fn run(
+    connection: &Connection,
+    query: Option<String>,
+    k: Option<usize>,
+    session: SessionArgs,
+    output: Output,
+) -> Result<(), CliError> {
+    let path = with_query(
+        "/memory/context",
+        &[
+            ("query", query),
+            ("k", k.map(|k| k.to_string())),
+            ("namespace", session.namespace),
+            ("session", session.session),
+        ],
+    );
+    let context: MemoryContextView = connection.client.get(&path).await?;
+    output.show(&context, shown)?;
+    if !output.json {
+        tell(&format!("{} of {} tokens", context.tokens, context.window_tokens));
+        if context.turns_left_out > 0 {
+            tell(&format!("{} turns did not fit and wait for their summary", context.turns_left_out));
+        }
+        for note in &context.notes {
+            tell(&format!("note: {note}"));
+        }
+    }
+    Ok(())
+}
+
+fn shown(context: &MemoryContextView) -> String {
+    let mut lines = Vec::new();
+    if let Some(summary) = &context.summary {
+        lines.push(format!("summary {} (turns 1..{})\n    {}", summary.summary_id, summary.through_seq, summary.text));
+    }
+    for memory in &context.episodes {
+        lines.push(format!("{} {} {:.3}\n    {}", memory.kind, memory.id, memory.score, clip(&memory.text, SHOWN)));
+    }
+    for turn in &context.turns {
+        lines.push(format!("{:>4} {}: {}", turn.seq, turn.role, clip(&turn.text, SHOWN)));
+    }
+    lines.join("\n")
+}

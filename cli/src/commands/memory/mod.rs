@@ -1,0 +1,114 @@
+//! `riverrun memory`.
+
+mod add;
+mod chat;
+mod context;
+mod forget;
+mod turns;
+mod why;
+
+use clap::{Args, Subcommand};
+
+use crate::error::CliError;
+use crate::host::Connection;
+use crate::output::Output;
+
+/// What to do with conversations.
+#[derive(Debug, Subcommand)]
+pub enum MemoryCommand {
+    /// Record something said
+    Add {
+        /// Who said it: user, assistant, system or tool
+        role: String,
+        /// The words
+        text: String,
+        #[command(flatten)]
+        session: SessionArgs,
+    },
+    /// Say something to a chat model that remembers the conversation
+    Chat(ChatArgs),
+    /// What of a conversation a model is shown
+    Context {
+        /// Also recall what resembles this
+        #[arg(long)]
+        query: Option<String>,
+        /// Most memories to recall
+        #[arg(short)]
+        k: Option<usize>,
+        #[command(flatten)]
+        session: SessionArgs,
+    },
+    /// What was said, oldest first
+    Turns {
+        /// Most turns
+        #[arg(long)]
+        limit: Option<u32>,
+        /// Where the list goes on: `next_cursor` of the page before
+        #[arg(long)]
+        cursor: Option<String>,
+        #[command(flatten)]
+        session: SessionArgs,
+    },
+    /// Where a memory comes from
+    Why {
+        /// A turn, summary, episode or note
+        id: String,
+        #[command(flatten)]
+        session: SessionArgs,
+    },
+    /// Forget a memory with everything that was made from it
+    Forget {
+        /// A turn, summary, episode or note
+        #[arg(required_unless_present = "all")]
+        id: Option<String>,
+        /// Forget the whole conversation
+        #[arg(long, conflicts_with = "id")]
+        all: bool,
+        #[command(flatten)]
+        session: SessionArgs,
+    },
+}
+
+/// A conversation.
+#[derive(Debug, Args)]
+pub struct SessionArgs {
+    /// The namespace
+    #[arg(short, long)]
+    pub namespace: Option<String>,
+    /// The conversation
+    #[arg(short, long)]
+    pub session: Option<String>,
+}
+
+/// Options of `memory chat`.
+#[derive(Debug, Args)]
+pub struct ChatArgs {
+    /// What to say
+    pub text: String,
+    #[command(flatten)]
+    pub session: SessionArgs,
+    /// Model provider
+    #[arg(long)]
+    pub provider: Option<String>,
+    /// Chat model
+    #[arg(long)]
+    pub model: Option<String>,
+    /// Sampling temperature, 0 to 2
+    #[arg(short, long, value_name = "0..2")]
+    pub temperature: Option<f32>,
+    /// Print the answer when it is complete
+    #[arg(long)]
+    pub no_stream: bool,
+}
+
+/// Does it.
+pub async fn run(connection: &Connection, command: MemoryCommand, output: Output) -> Result<(), CliError> {
+    match command {
+        MemoryCommand::Add { role, text, session } => add::run(connection, role, text, session, output).await,
+        MemoryCommand::Chat(args) => chat::run(connection, args, output).await,
+        MemoryCommand::Context { query, k, session } => context::run(connection, query, k, session, output).await,
+        MemoryCommand::Turns { limit, cursor, session } => turns::run(connection, limit, cursor, session, output).await,
+        MemoryCommand::Why { id, session } => why::run(connection, id, session, output).await,
+        MemoryCommand::Forget { id, all: _, session } => forget::run(connection, id, session, output).await,
+    }
+}

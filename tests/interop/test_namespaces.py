@@ -1,0 +1,80 @@
+"""Nothing of a namespace shows in another by the command line: tried with every command that `--help` lists, so that a new
+one that this test can't ask anything of breaks it. (The HTTP twin is `api/tests/api/namespaces.rs`.)"""
+
+import re
+
+import pytest
+
+WORD = "zanzibar"
+
+# Commands that show or change nothing of a namespace, each with its reason.
+NOT_OF_A_NAMESPACE = {
+    "serve": "hosts everything", "diagnose": "about this process", "providers": "the same for all", "agents": "the same for all",
+    "models": "the same for all", "models ls": "the same for all", "models pull": "the same for all", "models rm": "the same for all",
+    "models show": "the same for all", "models probe": "the same for all", "chat": "keeps nothing", "embed": "keeps nothing",
+    "topics": "names of topics", "openapi": "the API's description", "completion": "for a shell",
+    "dlq ls": "for operators", "dlq show": "for operators", "dlq redrive": "for operators", "dlq drop": "for operators",
+    # By ids that nobody guesses; over HTTP they take `?namespace=`.
+    "runs show": "by id", "runs watch": "by id", "runs cancel": "by id",
+}
+
+
+def questions(owned):
+    """What a stranger asks each command, for things of the owner."""
+    return {
+        "ingest": ["ingest", owned["file"], "-c", "papers"],
+        "collections": ["collections"],
+        "search": ["search", "what is blue?", "-c", "papers"],
+        "rag search": ["rag", "search", "what is blue?", "-c", "papers"],
+        "rag ask": ["rag", "ask", "what is blue?", "-c", "papers"],
+        "tools": ["tools"],
+        "agent run": ["agent", "run", "what is blue?", "-c", "papers", "--session", "talk"],
+        "runs ls": ["runs", "ls"],
+        "docs ls": ["docs", "ls", "-c", "papers"],
+        "memory add": ["memory", "add", "user", "mine", "-s", "talk"],
+        "memory chat": ["memory", "chat", "what is blue?", "-s", "talk"],
+        "memory context": ["memory", "context", "--query", "what is blue?", "-s", "talk"],
+        "memory turns": ["memory", "turns", "-s", "talk"],
+        "memory why": ["memory", "why", owned["turn_id"], "-s", "talk"],
+        "memory forget": ["memory", "forget", owned["turn_id"], "-s", "talk"],
+    }
+
+
+def leaves(server, path=()):
+    """Every command that has no subcommands of its own, as `--help` tells."""
+    text = server.cli(*path, "--help").stdout
+    listed = re.search(r"^Commands:\n(.*?)(?:\n\n|\Z)", text, re.M | re.S)
+    names = [name for name in re.findall(r"^  (\S+)", listed.group(1), re.M) if name != "help"] if listed else []
+    if not names:
+        return [" ".join(path)]
+    found = [" ".join(path)] if path == ("models",) else []  # it lists by itself, too
+    for name in names:
+        found += leaves(server, (*path, name))
+    return found
+
+
+@pytest.fixture(scope="module")
+def owned(server):
+    file = server.folder / "owned.md"
+    file.write_text(f"# Notes\n\nThe {WORD} of the owner is here and nowhere else.\n")
+    other = server.folder / "other.md"  # whoever reads a file of their own may find it: this one has nothing of the owner's
+    other.write_text("# Other\n\nNothing of interest is blue.\n")
+    server.ingest(file, "papers", namespace="owner")
+    assert server.post("/agent/run", {"task": f"the {WORD}", "namespace": "owner"}).status == 200
+    turn = server.post("/memory/turns", {"role": "user", "text": f"my {WORD} is blue", "namespace": "owner", "session": "talk"})
+    return {"file": str(other), "turn_id": turn.json["turn_id"]}
+
+
+def test_every_command_is_known_here(server, owned):
+    unknown = set(leaves(server)) - set(NOT_OF_A_NAMESPACE) - set(questions(owned))
+    assert not unknown, f"teach this test what a stranger asks of: {', '.join(sorted(unknown))}"
+
+
+def test_a_stranger_finds_nothing_of_the_owner(server, owned):
+    for name, words in questions(owned).items():
+        # The owner's name is the beginning of the stranger's.
+        done = server.cli(*words, "-n", "owner-2", "--json")
+        assert done.returncode in (0, 4), f"{name}: {done}"
+        assert WORD not in done.stdout + done.stderr, f"{name}: {done}"
+    turns = server.get("/memory/turns?namespace=owner&session=talk").json["items"]
+    assert [turn["turn_id"] for turn in turns] == [owned["turn_id"]], "the owner's conversation is as it was"
