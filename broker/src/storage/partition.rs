@@ -3,7 +3,10 @@
 //! Two locks. `state` is held for moments and never across I/O; `writer` is held by whoever changes files (flusher,
 //! retention, compaction), always on a thread that may block, and is taken first.
 
-use std::collections::{HashMap, VecDeque};
+mod removal;
+mod state;
+
+use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,12 +27,9 @@ use crate::clock::now_ms;
 use crate::topic_config::TopicConfig;
 use crate::wire::batch::{BatchHeader, Marker, assign_offset, stamp_append_time};
 
-/// Most bytes written in one group before a sync.
-const MAX_GROUP_BYTES: usize = 16 << 20;
-/// Recent batches kept in memory per partition for readers at the tail.
-const TAIL_BYTES: usize = 128 << 10;
-/// After this time without appends they are dropped.
-const TAIL_IDLE_MS: i64 = 10_000;
+use state::{Health, Pending};
+pub(in crate::storage) use state::{State, TailBatch};
+
 /// Pause between attempts to repair a partition after a failed write.
 const REPAIR_PAUSE: Duration = Duration::from_secs(1);
 
@@ -68,52 +68,6 @@ pub(crate) struct Partition {
     pub(super) config: Arc<RwLock<Arc<TopicConfig>>>,
     pub(super) state: Mutex<State>,
     pub(super) writer: Mutex<()>,
-}
-
-pub(super) struct State {
-    pub(super) segments: Vec<Segment>,
-    pub(super) log_start: i64,
-    /// End of what is durable and visible.
-    pub(super) high_watermark: i64,
-    /// End of what is queued.
-    log_end: i64,
-    pub(super) durable: Producers,
-    queued: Producers,
-    pending: VecDeque<Pending>,
-    scheduled: bool,
-    /// In the order of their offsets.
-    waiters: VecDeque<(i64, oneshot::Sender<Result<(), ResponseError>>)>,
-    fetchers: HashMap<u64, Arc<Notify>>,
-    next_fetcher: u64,
-    pub(super) tail: VecDeque<TailBatch>,
-    tail_bytes: usize,
-    last_append_ms: i64,
-    health: Health,
-}
-
-struct Pending {
-    header: BatchHeader,
-    marker: Option<Marker>,
-    bytes: Bytes,
-    _memory: Option<OwnedSemaphorePermit>,
-}
-
-pub(super) struct TailBatch {
-    pub(super) base_offset: i64,
-    pub(super) last_offset: i64,
-    pub(super) bytes: Bytes,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Health {
-    Good,
-    /// A write or sync failed; nothing is taken until the file has been cut back to what is durable.
-    Failed {
-        since: Instant,
-    },
-    /// The file is corrupt before its end; nothing is taken, and what lies before is served.
-    Corrupt(String),
-    Deleted,
 }
 
 /// An accepted batch.
@@ -467,69 +421,6 @@ impl Partition {
         }
     }
 
-    /// Nothing is taken or served any more; everyone who waits is told.
-    pub(crate) fn mark_deleted(&self) {
-        let mut state = self.state.lock();
-        state.health = Health::Deleted;
-        state.pending.clear();
-        state.refuse_waiters(ResponseError::UnknownTopicOrPartition);
-        state.tail.clear();
-        state.wake_fetchers();
-        for segment in &state.segments {
-            self.shared.files.forget(segment.id);
-        }
-    }
-
-    /// Returns when no write is in progress. Blocks.
-    pub(crate) fn wait_for_writer(&self) {
-        drop(self.writer.lock());
-    }
-
-    /// Moves the start of the log forward and returns it; -1 means the high watermark. Files are removed by retention.
-    pub(crate) fn delete_before(&self, offset: i64) -> Result<i64, ResponseError> {
-        let mut state = self.state.lock();
-        let offset = if offset == -1 { state.high_watermark } else { offset };
-        if offset < 0 || offset > state.high_watermark {
-            return Err(ResponseError::OffsetOutOfRange);
-        }
-        state.log_start = state.log_start.max(offset);
-        Ok(state.log_start)
-    }
-
-    /// Rolls the active segment when its time has come, and removes old segments. Blocks.
-    pub(crate) fn enforce_retention(&self, now: i64, producers_idle_before_ms: i64) {
-        let _writer = self.writer.lock();
-        let config = self.config();
-        if self.state.lock().must_roll_by_time(now, &config)
-            && let Err(error) = self.roll()
-        {
-            tracing::warn!(partition = %self.name, error = %error, "segment not rolled");
-        }
-        let removed = {
-            let mut state = self.state.lock();
-            if now - state.last_append_ms > TAIL_IDLE_MS {
-                state.forget_tail_before(i64::MAX);
-            }
-            state.remove_expired(now, &config, producers_idle_before_ms)
-        };
-        for segment in removed {
-            self.remove_files(&segment);
-        }
-    }
-
-    pub(super) fn remove_files(&self, segment: &Segment) {
-        self.shared.files.forget(segment.id);
-        let disk = self.shared.files.disk();
-        let removed = disk.remove_file(&segment.path);
-        let _ = disk.remove_file(&segment.checkpoint_path());
-        match removed {
-            Ok(()) => tracing::debug!(partition = %self.name, file = %segment.path.display(), "segment removed"),
-            Err(error) => {
-                tracing::warn!(partition = %self.name, file = %segment.path.display(), error = %error, "segment not removed");
-            }
-        }
-    }
-
     pub(super) fn is_good(&self) -> bool {
         self.state.lock().health == Health::Good
     }
@@ -547,156 +438,6 @@ fn write_batches(file: &dyn super::disk::DiskFile, part: &[Pending], position: u
     let mut buffer = Vec::with_capacity(part.iter().map(|pending| pending.bytes.len()).sum());
     part.iter().for_each(|pending| buffer.extend_from_slice(&pending.bytes));
     file.write_all_at(&buffer, position)
-}
-
-impl State {
-    fn wait_for(&mut self, offset: i64) -> oneshot::Receiver<Result<(), ResponseError>> {
-        let (sender, receiver) = oneshot::channel();
-        let at = self.waiters.partition_point(|(other, _)| *other <= offset);
-        self.waiters.insert(at, (offset, sender));
-        receiver
-    }
-
-    fn take_group(&mut self) -> VecDeque<Pending> {
-        let mut bytes = 0;
-        let mut count = 0;
-        for pending in &self.pending {
-            bytes += pending.bytes.len();
-            if count > 0 && bytes > MAX_GROUP_BYTES {
-                break;
-            }
-            count += 1;
-        }
-        self.pending.drain(..count).collect()
-    }
-
-    fn active(&self) -> (u64, PathBuf, u64) {
-        let segment = self.segments.last().expect("a write is preceded by the roll that makes the first segment");
-        (segment.id, segment.path.clone(), segment.size)
-    }
-
-    fn must_roll(&self, next_bytes: u64, config: &TopicConfig) -> bool {
-        let Some(active) = self.segments.last() else { return true };
-        active.size > 0
-            && (active.size + next_bytes > config.segment_bytes
-                || active.first_ms.is_some_and(|first| now_ms() - first >= config.segment_ms))
-    }
-
-    fn must_roll_by_time(&self, now: i64, config: &TopicConfig) -> bool {
-        if self.health != Health::Good {
-            return false;
-        }
-        let Some(active) = self.segments.last().filter(|active| active.size > 0) else { return false };
-        let old = active.first_ms.is_some_and(|first| now - first >= config.segment_ms);
-        let expired =
-            config.deletes() && config.retention_ms.is_some_and(|retention| active.max_timestamp < now - retention);
-        let dropped = self.log_start == self.high_watermark && self.log_start > active.base_offset;
-        old || expired || dropped
-    }
-
-    fn remove_expired(&mut self, now: i64, config: &TopicConfig, producers_idle_before_ms: i64) -> Vec<Segment> {
-        let mut removed = Vec::new();
-        let mut total: u64 = self.segments.iter().map(|segment| segment.size).sum();
-        let undecided = self.bounds().last_stable;
-        if matches!(self.health, Health::Corrupt(_)) {
-            return removed;
-        }
-        while self.segments.len() > 1 {
-            let (first, next) = (&self.segments[0], &self.segments[1]);
-            let before_start = next.base_offset <= self.log_start;
-            let expired = config.deletes()
-                && next.base_offset <= undecided
-                && (config.retention_ms.is_some_and(|retention| first.max_timestamp < now - retention)
-                    || config.retention_bytes.is_some_and(|limit| total - first.size >= limit));
-            if !before_start && !expired {
-                break;
-            }
-            total -= first.size;
-            removed.push(self.segments.remove(0));
-            self.log_start = self.log_start.max(self.segments[0].base_offset);
-        }
-        self.durable.trim(self.log_start, producers_idle_before_ms);
-        self.queued.trim(self.log_start, producers_idle_before_ms);
-        removed
-    }
-
-    fn publish(&mut self, part: Vec<Pending>) {
-        let now = now_ms();
-        for pending in part {
-            let segment =
-                self.segments.last_mut().expect("a write is preceded by the roll that makes the first segment");
-            segment.push(&pending.header);
-            segment.first_ms.get_or_insert(now);
-            self.durable.apply(&pending.header, pending.marker, now);
-            self.high_watermark = pending.header.last_offset() + 1;
-            self.tail_bytes += pending.bytes.len();
-            self.tail.push_back(TailBatch {
-                base_offset: pending.header.base_offset,
-                last_offset: pending.header.last_offset(),
-                bytes: pending.bytes,
-            });
-        }
-        self.last_append_ms = now;
-        while self.tail_bytes > TAIL_BYTES {
-            let Some(oldest) = self.tail.pop_front() else { break };
-            self.tail_bytes -= oldest.bytes.len();
-        }
-        while self.waiters.front().is_some_and(|(offset, _)| *offset < self.high_watermark) {
-            if let Some((_, waiter)) = self.waiters.pop_front() {
-                let _ = waiter.send(Ok(()));
-            }
-        }
-        self.wake_fetchers();
-    }
-
-    /// Makes readers see the files again instead of what is remembered of them.
-    pub(super) fn forget_tail_before(&mut self, offset: i64) {
-        while self.tail.front().is_some_and(|batch| batch.base_offset < offset) {
-            if let Some(batch) = self.tail.pop_front() {
-                self.tail_bytes -= batch.bytes.len();
-            }
-        }
-    }
-
-    fn fail(&mut self) {
-        self.pending.clear();
-        self.refuse_waiters(ResponseError::KafkaStorageError);
-        self.queued = self.durable.clone();
-        self.log_end = self.high_watermark;
-        if self.health != Health::Deleted {
-            self.health = Health::Failed { since: Instant::now() };
-        }
-    }
-
-    fn refuse_waiters(&mut self, error: ResponseError) {
-        for (_, waiter) in self.waiters.drain(..) {
-            let _ = waiter.send(Err(error));
-        }
-    }
-
-    fn wake_fetchers(&self) {
-        self.fetchers.values().for_each(|fetcher| fetcher.notify_one());
-    }
-
-    pub(super) fn log_end(&self) -> i64 {
-        self.log_end
-    }
-
-    pub(super) fn bounds(&self) -> Bounds {
-        Bounds {
-            log_start: self.log_start,
-            high_watermark: self.high_watermark,
-            last_stable: self.durable.first_open().unwrap_or(i64::MAX).min(self.high_watermark),
-        }
-    }
-
-    fn checkpoint(&self) -> Option<(PathBuf, Checkpoint)> {
-        if matches!(self.health, Health::Corrupt(_) | Health::Deleted) {
-            return None;
-        }
-        let active = self.segments.last()?;
-        Some((active.checkpoint_path(), Checkpoint::of(active, self.high_watermark, self.durable.snapshot())))
-    }
 }
 
 /// Ends a [`Partition::watch`].

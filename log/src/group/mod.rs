@@ -6,6 +6,9 @@
 
 mod commits;
 mod context;
+mod lists;
+mod questions;
+mod types;
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
@@ -26,114 +29,15 @@ use crate::watermarks::{self, Bounds, QUERY_TIMEOUT};
 
 use commits::Commits;
 use context::{Callback, SessionContext};
+pub(crate) use lists::offset_list;
+use lists::{add, names};
+use questions::{Found, Question, answer};
+pub use types::{AssignedPartition, CommitOffset, GroupConfig, OutOfRange, SessionEvent};
 
 /// Pause before a restart that a rebalance was in the way of is tried again.
 const RESTART_PAUSE: Duration = Duration::from_millis(500);
 
 type Inner = StreamConsumer<SessionContext>;
-
-/// How a process takes part in a group.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GroupConfig {
-    /// The group's id.
-    pub group: String,
-    /// What it reads.
-    pub topics: Vec<String>,
-    /// Static membership: a name that no other live member has and that survives a restart. Partitions then wait
-    /// `session_timeout` for the same name to come back. `None` leaves the group at once when it stops.
-    pub instance: Option<String>,
-    /// A member that is silent for so long has died.
-    pub session_timeout: Duration,
-    /// How often a member says that it lives.
-    pub heartbeat: Duration,
-}
-
-impl GroupConfig {
-    /// A member with the usual times: 45 s of silence, a heartbeat each 3 s.
-    pub fn new(group: impl Into<String>, topics: Vec<String>) -> Self {
-        Self {
-            group: group.into(),
-            topics,
-            instance: None,
-            session_timeout: Duration::from_secs(45),
-            heartbeat: Duration::from_secs(3),
-        }
-    }
-}
-
-/// A partition that was given to this member.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AssignedPartition {
-    /// Which.
-    pub partition: TopicPartition,
-    /// What the group has committed: the offset to read next.
-    pub committed: Option<i64>,
-    /// What was committed beside the offset; empty when nothing was.
-    pub metadata: String,
-    /// First offset there is.
-    pub low: i64,
-    /// One past the last.
-    pub high: i64,
-}
-
-impl AssignedPartition {
-    /// Where a group goes on that has no better knowledge: at the committed offset, else at the first record.
-    pub fn default_start(&self) -> StartAt {
-        self.committed.map_or(StartAt::Beginning, StartAt::Offset)
-    }
-}
-
-/// An offset that was to be read is not on the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OutOfRange {
-    /// Where.
-    pub partition: TopicPartition,
-    /// The offset that was to be read.
-    pub wanted: i64,
-    /// First offset there is, where reading goes on.
-    pub low: i64,
-    /// One past the last.
-    pub high: i64,
-}
-
-/// An offset to be committed: the next one to read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CommitOffset {
-    /// Where.
-    pub partition: TopicPartition,
-    /// The offset to read next.
-    pub offset: i64,
-    /// A note that comes back with the next assignment.
-    pub metadata: Option<String>,
-}
-
-/// What a member is told.
-#[derive(Debug)]
-pub enum SessionEvent {
-    /// These are ours from now on; answer with [`GroupConsumer::start`].
-    Assigned(Vec<AssignedPartition>),
-    /// These are to be given back; answer with [`GroupConsumer::release`]. When `lost`, others may have them already and
-    /// commits will be refused.
-    Revoked {
-        /// Which.
-        partitions: Vec<TopicPartition>,
-        /// Without having been asked.
-        lost: bool,
-    },
-    /// Records fell off the log before they were read; reading goes on at the first that is left.
-    OutOfRange(OutOfRange),
-    /// The next record.
-    Record(Record),
-    /// A commit was answered.
-    Committed {
-        /// What was committed.
-        partitions: Vec<TopicPartition>,
-        /// `None` when it is durable.
-        error: Option<LogError>,
-    },
-    /// Something is wrong that may pass, such as a broker that is away.
-    Trouble(LogError),
-}
 
 /// Identity and generation of a member, for transactions.
 pub struct GroupMetadata(pub(crate) ConsumerGroupMetadata);
@@ -142,12 +46,6 @@ enum Wake {
     Message(Result<Record, KafkaError>),
     Callback(Callback),
     Lookup(Result<Found, LogError>),
-}
-
-/// What a question to the broker, asked beside the loop, was answered.
-enum Found {
-    Assigned(Vec<AssignedPartition>),
-    OutOfRange(Vec<OutOfRange>),
 }
 
 /// A member of a consumer group. Must be polled by [`next`](Self::next) all the time, work or no work.
@@ -478,66 +376,6 @@ impl GroupWatch {
     }
 }
 
-enum Question {
-    Assigned(Vec<TopicPartition>),
-    /// With a pause before.
-    OutOfRange(HashMap<TopicPartition, i64>, Duration),
-}
-
-/// Asks until the broker answers; the member can do nothing without it.
-async fn answer(consumer: Arc<Inner>, question: Question) -> Result<Found, LogError> {
-    if let Question::OutOfRange(_, pause) = &question {
-        tokio::time::sleep(*pause).await;
-    }
-    let question = Arc::new(question);
-    loop {
-        let (asked, with) = (question.clone(), consumer.clone());
-        let found = tokio::task::spawn_blocking(move || match asked.as_ref() {
-            Question::Assigned(partitions) => assigned(&with, partitions).map(Found::Assigned),
-            Question::OutOfRange(next, _) => out_of_range(&with, next).map(Found::OutOfRange),
-        })
-        .await
-        .map_err(|_| LogError::Stopped("a lookup of offsets".to_owned()))?;
-        match found {
-            Err(error) if error.retryable() && !consumer.context().closing() => {
-                tracing::warn!(error = %error, "can't look up offsets; trying again");
-                tokio::time::sleep(Duration::from_millis(200)).await;
-            }
-            done => return done,
-        }
-    }
-}
-
-fn assigned(consumer: &Inner, partitions: &[TopicPartition]) -> Result<Vec<AssignedPartition>, LogError> {
-    let committed = consumer
-        .committed_offsets(names(partitions), QUERY_TIMEOUT)
-        .map_err(|error| LogError::kafka("ask for committed offsets", error))?;
-    partitions
-        .iter()
-        .map(|partition| {
-            let Bounds { low, high } = watermarks::bounds(consumer, partition)?;
-            let element = committed.find_partition(&partition.topic, partition.partition);
-            let committed = match element.as_ref().map(|e| e.offset()) {
-                Some(Offset::Offset(offset)) => Some(offset),
-                _ => None,
-            };
-            let metadata = element.map(|e| e.metadata().to_owned()).unwrap_or_default();
-            Ok(AssignedPartition { partition: partition.clone(), committed, metadata, low, high })
-        })
-        .collect()
-}
-
-fn out_of_range(consumer: &Inner, next: &HashMap<TopicPartition, i64>) -> Result<Vec<OutOfRange>, LogError> {
-    let mut gaps = Vec::new();
-    for (partition, wanted) in next {
-        let bounds = watermarks::bounds(consumer, partition)?;
-        if let (low, Some(wanted)) = watermarks::resolve(StartAt::Offset(*wanted), bounds) {
-            gaps.push(OutOfRange { partition: partition.clone(), wanted, low, high: bounds.high });
-        }
-    }
-    Ok(gaps)
-}
-
 fn intern(topics: &mut Vec<Arc<str>>, name: &str) -> Arc<str> {
     if let Some(topic) = topics.iter().find(|topic| &***topic == name) {
         return topic.clone();
@@ -545,31 +383,4 @@ fn intern(topics: &mut Vec<Arc<str>>, name: &str) -> Arc<str> {
     let topic: Arc<str> = name.into();
     topics.push(topic.clone());
     topic
-}
-
-fn names(partitions: &[TopicPartition]) -> TopicPartitionList {
-    let mut list = TopicPartitionList::with_capacity(partitions.len());
-    for partition in partitions {
-        list.add_partition(&partition.topic, partition.partition);
-    }
-    list
-}
-
-fn add(list: &mut TopicPartitionList, partition: &TopicPartition, offset: i64) -> Result<(), LogError> {
-    list.add_partition_offset(&partition.topic, partition.partition, Offset::Offset(offset))
-        .map_err(|error| LogError::kafka(format!("name offset {offset} of {partition}"), error))
-}
-
-pub(crate) fn offset_list(offsets: &[CommitOffset]) -> Result<TopicPartitionList, LogError> {
-    let mut list = TopicPartitionList::with_capacity(offsets.len());
-    for CommitOffset { partition, offset, metadata } in offsets {
-        let mut element = list.add_partition(&partition.topic, partition.partition);
-        element
-            .set_offset(Offset::Offset(*offset))
-            .map_err(|error| LogError::kafka(format!("name offset {offset} of {partition}"), error))?;
-        if let Some(metadata) = metadata {
-            element.set_metadata(metadata);
-        }
-    }
-    Ok(list)
 }

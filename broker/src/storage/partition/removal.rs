@@ -1,0 +1,75 @@
+//! What leaves a partition: old segments, records below a new start, the whole of it.
+
+use kafka_protocol::ResponseError;
+
+use super::Partition;
+use super::state::Health;
+use crate::storage::segment::Segment;
+
+/// After this time without appends the batches kept for readers at the tail are dropped.
+const TAIL_IDLE_MS: i64 = 10_000;
+
+impl Partition {
+    /// Nothing is taken or served any more; everyone who waits is told.
+    pub(crate) fn mark_deleted(&self) {
+        let mut state = self.state.lock();
+        state.health = Health::Deleted;
+        state.pending.clear();
+        state.refuse_waiters(ResponseError::UnknownTopicOrPartition);
+        state.tail.clear();
+        state.wake_fetchers();
+        for segment in &state.segments {
+            self.shared.files.forget(segment.id);
+        }
+    }
+
+    /// Returns when no write is in progress. Blocks.
+    pub(crate) fn wait_for_writer(&self) {
+        drop(self.writer.lock());
+    }
+
+    /// Moves the start of the log forward and returns it; -1 means the high watermark. Files are removed by retention.
+    pub(crate) fn delete_before(&self, offset: i64) -> Result<i64, ResponseError> {
+        let mut state = self.state.lock();
+        let offset = if offset == -1 { state.high_watermark } else { offset };
+        if offset < 0 || offset > state.high_watermark {
+            return Err(ResponseError::OffsetOutOfRange);
+        }
+        state.log_start = state.log_start.max(offset);
+        Ok(state.log_start)
+    }
+
+    /// Rolls the active segment when its time has come, and removes old segments. Blocks.
+    pub(crate) fn enforce_retention(&self, now: i64, producers_idle_before_ms: i64) {
+        let _writer = self.writer.lock();
+        let config = self.config();
+        if self.state.lock().must_roll_by_time(now, &config)
+            && let Err(error) = self.roll()
+        {
+            tracing::warn!(partition = %self.name, error = %error, "segment not rolled");
+        }
+        let removed = {
+            let mut state = self.state.lock();
+            if now - state.last_append_ms > TAIL_IDLE_MS {
+                state.forget_tail_before(i64::MAX);
+            }
+            state.remove_expired(now, &config, producers_idle_before_ms)
+        };
+        for segment in removed {
+            self.remove_files(&segment);
+        }
+    }
+
+    pub(in crate::storage) fn remove_files(&self, segment: &Segment) {
+        self.shared.files.forget(segment.id);
+        let disk = self.shared.files.disk();
+        let removed = disk.remove_file(&segment.path);
+        let _ = disk.remove_file(&segment.checkpoint_path());
+        match removed {
+            Ok(()) => tracing::debug!(partition = %self.name, file = %segment.path.display(), "segment removed"),
+            Err(error) => {
+                tracing::warn!(partition = %self.name, file = %segment.path.display(), error = %error, "segment not removed");
+            }
+        }
+    }
+}
