@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::config::{ApiConfig, SharedConfig};
 use crate::error::ApiError;
+use crate::routes::web;
 
 /// Routes that probes call by any name and without a token.
 const OPEN: &[&str] = &["/health", "/metrics"];
@@ -36,7 +37,7 @@ fn judge(config: &ApiConfig, method: &Method, uri: &Uri, headers: &HeaderMap) ->
     if !reads || headers.contains_key(UPGRADE) {
         check_origin(config, headers)?;
     }
-    if !config.tokens.is_empty() && *method != Method::OPTIONS {
+    if !config.tokens.is_empty() && *method != Method::OPTIONS && !web::is_page(method, uri.path()) {
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         if config.tokens.check(given).is_none() {
             return Err(ApiError::new(

@@ -66,7 +66,7 @@ fn wrap(routes: Router, core: Core) -> Router {
     let nosniff =
         SetResponseHeaderLayer::overriding(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let routes = routes
-        .fallback(error::no_route)
+        .fallback(routes::web::page)
         .method_not_allowed_fallback(error::no_method)
         .layer(DefaultBodyLimit::max(MAX_JSON_BYTES))
         .layer(middleware::from_fn_with_state(config.clone(), guard::check))

@@ -53,3 +53,14 @@ fn describe(mut collected: OpenApi) -> OpenApi {
 pub(crate) fn router() -> Router {
     SwaggerUi::new("/docs").url("/openapi.json", openapi()).into()
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn given_the_description_then_the_one_that_the_web_pages_types_are_made_from_is_the_same() {
+        let kept = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../web/openapi.json")).unwrap();
+        let kept: serde_json::Value = serde_json::from_str(&kept).unwrap();
+        let now = serde_json::to_value(super::openapi()).unwrap();
+        assert!(kept == now, "web/openapi.json is not what the API says of itself; run ./x types");
+    }
+}

@@ -17,6 +17,7 @@ pub mod runs;
 pub mod tools;
 pub mod topics;
 mod upload;
+pub(crate) mod web;
 
 use axum::extract::FromRef;
 use utoipa_axum::router::OpenApiRouter;

@@ -1,0 +1,16 @@
+import type { Metadata } from "next";
+import type { ReactNode } from "react";
+import { Shell } from "@/shell/Shell";
+import "./globals.css";
+
+export const metadata: Metadata = { title: "riverrun", description: "Agents on an event log", robots: "noindex" };
+
+export default function Layout({ children }: { children: ReactNode }) {
+	return (
+		<html lang="en" suppressHydrationWarning>
+			<body>
+				<Shell>{children}</Shell>
+			</body>
+		</html>
+	);
+}

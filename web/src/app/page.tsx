@@ -1,0 +1,5 @@
+import { Canvas } from "@/canvas/Canvas";
+
+export default function CanvasPage() {
+	return <Canvas />;
+}

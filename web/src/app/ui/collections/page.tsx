@@ -1,0 +1,5 @@
+import { Collections } from "@/collections/Collections";
+
+export default function CollectionsPage() {
+	return <Collections />;
+}

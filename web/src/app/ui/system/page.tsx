@@ -1,0 +1,5 @@
+import { System } from "@/system/System";
+
+export default function SystemPage() {
+	return <System />;
+}

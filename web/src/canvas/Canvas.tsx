@@ -1,0 +1,218 @@
+"use client";
+
+import {
+	Background,
+	type Connection,
+	Controls,
+	type Edge,
+	MiniMap,
+	type NodeChange,
+	Panel,
+	ReactFlow,
+	ReactFlowProvider,
+	SelectionMode,
+	useReactFlow,
+} from "@xyflow/react";
+import { type DragEvent, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { type CanvasDocument, type CanvasNode, nodeOf, refusal } from "./document";
+import { Inspector } from "./Inspector";
+import { useKeyboard } from "./keyboard";
+import { type FlowNode, NODE_TYPES } from "./nodes";
+import { DRAG_TYPE, Palette, readDragged } from "./Palette";
+import { Search } from "./Search";
+import { autosave, useCanvas } from "./store";
+import { Toolbar } from "./Toolbar";
+
+export function Canvas() {
+	return (
+		<ReactFlowProvider>
+			<Workspace />
+		</ReactFlowProvider>
+	);
+}
+
+function Workspace() {
+	const document = useCanvas((s) => s.history.present);
+	const selected = useCanvas((s) => s.selected);
+	const notice = useCanvas((s) => s.notice);
+	const { load, connect, remove, select, amend, settle, add, say } = useCanvas.getState();
+	const flow = useReactFlow();
+	const [searching, setSearching] = useState(false);
+	const beforeDrag = useRef<CanvasDocument | null>(null);
+	useKeyboard(useCallback(() => setSearching(true), []));
+
+	useEffect(() => {
+		load();
+		return autosave();
+	}, [load]);
+
+	useEffect(() => {
+		if (!notice) return;
+		const timer = setTimeout(() => say(null), 5_000);
+		return () => clearTimeout(timer);
+	}, [notice, say]);
+
+	const nodes = useFlowNodes(document, selected);
+	const edges = useMemo<Edge[]>(
+		() =>
+			document.edges.map((edge) => ({
+				id: edge.id,
+				source: edge.from,
+				target: edge.to,
+				selected: selected.has(edge.id),
+			})),
+		[document.edges, selected],
+	);
+
+	const onNodesChange = useCallback(
+		(changes: NodeChange<FlowNode>[]) => {
+			const moved = new Map(changes.flatMap((c) => (c.type === "position" && c.position ? [[c.id, c.position]] : [])));
+			const sized = new Map(
+				changes.flatMap((c) => (c.type === "dimensions" && c.dimensions ? [[c.id, c.dimensions]] : [])),
+			);
+			if (moved.size > 0 || sized.size > 0) amend((now) => placed(now, moved, sized));
+			const picks = changes.filter((c) => c.type === "select");
+			if (picks.length > 0) {
+				const next = new Set(useCanvas.getState().selected);
+				for (const pick of picks) pick.selected ? next.add(pick.id) : next.delete(pick.id);
+				select(next);
+			}
+		},
+		[amend, select],
+	);
+
+	const isValidConnection = useCallback(
+		(link: Connection | Edge) => refusal(useCanvas.getState().history.present, link.source, link.target) === null,
+		[],
+	);
+
+	const drop = (event: DragEvent) => {
+		const node = readDragged(event.dataTransfer);
+		if (!node) return;
+		event.preventDefault();
+		const { x, y } = flow.screenToFlowPosition({ x: event.clientX, y: event.clientY });
+		add({ ...node, x, y } as Omit<CanvasNode, "id">);
+	};
+
+	return (
+		<div className="flex h-full">
+			<Palette />
+			<div className="flex min-w-0 flex-1 flex-col">
+				<Toolbar onSearch={() => setSearching(true)} />
+				<div className="min-h-0 flex-1" role="application" aria-label="canvas">
+					<ReactFlow<FlowNode>
+						nodes={nodes}
+						edges={edges}
+						nodeTypes={NODE_TYPES}
+						onNodesChange={onNodesChange}
+						onEdgesChange={(changes) => {
+							const next = new Set(useCanvas.getState().selected);
+							for (const c of changes) if (c.type === "select") c.selected ? next.add(c.id) : next.delete(c.id);
+							select(next);
+						}}
+						onNodeDragStart={() => {
+							beforeDrag.current = useCanvas.getState().history.present;
+						}}
+						onNodeDragStop={() => {
+							if (beforeDrag.current) settle(beforeDrag.current);
+							beforeDrag.current = null;
+						}}
+						onConnect={({ source, target }) => connect(source, target)}
+						onConnectEnd={(_, link) => {
+							const [from, to] = [link.fromNode?.id, link.toNode?.id];
+							if (from && to && !link.isValid) say(notConnected(from, to));
+						}}
+						isValidConnection={isValidConnection}
+						onDelete={({ nodes: gone, edges: cut }) => remove([...gone, ...cut].map((one) => one.id))}
+						onDrop={drop}
+						onDragOver={(event) => {
+							if (event.dataTransfer.types.includes(DRAG_TYPE)) event.preventDefault();
+						}}
+						deleteKeyCode={["Delete", "Backspace"]}
+						multiSelectionKeyCode={["Shift", "Meta", "Control"]}
+						selectionMode={SelectionMode.Partial}
+						onlyRenderVisibleElements={document.nodes.length > 100}
+						minZoom={0.1}
+						fitView
+						fitViewOptions={{ maxZoom: 1 }}
+						proOptions={{ hideAttribution: false }}
+					>
+						<Background gap={24} />
+						<MiniMap pannable zoomable ariaLabel="overview" />
+						<Controls showInteractive={false} />
+						{document.nodes.length === 0 && (
+							<Panel position="top-center" className="mt-24 text-center text-soft">
+								Drag an agent from the left onto the canvas, or begin with a template.
+							</Panel>
+						)}
+						<Panel position="bottom-center">
+							<output className="rounded bg-ink px-3 py-1.5 text-ground" hidden={!notice}>
+								{notice}
+							</output>
+						</Panel>
+					</ReactFlow>
+				</div>
+			</div>
+			<Inspector />
+			<Search open={searching} onClose={() => setSearching(false)} />
+		</div>
+	);
+}
+
+/** Flow nodes of the document. A node that did not change keeps its object, so that only what changed is drawn anew. */
+function useFlowNodes(document: CanvasDocument, selected: ReadonlySet<string>): FlowNode[] {
+	const kept = useRef(new Map<string, { node: CanvasNode; selected: boolean; flow: FlowNode }>());
+	return useMemo(() => {
+		const next = new Map<string, { node: CanvasNode; selected: boolean; flow: FlowNode }>();
+		// A parent must stand before what lies in it.
+		const ordered = [...document.nodes].sort((a, b) => Number(b.kind === "group") - Number(a.kind === "group"));
+		for (const node of ordered) {
+			const is = selected.has(node.id);
+			const before = kept.current.get(node.id);
+			next.set(
+				node.id,
+				before && before.node === node && before.selected === is
+					? before
+					: { node, selected: is, flow: flowNode(node, is) },
+			);
+		}
+		kept.current = next;
+		return [...next.values()].map((one) => one.flow);
+	}, [document.nodes, selected]);
+}
+
+function flowNode(node: CanvasNode, selected: boolean): FlowNode {
+	const group = node.kind === "group";
+	return {
+		id: node.id,
+		type: node.kind,
+		position: { x: node.x, y: node.y },
+		data: { node },
+		selected,
+		parentId: node.group,
+		measured: node.width && node.height ? { width: node.width, height: node.height } : undefined,
+		...(group ? { width: node.width, height: node.height, zIndex: -1 } : {}),
+	};
+}
+
+type Place = { x: number; y: number };
+type Size = { width: number; height: number };
+
+function placed(document: CanvasDocument, moved: Map<string, Place>, sized: Map<string, Size>): CanvasDocument {
+	return {
+		...document,
+		nodes: document.nodes.map((node) => {
+			const [place, size] = [moved.get(node.id), sized.get(node.id)];
+			if (!place && !size) return node;
+			return { ...node, ...(place ? { x: place.x, y: place.y } : {}), ...(size ?? {}) };
+		}),
+	};
+}
+
+/** Which way round a connection was dragged does not matter to the reason. */
+function notConnected(from: string, to: string): string | null {
+	const now = useCanvas.getState().history.present;
+	if (!nodeOf(now, from) || !nodeOf(now, to)) return null;
+	const reason = refusal(now, from, to);
+	return reason && `not connected: ${reason}`;
+}

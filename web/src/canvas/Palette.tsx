@@ -1,0 +1,123 @@
+"use client";
+
+import { BookOpen, Bot, Route, StickyNote, Wrench } from "lucide-react";
+import type { ReactNode } from "react";
+import type { AgentEntry, CollectionView, ToolEntry } from "@/api/client";
+import { usePolled } from "@/api/polling";
+import { Button } from "@/ui";
+import type { CanvasNode } from "./document";
+import { useCanvas } from "./store";
+
+export const DRAG_TYPE = "application/x-riverrun-node";
+const EVERY_MS = 15_000;
+
+type Draft = Omit<CanvasNode, "id" | "x" | "y">;
+
+/** The node that is dragged in from the palette, if that is what is dragged. */
+export function readDragged(data: DataTransfer): Draft | null {
+	const text = data.getData(DRAG_TYPE);
+	return text ? (JSON.parse(text) as Draft) : null;
+}
+
+/** What can be put on the canvas, from the live API. Empty while the backend is away. */
+export function Palette() {
+	const namespace = useCanvas((s) => s.history.present.namespace);
+	const query = `?namespace=${encodeURIComponent(namespace)}`;
+	const agents = usePolled<{ items: AgentEntry[] }>("/agents", EVERY_MS);
+	const tools = usePolled<{ items: ToolEntry[] }>(`/tools${query}`, EVERY_MS);
+	const collections = usePolled<{ items: CollectionView[] }>(`/collections${query}`, EVERY_MS);
+	if (agents.offline) {
+		return <Frame>{<p className="p-3 text-soft">The backend is offline: there is nothing to choose from.</p>}</Frame>;
+	}
+	return (
+		<Frame>
+			<Section title="Agents">
+				<Item
+					icon={<Route size={16} aria-hidden className="text-accent" />}
+					name="supervisor"
+					about="chooses an agent for the task"
+					draft={{ kind: "agent", data: { agent: null, task: "" } }}
+				/>
+				{agents.data?.items.map((agent) => (
+					<Item
+						key={agent.name}
+						icon={<Bot size={16} aria-hidden className="text-accent" />}
+						name={agent.name}
+						about={`${agent.description} ${agent.capabilities.join(", ")}`}
+						draft={{ kind: "agent", data: { agent: agent.name, task: "" } }}
+					/>
+				))}
+			</Section>
+			<Section title="Tools">
+				{tools.data?.items.map((tool) => (
+					<Item
+						key={tool.name}
+						icon={<Wrench size={16} aria-hidden className="text-warn" />}
+						name={tool.name}
+						about={`${tool.description} Effect: ${tool.effect}.`}
+						draft={{ kind: "tool", data: { tool: tool.name } }}
+					/>
+				))}
+			</Section>
+			<Section title="Collections">
+				{collections.data?.items.map((collection) => (
+					<Item
+						key={collection.physical_name}
+						icon={<BookOpen size={16} aria-hidden className="text-good" />}
+						name={collection.name}
+						about={`${collection.documents} documents, ${collection.chunks} chunks`}
+						draft={{ kind: "collection", data: { collection: collection.name } }}
+					/>
+				))}
+				{collections.data?.items.length === 0 && <p className="px-2 text-soft text-xs">none in {namespace}</p>}
+			</Section>
+			<Section title="Other">
+				<Item
+					icon={<StickyNote size={16} aria-hidden />}
+					name="note"
+					about="words for whoever reads the canvas"
+					draft={{ kind: "note", data: { text: "" } }}
+				/>
+			</Section>
+		</Frame>
+	);
+}
+
+function Frame({ children }: { children: ReactNode }) {
+	return (
+		<aside aria-label="palette" className="w-56 shrink-0 overflow-auto border-line border-r bg-surface p-2">
+			{children}
+		</aside>
+	);
+}
+
+function Section({ title, children }: { title: string; children: ReactNode }) {
+	return (
+		<section className="mb-4">
+			<h2 className="mb-1 px-2 text-soft text-xs uppercase tracking-wide">{title}</h2>
+			<div className="space-y-1">{children}</div>
+		</section>
+	);
+}
+
+function Item({ icon, name, about, draft }: { icon: ReactNode; name: string; about: string; draft: Draft }) {
+	const add = useCanvas((s) => s.add);
+	const count = useCanvas((s) => s.history.present.nodes.length);
+	return (
+		<Button
+			tone="quiet"
+			className="w-full cursor-grab justify-start text-left"
+			title={about}
+			draggable
+			onDragStart={(event) => {
+				event.dataTransfer.setData(DRAG_TYPE, JSON.stringify(draft));
+				event.dataTransfer.effectAllowed = "copy";
+			}}
+			// By keyboard or touch: it comes beside what is there.
+			onClick={() => add({ ...draft, x: 80 + (count % 6) * 40, y: 80 + (count % 6) * 40 } as Omit<CanvasNode, "id">)}
+		>
+			{icon}
+			<span className="truncate">{name}</span>
+		</Button>
+	);
+}

@@ -1,0 +1,60 @@
+"use client";
+
+import { useReactFlow } from "@xyflow/react";
+import { useState } from "react";
+import { Button, Dialog, Input } from "@/ui";
+import type { CanvasNode } from "./document";
+import { useCanvas } from "./store";
+
+const MOST = 20;
+
+/** Finds nodes by their words and goes there. */
+export function Search({ open, onClose }: { open: boolean; onClose: () => void }) {
+	const nodes = useCanvas((s) => s.history.present.nodes);
+	const select = useCanvas((s) => s.select);
+	const { fitView } = useReactFlow();
+	const [query, setQuery] = useState("");
+	const words = query.trim().toLowerCase();
+	const found = nodes.filter((node) => text(node).toLowerCase().includes(words)).slice(0, MOST);
+	const go = (node: CanvasNode | undefined) => {
+		if (!node) return;
+		select([node.id]);
+		void fitView({ nodes: [{ id: node.id }], maxZoom: 1, duration: 200 });
+		onClose();
+	};
+	return (
+		<Dialog open={open} onClose={onClose} title="Search">
+			<Input
+				aria-label="search the canvas"
+				value={query}
+				onChange={(event) => setQuery(event.target.value)}
+				onKeyDown={(event) => event.key === "Enter" && go(found[0])}
+			/>
+			<ul className="mt-2">
+				{found.map((node) => (
+					<li key={node.id}>
+						<Button tone="quiet" className="w-full justify-start" onClick={() => go(node)}>
+							<span className="text-soft">{node.kind}</span>
+							<span className="truncate">{text(node)}</span>
+						</Button>
+					</li>
+				))}
+			</ul>
+		</Dialog>
+	);
+}
+
+function text(node: CanvasNode): string {
+	switch (node.kind) {
+		case "agent":
+			return `${node.data.agent ?? "supervisor"} ${node.data.task}`;
+		case "tool":
+			return node.data.tool;
+		case "collection":
+			return node.data.collection;
+		case "note":
+			return node.data.text;
+		case "group":
+			return node.data.title;
+	}
+}

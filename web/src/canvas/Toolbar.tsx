@@ -1,0 +1,179 @@
+"use client";
+
+import {
+	AlignCenterVertical,
+	AlignStartHorizontal,
+	AlignStartVertical,
+	Copy,
+	Download,
+	FilePlus,
+	Group,
+	Keyboard,
+	Redo2,
+	Search,
+	Undo2,
+	Upload,
+} from "lucide-react";
+import { useRef, useState } from "react";
+import { describe } from "@/api/client";
+import { Button, Dialog, IconButton, Input } from "@/ui";
+import { type Alignment, aligned, emptyCanvas } from "./document";
+import { exportCanvas, importCanvas } from "./exchange";
+import { KEYS } from "./keyboard";
+import { useCanvas } from "./store";
+import { TEMPLATES } from "./templates";
+
+export function Toolbar({ onSearch }: { onSearch: () => void }) {
+	const document = useCanvas((s) => s.history.present);
+	const past = useCanvas((s) => s.history.past.length);
+	const future = useCanvas((s) => s.history.future.length);
+	const { undo, redo, group, copy, paste, edit, replace, say } = useCanvas.getState();
+	const file = useRef<HTMLInputElement>(null);
+	const [dialog, setDialog] = useState<"templates" | "keys" | null>(null);
+
+	const take = async (chosen: File | undefined) => {
+		if (!chosen) return;
+		try {
+			replace(importCanvas(await chosen.text()));
+		} catch (error) {
+			say(`not imported: ${describe(error)}`);
+		}
+	};
+
+	return (
+		<div
+			role="toolbar"
+			aria-label="canvas tools"
+			className="flex flex-wrap items-center gap-1 border-line border-b bg-surface px-2 py-1"
+		>
+			<Input
+				aria-label="name of the canvas"
+				className="w-44 border-transparent font-semibold"
+				value={document.name}
+				maxLength={120}
+				onChange={(event) => edit((now) => ({ ...now, name: event.target.value }))}
+			/>
+			<Input
+				aria-label="namespace"
+				title="The namespace whose tools and collections are used"
+				className="w-32 font-mono text-xs"
+				defaultValue={document.namespace}
+				key={document.namespace}
+				onBlur={(event) => {
+					const namespace = event.target.value.trim();
+					if (/^[a-z0-9][a-z0-9-]{0,62}$/.test(namespace)) edit((now) => ({ ...now, namespace }));
+					else say("a namespace is 1 to 63 of a-z, 0-9 and -");
+				}}
+			/>
+			<IconButton label="undo" disabled={past === 0} onClick={undo}>
+				<Undo2 size={16} aria-hidden />
+			</IconButton>
+			<IconButton label="redo" disabled={future === 0} onClick={redo}>
+				<Redo2 size={16} aria-hidden />
+			</IconButton>
+			<IconButton
+				label="duplicate"
+				onClick={() => {
+					copy();
+					paste();
+				}}
+			>
+				<Copy size={16} aria-hidden />
+			</IconButton>
+			<IconButton label="group" onClick={group}>
+				<Group size={16} aria-hidden />
+			</IconButton>
+			<IconButton label="align left" onClick={() => align("left")}>
+				<AlignStartVertical size={16} aria-hidden />
+			</IconButton>
+			<IconButton label="align top" onClick={() => align("top")}>
+				<AlignStartHorizontal size={16} aria-hidden />
+			</IconButton>
+			<IconButton label="align centers" onClick={() => align("center")}>
+				<AlignCenterVertical size={16} aria-hidden />
+			</IconButton>
+			<IconButton label="search" onClick={onSearch}>
+				<Search size={16} aria-hidden />
+			</IconButton>
+			<IconButton label="keys" onClick={() => setDialog("keys")}>
+				<Keyboard size={16} aria-hidden />
+			</IconButton>
+			<span className="ml-auto flex gap-1">
+				<Button onClick={() => setDialog("templates")}>Templates</Button>
+				<IconButton label="new canvas" onClick={() => replace(emptyCanvas())}>
+					<FilePlus size={16} aria-hidden />
+				</IconButton>
+				<IconButton label="import" onClick={() => file.current?.click()}>
+					<Upload size={16} aria-hidden />
+				</IconButton>
+				<IconButton label="export" onClick={() => save(`${document.name || "canvas"}.json`, exportCanvas(document))}>
+					<Download size={16} aria-hidden />
+				</IconButton>
+			</span>
+			<input
+				ref={file}
+				type="file"
+				accept="application/json,.json"
+				aria-label="canvas file"
+				hidden
+				onChange={(event) => {
+					void take(event.target.files?.[0]);
+					event.target.value = "";
+				}}
+			/>
+			<Dialog open={dialog === "templates"} onClose={() => setDialog(null)} title="Begin with">
+				<ul className="space-y-2">
+					{TEMPLATES.map((template) => (
+						<li key={template.title}>
+							<Button
+								className="w-full flex-col items-start text-left"
+								onClick={() => {
+									replace(template.make());
+									setDialog(null);
+								}}
+							>
+								<span className="font-semibold">{template.title}</span>
+								<span className="font-normal text-soft">{template.description}</span>
+							</Button>
+						</li>
+					))}
+				</ul>
+			</Dialog>
+			<Dialog open={dialog === "keys"} onClose={() => setDialog(null)} title="Keys">
+				<dl className="grid grid-cols-[auto_1fr] gap-x-4 gap-y-1">
+					{KEYS.map(({ keys, does }) => (
+						<div key={keys} className="contents">
+							<dt className="font-mono text-xs">{keys}</dt>
+							<dd>{does}</dd>
+						</div>
+					))}
+				</dl>
+			</Dialog>
+		</div>
+	);
+}
+
+function align(how: Alignment) {
+	const { history, selected, edit, say } = useCanvas.getState();
+	const nodes = history.present.nodes.filter((node) => selected.has(node.id));
+	if (nodes.length < 2) {
+		say("select two or more nodes to align them");
+		return;
+	}
+	const size = (id: string) => {
+		const node = nodes.find((one) => one.id === id);
+		return { width: node?.width ?? 0, height: node?.height ?? 0 };
+	};
+	const places = aligned(nodes, how, size);
+	edit((now) => ({ ...now, nodes: now.nodes.map((node) => ({ ...node, ...places.get(node.id) })) }));
+}
+
+function save(name: string, text: string) {
+	const url = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+	const link = Object.assign(window.document.createElement("a"), {
+		href: url,
+		download: name.replace(/[^\w. -]/g, "_"),
+	});
+	link.click();
+	URL.revokeObjectURL(url);
+}

@@ -1,0 +1,184 @@
+import { describe, expect, test } from "vitest";
+import {
+	aligned,
+	type CanvasDocument,
+	type CanvasNode,
+	copied,
+	edgeId,
+	emptyCanvas,
+	LIMITS,
+	refusal,
+	without,
+} from "./document";
+import { exportCanvas, ImportError, importCanvas } from "./exchange";
+import { amend, begin, MAX_HISTORY, record, redo, undo } from "./history";
+import { chainTo, notRunnable, requestOf, taskWith } from "./plan";
+import { TEMPLATES } from "./templates";
+
+const agent = (id: string, task = "do it"): CanvasNode => ({
+	id,
+	kind: "agent",
+	x: 0,
+	y: 0,
+	data: { agent: "react", task },
+});
+const tool = (name: string): CanvasNode => ({ id: name, kind: "tool", x: 0, y: 0, data: { tool: name } });
+const collection = (name: string): CanvasNode => ({
+	id: name,
+	kind: "collection",
+	x: 0,
+	y: 0,
+	data: { collection: name },
+});
+const note: CanvasNode = { id: "note", kind: "note", x: 0, y: 0, data: { text: "" } };
+
+function given(nodes: CanvasNode[], edges: [string, string][] = []): CanvasDocument {
+	return { ...emptyCanvas(), nodes, edges: edges.map(([from, to]) => ({ id: edgeId(from, to), from, to })) };
+}
+const request = (document: CanvasDocument, id: string, answers: string[] = []) => {
+	const node = document.nodes.find((one) => one.id === id);
+	if (node?.kind !== "agent") throw new Error("no agent");
+	return requestOf(document, node, answers);
+};
+
+describe("connections", () => {
+	const document = given(
+		[agent("a"), agent("b"), agent("c"), tool("t"), note],
+		[
+			["a", "b"],
+			["b", "c"],
+			["t", "a"],
+		],
+	);
+	test.each([
+		["t", "b", null],
+		["a", "c", null],
+		["a", "a", "a node can't be connected to itself"],
+		["a", "t", "only an agent takes an input"],
+		["note", "a", "a note gives nothing to an agent"],
+		["a", "b", "they are connected"],
+		["c", "a", "that would be a circle: an agent can't wait for itself"],
+		["gone", "a", "one of the nodes is gone"],
+	])("%s to %s: %s", (from, to, reason) => expect(refusal(document, from, to)).toBe(reason));
+});
+
+describe("the request of an agent node", () => {
+	test("names exactly what is connected", () => {
+		const document = given([agent("a"), tool("clock"), tool("calculator"), collection("docs")], [["clock", "a"]]);
+		expect(request(document, "a")).toMatchObject({ tools: ["clock"], collections: [], agent: "react", task: "do it" });
+	});
+	test("reads a connected collection", () => {
+		const document = given([agent("a"), collection("docs")], [["docs", "a"]]);
+		expect(request(document, "a")).toMatchObject({ tools: ["knowledge_search"], collections: ["docs"] });
+	});
+	test("of the supervisor names no agent", () => {
+		const document = given([{ ...agent("a"), data: { agent: null, task: "x" } } as CanvasNode]);
+		expect(request(document, "a")).not.toHaveProperty("agent");
+	});
+	test("takes the answers before it where the task says, and as they are", () => {
+		expect(taskWith("Shorten: {{input}}", ["$& and $1"])).toBe("Shorten: $& and $1");
+		expect(taskWith("Shorten", ["a", "b"])).toBe("Shorten\n\na\n\nb");
+	});
+	test("runs what it waits for first, each once", () => {
+		const document = given(
+			[agent("d"), agent("a"), agent("b"), agent("c")],
+			[
+				["a", "b"],
+				["a", "c"],
+				["b", "d"],
+				["c", "d"],
+			],
+		);
+		expect(chainTo(document, "d").map((one) => one.id)).toEqual(["a", "b", "c", "d"]);
+	});
+	test("is not made without a task", () => {
+		const document = given([agent("a", " ")]);
+		expect(notRunnable(document, document.nodes[0] as never)).toBe("type a task first");
+	});
+});
+
+describe("editing", () => {
+	test("a removed group leaves what lay in it where it was", () => {
+		const group: CanvasNode = { id: "g", kind: "group", x: 100, y: 50, data: { title: "" } };
+		const document = given([group, { ...agent("a"), x: 10, y: 10, group: "g" }]);
+		expect(without(document, new Set(["g"])).nodes).toMatchObject([{ id: "a", x: 110, y: 60, group: undefined }]);
+	});
+	test("copies have names of their own and keep their connections", () => {
+		const { nodes, edges } = copied([agent("a"), tool("t")], [{ id: "e", from: "t", to: "a" }], 10);
+		expect(new Set(nodes.map((one) => one.id)).has("a")).toBe(false);
+		expect(edges).toMatchObject([{ from: nodes[1]?.id, to: nodes[0]?.id }]);
+	});
+	test.each([
+		["left", [0, 0]],
+		["right", [40, 0]],
+		["center", [20, 0]],
+	] as const)("aligned %s", (how, xs) => {
+		const nodes = [
+			{ ...agent("a"), x: 10 },
+			{ ...agent("b"), x: 0 },
+		];
+		const size = (id: string) => ({ width: id === "a" ? 60 : 100, height: 10 });
+		const places = aligned(nodes, how, size);
+		expect([places.get("a")?.x, places.get("b")?.x]).toEqual(xs);
+	});
+	test("undo and redo go through what was recorded; amendments are not steps; the past is bounded", () => {
+		let history = begin(0);
+		for (let n = 1; n <= MAX_HISTORY + 50; n++) history = record(history, n);
+		expect(history.past.length).toBe(MAX_HISTORY);
+		history = amend(history, -1);
+		expect(undo(history).present).toBe(MAX_HISTORY + 49);
+		expect(redo(undo(history)).present).toBe(-1);
+	});
+});
+
+describe("export and import", () => {
+	test("every template comes back as it was", () => {
+		for (const template of TEMPLATES) {
+			const document = template.make();
+			expect(importCanvas(exportCanvas(document))).toEqual(document);
+		}
+	});
+
+	const file = (change: (plain: Record<string, unknown>) => void) => {
+		const plain = JSON.parse(exportCanvas(given([agent("a"), agent("b")])));
+		change(plain);
+		return JSON.stringify(plain);
+	};
+	const many = (count: number) => Array.from({ length: count }, (_, at) => agent(`n${at}`));
+	test.each([
+		["not JSON", "{", "not JSON"],
+		["another version", file((p) => (p.version = 2)), "version"],
+		["an unknown key", file((p) => (p.script = "x")), "script"],
+		[
+			"an unknown key in a node",
+			file((p) => Object.assign((p.nodes as object[])[0] as object, { onload: "x" })),
+			"onload",
+		],
+		["a polluting key", '{"__proto__": {"a": 1}}', "__proto__"],
+		[
+			"a circle",
+			file(
+				(p) =>
+					(p.edges = [
+						{ from: "a", to: "b" },
+						{ from: "b", to: "a" },
+					]),
+			),
+			"circle",
+		],
+		["a connection to nothing", file((p) => (p.edges = [{ from: "a", to: "z" }])), "gone"],
+		["the same id twice", file((p) => (p.nodes = [agent("a"), agent("a")])), "same id"],
+		["a group that is none", file((p) => (p.nodes = [{ ...agent("a"), group: "b" }, agent("b")])), "group"],
+		["too many nodes", file((p) => (p.nodes = many(LIMITS.nodes + 1))), "nodes"],
+		["a place off the map", file((p) => (p.nodes = [{ ...agent("a"), x: 1e300 }])), "x"],
+		["a foreign namespace form", file((p) => (p.namespace = "a__b")), "namespace"],
+	])("%s is refused with its place", (_, json, words) => {
+		expect(() => importCanvas(json)).toThrow(ImportError);
+		expect(() => importCanvas(json)).toThrow(words);
+	});
+
+	test("script in a label stays a label", () => {
+		const hostile = given([agent("a", "<script>alert(1)</script>")]);
+		expect(importCanvas(exportCanvas(hostile)).nodes[0]?.data).toMatchObject({ task: "<script>alert(1)</script>" });
+	});
+});

@@ -1,0 +1,179 @@
+/** A canvas as data: what is saved, exported and run. Pure. */
+
+/** Name and version of the exchange format; an import of another version is refused. */
+export const FORMAT = "riverrun.canvas";
+export const VERSION = 1;
+
+export const LIMITS = { nodes: 2_000, edges: 8_000, text: 20_000, name: 120, bytes: 4 << 20 } as const;
+
+export type Approval = "never" | "external" | "always";
+
+export type AgentData = {
+	/** An agent type; null lets the supervisor choose. */
+	agent: string | null;
+	/** `{{input}}` stands for the answers of the agents before this one. */
+	task: string;
+	model?: string;
+	maxIters?: number;
+	approval?: Approval;
+	session?: string;
+};
+export type ToolData = { tool: string };
+export type CollectionData = { collection: string };
+export type NoteData = { text: string };
+export type GroupData = { title: string };
+
+type At<K extends string, D> = {
+	id: string;
+	kind: K;
+	x: number;
+	y: number;
+	width?: number;
+	height?: number;
+	/** The group that the node lies in; its place is then relative to the group's. */
+	group?: string;
+	data: D;
+};
+export type AgentNode = At<"agent", AgentData>;
+export type CanvasNode =
+	| AgentNode
+	| At<"tool", ToolData>
+	| At<"collection", CollectionData>
+	| At<"note", NoteData>
+	| At<"group", GroupData>;
+export type NodeKind = CanvasNode["kind"];
+
+export type CanvasEdge = { id: string; from: string; to: string };
+
+export type CanvasDocument = {
+	format: typeof FORMAT;
+	version: typeof VERSION;
+	name: string;
+	namespace: string;
+	nodes: CanvasNode[];
+	edges: CanvasEdge[];
+};
+
+export function emptyCanvas(): CanvasDocument {
+	return { format: FORMAT, version: VERSION, name: "Untitled", namespace: "default", nodes: [], edges: [] };
+}
+
+export function newId(prefix: string): string {
+	return `${prefix}_${crypto.randomUUID().replaceAll("-", "").slice(0, 12)}`;
+}
+
+export function edgeId(from: string, to: string): string {
+	return `${from}->${to}`;
+}
+
+export function nodeOf(document: CanvasDocument, id: string): CanvasNode | undefined {
+	return document.nodes.find((node) => node.id === id);
+}
+
+/** Why two nodes can't be connected, in words for the user; null when they can. */
+export function refusal(document: CanvasDocument, from: string, to: string): string | null {
+	const [source, target] = [nodeOf(document, from), nodeOf(document, to)];
+	if (!source || !target) return "one of the nodes is gone";
+	if (from === to) return "a node can't be connected to itself";
+	if (target.kind !== "agent") return "only an agent takes an input";
+	if (source.kind === "note" || source.kind === "group") return `a ${source.kind} gives nothing to an agent`;
+	if (document.edges.some((edge) => edge.from === from && edge.to === to)) return "they are connected";
+	if (source.kind === "agent" && reaches(document, to, from))
+		return "that would be a circle: an agent can't wait for itself";
+	if (document.edges.length >= LIMITS.edges) return `a canvas has at most ${LIMITS.edges} connections`;
+	return null;
+}
+
+/** Whether `to` can be reached from `from` along the connections. */
+export function reaches(document: CanvasDocument, from: string, to: string): boolean {
+	const next = outgoing(document);
+	const seen = new Set<string>();
+	const open = [from];
+	for (let at = open.pop(); at !== undefined; at = open.pop()) {
+		if (at === to) return true;
+		if (seen.has(at)) continue;
+		seen.add(at);
+		open.push(...(next.get(at) ?? []));
+	}
+	return false;
+}
+
+function outgoing(document: CanvasDocument): Map<string, string[]> {
+	const next = new Map<string, string[]>();
+	for (const { from, to } of document.edges) {
+		const list = next.get(from);
+		if (list) list.push(to);
+		else next.set(from, [to]);
+	}
+	return next;
+}
+
+/** Removes nodes with all that hangs on them; what lay in a removed group stays, where it was. */
+export function without(document: CanvasDocument, ids: ReadonlySet<string>): CanvasDocument {
+	const groups = new Map(document.nodes.filter((n) => n.kind === "group" && ids.has(n.id)).map((n) => [n.id, n]));
+	const nodes = document.nodes
+		.filter((node) => !ids.has(node.id))
+		.map((node) => {
+			const group = node.group ? groups.get(node.group) : undefined;
+			return group ? { ...node, group: undefined, x: node.x + group.x, y: node.y + group.y } : node;
+		});
+	return { ...document, nodes, edges: document.edges.filter((edge) => !ids.has(edge.from) && !ids.has(edge.to)) };
+}
+
+/** Copies of nodes and of the connections among them, with ids of their own, a little aside. */
+export function copied(
+	nodes: CanvasNode[],
+	edges: CanvasEdge[],
+	offset: number,
+): { nodes: CanvasNode[]; edges: CanvasEdge[] } {
+	const names = new Map(nodes.map((node) => [node.id, newId(node.kind)]));
+	return {
+		nodes: nodes.map((node) => {
+			const group = node.group ? names.get(node.group) : undefined;
+			const shift = group ? 0 : offset;
+			return {
+				...structuredClone(node),
+				id: names.get(node.id) ?? node.id,
+				group,
+				x: node.x + shift,
+				y: node.y + shift,
+			};
+		}),
+		edges: edges.flatMap(({ from, to }) => {
+			const [a, b] = [names.get(from), names.get(to)];
+			return a && b ? [{ id: edgeId(a, b), from: a, to: b }] : [];
+		}),
+	};
+}
+
+export type Alignment = "left" | "center" | "right" | "top" | "middle" | "bottom";
+
+/** Aligns nodes to the outermost one. `size` gives a node's size on the screen. */
+export function aligned(
+	nodes: CanvasNode[],
+	how: Alignment,
+	size: (id: string) => { width: number; height: number },
+): Map<string, { x: number; y: number }> {
+	const boxes = nodes.map((node) => ({ node, ...size(node.id) }));
+	const left = Math.min(...boxes.map((b) => b.node.x));
+	const right = Math.max(...boxes.map((b) => b.node.x + b.width));
+	const top = Math.min(...boxes.map((b) => b.node.y));
+	const bottom = Math.max(...boxes.map((b) => b.node.y + b.height));
+	const place = ({ node, width, height }: (typeof boxes)[number]) => {
+		switch (how) {
+			case "left":
+				return { x: left, y: node.y };
+			case "center":
+				return { x: (left + right - width) / 2, y: node.y };
+			case "right":
+				return { x: right - width, y: node.y };
+			case "top":
+				return { x: node.x, y: top };
+			case "middle":
+				return { x: node.x, y: (top + bottom - height) / 2 };
+			case "bottom":
+				return { x: node.x, y: bottom - height };
+		}
+	};
+	return new Map(boxes.map((box) => [box.node.id, place(box)]));
+}

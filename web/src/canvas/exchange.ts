@@ -1,0 +1,103 @@
+/** Export and import. What comes in is checked as a whole: unknown keys, other versions and too much are refused. */
+
+import { en } from "zod/locales";
+import * as z from "zod/mini";
+import { type CanvasDocument, edgeId, FORMAT, LIMITS, refusal, VERSION } from "./document";
+
+z.config(en());
+
+const name = z.string().check(z.minLength(1), z.maxLength(LIMITS.name));
+const text = z.string().check(z.maxLength(LIMITS.text));
+const place = z.number().check(z.gte(-1e6), z.lte(1e6));
+const extent = z.optional(z.number().check(z.gte(0), z.lte(1e5)));
+const at = { id: name, x: place, y: place, width: extent, height: extent, group: z.optional(name) };
+
+const node = z.discriminatedUnion("kind", [
+	z.strictObject({
+		...at,
+		kind: z.literal("agent"),
+		data: z.strictObject({
+			agent: z.nullable(name),
+			task: text,
+			model: z.optional(name),
+			maxIters: z.optional(z.int().check(z.gte(1), z.lte(1_000))),
+			approval: z.optional(z.enum(["never", "external", "always"])),
+			session: z.optional(name),
+		}),
+	}),
+	z.strictObject({ ...at, kind: z.literal("tool"), data: z.strictObject({ tool: name }) }),
+	z.strictObject({ ...at, kind: z.literal("collection"), data: z.strictObject({ collection: name }) }),
+	z.strictObject({ ...at, kind: z.literal("note"), data: z.strictObject({ text }) }),
+	z.strictObject({
+		...at,
+		kind: z.literal("group"),
+		data: z.strictObject({ title: z.string().check(z.maxLength(LIMITS.name)) }),
+	}),
+]);
+
+const schema = z.strictObject({
+	format: z.literal(FORMAT),
+	version: z.literal(VERSION),
+	name: z.string().check(z.maxLength(LIMITS.name)),
+	namespace: z.string().check(z.regex(/^[a-z0-9][a-z0-9-]{0,62}$/)),
+	nodes: z.array(node).check(z.maxLength(LIMITS.nodes)),
+	edges: z.array(z.strictObject({ from: name, to: name })).check(z.maxLength(LIMITS.edges)),
+});
+
+/** The JSON schema of the exchange format, for other programs. */
+export function publishedSchema(): unknown {
+	return z.toJSONSchema(schema);
+}
+
+export class ImportError extends Error {
+	override name = "ImportError";
+}
+
+const FORBIDDEN = new Set(["__proto__", "constructor", "prototype"]);
+
+/** Reads an exported canvas; throws {@link ImportError} with what is wrong and where. */
+export function importCanvas(json: string): CanvasDocument {
+	if (json.length > LIMITS.bytes) throw new ImportError(`the file is larger than ${LIMITS.bytes >> 20} MiB`);
+	let value: unknown;
+	try {
+		value = JSON.parse(json, (key, inner) => {
+			if (FORBIDDEN.has(key)) throw new ImportError(`the key ${key} is not allowed`);
+			return inner;
+		});
+	} catch (error) {
+		if (error instanceof ImportError) throw error;
+		throw new ImportError(`the file is not JSON: ${error instanceof Error ? error.message : error}`);
+	}
+	const read = schema.safeParse(value);
+	if (!read.success) {
+		const issue = read.error.issues[0];
+		throw new ImportError(`${issue?.path.map(String).join(".") || "the file"}: ${issue?.message ?? "is not a canvas"}`);
+	}
+	return connected(read.data);
+}
+
+/** Adds the connections one by one, as a user would, so that none is there that could not be drawn. */
+function connected(read: z.infer<typeof schema>): CanvasDocument {
+	const ids = new Set(read.nodes.map((one) => one.id));
+	if (ids.size < read.nodes.length) throw new ImportError("two nodes have the same id");
+	const groups = new Set(read.nodes.filter((one) => one.kind === "group").map((one) => one.id));
+	for (const { id, group, kind } of read.nodes) {
+		if (group !== undefined && (!groups.has(group) || kind === "group")) {
+			throw new ImportError(`node ${id} lies in ${group}, which is no group that it can lie in`);
+		}
+	}
+	const document: CanvasDocument = { ...read, edges: [] };
+	for (const { from, to } of read.edges) {
+		const reason = refusal(document, from, to);
+		if (reason) throw new ImportError(`connection ${from} to ${to}: ${reason}`);
+		document.edges.push({ id: edgeId(from, to), from, to });
+	}
+	return document;
+}
+
+/** The canvas as a file. Holds no run, no key and no address. */
+export function exportCanvas(document: CanvasDocument): string {
+	const { format, version, name, namespace, nodes, edges } = document;
+	const plain = { format, version, name, namespace, nodes, edges: edges.map(({ from, to }) => ({ from, to })) };
+	return `${JSON.stringify(plain, null, 2)}\n`;
+}

@@ -1,0 +1,55 @@
+"use client";
+
+import { useEffect } from "react";
+import { useCanvas } from "./store";
+
+/** Keys of the canvas, for the help text and for the listener. Ctrl is Cmd on a Mac. */
+export const KEYS: { keys: string; does: string }[] = [
+	{ keys: "Ctrl Z / Ctrl Shift Z", does: "undo, redo" },
+	{ keys: "Ctrl C / Ctrl V", does: "copy, paste" },
+	{ keys: "Ctrl A", does: "select everything" },
+	{ keys: "Ctrl G", does: "group what is selected" },
+	{ keys: "Ctrl K", does: "search the canvas" },
+	{ keys: "Ctrl Enter", does: "run the agent whose task is being typed" },
+	{ keys: "Delete", does: "remove what is selected" },
+	{ keys: "Arrows", does: "move what is selected" },
+	{ keys: "Tab, Enter", does: "go to the next node, select it" },
+];
+
+export function useKeyboard(onSearch: () => void): void {
+	useEffect(() => {
+		const onKey = (event: KeyboardEvent) => {
+			const command = event.ctrlKey || event.metaKey;
+			if (!command) return;
+			const key = event.key.toLowerCase();
+			if (key === "k") {
+				event.preventDefault();
+				onSearch();
+				return;
+			}
+			if (isTyping(event.target)) return;
+			const canvas = useCanvas.getState();
+			const actions: Record<string, () => void> = {
+				z: event.shiftKey ? canvas.redo : canvas.undo,
+				y: canvas.redo,
+				c: canvas.copy,
+				v: canvas.paste,
+				g: canvas.group,
+				a: () => canvas.select(canvas.history.present.nodes.map((node) => node.id)),
+			};
+			const action = actions[key];
+			if (!action) return;
+			event.preventDefault();
+			action();
+		};
+		window.addEventListener("keydown", onKey);
+		return () => window.removeEventListener("keydown", onKey);
+	}, [onSearch]);
+}
+
+function isTyping(target: EventTarget | null): boolean {
+	return (
+		target instanceof HTMLElement &&
+		(target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName))
+	);
+}

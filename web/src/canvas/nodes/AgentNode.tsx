@@ -1,0 +1,101 @@
+"use client";
+
+import { Handle, type NodeProps, Position } from "@xyflow/react";
+import clsx from "clsx";
+import { Bot, Play, Route, Square } from "lucide-react";
+import { memo } from "react";
+import { useShallow } from "zustand/react/shallow";
+import { Answer } from "@/runs/Answer";
+import { Figures } from "@/runs/Figures";
+import { hasEnded } from "@/runs/fold";
+import { Steps } from "@/runs/Steps";
+import { useRuns } from "@/runs/store";
+import { IconButton, Status } from "@/ui";
+import type { AgentData } from "../document";
+import { useCanvas } from "../store";
+import type { FlowNode } from "./index";
+
+/** An agent: its task, and live what it does. */
+export const AgentNode = memo(function AgentNode({ id, data, selected }: NodeProps<FlowNode>) {
+	const node = data.node.data as AgentData;
+	const { change, run, stop, adopt } = useCanvas(
+		useShallow((s) => ({ change: s.change, run: s.run, stop: s.stop, adopt: s.adopt })),
+	);
+	const runId = useCanvas((s) => s.runOf[id]);
+	const problem = useCanvas((s) => s.problems[id]);
+	const live = useRuns((s) => (runId ? s.runs[runId] : undefined));
+	const { decide, fork } = useRuns(useShallow((s) => ({ decide: s.decide, fork: s.fork })));
+	const busy = live !== undefined && !hasEnded(live) && !live.problem;
+	const name = node.agent ?? "supervisor";
+	const Icon = node.agent ? Bot : Route;
+	return (
+		<article
+			aria-label={`agent ${name}`}
+			className={clsx("w-96 rounded-lg border bg-surface shadow-sm", selected ? "border-accent" : "border-line")}
+		>
+			<Handle type="target" position={Position.Left} aria-label="inputs" />
+			<header className="flex items-center gap-2 border-line border-b px-3 py-1.5">
+				<Icon size={16} aria-hidden className="text-accent" />
+				<span className="font-semibold">{name}</span>
+				{live?.agent && live.agent !== node.agent && <span className="text-soft">→ {live.agent}</span>}
+				<span className="ml-auto flex items-center gap-1">
+					{live && <Status of={live.status} />}
+					{busy ? (
+						<IconButton label="stop" className="nodrag" onClick={() => void stop(id)}>
+							<Square size={14} aria-hidden />
+						</IconButton>
+					) : (
+						<IconButton label="run" className="nodrag" onClick={() => void run(id)}>
+							<Play size={14} aria-hidden />
+						</IconButton>
+					)}
+				</span>
+			</header>
+			<div className="space-y-2 p-3">
+				<textarea
+					aria-label="task"
+					className="nodrag nowheel w-full resize-y rounded-md border border-line bg-ground p-2"
+					rows={3}
+					placeholder="What is to be done? {{input}} stands for the answers of connected agents."
+					value={node.task}
+					onChange={(event) => change(id, { task: event.target.value })}
+					onKeyDown={(event) => {
+						if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void run(id);
+					}}
+				/>
+				{problem && (
+					<p role="alert" className="text-bad text-xs">
+						{problem}
+					</p>
+				)}
+				{live && (
+					<>
+						<Figures run={live} />
+						{live.problem && <p className="text-bad text-xs">{live.problem}</p>}
+						{busy && !live.connected && <p className="text-warn text-xs">connection lost; joining again…</p>}
+						<div className="nodrag rounded-md border border-line">
+							<Steps
+								steps={live.steps}
+								height={180}
+								waiting={live.status === ("waiting_approval" as string)}
+								onDecide={(seq, decision) => void decide(live.runId, seq, decision)}
+								onFork={async (seq) => adopt(id, await fork(live.runId, seq))}
+							/>
+						</div>
+						{live.writing && <p className="whitespace-pre-wrap break-words text-soft">{live.writing.text}</p>}
+						<div aria-live="polite" className="nodrag nowheel max-h-72 overflow-auto">
+							{live.result?.answer && <Answer text={live.result.answer} citations={live.result.citations} />}
+							{live.result?.error && (
+								<p className="text-bad">
+									{live.result.error.message}
+									{live.result.error.hint && <span className="block text-soft">{live.result.error.hint}</span>}
+								</p>
+							)}
+						</div>
+					</>
+				)}
+			</div>
+			<Handle type="source" position={Position.Right} aria-label="answer" />
+		</article>
+	);
+});

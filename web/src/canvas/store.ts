@@ -1,0 +1,302 @@
+"use client";
+
+/** The canvas on the screen: the document with its history, what is selected, and which run belongs to which node. */
+
+import { create } from "zustand";
+import { describe } from "@/api/client";
+import { hasEnded, type LiveRun } from "@/runs/fold";
+import { useRuns } from "@/runs/store";
+import {
+	type AgentData,
+	type CanvasDocument,
+	type CanvasEdge,
+	type CanvasNode,
+	copied,
+	edgeId,
+	emptyCanvas,
+	LIMITS,
+	newId,
+	nodeOf,
+	refusal,
+	without,
+} from "./document";
+import { exportCanvas, importCanvas } from "./exchange";
+import * as history from "./history";
+import { agentsBefore, chainTo, notRunnable, requestOf } from "./plan";
+
+const STORAGE = "riverrun.canvas";
+const COPY_OFFSET = 32;
+/** Changes of one node that follow each other this fast are one step of the history. */
+const TYPING_MS = 1_000;
+let typing = { id: "", at: 0 };
+
+/** `canvas` is in the exchange format: what is read back is checked like any import. */
+type Saved = { canvas: string; runs: Record<string, string>; chains: Record<string, string> };
+
+type CanvasState = {
+	history: history.History<CanvasDocument>;
+	selected: ReadonlySet<string>;
+	/** Node → its latest run. */
+	runOf: Record<string, string>;
+	/** Last node of a chain that is under way → the chain's id: after a reload the chain goes on. */
+	chains: Record<string, string>;
+	/** Node → why its run could not be started. */
+	problems: Record<string, string>;
+	clipboard: { nodes: CanvasNode[]; edges: CanvasEdge[] };
+	notice: string | null;
+
+	load: () => void;
+	replace: (document: CanvasDocument) => void;
+	edit: (change: (document: CanvasDocument) => CanvasDocument) => void;
+	amend: (change: (document: CanvasDocument) => CanvasDocument) => void;
+	/** Makes what was amended since `before` one step of the history. */
+	settle: (before: CanvasDocument) => void;
+	undo: () => void;
+	redo: () => void;
+	select: (ids: Iterable<string>) => void;
+	say: (notice: string | null) => void;
+
+	add: (node: Omit<CanvasNode, "id">) => void;
+	connect: (from: string, to: string) => void;
+	change: (id: string, data: Partial<AgentData> & Record<string, unknown>) => void;
+	remove: (ids: Iterable<string>) => void;
+	group: () => void;
+	copy: () => void;
+	paste: () => void;
+
+	run: (id: string) => Promise<void>;
+	stop: (id: string) => Promise<void>;
+	adopt: (id: string, runId: string) => void;
+};
+
+export const useCanvas = create<CanvasState>((set, get) => {
+	const present = () => get().history.present;
+	const edit = (change: (document: CanvasDocument) => CanvasDocument) =>
+		set((state) => ({ history: history.record(state.history, change(state.history.present)) }));
+	/** Runs the agents of a chain that have not run in it yet: a start that is repeated under its key starts nothing. */
+	const goOn = async (id: string, chain: string) => {
+		set((state) => ({ chains: { ...state.chains, [id]: chain } }));
+		const document = present();
+		const answers = new Map<string, string>();
+		for (const one of chainTo(document, id)) {
+			const before = agentsBefore(document, one.id).map((agent) => answers.get(agent.id) ?? "");
+			set((state) => ({ problems: omit(state.problems, one.id) }));
+			try {
+				const runId = await useRuns.getState().start(requestOf(document, one, before), `${chain}-${one.id}`);
+				get().adopt(one.id, runId);
+				const ended = await ending(runId);
+				if (ended.status !== "succeeded") break;
+				answers.set(one.id, ended.result?.answer ?? "");
+			} catch (error) {
+				set((state) => ({ problems: { ...state.problems, [one.id]: describe(error) } }));
+				break;
+			}
+		}
+		set((state) => ({ chains: omit(state.chains, id) }));
+	};
+	const selectedNodes = () => present().nodes.filter((node) => get().selected.has(node.id));
+
+	return {
+		history: history.begin(emptyCanvas()),
+		selected: new Set(),
+		runOf: {},
+		chains: {},
+		problems: {},
+		clipboard: { nodes: [], edges: [] },
+		notice: null,
+
+		load() {
+			const saved = readSaved();
+			if (!saved) return;
+			const { document, runs, chains } = saved;
+			set({ history: history.begin(document), runOf: runs, chains, selected: new Set() });
+			for (const runId of Object.values(runs)) useRuns.getState().follow(runId);
+			for (const [id, chain] of Object.entries(chains)) void goOn(id, chain);
+		},
+
+		replace(document) {
+			edit(() => document);
+			set({ selected: new Set(), runOf: {}, chains: {}, problems: {} });
+		},
+
+		edit,
+		amend: (change) => set((state) => ({ history: history.amend(state.history, change(state.history.present)) })),
+		settle: (before) =>
+			set((state) => {
+				const after = state.history.present;
+				return { history: history.record({ ...state.history, present: before }, after) };
+			}),
+		undo: () => set((state) => ({ history: history.undo(state.history) })),
+		redo: () => set((state) => ({ history: history.redo(state.history) })),
+		select: (ids) => set({ selected: new Set(ids) }),
+		say: (notice) => set({ notice }),
+
+		add(node) {
+			if (present().nodes.length >= LIMITS.nodes) {
+				set({ notice: `a canvas has at most ${LIMITS.nodes} nodes` });
+				return;
+			}
+			const added = { ...node, id: newId(node.kind) } as CanvasNode;
+			edit((document) => ({ ...document, nodes: [...document.nodes, added] }));
+			set({ selected: new Set([added.id]) });
+		},
+
+		connect(from, to) {
+			const reason = refusal(present(), from, to);
+			if (reason) {
+				set({ notice: `not connected: ${reason}` });
+				return;
+			}
+			edit((document) => ({ ...document, edges: [...document.edges, { id: edgeId(from, to), from, to }] }));
+		},
+
+		change(id, data) {
+			const now = Date.now();
+			const goesOn = typing.id === id && now - typing.at < TYPING_MS;
+			typing = { id, at: now };
+			(goesOn ? get().amend : edit)((document) => ({
+				...document,
+				nodes: document.nodes.map((node) =>
+					node.id === id ? ({ ...node, data: { ...node.data, ...data } } as CanvasNode) : node,
+				),
+			}));
+		},
+
+		remove(ids) {
+			const gone = new Set(ids);
+			edit((document) => ({
+				...without(document, gone),
+				edges: without(document, gone).edges.filter((edge) => !gone.has(edge.id)),
+			}));
+			set({ selected: new Set() });
+		},
+
+		group() {
+			const nodes = selectedNodes().filter((node) => node.kind !== "group" && !node.group);
+			if (nodes.length < 2) {
+				set({ notice: "select two or more nodes to group them" });
+				return;
+			}
+			const x = Math.min(...nodes.map((node) => node.x)) - 24;
+			const y = Math.min(...nodes.map((node) => node.y)) - 48;
+			const width = Math.max(...nodes.map((node) => node.x + (node.width ?? 320))) - x + 24;
+			const height = Math.max(...nodes.map((node) => node.y + (node.height ?? 160))) - y + 24;
+			const id = newId("group");
+			const inside = new Set(nodes.map((node) => node.id));
+			edit((document) => ({
+				...document,
+				nodes: [
+					{ id, kind: "group", x, y, width, height, data: { title: "Group" } },
+					...document.nodes.map((node) =>
+						inside.has(node.id) ? { ...node, group: id, x: node.x - x, y: node.y - y } : node,
+					),
+				],
+			}));
+			set({ selected: new Set([id]) });
+		},
+
+		copy() {
+			const nodes = selectedNodes();
+			const ids = new Set(nodes.map((node) => node.id));
+			set({
+				clipboard: { nodes, edges: present().edges.filter((edge) => ids.has(edge.from) && ids.has(edge.to)) },
+				notice:
+					nodes.length > 0 ? `copied ${nodes.length} node${nodes.length === 1 ? "" : "s"}` : "nothing is selected",
+			});
+		},
+
+		paste() {
+			const { clipboard } = get();
+			if (present().nodes.length + clipboard.nodes.length > LIMITS.nodes) {
+				set({ notice: `a canvas has at most ${LIMITS.nodes} nodes` });
+				return;
+			}
+			const { nodes, edges } = copied(clipboard.nodes, clipboard.edges, COPY_OFFSET);
+			edit((document) => ({
+				...document,
+				nodes: [...document.nodes, ...nodes],
+				edges: [...document.edges, ...edges],
+			}));
+			set({ selected: new Set(nodes.map((node) => node.id)) });
+		},
+
+		async run(id) {
+			const document = present();
+			const node = nodeOf(document, id);
+			if (node?.kind !== "agent") return;
+			const reason = notRunnable(document, node);
+			if (reason) {
+				set((state) => ({ problems: { ...state.problems, [id]: reason } }));
+				return;
+			}
+			await goOn(id, crypto.randomUUID());
+		},
+
+		async stop(id) {
+			const runId = get().runOf[id];
+			if (runId) await useRuns.getState().cancel(runId);
+		},
+
+		adopt: (id, runId) => set((state) => ({ runOf: { ...state.runOf, [id]: runId } })),
+	};
+});
+
+/** Resolves when the run has ended, or can't be followed any more. */
+function ending(runId: string): Promise<LiveRun> {
+	return new Promise((resolve, reject) => {
+		const look = () => {
+			const run = useRuns.getState().runs[runId];
+			if (run && hasEnded(run)) done(() => resolve(run));
+			else if (run?.problem) done(() => reject(new Error(run.problem ?? "")));
+		};
+		const done = (settle: () => void) => {
+			unsubscribe();
+			settle();
+		};
+		const unsubscribe = useRuns.subscribe(look);
+		look();
+	});
+}
+
+function omit<T>(record: Record<string, T>, key: string): Record<string, T> {
+	const { [key]: _, ...rest } = record;
+	return rest;
+}
+
+function readSaved(): {
+	document: CanvasDocument;
+	runs: Record<string, string>;
+	chains: Record<string, string>;
+} | null {
+	try {
+		const saved = JSON.parse(localStorage.getItem(STORAGE) ?? "null") as Saved | null;
+		return saved && { document: importCanvas(saved.canvas), runs: saved.runs, chains: saved.chains };
+	} catch {
+		return null;
+	}
+}
+
+/** Keeps what is on the screen in the browser, a moment after it changed. */
+export function autosave(): () => void {
+	let timer: ReturnType<typeof setTimeout> | undefined;
+	const save = () => {
+		const { history: now, runOf, chains } = useCanvas.getState();
+		try {
+			const saved: Saved = { canvas: exportCanvas(now.present), runs: runOf, chains };
+			localStorage.setItem(STORAGE, JSON.stringify(saved));
+		} catch {
+			useCanvas.getState().say("the browser does not keep this canvas: its storage is full or switched off");
+		}
+	};
+	const unsubscribe = useCanvas.subscribe((state, before) => {
+		if (state.history === before.history && state.runOf === before.runOf && state.chains === before.chains) return;
+		clearTimeout(timer);
+		timer = setTimeout(save, 300);
+	});
+	window.addEventListener("pagehide", save);
+	return () => {
+		clearTimeout(timer);
+		unsubscribe();
+		window.removeEventListener("pagehide", save);
+	};
+}

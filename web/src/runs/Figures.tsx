@@ -1,0 +1,31 @@
+"use client";
+
+import { useEffect, useState } from "react";
+import { hasEnded, type LiveRun, usageOf } from "./fold";
+
+/** Tokens, cost and time of a run in one line; the time runs while the run does. */
+export function Figures({ run }: { run: LiveRun }) {
+	const usage = usageOf(run);
+	const began = run.steps[0]?.at ?? run.result?.created_at;
+	const now = useNow(!hasEnded(run) && began !== undefined);
+	const end = run.result?.finished_at ? Date.parse(run.result.finished_at) : now;
+	const start = run.result ? Date.parse(run.result.created_at) : began ? Date.parse(began) : end;
+	return (
+		<p className="text-soft text-xs tabular-nums">
+			{usage.total_tokens} tokens
+			{usage.cost_usd != null && ` · $${usage.cost_usd.toFixed(4)}`}
+			{began && ` · ${(Math.max(0, end - start) / 1000).toFixed(1)} s`}
+			{` · ${run.steps.length} steps`}
+		</p>
+	);
+}
+
+function useNow(running: boolean): number {
+	const [now, setNow] = useState(() => Date.now());
+	useEffect(() => {
+		if (!running) return;
+		const timer = setInterval(() => setNow(Date.now()), 200);
+		return () => clearInterval(timer);
+	}, [running]);
+	return now;
+}

@@ -1,0 +1,201 @@
+"use client";
+
+import clsx from "clsx";
+import Link from "next/link";
+import { useSearchParams } from "next/navigation";
+import { useEffect, useState } from "react";
+import { useShallow } from "zustand/react/shallow";
+import { describe, type RunSummary } from "@/api/client";
+import { usePolled } from "@/api/polling";
+import { Button, Empty, Panel, Select, Status } from "@/ui";
+import { Answer } from "./Answer";
+import { compareSteps } from "./compare";
+import { Figures } from "./Figures";
+import { hasEnded } from "./fold";
+import { Steps } from "./Steps";
+import { useRuns } from "./store";
+
+const STATUSES = ["queued", "running", "waiting_approval", "succeeded", "failed", "cancelled"];
+
+/** All runs, and one or two of them in full: `?id=` and `?with=`. */
+export function Runs() {
+	const query = useSearchParams();
+	const id = query.get("id");
+	const other = query.get("with");
+	const [status, setStatus] = useState("");
+	const [cursor, setCursor] = useState<string[]>([]);
+	const path = new URLSearchParams({ limit: "50" });
+	if (status) path.set("status", status);
+	const at = cursor.at(-1);
+	if (at) path.set("cursor", at);
+	const page = usePolled<{ items: RunSummary[]; next_cursor?: string | null }>(`/runs?${path}`, 3_000);
+	return (
+		<div className="grid gap-3 p-3 lg:grid-cols-[minmax(20rem,26rem)_1fr]">
+			<Panel
+				title="Runs"
+				actions={
+					<Select
+						aria-label="status"
+						className="w-auto"
+						value={status}
+						onChange={(event) => {
+							setStatus(event.target.value);
+							setCursor([]);
+						}}
+					>
+						<option value="">every status</option>
+						{STATUSES.map((one) => (
+							<option key={one} value={one}>
+								{one.replaceAll("_", " ")}
+							</option>
+						))}
+					</Select>
+				}
+			>
+				{page.data?.items.length === 0 && <Empty>No runs.</Empty>}
+				<ul>
+					{page.data?.items.map((run) => (
+						<li key={run.run_id} className="flex items-center gap-1 border-line border-b last:border-0">
+							<Link
+								href={`/ui/runs/?id=${run.run_id}`}
+								prefetch={false}
+								aria-current={run.run_id === id}
+								className={clsx(
+									"block min-w-0 flex-1 rounded px-2 py-1.5 hover:bg-raised",
+									run.run_id === id && "bg-raised",
+								)}
+							>
+								<span className="block truncate">{run.task}</span>
+								<span className="flex items-center gap-2 text-soft text-xs">
+									<Status of={run.status} />
+									{run.agent ?? "supervisor"} · {run.steps} steps · {new Date(run.created_at).toLocaleString()}
+								</span>
+							</Link>
+							{id && id !== run.run_id && (
+								<Link
+									href={`/ui/runs/?id=${id}&with=${run.run_id}`}
+									prefetch={false}
+									className="rounded px-2 py-1 text-accent text-xs hover:bg-raised"
+								>
+									compare
+								</Link>
+							)}
+						</li>
+					))}
+				</ul>
+				<div className="mt-2 flex justify-between">
+					<Button disabled={cursor.length === 0} onClick={() => setCursor(cursor.slice(0, -1))}>
+						Newer
+					</Button>
+					<Button
+						disabled={!page.data?.next_cursor}
+						onClick={() => page.data?.next_cursor && setCursor([...cursor, page.data.next_cursor])}
+					>
+						Older
+					</Button>
+				</div>
+			</Panel>
+			<div className="space-y-3">
+				{id ? other ? <Comparison first={id} second={other} /> : <RunDetail id={id} /> : <Empty>Choose a run.</Empty>}
+			</div>
+		</div>
+	);
+}
+
+function useFollowed(id: string) {
+	const follow = useRuns((s) => s.follow);
+	useEffect(() => follow(id), [follow, id]);
+	return useRuns((s) => s.runs[id]);
+}
+
+function RunDetail({ id }: { id: string }) {
+	const run = useFollowed(id);
+	const { cancel, decide, fork } = useRuns(useShallow((s) => ({ cancel: s.cancel, decide: s.decide, fork: s.fork })));
+	const [problem, setProblem] = useState<string | null>(null);
+	if (!run) return null;
+	if (run.problem && run.steps.length === 0) return <Empty>{run.problem}</Empty>;
+	const forkAt = async (seq: number) => {
+		try {
+			const made = await fork(id, seq);
+			window.history.pushState(null, "", `/ui/runs/?id=${made}`);
+		} catch (error) {
+			setProblem(describe(error));
+		}
+	};
+	return (
+		<>
+			<Panel
+				title={run.result?.task ?? id}
+				actions={
+					<span className="flex items-center gap-2">
+						<Status of={run.status} />
+						{!hasEnded(run) && (
+							<Button tone="danger" onClick={() => void cancel(id)}>
+								Stop
+							</Button>
+						)}
+					</span>
+				}
+			>
+				<p className="mb-2 font-mono text-soft text-xs">{id}</p>
+				<Figures run={run} />
+				{run.result?.stop_reason && (
+					<p className="text-soft text-xs">stopped: {run.result.stop_reason.replaceAll("_", " ")}</p>
+				)}
+				{problem && (
+					<p role="alert" className="text-bad">
+						{problem}
+					</p>
+				)}
+			</Panel>
+			{(run.result?.answer || run.result?.error || run.writing) && (
+				<Panel title="Answer">
+					{run.writing && <p className="whitespace-pre-wrap text-soft">{run.writing.text}</p>}
+					{run.result?.answer && <Answer text={run.result.answer} citations={run.result.citations} />}
+					{run.result?.error && (
+						<p className="text-bad">
+							{run.result.error.message}
+							{run.result.error.hint && <span className="block text-soft">{run.result.error.hint}</span>}
+						</p>
+					)}
+				</Panel>
+			)}
+			<Panel title="Steps">
+				<Steps
+					steps={run.steps}
+					height={560}
+					waiting={run.status === ("waiting_approval" as string)}
+					onDecide={(seq, decision) => void decide(id, seq, decision)}
+					onFork={(seq) => void forkAt(seq)}
+				/>
+			</Panel>
+		</>
+	);
+}
+
+function Comparison({ first, second }: { first: string; second: string }) {
+	const [a, b] = [useFollowed(first), useFollowed(second)];
+	if (!a || !b) return null;
+	return (
+		<Panel title="Step by step">
+			<table className="w-full table-fixed">
+				<thead>
+					<tr className="text-left text-soft text-xs">
+						<th className="w-10">step</th>
+						<th className="truncate font-mono">{first}</th>
+						<th className="truncate font-mono">{second}</th>
+					</tr>
+				</thead>
+				<tbody>
+					{compareSteps(a.steps, b.steps).map((row) => (
+						<tr key={row.seq} className={clsx("border-line border-t align-top", !row.same && "bg-raised")}>
+							<td className="py-1 text-soft tabular-nums">{row.seq}</td>
+							<td className="whitespace-pre-wrap break-words py-1 pr-2">{row.left}</td>
+							<td className="whitespace-pre-wrap break-words py-1">{row.right}</td>
+						</tr>
+					))}
+				</tbody>
+			</table>
+		</Panel>
+	);
+}

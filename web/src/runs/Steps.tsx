@@ -1,0 +1,179 @@
+"use client";
+
+import clsx from "clsx";
+import {
+	ChevronRight,
+	CircleHelp,
+	Eye,
+	GitFork,
+	ListChecks,
+	MessageSquare,
+	Route,
+	Scale,
+	ShieldQuestion,
+	Wrench,
+} from "lucide-react";
+import { type ReactNode, useRef, useState } from "react";
+import type { StepView } from "@/api/client";
+import { Button, IconButton } from "@/ui";
+import { waitsForApproval } from "./fold";
+
+const ICONS: Record<string, typeof Wrench> = {
+	route: Route,
+	plan: ListChecks,
+	thought: MessageSquare,
+	tool_call: Wrench,
+	tool_result: Eye,
+	approval: ShieldQuestion,
+	reflection: CircleHelp,
+	critique: Scale,
+	answer: ChevronRight,
+};
+
+const ROW_PX = 30;
+/** Rows drawn beyond what is seen, above and below. */
+const MARGIN_ROWS = 10;
+/** More steps than this are drawn only where they are looked at. */
+const DRAW_ALL = 100;
+
+type Props = {
+	steps: StepView[];
+	height?: number;
+	onFork?: (seq: number) => void;
+	onDecide?: (seq: number, decision: "approve" | "deny") => void;
+	/** The run waits, so that the last approval can be decided. */
+	waiting?: boolean;
+};
+
+/** The trace of a run. Long ones are drawn only where they are looked at. */
+export function Steps({ steps, height, onFork, onDecide, waiting }: Props) {
+	const [open, setOpen] = useState<number | null>(null);
+	const [top, setTop] = useState(0);
+	const box = useRef<HTMLDivElement>(null);
+	const all = steps.length <= DRAW_ALL || height === undefined;
+	const first = all ? 0 : Math.max(0, Math.floor(top / ROW_PX) - MARGIN_ROWS);
+	const last = all ? steps.length : Math.min(steps.length, first + Math.ceil(height / ROW_PX) + 2 * MARGIN_ROWS);
+	return (
+		<div
+			ref={box}
+			className="nowheel overflow-auto"
+			style={{ maxHeight: height }}
+			onScroll={() => setTop(box.current?.scrollTop ?? 0)}
+		>
+			<ol style={{ paddingTop: first * ROW_PX, paddingBottom: (steps.length - last) * ROW_PX }}>
+				{steps.slice(first, last).map((step) => (
+					<Row
+						key={step.seq}
+						step={step}
+						open={open === step.seq}
+						onToggle={() => setOpen(open === step.seq ? null : step.seq)}
+						onFork={onFork}
+						onDecide={waiting && waitsForApproval(step) ? onDecide : undefined}
+					/>
+				))}
+			</ol>
+		</div>
+	);
+}
+
+function Row({
+	step,
+	open,
+	onToggle,
+	onFork,
+	onDecide,
+}: {
+	step: StepView;
+	open: boolean;
+	onToggle: () => void;
+	onFork?: (seq: number) => void;
+	onDecide?: (seq: number, decision: "approve" | "deny") => void;
+}) {
+	const Icon = ICONS[step.kind] ?? CircleHelp;
+	return (
+		<li className="border-line border-b last:border-0">
+			<div className="flex items-center">
+				<button
+					type="button"
+					aria-expanded={open}
+					onClick={onToggle}
+					className="flex min-w-0 flex-1 items-center gap-2 px-1 py-1 text-left hover:bg-raised"
+					style={{ minHeight: ROW_PX - 1 }}
+				>
+					<span className="w-6 shrink-0 text-right text-soft text-xs tabular-nums">{step.seq}</span>
+					<Icon size={14} aria-hidden className="shrink-0 text-soft" />
+					<span className={clsx("truncate", step.tool?.error && "text-bad")}>{summary(step)}</span>
+				</button>
+				{onFork && (
+					<IconButton label={`fork after step ${step.seq}`} onClick={() => onFork(step.seq)}>
+						<GitFork size={14} aria-hidden />
+					</IconButton>
+				)}
+			</div>
+			{onDecide && (
+				<div className="flex gap-2 px-9 pb-2">
+					<Button tone="accent" onClick={() => onDecide(step.seq, "approve")}>
+						Approve
+					</Button>
+					<Button tone="danger" onClick={() => onDecide(step.seq, "deny")}>
+						Deny
+					</Button>
+				</div>
+			)}
+			{open && <Details step={step} />}
+		</li>
+	);
+}
+
+function summary(step: StepView): string {
+	const { tool, text, kind } = step;
+	if (tool && kind === "tool_call") return `${tool.name}(${brief(tool.arguments)})`;
+	if (tool?.error) return `${tool.name}: ${tool.error}`;
+	if (tool && kind === "tool_result") return `${tool.name} = ${brief(tool.result)}`;
+	if (tool && kind === "approval") return `approval for ${tool.name}(${brief(tool.arguments)})`;
+	return text?.trim() || kind.replaceAll("_", " ");
+}
+
+function brief(value: unknown): string {
+	if (value === undefined || value === null) return "";
+	const text = typeof value === "string" ? value : JSON.stringify(value);
+	return text.length > 160 ? `${text.slice(0, 160)}…` : text;
+}
+
+function Details({ step }: { step: StepView }) {
+	const { tool, usage } = step;
+	return (
+		<dl className="space-y-2 px-9 pb-3 text-xs">
+			<Detail name="kind">
+				{step.kind.replaceAll("_", " ")} by {step.agent}, {new Date(step.at).toLocaleTimeString()}
+			</Detail>
+			{step.text && <Detail name="text">{step.text}</Detail>}
+			{tool && <Detail name="arguments">{pretty(tool.arguments)}</Detail>}
+			{tool?.result !== undefined && tool?.result !== null && <Detail name="result">{pretty(tool.result)}</Detail>}
+			{tool?.result_blob && <Detail name="result">{tool.result_blob.size_bytes} bytes, kept apart</Detail>}
+			{tool?.error && <Detail name="error">{tool.error}</Detail>}
+			{tool?.duration_ms != null && <Detail name="time">{tool.duration_ms} ms</Detail>}
+			{usage && (
+				<Detail name="tokens">
+					{usage.prompt_tokens} read, {usage.completion_tokens} written
+				</Detail>
+			)}
+		</dl>
+	);
+}
+
+function Detail({ name, children }: { name: string; children: ReactNode }) {
+	return (
+		<div>
+			<dt className="text-soft">{name}</dt>
+			<dd className="max-h-60 overflow-auto whitespace-pre-wrap break-words font-mono">{children}</dd>
+		</div>
+	);
+}
+
+const MAX_SHOWN = 20_000;
+
+function pretty(value: unknown): string {
+	const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
+	return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}\n… ${text.length - MAX_SHOWN} more characters` : text;
+}

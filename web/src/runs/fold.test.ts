@@ -1,0 +1,104 @@
+import { describe, expect, test } from "vitest";
+import type { RunView, StepView } from "@/api/client";
+import { answerParts, apply, hasEnded, lastSeq, type RunMessage, unknownRun, usageOf } from "./fold";
+
+const usage = (total: number) => ({
+	prompt_tokens: total - 1,
+	completion_tokens: 1,
+	total_tokens: total,
+	cost_usd: null,
+});
+const step = (seq: number, kind = "thought"): StepView => ({
+	seq,
+	kind,
+	agent: "react",
+	text: `step ${seq}`,
+	at: "2026-01-01T00:00:00Z",
+});
+const stepped = (seq: number): RunMessage => ({ type: "step", step: step(seq) });
+const final = (steps: StepView[]): RunMessage => ({
+	type: "final",
+	result: {
+		run_id: "r",
+		status: "succeeded",
+		steps,
+		citations: [],
+		usage: usage(9),
+		namespace: "default",
+		task: "t",
+		created_at: "2026-01-01T00:00:00Z",
+		answer: "done",
+	} as RunView,
+});
+
+describe("the fold of a run's messages", () => {
+	test("given steps in order, all are there and the last one says where to go on", () => {
+		const run = apply(unknownRun("r"), { type: "start", run_id: "r" }, stepped(1), stepped(2));
+		expect([run.status, lastSeq(run)]).toEqual(["running", 2]);
+	});
+
+	test("given a step twice or behind a gap, nothing changes", () => {
+		const run = apply(unknownRun("r"), stepped(1), stepped(1), stepped(3));
+		expect(run.steps.map((one) => one.seq)).toEqual([1]);
+	});
+
+	test("given every split of the stream into connections, the state is the same", () => {
+		const messages = [stepped(1), stepped(2), stepped(3), final([step(1), step(2), step(3)])];
+		const whole = apply(unknownRun("r"), ...messages);
+		for (let cut = 0; cut <= messages.length; cut++) {
+			const first = apply(unknownRun("r"), ...messages.slice(0, cut));
+			// The second connection begins one step earlier, as after a lost acknowledgement.
+			expect(apply(first, ...messages.slice(Math.max(0, cut - 1)))).toEqual(whole);
+		}
+	});
+
+	test("given tokens, the text grows until its step is there", () => {
+		const token = (seq: number, text: string): RunMessage => ({ type: "token", seq, text });
+		const writing = apply(unknownRun("r"), stepped(1), token(2, "Hel"), token(2, "lo"));
+		expect(writing.writing).toEqual({ seq: 2, text: "Hello" });
+		expect(apply(writing, stepped(2), token(2, "late")).writing).toBeNull();
+	});
+
+	test("given the end, the result counts and later messages do not bring the run back", () => {
+		const run = apply(unknownRun("r"), stepped(1), final([step(1)]), { type: "start", run_id: "r" });
+		expect([hasEnded(run), run.status, usageOf(run).total_tokens]).toEqual([true, "succeeded", 9]);
+	});
+
+	test("given an approval without a decision, the run waits", () => {
+		const asked: StepView = { ...step(1, "approval"), tool: { call_id: "c", name: "mail", arguments: {} } };
+		expect(apply(unknownRun("r"), { type: "step", step: asked }).status).toBe("waiting_approval");
+	});
+
+	test("given 5,000 steps one by one, each costs about the same", () => {
+		let run = unknownRun("r");
+		run = apply(run, ...Array.from({ length: 5_000 }, (_, at) => stepped(at + 1)));
+		expect(lastSeq(run)).toBe(5_000);
+	});
+});
+
+describe("an answer", () => {
+	const citation = {
+		n: 1,
+		chunk_id: "c",
+		document_id: "d",
+		source: "a.md",
+		quote: "q",
+		span: { start: 0, end: 1 },
+		supported: true,
+	};
+
+	test("is words and the numbers that have a source; other numbers stay words", () => {
+		expect(answerParts("12 euros [1], not [7].", [citation])).toEqual([
+			{ text: "12 euros " },
+			{ citation },
+			{ text: ", not [7]." },
+		]);
+	});
+
+	test.each(["<img src=x onerror=alert(1)>", "![x](http://evil/x.png)", "[link](javascript:alert(1))"])(
+		"%s is words",
+		(text) => {
+			expect(answerParts(text, [citation])).toEqual([{ text }]);
+		},
+	);
+});

@@ -1,0 +1,109 @@
+/** A run as the page sees it: the fold of what the stream sends. Pure; the same messages give the same state. */
+
+import type { CitationView, RunStatus, RunView, StepView, UsageView } from "@/api/client";
+import type { components } from "@/api/schema";
+
+export type RunMessage = components["schemas"]["RunMessage"];
+
+export type LiveRun = {
+	runId: string;
+	agent: string | null;
+	status: RunStatus;
+	/** In the order of `seq`, which counts from 1 without gaps. */
+	steps: StepView[];
+	/** Text that the model is writing for step `seq`; gone when the step is there. */
+	writing: { seq: number; text: string } | null;
+	result: RunView | null;
+};
+
+export const NO_USAGE: UsageView = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0, cost_usd: null };
+
+export function unknownRun(runId: string): LiveRun {
+	return { runId, agent: null, status: "queued", steps: [], writing: null, result: null };
+}
+
+/** `seq` of the last step: where a lost connection goes on. */
+export function lastSeq(run: LiveRun): number {
+	return run.steps.at(-1)?.seq ?? 0;
+}
+
+export function hasEnded(run: LiveRun): boolean {
+	return run.result !== null;
+}
+
+/** Applies messages in their order; a step that was seen before changes nothing, and so does one that leaves a gap. */
+export function apply(run: LiveRun, ...messages: RunMessage[]): LiveRun {
+	const next = { ...run, steps: [...run.steps] };
+	for (const message of messages) take(next, message);
+	return next;
+}
+
+function take(run: LiveRun, message: RunMessage): void {
+	switch (message.type) {
+		case "start":
+			run.agent = message.agent ?? run.agent;
+			if (!run.result) run.status = "running";
+			return;
+		case "step":
+			if (message.step.seq !== lastSeq(run) + 1) return;
+			run.steps.push(message.step);
+			run.agent = message.step.agent;
+			if (!run.result) run.status = statusAfter(message.step);
+			if (run.writing && run.writing.seq <= message.step.seq) run.writing = null;
+			return;
+		case "token": {
+			if (message.seq <= lastSeq(run) || run.result) return;
+			const before = run.writing?.seq === message.seq ? run.writing.text : "";
+			run.writing = { seq: message.seq, text: before + message.text };
+			return;
+		}
+		case "final":
+			run.agent = message.result.agent ?? run.agent;
+			run.status = message.result.status;
+			if (message.result.steps.length >= run.steps.length) run.steps = message.result.steps;
+			run.writing = null;
+			run.result = message.result;
+			return;
+	}
+}
+
+function statusAfter(step: StepView): RunStatus {
+	return waitsForApproval(step) ? ("waiting_approval" as RunStatus) : "running";
+}
+
+/** An approval step without a decision: somebody is asked. */
+export function waitsForApproval(step: StepView): boolean {
+	return step.kind === "approval" && step.tool != null && step.tool.error == null && step.tool.result == null;
+}
+
+/** Tokens so far, or of the whole run once it has ended. */
+export function usageOf(run: LiveRun): UsageView {
+	if (run.result) return run.result.usage;
+	return run.steps.reduce<UsageView>((sum, { usage }) => {
+		if (!usage) return sum;
+		const cost = usage.cost_usd == null ? sum.cost_usd : (sum.cost_usd ?? 0) + usage.cost_usd;
+		return {
+			prompt_tokens: sum.prompt_tokens + usage.prompt_tokens,
+			completion_tokens: sum.completion_tokens + usage.completion_tokens,
+			total_tokens: sum.total_tokens + usage.total_tokens,
+			cost_usd: cost,
+		};
+	}, NO_USAGE);
+}
+
+export type AnswerPart = { text: string } | { citation: CitationView };
+
+/** An answer in pieces: words, and the numbers that name a source. A number without a source stays words. */
+export function answerParts(answer: string, citations: CitationView[]): AnswerPart[] {
+	const parts: AnswerPart[] = [];
+	let from = 0;
+	for (const match of answer.matchAll(/\[(\d{1,3})\]/g)) {
+		const citation = citations.find((one) => one.n === Number(match[1]));
+		if (!citation) continue;
+		if (match.index > from) parts.push({ text: answer.slice(from, match.index) });
+		parts.push({ citation });
+		from = match.index + match[0].length;
+	}
+	if (from < answer.length) parts.push({ text: answer.slice(from) });
+	return parts;
+}

@@ -1,0 +1,116 @@
+"use client";
+
+/** The runs that this page follows. Messages are taken in once a frame, however fast they come. */
+
+import { create } from "zustand";
+import { call, describe, type RunAccepted, type RunBody, type RunView } from "@/api/client";
+import { apply, hasEnded, type LiveRun, lastSeq, type RunMessage, unknownRun } from "./fold";
+import { followRun } from "./stream";
+
+type Followed = LiveRun & { connected: boolean; problem: string | null };
+
+type RunsState = {
+	runs: Record<string, Followed>;
+	/** Starts a run and follows it. The key makes a repeated call start nothing. */
+	start: (body: RunBody, key: string) => Promise<string>;
+	/** Follows a run that exists; from its last known step when it was followed before. */
+	follow: (runId: string) => void;
+	cancel: (runId: string) => Promise<void>;
+	decide: (runId: string, step: number, decision: "approve" | "deny") => Promise<void>;
+	fork: (runId: string, atSeq: number) => Promise<string>;
+};
+
+const followers = new Map<string, () => void>();
+const waiting = new Map<string, RunMessage[]>();
+let frame: ReturnType<typeof setTimeout> | null = null;
+
+export const useRuns = create<RunsState>((set, get) => {
+	const change = (runId: string, with_: (run: Followed) => Followed) =>
+		set(({ runs }) => ({
+			runs: { ...runs, [runId]: with_(runs[runId] ?? { ...unknownRun(runId), connected: false, problem: null }) },
+		}));
+
+	const takeIn = () => {
+		frame = null;
+		set(({ runs }) => {
+			const next = { ...runs };
+			for (const [runId, messages] of waiting) {
+				const run = next[runId];
+				if (run) next[runId] = { ...run, ...apply(run, ...messages) };
+			}
+			waiting.clear();
+			return { runs: next };
+		});
+	};
+
+	/** `seq` of the last step, counting those that wait for the next frame. */
+	const received = (runId: string): number => {
+		const run = get().runs[runId];
+		const queued = (waiting.get(runId) ?? []).filter((m) => m.type === "step").length;
+		return (run ? lastSeq(run) : 0) + queued;
+	};
+
+	return {
+		runs: {},
+
+		async start(body, key) {
+			const accepted = await post<RunAccepted>("/runs", body, key);
+			get().follow(accepted.run_id);
+			return accepted.run_id;
+		},
+
+		follow(runId) {
+			const known = get().runs[runId];
+			if (followers.has(runId) || (known && hasEnded(known))) return;
+			change(runId, (run) => ({ ...run, problem: null }));
+			const stop = followRun(runId, {
+				after: () => received(runId),
+				onMessage: (message) => {
+					const queue = waiting.get(runId);
+					if (queue) queue.push(message);
+					else waiting.set(runId, [message]);
+					if (message.type === "final") followers.delete(runId);
+					// A timer, not an animation frame: a page in the background goes on taking in.
+					if (frame === null) frame = setTimeout(takeIn, 16);
+				},
+				onConnection: (connected) => change(runId, (run) => ({ ...run, connected })),
+				onRefused: (problem) => {
+					followers.delete(runId);
+					change(runId, (run) => ({ ...run, problem }));
+				},
+			});
+			followers.set(runId, stop);
+		},
+
+		async cancel(runId) {
+			try {
+				await post(`/runs/${runId}/cancel`, { reason: "stopped on the canvas" });
+			} catch (error) {
+				change(runId, (run) => ({ ...run, problem: describe(error) }));
+			}
+		},
+
+		async decide(runId, step, decision) {
+			try {
+				await post(`/runs/${runId}/approvals/${step}`, { decision });
+			} catch (error) {
+				change(runId, (run) => ({ ...run, problem: describe(error) }));
+			}
+		},
+
+		async fork(runId, atSeq) {
+			const fork = await post<RunAccepted>(`/runs/${runId}/fork`, { at_seq: atSeq });
+			get().follow(fork.run_id);
+			return fork.run_id;
+		},
+	};
+});
+
+async function post<T = unknown>(path: string, body: unknown, key?: string): Promise<T> {
+	return call<T>(path, { method: "POST", body, key });
+}
+
+/** A run that is not followed, read once. */
+export function readRun(runId: string): Promise<RunView> {
+	return call<RunView>(`/runs/${encodeURIComponent(runId)}`);
+}

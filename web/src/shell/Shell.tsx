@@ -1,0 +1,84 @@
+"use client";
+
+import clsx from "clsx";
+import { Activity, Library, Moon, Server, Sun, Workflow } from "lucide-react";
+import Link from "next/link";
+import { usePathname } from "next/navigation";
+import { Tooltip } from "radix-ui";
+import { type ReactNode, useEffect, useState } from "react";
+import type { HealthView } from "@/api/client";
+import { usePolled } from "@/api/polling";
+import { IconButton } from "@/ui";
+
+const PAGES = [
+	{ href: "/", label: "Canvas", icon: Workflow },
+	{ href: "/ui/runs/", label: "Runs", icon: Activity },
+	{ href: "/ui/collections/", label: "Collections", icon: Library },
+	{ href: "/ui/system/", label: "System", icon: Server },
+] as const;
+
+/** What stands around every page: where one can go, how the server is, light or dark. */
+export function Shell({ children }: { children: ReactNode }) {
+	const path = usePathname();
+	const health = usePolled<HealthView>("/health", 10_000);
+	const [theme, toggle] = useTheme();
+	return (
+		<Tooltip.Provider delayDuration={300}>
+			<div className="flex h-screen flex-col">
+				<header className="flex items-center gap-1 border-line border-b bg-surface px-3 py-1.5">
+					<span className="mr-3 font-semibold tracking-tight">riverrun</span>
+					<nav aria-label="Pages" className="flex gap-1">
+						{PAGES.map(({ href, label, icon: Icon }) => (
+							<Link
+								key={href}
+								href={href}
+								prefetch={false}
+								aria-current={path === href ? "page" : undefined}
+								className={clsx(
+									"flex items-center gap-1.5 rounded-md px-2.5 py-1",
+									path === href ? "bg-raised font-semibold" : "text-soft hover:bg-raised hover:text-ink",
+								)}
+							>
+								<Icon size={16} aria-hidden />
+								{label}
+							</Link>
+						))}
+					</nav>
+					<span className="ml-auto text-soft text-xs">
+						{health.data && !health.offline ? `${health.data.version} · ${health.data.status}` : ""}
+					</span>
+					<IconButton label={theme === "dark" ? "Light" : "Dark"} onClick={toggle}>
+						{theme === "dark" ? <Sun size={16} aria-hidden /> : <Moon size={16} aria-hidden />}
+					</IconButton>
+				</header>
+				{health.offline && (
+					<p role="alert" className="border-line border-b bg-raised px-3 py-2 text-bad">
+						The backend is offline. Start it with <code className="font-mono">riverrun serve</code>; this page goes on
+						by itself.
+					</p>
+				)}
+				<main className="min-h-0 flex-1 overflow-auto">{children}</main>
+			</div>
+		</Tooltip.Provider>
+	);
+}
+
+type Theme = "light" | "dark";
+
+function useTheme(): [Theme, () => void] {
+	const [theme, setTheme] = useState<Theme>("light");
+	useEffect(() => {
+		const kept = localStorage.getItem("riverrun.theme");
+		const dark = kept ? kept === "dark" : window.matchMedia("(prefers-color-scheme: dark)").matches;
+		setTheme(dark ? "dark" : "light");
+	}, []);
+	useEffect(() => {
+		document.documentElement.dataset.theme = theme;
+	}, [theme]);
+	const toggle = () => {
+		const next = theme === "dark" ? "light" : "dark";
+		localStorage.setItem("riverrun.theme", next);
+		setTheme(next);
+	};
+	return [theme, toggle];
+}

@@ -1,0 +1,104 @@
+"use client";
+
+import { useState } from "react";
+import { call, type DeadLetterEntry, describe, type HealthView } from "@/api/client";
+import { usePolled } from "@/api/polling";
+import { Button, Empty, Panel, Status } from "@/ui";
+
+/** What is there, what is missing and how to mend it; how far behind the workers are; what could not be handled. */
+export function System() {
+	return (
+		<div className="grid gap-3 p-3 xl:grid-cols-2">
+			<Services />
+			<DeadLetters />
+		</div>
+	);
+}
+
+function Services() {
+	const { data } = usePolled<HealthView>("/health", 3_000);
+	return (
+		<div className="space-y-3">
+			<Panel title="Services">
+				<table className="w-full">
+					<tbody>
+						{data?.services.map((service) => (
+							<tr key={service.name} className="border-line border-t align-top first:border-0">
+								<th scope="row" className="py-1 pr-3 text-left font-medium">
+									{service.name}
+									<span className="block font-normal text-soft text-xs">
+										{service.required ? "required" : "optional"}
+									</span>
+								</th>
+								<td className="py-1">
+									<Status of={service.status} />
+								</td>
+								<td className="py-1 pl-3">
+									{service.detail}
+									{service.fix && <code className="block font-mono text-xs">{service.fix}</code>}
+								</td>
+								<td className="py-1 text-right text-soft text-xs tabular-nums">
+									{service.latency_ms != null && `${service.latency_ms} ms`}
+								</td>
+							</tr>
+						))}
+					</tbody>
+				</table>
+			</Panel>
+			<Panel title="Behind">
+				<table className="w-full">
+					<tbody>
+						{Object.entries((data?.lag ?? {}) as Record<string, number>).map(([group, lag]) => (
+							<tr key={group} className="border-line border-t first:border-0">
+								<th scope="row" className="py-1 text-left font-mono font-normal text-xs">
+									{group}
+								</th>
+								<td className="py-1 text-right tabular-nums">{lag} records</td>
+							</tr>
+						))}
+					</tbody>
+				</table>
+			</Panel>
+		</div>
+	);
+}
+
+function DeadLetters() {
+	const { data, refresh } = usePolled<{ items: DeadLetterEntry[] }>("/dlq", 5_000);
+	const [problem, setProblem] = useState<string | null>(null);
+	const act = async (id: string, what: "redrive" | "drop") => {
+		try {
+			await call(`/dlq/${encodeURIComponent(id)}/${what}`, { method: "POST", body: {} });
+			setProblem(null);
+		} catch (error) {
+			setProblem(describe(error));
+		}
+		refresh();
+	};
+	return (
+		<Panel title="Dead letters">
+			{problem && (
+				<p role="alert" className="text-bad">
+					{problem}
+				</p>
+			)}
+			{data?.items.length === 0 && <Empty>None: everything could be handled.</Empty>}
+			<ul>
+				{data?.items.map((letter) => (
+					<li key={letter.id} className="border-line border-t py-2 first:border-0">
+						<p className="font-mono text-xs">
+							{letter.topic} {letter.partition}@{letter.offset} · {letter.code} · {letter.state}
+						</p>
+						<p className="break-words">{letter.reason}</p>
+						<div className="mt-1 flex gap-2">
+							<Button onClick={() => void act(letter.id, "redrive")}>Redrive</Button>
+							<Button tone="danger" onClick={() => void act(letter.id, "drop")}>
+								Drop
+							</Button>
+						</div>
+					</li>
+				))}
+			</ul>
+		</Panel>
+	);
+}

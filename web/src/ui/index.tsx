@@ -1,0 +1,154 @@
+"use client";
+
+/** The few controls that every page is made of. */
+
+import clsx from "clsx";
+import { Dialog as RadixDialog, Tooltip } from "radix-ui";
+import type { ButtonHTMLAttributes, InputHTMLAttributes, ReactNode, SelectHTMLAttributes } from "react";
+
+type Tone = "plain" | "accent" | "danger" | "quiet";
+
+const TONES: Record<Tone, string> = {
+	plain: "border border-line bg-surface hover:bg-raised",
+	accent: "bg-accent text-accent-ink hover:opacity-90",
+	danger: "border border-bad text-bad hover:bg-raised",
+	quiet: "hover:bg-raised",
+};
+
+export function Button({
+	tone = "plain",
+	className,
+	...rest
+}: ButtonHTMLAttributes<HTMLButtonElement> & { tone?: Tone }) {
+	return (
+		<button
+			type="button"
+			className={clsx(
+				"inline-flex min-h-8 items-center justify-center gap-1.5 rounded-md px-2.5 py-1 font-medium disabled:opacity-50",
+				TONES[tone],
+				className,
+			)}
+			{...rest}
+		/>
+	);
+}
+
+/** A button that shows a picture; its label is read out and shown on hover. */
+export function IconButton({
+	label,
+	children,
+	...rest
+}: ButtonHTMLAttributes<HTMLButtonElement> & { label: string; tone?: Tone }) {
+	return (
+		<Tooltip.Root>
+			<Tooltip.Trigger asChild>
+				<Button tone="quiet" aria-label={label} {...rest}>
+					{children}
+				</Button>
+			</Tooltip.Trigger>
+			<Tooltip.Portal>
+				<Tooltip.Content sideOffset={6} className="z-50 rounded bg-ink px-2 py-1 text-ground text-xs">
+					{label}
+				</Tooltip.Content>
+			</Tooltip.Portal>
+		</Tooltip.Root>
+	);
+}
+
+const FIELD = "w-full rounded-md border border-line bg-surface px-2 py-1.5 text-ink placeholder:text-soft";
+
+export function Field({ label, children }: { label: string; children: ReactNode }) {
+	return (
+		// biome-ignore lint/a11y/noLabelWithoutControl: the control is handed in
+		<label className="block">
+			<span className="mb-1 block text-soft text-xs">{label}</span>
+			{children}
+		</label>
+	);
+}
+
+export function Input({ className, ...rest }: InputHTMLAttributes<HTMLInputElement>) {
+	return <input className={clsx(FIELD, className)} {...rest} />;
+}
+
+export function Select({ className, ...rest }: SelectHTMLAttributes<HTMLSelectElement>) {
+	return <select className={clsx(FIELD, className)} {...rest} />;
+}
+
+export function Dialog({
+	open,
+	onClose,
+	title,
+	wide,
+	children,
+}: {
+	open: boolean;
+	onClose: () => void;
+	title: string;
+	wide?: boolean;
+	children: ReactNode;
+}) {
+	return (
+		<RadixDialog.Root open={open} onOpenChange={(next) => !next && onClose()}>
+			<RadixDialog.Portal>
+				<RadixDialog.Overlay className="fixed inset-0 z-40 bg-black/50" />
+				<RadixDialog.Content
+					aria-describedby={undefined}
+					className={clsx(
+						"fixed top-1/2 left-1/2 z-50 max-h-[85vh] w-[92vw] -translate-x-1/2 -translate-y-1/2 overflow-auto rounded-lg border border-line bg-surface p-4 shadow-xl",
+						wide ? "max-w-4xl" : "max-w-lg",
+					)}
+				>
+					<RadixDialog.Title className="mb-3 font-semibold text-base">{title}</RadixDialog.Title>
+					{children}
+					<RadixDialog.Close asChild>
+						<Button className="mt-4">Close</Button>
+					</RadixDialog.Close>
+				</RadixDialog.Content>
+			</RadixDialog.Portal>
+		</RadixDialog.Root>
+	);
+}
+
+export function Panel({ title, actions, children }: { title: string; actions?: ReactNode; children: ReactNode }) {
+	return (
+		<section className="rounded-lg border border-line bg-surface">
+			<header className="flex items-center justify-between gap-2 border-line border-b px-3 py-2">
+				<h2 className="font-semibold">{title}</h2>
+				{actions}
+			</header>
+			<div className="p-3">{children}</div>
+		</section>
+	);
+}
+
+const STATUS: Record<string, string> = {
+	succeeded: "text-good",
+	up: "text-good",
+	ok: "text-good",
+	indexed: "text-good",
+	failed: "text-bad",
+	down: "text-bad",
+	cancelled: "text-warn",
+	missing: "text-warn",
+	waiting_approval: "text-warn",
+	degraded: "text-warn",
+};
+
+/** A state in words; its colour only repeats them. */
+export function Status({ of }: { of: string }) {
+	return (
+		<span
+			className={clsx(
+				"whitespace-nowrap rounded bg-raised px-1.5 py-0.5 font-medium text-xs",
+				STATUS[of] ?? "text-ink",
+			)}
+		>
+			{of.replaceAll("_", " ")}
+		</span>
+	);
+}
+
+export function Empty({ children }: { children: ReactNode }) {
+	return <p className="py-6 text-center text-soft">{children}</p>;
+}
