@@ -19,6 +19,7 @@ fn request(approval: ApprovalPolicy) -> RunRequest {
         budget_seconds: None,
         approval,
         metadata_json: None,
+        session_policy: Default::default(),
     }
 }
 

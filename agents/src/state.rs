@@ -130,7 +130,7 @@ impl RunState {
         self.open.step(step, epoch);
         match step.kind {
             StepKind::Route => {
-                let name = step.text.as_deref().and_then(|text| text.split(':').next());
+                let name = step.text.as_deref().and_then(supervisor::chosen_agent);
                 self.routed = self.routed.take().or_else(|| name.map(str::to_owned));
             }
             StepKind::Thought if own => self.iterations += 1,

@@ -53,6 +53,7 @@ fn summary(action: &Action) -> String {
             )
         }
         Action::Route => "route".to_owned(),
+        Action::Wait => "wait".to_owned(),
     }
 }
 
@@ -177,7 +178,7 @@ fn play(script: &Script) -> Golden {
                 (None, Some(value.clone()), Run::result(call, Ok(value)))
             }
             Action::Append(drafts) => (None, None, drafts),
-            Action::Finish(_) | Action::Route => {
+            Action::Finish(_) | Action::Route | Action::Wait => {
                 turns.push(Turn { decision, reply: None, result: None, steps: Vec::new() });
                 assert_eq!(replies.next(), None, "{}: the run ended before the script did", script.file);
                 return Golden { request: script.request.clone(), turns };

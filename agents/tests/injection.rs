@@ -32,6 +32,7 @@ fn request(approval: ApprovalPolicy) -> RunRequest {
         budget_seconds: None,
         approval,
         metadata_json: None,
+        session_policy: Default::default(),
     }
 }
 
@@ -52,7 +53,7 @@ fn tools() -> Vec<ToolManifest> {
 /// A run whose search has found the document.
 fn found(document: &Document, approval: ApprovalPolicy) -> RunState {
     let run_id = RunId::derive(&["injection"]);
-    let mut state = RunState::accepted(&RunAccepted { run_id, request: request(approval), at: 0 });
+    let mut state = RunState::accepted(&RunAccepted { run_id, request: request(approval), forked_from: None, at: 0 });
     assert!(state.apply(&AgentEvent::RunClaimed(RunClaimed { run_id, epoch: 1, worker: "w".into(), at: 0 })));
     let hit = Hit {
         chunk_id: ChunkId::derive(&[&document.name]),

@@ -59,6 +59,7 @@ fn drive(agent: &str, max_iters: i32, replies: &[(String, bool)]) -> (Run, Endin
             Action::Append(drafts) => drafts,
             Action::Finish(ending) => return (run, ending, turns),
             Action::Route => unreachable!("an agent is named"),
+            Action::Wait => unreachable!("no call asks a person"),
         };
         run.append(drafts);
     }
@@ -112,6 +113,7 @@ fn a_run_whose_steps_are_of_a_newer_version_still_ends() {
                     break;
                 }
                 Action::Route => unreachable!("an agent is named"),
+            Action::Wait => unreachable!("no call asks a person"),
             };
             run.append(drafts);
         }

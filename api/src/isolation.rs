@@ -9,6 +9,7 @@ use axum::http::Uri;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use riverrun_schemas::{IngestId, Namespace, RunId};
+use utoipa::openapi::RefOr;
 use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn, Paths};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 
@@ -60,7 +61,7 @@ async fn must_be_in(state: &AppState, namespace: &Namespace, text: &str) -> Resu
     }
     if let Ok(ingest_id) = text.parse::<IngestId>()
         && let Some(ingest) = state.hub().ingest(ingest_id).await?
-        && ingest.namespace != *namespace
+        && ingest.namespace != namespace.as_str()
     {
         return Err(unknown_ingest(ingest_id));
     }
@@ -90,7 +91,7 @@ pub(crate) fn describe(paths: &mut Paths) {
 
 fn add_parameter(operation: &mut Operation) {
     let parameters = operation.parameters.get_or_insert_default();
-    if parameters.iter().any(|parameter| parameter.name == PARAMETER) {
+    if parameters.iter().any(|parameter| matches!(parameter, RefOr::T(parameter) if parameter.name == PARAMETER)) {
         return;
     }
     let parameter = ParameterBuilder::new()
@@ -99,7 +100,7 @@ fn add_parameter(operation: &mut Operation) {
         .description(Some("where it must be: what is in another namespace is answered as unknown"))
         .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
         .build();
-    parameters.push(parameter);
+    parameters.push(RefOr::T(parameter));
 }
 
 #[cfg(test)]

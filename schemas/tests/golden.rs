@@ -81,8 +81,8 @@ fn memory(run_id: RunId) -> Vec<MemoryEvent> {
     let session: SessionName = "ann, tuesday".parse().unwrap();
     let at = 1_700_000_000_000;
     macro_rules! of {
-        ($name:ident { $($field:ident: $value:expr),* }) => {
-            $name { namespace: "team-a".parse().unwrap(), session: session.clone(), at, $($field: $value),* }.into()
+        ($name:ident { $($field:ident $(: $value:expr)?),* }) => {
+            $name { namespace: "team-a".parse().unwrap(), session: session.clone(), at, $($field $(: $value)?),* }.into()
         };
     }
     vec![

@@ -180,6 +180,7 @@ fn request(session: Option<&str>) -> RunRequest {
         budget_seconds: None,
         approval: ApprovalPolicy::Never,
         metadata_json: None,
+        session_policy: Default::default(),
     }
 }
 
@@ -198,7 +199,7 @@ fn run(session: Option<&str>, answer: Option<&str>) -> [AgentEvent; 3] {
         at: 7,
     };
     [
-        RunAccepted { run_id, request: request(session), at: 1 }.into(),
+        RunAccepted { run_id, request: request(session), forked_from: None, at: 1 }.into(),
         RunClaimed { run_id, epoch: 1, worker: "w".into(), at: 2 }.into(),
         end.into(),
     ]

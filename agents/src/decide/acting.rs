@@ -45,7 +45,7 @@ pub(super) const REMINDER: &str =
 
 /// A tool's name, for models and for steps.
 pub(super) fn name(tool: &ToolManifest) -> &str {
-    tool.name
+    &tool.name
 }
 
 /// The names of tools, for schemas and messages.

@@ -36,13 +36,7 @@ fn request(approval: ApprovalPolicy) -> RunRequest {
 
 fn tools() -> Vec<ToolManifest> {
     [("look", ToolEffect::None), ("set", ToolEffect::Idempotent), ("pay", ToolEffect::External)]
-        .map(|(name, effect)| ToolManifest {
-            name,
-            description: "does it",
-            input_schema: json!({ "type": "object" }),
-            effect,
-            source: "builtin",
-        })
+        .map(|(name, effect)| ToolManifest::builtin(name, "does it", json!({ "type": "object" }), effect))
         .into()
 }
 
@@ -121,6 +115,7 @@ impl Run {
         match self.next() {
             Action::Append(drafts) => format!("{:?}", drafts[0].kind),
             Action::CallModel(_) => "model".into(),
+            Action::Route => "route".into(),
             Action::CallTool(tool) => format!("call {}", tool.call_id),
             Action::Wait => "wait".into(),
             Action::Finish(end) => end.stop_reason.into(),

@@ -26,17 +26,15 @@ pub(super) fn request(agent: &str) -> RunRequest {
         budget_seconds: None,
         approval: ApprovalPolicy::Never,
         metadata_json: None,
+        session_policy: Default::default(),
     }
 }
 
 /// A harmless tool, one that changes something outside, and the search.
 pub(super) fn tools() -> Vec<ToolManifest> {
-    let tool = |name, argument: &str, effect| ToolManifest {
-        name,
-        description: "does it",
-        input_schema: json!({ "type": "object", "properties": { argument: { "type": "string" } }, "required": [argument] }),
-        effect,
-        source: "builtin",
+    let tool = |name: &str, argument: &str, effect| {
+        let schema = json!({ "type": "object", "properties": { argument: { "type": "string" } }, "required": [argument] });
+        ToolManifest::builtin(name, "does it", schema, effect)
     };
     vec![
         tool("calculator", "expression", ToolEffect::None),
@@ -70,7 +68,7 @@ pub(super) struct Given {
 impl Given {
     pub(super) fn run(request: RunRequest) -> Self {
         let run_id = RunId::derive(&["test"]);
-        let state = RunState::accepted(&RunAccepted { run_id, request, at: 1_000 });
+        let state = RunState::accepted(&RunAccepted { run_id, request, forked_from: None, at: 1_000 });
         Given { state, tools: tools() }.claimed(1)
     }
 

@@ -23,12 +23,13 @@ fn request(session: Option<&str>) -> RunRequest {
         budget_seconds: None,
         approval: ApprovalPolicy::Never,
         metadata_json: None,
+        session_policy: Default::default(),
     }
 }
 
 fn run(session: Option<&str>) -> RunState {
     let run_id = RunId::derive(&["r"]);
-    let mut state = RunState::accepted(&RunAccepted { run_id, request: request(session), at: 0 });
+    let mut state = RunState::accepted(&RunAccepted { run_id, request: request(session), forked_from: None, at: 0 });
     state.apply(&AgentEvent::RunClaimed(RunClaimed { run_id, epoch: 1, worker: "w".into(), at: 0 }));
     state
 }

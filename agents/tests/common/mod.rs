@@ -25,16 +25,14 @@ pub fn request(agent: &str, task: &str, max_iters: i32) -> RunRequest {
         budget_seconds: None,
         approval: ApprovalPolicy::Never,
         metadata_json: None,
+        session_policy: Default::default(),
     }
 }
 
 pub fn tools() -> Vec<ToolManifest> {
-    let tool = |name, argument: &str, effect| ToolManifest {
-        name,
-        description: "does it",
-        input_schema: json!({ "type": "object", "properties": { argument: { "type": "string" } }, "required": [argument] }),
-        effect,
-        source: "builtin",
+    let tool = |name: &str, argument: &str, effect| {
+        let schema = json!({ "type": "object", "properties": { argument: { "type": "string" } }, "required": [argument] });
+        ToolManifest::builtin(name, "does it", schema, effect)
     };
     vec![
         tool("calculator", "expression", ToolEffect::None),
@@ -55,7 +53,7 @@ pub struct Run {
 impl Run {
     pub fn new(request: RunRequest) -> Self {
         let run_id = RunId::derive(&["golden"]);
-        let mut state = RunState::accepted(&RunAccepted { run_id, request, at: 1_000 });
+        let mut state = RunState::accepted(&RunAccepted { run_id, request, forked_from: None, at: 1_000 });
         state.apply(&AgentEvent::RunClaimed(RunClaimed { run_id, epoch: 1, worker: "w".into(), at: 0 }));
         Run { state, tools: tools() }
     }

@@ -210,6 +210,7 @@ fn by_hand(namespace: &Namespace) -> RunRequest {
         budget_seconds: None,
         approval: ApprovalPolicy::External,
         metadata_json: None,
+        session_policy: Default::default(),
     }
 }
 

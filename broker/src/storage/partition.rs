@@ -6,13 +6,13 @@
 mod removal;
 mod state;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use kafka_protocol::ResponseError;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
@@ -22,13 +22,13 @@ use super::files::FileCache;
 use super::flusher::FlushQueue;
 use super::producers::{Aborted, Admission, Producers};
 use super::recovery::Recovered;
-use super::segment::{Checkpoint, Segment};
+use super::segment::Segment;
 use crate::clock::now_ms;
 use crate::topic_config::TopicConfig;
 use crate::wire::batch::{BatchHeader, Marker, assign_offset, stamp_append_time};
 
 use state::{Health, Pending};
-pub(in crate::storage) use state::{State, TailBatch};
+pub(in crate::storage) use state::State;
 
 /// Pause between attempts to repair a partition after a failed write.
 const REPAIR_PAUSE: Duration = Duration::from_secs(1);

@@ -72,7 +72,7 @@ pub async fn tree(sql: &Sql, run_id: RunId) -> Result<Vec<TreeNode>, StoreError>
         .bind(MAX_TREE)
         .fetch_all(&mut *transaction)
         .await?;
-        rows.iter().map(node).collect()
+        rows.iter().map(node).collect::<Result<Vec<_>, StoreError>>()
     };
     attempt.await.map_err(|error: StoreError| error.at(sql.path()))
 }

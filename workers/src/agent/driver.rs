@@ -59,8 +59,8 @@ pub(super) struct Released {
 }
 
 pub(super) struct Driver {
-    context: Arc<AgentContext>,
-    state: RunState,
+    pub(super) context: Arc<AgentContext>,
+    pub(super) state: RunState,
     partition: i32,
     accepted_offset: i64,
     /// Offset behind the last event in the fold.

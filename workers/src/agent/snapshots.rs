@@ -193,7 +193,8 @@ mod tests {
         let event = AgentEvent::from(snapshot.clone());
         let place = (partition, producer.send_to_partition(&event, partition, "test", None).await.unwrap().offset);
 
-        let restored = || restore(&blobs, &log, &Schemas::built_in(), place, &snapshot);
+        let schemas = Schemas::built_in();
+        let restored = || restore(&blobs, &log, &schemas, place, &snapshot);
         assert_eq!(restored().await.unwrap(), Some(state.clone()));
         assert_eq!((state.sources().len(), state.cancel_requested.is_some()), (2, true));
         std::fs::remove_dir_all(folder.path().join("blobs")).unwrap();

@@ -1,6 +1,6 @@
 //! Joining, and the rebalance that it leads to.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -172,7 +172,7 @@ impl Group {
     }
 
     /// Everyone has to join again.
-    fn rebalance(&mut self, now: Instant) {
+    pub(super) fn rebalance(&mut self, now: Instant) {
         if self.phase == Phase::PreparingRebalance {
             return;
         }
@@ -191,7 +191,7 @@ impl Group {
     }
 
     /// Ends the wait for joins when all are there, or (`timed_out`) with those who are.
-    fn complete_join_if_ready(&mut self, now: Instant, timed_out: bool) {
+    pub(super) fn complete_join_if_ready(&mut self, now: Instant, timed_out: bool) {
         if self.phase != Phase::PreparingRebalance {
             return;
         }

@@ -26,18 +26,13 @@ pub(super) struct Ledger {
 #[async_trait]
 impl Tool for Ledger {
     fn manifest(&self) -> ToolManifest {
-        ToolManifest {
-            name: LEDGER,
-            description: "Books an amount. Each call changes the books.",
-            input_schema: json!({
-                "type": "object",
-                "properties": { "amount": { "type": "integer" } },
-                "required": ["amount"],
-                "additionalProperties": false,
-            }),
-            effect: ToolEffect::External,
-            source: "builtin",
-        }
+        let schema = json!({
+            "type": "object",
+            "properties": { "amount": { "type": "integer" } },
+            "required": ["amount"],
+            "additionalProperties": false,
+        });
+        ToolManifest::builtin(LEDGER, "Books an amount. Each call changes the books.", schema, ToolEffect::External)
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> Result<Value, ToolError> {
