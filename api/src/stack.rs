@@ -335,7 +335,7 @@ fn spawn_workers(
         max_concurrent_runs: config.max_runs,
         default_max_iters: settings.agent_max_iters,
         default_temperature: settings.agent_temperature,
-        policy: Arc::default(),
+        policy: Arc::new(config.core.tools().policy.clone()),
     };
     let ingester = Ingester::new(
         log.clone(),
