@@ -3,6 +3,7 @@
 use riverrun_schemas::agent::{StepKind, ToolUse};
 
 use super::{Action, StepDraft};
+use crate::memory;
 use crate::policy::{Policy, Verdict};
 use crate::state::{Answer, CallNeeds, Question, RunState};
 use crate::tools::ToolManifest;
@@ -52,6 +53,9 @@ pub fn settle(state: &RunState, tools: &[ToolManifest], policy: &Policy, mut dra
     let mut more = Vec::new();
     for draft in &drafts {
         let Some(call) = draft.tool.as_ref().filter(|_| draft.kind == StepKind::ToolCall) else { continue };
+        if memory::is_opening_call(state, call) {
+            continue; // not the model's wish, and there whatever tools the request allows
+        }
         let has_result = |draft: &StepDraft| {
             draft.kind == StepKind::ToolResult && draft.tool.as_ref().is_some_and(|tool| tool.call_id == call.call_id)
         };

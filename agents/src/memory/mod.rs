@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 pub use fold::{Basis, OpenTurn, SessionFold, Taken, episode_id};
 pub use models::{MemoryModels, Written};
-pub(crate) use opening::{Recalled, opening, usable, with_memory, without_opening};
+pub(crate) use opening::{Recalled, is_opening_call, opening, usable, with_memory, without_opening};
 pub use prompt::conversation;
 pub use reader::StoredMemory;
 pub use summary::{Summarize, clean, plan, request as summary_request};

@@ -96,7 +96,12 @@ fn call_id(state: &RunState) -> String {
 }
 
 fn is_opening(state: &RunState, step: &Step) -> bool {
-    step.seq <= 2 && step.tool.as_ref().is_some_and(|tool| tool.name == MEMORY_RECALL && tool.call_id == call_id(state))
+    step.seq <= 2 && step.tool.as_ref().is_some_and(|tool| is_opening_call(state, tool))
+}
+
+/// Whether a call is the one that reads the conversation when a run begins.
+pub(crate) fn is_opening_call(state: &RunState, call: &ToolUse) -> bool {
+    call.name == MEMORY_RECALL && call.call_id == call_id(state)
 }
 
 /// The first action of a run that belongs to a conversation: to read it.

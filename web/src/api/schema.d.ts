@@ -279,6 +279,92 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/memory": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Forgets a memory with everything that was made from it, or a whole conversation, and tells what is gone from each index. */
+        delete: operations["forget"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/memory/chat": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** One message of a chat model that remembers the conversation, streamed unless `stream` is false. Both sides are recorded. */
+        post: operations["chat"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/memory/context": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What of a conversation a model is shown: the running summary, the newest turns within the window, and what resembles the query. */
+        get: operations["context"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/memory/turns": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What was said in a conversation, oldest first. */
+        get: operations["turns"];
+        put?: never;
+        /** Records something said. The answer comes when the tables have it: what is read next has it too. */
+        post: operations["add"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/memory/why": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Where a memory comes from: the turns, and the run where there was one. */
+        get: operations["why"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/metrics": {
         parameters: {
             query?: never;
@@ -416,6 +502,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/runs/{id}/approvals/{step}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Answers a run that waits for a person. The first answer to a step counts. */
+        post: operations["decide"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/runs/{id}/cancel": {
         parameters: {
             query?: never;
@@ -427,6 +530,23 @@ export interface paths {
         put?: never;
         /** Asks a run to stop. It ends as `cancelled` within seconds. */
         post: operations["cancel"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/runs/{id}/compare": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Two runs step by step. */
+        get: operations["compare"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -445,6 +565,60 @@ export interface paths {
          *     browser that comes back goes on where it was.
          */
         get: operations["events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/runs/{id}/fork": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Starts a run that shares the first steps of this one and goes on by itself, perhaps with another model, agent or task. */
+        post: operations["fork"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/runs/{id}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Asks a run to look again: one that waits between two tries of a model call tries at once, one that waits for a person
+         *     checks whether it still has to.
+         */
+        post: operations["resume"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/runs/{id}/tree": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The runs that branched off this one, and those that it branched off. */
+        get: operations["tree"];
         put?: never;
         post?: never;
         delete?: never;
@@ -631,10 +805,27 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The tools that agents of a namespace can use. */
+        /** The tools that agents of a namespace can use. Starts the MCP servers of the namespace, to ask them for theirs. */
         get: operations["tools"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tools/{name}/call": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Calls a tool, outside of any run. One that changes something outside wants `confirm`, unless the policy allows it. */
+        post: operations["call"];
         delete?: never;
         options?: never;
         head?: never;
@@ -673,6 +864,18 @@ export interface components {
             /** @description For filters and for people. */
             tags: string[];
         };
+        /** @description A person's answer to a run that waits. */
+        ApprovalBody: {
+            /** @description Yes or no. */
+            decision: components["schemas"]["ApprovalDecision"];
+            /** @description Why, in words; at most 1,000 characters. When the answer is no, the model reads it. */
+            note?: string | null;
+        };
+        /**
+         * @description Yes or no.
+         * @enum {string}
+         */
+        ApprovalDecision: "approve" | "deny";
         /**
          * @description Which tool calls wait for a person.
          * @enum {string}
@@ -838,6 +1041,33 @@ export interface components {
              */
             updated_at: string;
         };
+        /** @description One side of a comparison. */
+        ComparedRun: {
+            /** @description The agent type at work. */
+            agent?: string | null;
+            /** @description The answer. */
+            answer?: string | null;
+            /** @description The run. */
+            run_id: string;
+            /** @description Where it is. */
+            status: components["schemas"]["RunStatus"];
+            /** @description Why it ended. */
+            stop_reason?: string | null;
+            /** @description Tokens of its own model calls. */
+            usage: components["schemas"]["UsageView"];
+        };
+        /** @description The steps with one number. */
+        ComparedStep: {
+            left?: components["schemas"]["StepView"] | null;
+            right?: components["schemas"]["StepView"] | null;
+            /** @description They say the same; times and tokens do not matter. */
+            same: boolean;
+            /**
+             * Format: int64
+             * @description The number.
+             */
+            seq: number;
+        };
         /** @description A record that could not be handled. */
         DeadLetterEntry: {
             /**
@@ -989,6 +1219,80 @@ export interface components {
             document_ids?: string[];
             /** @description Where documents came from, exactly as `source` shows it. */
             sources?: string[];
+        };
+        /** @description How much is gone from each index. */
+        ForgetCounts: {
+            /**
+             * Format: int64
+             * @description Episodes.
+             */
+            episodes: number;
+            /**
+             * Format: int64
+             * @description Notes.
+             */
+            notes: number;
+            /**
+             * Format: int64
+             * @description Summaries.
+             */
+            summaries: number;
+            /**
+             * Format: int64
+             * @description Turns.
+             */
+            turns: number;
+            /**
+             * Format: int64
+             * @description Vectors of episodes and notes.
+             */
+            vectors: number;
+        };
+        /** @description What is gone, and from where. */
+        ForgetDone: {
+            /**
+             * Format: date-time
+             * @description When it was asked for.
+             */
+            at: string;
+            /** @description The request. */
+            forget_id: string;
+            /** @description The namespace. */
+            namespace: string;
+            /** @description Something is still on its way: it goes as soon as the worker is there again. */
+            pending: boolean;
+            /** @description How much is gone from each index. */
+            removed: components["schemas"]["ForgetCounts"];
+            /** @description The conversation. */
+            session: string;
+            /** @description What was to be forgotten; null for the whole conversation. */
+            target?: string | null;
+        };
+        /** @description Asks for a run that begins with another's first steps. */
+        ForkBody: {
+            /** @description Another agent. */
+            agent?: string | null;
+            /**
+             * Format: int64
+             * @description The last step that both share; 0 shares none.
+             */
+            at_seq: number;
+            /** @description Another model. */
+            model?: string | null;
+            /** @description Another provider. */
+            provider?: string | null;
+            /** @description Another task. */
+            task?: string | null;
+        };
+        /** @description Where a run branches off another. */
+        ForkView: {
+            /**
+             * Format: int64
+             * @description The last step that both share.
+             */
+            at_seq: number;
+            /** @description The other run. */
+            run_id: string;
         };
         /**
          * @description The whole at a glance.
@@ -1269,10 +1573,16 @@ export interface components {
                 effect: string;
                 /** @description JSON schema of its arguments. */
                 input_schema: Record<string, never>;
+                /** @description Where a call stops. */
+                limits: components["schemas"]["ToolLimitsEntry"];
                 /** @description The name that a model calls it by. */
                 name: string;
                 /** @description The namespace it is in. */
                 namespace: string;
+                /** @description Whether a call by hand wants to be confirmed. */
+                needs_approval: boolean;
+                /** @description What a call can reach: `knowledge`, `network`, `process`, `log`, `memory`, `warehouse`. */
+                permissions: string[];
                 /** @description Where it comes from: `builtin`, `http`, `command`, `mcp` or `kafka`. */
                 source: string;
             }[];
@@ -1296,6 +1606,63 @@ export interface components {
                  */
                 retention_ms: number;
             }[];
+        };
+        /** @description Words to a chat model that remembers the conversation. */
+        MemoryChatBody: {
+            /** @description Chat model. */
+            model?: string | null;
+            /** @description The namespace; `default` when left out. */
+            namespace?: string | null;
+            /** @description Model provider. */
+            provider?: string | null;
+            /** @description The conversation; `default` when left out. */
+            session?: string | null;
+            /** @description Answer with server-sent events (the default): `delta` `{text}` while the model writes, then `final`, or `error`. */
+            stream?: boolean | null;
+            /**
+             * Format: float
+             * @description Sampling temperature, 0 to 2.
+             */
+            temperature?: number | null;
+            /** @description The words; at most 16 KiB, and no more tokens than the window has. */
+            text: string;
+        };
+        /** @description What the model said, and what it was shown of the conversation. */
+        MemoryChatDone: {
+            /** @description The turn of the answer. */
+            answer_turn_id: string;
+            /** @description The model that answered; null when the answer was given before, to the same idempotency key. */
+            model?: string | null;
+            /** @description What could not be done, in words. */
+            notes: string[];
+            /** @description Episodes and notes that it was shown. */
+            recalled: string[];
+            /** @description Whether it was shown a summary. */
+            summarized: boolean;
+            /** @description Its words. */
+            text: string;
+            /** @description The turn of the caller's words. */
+            turn_id: string;
+            /** @description Turns that the model was shown. */
+            turns_shown: number;
+            /** @description Tokens read and written. */
+            usage: components["schemas"]["UsageView"];
+        };
+        /** @description What of a conversation a model is shown. */
+        MemoryContextView: {
+            /** @description Episodes and notes that resemble the query, best first. Nothing that is among the turns; empty without a query. */
+            episodes: components["schemas"]["RecalledView"][];
+            /** @description What could not be done, in words. */
+            notes: string[];
+            summary?: components["schemas"]["SummaryView"] | null;
+            /** @description Tokens of summary and turns, by the chat model's own tokenizer. */
+            tokens: number;
+            /** @description The newest turns within the window, oldest first. */
+            turns: components["schemas"]["TurnView"][];
+            /** @description Turns behind the summary that did not fit: they become part of it as soon as the chat model has written it. */
+            turns_left_out: number;
+            /** @description Tokens that they may have. */
+            window_tokens: number;
         };
         /** @description A model. */
         ModelEntry: {
@@ -1382,10 +1749,13 @@ export interface components {
                  * @description When it ended.
                  */
                 finished_at?: string | null;
+                forked_from?: components["schemas"]["ForkView"] | null;
                 /** @description Its namespace. */
                 namespace: string;
                 /** @description The run. */
                 run_id: string;
+                /** @description The conversation that it belongs to. */
+                session?: string | null;
                 /** @description Where it is. */
                 status: components["schemas"]["RunStatus"];
                 /**
@@ -1402,6 +1772,54 @@ export interface components {
             }[];
             /** @description Give it as `cursor` for the next page; null on the last one. */
             next_cursor?: string | null;
+        };
+        /** @description One page of a list. */
+        Page_TurnView: {
+            /** @description The entries of this page. */
+            items: {
+                /**
+                 * Format: date-time
+                 * @description When it was said.
+                 */
+                at: string;
+                /** @description The namespace. */
+                namespace: string;
+                /** @description `user`, `assistant`, `system` or `tool`. */
+                role: string;
+                /** @description The run whose task or answer this is. */
+                run_id?: string | null;
+                /**
+                 * Format: int64
+                 * @description Counts from 1 within the conversation; what was forgotten leaves a gap.
+                 */
+                seq: number;
+                /** @description The conversation. */
+                session: string;
+                /** @description The words. */
+                text: string;
+                /** @description The turn. */
+                turn_id: string;
+            }[];
+            /** @description Give it as `cursor` for the next page; null on the last one. */
+            next_cursor?: string | null;
+        };
+        /** @description A call that waits for a person: `POST /runs/{id}/approvals/{step}` answers it. */
+        PendingApprovalView: {
+            /** @description What it would be called with. */
+            arguments: unknown;
+            /** @description The call's idempotency key. */
+            call_id: string;
+            /** @description The call was made before and what came of it is not known: approving makes it again, denying goes on without. */
+            outcome_unknown: boolean;
+            /** @description Why a person is asked. */
+            reason: string;
+            /**
+             * Format: int64
+             * @description `seq` of the approval step.
+             */
+            step: number;
+            /** @description The tool. */
+            tool: string;
         };
         /** @description An RFC 9457 problem document: every error of the API has this shape (`application/problem+json`). */
         Problem: {
@@ -1437,6 +1855,24 @@ export interface components {
             kind: string;
             /** @description The name that requests and settings use. */
             name: string;
+        };
+        /** @description A memory that was recalled. */
+        RecalledView: {
+            /** @description The episode or note; `GET /memory/why` tells where it comes from. */
+            id: string;
+            /** @description `episode` or `note`. */
+            kind: string;
+            /** @description The run that it comes from. */
+            run_id?: string | null;
+            /**
+             * Format: float
+             * @description Cosine similarity to the query, -1 to 1.
+             */
+            score: number;
+            /** @description Its words. */
+            text: string;
+            /** @description The turns that it comes from. */
+            turn_ids: string[];
         };
         /** @description The record is on its topic again. */
         Redriven: {
@@ -1485,8 +1921,9 @@ export interface components {
             namespace?: string | null;
             /** @description Model provider; `GET /providers` lists them. */
             provider?: string | null;
-            /** @description Conversation that the run belongs to. */
+            /** @description Conversation that the run belongs to. Of its runs, one goes on at a time. */
             session?: string | null;
+            session_policy?: components["schemas"]["SessionMode"] | null;
             /** @description The task, in words; at most 64 KiB. */
             task: string;
             /**
@@ -1496,6 +1933,20 @@ export interface components {
             temperature?: number | null;
             /** @description Names of the tools that it may use; left out, every tool of the namespace. */
             tools?: string[] | null;
+        };
+        /** @description Two runs step by step. */
+        RunComparison: {
+            /**
+             * Format: int64
+             * @description How many steps both begin with.
+             */
+            common: number;
+            /** @description One run. */
+            left: components["schemas"]["ComparedRun"];
+            /** @description The other. */
+            right: components["schemas"]["ComparedRun"];
+            /** @description The steps by number. */
+            steps: components["schemas"]["ComparedStep"][];
         };
         /** @description What a stream of a run says: `start`, then each step once and in order, then one `final`. `token` only where asked for. */
         RunMessage: {
@@ -1530,7 +1981,7 @@ export interface components {
          * @description Where a run is.
          * @enum {string}
          */
-        RunStatus: "queued" | "running" | "succeeded" | "failed" | "cancelled";
+        RunStatus: "queued" | "running" | "waiting_approval" | "succeeded" | "failed" | "cancelled";
         /** @description A run in a list: without steps, answer and citations. */
         RunSummary: {
             /** @description The agent type at work. */
@@ -1545,10 +1996,13 @@ export interface components {
              * @description When it ended.
              */
             finished_at?: string | null;
+            forked_from?: components["schemas"]["ForkView"] | null;
             /** @description Its namespace. */
             namespace: string;
             /** @description The run. */
             run_id: string;
+            /** @description The conversation that it belongs to. */
+            session?: string | null;
             /** @description Where it is. */
             status: components["schemas"]["RunStatus"];
             /**
@@ -1562,6 +2016,11 @@ export interface components {
             task: string;
             /** @description Tokens so far. */
             usage: components["schemas"]["UsageView"];
+        };
+        /** @description Runs that branched off each other. */
+        RunTree: {
+            /** @description The root first; at most 1,000. */
+            items: components["schemas"]["TreeNode"][];
         };
         /** @description A run with its steps: the run result once it has ended. */
         RunView: {
@@ -1582,12 +2041,17 @@ export interface components {
              * @description When it ended; null before.
              */
             finished_at?: string | null;
+            forked_from?: components["schemas"]["ForkView"] | null;
             /** @description The caller's own JSON. */
             metadata?: unknown;
             /** @description Its namespace. */
             namespace: string;
+            /** @description Calls that wait for a person. */
+            pending_approvals?: components["schemas"]["PendingApprovalView"][];
             /** @description The run. */
             run_id: string;
+            /** @description The conversation that it belongs to. */
+            session?: string | null;
             /** @description Where it is. */
             status: components["schemas"]["RunStatus"];
             /** @description What happened. */
@@ -1738,6 +2202,11 @@ export interface components {
             /** @description Its version, where it tells. */
             version?: string | null;
         };
+        /**
+         * @description What happens to a run whose session has one that goes on.
+         * @enum {string}
+         */
+        SessionMode: "enqueue" | "reject" | "interrupt";
         /** @description Bytes of the stored text of a document version: from `start` to before `end`. */
         SpanView: {
             /**
@@ -1772,6 +2241,46 @@ export interface components {
             tool?: components["schemas"]["ToolView"] | null;
             usage?: components["schemas"]["UsageView"] | null;
         };
+        /** @description The older turns in a few sentences. */
+        SummaryView: {
+            /**
+             * Format: date-time
+             * @description When it was written.
+             */
+            at: string;
+            /** @description The chat model that wrote it. */
+            model: string;
+            /** @description The summary. */
+            summary_id: string;
+            /** @description The words. */
+            text: string;
+            /**
+             * Format: int64
+             * @description It stands for every turn up to this one.
+             */
+            through_seq: number;
+        };
+        /** @description A call of a tool by whoever asks, outside of any run. */
+        ToolCallBody: {
+            /** @description What the tool's schema asks for. */
+            arguments?: Record<string, never>;
+            /** @description Makes the call although it changes something outside. */
+            confirm?: boolean | null;
+            /** @description The namespace whose tool it is; `default` when left out. */
+            namespace?: string | null;
+        };
+        /** @description What a tool gave. */
+        ToolCallDone: {
+            /** @description Idempotency key of the call. */
+            call_id: string;
+            /** @description Its result. */
+            result: Record<string, never>;
+            /**
+             * Format: int64
+             * @description How long it took.
+             */
+            took_ms: number;
+        };
         /** @description A tool manifest. */
         ToolEntry: {
             /** @description What it does. */
@@ -1780,12 +2289,28 @@ export interface components {
             effect: string;
             /** @description JSON schema of its arguments. */
             input_schema: Record<string, never>;
+            /** @description Where a call stops. */
+            limits: components["schemas"]["ToolLimitsEntry"];
             /** @description The name that a model calls it by. */
             name: string;
             /** @description The namespace it is in. */
             namespace: string;
+            /** @description Whether a call by hand wants to be confirmed. */
+            needs_approval: boolean;
+            /** @description What a call can reach: `knowledge`, `network`, `process`, `log`, `memory`, `warehouse`. */
+            permissions: string[];
             /** @description Where it comes from: `builtin`, `http`, `command`, `mcp` or `kafka`. */
             source: string;
+        };
+        /** @description Where a call of a tool stops. */
+        ToolLimitsEntry: {
+            /** @description Largest result as JSON, in bytes. */
+            result_bytes: number;
+            /**
+             * Format: int64
+             * @description Longest that a call takes, in milliseconds.
+             */
+            timeout_ms: number;
         };
         /** @description A tool call, and on `tool_result` what it gave. */
         ToolView: {
@@ -1823,6 +2348,66 @@ export interface components {
              */
             retention_ms: number;
         };
+        /** @description A run of a tree of forks. */
+        TreeNode: {
+            /** @description The agent type at work. */
+            agent?: string | null;
+            /**
+             * Format: date-time
+             * @description When it was accepted.
+             */
+            created_at: string;
+            forked_from?: components["schemas"]["ForkView"] | null;
+            /** @description Its model. */
+            model?: string | null;
+            /** @description The run. */
+            run_id: string;
+            /** @description Where it is. */
+            status: components["schemas"]["RunStatus"];
+            /**
+             * Format: int64
+             * @description How many steps it has, the copied ones included.
+             */
+            steps: number;
+            /** @description What it was asked to do. */
+            task: string;
+        };
+        /** @description Something said in a conversation. */
+        TurnBody: {
+            /** @description The namespace; `default` when left out. */
+            namespace?: string | null;
+            /** @description `user`, `assistant`, `system` or `tool`. */
+            role: string;
+            /** @description The conversation; `default` when left out. */
+            session?: string | null;
+            /** @description The words, at most 16 KiB. */
+            text: string;
+        };
+        /** @description One thing said in a conversation. */
+        TurnView: {
+            /**
+             * Format: date-time
+             * @description When it was said.
+             */
+            at: string;
+            /** @description The namespace. */
+            namespace: string;
+            /** @description `user`, `assistant`, `system` or `tool`. */
+            role: string;
+            /** @description The run whose task or answer this is. */
+            run_id?: string | null;
+            /**
+             * Format: int64
+             * @description Counts from 1 within the conversation; what was forgotten leaves a gap.
+             */
+            seq: number;
+            /** @description The conversation. */
+            session: string;
+            /** @description The words. */
+            text: string;
+            /** @description The turn. */
+            turn_id: string;
+        };
         /** @description Tokens of model calls. */
         UsageView: {
             /**
@@ -1845,6 +2430,26 @@ export interface components {
              * @description Both together.
              */
             total_tokens: number;
+        };
+        /** @description What a memory comes from. */
+        WhyView: {
+            /**
+             * Format: date-time
+             * @description When it was written.
+             */
+            at: string;
+            /** @description The memory that was asked about. */
+            id: string;
+            /** @description `turn`, `summary`, `episode` or `note`. */
+            kind: string;
+            /** @description The chat model that wrote it, for a summary. */
+            model?: string | null;
+            /** @description The run that it comes from. */
+            run_id?: string | null;
+            /** @description The turns that it comes from, oldest first; at most 500 of the newest of a summary. */
+            sources: components["schemas"]["TurnView"][];
+            /** @description Its words. */
+            text: string;
         };
     };
     responses: never;
@@ -2348,7 +2953,10 @@ export interface operations {
     };
     show: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description where it must be: what is in another namespace is answered as unknown */
+                namespace?: string;
+            };
             header?: never;
             path: {
                 id: string;
@@ -2366,6 +2974,265 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    forget: {
+        parameters: {
+            query: {
+                /** @description A turn, summary, episode or note; the whole conversation when left out. */
+                id?: string | null;
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+                /** @description The conversation. Always named, since this can't be undone. */
+                session: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ForgetDone"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    chat: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer */
+                "Idempotency-Key"?: string | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MemoryChatBody"];
+            };
+        };
+        responses: {
+            /** @description with `stream: false` this object, else server-sent events: `delta` `{text}`, then `final` with this object, or `error` with a problem document */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MemoryChatDone"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    context: {
+        parameters: {
+            query?: {
+                /** @description What recalled memories should resemble; nothing is recalled without it. */
+                query?: string | null;
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+                /** @description The conversation; `default` when left out. */
+                session?: string | null;
+                /** @description Most memories to recall; 5 when left out, 20 at most. */
+                k?: number | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MemoryContextView"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    turns: {
+        parameters: {
+            query?: {
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+                /** @description The conversation; `default` when left out. */
+                session?: string | null;
+                /** @description Most turns of a page; 50 when left out, 500 at most. */
+                limit?: number | null;
+                /** @description `next_cursor` of the page before. */
+                cursor?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_TurnView"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    add: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description a repeat with the same key is the same turn */
+                "Idempotency-Key"?: string | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TurnBody"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TurnView"];
+                };
+            };
+            /** @description it is on the log; the tables are behind, so its `seq` is 0 */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TurnView"];
+                };
+            };
+            /** @description the key was used for another turn, or the conversation is full */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    why: {
+        parameters: {
+            query: {
+                /** @description A turn, summary, episode or note. */
+                id: string;
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+                /** @description The conversation; `default` when left out. */
+                session?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WhyView"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2568,6 +3435,8 @@ export interface operations {
                 agent?: string | null;
                 /** @description Only those of this namespace. */
                 namespace?: string | null;
+                /** @description Only those of this session. */
+                session?: string | null;
                 /** @description Most runs of a page; 50 when left out, 500 at most. */
                 limit?: number | null;
                 /** @description `next_cursor` of the page before. */
@@ -2653,7 +3522,10 @@ export interface operations {
     };
     show: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description where it must be: what is in another namespace is answered as unknown */
+                namespace?: string;
+            };
             header?: never;
             path: {
                 id: string;
@@ -2680,9 +3552,67 @@ export interface operations {
             };
         };
     };
+    decide: {
+        parameters: {
+            query?: {
+                /** @description where it must be: what is in another namespace is answered as unknown */
+                namespace?: string;
+            };
+            header?: never;
+            path: {
+                id: string;
+                /** @description `step` of an entry of the run's `pending_approvals` */
+                step: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ApprovalBody"];
+            };
+        };
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunAccepted"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the step was answered before, or the run has ended */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     cancel: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description where it must be: what is in another namespace is answered as unknown */
+                namespace?: string;
+            };
             header?: never;
             path: {
                 id: string;
@@ -2722,6 +3652,48 @@ export interface operations {
             };
         };
     };
+    compare: {
+        parameters: {
+            query?: {
+                /** @description The other run; left out, the one that this run branched off. */
+                with?: string | null;
+                /** @description where it must be: what is in another namespace is answered as unknown */
+                namespace?: string;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunComparison"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     events: {
         parameters: {
             query?: {
@@ -2729,6 +3701,8 @@ export interface operations {
                 after?: number;
                 /** @description Also pieces of text while models write. */
                 tokens?: boolean;
+                /** @description where it must be: what is in another namespace is answered as unknown */
+                namespace?: string;
             };
             header?: {
                 /** @description wins over `after` */
@@ -2747,6 +3721,126 @@ export interface operations {
                 };
                 content: {
                     "text/event-stream": components["schemas"]["RunMessage"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    fork: {
+        parameters: {
+            query?: {
+                /** @description where it must be: what is in another namespace is answered as unknown */
+                namespace?: string;
+            };
+            header?: {
+                /** @description a repeat with the same key is the same fork */
+                "Idempotency-Key"?: string | null;
+            };
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ForkBody"];
+            };
+        };
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunAccepted"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    resume: {
+        parameters: {
+            query?: {
+                /** @description where it must be: what is in another namespace is answered as unknown */
+                namespace?: string;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunAccepted"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the run has ended */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    tree: {
+        parameters: {
+            query?: {
+                /** @description where it must be: what is in another namespace is answered as unknown */
+                namespace?: string;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunTree"];
                 };
             };
             404: {
@@ -3062,6 +4156,71 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Items_ToolEntry"];
+                };
+            };
+        };
+    };
+    call: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description handed to the tool as the key of the call */
+                "Idempotency-Key"?: string | null;
+            };
+            path: {
+                /** @description a name of GET /tools */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ToolCallBody"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ToolCallDone"];
+                };
+            };
+            /** @description the policy denies it */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no such tool */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description it wants `confirm` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the arguments are not what its schema says, or it failed */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
         };
