@@ -370,9 +370,16 @@ mod tests {
     #[test]
     fn given_questions_and_answers_when_a_run_is_composed_then_it_waits_while_a_question_is_open() {
         use RunStatus::{Queued, Running, WaitingApproval};
-        let claimed = |epoch| RunClaimed { run_id: run_id(), epoch, worker: "w".into(), at: 2 }.into();
-        let decided =
-            |step| RunApprovalDecided { run_id: run_id(), step, decision: Decision::Approve, note: None, at: 3 }.into();
+        let claimed = |epoch| AgentEvent::from(RunClaimed { run_id: run_id(), epoch, worker: "w".into(), at: 2 });
+        let decided = |step| {
+            AgentEvent::from(RunApprovalDecided {
+                run_id: run_id(),
+                step,
+                decision: Decision::Approve,
+                note: None,
+                at: 3,
+            })
+        };
         let answered = seen(vec![
             accepted(),
             claimed(1),
