@@ -218,6 +218,7 @@ fn stored_runs_are_decided_as_they_were() {
     for script in scripts() {
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             let text = serde_json::to_string_pretty(&play(&script)).unwrap();
+            std::fs::create_dir_all(path(script.file).parent().unwrap()).unwrap();
             std::fs::write(path(script.file), text + "\n").unwrap();
         }
         let text = std::fs::read_to_string(path(script.file)).unwrap();
