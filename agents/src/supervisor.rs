@@ -28,7 +28,7 @@ use crate::prompt;
 use rules::Task;
 
 /// How far ahead of the general agent another one must be, in cosine similarity, to be chosen by similarity alone.
-const AHEAD: f64 = 0.05;
+const AHEAD: f64 = 0.1;
 const MAX_CHOICE_TOKENS: u32 = 160;
 /// Characters of a task that the model is shown for its choice.
 const MAX_TASK: usize = 4_000;

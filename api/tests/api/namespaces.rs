@@ -59,7 +59,7 @@ impl Owned {
         let ingest = api.post("/ingest", ingest).await;
         assert_eq!(ingest.status, 202, "{}", ingest.body);
         let ingest_id = ingest.body["ingest_id"].as_str().unwrap().to_owned();
-        assert_eq!(api.ingest_end(&ingest_id).await["documents"]["indexed"], 1);
+        assert_eq!(api.ingest_end(&ingest_id).await["indexed"], 1);
         let documents = api.get(&format!("/documents?collection=papers&namespace={OWNER}")).await;
         let document_id = documents.body["items"][0]["document_id"].as_str().unwrap().to_owned();
 

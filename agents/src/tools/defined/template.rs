@@ -34,7 +34,17 @@ impl Template {
                     plain.push('}');
                 }
                 '{' => {
-                    let name: String = rest.by_ref().take_while(|c| *c != '}').collect();
+                    let mut closed = false;
+                    let name: String = rest
+                        .by_ref()
+                        .take_while(|c| {
+                            closed = *c == '}';
+                            !closed
+                        })
+                        .collect();
+                    if !closed {
+                        return fault(format!("{{{name} is not closed"), "write {argument}, or {{ for a brace");
+                    }
                     if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-') {
                         return fault(format!("{{{name}}} is no placeholder"), "write {argument}, or {{ for a brace");
                     }
