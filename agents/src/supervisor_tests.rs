@@ -63,9 +63,9 @@ fn where_rules_and_similarity_agree_nobody_is_asked() {
 
 #[test]
 fn without_a_sign_similarity_must_be_clearly_ahead_of_the_general_agent() {
-    let choice = made("Hello there", &measured([0.30, 0.36, 0.1, 0.1]));
+    let choice = made("Hello there", &measured([0.30, 0.45, 0.1, 0.1]));
     assert_eq!((choice.agent.as_str(), choice.by), ("plan_execute", Judge::Similarity));
-    let choice = made("Hello there", &measured([0.30, 0.34, 0.1, 0.1]));
+    let choice = made("Hello there", &measured([0.30, 0.36, 0.1, 0.1]));
     assert_eq!((choice.agent.as_str(), choice.by), ("react", Judge::Default));
 }
 

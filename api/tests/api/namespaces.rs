@@ -106,7 +106,9 @@ impl Owned {
             (_, "source") => of("source"),
             (_, "query" | "text" | "task") => Some(json!("what is blue?")),
             (_, "role") => Some(json!("user")),
-            (_, "step" | "at_seq") => Some(json!(1)),
+            (_, "step") => Some(json!(1)),
+            // The run of a session begins with a call and its result.
+            (_, "at_seq") => Some(json!(2)),
             (_, "decision") => Some(json!("approve")),
             (_, "sql") => Some(json!("SELECT 1")),
             (_, "arguments") => Some(json!({ "query": "what is blue?" })),
@@ -190,7 +192,7 @@ fn question(operation: &Operation, owned: &Owned, namespace: &str) -> Result<Req
         // Collections and sessions are asked for wherever they can be; what else is not needed is left out.
         let wanted = |name: &String| {
             required.contains(name)
-                || matches!(name.as_str(), "namespace" | "collections" | "session" | "stream" | "agent")
+                || matches!(name.as_str(), "namespace" | "collections" | "session" | "stream" | "agent" | "arguments")
         };
         for name in names.iter().filter(|name| wanted(name)) {
             let Some(value) = value(name) else { return Err(format!("no value is known for the field {name:?}")) };
