@@ -151,6 +151,9 @@ pub struct AcceptedIngest {
     pub documents: Option<i64>,
 }
 
+/// Makes the records of documents that were handed in.
+pub type MakeRecords = Box<dyn FnOnce(IngestId, &IngestTarget) -> Result<Vec<Outgoing>, ApiError> + Send>;
+
 /// What an ingest reads.
 pub enum Content {
     /// A path on this machine, already allowed.
@@ -158,7 +161,7 @@ pub enum Content {
     /// Documents that were handed in: what to put on the log for an ingest id, and how many they are.
     Uploaded {
         /// Makes the records.
-        records: Box<dyn FnOnce(IngestId, &IngestTarget) -> Result<Vec<Outgoing>, ApiError> + Send>,
+        records: MakeRecords,
         /// Names and hashes, for telling two requests apart.
         fingerprint: String,
         /// How many they are.

@@ -216,6 +216,7 @@ async fn given_a_full_disk_or_a_failing_sync_when_it_passes_then_nothing_unsynce
 
 /// Not a test of its own: the process that [`given_kill_9_under_load`] kills.
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+#[expect(clippy::print_stdout, reason = "the parent process reads the address there")]
 async fn child_broker() {
     let Ok(folder) = std::env::var("BROKER_CHILD_DIR") else { return };
     let listen = std::env::var("BROKER_CHILD_LISTEN").unwrap().parse().unwrap();

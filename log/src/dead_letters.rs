@@ -360,13 +360,14 @@ mod tests {
         let other = DeadLetter::of(&record(18, b"x"), "g", "c", "r", 1);
         let mut fold = Fold::new(10);
         let first = landed(&out, 0);
-        [
+        for letter in [
             &first,
             &landed(&out, 1),
             &landed(&other, 2),
             &landed(&mark(&LetterId { topic: out.topic.clone(), offset: 0 }, LetterState::Redriven), 3),
-        ]
-        .map(|r| fold.apply(r));
+        ] {
+            fold.apply(letter);
+        }
         let states: Vec<_> = fold.finish().into_iter().map(|l| (l.id.offset, l.state)).collect();
         assert_eq!(states, [(0, LetterState::Redriven), (2, LetterState::Open)]);
     }

@@ -131,7 +131,8 @@ async fn given_offsets_committed_with_a_note_when_a_member_comes_back_then_it_is
     until(&mut consumer, |event| match event {
         SessionEvent::Committed { partitions, error } => {
             assert!(error.is_none());
-            Some(assert_eq!(partitions, [at(0)]))
+            assert_eq!(partitions, [at(0)]);
+            Some(())
         }
         _ => None,
     })

@@ -1,4 +1,5 @@
 //! Fetching models from a hub, against a server that answers as one.
+#![allow(clippy::disallowed_types, reason = "the crate under test needs no other lock than its own")]
 
 mod support;
 

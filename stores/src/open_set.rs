@@ -215,7 +215,8 @@ mod tests {
                 opened.fetch_add(1, Ordering::SeqCst);
                 Ok::<_, Infallible>(name.to_owned())
             };
-            set.read(name, open, |thing| Ok(assert_eq!(thing, name))).unwrap();
+            let found = set.read(name, open, |thing| Ok(thing.clone())).unwrap();
+            assert_eq!(found, name);
         };
         for name in ["a", "b", "a", "c"] {
             touch(name);

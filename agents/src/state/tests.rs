@@ -147,6 +147,7 @@ fn the_same_call_twice_is_a_loop_however_far_apart_within_reason() {
 /// `cargo test -p riverrun-agents --lib -- --ignored a_step_of_a_long_run --nocapture` prints the figures.
 #[test]
 #[ignore = "measures"]
+#[expect(clippy::print_stdout, reason = "the figures are what this is for")]
 fn a_step_of_a_long_run_costs_what_one_of_a_short_run_does() {
     let cost = |rounds: i64| {
         let mut state = long(rounds);

@@ -9,7 +9,7 @@ use riverrun_schemas::agent::{
 use riverrun_schemas::{RunId, Usage};
 use serde_json::{Value, json};
 
-pub fn request(agent: &str, task: &str, max_iters: i32) -> RunRequest {
+pub(crate) fn request(agent: &str, task: &str, max_iters: i32) -> RunRequest {
     RunRequest {
         task: task.into(),
         agent: Some(agent.into()),
@@ -29,7 +29,7 @@ pub fn request(agent: &str, task: &str, max_iters: i32) -> RunRequest {
     }
 }
 
-pub fn tools() -> Vec<ToolManifest> {
+pub(crate) fn tools() -> Vec<ToolManifest> {
     let tool = |name: &str, argument: &str, effect| {
         let schema =
             json!({ "type": "object", "properties": { argument: { "type": "string" } }, "required": [argument] });
@@ -42,36 +42,36 @@ pub fn tools() -> Vec<ToolManifest> {
     ]
 }
 
-pub fn reply(text: &str) -> Reply {
+pub(crate) fn reply(text: &str) -> Reply {
     Reply { text: text.into(), usage: Usage { prompt_tokens: 10, completion_tokens: 5, cost_usd: None }, cut: false }
 }
 
-pub struct Run {
+pub(crate) struct Run {
     pub state: RunState,
     pub tools: Vec<ToolManifest>,
 }
 
 impl Run {
-    pub fn new(request: RunRequest) -> Self {
+    pub(crate) fn new(request: RunRequest) -> Self {
         let run_id = RunId::derive(&["golden"]);
         let mut state = RunState::accepted(&RunAccepted { run_id, request, forked_from: None, at: 1_000 });
         state.apply(&AgentEvent::RunClaimed(RunClaimed { run_id, epoch: 1, worker: "w".into(), at: 0 }));
         Run { state, tools: tools() }
     }
 
-    pub fn next(&self) -> Action {
+    pub(crate) fn next(&self) -> Action {
         let action = decide::next(&self.state, &self.tools, 2_000);
         assert_eq!(action, decide::next(&self.state, &self.tools, 2_000), "the same state gives the same action");
         action
     }
 
     /// The steps that a model's reply is turned into.
-    pub fn interpret(&self, mode: ModelMode, reply: &Reply) -> Vec<StepDraft> {
+    pub(crate) fn interpret(&self, mode: ModelMode, reply: &Reply) -> Vec<StepDraft> {
         let agent = decide::agent(self.state.agent().unwrap()).unwrap();
         agent.interpret(&self.state, &self.tools, mode, reply)
     }
 
-    pub fn result(call: ToolUse, outcome: Result<Value, String>) -> Vec<StepDraft> {
+    pub(crate) fn result(call: ToolUse, outcome: Result<Value, String>) -> Vec<StepDraft> {
         let result = match outcome {
             Ok(value) => ToolUse { result_json: Some(value.to_string()), ..call },
             Err(error) => ToolUse { error: Some(error), ..call },
@@ -80,7 +80,7 @@ impl Run {
     }
 
     /// Writes steps and takes them in.
-    pub fn append(&mut self, drafts: Vec<StepDraft>) -> Vec<Step> {
+    pub(crate) fn append(&mut self, drafts: Vec<StepDraft>) -> Vec<Step> {
         assert!(!drafts.is_empty(), "an event has at least one step");
         let name = self.state.agent().unwrap_or("supervisor").to_owned();
         let first = self.state.last_seq() + 1;

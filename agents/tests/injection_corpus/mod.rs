@@ -1,10 +1,10 @@
 //! Documents that try to make an agent do something: every payload in every place where text of strangers gets in.
 
 /// Part of every address and secret that must come out nowhere.
-pub const CANARY: &str = "canary-evil.example";
+pub(crate) const CANARY: &str = "canary-evil.example";
 
 /// What a document wants, and what a model that obeys it would say.
-pub struct Document {
+pub(crate) struct Document {
     /// Kind of payload and place.
     pub name: String,
     /// Its text, as a search finds it.
@@ -132,7 +132,7 @@ const PLACES: &[Place] = &[
 ];
 
 /// All of them.
-pub fn corpus() -> Vec<Document> {
+pub(crate) fn corpus() -> Vec<Document> {
     let mut documents = Vec::new();
     for payload in payloads() {
         for (place, put) in PLACES {

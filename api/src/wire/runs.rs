@@ -132,6 +132,7 @@ pub struct CancelBody {
 /// What a stream of a run says: `start`, then each step once and in order, then one `final`. `token` only where asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "steps are most of the messages")]
 pub enum RunMessage {
     /// The stream begins.
     Start {

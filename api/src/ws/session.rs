@@ -61,7 +61,7 @@ impl Closing {
         match problem.status {
             400 => Closing::Unreadable(reason),
             422 if mistyped => Closing::Unreadable(reason),
-            400..=499 => Closing::Refused(reason),
+            401..=499 => Closing::Refused(reason),
             _ => Closing::Failed(error),
         }
     }

@@ -18,13 +18,13 @@ static RUNTIME: LazyLock<tokio::runtime::Runtime> =
 static API: LazyLock<Api> = LazyLock::new(|| RUNTIME.block_on(Api::start()));
 
 /// Runs a test against the one stack of this test program.
-pub fn test<F: Future>(work: impl FnOnce(&'static Api) -> F) -> F::Output {
+pub(crate) fn test<F: Future>(work: impl FnOnce(&'static Api) -> F) -> F::Output {
     let api = &*API;
     RUNTIME.block_on(work(api))
 }
 
 /// A stack, its router, and a socket that it listens on.
-pub struct Api {
+pub(crate) struct Api {
     pub router: Router,
     pub address: String,
     pub files: PathBuf,
@@ -34,7 +34,7 @@ pub struct Api {
     _folder: tempfile::TempDir,
 }
 
-pub struct Reply {
+pub(crate) struct Reply {
     pub status: u16,
     pub headers: HeaderMap,
     pub body: Value,
@@ -56,7 +56,7 @@ impl Api {
         Self { router, address, files, asked, stack, _folder: folder }
     }
 
-    pub async fn send(&self, request: Request<Body>) -> Reply {
+    pub(crate) async fn send(&self, request: Request<Body>) -> Reply {
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let bytes = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
@@ -65,15 +65,15 @@ impl Api {
         Reply { status, headers, body }
     }
 
-    pub async fn get(&self, path: &str) -> Reply {
+    pub(crate) async fn get(&self, path: &str) -> Reply {
         self.send(Request::get(path).header("host", "localhost").body(Body::empty()).unwrap()).await
     }
 
-    pub async fn post(&self, path: &str, body: Value) -> Reply {
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Reply {
         self.post_with(path, body, &[]).await
     }
 
-    pub async fn post_with(&self, path: &str, body: Value, headers: &[(&str, &str)]) -> Reply {
+    pub(crate) async fn post_with(&self, path: &str, body: Value, headers: &[(&str, &str)]) -> Reply {
         let mut request = Request::post(path).header("host", "localhost").header("content-type", "application/json");
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -82,7 +82,7 @@ impl Api {
     }
 
     /// Starts a run and gives its id.
-    pub async fn start_run(&self, task: &str) -> String {
+    pub(crate) async fn start_run(&self, task: &str) -> String {
         let reply = self.post("/runs", serde_json::json!({ "task": task, "agent": "react" })).await;
         assert_eq!(reply.status, 202, "{}", reply.body);
         assert_eq!(
@@ -93,7 +93,7 @@ impl Api {
     }
 
     /// Waits for an ingest's end.
-    pub async fn ingest_end(&self, ingest_id: &str) -> Value {
+    pub(crate) async fn ingest_end(&self, ingest_id: &str) -> Value {
         wait_for("the ingest to end", async || {
             let reply = self.get(&format!("/ingest/{ingest_id}")).await;
             assert_eq!(reply.status, 200, "{}", reply.body);
@@ -103,7 +103,7 @@ impl Api {
     }
 
     /// Takes files into a collection.
-    pub async fn ingest(&self, collection: &str, files: &[(&str, &str)]) -> Value {
+    pub(crate) async fn ingest(&self, collection: &str, files: &[(&str, &str)]) -> Value {
         let folder = self.files.join(collection);
         std::fs::create_dir_all(&folder).unwrap();
         for (name, text) in files {
@@ -140,7 +140,7 @@ fn models(server: &str, folder: &Path) -> Models {
 }
 
 /// Polls until there is something.
-pub async fn wait_for<T>(what: &str, mut found: impl AsyncFnMut() -> Option<T>) -> T {
+pub(crate) async fn wait_for<T>(what: &str, mut found: impl AsyncFnMut() -> Option<T>) -> T {
     let waiting = async {
         loop {
             if let Some(found) = found().await {
@@ -153,7 +153,7 @@ pub async fn wait_for<T>(what: &str, mut found: impl AsyncFnMut() -> Option<T>) 
 }
 
 /// Checks that an answer is a problem document with a fix, and gives it.
-pub fn problem(reply: &Reply, statuses: &[u16]) -> Value {
+pub(crate) fn problem(reply: &Reply, statuses: &[u16]) -> Value {
     assert!(statuses.contains(&reply.status), "{} {}", reply.status, reply.body);
     assert_eq!(reply.headers["content-type"], "application/problem+json", "{}", reply.body);
     let body = &reply.body;

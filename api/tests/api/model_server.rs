@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 /// How often each script was asked for something.
-pub type Asked = Arc<Mutex<HashMap<String, usize>>>;
+pub(crate) type Asked = Arc<Mutex<HashMap<String, usize>>>;
 
 /// Starts the server; gives its address and what it was asked.
-pub async fn start() -> (String, Asked) {
+pub(crate) async fn start() -> (String, Asked) {
     let asked = Asked::default();
     let routes = Router::new()
         .route("/api/version", get(|| async { Json(json!({ "version": "0.0.0-test" })) }))

@@ -6,31 +6,31 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// A folder with settings of its own; no setting of whoever runs the tests reaches it.
-pub struct Place {
+pub(crate) struct Place {
     folder: tempfile::TempDir,
     settings: Vec<(String, String)>,
 }
 
 /// What a command did.
 #[derive(Debug)]
-pub struct Done {
+pub(crate) struct Done {
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
 }
 
 impl Done {
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 
-pub fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl Place {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let place = Self { folder, settings: Vec::new() };
         // A model server that is down: nothing here needs a model, and what does must say so.
@@ -40,17 +40,17 @@ impl Place {
             .with("RIVERRUN_MODELS_OFFLINE", "true")
     }
 
-    pub fn with(mut self, name: &str, value: impl ToString) -> Self {
+    pub(crate) fn with(mut self, name: &str, value: impl ToString) -> Self {
         self.settings.retain(|(known, _)| known != name);
         self.settings.push((name.to_owned(), value.to_string()));
         self
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    pub fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.path().join("data")
     }
 
@@ -65,14 +65,14 @@ impl Place {
     }
 
     /// Runs `riverrun ARGUMENT…` to its end.
-    pub fn run(&self, arguments: &[&str]) -> Done {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Done {
         let Output { status, stdout, stderr } = self.command(arguments).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         Done { code: status.code().unwrap_or(-1), stdout: text(stdout), stderr: text(stderr) }
     }
 
     /// Starts a server and returns when it answers.
-    pub fn serve(&self) -> Server {
+    pub(crate) fn serve(&self) -> Server {
         let child = self.command(&["serve"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let mut server = Server { child, url: String::new() };
         let owner = self.data().join("riverrun.json");
@@ -86,22 +86,22 @@ impl Place {
 }
 
 /// A running server; killed when the test ends early.
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
     pub url: String,
 }
 
 impl Server {
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         assert!(Command::new("kill").args([name, &self.pid().to_string()]).status().unwrap().success());
     }
 
     /// Waits for its end; gives the exit code.
-    pub fn end(&mut self) -> Option<i32> {
+    pub(crate) fn end(&mut self) -> Option<i32> {
         wait_for("the server to end", || self.child.try_wait().unwrap()).code()
     }
 }
@@ -114,7 +114,7 @@ impl Drop for Server {
 }
 
 /// Polls until there is something.
-pub fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + Duration::from_secs(60);
     loop {
         if let Some(found) = found() {

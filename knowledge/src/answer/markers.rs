@@ -274,7 +274,7 @@ mod tests {
         let mut filter = MarkerFilter::new(1);
         assert_eq!(filter.push("The Rhine"), "The Rhine");
         assert_eq!(filter.push(" rises"), " rises");
-        assert_eq!(filter.push(" [x: ".repeat(1).as_str()), "");
+        assert_eq!(filter.push(" [x: "), "");
         assert_eq!(filter.push(&"y".repeat(80)), format!(" [x: {}", "y".repeat(80)));
     }
 

@@ -172,6 +172,18 @@ pub(crate) fn unsupported(path: &Path) -> SourceError {
     SourceError::UnsupportedType { path: path.display().to_string(), extension, supported: supported() }
 }
 
+impl std::fmt::Debug for dyn Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Source({})", self.name())
+    }
+}
+
+impl PartialEq for dyn Source {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,17 +230,5 @@ mod tests {
         assert_eq!(path(45).as_deref(), Some("A > D"));
         assert_eq!(path(99).as_deref(), Some("E"));
         assert_eq!((text.page(0), text.page(5), text.page(60)), (None, Some(1), Some(2)));
-    }
-}
-
-impl std::fmt::Debug for dyn Source {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Source({})", self.name())
-    }
-}
-
-impl PartialEq for dyn Source {
-    fn eq(&self, other: &Self) -> bool {
-        self.name() == other.name()
     }
 }

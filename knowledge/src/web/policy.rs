@@ -113,7 +113,7 @@ impl WebPolicy {
         }
         match url.host() {
             None => Err(WebError::BadUrl { url: shown(url.as_str()), reason: "it names no host".to_owned() }),
-            Some(Host::Domain(name)) if name.is_empty() => {
+            Some(Host::Domain("")) => {
                 Err(WebError::BadUrl { url: shown(url.as_str()), reason: "it names no host".to_owned() })
             }
             Some(Host::Domain(_)) => Ok(()),

@@ -1,5 +1,6 @@
 //! Real stores in a temporary folder, and models small enough to be read: words hashed into vectors, and scripted answers.
 #![allow(dead_code)] // each test file uses its part
+#![allow(clippy::disallowed_types, reason = "the crate under test needs no other lock than its own")]
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,13 +17,13 @@ use riverrun_stores::{KeywordIndex, StoredChunk, VectorPoint, VectorStore};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-pub const MODEL: &str = "words";
-pub const DIMENSIONS: usize = 256;
+pub(crate) const MODEL: &str = "words";
+pub(crate) const DIMENSIONS: usize = 256;
 
 type Script = Box<dyn Fn(&ChatRequest) -> Result<String, ModelError> + Send + Sync>;
 
 /// Deterministic models.
-pub struct TestModels {
+pub(crate) struct TestModels {
     pub dimensions: usize,
     pub reranker: Option<Result<(), ModelError>>,
     pub context: Option<usize>,
@@ -43,13 +44,13 @@ impl Default for TestModels {
 }
 
 impl TestModels {
-    pub fn saying(text: &str) -> Self {
+    pub(crate) fn saying(text: &str) -> Self {
         let text = text.to_owned();
         Self { script: Box::new(move |_| Ok(text.clone())), ..Self::default() }
     }
 
     /// The user message of the only chat.
-    pub fn prompt(&self) -> String {
+    pub(crate) fn prompt(&self) -> String {
         let asked = self.asked.lock().unwrap();
         assert_eq!(asked.len(), 1, "chats");
         asked[0].messages.last().unwrap().content.clone()
@@ -60,7 +61,7 @@ fn words(text: &str) -> BTreeSet<String> {
     text.to_lowercase().split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 2).map(str::to_owned).collect()
 }
 
-pub fn vector(text: &str, dimensions: usize) -> Vec<f32> {
+pub(crate) fn vector(text: &str, dimensions: usize) -> Vec<f32> {
     let mut vector = vec![0.0; dimensions];
     for word in words(text) {
         let mut hasher = DefaultHasher::new();
@@ -128,30 +129,30 @@ impl LanguageModels for TestModels {
 }
 
 /// Stores in a folder of their own.
-pub struct Stores {
+pub(crate) struct Stores {
     pub vectors: Arc<EdgeVectors>,
     pub keywords: Arc<TantivyIndex>,
     _dir: TempDir,
 }
 
-pub fn collection(name: &str) -> Collection {
+pub(crate) fn collection(name: &str) -> Collection {
     Collection::new(Namespace::default(), name.parse().unwrap())
 }
 
 impl Stores {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let vectors = Arc::new(EdgeVectors::open(EdgeConfig::at(dir.path().join("vectors"))).unwrap());
         let keywords = Arc::new(TantivyIndex::open(TantivyConfig::at(dir.path().join("keywords"))).unwrap());
         Self { vectors, keywords, _dir: dir }
     }
 
-    pub fn retriever(&self, models: &Arc<TestModels>) -> Retriever {
+    pub(crate) fn retriever(&self, models: &Arc<TestModels>) -> Retriever {
         Retriever::new(self.vectors.clone(), self.keywords.clone(), models.clone())
     }
 
     /// Splits, embeds and indexes documents as the workers do.
-    pub async fn index(&self, collection: &Collection, documents: &[(&str, &str)]) {
+    pub(crate) async fn index(&self, collection: &Collection, documents: &[(&str, &str)]) {
         self.vectors.ensure(collection, DIMENSIONS, MODEL).await.unwrap();
         for (path, text) in documents {
             let source = sources::detect(path.as_ref(), text.as_bytes(), None).unwrap();
@@ -193,7 +194,7 @@ impl Stores {
     }
 }
 
-pub const RIVERS: &[(&str, &str)] = &[
+pub(crate) const RIVERS: &[(&str, &str)] = &[
     ("/docs/rhine.md", "# Rhine\n\nThe Rhine rises in the Swiss Alps. It flows 1,233 kilometres to the North Sea.\n"),
     ("/docs/elbe.md", "# Elbe\n\nThe Elbe rises in the Giant Mountains. It flows through Hamburg.\n"),
     ("/docs/bread.txt", "Bread needs flour, water, salt and yeast. Knead the dough for ten minutes.\n"),

@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
 /// Settings with empty folders, no hub and short time-outs.
-pub fn settings(dir: &std::path::Path) -> ModelSettings {
+pub(crate) fn settings(dir: &std::path::Path) -> ModelSettings {
     ModelSettings {
         models_dir: Some(dir.join("models")),
         cache_dir: dir.join("cache"),
@@ -23,13 +23,13 @@ pub fn settings(dir: &std::path::Path) -> ModelSettings {
     }
 }
 
-pub fn ask(model: &str, text: &str) -> ChatRequest {
+pub(crate) fn ask(model: &str, text: &str) -> ChatRequest {
     ChatRequest { model: model.to_owned(), messages: vec![Message::user(text)], ..ChatRequest::default() }
 }
 
 /// What a raw server does after the headers.
 #[derive(Clone)]
-pub enum Script {
+pub(crate) enum Script {
     /// Sends these blocks with a flush and a short pause after each, then ends the body.
     Blocks(Vec<Vec<u8>>),
     /// Sends this block and then nothing, keeping the connection.
@@ -41,14 +41,14 @@ pub enum Script {
 }
 
 /// A server on a free port that answers every request by one script.
-pub struct RawServer {
+pub(crate) struct RawServer {
     pub address: String,
     pub requests: Arc<AtomicUsize>,
     pub closed: Arc<Notify>,
 }
 
 impl RawServer {
-    pub async fn start(script: Script) -> Self {
+    pub(crate) async fn start(script: Script) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let (requests, closed) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));

@@ -22,7 +22,7 @@ fn turn(of: &Session, n: u32) -> MemoryEvent {
         turn_id: turn_id(n),
         role,
         text: format!("words {n}"),
-        run_id: (n % 3 == 0).then(|| RunId::derive(&["r"])),
+        run_id: n.is_multiple_of(3).then(|| RunId::derive(&["r"])),
         at: i64::from(n),
     }
     .into()

@@ -6,15 +6,15 @@ use std::path::Path;
 use riverrun_schemas::{ChunkId, Collection, DocumentId};
 use riverrun_stores::{StoredChunk, VectorPoint};
 
-pub fn collection(name: &str) -> Collection {
+pub(crate) fn collection(name: &str) -> Collection {
     Collection::new("default".parse().unwrap(), name.parse().unwrap())
 }
 
-pub fn document(source: &str) -> DocumentId {
+pub(crate) fn document(source: &str) -> DocumentId {
     DocumentId::derive(&[source])
 }
 
-pub fn chunk(source: &str, version: &str, ordinal: i32, text: &str) -> StoredChunk {
+pub(crate) fn chunk(source: &str, version: &str, ordinal: i32, text: &str) -> StoredChunk {
     StoredChunk {
         chunk_id: ChunkId::derive(&[source, version, &ordinal.to_string()]),
         document_id: document(source),
@@ -29,7 +29,7 @@ pub fn chunk(source: &str, version: &str, ordinal: i32, text: &str) -> StoredChu
     }
 }
 
-pub fn point(source: &str, version: &str, ordinal: i32, vector: [f32; 4]) -> VectorPoint {
+pub(crate) fn point(source: &str, version: &str, ordinal: i32, vector: [f32; 4]) -> VectorPoint {
     VectorPoint {
         chunk: chunk(source, version, ordinal, &format!("chunk {ordinal} of {source}")),
         vector: vector.to_vec(),
@@ -37,7 +37,7 @@ pub fn point(source: &str, version: &str, ordinal: i32, vector: [f32; 4]) -> Vec
 }
 
 /// The files as they are at this moment: what is left after a `kill -9`.
-pub fn copy_folder(from: &Path, to: &Path) {
+pub(crate) fn copy_folder(from: &Path, to: &Path) {
     // The folder is alive: a file that is tidied away between listing and copying makes the copy a mixture of two
     // moments, which no crash leaves. Such a copy is thrown away.
     for _ in 0..100 {

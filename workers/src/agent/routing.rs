@@ -18,8 +18,11 @@ const MAX_EMBED_TIME: Duration = Duration::from_secs(30);
 /// Embeddings of the agents' own texts: they change only with the program and the model.
 #[derive(Default)]
 pub(super) struct AgentVectors {
-    by_model: Mutex<HashMap<String, Arc<Vec<Vec<Vec<f32>>>>>>,
+    by_model: Mutex<HashMap<String, Arc<TextVectors>>>,
 }
+
+/// Agent → its texts → their vectors.
+type TextVectors = Vec<Vec<Vec<f32>>>;
 
 impl AgentVectors {
     /// How like each agent a task is. Nothing is fetched for it: without a model that is there, it is not measured.

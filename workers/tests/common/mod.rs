@@ -1,5 +1,7 @@
 //! A broker, a scripted model server and what is needed to run the agent worker against them.
 
+#![allow(dead_code)] // each test file uses its part
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -102,7 +104,7 @@ impl Search for NoKnowledge {
     }
 }
 
-pub struct World {
+pub(crate) struct World {
     _broker: EmbeddedBroker,
     log: LogConfig,
     producer: Producer,
@@ -115,7 +117,7 @@ pub struct World {
 }
 
 impl World {
-    pub async fn new(effect: ToolEffect, model_delay: Duration, tool_delay: Duration) -> Self {
+    pub(crate) async fn new(effect: ToolEffect, model_delay: Duration, tool_delay: Duration) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let broker = EmbeddedBroker::start(&folder.path().join("broker"), 0).await.unwrap();
         let log = broker.config("test");
@@ -130,7 +132,7 @@ impl World {
         Self { _broker: broker, log, producer, model, requests, calls, effect, tool_delay, folder }
     }
 
-    pub fn worker(&self, instance: &str) -> (WorkerHandle, CancellationToken) {
+    pub(crate) fn worker(&self, instance: &str) -> (WorkerHandle, CancellationToken) {
         let stop = CancellationToken::new();
         let address = self.model.uri();
         let env = |name: &str| match name {
@@ -155,16 +157,16 @@ impl World {
         (agent::spawn(config, self.producer.clone(), models, toolbox, blobs, stop.clone()), stop)
     }
 
-    pub async fn start(&self, run_id: RunId) {
+    pub(crate) async fn start(&self, run_id: RunId) {
         self.command(StartRun { run_id, request: request(), at: now_ms() }.into()).await;
     }
 
-    pub async fn command(&self, command: AgentCommand) {
+    pub(crate) async fn command(&self, command: AgentCommand) {
         self.producer.send(&command, "test", None).await.unwrap();
     }
 
     /// Every run event so far, in the order of its partition.
-    pub async fn events(&self) -> Vec<AgentEvent> {
+    pub(crate) async fn events(&self) -> Vec<AgentEvent> {
         let mut all = Vec::new();
         for partition in 0..Topic::AgentEvents.spec().partitions {
             let partition = TopicPartition::new(Topic::AgentEvents.name(), partition);
@@ -180,7 +182,7 @@ impl World {
     }
 
     /// Waits until a condition over all events holds.
-    pub async fn until(&self, what: &str, holds: impl Fn(&[AgentEvent]) -> bool) -> Vec<AgentEvent> {
+    pub(crate) async fn until(&self, what: &str, holds: impl Fn(&[AgentEvent]) -> bool) -> Vec<AgentEvent> {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {
             let events = self.events().await;
@@ -192,7 +194,7 @@ impl World {
         }
     }
 
-    pub async fn finished(&self, run_id: RunId) -> RunFinished {
+    pub(crate) async fn finished(&self, run_id: RunId) -> RunFinished {
         let events = self.until("the run ends", |events| ends(events, run_id) > 0).await;
         let end = |event| match event {
             AgentEvent::RunFinished(end) if end.run_id == run_id => Some(end),
@@ -202,7 +204,7 @@ impl World {
     }
 }
 
-pub fn request() -> RunRequest {
+pub(crate) fn request() -> RunRequest {
     RunRequest {
         task: "count once".into(),
         agent: Some("react".into()),
@@ -222,6 +224,6 @@ pub fn request() -> RunRequest {
     }
 }
 
-pub fn ends(events: &[AgentEvent], run_id: RunId) -> usize {
+pub(crate) fn ends(events: &[AgentEvent], run_id: RunId) -> usize {
     events.iter().filter(|e| matches!(e, AgentEvent::RunFinished(f) if f.run_id == run_id)).count()
 }

@@ -16,11 +16,11 @@ use riverrun_schemas::{BlobRef, Collection, Failure, IngestId, Namespace};
 use riverrun_workers::runtime::{Context, Delivery, DeliveryMode, Lanes, WorkError, Worker};
 use tokio::sync::Notify;
 
-pub const PER_KEY: Lanes = Lanes::PerKey { parallel: 4, max_batch: 8 };
-pub const PER_PARTITION: Lanes = Lanes::PerPartition { max_batch: 64, max_wait: Duration::from_millis(5) };
+pub(crate) const PER_KEY: Lanes = Lanes::PerKey { parallel: 4, max_batch: 8 };
+pub(crate) const PER_PARTITION: Lanes = Lanes::PerPartition { max_batch: 64, max_wait: Duration::from_millis(5) };
 
 /// `behaviour` is what the worker does with it: `ok`, `retry-2` (fails twice), `poison`, `panic`, `fatal`, `hold` (until released).
-pub fn command(document: &str, number: usize, behaviour: &str) -> IngestCommand {
+pub(crate) fn command(document: &str, number: usize, behaviour: &str) -> IngestCommand {
     let collection = Collection::new(Namespace::default(), "docs".parse().unwrap());
     SubmitDocument {
         document_id: document_id(&collection, document),
@@ -39,18 +39,18 @@ pub fn command(document: &str, number: usize, behaviour: &str) -> IngestCommand 
     .into()
 }
 
-pub fn blob() -> BlobRef {
+pub(crate) fn blob() -> BlobRef {
     BlobRef { sha256: "0".repeat(64), size_bytes: 0, media_type: "text/plain".into() }
 }
 
 /// `n` commands to each of `documents`, well behaved.
-pub fn commands(documents: usize, n: usize) -> Vec<IngestCommand> {
+pub(crate) fn commands(documents: usize, n: usize) -> Vec<IngestCommand> {
     (0..n)
         .flat_map(|number| (0..documents).map(move |document| command(&format!("d{document}"), number, "ok")))
         .collect()
 }
 
-pub fn source(event: &IngestEvent) -> String {
+pub(crate) fn source(event: &IngestEvent) -> String {
     match event {
         IngestEvent::DocumentQueued(e) => e.source.clone(),
         IngestEvent::DocumentFailed(e) => format!("{} failed: {}", e.source, e.error.code),
@@ -60,7 +60,7 @@ pub fn source(event: &IngestEvent) -> String {
 
 /// Answers each command with `DocumentQueued`.
 #[derive(Clone)]
-pub struct Echo {
+pub(crate) struct Echo {
     pub lanes: Lanes,
     pub mode: DeliveryMode,
     pub pause: Duration,
@@ -73,7 +73,7 @@ pub struct Echo {
 }
 
 impl Echo {
-    pub fn new(lanes: Lanes) -> Self {
+    pub(crate) fn new(lanes: Lanes) -> Self {
         Self {
             lanes,
             mode: DeliveryMode::AtLeastOnce,
@@ -115,14 +115,14 @@ impl Echo {
     }
 }
 
-pub fn submitted(delivery: &Delivery<IngestCommand>) -> &SubmitDocument {
+pub(crate) fn submitted(delivery: &Delivery<IngestCommand>) -> &SubmitDocument {
     match &delivery.event {
         IngestCommand::SubmitDocument(submit) => submit,
         IngestCommand::StartIngest(other) => panic!("unexpected {other:?}"),
     }
 }
 
-pub fn queued(submit: &SubmitDocument) -> IngestEvent {
+pub(crate) fn queued(submit: &SubmitDocument) -> IngestEvent {
     DocumentQueued {
         document_id: submit.document_id,
         ingest_id: submit.ingest_id,

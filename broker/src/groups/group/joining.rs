@@ -25,7 +25,6 @@ impl Group {
         }
     }
 
-    #[expect(clippy::type_complexity, reason = "the reply travels back to the one place that answers errors")]
     fn try_join(
         &mut self,
         now: Instant,

@@ -65,7 +65,7 @@ impl Script {
         match (request["format"].is_object(), done) {
             (false, _) => "the books are closed".to_owned(),
             (true, true) => json!({ "thought": "all is booked", "tool": "answer", "arguments": {} }).to_string(),
-            (true, false) if observed % self.ledger_every as usize == 0 => {
+            (true, false) if observed.is_multiple_of(self.ledger_every as usize) => {
                 json!({ "thought": "book it", "tool": LEDGER, "arguments": { "amount": observed } }).to_string()
             }
             (true, false) => {
