@@ -187,7 +187,7 @@ pub fn chunks(
     document_id: &DocumentId,
     version: &str,
 ) -> Result<Vec<Chunk>, ChunkError> {
-    let spans = in_order(chunker.split(text, config));
+    let spans = without_gaps(&text.text, in_order(chunker.split(text, config)), config.size);
     if spans.len() > MAX_CHUNKS {
         return Err(ChunkError::TooMany { name: name.to_owned(), size: config.size });
     }
@@ -223,6 +223,35 @@ fn in_order(spans: Vec<(usize, &str)>) -> Vec<(usize, &str)> {
         }
     }
     kept
+}
+
+/// Adds what a splitter has left out, such as a line that it took for part of a block that it then dropped: no word of a
+/// document may be in no chunk.
+fn without_gaps<'t>(text: &'t str, spans: Vec<(usize, &'t str)>, size: usize) -> Vec<(usize, &'t str)> {
+    let mut whole = Vec::with_capacity(spans.len());
+    let mut covered = 0;
+    for (start, part) in spans {
+        whole.extend(pieces(text, covered, start, size));
+        whole.push((start, part));
+        covered = start + part.len();
+    }
+    whole.extend(pieces(text, covered, text.len(), size));
+    whole
+}
+
+/// The words of a stretch of text in pieces of at most `size` characters.
+fn pieces(text: &str, from: usize, to: usize, size: usize) -> Vec<(usize, &str)> {
+    let Some(gap) = text.get(from..to).filter(|gap| !gap.trim().is_empty()) else { return Vec::new() };
+    let mut at = from + (gap.len() - gap.trim_start().len());
+    let end = from + gap.trim_end().len();
+    let mut found = Vec::new();
+    while at < end {
+        let length = text[at..end].char_indices().nth(size).map_or(end - at, |(length, _)| length);
+        found.push((at, &text[at..at + length]));
+        at += length;
+    }
+    found.retain(|(_, piece)| !piece.trim().is_empty());
+    found
 }
 
 /// What is embedded for a chunk: its headings, which the chunk alone may not tell, and its text.
