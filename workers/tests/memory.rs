@@ -269,7 +269,7 @@ async fn given_a_worker_that_starts_anew_when_turns_go_on_then_it_goes_on_from_w
     let (models, of) = (Arc::new(Stub::default()), session("s"));
     let stop = start(&stack, Summarizer::new(models.clone(), 80));
     stack.send(&(1..=7).map(|n| turn(&of, n)).collect::<Vec<_>>()).await;
-    memory_events(&stack, |events| summaries(events).len() == 1).await;
+    memory_events(&stack, |events| !summaries(events).is_empty()).await;
     stack.drained("memory-summary", Topic::MemoryEvents).await;
     stop.cancel();
 
@@ -277,15 +277,16 @@ async fn given_a_worker_that_starts_anew_when_turns_go_on_then_it_goes_on_from_w
     stack.send(&(1..=3).map(|n| turn(&session("other"), n)).collect::<Vec<_>>()).await;
     let stop = start(&stack, Summarizer::new(models.clone(), 80));
     stack.send(&(8..=11).map(|n| turn(&of, n)).collect::<Vec<_>>()).await;
-    let written = summaries(&memory_events(&stack, |events| summaries(events).len() == 2).await);
+    let written = summaries(&memory_events(&stack, |events| summaries(events).len() >= 2).await);
     assert_eq!((written[1].through_seq, written[1].previous), (8, Some(written[0].summary_id)));
 
     // Forgetting a covered turn opens the others again, whose words this life of the worker has let go of.
     stack.drained("memory-summary", Topic::MemoryEvents).await;
     stack.send(&[forget(&of, Some(turn_id(2).to_string()))]).await;
-    let written = summaries(&memory_events(&stack, |events| summaries(events).len() == 3).await);
-    assert_eq!(written[2].previous, None);
-    assert!(!written[2].turn_ids.contains(&turn_id(2)) && written[2].turn_ids.contains(&turn_id(1)));
+    let anew = |events: &[MemoryEvent]| summaries(events).into_iter().skip(1).find(|summary| summary.previous.is_none());
+    let events = memory_events(&stack, |events| anew(events).is_some()).await;
+    let written = anew(&events).unwrap();
+    assert!(!written.turn_ids.contains(&turn_id(2)) && written.turn_ids.contains(&turn_id(1)));
     stop.cancel();
 }
 

@@ -59,8 +59,11 @@ pub async fn twice<W: Worker>(worker: &W, events: impl IntoIterator<Item = W::In
 pub async fn eventually<T, F: Future<Output = Option<T>>>(what: impl Display, mut check: impl FnMut() -> F) -> T {
     let since = Instant::now();
     loop {
-        if let Some(found) = check().await {
-            return found;
+        // A look that hangs is a failure too, not a test that never ends.
+        match tokio::time::timeout(PATIENCE, check()).await {
+            Ok(Some(found)) => return found,
+            Ok(None) => {}
+            Err(_) => panic!("looking for {what} did not end within {PATIENCE:?}"),
         }
         assert!(since.elapsed() < PATIENCE, "{what} did not come within {PATIENCE:?}");
         tokio::time::sleep(POLL).await;
