@@ -13,9 +13,11 @@ NOT_OF_A_NAMESPACE = {
     "models": "the same for all", "models ls": "the same for all", "models pull": "the same for all", "models rm": "the same for all",
     "models show": "the same for all", "models probe": "the same for all", "chat": "keeps nothing", "embed": "keeps nothing",
     "topics": "names of topics", "openapi": "the API's description", "completion": "for a shell",
-    "dlq ls": "for operators", "dlq show": "for operators", "dlq redrive": "for operators", "dlq drop": "for operators",
+    "chaos run": "for operators", "chaos load": "for operators", "tools check": "a file of one's own",
+    "mcp": "asks the routes of one namespace, which the HTTP twin tries", "dlq ls": "for operators", "dlq show": "for operators", "dlq redrive": "for operators", "dlq drop": "for operators",
     # By ids that nobody guesses; over HTTP they take `?namespace=`.
-    "runs show": "by id", "runs watch": "by id", "runs cancel": "by id",
+    "runs show": "by id", "runs watch": "by id", "runs cancel": "by id", "runs approve": "by id", "runs resume": "by id",
+    "runs fork": "by id", "runs tree": "by id", "runs compare": "by id",
 }
 
 
@@ -47,7 +49,7 @@ def leaves(server, path=()):
     names = [name for name in re.findall(r"^  (\S+)", listed.group(1), re.M) if name != "help"] if listed else []
     if not names:
         return [" ".join(path)]
-    found = [" ".join(path)] if path == ("models",) else []  # it lists by itself, too
+    found = [" ".join(path)] if path in (("models",), ("tools",)) else []  # they list by themselves, too
     for name in names:
         found += leaves(server, (*path, name))
     return found

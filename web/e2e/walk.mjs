@@ -18,7 +18,7 @@ const context = await browser.newContext({ viewport: { width: 1280, height: 800 
 const page = await context.newPage();
 page.setDefaultTimeout(PATIENCE_MS);
 const complaints = [];
-page.on("console", (message) => message.type() === "error" && complaints.push(message.text()));
+page.on("console", (message) => message.type() === "error" && complaints.push(`${message.text()} ${message.location().url}`));
 page.on("pageerror", (error) => complaints.push(String(error)));
 const outside = [];
 page.on("request", (request) => {
@@ -95,7 +95,7 @@ await step("a run is stopped", async () => {
 });
 
 await step("what can't be connected says why", async () => {
-	await palette("note").click();
+	await palette("sticky note").click();
 	await page.getByRole("article", { name: "note" }).waitFor();
 	await link(agent("react"), agent("react"));
 	await page.getByText(/not connected: a node can't be connected to itself/).waitFor();

@@ -74,7 +74,7 @@ export function Palette() {
 			<Section title="Other">
 				<Item
 					icon={<StickyNote size={16} aria-hidden />}
-					name="note"
+					name="sticky note"
 					about="words for whoever reads the canvas"
 					draft={{ kind: "note", data: { text: "" } }}
 				/>

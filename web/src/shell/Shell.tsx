@@ -57,7 +57,10 @@ export function Shell({ children }: { children: ReactNode }) {
 						by itself.
 					</p>
 				)}
-				<main className="min-h-0 flex-1 overflow-auto">{children}</main>
+				{/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard */}
+				<main tabIndex={0} className="min-h-0 flex-1 overflow-auto">
+					{children}
+				</main>
 			</div>
 		</Tooltip.Provider>
 	);

@@ -121,7 +121,7 @@ impl McpServer {
     async fn peer(self: &Arc<Self>) -> Result<Peer<RoleClient>, String> {
         let mut link = self.link.lock().await;
         if let Some(up) = &link.up
-            && !up.service.is_closed()
+            && !up.service.peer().is_transport_closed()
         {
             return Ok(up.service.peer().clone());
         }

@@ -33,7 +33,7 @@ export const AgentNode = memo(function AgentNode({ id, data, selected }: NodePro
 			aria-label={`agent ${name}`}
 			className={clsx("w-96 rounded-lg border bg-surface shadow-sm", selected ? "border-accent" : "border-line")}
 		>
-			<Handle type="target" position={Position.Left} aria-label="inputs" />
+			<Handle type="target" position={Position.Left} />
 			<header className="flex items-center gap-2 border-line border-b px-3 py-1.5">
 				<Icon size={16} aria-hidden className="text-accent" />
 				<span className="font-semibold">{name}</span>
@@ -95,7 +95,7 @@ export const AgentNode = memo(function AgentNode({ id, data, selected }: NodePro
 					</>
 				)}
 			</div>
-			<Handle type="source" position={Position.Right} aria-label="answer" />
+			<Handle type="source" position={Position.Right} />
 		</article>
 	);
 });

@@ -24,7 +24,7 @@ function Chip({ selected, icon, kind, name }: { selected?: boolean; icon: ReactN
 			{icon}
 			<span className="font-medium">{name}</span>
 			<span className="text-soft text-xs">{kind}</span>
-			<Handle type="source" position={Position.Right} aria-label={`give ${name} to an agent`} />
+			<Handle type="source" position={Position.Right} />
 		</article>
 	);
 }
