@@ -48,7 +48,7 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 		>
 			<Input
 				aria-label="name of the canvas"
-				className="w-44 border-transparent font-semibold"
+				className="w-44! border-transparent font-semibold"
 				value={document.name}
 				maxLength={120}
 				onChange={(event) => edit((now) => ({ ...now, name: event.target.value }))}
@@ -56,7 +56,7 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 			<Input
 				aria-label="namespace"
 				title="The namespace whose tools and collections are used"
-				className="w-32 font-mono text-xs"
+				className="w-32! font-mono text-xs"
 				defaultValue={document.namespace}
 				key={document.namespace}
 				onBlur={(event) => {

@@ -36,7 +36,7 @@ export function Runs() {
 				actions={
 					<Select
 						aria-label="status"
-						className="w-auto"
+						className="w-auto!"
 						value={status}
 						onChange={(event) => {
 							setStatus(event.target.value);
