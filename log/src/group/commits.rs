@@ -5,6 +5,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rdkafka::consumer::{CommitMode, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use tokio::sync::oneshot;
 
 use super::context::Callback;
 use super::{CommitOffset, Inner, offset_list};
@@ -89,5 +90,11 @@ async fn request(consumer: Arc<Inner>, offsets: &[CommitOffset]) -> Result<Resul
         Err(error) if error.rdkafka_error_code() == Some(RDKafkaErrorCode::NoOffset) => Ok(()),
         answered => answered,
     };
-    tokio::task::spawn_blocking(call).await.map_err(|_| LogError::Stopped("a commit of offsets".to_owned()))
+    // On a thread of its own: librdkafka never answers when the broker goes for good meanwhile, and a runtime that ends waits
+    // for its blocking threads.
+    let stopped = || LogError::Stopped("a commit of offsets".to_owned());
+    let (answer, answered) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("commit".to_owned()).spawn(move || answer.send(call()));
+    thread.map_err(|_| stopped())?;
+    answered.await.map_err(|_| stopped())
 }
