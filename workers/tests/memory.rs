@@ -283,7 +283,8 @@ async fn given_a_worker_that_starts_anew_when_turns_go_on_then_it_goes_on_from_w
     // Forgetting a covered turn opens the others again, whose words this life of the worker has let go of.
     stack.drained("memory-summary", Topic::MemoryEvents).await;
     stack.send(&[forget(&of, Some(turn_id(2).to_string()))]).await;
-    let anew = |events: &[MemoryEvent]| summaries(events).into_iter().skip(1).find(|summary| summary.previous.is_none());
+    let anew =
+        |events: &[MemoryEvent]| summaries(events).into_iter().skip(1).find(|summary| summary.previous.is_none());
     let events = memory_events(&stack, |events| anew(events).is_some()).await;
     let written = anew(&events).unwrap();
     assert!(!written.turn_ids.contains(&turn_id(2)) && written.turn_ids.contains(&turn_id(1)));
