@@ -164,10 +164,10 @@ export const useCanvas = create<CanvasState>((set, get) => {
 
 		remove(ids) {
 			const gone = new Set(ids);
-			edit((document) => ({
-				...without(document, gone),
-				edges: without(document, gone).edges.filter((edge) => !gone.has(edge.id)),
-			}));
+			edit((document) => {
+				const left = without(document, gone);
+				return { ...left, edges: left.edges.filter((edge) => !gone.has(edge.id)) };
+			});
 			set({ selected: new Set() });
 		},
 

@@ -164,7 +164,7 @@ function RunDetail({ id }: { id: string }) {
 				<Steps
 					steps={run.steps}
 					height={560}
-					waiting={run.status === ("waiting_approval" as string)}
+					waiting={run.status === "waiting_approval"}
 					onDecide={(seq, decision) => void decide(id, seq, decision)}
 					onFork={(seq) => void forkAt(seq)}
 				/>

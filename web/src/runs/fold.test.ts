@@ -67,6 +67,8 @@ describe("the fold of a run's messages", () => {
 	test("given an approval without a decision, the run waits", () => {
 		const asked: StepView = { ...step(1, "approval"), tool: { call_id: "c", name: "mail", arguments: {} } };
 		expect(apply(unknownRun("r"), { type: "step", step: asked }).status).toBe("waiting_approval");
+		const again: StepView = { ...asked, tool: { call_id: "c", name: "mail", arguments: {}, error: "outcome unknown" } };
+		expect(apply(unknownRun("r"), { type: "step", step: again }).status).toBe("waiting_approval");
 	});
 
 	test("given 5,000 steps one by one, each costs about the same", () => {

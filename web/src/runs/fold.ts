@@ -68,12 +68,12 @@ function take(run: LiveRun, message: RunMessage): void {
 }
 
 function statusAfter(step: StepView): RunStatus {
-	return waitsForApproval(step) ? ("waiting_approval" as RunStatus) : "running";
+	return waitsForApproval(step) ? "waiting_approval" : "running";
 }
 
-/** An approval step without a decision: somebody is asked. */
+/** Somebody is asked: whether a call may be made, or, when its tool carries an error, be made again. */
 export function waitsForApproval(step: StepView): boolean {
-	return step.kind === "approval" && step.tool != null && step.tool.error == null && step.tool.result == null;
+	return step.kind === "approval";
 }
 
 /** Tokens so far, or of the whole run once it has ended. */

@@ -77,7 +77,7 @@ export const AgentNode = memo(function AgentNode({ id, data, selected }: NodePro
 							<Steps
 								steps={live.steps}
 								height={180}
-								waiting={live.status === ("waiting_approval" as string)}
+								waiting={live.status === "waiting_approval"}
 								onDecide={(seq, decision) => void decide(live.runId, seq, decision)}
 								onFork={async (seq) => adopt(id, await fork(live.runId, seq))}
 							/>
