@@ -32,6 +32,7 @@ fn describe(collected: OpenApi) -> OpenApi {
         ("agents", "runs of agents, and what there is for them"),
         ("knowledge", "documents, search, answers"),
         ("models", "model providers"),
+        ("openai", "the API of OpenAI's clients, for models and agents"),
         ("log", "topics and dead letters"),
         ("registry", "a Confluent-compatible schema registry, read-only"),
         ("operation", "health and figures"),

@@ -9,12 +9,14 @@ pub mod documents;
 pub mod health;
 pub mod ingest;
 pub mod models;
+pub(crate) mod openai;
 pub mod rag;
 pub mod registry;
 pub mod runs;
 pub mod tools;
 pub mod topics;
 mod upload;
+mod usage;
 
 use axum::extract::FromRef;
 use utoipa_axum::router::OpenApiRouter;
@@ -46,4 +48,6 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(rag::router())
         .merge(ingest::router())
         .merge(dead_letters::router())
+        .merge(openai::router())
+        .merge(usage::router())
 }

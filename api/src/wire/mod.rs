@@ -5,11 +5,13 @@ mod catalog;
 mod common;
 mod health;
 mod ingest;
+pub mod openai;
 mod rag;
 mod runs;
 
 pub use riverrun_stores::read_models::document_views::DocumentStatus;
 pub use riverrun_stores::read_models::run_views::{BlobView, RunStatus};
+pub use riverrun_stores::read_models::usage::{UsageBy, UsageSum};
 pub use riverrun_stores::read_models::{
     CitationView, CollectionView, DocumentView, EmbeddingView, FailureView, IngestFailureView, RunSummary, RunView,
     SpanView, StepView, Timestamp, ToolView, UsageView,

@@ -14,6 +14,7 @@ pub mod run_heads;
 pub mod run_views;
 pub mod runs;
 pub mod time;
+pub mod usage;
 
 mod apply;
 #[cfg(test)]

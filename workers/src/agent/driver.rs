@@ -175,7 +175,7 @@ impl Driver {
             usage: Usage {
                 prompt_tokens: i64::try_from(reply.usage.prompt_tokens).unwrap_or(i64::MAX),
                 completion_tokens: i64::try_from(reply.usage.completion_tokens).unwrap_or(i64::MAX),
-                cost_usd: None,
+                cost_usd: self.cost_of(&reply),
             },
             cut: reply.finish == FinishReason::Length,
             text: reply.text,
@@ -185,6 +185,13 @@ impl Driver {
             Some(Err(unknown)) => self.fail(Failure::new("unknown_agent", unknown.to_string())).await,
             None => Ok(()), // not routed yet: the next decision routes
         }
+    }
+
+    /// US dollars of a call, where the price is known.
+    fn cost_of(&self, reply: &ChatReply) -> Option<f64> {
+        let request = &self.state.request;
+        let model = request.model.as_deref().unwrap_or(&reply.model);
+        self.context.models.cost_usd(request.provider.as_deref(), model, reply.usage)
     }
 
     /// One model call, given up when the run is cancelled, lost, out of time or the process stops.
