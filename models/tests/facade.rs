@@ -32,6 +32,9 @@ async fn given_no_settings_when_providers_are_listed_then_local_is_the_default()
     assert_eq!(models.default_chat_model(), "qwen2.5-0.5b-instruct");
     assert_eq!(models.default_embed_model(), "all-mpnet-base-v2");
     assert!(!models.reranker_available());
+    let mut settings = support::settings(dir.path());
+    settings.keys.extend(Secret::new("k").map(|key| ("voyage".to_owned(), key)));
+    assert!(Models::new(settings).unwrap().reranker_available(), "a key switches a hosted re-ranker on");
     let error = models.provider(Some("olama")).err().unwrap();
     assert_eq!(error.code(), "unknown_provider");
     assert!(error.to_string().contains("local, ollama, openai, anthropic"), "{error}");

@@ -94,7 +94,7 @@ pub(crate) const PROVIDERS: &[Spec] = &[
     hosted(
         "mistral",
         "https://api.mistral.ai/v1",
-        Dialect { stream_usage: false, seed: Some("random_seed"), ..dialect::PLAIN },
+        Dialect { stream_usage: false, seed: Some("random_seed"), short_ids: true, ..dialect::PLAIN },
     ),
     hosted("groq", "https://api.groq.com/openai/v1", Dialect { max_tokens: "max_completion_tokens", ..dialect::PLAIN }),
     // Knows JSON, but no schemas.

@@ -44,7 +44,13 @@ impl TextReader {
     where
         E: Into<EncodeInput<'s>> + Send,
     {
-        self.tokenizer.encode_batch(inputs, true).map_err(|error| EncodeError(format!("tokenizer: {error}")))
+        let encodings = self.tokenizer.encode_batch(inputs, true);
+        let encodings = encodings.map_err(|error| EncodeError(format!("tokenizer: {error}")))?;
+        // One that adds no special tokens makes nothing of an empty text.
+        if encodings.iter().any(Encoding::is_empty) {
+            return Err(EncodeError("a text has no tokens".to_owned()));
+        }
+        Ok(encodings)
     }
 }
 

@@ -11,6 +11,10 @@ pub(in crate::remote) struct Dialect {
     pub(in crate::remote) seed: Option<&'static str>,
     /// What it knows of JSON.
     pub(in crate::remote) json: JsonMode,
+    /// Beginnings of the names of models that choose how they sample and refuse a request that says how.
+    pub(in crate::remote) own_sampling: &'static [&'static str],
+    /// Whether the ids of tool calls must be nine letters and digits.
+    pub(in crate::remote) short_ids: bool,
     /// Whether it takes `top_k`, `min_p` and a repeat penalty, which OpenAI has not.
     pub(in crate::remote) sampling: bool,
     /// The field of the repeat penalty.
@@ -58,6 +62,8 @@ pub(in crate::remote) const PLAIN: Dialect = Dialect {
     stream_usage: true,
     seed: Some("seed"),
     json: JsonMode::Schema,
+    own_sampling: &[],
+    short_ids: false,
     sampling: false,
     repeat: "repetition_penalty",
     chats: true,
@@ -72,7 +78,8 @@ pub(in crate::remote) const PLAIN: Dialect = Dialect {
 };
 
 /// OpenAI itself, which renamed a field that the others know by its old name.
-pub(in crate::remote) const OPENAI: Dialect = Dialect { max_tokens: "max_completion_tokens", ..PLAIN };
+pub(in crate::remote) const OPENAI: Dialect =
+    Dialect { max_tokens: "max_completion_tokens", own_sampling: &["o1", "o3", "o4", "gpt-5"], ..PLAIN };
 
 /// A server of one's own: llama.cpp and what is like it.
 pub(in crate::remote) const SERVER: Dialect =

@@ -1,6 +1,7 @@
 //! The body of a chat.
 
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::dialect::{Dialect, JsonMode};
 use crate::provider::{ChatRequest, Message, ToolSpec};
@@ -14,8 +15,10 @@ pub(super) fn chat_body(request: &ChatRequest, dialect: &Dialect) -> Value {
         }
     };
     set("stream_options", dialect.stream_usage.then(|| json!({"include_usage": true})));
-    set("temperature", request.temperature.map(number));
-    set("top_p", request.top_p.map(number));
+    // A temperature that a model refuses is left out: every run has one, and the model's own is the only one that it has.
+    let own_sampling = dialect.own_sampling.iter().any(|start| request.model.starts_with(start));
+    set("temperature", request.temperature.filter(|_| !own_sampling).map(number));
+    set("top_p", request.top_p.filter(|_| !own_sampling).map(number));
     set(dialect.max_tokens, request.max_tokens.map(Value::from));
     if let Some(field) = dialect.seed {
         set(field, request.seed.map(Value::from));
@@ -32,7 +35,8 @@ pub(super) fn chat_body(request: &ChatRequest, dialect: &Dialect) -> Value {
 }
 
 fn messages(request: &ChatRequest, dialect: &Dialect) -> Vec<Value> {
-    let mut messages: Vec<Value> = request.messages.iter().map(wire_message).collect();
+    let mut messages: Vec<Value> =
+        request.messages.iter().map(|message| wire_message(message, dialect.short_ids)).collect();
     if let (Some(schema), JsonMode::Object) = (&request.response_schema, dialect.json) {
         let text =
             format!("Answer with one JSON value that satisfies this JSON schema, and with nothing else:\n{schema}");
@@ -67,7 +71,17 @@ fn is_strict(schema: &Value) -> bool {
     }
 }
 
-fn wire_message(message: &Message) -> Value {
+/// An id of nine letters and digits that follows from any other.
+fn short_id(id: &str) -> String {
+    if id.len() == 9 && id.chars().all(|c| c.is_ascii_alphanumeric()) {
+        return id.to_owned();
+    }
+    let hash = Sha256::digest(id.as_bytes());
+    hash.iter().take(5).map(|byte| format!("{byte:02x}")).collect::<String>().chars().take(9).collect()
+}
+
+fn wire_message(message: &Message, short_ids: bool) -> Value {
+    let wire_id = |id: &str| if short_ids { short_id(id) } else { id.to_owned() };
     let mut entry = json!({"role": message.role.as_str(), "content": message.content});
     if !message.tool_calls.is_empty() {
         entry["tool_calls"] = message
@@ -75,12 +89,12 @@ fn wire_message(message: &Message) -> Value {
             .iter()
             .map(|call| {
                 let arguments = call.arguments.to_string();
-                json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}})
+                json!({"id": wire_id(&call.id), "type": "function", "function": {"name": call.name, "arguments": arguments}})
             })
             .collect();
     }
     if let Some(id) = &message.tool_call_id {
-        entry["tool_call_id"] = json!(id);
+        entry["tool_call_id"] = json!(wire_id(id));
     }
     entry
 }
@@ -107,6 +121,24 @@ mod tests {
         assert!(!is_strict(&json!({"type": "object", "properties": {"a": {"type": "string"}}})));
         let nested = json!({"type": "object", "properties": {"a": {"type": "object"}}, "required": ["a"], "additionalProperties": false});
         assert!(!is_strict(&nested));
+    }
+
+    #[test]
+    fn given_models_that_choose_how_they_sample_when_a_body_is_made_then_it_does_not_say() {
+        for (model, temperature) in [("gpt-5-mini", Value::Null), ("o3", Value::Null), ("gpt-4o", json!(0.2))] {
+            let request = ChatRequest { model: model.into(), temperature: Some(0.2), ..ChatRequest::default() };
+            assert_eq!(chat_body(&request, &OPENAI)["temperature"], temperature, "{model}");
+        }
+    }
+
+    #[test]
+    fn given_a_service_with_short_ids_when_calls_are_sent_then_call_and_result_have_the_same_one() {
+        let call = crate::provider::ToolCall { id: "call_1".into(), name: "f".into(), arguments: json!({}) };
+        let call = wire_message(&Message { tool_calls: vec![call], ..Message::assistant("") }, true);
+        let id = call["tool_calls"][0]["id"].as_str().unwrap();
+        assert!(id.len() == 9 && id.chars().all(|c| c.is_ascii_alphanumeric()), "{id}");
+        assert_eq!(wire_message(&Message::tool("call_1", "x"), true)["tool_call_id"], id);
+        assert_eq!(wire_message(&Message::tool("abcDEF123", "x"), true)["tool_call_id"], "abcDEF123");
     }
 
     #[test]
