@@ -161,7 +161,7 @@ impl ModelSettings {
 
     /// The key that the settings give a provider.
     pub(crate) fn key_of(&self, spec: &Spec) -> Option<&Secret> {
-        self.keys.get(spec.name).filter(|_| spec.takes_key())
+        self.keys.get(spec.name)
     }
 
     /// The model that re-ranks when none is named: the one that is set, else that of a hosted re-ranker whose key is set, else the local one.
@@ -193,7 +193,7 @@ fn addresses(get: Lookup<'_>) -> Result<BTreeMap<String, String>, SettingError> 
 /// `RIVERRUN_<PROVIDER>_API_KEY`.
 fn keys(get: Lookup<'_>) -> BTreeMap<String, Secret> {
     let key = |spec: &Spec| Some((spec.name.to_owned(), Secret::new(&get(&spec.key_setting())?)?));
-    PROVIDERS.iter().filter(|spec| spec.takes_key()).filter_map(key).collect()
+    PROVIDERS.iter().filter_map(key).collect()
 }
 
 /// `RIVERRUN_MODELS_CACHE_DIR`, else the user's cache folder by the XDG rules.
@@ -312,7 +312,7 @@ mod tests {
         for spec in PROVIDERS {
             let settings = read(&[(&spec.key_setting(), "sk-canary")]).unwrap();
             assert!(!format!("{settings:?}").contains("canary"));
-            assert_eq!(settings.key_of(spec).is_some(), spec.takes_key(), "{}", spec.name);
+            assert!(settings.key_of(spec).is_some(), "{}", spec.name);
         }
     }
 

@@ -31,8 +31,6 @@ const OVERLOADED: u16 = 529;
 /// How a server wants its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Auth {
-    /// It has none.
-    None,
     /// `Authorization: Bearer …`.
     Bearer,
     /// In a header of its own.
@@ -83,7 +81,8 @@ impl Server {
         for (name, value) in self.headers {
             request = request.header(*name, *value);
         }
-        if let (Some(key), Some((name, value))) = (&self.key, self.key_header()) {
+        if let Some(key) = &self.key {
+            let (name, value) = self.key_header();
             let mut value = HeaderValue::from_str(&value.replace("{}", key.expose())).map_err(|_| {
                 ModelError::bad_request(self.provider, format!("{} holds characters that no key has", self.key_setting))
             })?;
@@ -97,11 +96,10 @@ impl Server {
     }
 
     /// The header of the key, and its value with `{}` for the key.
-    fn key_header(&self) -> Option<(HeaderName, &'static str)> {
+    fn key_header(&self) -> (HeaderName, &'static str) {
         match self.auth {
-            Auth::None => None,
-            Auth::Bearer => Some((reqwest::header::AUTHORIZATION, "Bearer {}")),
-            Auth::Header(name) => Some((HeaderName::from_static(name), "{}")),
+            Auth::Bearer => (reqwest::header::AUTHORIZATION, "Bearer {}"),
+            Auth::Header(name) => (HeaderName::from_static(name), "{}"),
         }
     }
 

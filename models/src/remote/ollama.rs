@@ -114,7 +114,7 @@ fn chat_body(request: &ChatRequest, context_tokens: usize) -> Value {
         "model": request.model,
         "messages": wire_messages(&request.messages),
         "stream": true,
-        // A prompt that does not fit is refused, by servers that are new enough; older ones cut it, see `take`.
+        // A prompt that does not fit is refused, by servers that are new enough; older ones cut it, which `gather` sees.
         "truncate": false,
         "shift": false,
         "options": options,
