@@ -113,7 +113,7 @@ fn a_run_whose_steps_are_of_a_newer_version_still_ends() {
                     break;
                 }
                 Action::Route => unreachable!("an agent is named"),
-            Action::Wait => unreachable!("no call asks a person"),
+                Action::Wait => unreachable!("no call asks a person"),
             };
             run.append(drafts);
         }

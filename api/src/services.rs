@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use riverrun_models::{Models, Presence, ProviderKind};
+use riverrun_models::{Models, Presence, ProviderInfo, ProviderKind};
 use riverrun_schemas::registry;
 use riverrun_stores::read_models::checkpoints;
 
@@ -163,19 +163,25 @@ async fn models(models: &Models) -> Vec<ServiceView> {
     let default = models.settings().default_provider();
     let mut rows = vec![runtime(models, default).await];
     rows.extend(default_models(models, default).await);
-    rows.extend(models.providers().into_iter().filter(|provider| provider.kind == ProviderKind::Hosted).map(
-        |provider| {
-            let name = format!("provider {}", provider.name);
-            let row = if provider.has_key == Some(true) {
-                ServiceView::up(&name, "hosted", false, "a key is set")
-            } else {
-                let setting = format!("RIVERRUN_{}_API_KEY", provider.name.to_uppercase());
-                ServiceView::missing(&name, "hosted", false, "no key", format!("set {setting} to use it"))
-            };
-            provider.address.map_or(row.clone(), |address| row.at(address))
-        },
-    ));
+    rows.extend(hosted(models));
     rows
+}
+
+/// A row for each hosted service whose key is set; one row in all when none is.
+fn hosted(models: &Models) -> Vec<ServiceView> {
+    let providers = models.providers().into_iter().filter(|provider| provider.kind == ProviderKind::Hosted);
+    let (set, unset): (Vec<_>, Vec<_>) = providers.partition(|provider| provider.has_key == Some(true));
+    if set.is_empty() {
+        let names: Vec<&str> = unset.iter().map(|provider| provider.name.as_str()).collect();
+        let detail = format!("no key is set for any of {}", names.join(", "));
+        let fix = "set RIVERRUN_<PROVIDER>_API_KEY to use one; nothing here needs it";
+        return vec![ServiceView::missing("hosted providers", "hosted", false, detail, fix)];
+    }
+    let row = |provider: ProviderInfo| {
+        let row = ServiceView::up(&format!("provider {}", provider.name), "hosted", false, "a key is set");
+        provider.address.map_or(row.clone(), |address| row.at(address))
+    };
+    set.into_iter().map(row).collect()
 }
 
 /// The runtime of the default provider: this process, or a server.

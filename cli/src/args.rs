@@ -76,6 +76,8 @@ pub enum Command {
     /// Records that could not be handled
     #[command(subcommand)]
     Dlq(DlqCommand),
+    /// Tokens and cost of runs, summed
+    Usage(crate::commands::usage::UsageArgs),
     /// The topics of the log
     Topics,
     /// Completion for a shell
@@ -110,6 +112,7 @@ impl Command {
             Command::Memory(_) => "memory",
             Command::Docs(_) => "docs",
             Command::Dlq(_) => "dlq",
+            Command::Usage(_) => "usage",
             Command::Topics => "topics",
             Command::Completion { .. } => "completion",
             Command::Openapi => "openapi",
@@ -142,6 +145,27 @@ pub enum ModelsCommand {
         /// A name of `riverrun models`, or owner/repo[:file] of the hub
         model: String,
     },
+    /// Remove a fetched model
+    Rm {
+        /// Its name
+        model: String,
+    },
+    /// Show what is known of a model, and its card
+    Show {
+        /// Its name
+        model: String,
+        /// The provider; `local` when left out
+        #[arg(long)]
+        provider: Option<String>,
+    },
+    /// Measure a chat model: JSON, tool calls, tokens a second
+    Probe {
+        /// Its name
+        model: String,
+        /// The provider; the default one when left out
+        #[arg(long)]
+        provider: Option<String>,
+    },
 }
 
 /// Options of `chat`.
@@ -155,12 +179,21 @@ pub struct ChatArgs {
     /// The model; the default one when left out
     #[arg(long)]
     pub model: Option<String>,
+    /// A text file to put in front of what is said; may be repeated
+    #[arg(short, long = "file", value_name = "FILE")]
+    pub files: Vec<PathBuf>,
     /// Print the answer when it is complete
     #[arg(long)]
     pub no_stream: bool,
     /// Sampling temperature, 0 to 2
     #[arg(short, long, value_name = "0..2")]
     pub temperature: Option<f32>,
+    /// Most tokens to write
+    #[arg(long)]
+    pub max_tokens: Option<u32>,
+    /// Give up after so long
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub timeout: Option<u64>,
 }
 
 /// Options of `embed`.
@@ -453,6 +486,11 @@ mod tests {
             "models",
             "models pull x",
             "chat hi --provider local --model m --no-stream -t 0.5",
+            "chat hi --file a.md -f b.txt --timeout 30 --max-tokens 9",
+            "models rm x",
+            "models show x --provider ollama",
+            "models probe x",
+            "usage --by model -n team",
             "embed hi",
             "ingest ./docs -c notes --table t -t sql --query q --strategy late --embed-backend hf",
             "ingest ./docs -c notes --type text",

@@ -100,7 +100,7 @@ impl Settings {
             None => Tokens::default(),
         };
         let models = ModelSettings::from_env(&|name| values.0.get(name).cloned())
-            .map_err(|error| CliError::new(Exit::Usage, error.to_string()).hint(fix(error.name)))?;
+            .map_err(|error| CliError::new(Exit::Usage, error.to_string()).hint(fix(&error.name)))?;
         let (chunk_size, chunk_overlap) = chunking(values)?;
         let mut allowed_hosts = values.list("RIVERRUN_API_ALLOWED_HOSTS");
         if !is_wildcard(&api_host) {

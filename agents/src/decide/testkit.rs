@@ -33,7 +33,8 @@ pub(super) fn request(agent: &str) -> RunRequest {
 /// A harmless tool, one that changes something outside, and the search.
 pub(super) fn tools() -> Vec<ToolManifest> {
     let tool = |name: &str, argument: &str, effect| {
-        let schema = json!({ "type": "object", "properties": { argument: { "type": "string" } }, "required": [argument] });
+        let schema =
+            json!({ "type": "object", "properties": { argument: { "type": "string" } }, "required": [argument] });
         ToolManifest::builtin(name, "does it", schema, effect)
     };
     vec![

@@ -31,7 +31,8 @@ pub fn request(agent: &str, task: &str, max_iters: i32) -> RunRequest {
 
 pub fn tools() -> Vec<ToolManifest> {
     let tool = |name: &str, argument: &str, effect| {
-        let schema = json!({ "type": "object", "properties": { argument: { "type": "string" } }, "required": [argument] });
+        let schema =
+            json!({ "type": "object", "properties": { argument: { "type": "string" } }, "required": [argument] });
         ToolManifest::builtin(name, "does it", schema, effect)
     };
     vec![

@@ -10,6 +10,7 @@ pub mod health;
 pub mod ingest;
 pub mod memory;
 pub mod models;
+pub(crate) mod openai;
 pub mod rag;
 pub mod registry;
 pub mod run_control;
@@ -17,6 +18,7 @@ pub mod runs;
 pub mod tools;
 pub mod topics;
 mod upload;
+mod usage;
 pub(crate) mod web;
 
 use axum::extract::FromRef;
@@ -52,4 +54,6 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(tools::stack_router())
         .merge(memory::router())
         .merge(dead_letters::router())
+        .merge(openai::router())
+        .merge(usage::router())
 }

@@ -30,9 +30,11 @@ pub(crate) async fn page(method: Method, uri: Uri, headers: HeaderMap) -> Respon
     }
     match find(uri.path()) {
         Some((name, file)) => answer(&name, file, &headers),
-        None if uri.path() == "/" => ApiError::new(StatusCode::NOT_FOUND, "no_web_pages", "this binary carries no web pages")
-            .hint("build it by ./x build, which exports them first; the API is described at /docs")
-            .into_response(),
+        None if uri.path() == "/" => {
+            ApiError::new(StatusCode::NOT_FOUND, "no_web_pages", "this binary carries no web pages")
+                .hint("build it by ./x build, which exports them first; the API is described at /docs")
+                .into_response()
+        }
         None => error::no_route(uri).await.into_response(),
     }
 }
@@ -48,7 +50,8 @@ fn answer(name: &str, file: EmbeddedFile, headers: &HeaderMap) -> Response {
     let tag = format!("\"{hash}\"");
     let cache = if name.starts_with(IMMUTABLE) { "public, max-age=31536000, immutable" } else { "no-cache" };
     let known = headers.get(IF_NONE_MATCH).is_some_and(|given| given.as_bytes() == tag.as_bytes());
-    let mut response = if known { StatusCode::NOT_MODIFIED.into_response() } else { file.data.into_owned().into_response() };
+    let mut response =
+        if known { StatusCode::NOT_MODIFIED.into_response() } else { file.data.into_owned().into_response() };
     let out = response.headers_mut();
     out.insert(CACHE_CONTROL, HeaderValue::from_static(cache));
     out.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
@@ -82,7 +85,8 @@ mod tests {
 
     #[tokio::test]
     async fn given_an_address_that_is_no_page_then_it_is_no_route() {
-        for path in ["/nothing", "/../Cargo.toml", "/%2e%2e/Cargo.toml", "/content-security-policy.txt", "//etc/passwd"] {
+        for path in ["/nothing", "/../Cargo.toml", "/%2e%2e/Cargo.toml", "/content-security-policy.txt", "//etc/passwd"]
+        {
             assert_eq!(get(path, &[]).await.status(), StatusCode::NOT_FOUND, "{path}");
         }
         assert!(!is_page(&Method::POST, "/"));

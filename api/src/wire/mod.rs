@@ -6,6 +6,7 @@ mod common;
 mod health;
 mod ingest;
 mod memory;
+pub mod openai;
 mod rag;
 mod run_control;
 mod runs;
@@ -13,6 +14,7 @@ mod runs;
 pub use riverrun_stores::read_models::document_views::DocumentStatus;
 pub use riverrun_stores::read_models::run_forks::TreeNode;
 pub use riverrun_stores::read_models::run_views::{BlobView, RunStatus};
+pub use riverrun_stores::read_models::usage::{UsageBy, UsageSum};
 pub use riverrun_stores::read_models::{
     CitationView, CollectionView, DocumentView, EmbeddingView, FailureView, ForkView, IngestFailureView,
     PendingApprovalView, RunSummary, RunView, SpanView, StepView, SummaryView, Timestamp, ToolView, TurnView,

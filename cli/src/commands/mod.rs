@@ -21,6 +21,7 @@ pub mod runs;
 mod search;
 mod tools;
 mod topics;
+pub mod usage;
 
 use std::future::Future;
 
@@ -49,11 +50,19 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
         }
         Command::Tools(args) => with_light(settings, async |c| tools::ls::run(c, args.namespace, output).await).await,
         Command::Mcp(args) => with_full(settings, name, async |c| mcp::run(c, args).await).await,
+        Command::Usage(args) => with_full(settings, name, async |c| usage::run(c, args, output).await).await,
         Command::Topics => with_light(settings, async |c| topics::run(c, output).await).await,
         Command::Chat(args) => with_light(settings, async |c| chat::run(c, args, output).await).await,
         Command::Embed(args) => with_light(settings, async |c| embed::run(c, args, output).await).await,
         Command::Models(args) => match args.command {
             Some(ModelsCommand::Pull { model }) => models::pull::run(settings, &model, output).await,
+            Some(ModelsCommand::Rm { model }) => models::rm::run(settings, &model, output),
+            Some(ModelsCommand::Show { model, provider }) => {
+                models::show::run(settings, &model, provider.as_deref(), output).await
+            }
+            Some(ModelsCommand::Probe { model, provider }) => {
+                models::probe::run(settings, &model, provider.as_deref(), output).await
+            }
             Some(ModelsCommand::Ls { provider }) => {
                 with_light(settings, async |c| models::ls::run(c, provider, output).await).await
             }

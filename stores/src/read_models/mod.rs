@@ -17,6 +17,7 @@ pub mod run_heads;
 pub mod run_views;
 pub mod runs;
 pub mod time;
+pub mod usage;
 
 mod apply;
 mod memory;
