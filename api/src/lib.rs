@@ -10,6 +10,7 @@ pub mod auth;
 pub mod config;
 pub mod error;
 pub mod extract;
+pub mod figures;
 pub mod guard;
 pub mod hub;
 pub mod metrics;

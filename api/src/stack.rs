@@ -21,6 +21,7 @@ use riverrun_workers::indexer::Indexer;
 use riverrun_workers::ingester::{Ingester, IngesterConfig};
 use riverrun_workers::projector::{self, ProjectorConfig};
 use riverrun_workers::runtime::{self, RuntimeConfig, WorkerHandle, WorkerState};
+use riverrun_workers::tracer::{self, Tracer, TracingState};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -33,6 +34,8 @@ const BROKER_PATIENCE: Duration = Duration::from_secs(10);
 const READY_PATIENCE: Duration = Duration::from_secs(30);
 /// How long everything together may take to stop.
 pub const STOP_PATIENCE: Duration = Duration::from_secs(10);
+/// How long the last spans may take to a tracing service that takes them.
+const LAST_SPANS: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(10);
 
 /// Which broker.
@@ -178,6 +181,7 @@ impl Stack {
     /// Lets what has begun come to a safe point, at most [`STOP_PATIENCE`], then closes everything. Nothing that was
     /// acknowledged depends on it.
     pub async fn stop(self) {
+        self.finish_traces().await;
         self.stop.cancel();
         self.state.hub().close();
         let deadline = Instant::now() + STOP_PATIENCE;
@@ -199,6 +203,20 @@ impl Stack {
         if tokio::time::timeout_at(deadline.max(Instant::now() + Duration::from_secs(1)), close).await.is_err() {
             tracing::warn!("closing took too long and was cut off");
         }
+    }
+
+    /// Lets the spans of what has ended go out; what does not go out now does at the next start.
+    async fn finish_traces(&self) {
+        let Some(tracer) = self.workers.iter().find(|worker| worker.name() == tracer::NAME) else { return };
+        let deadline = Instant::now() + LAST_SPANS;
+        let told = async {
+            while self.state.core().tracing().status().state == TracingState::Up
+                && tracer.lag().await.is_ok_and(|lag| lag.values().any(|records| *records > 0))
+            {
+                tokio::time::sleep(POLL).await;
+            }
+        };
+        let _ = tokio::time::timeout_at(deadline, told).await;
     }
 }
 
@@ -246,7 +264,8 @@ async fn start_rest(
     let models: Arc<dyn LanguageModels> = Arc::new(config.core.models().clone());
     let retriever = Retriever::new(stores.vectors.clone(), stores.keywords.clone(), models.clone());
     let answerer = Answerer::new(retriever.clone(), models.clone(), AnswerConfig::default());
-    let hub = Hub::start(stores.sql.clone(), log.clone(), stop.clone()).await?;
+    let hub = Hub::start(stores.sql.clone(), log.clone(), config.core.tracing().clone(), stop.clone()).await?;
+    config.core.tracing().watch(stop.clone());
     let handles = spawn_workers(&config, &log, &producer, &stores, models, &retriever, &stop);
     let groups = handles
         .iter()
@@ -312,7 +331,7 @@ fn spawn_workers(
         sql: stores.sql.clone(),
     };
     let toolbox = (config.extend_tools)(Toolbox::builtin(Arc::new(retriever.clone())));
-    vec![
+    let mut workers = vec![
         projector::spawn(projector, stop.clone()),
         runtime::spawn(ingester, runtime(), stop.clone()),
         runtime::spawn(Embedder::new(models), runtime(), stop.clone()),
@@ -325,7 +344,14 @@ fn spawn_workers(
             stores.blobs.clone(),
             stop.clone(),
         ),
-    ]
+    ];
+    let tracing = config.core.tracing();
+    if tracing.is_on() {
+        let (provider, model) =
+            (config.core.models().settings().default_provider(), config.core.models().default_chat_model());
+        workers.push(runtime::spawn(Tracer::new(tracing.clone(), provider, model), runtime(), stop.clone()));
+    }
+    workers
 }
 
 /// The topic that a worker commits offsets of; the projector keeps its own beside its rows.
@@ -335,6 +361,7 @@ fn topic_of(worker: &str) -> Option<Topic> {
         "embedder" => Some(Topic::IngestChunks),
         "indexer" => Some(Topic::IngestEmbeddings),
         "agent" => Some(Topic::AgentCommands),
+        tracer::NAME => Some(Topic::AgentEvents),
         _ => None,
     }
 }

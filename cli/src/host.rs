@@ -9,6 +9,7 @@ use riverrun_api::stack::{BrokerChoice, Stack, StackConfig, StackError};
 use riverrun_api::{ApiConfig, Core, app, light_app};
 use riverrun_log::{LogConfig, Producer};
 use riverrun_models::Models;
+use riverrun_workers::tracer::TracingService;
 use sha2::{Digest, Sha256};
 
 use crate::client::Client;
@@ -120,7 +121,7 @@ pub fn server_core(settings: &Settings) -> Result<Core, CliError> {
 fn make_core(settings: &Settings, config: ApiConfig) -> Result<Core, CliError> {
     let models = Models::new(settings.models.clone())
         .map_err(|error| CliError::new(Exit::Failed, error.to_string()).maybe_hint(error.hint()))?;
-    Ok(Core::new(config, models))
+    Ok(Core::new(config, models).with_tracing(TracingService::new(settings.tracing.clone())))
 }
 
 fn to_server(settings: &Settings, core: Core, owner: &Owner) -> Result<Connection, CliError> {

@@ -13,6 +13,7 @@ pub mod names;
 pub mod registry;
 pub mod tokens;
 pub mod topics;
+pub mod trace;
 
 mod common;
 
@@ -22,3 +23,4 @@ pub use envelope::Envelope;
 pub use ids::{ChunkId, DocumentId, EventId, IngestId, RunId};
 pub use names::{Collection, CollectionName, NameError, Namespace};
 pub use topics::{Topic, TopicSpec};
+pub use trace::{SpanId, TraceId, Traceparent};

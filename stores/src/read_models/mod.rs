@@ -9,6 +9,7 @@ pub mod document_queries;
 pub mod document_views;
 pub mod documents;
 pub mod page;
+pub mod run_counts;
 pub mod run_fold;
 pub mod run_heads;
 pub mod run_views;
