@@ -143,7 +143,13 @@ async fn write_open_runs(state: &AppState, page: &mut Page) {
     let now = now_ms();
     let Ok(open) = open_run_counts(&state.parts().sql, now - SILENT_MS).await else { return };
     for (status, runs) in &open.by_status {
-        page.sample("riverrun_runs_open", "gauge", "runs that have not ended", &[("status", status.as_str())], *runs as f64);
+        page.sample(
+            "riverrun_runs_open",
+            "gauge",
+            "runs that have not ended",
+            &[("status", status.as_str())],
+            *runs as f64,
+        );
     }
     let oldest = open.oldest_at.map_or(0, |at| (now - at).max(0));
     page.sample(
