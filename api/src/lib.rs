@@ -11,6 +11,7 @@ pub mod config;
 mod documents;
 pub mod error;
 pub mod extract;
+pub mod figures;
 pub(crate) mod forks;
 pub mod guard;
 pub mod hub;

@@ -23,6 +23,7 @@ use riverrun_workers::ingester::{Ingester, IngesterConfig};
 use riverrun_workers::memory::{self, EpisodeKeeper, RunRecorder, Summarizer};
 use riverrun_workers::projector::{self, ProjectorConfig};
 use riverrun_workers::runtime::{self, RuntimeConfig, WorkerHandle, WorkerState};
+use riverrun_workers::tracer::{self, Tracer, TracingState};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -36,6 +37,8 @@ const BROKER_PATIENCE: Duration = Duration::from_secs(10);
 const READY_PATIENCE: Duration = Duration::from_secs(30);
 /// How long everything together may take to stop.
 pub const STOP_PATIENCE: Duration = Duration::from_secs(10);
+/// How long the last spans may take to a tracing service that takes them.
+const LAST_SPANS: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(10);
 
 /// Which broker.
@@ -181,6 +184,7 @@ impl Stack {
     /// Lets what has begun come to a safe point, at most [`STOP_PATIENCE`], then closes everything. Nothing that was
     /// acknowledged depends on it.
     pub async fn stop(self) {
+        self.finish_traces().await;
         self.stop.cancel();
         self.state.hub().close();
         let deadline = Instant::now() + STOP_PATIENCE;
@@ -202,6 +206,20 @@ impl Stack {
         if tokio::time::timeout_at(deadline.max(Instant::now() + Duration::from_secs(1)), close).await.is_err() {
             tracing::warn!("closing took too long and was cut off");
         }
+    }
+
+    /// Lets the spans of what has ended go out; what does not go out now does at the next start.
+    async fn finish_traces(&self) {
+        let Some(tracer) = self.workers.iter().find(|worker| worker.name() == tracer::NAME) else { return };
+        let deadline = Instant::now() + LAST_SPANS;
+        let told = async {
+            while self.state.core().tracing().status().state == TracingState::Up
+                && tracer.lag().await.is_ok_and(|lag| lag.values().any(|records| *records > 0))
+            {
+                tokio::time::sleep(POLL).await;
+            }
+        };
+        let _ = tokio::time::timeout_at(deadline, told).await;
     }
 }
 
@@ -258,7 +276,8 @@ async fn start_rest(
     let models: Arc<dyn LanguageModels> = Arc::new(config.core.models().clone());
     let retriever = Retriever::new(stores.vectors.clone(), stores.keywords.clone(), models.clone());
     let answerer = Answerer::new(retriever.clone(), models.clone(), AnswerConfig::default());
-    let hub = Hub::start(stores.sql.clone(), log.clone(), stop.clone()).await?;
+    let hub = Hub::start(stores.sql.clone(), log.clone(), config.core.tracing().clone(), stop.clone()).await?;
+    config.core.tracing().watch(stop.clone());
     let memory = stored_memory(&config, &stores, &producer);
     let toolbox = toolbox(&config, &stores, &retriever, &memory);
     config.core.tools().defined.connect(log.clone(), producer.clone(), stop.clone());
@@ -349,7 +368,7 @@ fn spawn_workers(
         schemas: Schemas::built_in(),
         sql: stores.sql.clone(),
     };
-    vec![
+    let mut workers = vec![
         projector::spawn(projector, stop.clone()),
         runtime::spawn(ingester, runtime(), stop.clone()),
         runtime::spawn(Embedder::new(models), runtime(), stop.clone()),
@@ -373,7 +392,14 @@ fn spawn_workers(
             stores.blobs.clone(),
             stop.clone(),
         ),
-    ]
+    ];
+    let tracing = config.core.tracing();
+    if tracing.is_on() {
+        let (provider, model) =
+            (config.core.models().settings().default_provider(), config.core.models().default_chat_model());
+        workers.push(runtime::spawn(Tracer::new(tracing.clone(), provider, model), runtime(), stop.clone()));
+    }
+    workers
 }
 
 /// The topic that a worker commits offsets of; the projector keeps its own beside its rows.
@@ -385,6 +411,7 @@ fn topic_of(worker: &str) -> Option<Topic> {
         "agent" => Some(Topic::AgentCommands),
         "memory-runs" => Some(Topic::AgentEvents),
         "memory-episodes" | "memory-summary" => Some(Topic::MemoryEvents),
+        tracer::NAME => Some(Topic::AgentEvents),
         _ => None,
     }
 }

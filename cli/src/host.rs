@@ -14,6 +14,7 @@ use riverrun_api::{ApiConfig, Core, ToolParts, app, light_app};
 use riverrun_knowledge::web::GuardedClient;
 use riverrun_log::{LogConfig, Producer};
 use riverrun_models::Models;
+use riverrun_workers::tracer::TracingService;
 use sha2::{Digest, Sha256};
 
 use crate::client::Client;
@@ -130,7 +131,8 @@ pub fn server_core(settings: &Settings) -> Result<Core, CliError> {
 fn make_core(settings: &Settings, config: ApiConfig) -> Result<Core, CliError> {
     let models = Models::new(settings.models.clone())
         .map_err(|error| CliError::new(Exit::Failed, error.to_string()).maybe_hint(error.hint()))?;
-    Ok(Core::with_tools(config, models, tools(settings, &settings.tools_file, settings.tools_file_named)?))
+    let tools = tools(settings, &settings.tools_file, settings.tools_file_named)?;
+    Ok(Core::with_tools(config, models, tools).with_tracing(TracingService::new(settings.tracing.clone())))
 }
 
 /// The tools of a file, the way out, and the policy. A broken definition is left out and told; a broken policy is not

@@ -15,6 +15,7 @@ use riverrun_knowledge::chunking::{ChunkConfig, DEFAULT_OVERLAP, DEFAULT_SIZE};
 use riverrun_knowledge::sources::Limits;
 use riverrun_knowledge::web::WebPolicy;
 use riverrun_models::{ModelSettings, Secret};
+use riverrun_workers::tracer::TracingSettings;
 
 use crate::error::{CliError, Exit};
 
@@ -65,6 +66,8 @@ pub struct Settings {
     pub web: WebPolicy,
     /// The models'.
     pub models: ModelSettings,
+    /// Where runs are traced to.
+    pub tracing: TracingSettings,
     /// Filter of the log output, as `tracing` reads it.
     pub log_filter: Option<String>,
     /// Log lines as JSON.
@@ -145,6 +148,7 @@ impl Settings {
                 max_files: values.number("RIVERRUN_INGEST_MAX_FILES", Limits::default().max_files, 1..=1_000_000)?,
             },
             models,
+            tracing: TracingSettings::from_values(&values.0),
             log_filter: values.text("RIVERRUN_LOG"),
             log_json: match values.text("RIVERRUN_LOG_FORMAT").as_deref() {
                 None | Some("text") => false,

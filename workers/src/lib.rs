@@ -7,5 +7,6 @@ pub mod ingester;
 pub mod memory;
 pub mod projector;
 pub mod runtime;
+pub mod tracer;
 
 mod about;

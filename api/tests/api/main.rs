@@ -15,3 +15,4 @@ mod run_control;
 mod runs;
 mod sockets;
 mod tools;
+mod traces;

@@ -3,10 +3,12 @@
 pub mod fusion;
 
 mod error;
+mod figures;
 mod retriever;
 mod types;
 
 pub use error::RetrievalError;
+pub use figures::{RetrievalFigures, STAGE_BUCKETS, Stage};
 pub use retriever::Retriever;
 pub(crate) use retriever::elapsed_ms;
 pub use types::{Scores, SearchItem, SearchRequest, SearchResult, SearchTimes, Span};

@@ -7,6 +7,7 @@ use riverrun_schemas::{ChunkId, Collection, CollectionName, Namespace};
 use riverrun_stores::{CollectionInfo, KeywordHit, KeywordIndex, StoredChunk, VectorHit, VectorStore};
 
 use super::error::RetrievalError;
+use super::figures::RetrievalFigures;
 use super::fusion;
 use super::types::{Scores, SearchItem, SearchRequest, SearchResult, SearchTimes};
 use crate::models::LanguageModels;
@@ -24,6 +25,7 @@ pub struct Retriever {
     vectors: Arc<dyn VectorStore>,
     keywords: Arc<dyn KeywordIndex>,
     models: Arc<dyn LanguageModels>,
+    figures: Arc<RetrievalFigures>,
 }
 
 impl std::fmt::Debug for Retriever {
@@ -45,7 +47,12 @@ impl Retriever {
         keywords: Arc<dyn KeywordIndex>,
         models: Arc<dyn LanguageModels>,
     ) -> Self {
-        Self { vectors, keywords, models }
+        Self { vectors, keywords, models, figures: Arc::default() }
+    }
+
+    /// How long its searches took.
+    pub fn figures(&self) -> &RetrievalFigures {
+        &self.figures
     }
 
     /// The best chunks for a query.
@@ -72,6 +79,7 @@ impl Retriever {
             }
         }
         items.truncate(request.k);
+        self.figures.observe(&took_ms);
         Ok(SearchResult { items, took_ms, embed_model: info.model, notes })
     }
 

@@ -11,6 +11,7 @@ pub mod documents;
 pub mod memory_queries;
 pub mod memory_views;
 pub mod page;
+pub mod run_counts;
 pub mod run_fold;
 pub mod run_forks;
 pub mod run_heads;
