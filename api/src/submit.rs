@@ -298,6 +298,12 @@ pub fn ingest_command(
         chunk_size: to_i64(defaults.chunk_size),
         chunk_overlap: to_i64(defaults.chunk_overlap),
         metadata_json: target.metadata_json,
+        query: None,
+        include: Vec::new(),
+        exclude: Vec::new(),
+        depth: None,
+        sitemap: false,
+        content: None,
         at: now_ms(),
     }
 }

@@ -21,7 +21,7 @@ pub struct StartIngest {
     pub namespace: Namespace,
     /// The collection.
     pub collection: CollectionName,
-    /// An absolute path that the worker can read.
+    /// An absolute path that the worker can read, an address, or a topic. Never has a password in it.
     pub source: String,
     /// Forces the source's type; `None` infers it from name and content.
     pub source_type: Option<String>,
@@ -33,6 +33,18 @@ pub struct StartIngest {
     pub chunk_overlap: i64,
     /// The caller's own JSON object, kept with each document.
     pub metadata_json: Option<String>,
+    /// SQL of a database, or a filter as JSON.
+    pub query: Option<String>,
+    /// Globs of what to read below a folder, archive or repository; none means everything.
+    pub include: Vec<String>,
+    /// Globs of what to leave out.
+    pub exclude: Vec<String>,
+    /// How many links away from the first page of a web site is read.
+    pub depth: Option<i32>,
+    /// Whether the address is a sitemap, whose pages are read.
+    pub sitemap: bool,
+    /// The source's bytes, when it was handed in with the request.
+    pub content: Option<BlobRef>,
     /// Milliseconds since the epoch.
     pub at: i64,
 }

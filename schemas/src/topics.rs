@@ -23,11 +23,13 @@ pub enum Topic {
     IngestEmbeddings,
     /// Text as models write it.
     Tokens,
+    /// Documents that others publish.
+    Documents,
 }
 
 impl Topic {
     /// Every topic, in the order of the list.
-    pub const ALL: [Topic; 7] = [
+    pub const ALL: [Topic; 8] = [
         Topic::AgentCommands,
         Topic::AgentEvents,
         Topic::IngestCommands,
@@ -35,6 +37,7 @@ impl Topic {
         Topic::IngestChunks,
         Topic::IngestEmbeddings,
         Topic::Tokens,
+        Topic::Documents,
     ];
 
     /// The name on the broker.
@@ -47,6 +50,7 @@ impl Topic {
             Topic::IngestChunks => "riverrun.ingest.chunks",
             Topic::IngestEmbeddings => "riverrun.ingest.embeddings",
             Topic::Tokens => "riverrun.tokens",
+            Topic::Documents => "riverrun.documents",
         }
     }
 

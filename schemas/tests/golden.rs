@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use riverrun_schemas::agent::*;
+use riverrun_schemas::documents::*;
 use riverrun_schemas::ingest::*;
 use riverrun_schemas::tokens::*;
 use riverrun_schemas::{BlobRef, ChunkId, Decoded, DocumentId, EventSet, Failure, IngestId, RunId, Usage, registry};
@@ -119,6 +120,12 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
         chunk_size: 800,
         chunk_overlap: 100,
         metadata_json: None,
+        query: Some("SELECT 1".into()),
+        include: vec!["**/*.md".into()],
+        exclude: vec![],
+        depth: Some(1),
+        sitemap: true,
+        content: Some(blob()),
         at,
     };
     let mut all = sample::<AgentCommand>(vec![
@@ -203,6 +210,16 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
         batch!(ChunksEmbedded { dimensions: 2, chunks: vec![EmbeddedChunk::new(chunk, &[0.5, -1.0])] }).into(),
     ]));
     all.extend(sample::<TokenEvent>(vec![TokenDelta { run_id, seq: 4, text: "4".into() }.into()]));
+    all.extend(sample::<DocumentMessage>(vec![
+        PublishDocument {
+            name: "a".into(),
+            text: "hello".into(),
+            content_type: Some("text/markdown".into()),
+            metadata_json: None,
+            at,
+        }
+        .into(),
+    ]));
     all
 }
 
@@ -224,6 +241,7 @@ fn decode(bytes: &[u8]) -> String {
         Topic::IngestChunks => shown::<ChunkEvent>(bytes),
         Topic::IngestEmbeddings => shown::<EmbeddingEvent>(bytes),
         Topic::Tokens => shown::<TokenEvent>(bytes),
+        Topic::Documents => shown::<DocumentMessage>(bytes),
     }
 }
 

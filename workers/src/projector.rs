@@ -268,7 +268,8 @@ fn body(topic: Topic, record: &Record, schemas: &Schemas) -> Result<Option<Proje
         | Topic::IngestCommands
         | Topic::IngestChunks
         | Topic::IngestEmbeddings
-        | Topic::Tokens => None,
+        | Topic::Tokens
+        | Topic::Documents => None,
     })
 }
 

@@ -6,16 +6,20 @@ use std::path::Path;
 
 use crate::chunking::Chunker;
 
+mod builder;
 mod decode;
 mod error;
 mod folder;
 mod markdown;
 mod read;
+mod table;
 mod text;
 
-pub use error::SourceError;
+pub use builder::MAX_TEXT_BYTES;
+pub use error::{Fault, SourceError};
 pub use folder::{FOLDER, FolderListing, list_folder};
 pub use read::{FoundDocument, Limits, Scan, read_document, scan};
+pub use table::{Cell, MAX_COLUMNS, Row, Rows, Table};
 
 /// A kind of document: how it is recognised and how its text is taken out of its bytes.
 pub trait Source: Send + Sync {
@@ -33,6 +37,17 @@ pub trait Source: Send + Sync {
 
     /// Takes the text out. `name` is only for messages. Never succeeds with a text that has nothing to find.
     fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError>;
+
+    /// Takes its tables out: at least one, or [`Fault::NotTabular`].
+    fn tables(&self, name: &str, _bytes: &[u8]) -> Result<Vec<Table>, SourceError> {
+        Err(SourceError::fault(name, Fault::NotTabular, format!("is of type {}, which has no rows", self.name()), "leave --table out, or give a CSV, JSON, JSONL or spreadsheet file"))
+    }
+
+    /// Whether its documents are read in a process of their own: the library that reads them can be made to fail, to run for
+    /// ever or to ask for all memory.
+    fn hostile(&self) -> bool {
+        false
+    }
 }
 
 /// Every source of documents; a new one is one line here. [`FOLDER`] stands beside them as the source that holds others.
@@ -52,6 +67,8 @@ pub struct ExtractedText {
     pub sections: Vec<Section>,
     /// Where pages begin, in reading order; empty where the format has no pages.
     pub pages: Vec<PageStart>,
+    /// The programming language of source code, such as `rust`.
+    pub language: Option<String>,
 }
 
 /// A heading and where it stands.
@@ -77,7 +94,7 @@ pub struct PageStart {
 impl ExtractedText {
     /// A text without any structure.
     pub fn plain(text: String) -> Self {
-        Self { text, title: None, sections: Vec::new(), pages: Vec::new() }
+        Self { text, title: None, sections: Vec::new(), pages: Vec::new(), language: None }
     }
 
     /// The headings of the text, to be asked along it.

@@ -32,7 +32,8 @@ pub(crate) fn projection_of(topic: Topic) -> Option<&'static str> {
         | Topic::IngestCommands
         | Topic::IngestChunks
         | Topic::IngestEmbeddings
-        | Topic::Tokens => None,
+        | Topic::Tokens
+        | Topic::Documents => None,
     }
 }
 

@@ -113,6 +113,12 @@ impl World {
             chunk_size: 800,
             chunk_overlap: 100,
             metadata_json: Some(r#"{"team":"a"}"#.to_owned()),
+            query: None,
+            include: Vec::new(),
+            exclude: Vec::new(),
+            depth: None,
+            sitemap: false,
+            content: None,
             at: 0,
         }
     }
