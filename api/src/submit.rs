@@ -245,6 +245,8 @@ pub struct IngestDefaults {
     pub chunk_size: usize,
     /// Characters that neighbours share at most.
     pub chunk_overlap: usize,
+    /// What both count: characters or tokens.
+    pub size_unit: String,
 }
 
 /// The parts of an ingest request that do not depend on where its content comes from.
@@ -258,6 +260,10 @@ pub struct IngestTarget {
     pub source_type: Option<String>,
     /// The caller's object.
     pub metadata_json: Option<String>,
+    /// Warehouse table of a tabular source.
+    pub table: Option<String>,
+    /// How texts are split.
+    pub strategy: Option<String>,
 }
 
 /// Checks everything of a request but its source.
@@ -304,6 +310,9 @@ pub fn ingest_command(
         depth: None,
         sitemap: false,
         content: None,
+        table: target.table,
+        strategy: target.strategy,
+        size_unit: defaults.size_unit.clone(),
         at: now_ms(),
     }
 }

@@ -45,6 +45,12 @@ pub struct StartIngest {
     pub sitemap: bool,
     /// The source's bytes, when it was handed in with the request.
     pub content: Option<BlobRef>,
+    /// Warehouse table of a tabular source.
+    pub table: Option<String>,
+    /// How texts are split; `None` goes by the type of the source.
+    pub strategy: Option<String>,
+    /// What `chunk_size` and `chunk_overlap` count: [`CHARACTERS`] or [`TOKENS`] of the embedding model.
+    pub size_unit: String,
     /// Milliseconds since the epoch.
     pub at: i64,
 }
@@ -74,6 +80,30 @@ pub struct SubmitDocument {
     pub chunk_overlap: i64,
     /// The caller's own JSON object.
     pub metadata_json: Option<String>,
+    /// Warehouse table of a tabular source.
+    pub table: Option<String>,
+    /// How texts are split; `None` goes by the type of the source.
+    pub strategy: Option<String>,
+    /// What `chunk_size` and `chunk_overlap` count: [`CHARACTERS`] or [`TOKENS`] of the embedding model.
+    pub size_unit: String,
+    /// Milliseconds since the epoch.
+    pub at: i64,
+}
+
+/// [`SubmitDocument::size_unit`]: characters.
+pub const CHARACTERS: &str = "characters";
+/// [`SubmitDocument::size_unit`]: tokens of the embedding model.
+pub const TOKENS: &str = "tokens";
+
+/// Asks for every document of a collection to be removed: those that were handed in before it was written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeleteCollection {
+    /// The request: drawn by the caller, or derived from its idempotency key.
+    pub ingest_id: IngestId,
+    /// Where the collection is.
+    pub namespace: Namespace,
+    /// The collection.
+    pub collection: CollectionName,
     /// Milliseconds since the epoch.
     pub at: i64,
 }
@@ -85,6 +115,10 @@ event_set! {
     StartIngest = "riverrun.ingest.StartIngest", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "start"]);
     /// Hands in one document.
     SubmitDocument = "riverrun.ingest.SubmitDocument", key |e| e.document_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), &e.document_id.to_string(), "submit"]);
+    /// Asks for a document to be removed.
+    DeleteDocument = "riverrun.ingest.DeleteDocument", key |e| e.document_id.to_string(), id |e| document_event(&e.ingest_id, &e.document_id, "delete");
+    /// Asks for every document of a collection to be removed.
+    DeleteCollection = "riverrun.ingest.DeleteCollection", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "delete"]);
 }
 
 /// Declares an event about a document: the five fields that all share, then its own.
@@ -165,6 +199,55 @@ document_events! {
         /// Why.
         error: Failure,
     }
+    /// Asks for the document to be removed from everything that is made of it.
+    DeleteDocument {}
+    /// The document counts no more; its chunks are being removed.
+    DocumentWithdrawn {
+        /// Warehouse tables that went.
+        tables: i64,
+        /// Their rows.
+        rows: i64,
+    }
+    /// Follows the document's chunks on their way, so that none of them comes behind their removal.
+    ChunksWithdrawn {
+        /// Warehouse tables that went.
+        tables: i64,
+        /// Their rows.
+        rows: i64,
+    }
+    /// Follows the document's vectors on their way; who reads it removes them.
+    EmbeddingsWithdrawn {
+        /// Warehouse tables that went.
+        tables: i64,
+        /// Their rows.
+        rows: i64,
+    }
+    /// Nothing finds the document any more: what was removed. A removal that a crash cut in two tells of its second part.
+    DocumentDeleted {
+        /// Chunks that went from the vector store.
+        vectors: i64,
+        /// Chunks that went from the keyword index.
+        keywords: i64,
+        /// Warehouse tables that went.
+        tables: i64,
+        /// Their rows.
+        rows: i64,
+    }
+}
+
+/// The documents of a collection are being removed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CollectionWithdrawn {
+    /// The request.
+    pub ingest_id: IngestId,
+    /// Where the collection is.
+    pub namespace: Namespace,
+    /// The collection.
+    pub collection: CollectionName,
+    /// How many: each of them gets a [`DocumentDeleted`].
+    pub documents: i64,
+    /// Milliseconds since the epoch.
+    pub at: i64,
 }
 
 /// The source was read; this many documents were handed in.
@@ -227,6 +310,12 @@ event_set! {
     DocumentIndexed = "riverrun.ingest.DocumentIndexed", key |e| e.document_id.to_string(), id |e| document_event(&e.ingest_id, &e.document_id, "indexed");
     /// The document could not be taken in.
     DocumentFailed = "riverrun.ingest.DocumentFailed", key |e| e.document_id.to_string(), id |e| document_event(&e.ingest_id, &e.document_id, "failed");
+    /// The document counts no more.
+    DocumentWithdrawn = "riverrun.ingest.DocumentWithdrawn", key |e| e.document_id.to_string(), id |e| document_event(&e.ingest_id, &e.document_id, "withdrawn");
+    /// Nothing finds the document any more.
+    DocumentDeleted = "riverrun.ingest.DocumentDeleted", key |e| e.document_id.to_string(), id |e| document_event(&e.ingest_id, &e.document_id, "deleted");
+    /// The documents of a collection are being removed.
+    CollectionWithdrawn = "riverrun.ingest.CollectionWithdrawn", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "withdrawn"]);
 }
 
 /// A span of the stored text.
@@ -350,6 +439,8 @@ event_set! {
     ChunkEvent on IngestChunks;
     /// A batch of them.
     ChunksReady = "riverrun.ingest.ChunksReady", key |e| e.document_id.to_string(), id |e| e.id();
+    /// The document behind them is being removed.
+    ChunksWithdrawn = "riverrun.ingest.ChunksWithdrawn", key |e| e.document_id.to_string(), id |e| document_event(&e.ingest_id, &e.document_id, "chunks withdrawn");
 }
 
 event_set! {
@@ -357,4 +448,6 @@ event_set! {
     EmbeddingEvent on IngestEmbeddings;
     /// A batch of them.
     ChunksEmbedded = "riverrun.ingest.ChunksEmbedded", key |e| e.document_id.to_string(), id |e| e.id();
+    /// The document behind them is being removed.
+    EmbeddingsWithdrawn = "riverrun.ingest.EmbeddingsWithdrawn", key |e| e.document_id.to_string(), id |e| document_event(&e.ingest_id, &e.document_id, "embeddings withdrawn");
 }

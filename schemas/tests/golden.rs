@@ -126,6 +126,9 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
         depth: Some(1),
         sitemap: true,
         content: Some(blob()),
+        table: Some("prices".into()),
+        strategy: Some("late".into()),
+        size_unit: TOKENS.into(),
         at,
     };
     let mut all = sample::<AgentCommand>(vec![
@@ -159,9 +162,14 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
             embed_model: "m".into(),
             chunk_size: 800,
             chunk_overlap: 100,
-            metadata_json: None
+            metadata_json: None,
+            table: Some("prices".into()),
+            strategy: None,
+            size_unit: CHARACTERS.into()
         })
         .into(),
+        doc!(DeleteDocument {}).into(),
+        DeleteCollection { ingest_id, namespace: namespace.clone(), collection: collection.clone(), at }.into(),
     ]));
     all.extend(sample::<IngestEvent>(vec![
         IngestScanned {
@@ -204,10 +212,18 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
         })
         .into(),
         doc!(DocumentFailed { stage: "ingest".into(), error: Failure::new("binary", "not text") }).into(),
+        doc!(DocumentWithdrawn { tables: 1, rows: 20 }).into(),
+        doc!(DocumentDeleted { vectors: 3, keywords: 3, tables: 1, rows: 20 }).into(),
+        CollectionWithdrawn { ingest_id, namespace: namespace.clone(), collection: collection.clone(), documents: 2, at }
+            .into(),
     ]));
-    all.extend(sample::<ChunkEvent>(vec![batch!(ChunksReady { chunks: vec![chunk.clone()] }).into()]));
+    all.extend(sample::<ChunkEvent>(vec![
+        batch!(ChunksReady { chunks: vec![chunk.clone()] }).into(),
+        doc!(ChunksWithdrawn { tables: 1, rows: 20 }).into(),
+    ]));
     all.extend(sample::<EmbeddingEvent>(vec![
         batch!(ChunksEmbedded { dimensions: 2, chunks: vec![EmbeddedChunk::new(chunk, &[0.5, -1.0])] }).into(),
+        doc!(EmbeddingsWithdrawn { tables: 1, rows: 20 }).into(),
     ]));
     all.extend(sample::<TokenEvent>(vec![TokenDelta { run_id, seq: 4, text: "4".into() }.into()]));
     all.extend(sample::<DocumentMessage>(vec![

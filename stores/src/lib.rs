@@ -1,4 +1,4 @@
-//! Where things are found again: read models, vectors, keywords. Everything in here is a projection of the log: each part
+//! Where things are found again: read models, vectors, keywords, tables. Everything in here is a projection of the log: each part
 //! can be deleted and rebuilt from it, and no decision is ever taken from it.
 
 pub mod error;
@@ -6,6 +6,7 @@ pub mod keywords;
 pub mod read_models;
 pub mod sql;
 pub mod vectors;
+pub mod warehouse;
 
 mod chunk;
 mod folder;
@@ -17,3 +18,4 @@ pub use keywords::{KeywordHit, KeywordIndex};
 pub use read_models::run_fold::{RunGate, Verdict, Void};
 pub use sql::Sql;
 pub use vectors::{CollectionInfo, VectorHit, VectorPoint, VectorStore};
+pub use warehouse::{Warehouse, WarehouseError};

@@ -10,7 +10,10 @@ use sqlx::{SqlSafeStr, Sqlite, Transaction};
 use crate::error::StoreError;
 
 /// Number, what it does, and the statements; a number is never given twice and its statements never change.
-const MIGRATIONS: [(i64, &str, &str); 1] = [(1, "read models", include_str!("../migrations/0001_read_models.sql"))];
+const MIGRATIONS: [(i64, &str, &str); 2] = [
+    (1, "read models", include_str!("../migrations/0001_read_models.sql")),
+    (70, "deletions", include_str!("../migrations/0070_deletions.sql")),
+];
 
 const READERS: u32 = 4;
 /// A larger database is not looked through at start; damage is then found when the page is read.

@@ -19,13 +19,18 @@ use riverrun_schemas::ingest::{
     IngestEvent, IngestFailed, IngestScanned, StartIngest, SubmitDocument, document_id,
 };
 use riverrun_schemas::{BlobRef, Collection, Envelope, EventSet, Failure, now_ms};
+use riverrun_stores::Warehouse;
 
 use crate::about::about;
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
 
 pub mod history;
+mod removal;
+mod tables;
 
 use history::{Decision, History};
+use removal::Removal;
+use tables::Tables;
 
 const NAME: &str = "ingester";
 
@@ -55,6 +60,8 @@ impl Default for IngesterConfig {
 pub struct Ingester {
     blobs: Arc<dyn BlobStore>,
     history: History,
+    removal: Removal,
+    tables: Tables,
     config: IngesterConfig,
 }
 
@@ -74,7 +81,19 @@ struct Prepared {
 impl Ingester {
     /// An ingester that asks `log` what documents were before.
     pub fn new(log: LogConfig, schemas: Schemas, blobs: Arc<dyn BlobStore>, config: IngesterConfig) -> Self {
-        Self { blobs, history: History::new(log, schemas), config }
+        Self {
+            blobs,
+            history: History::new(log.clone(), schemas.clone()),
+            removal: Removal::new(log, schemas),
+            tables: Tables::default(),
+            config,
+        }
+    }
+
+    /// The same, with a warehouse for tabular documents.
+    pub fn with_warehouse(mut self, warehouse: Arc<dyn Warehouse>) -> Self {
+        self.tables = Tables::of(warehouse);
+        self
     }
 
     async fn start(&self, start: &StartIngest, cause: &Envelope) -> Result<Vec<Outgoing>, WorkError> {
@@ -195,9 +214,10 @@ impl Ingester {
         let decision =
             self.history.decide(delivery.position.partition, submit.ingest_id, submit.document_id, &version).await;
         match decision.map_err(|error| log_retry(&error))? {
-            Decision::Unchanged => {
-                Ok(Ok(vec![outgoing(IngestEvent::from(unchanged(submit, version)), &delivery.envelope)?]))
-            }
+            Decision::Unchanged => Ok(match self.tables.load(submit, &version, source, bytes).await? {
+                Ok(()) => Ok(vec![outgoing(IngestEvent::from(unchanged(submit, version)), &delivery.envelope)?]),
+                Err(failure) => Err(failure),
+            }),
             Decision::Take => self.take(submit, version, source, config, bytes, &delivery.envelope).await,
         }
     }
@@ -211,7 +231,7 @@ impl Ingester {
         bytes: Bytes,
         cause: &Envelope,
     ) -> Result<Result<Vec<Outgoing>, Failure>, WorkError> {
-        let (name, id, of_version) = (submit.source.clone(), submit.document_id, version.clone());
+        let (name, id, of_version, content) = (submit.source.clone(), submit.document_id, version.clone(), bytes.clone());
         // A parser that panics on a document fails that document.
         let prepared = tokio::task::spawn_blocking(move || -> Result<Prepared, Failure> {
             let text = source.extract(&name, &bytes).map_err(|error| error.failure())?;
@@ -230,6 +250,9 @@ impl Ingester {
             return Ok(Err(
                 SourceError::Empty { name: submit.source.clone(), detail: ": it has nothing to find" }.failure()
             ));
+        }
+        if let Err(failure) = self.tables.load(submit, &version, source, content).await? {
+            return Ok(Err(failure));
         }
         let Prepared { text: ExtractedText { text, title, .. }, chunks } = prepared;
         let stored = match self.blobs.put_bytes(Bytes::from(text), "text/plain; charset=utf-8").await {
@@ -263,6 +286,13 @@ impl Worker for Ingester {
             match &delivery.event {
                 IngestCommand::StartIngest(start) => out.extend(self.start(start, &delivery.envelope).await?),
                 IngestCommand::SubmitDocument(submit) => out.extend(self.submit(submit, delivery).await?),
+                IngestCommand::DeleteDocument(delete) => {
+                    let tables = self.tables.remove(delete).await?;
+                    out.extend(removal::withdrawn(delete, tables, &delivery.envelope)?);
+                }
+                IngestCommand::DeleteCollection(delete) => {
+                    out.extend(self.removal.collection(delete, &delivery.envelope).await?);
+                }
             }
         }
         Ok(out)
@@ -273,6 +303,8 @@ impl Worker for Ingester {
         let event: IngestEvent = match &delivery.event {
             IngestCommand::StartIngest(start) => ingest_failed(start, failure).into(),
             IngestCommand::SubmitDocument(submit) => document_failed(submit, failure).into(),
+            // The dead letter stays; who waits for the receipt is told by its absence, and deletes again.
+            IngestCommand::DeleteDocument(_) | IngestCommand::DeleteCollection(_) => return Vec::new(),
         };
         outgoing(event, &delivery.envelope).map_or_else(|_| Vec::new(), |event| vec![event])
     }
@@ -287,10 +319,13 @@ fn scanned(
 ) -> Result<Vec<Outgoing>, WorkError> {
     let mut out = Vec::with_capacity(documents.len() + 1);
     let mut count = 0;
+    let alone = documents.len() == 1;
     for read in documents {
         match read {
             Read::Stored(found, content) => {
-                out.push(outgoing(IngestCommand::from(submission(start, found, content)), cause)?)
+                let mut submit = submission(start, found, content);
+                submit.table = tables::name_in(start.table.as_deref(), &submit.source, alone);
+                out.push(outgoing(IngestCommand::from(submit), cause)?)
             }
             Read::Refused(found, failure) => {
                 out.push(outgoing(
@@ -329,6 +364,9 @@ fn submission(start: &StartIngest, found: FoundDocument, content: BlobRef) -> Su
         chunk_size: start.chunk_size,
         chunk_overlap: start.chunk_overlap,
         metadata_json: start.metadata_json.clone(),
+        table: start.table.clone(),
+        strategy: start.strategy.clone(),
+        size_unit: start.size_unit.clone(),
         at: now_ms(),
     }
 }

@@ -112,6 +112,8 @@ pub async fn rebuild(sql: &Sql) -> Result<(), StoreError> {
             "DELETE FROM document_versions",
             "DELETE FROM documents",
             "DELETE FROM collections",
+            "DELETE FROM deleted_documents",
+            "DELETE FROM deletions",
             "DELETE FROM checkpoints",
         ] {
             sqlx::query(table).execute(&mut *transaction).await?;

@@ -23,7 +23,7 @@ const MAX_FAILURES: i64 = 100;
 /// Collections that hold something, by namespace and name.
 pub async fn collections(sql: &Sql, namespace: Option<&Namespace>) -> Result<Vec<CollectionView>, StoreError> {
     let rows = sqlx::query(
-        "SELECT * FROM collections WHERE (CAST($1 AS TEXT) IS NULL OR namespace = $1) ORDER BY namespace, name",
+        "SELECT * FROM collections WHERE documents > 0 AND (CAST($1 AS TEXT) IS NULL OR namespace = $1) ORDER BY namespace, name",
     )
     .bind(namespace.map(Namespace::as_str))
     .fetch_all(sql.reader())
@@ -34,7 +34,7 @@ pub async fn collections(sql: &Sql, namespace: Option<&Namespace>) -> Result<Vec
 
 /// The collection; `None` when it holds nothing.
 pub async fn collection(sql: &Sql, collection: &Collection) -> Result<Option<CollectionView>, StoreError> {
-    let row = sqlx::query("SELECT * FROM collections WHERE namespace = $1 AND name = $2")
+    let row = sqlx::query("SELECT * FROM collections WHERE documents > 0 AND namespace = $1 AND name = $2")
         .bind(collection.namespace.as_str())
         .bind(collection.name.as_str())
         .fetch_optional(sql.reader())

@@ -55,17 +55,20 @@ pub enum DocumentStatus {
     Unchanged,
     /// It could not be taken in.
     Failed,
+    /// It is being removed.
+    Deleting,
 }
 
 impl DocumentStatus {
     /// All, in the order in which a document goes through them.
-    pub const ALL: [DocumentStatus; 6] = [
+    pub const ALL: [DocumentStatus; 7] = [
         DocumentStatus::Queued,
         DocumentStatus::Chunked,
         DocumentStatus::Embedded,
         DocumentStatus::Indexed,
         DocumentStatus::Unchanged,
         DocumentStatus::Failed,
+        DocumentStatus::Deleting,
     ];
 
     /// The name in JSON and in the table.
@@ -77,6 +80,7 @@ impl DocumentStatus {
             DocumentStatus::Indexed => "indexed",
             DocumentStatus::Unchanged => "unchanged",
             DocumentStatus::Failed => "failed",
+            DocumentStatus::Deleting => "deleting",
         }
     }
 
@@ -84,7 +88,10 @@ impl DocumentStatus {
     pub fn ended(self) -> bool {
         match self {
             DocumentStatus::Queued | DocumentStatus::Chunked | DocumentStatus::Embedded => false,
-            DocumentStatus::Indexed | DocumentStatus::Unchanged | DocumentStatus::Failed => true,
+            DocumentStatus::Indexed
+            | DocumentStatus::Unchanged
+            | DocumentStatus::Failed
+            | DocumentStatus::Deleting => true,
         }
     }
 }
@@ -194,6 +201,8 @@ impl DocumentCounts {
             DocumentStatus::Indexed => self.indexed += documents,
             DocumentStatus::Unchanged => self.unchanged += documents,
             DocumentStatus::Failed => self.failed += documents,
+            // No request to take documents in has any of these.
+            DocumentStatus::Deleting => {}
         }
     }
 

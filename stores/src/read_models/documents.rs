@@ -8,6 +8,7 @@ use riverrun_schemas::{BlobRef, Collection, CollectionName, DocumentId, Failure,
 use sqlx::{Row, SqliteConnection};
 
 use crate::error::StoreError;
+use crate::read_models::deletions;
 use crate::read_models::document_views::DocumentStatus;
 use crate::read_models::runs::to_json;
 
@@ -89,6 +90,9 @@ pub(crate) async fn apply(connection: &mut SqliteConnection, event: &IngestEvent
         IngestEvent::DocumentFailed(event) => {
             reach(connection, &about!(event), DocumentStatus::Failed, Some((&event.stage, &event.error))).await?;
         }
+        IngestEvent::DocumentWithdrawn(event) => deletions::document_withdrawn(connection, event).await?,
+        IngestEvent::DocumentDeleted(event) => deletions::document_deleted(connection, event).await?,
+        IngestEvent::CollectionWithdrawn(event) => deletions::collection_withdrawn(connection, event).await?,
     }
     Ok(())
 }
@@ -256,7 +260,7 @@ async fn set_indexed(
     note_embedding(connection, about, embedding).await
 }
 
-async fn count_in_collection(
+pub(crate) async fn count_in_collection(
     connection: &mut SqliteConnection,
     collection: &Collection,
     documents: i64,

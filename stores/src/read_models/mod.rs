@@ -5,6 +5,7 @@
 //! same records give the same rows, in whatever order the partitions are read relative to each other.
 
 pub mod checkpoint;
+pub mod deletions;
 pub mod document_queries;
 pub mod document_views;
 pub mod documents;
@@ -23,6 +24,7 @@ pub(crate) mod testing;
 
 pub use apply::{Applied, LogRecord, Projected, apply, rebuild};
 pub use checkpoint::{Checkpoint, PROJECTED_TOPICS, checkpoints, next_offset};
+pub use deletions::DeletionView;
 pub use document_views::{
     CollectionView, DocumentCounts, DocumentStatus, DocumentView, EmbeddingView, IngestFailureView, IngestStatus,
     IngestView,

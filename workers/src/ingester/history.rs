@@ -79,8 +79,14 @@ impl Versions {
                     self.latest.remove(&e.document_id);
                 }
             }
+            // What is on its way of it is removed behind this: the same content has to be taken in anew.
+            IngestEvent::DocumentWithdrawn(e) => {
+                self.latest.remove(&e.document_id);
+            }
             IngestEvent::DocumentQueued(_)
             | IngestEvent::DocumentEmbedded(_)
+            | IngestEvent::DocumentDeleted(_)
+            | IngestEvent::CollectionWithdrawn(_)
             | IngestEvent::IngestScanned(_)
             | IngestEvent::IngestFailed(_) => {}
         }
