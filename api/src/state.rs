@@ -71,7 +71,7 @@ impl Core {
     /// What requests may name.
     pub fn known(&self) -> Known {
         Known {
-            tools: self.tools().iter().map(|tool| tool.name.to_owned()).collect(),
+            tools: self.tools().iter().map(|tool| tool.name.clone()).collect(),
             providers: self.models().providers().into_iter().map(|provider| provider.name).collect(),
         }
     }

@@ -101,7 +101,7 @@ fn action_schema(tools: &[ToolManifest]) -> Value {
             "additionalProperties": false,
         })
     };
-    let mut branches: Vec<Value> = tools.iter().map(|tool| branch(tool.name, tool.input_schema.clone())).collect();
+    let mut branches: Vec<Value> = tools.iter().map(|tool| branch(&tool.name, tool.input_schema.clone())).collect();
     branches.push(branch(ANSWER, json!({ "type": "object", "properties": {}, "additionalProperties": false })));
     json!({ "anyOf": branches })
 }
@@ -145,7 +145,7 @@ fn interpret_action(state: &RunState, tools: &[ToolManifest], reply: &Reply) -> 
     let arguments = action.get("arguments").cloned().unwrap_or_else(|| json!({}));
     let seq = state.last_seq() + 2;
     let Some(tool) = tools.iter().find(|tool| tool.name == name) else {
-        let names = tools.iter().map(|tool| tool.name).collect::<Vec<_>>().join(", ");
+        let names = tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", ");
         let call = tool_use(state.run_id, seq, name, &arguments, ToolEffect::None);
         return refused(thought, call, format!("there is no tool {name:?}; the tools are {names}"));
     };

@@ -29,13 +29,8 @@ fn request() -> RunRequest {
 }
 
 fn tools() -> Vec<ToolManifest> {
-    let tool = |name, effect| ToolManifest {
-        name,
-        description: "does it",
-        input_schema: json!({ "type": "object", "properties": { "expression": { "type": "string" } }, "required": ["expression"] }),
-        effect,
-        source: "builtin",
-    };
+    let schema = json!({ "type": "object", "properties": { "expression": { "type": "string" } }, "required": ["expression"] });
+    let tool = |name, effect| ToolManifest::builtin(name, "does it", schema.clone(), effect);
     vec![tool("calculator", ToolEffect::None), tool("pay", ToolEffect::External)]
 }
 

@@ -52,13 +52,12 @@ fn evaluate(expression: &str) -> Result<String, ToolError> {
 #[async_trait]
 impl Tool for Calculator {
     fn manifest(&self) -> ToolManifest {
-        ToolManifest {
-            name: "calculator",
-            description: "Calculates an arithmetic expression exactly. Use it for every calculation.",
-            input_schema: schema_of::<Arguments>(),
-            effect: ToolEffect::None,
-            source: "builtin",
-        }
+        ToolManifest::builtin(
+            "calculator",
+            "Calculates an arithmetic expression exactly. Use it for every calculation.",
+            schema_of::<Arguments>(),
+            ToolEffect::None,
+        )
     }
 
     async fn call(&self, arguments: Value, _: &ToolContext) -> Result<Value, ToolError> {

@@ -41,13 +41,12 @@ fn read(now: DateTime<Utc>, timezone: Option<&str>) -> Result<Value, ToolError> 
 #[async_trait]
 impl Tool for Clock {
     fn manifest(&self) -> ToolManifest {
-        ToolManifest {
-            name: "clock",
-            description: "Tells the current date, time and weekday. Use it whenever the task depends on today or now.",
-            input_schema: schema_of::<Arguments>(),
-            effect: ToolEffect::None,
-            source: "builtin",
-        }
+        ToolManifest::builtin(
+            "clock",
+            "Tells the current date, time and weekday. Use it whenever the task depends on today or now.",
+            schema_of::<Arguments>(),
+            ToolEffect::None,
+        )
     }
 
     async fn call(&self, arguments: Value, _: &ToolContext) -> Result<Value, ToolError> {

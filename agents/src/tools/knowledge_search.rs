@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Tool, ToolContext, ToolError, ToolManifest, parse, schema_of};
+use super::{Permission, Tool, ToolContext, ToolError, ToolManifest, parse, schema_of};
 
 /// The tool's name; its results are the sources that an answer may cite.
 pub const KNOWLEDGE_SEARCH: &str = "knowledge_search";
@@ -125,13 +125,13 @@ impl KnowledgeSearch {
 #[async_trait]
 impl Tool for KnowledgeSearch {
     fn manifest(&self) -> ToolManifest {
-        ToolManifest {
-            name: KNOWLEDGE_SEARCH,
-            description: "Finds passages in the user's documents. Use it for every question about facts that the documents may hold.",
-            input_schema: schema_of::<Arguments>(),
-            effect: ToolEffect::None,
-            source: "builtin",
-        }
+        ToolManifest::builtin(
+            KNOWLEDGE_SEARCH,
+            "Finds passages in the user's documents. Use it for every question about facts that the documents may hold.",
+            schema_of::<Arguments>(),
+            ToolEffect::None,
+        )
+        .needing(&[Permission::Knowledge])
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> Result<Value, ToolError> {

@@ -1,40 +1,27 @@
-//! Tools: one file a tool, one line here to add it.
+//! Tools: one file a built-in tool, one line in [`Toolbox::builtin`] to add it.
 
 mod calculator;
 mod clock;
 pub mod knowledge_search;
+mod manifest;
+mod toolbox;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use riverrun_schemas::agent::ToolEffect;
 use riverrun_schemas::{CollectionName, Namespace};
 use schemars::JsonSchema;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 pub use knowledge_search::{Hit, KNOWLEDGE_SEARCH, Search, SearchFailure};
-
-/// No call may take longer, unless its manifest says less.
-pub const MAX_TOOL_TIME: Duration = Duration::from_secs(60);
-
-/// What a tool says of itself.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ToolManifest {
-    /// The name that a model calls it by.
-    pub name: &'static str,
-    /// What it does and when to use it, for the model.
-    pub description: &'static str,
-    /// JSON schema of the arguments, made from their type.
-    pub input_schema: Value,
-    /// What a call does to the world.
-    pub effect: ToolEffect,
-    /// Where it comes from: `builtin` for those of this folder.
-    pub source: &'static str,
-}
+pub use manifest::{
+    DEFAULT_RESULT_BYTES, DEFAULT_TOOL_TIME, MAX_RESULT_BYTES, MAX_TOOL_TIME, Permission, ToolLimits, ToolManifest,
+    ToolSource,
+};
+pub use toolbox::{ToolSet, Toolbox, UnknownTool};
 
 /// What a call may know and use.
 #[derive(Debug, Clone)]
@@ -61,6 +48,14 @@ pub enum ToolError {
     /// It took longer than allowed.
     #[error("no result within {} ms", .0.as_millis())]
     TimedOut(Duration),
+    /// Its result is larger than allowed.
+    #[error("the result has {bytes} bytes, at most {limit} are taken: ask for less")]
+    TooLarge {
+        /// As JSON.
+        bytes: usize,
+        /// The tool's limit.
+        limit: usize,
+    },
     /// The run was asked to stop.
     #[error("cancelled")]
     Cancelled,
@@ -92,71 +87,34 @@ pub(crate) fn parse<T: DeserializeOwned>(arguments: Value) -> Result<T, ToolErro
     serde_json::from_value(arguments).map_err(|error| ToolError::Arguments(error.to_string()))
 }
 
-/// The tools that a process has.
+/// What built-in tools work with. A tool whose part is missing is not there.
 #[derive(Clone)]
-pub struct Toolbox {
-    tools: Vec<Arc<dyn Tool>>,
+pub struct Dependencies {
+    /// The knowledge base.
+    pub search: Arc<dyn Search>,
+}
+
+impl Dependencies {
+    /// The least that there always is.
+    pub fn new(search: Arc<dyn Search>) -> Self {
+        Self { search }
+    }
+}
+
+impl<S: Search + 'static> From<Arc<S>> for Dependencies {
+    fn from(search: Arc<S>) -> Self {
+        Self::new(search)
+    }
 }
 
 impl Toolbox {
-    /// The built-in tools; `search` answers for the knowledge base.
-    pub fn builtin(search: Arc<dyn Search>) -> Self {
-        Self {
-            tools: vec![
-                Arc::new(calculator::Calculator),
-                Arc::new(clock::Clock),
-                Arc::new(knowledge_search::KnowledgeSearch::new(search)),
-            ],
-        }
+    /// The built-in tools.
+    pub fn builtin(dependencies: impl Into<Dependencies>) -> Self {
+        let with: Dependencies = dependencies.into();
+        Toolbox::new(vec![
+            Arc::new(calculator::Calculator),
+            Arc::new(clock::Clock),
+            Arc::new(knowledge_search::KnowledgeSearch::new(with.search)),
+        ])
     }
-
-    /// The same with one more: for tools that a user or a test brings.
-    pub fn with(mut self, tool: Arc<dyn Tool>) -> Self {
-        self.tools.push(tool);
-        self
-    }
-
-    /// Every manifest, in a fixed order.
-    pub fn manifests(&self) -> Vec<ToolManifest> {
-        self.tools.iter().map(|tool| tool.manifest()).collect()
-    }
-
-    /// The manifests of those tools that `allowed` names, or all; an unknown name is an error that lists the known.
-    pub fn select(&self, allowed: Option<&[String]>) -> Result<Vec<ToolManifest>, UnknownTool> {
-        let all = self.manifests();
-        let Some(allowed) = allowed else { return Ok(all) };
-        if let Some(name) = allowed.iter().find(|name| !all.iter().any(|tool| tool.name == name.as_str())) {
-            return Err(UnknownTool {
-                name: name.clone(),
-                known: all.iter().map(|tool| tool.name).collect::<Vec<_>>().join(", "),
-            });
-        }
-        Ok(all.into_iter().filter(|tool| allowed.iter().any(|name| name == tool.name)).collect())
-    }
-
-    /// Calls a tool by name, within its time and the run's life.
-    pub async fn call(&self, name: &str, arguments: Value, context: &ToolContext) -> Result<Value, ToolError> {
-        let tool = self
-            .tools
-            .iter()
-            .find(|tool| tool.manifest().name == name)
-            .ok_or_else(|| ToolError::Failed(format!("there is no tool {name:?}")))?;
-        tokio::select! {
-            biased;
-            () = context.cancel.cancelled() => Err(ToolError::Cancelled),
-            result = tokio::time::timeout(MAX_TOOL_TIME, tool.call(arguments, context)) => {
-                result.unwrap_or(Err(ToolError::TimedOut(MAX_TOOL_TIME)))
-            }
-        }
-    }
-}
-
-/// A run request names a tool that does not exist.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no tool {name:?}; the tools are {known}")]
-pub struct UnknownTool {
-    /// The name asked for.
-    pub name: String,
-    /// Those that exist.
-    pub known: String,
 }

@@ -61,7 +61,7 @@ async fn tools(State(core): State<Core>, Query(query): Query<ToolsQuery>) -> Res
     let mut checks = Checks::default();
     let namespace = checks.namespace(query.namespace.as_deref());
     checks.finish()?;
-    let items = core.tools().iter().map(|tool| entry(tool, &namespace)).collect();
+    let items = core.tools().iter().filter(|tool| tool.is_in(&namespace)).map(|tool| entry(tool, &namespace)).collect();
     Ok(Json(Items { items }))
 }
 
@@ -72,11 +72,11 @@ fn entry(tool: &ToolManifest, namespace: &Namespace) -> ToolEntry {
         ToolEffect::External | ToolEffect::Unknown => "external",
     };
     ToolEntry {
-        name: tool.name.to_owned(),
-        description: tool.description.to_owned(),
+        name: tool.name.clone(),
+        description: tool.description.clone(),
         input_schema: tool.input_schema.clone(),
         effect: effect.to_owned(),
-        source: tool.source.to_owned(),
+        source: tool.source.to_string(),
         namespace: namespace.to_string(),
     }
 }

@@ -146,7 +146,7 @@ impl Driver {
     }
 
     async fn advance(&mut self) -> Result<(), Interrupted> {
-        let tools = match self.context.toolbox.select(self.state.request.tools.as_deref()) {
+        let tools = match self.context.toolbox.select(&self.state.request.namespace, self.state.request.tools.as_deref()) {
             Ok(tools) => tools,
             Err(unknown) => return self.fail(Failure::new("unknown_tool", unknown.to_string())).await,
         };

@@ -61,13 +61,8 @@ struct Count {
 #[async_trait]
 impl Tool for Count {
     fn manifest(&self) -> ToolManifest {
-        ToolManifest {
-            name: "count",
-            description: "Counts.",
-            input_schema: json!({ "type": "object", "properties": {}, "additionalProperties": false }),
-            effect: self.effect,
-            source: "builtin",
-        }
+        let schema = json!({ "type": "object", "properties": {}, "additionalProperties": false });
+        ToolManifest::builtin("count", "Counts.", schema, self.effect)
     }
 
     async fn call(&self, _: Value, _: &ToolContext) -> Result<Value, ToolError> {
