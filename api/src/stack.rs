@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use riverrun_agents::tools::Toolbox;
+use riverrun_agents::tools::{Toolbox, warehouse_query};
 use riverrun_knowledge::answer::AnswerConfig;
 use riverrun_knowledge::sources::Limits;
 use riverrun_knowledge::{Answerer, LanguageModels, Retriever};
@@ -14,7 +14,8 @@ use riverrun_schemas::Topic;
 use riverrun_schemas::topics::all_specs;
 use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
 use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
-use riverrun_stores::{KeywordIndex, Sql, StoreError, VectorStore};
+use riverrun_stores::warehouse::{DuckConfig, DuckWarehouse};
+use riverrun_stores::{KeywordIndex, Sql, StoreError, VectorStore, Warehouse, WarehouseError};
 use riverrun_workers::agent::{self, AgentWorkerConfig};
 use riverrun_workers::embedder::Embedder;
 use riverrun_workers::indexer::Indexer;
@@ -102,6 +103,9 @@ pub enum StackError {
         /// Why.
         source: StoreError,
     },
+    /// The warehouse can't be opened.
+    #[error("warehouse: {0}")]
+    Warehouse(#[from] WarehouseError),
     /// The blob store can't be opened.
     #[error("blobs: {0}")]
     Blobs(#[from] BlobError),
@@ -123,6 +127,7 @@ impl StackError {
             StackError::Broker(_) | StackError::Log(_) | StackError::Hub(HubError::Log(_)) => "broker",
             StackError::Store { part, .. } => part,
             StackError::Blobs(_) => "blobs",
+            StackError::Warehouse(_) => "warehouse",
             StackError::Hub(HubError::Store(_)) => "sql",
             StackError::NotReady { .. } => "workers",
         }
@@ -134,6 +139,7 @@ impl StackError {
             StackError::Broker(error) | StackError::Log(error) => error.hint().map(str::to_owned),
             StackError::Store { source, .. } | StackError::Hub(HubError::Store(source)) => source.hint(),
             StackError::Hub(HubError::Log(error)) => error.hint().map(str::to_owned),
+            StackError::Warehouse(error) => error.hint(),
             StackError::Blobs(_) | StackError::NotReady { .. } => None,
         };
         known.unwrap_or_else(|| "check the disk and the data folder (RIVERRUN_DATA_DIR), then try again".to_owned())
@@ -221,6 +227,7 @@ struct Stores {
     sql: Sql,
     vectors: Arc<dyn VectorStore>,
     keywords: Arc<dyn KeywordIndex>,
+    warehouse: Arc<dyn Warehouse>,
     blobs: Arc<dyn BlobStore>,
 }
 
@@ -229,8 +236,15 @@ async fn open_stores(data_dir: &Path) -> Result<Stores, StackError> {
     let sql = Sql::open(data_dir.join("read.db")).await.map_err(part("sql"))?;
     let vectors = EdgeVectors::open(EdgeConfig::at(data_dir.join("vectors"))).map_err(part("vectors"))?;
     let keywords = TantivyIndex::open(TantivyConfig::at(data_dir.join("keywords"))).map_err(part("keywords"))?;
+    let warehouse = DuckWarehouse::open(DuckConfig::at(data_dir.join("warehouse")))?;
     let blobs = ObjectStoreBlobs::local(&data_dir.join("blobs"))?;
-    Ok(Stores { sql, vectors: Arc::new(vectors), keywords: Arc::new(keywords), blobs: Arc::new(blobs) })
+    Ok(Stores {
+        sql,
+        vectors: Arc::new(vectors),
+        keywords: Arc::new(keywords),
+        warehouse: Arc::new(warehouse),
+        blobs: Arc::new(blobs),
+    })
 }
 
 async fn start_rest(
@@ -262,6 +276,8 @@ async fn start_rest(
         producer,
         sql: stores.sql,
         vectors: stores.vectors,
+        keywords: stores.keywords,
+        warehouse: stores.warehouse,
         index_dir: config.data_dir.clone(),
         blobs: stores.blobs,
         retriever: Arc::new(retriever),
@@ -304,14 +320,17 @@ fn spawn_workers(
         Schemas::built_in(),
         stores.blobs.clone(),
         IngesterConfig { limits: config.limits, ..IngesterConfig::default() },
-    );
+    )
+    .with_warehouse(stores.warehouse.clone());
     let projector = ProjectorConfig {
         log: log.clone(),
         producer: producer.clone(),
         schemas: Schemas::built_in(),
         sql: stores.sql.clone(),
     };
-    let toolbox = (config.extend_tools)(Toolbox::builtin(Arc::new(retriever.clone())));
+    let toolbox =
+        Toolbox::builtin(Arc::new(retriever.clone())).with(warehouse_query::tool(stores.warehouse.clone()));
+    let toolbox = (config.extend_tools)(toolbox);
     vec![
         projector::spawn(projector, stop.clone()),
         runtime::spawn(ingester, runtime(), stop.clone()),

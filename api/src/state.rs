@@ -14,7 +14,7 @@ use riverrun_log::admin::{Admin, GroupTopics, PartitionLag};
 use riverrun_log::dead_letters::DeadLetters;
 use riverrun_log::{BlobStore, LogConfig, LogError, Producer};
 use riverrun_models::Models;
-use riverrun_stores::{Sql, VectorStore};
+use riverrun_stores::{KeywordIndex, Sql, VectorStore, Warehouse};
 use riverrun_workers::runtime::{WorkerHandle, WorkerState, WorkerStatus};
 use tokio::sync::Semaphore;
 
@@ -82,6 +82,7 @@ impl Core {
             embed_model: self.models().default_embed_model().to_owned(),
             chunk_size: self.config().chunk_size,
             chunk_overlap: self.config().chunk_overlap,
+            size_unit: riverrun_schemas::ingest::CHARACTERS.to_owned(),
         }
     }
 }
@@ -138,6 +139,10 @@ pub struct Parts {
     pub sql: Sql,
     /// Vectors.
     pub vectors: Arc<dyn VectorStore>,
+    /// Keywords.
+    pub keywords: Arc<dyn KeywordIndex>,
+    /// Tables.
+    pub warehouse: Arc<dyn Warehouse>,
     /// Folder of vectors and keyword indexes.
     pub index_dir: PathBuf,
     /// Large content.

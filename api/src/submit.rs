@@ -4,12 +4,14 @@
 use std::path::{Component, Path, PathBuf};
 
 use riverrun_agents::catalog;
-use riverrun_knowledge::chunking::ChunkConfig;
+use riverrun_knowledge::chunking::{ChunkConfig, strategy_names};
 use riverrun_knowledge::sources::source_names;
 use riverrun_log::{LogError, Producer};
 use riverrun_schemas::agent::{AgentCommand, CancelRun, RunRequest, StartRun};
 use riverrun_schemas::ingest::{IngestCommand, StartIngest};
 use riverrun_schemas::{CollectionName, IngestId, Namespace, RunId, now_ms};
+use riverrun_stores::read_models::CollectionView;
+use riverrun_stores::warehouse::check_table;
 use serde_json::{Map, Value};
 
 use crate::error::ApiError;
@@ -268,23 +270,46 @@ pub struct IngestTarget {
 
 /// Checks everything of a request but its source.
 pub fn ingest_target(body: &IngestBody, defaults: &IngestDefaults) -> Result<IngestTarget, ApiError> {
-    const SPAN: &str = "this version reads text, Markdown and folders";
     let mut checks = Checks::default();
     let namespace = checks.namespace(body.namespace.as_deref());
     let collection = checks.take("collection", body.collection.parse::<CollectionName>());
     let types = source_names();
     one_of(&mut checks, "type", body.source_type.as_deref(), types.iter().copied());
-    for (field, given) in [("table", &body.table), ("query", &body.query)] {
-        checks.require(given.is_none(), field, format!("belongs to tabular sources; {SPAN}"));
+    checks.require(body.query.is_none(), "query", "belongs to databases; this version reads text, Markdown and folders");
+    if let Some(table) = &body.table {
+        checks.take("table", check_table(table));
     }
-    one_of(&mut checks, "strategy", body.strategy.as_deref(), ["recursive"].into_iter());
+    one_of(&mut checks, "strategy", body.strategy.as_deref(), strategy_names().into_iter());
     one_of(&mut checks, "embed_backend", body.embed_backend.as_deref(), ["default"].into_iter());
     let metadata_json = checks.metadata(body.metadata.as_ref());
     checks.take("chunk_size", ChunkConfig::new(to_i64(defaults.chunk_size), to_i64(defaults.chunk_overlap)));
     checks.finish()?;
     let collection =
         collection.ok_or_else(|| ApiError::internal("a collection name passed its check and is not there"))?;
-    Ok(IngestTarget { namespace, collection, source_type: body.source_type.clone(), metadata_json })
+    Ok(IngestTarget {
+        namespace,
+        collection,
+        source_type: body.source_type.clone(),
+        metadata_json,
+        table: body.table.clone(),
+        strategy: body.strategy.clone(),
+    })
+}
+
+/// Refuses to add to a collection of another embedding model, before anything is written.
+pub fn same_embed_model(known: Option<&CollectionView>, defaults: &IngestDefaults) -> Result<(), ApiError> {
+    let Some(collection) = known.filter(|known| known.embedding.model != defaults.embed_model) else {
+        return Ok(());
+    };
+    let (name, stored, wanted) = (&collection.name, &collection.embedding.model, &defaults.embed_model);
+    let what = format!(
+        "collection {}/{name} holds vectors of {stored} ({} dimensions), and the embedding model is {wanted}",
+        collection.namespace, collection.embedding.dimensions
+    );
+    Err(ApiError::conflict("embedding_model_mismatch", what).hint(format!(
+        "set RIVERRUN_DEFAULT_EMBED_MODEL={stored}, ingest into a collection of another name, or remove this one and ingest again: riverrun collections rm {name} --namespace {}",
+        collection.namespace
+    )))
 }
 
 /// An ingest that can be put on the log. `source` must be an absolute path that the caller may read.

@@ -6,6 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use riverrun_api::wire::ApprovalMode;
 
+use crate::commands::{collections::CollectionsArgs, docs::DocsCommand, warehouse::WarehouseCommand};
+
 /// Runs language-model agents on an event log.
 ///
 /// Without a running `riverrun serve`, a command hosts what it needs for its own duration; with one on the same data folder,
@@ -41,7 +43,7 @@ pub enum Command {
     /// Read a file or folder into a collection
     Ingest(IngestArgs),
     /// The collections, with how much is in them
-    Collections(NamespaceArgs),
+    Collections(CollectionsArgs),
     /// Find chunks in a collection
     Search(SearchArgs),
     /// Search a collection, or ask it a question
@@ -60,6 +62,9 @@ pub enum Command {
     /// Documents of a collection
     #[command(subcommand)]
     Docs(DocsCommand),
+    /// Tables of rows, asked with SQL
+    #[command(subcommand)]
+    Warehouse(WarehouseCommand),
     /// Records that could not be handled
     #[command(subcommand)]
     Dlq(DlqCommand),
@@ -93,6 +98,7 @@ impl Command {
             Command::Agent(_) => "agent",
             Command::Runs(_) => "runs",
             Command::Docs(_) => "docs",
+            Command::Warehouse(_) => "warehouse",
             Command::Dlq(_) => "dlq",
             Command::Topics => "topics",
             Command::Completion { .. } => "completion",
@@ -364,26 +370,6 @@ pub enum RunsCommand {
     },
 }
 
-/// What to do with documents.
-#[derive(Debug, Subcommand)]
-pub enum DocsCommand {
-    /// List the documents of a collection
-    Ls {
-        /// The collection
-        #[arg(short, long, default_value = "default")]
-        collection: String,
-        /// Its namespace
-        #[arg(short, long)]
-        namespace: Option<String>,
-        /// Most documents
-        #[arg(long)]
-        limit: Option<u32>,
-        /// Where the list goes on: `next_cursor` of the page before
-        #[arg(long)]
-        cursor: Option<String>,
-    },
-}
-
 /// What to do with dead letters.
 #[derive(Debug, Subcommand)]
 pub enum DlqCommand {
@@ -444,6 +430,13 @@ mod tests {
             "ingest ./docs -c notes --table t -t sql --query q --strategy late --embed-backend hf",
             "ingest ./docs -c notes --type text",
             "collections",
+            "collections rm notes --namespace team",
+            "collections check notes",
+            "docs ls -c notes",
+            "docs show doc_x",
+            "docs rm doc_x --namespace team",
+            "warehouse tables",
+            "warehouse query select --csv",
             "search hi -c notes -k 3",
             "rag search hi -c notes -k 3 --namespace team",
             "rag ask hi -c notes --namespace team",

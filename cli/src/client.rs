@@ -110,6 +110,11 @@ impl Client {
         self.call(Method::POST, path, Some(body)).await
     }
 
+    /// Removes something.
+    pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
+        self.call(Method::DELETE, path, None).await
+    }
+
     async fn call<T: DeserializeOwned>(&self, method: Method, path: &str, body: Option<Value>) -> Result<T, CliError> {
         let answer = self.send(method, path, body).await?;
         let status = answer.status;

@@ -20,6 +20,7 @@ use riverrun_schemas::ingest::{
 };
 use riverrun_schemas::{BlobRef, Collection, Envelope, EventSet, Failure, now_ms};
 use riverrun_stores::Warehouse;
+use riverrun_stores::warehouse::table_name;
 
 use crate::about::about;
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
@@ -324,7 +325,7 @@ fn scanned(
         match read {
             Read::Stored(found, content) => {
                 let mut submit = submission(start, found, content);
-                submit.table = tables::name_in(start.table.as_deref(), &submit.source, alone);
+                submit.table = start.table.as_deref().map(|table| table_name(table, &submit.source, alone));
                 out.push(outgoing(IngestCommand::from(submit), cause)?)
             }
             Read::Refused(found, failure) => {

@@ -5,6 +5,7 @@ mod clock;
 pub mod knowledge_search;
 mod manifest;
 mod toolbox;
+pub mod warehouse_query;
 
 use std::sync::Arc;
 use std::time::Duration;

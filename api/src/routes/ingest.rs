@@ -6,7 +6,8 @@ use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use riverrun_schemas::IngestId;
+use riverrun_schemas::{Collection, IngestId};
+use riverrun_stores::read_models::documents;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
 use utoipa_axum::routes;
 
@@ -17,7 +18,7 @@ use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, id};
 use crate::hub::unknown_ingest;
 use crate::state::AppState;
-use crate::submit;
+use crate::submit::{self, IngestTarget};
 use crate::wire::{IngestAccepted, IngestBody, IngestView, Problem};
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
@@ -29,7 +30,7 @@ pub(super) fn router() -> OpenApiRouter<AppState> {
 #[utoipa::path(post, path = "/ingest", tag = "knowledge", request_body = IngestBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "a repeat with the same key is the same ingest")),
     responses((status = 202, body = IngestAccepted, headers(("Location" = String, description = "the ingest"))), (status = 404, description = "no such source", body = Problem),
-        (status = 409, description = "the key was used with another body", body = Problem), (status = 413, body = Problem), (status = 415, body = Problem), (status = 422, body = Problem)))]
+        (status = 409, description = "the key was used with another body, or the collection has another embedding model", body = Problem), (status = 413, body = Problem), (status = 415, body = Problem), (status = 422, body = Problem)))]
 async fn start(State(state): State<AppState>, key: IdempotencyKey, request: Request) -> Result<Response, ApiError> {
     let key = key.0.as_deref();
     let accepted = if is_multipart(&request) {
@@ -51,12 +52,20 @@ fn is_multipart(request: &Request) -> bool {
 
 async fn from_path(state: &AppState, key: Option<&str>, body: IngestBody) -> Result<AcceptedIngest, ApiError> {
     let target = submit::ingest_target(&body, &state.core().ingest_defaults())?;
+    check_model(state, &target).await?;
     let config = state.core().config().clone();
     let source = body.source.clone();
     let path = tokio::task::spawn_blocking(move || submit::resolve_under(&config.ingest_roots, &source))
         .await
         .map_err(|_| ApiError::internal("looking at the source broke off"))??;
     accept::ingest(state, key, &body, target, Content::Path(path)).await
+}
+
+/// 409 when the collection was made with another embedding model.
+pub(super) async fn check_model(state: &AppState, target: &IngestTarget) -> Result<(), ApiError> {
+    let collection = Collection::new(target.namespace.clone(), target.collection.clone());
+    let known = documents::collection(&state.parts().sql, &collection).await?;
+    submit::same_embed_model(known.as_ref(), &state.core().ingest_defaults())
 }
 
 fn accepted_ingest(accepted: AcceptedIngest) -> Response {

@@ -4,6 +4,7 @@ pub mod agents;
 pub mod chat;
 pub mod collections;
 pub mod dead_letters;
+pub mod deletions;
 pub mod docs;
 pub mod documents;
 pub mod health;
@@ -15,6 +16,7 @@ pub mod runs;
 pub mod tools;
 pub mod topics;
 mod upload;
+pub mod warehouse;
 
 use axum::extract::FromRef;
 use utoipa_axum::router::OpenApiRouter;
@@ -46,4 +48,6 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(rag::router())
         .merge(ingest::router())
         .merge(dead_letters::router())
+        .merge(deletions::router())
+        .merge(warehouse::router())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use axum::Json;
 use axum::extract::{FromRef, State};
-use riverrun_agents::tools::{Hit, Search, SearchFailure, ToolManifest, Toolbox};
+use riverrun_agents::tools::{Hit, Search, SearchFailure, ToolManifest, Toolbox, warehouse_query};
 use riverrun_schemas::agent::ToolEffect;
 use riverrun_schemas::{CollectionName, Namespace};
 use serde::Deserialize;
@@ -45,7 +45,9 @@ impl Search for Uncalled {
 
 /// Manifests of the tools that every process has.
 pub(crate) fn builtin() -> Vec<ToolManifest> {
-    Toolbox::builtin(Arc::new(Uncalled)).manifests()
+    let mut manifests = Toolbox::builtin(Arc::new(Uncalled)).manifests();
+    manifests.push(warehouse_query::manifest());
+    manifests
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

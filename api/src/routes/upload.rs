@@ -10,7 +10,9 @@ use riverrun_log::Outgoing;
 use riverrun_log::blobs::sha256_hex;
 use riverrun_schemas::ingest::{IngestCommand, IngestEvent, IngestScanned, SubmitDocument, document_id};
 use riverrun_schemas::{BlobRef, Collection, IngestId, now_ms};
+use riverrun_stores::warehouse::table_name;
 
+use super::ingest::check_model;
 use crate::accept::{self, AcceptedIngest, COMPONENT, Content, UPLOAD};
 use crate::config::{MAX_FILE_BYTES, MAX_FILES};
 use crate::error::ApiError;
@@ -40,6 +42,7 @@ pub(super) async fn start(state: &AppState, key: Option<&str>, form: Multipart) 
     let defaults = state.core().ingest_defaults();
     let target = submit::ingest_target(&body, &defaults)?;
     check(&files, &target)?;
+    check_model(state, &target).await?;
     let mut fingerprint = String::new();
     let mut stored = Vec::with_capacity(files.len());
     for file in files {
@@ -74,19 +77,23 @@ fn records(
         at: now_ms(),
     };
     let mut records = Vec::with_capacity(stored.len() + 1);
+    let alone = stored.len() == 1;
     for Stored { source, content } in stored {
         let command = SubmitDocument {
             document_id: document_id(&collection, &source),
             ingest_id,
             namespace: target.namespace.clone(),
             collection: target.collection.clone(),
-            source,
             source_type: target.source_type.clone(),
             content,
             embed_model: defaults.embed_model.clone(),
             chunk_size: submit::to_i64(defaults.chunk_size),
             chunk_overlap: submit::to_i64(defaults.chunk_overlap),
             metadata_json: target.metadata_json.clone(),
+            table: target.table.as_deref().map(|table| table_name(table, &source, alone)),
+            strategy: target.strategy.clone(),
+            size_unit: defaults.size_unit.clone(),
+            source,
             at: now_ms(),
         };
         records.push(Outgoing::event(&IngestCommand::SubmitDocument(command), COMPONENT, None)?);

@@ -1,5 +1,5 @@
 use riverrun_stores::read_models::document_views::{IngestStatus, IngestView as StoredIngest};
-use riverrun_stores::read_models::{FailureView, IngestFailureView, Timestamp};
+use riverrun_stores::read_models::{DocumentVersionView, DocumentView, FailureView, IngestFailureView, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -18,13 +18,13 @@ pub struct IngestBody {
     /// Forces the type of the source: `text`, `markdown` or `folder`; left out, it is inferred.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub source_type: Option<String>,
-    /// Warehouse table for a tabular source. Not taken by this version.
+    /// Warehouse table for a tabular source; of several files each gets its name behind it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<String>,
     /// SQL text of a `sql` source. Not taken by this version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
-    /// Chunking strategy. This version has only the recursive one.
+    /// Chunking strategy; left out, it goes by the type of the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<String>,
     /// Where embeddings are made. This version has only the default one.
@@ -34,6 +34,46 @@ pub struct IngestBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Map<String, Value>>,
+}
+
+/// A document with its versions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DocumentDetail {
+    /// The document.
+    #[serde(flatten)]
+    pub document: DocumentView,
+    /// The versions whose stored text can be read, oldest first.
+    pub versions: Vec<DocumentVersionView>,
+}
+
+/// Whether the parts of a collection agree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CollectionCheck {
+    /// The collection.
+    pub collection: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Chunks that the read model counts.
+    pub chunks: usize,
+    /// Chunks in the vector store.
+    pub vectors: usize,
+    /// Chunks in the keyword index.
+    pub keywords: usize,
+    /// Documents whose chunks are not the same in all three; none in a collection in order.
+    pub orphans: Vec<Orphan>,
+}
+
+/// A document whose chunks are not everywhere alike.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Orphan {
+    /// The document.
+    pub document_id: String,
+    /// Chunks that the read model counts; 0 when it knows no such document.
+    pub chunks: usize,
+    /// Chunks in the vector store.
+    pub vectors: usize,
+    /// Chunks in the keyword index.
+    pub keywords: usize,
 }
 
 /// The request was accepted: its command is on the log.

@@ -7,6 +7,7 @@ mod health;
 mod ingest;
 mod rag;
 mod runs;
+mod warehouse;
 
 pub use riverrun_stores::read_models::document_views::DocumentStatus;
 pub use riverrun_stores::read_models::run_views::{BlobView, RunStatus};
@@ -20,6 +21,9 @@ pub use catalog::{
 };
 pub use common::{FieldError, Items, Page, Problem};
 pub use health::{Diagnosis, HealthStatus, HealthView, ServiceStatus, ServiceView};
-pub use ingest::{DeadLetterEntry, IngestAccepted, IngestBody, IngestMessage, IngestView, Redriven};
+pub use ingest::{CollectionCheck, DeadLetterEntry, DocumentDetail, Orphan, IngestAccepted, IngestBody, IngestMessage, IngestView, Redriven};
 pub use rag::{AskBody, AskDone, FilterBody, SearchBody, SearchDone, SearchItem, SearchScores, SearchTimes};
+pub use riverrun_stores::read_models::DeletionView;
+pub use riverrun_stores::warehouse::{Column, QueryResult, TableInfo};
 pub use runs::{ApprovalMode, Budget, CancelBody, RunAccepted, RunBody, RunMessage};
+pub use warehouse::QueryBody;

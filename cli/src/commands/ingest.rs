@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use riverrun_api::submit::{self, IngestTarget};
-use riverrun_api::wire::{IngestBody, IngestView};
+use riverrun_api::wire::{CollectionView, IngestBody, IngestView, Items};
 use riverrun_knowledge::sources::{self, Scan, SourceError};
 use riverrun_schemas::IngestId;
 use riverrun_schemas::ingest::StartIngest;
 
 use super::metadata;
 use crate::args::IngestArgs;
+use crate::client::with_query;
 use crate::error::{CliError, Exit};
 use crate::host::{self, Connection};
 use crate::output::{Output, stderr_is_terminal, tell};
@@ -70,6 +71,12 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
     let ingest_id = IngestId::new();
     let command: StartIngest =
         submit::ingest_command(&prepared.source, prepared.target, &connection.core.ingest_defaults(), ingest_id);
+    let known: Items<CollectionView> = connection
+        .client
+        .get(&with_query("/collections", &[("namespace", Some(command.namespace.to_string()))]))
+        .await?;
+    let known = known.items.iter().find(|collection| collection.name == command.collection);
+    submit::same_embed_model(known, &connection.core.ingest_defaults())?;
     submit::submit_ingest(&connection.producer()?, command, COMPONENT).await.map_err(riverrun_api::ApiError::from)?;
     let view = watch(connection, ingest_id, !output.json).await?;
     if !output.json {

@@ -3,11 +3,11 @@
 mod agent;
 mod agents;
 mod chat;
-mod collections;
+pub(crate) mod collections;
 mod completion;
 mod diagnose;
 mod dlq;
-mod docs;
+pub(crate) mod docs;
 mod embed;
 mod ingest;
 mod models;
@@ -18,12 +18,13 @@ mod runs;
 mod search;
 mod tools;
 mod topics;
+pub(crate) mod warehouse;
 
 use std::future::Future;
 
 use serde_json::{Map, Value};
 
-use crate::args::{AgentCommand, Command, DlqCommand, DocsCommand, ModelsCommand, RagCommand, RunsCommand};
+use crate::args::{AgentCommand, Command, DlqCommand, ModelsCommand, RagCommand, RunsCommand};
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
 use crate::output::Output;
@@ -84,9 +85,9 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
                 with_full(settings, name, async |c| runs::cancel::run(c, &run_id, reason, output).await).await
             }
         },
-        Command::Docs(DocsCommand::Ls { collection, namespace, limit, cursor }) => {
-            let page = docs::ls::Page { collection, namespace, limit, cursor };
-            with_full(settings, name, async |c| docs::ls::run(c, page, output).await).await
+        Command::Docs(command) => with_full(settings, name, async |c| docs::run(c, command, output).await).await,
+        Command::Warehouse(command) => {
+            with_full(settings, name, async |c| warehouse::run(c, command, output).await).await
         }
         Command::Dlq(command) => match command {
             DlqCommand::Ls { topic, limit } => {

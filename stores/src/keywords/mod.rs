@@ -1,6 +1,7 @@
 //! Words of chunks: found again by BM25.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use riverrun_schemas::{Collection, DocumentId};
@@ -63,6 +64,9 @@ pub trait KeywordIndex: Send + Sync + 'static {
 
     /// How many committed chunks there are; 0 when there is no such collection.
     async fn count(&self, collection: &Collection) -> Result<usize, StoreError>;
+
+    /// How many chunks each document has that is committed.
+    async fn documents(&self, collection: &Collection) -> Result<BTreeMap<DocumentId, usize>, StoreError>;
 
     /// Makes what was written durable and found.
     async fn commit(&self, collection: &Collection) -> Result<(), StoreError>;

@@ -1,6 +1,7 @@
 //! Words in this process: one tantivy index a collection, in a folder of its own. A hit carries the whole chunk, so the
 //! index answers alone.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -160,6 +161,13 @@ impl KeywordIndex for TantivyIndex {
     async fn count(&self, collection: &Collection) -> Result<usize, StoreError> {
         self.blocking(collection, |inner, collection| {
             nothing_if_missing(inner.read(collection, |index| Ok(index.count())))
+        })
+        .await
+    }
+
+    async fn documents(&self, collection: &Collection) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
+        self.blocking(collection, |inner, collection| {
+            nothing_if_missing(inner.read(collection, OpenIndex::documents))
         })
         .await
     }

@@ -149,6 +149,22 @@ pub struct DocumentView {
     pub updated_at: Timestamp,
 }
 
+/// A version of a document that was split.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DocumentVersionView {
+    /// The version.
+    pub version: String,
+    /// How many chunks it has.
+    pub chunks: i64,
+    /// SHA-256 of the stored text that its spans count in, lower-case hex.
+    pub text_sha256: String,
+    /// Length of that text.
+    pub text_size_bytes: i64,
+    /// When it was split.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+}
+
 /// Where a request to read a source is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]

@@ -13,7 +13,8 @@ use crate::read_models::document_views::DocumentStatus;
 use crate::read_models::runs::to_json;
 
 pub use crate::read_models::document_queries::{
-    collection, collections, document, document_metadata, document_text, documents, ingest,
+    collection, collections, document, document_in, document_metadata, document_text, document_versions, documents,
+    holds_anything, indexed_documents, ingest,
 };
 
 /// The fields that every event of a document has.

@@ -26,7 +26,7 @@ pub use apply::{Applied, LogRecord, Projected, apply, rebuild};
 pub use checkpoint::{Checkpoint, PROJECTED_TOPICS, checkpoints, next_offset};
 pub use deletions::DeletionView;
 pub use document_views::{
-    CollectionView, DocumentCounts, DocumentStatus, DocumentView, EmbeddingView, IngestFailureView, IngestStatus,
+    CollectionView, DocumentCounts, DocumentStatus, DocumentVersionView, DocumentView, EmbeddingView, IngestFailureView, IngestStatus,
     IngestView,
 };
 pub use page::{Page, PageRequest};

@@ -8,6 +8,7 @@
 //! qdrant-edge neither replays its write-ahead log nor ever shortens it: points are safe once flushed, and what the log
 //! was for is dropped when a shard is opened (see [`shard`]).
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -282,6 +283,10 @@ impl VectorStore for EdgeVectors {
 
     async fn count(&self, collection: &Collection) -> Result<usize, StoreError> {
         self.blocking(collection, |inner, collection| nothing_if_missing(inner.read(collection, Shard::count))).await
+    }
+
+    async fn documents(&self, collection: &Collection) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
+        self.blocking(collection, |inner, collection| nothing_if_missing(inner.read(collection, Shard::documents))).await
     }
 
     async fn flush(&self, collection: &Collection) -> Result<(), StoreError> {

@@ -3,6 +3,7 @@
 //! Like vectors and keywords the warehouse is a projection: a table holds the rows of one document and goes with it. Who
 //! asks may only read, see [`Warehouse::query`].
 
+use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -18,10 +19,13 @@ mod error;
 mod infer;
 
 pub use duck::{DuckConfig, DuckWarehouse};
+pub use duck::check_table;
 pub use error::WarehouseError;
 
 /// Longest name of a table in bytes.
 pub const MAX_TABLE_NAME_BYTES: usize = 255;
+/// Longest part of a table's name that comes from a file's or sheet's, in characters.
+const MAX_NAME_PART: usize = 60;
 /// Most columns of a table.
 pub const MAX_COLUMNS: usize = 2_000;
 
@@ -71,6 +75,21 @@ pub struct TableInfo {
     pub collection: CollectionName,
     /// The document's version.
     pub version: String,
+}
+
+/// The table of a document: the name itself for a document that came alone, else with the file's name behind it.
+pub fn table_name(table: &str, source: &str, alone: bool) -> String {
+    if alone {
+        return table.to_owned();
+    }
+    let stem = Path::new(source).file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    format!("{table}_{}", name_part(&stem))
+}
+
+/// The name of a file or sheet as part of one that needs no quotes.
+pub fn name_part(name: &str) -> String {
+    let part: String = name.chars().take(MAX_NAME_PART).map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
+    part.to_lowercase()
 }
 
 /// How much a query may take.
@@ -152,4 +171,15 @@ pub trait Warehouse: Send + Sync + 'static {
         sql: &str,
         limits: QueryLimits,
     ) -> Result<QueryResult, WarehouseError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_one_or_many_documents_when_tables_are_named_then_each_has_its_own() {
+        assert_eq!(table_name("Prices 2024", "/a/b.csv", true), "Prices 2024");
+        assert_eq!(table_name("p", "/a/North-West 1.csv", false), "p_north_west_1");
+    }
 }

@@ -3,21 +3,17 @@
 //! A table is loaded before its document is said to be split, and again when it is not there although the document is:
 //! so a warehouse that was lost comes back with the next ingest of its sources.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use riverrun_knowledge::sources::{Cell, Source, Table};
 use riverrun_schemas::Failure;
 use riverrun_schemas::ingest::{DeleteDocument, SubmitDocument};
-use riverrun_stores::warehouse::{TableInfo, TableLoad};
+use riverrun_stores::warehouse::{TableInfo, TableLoad, name_part};
 use riverrun_stores::{Warehouse, WarehouseError};
 
 use super::stopping;
 use crate::runtime::WorkError;
-
-/// Longest part of a table's name that comes from a file's name, in characters.
-const MAX_NAME_PART: usize = 60;
 
 /// The warehouse, in a process that has one.
 #[derive(Default)]
@@ -78,23 +74,6 @@ impl Tables {
     }
 }
 
-/// The table of a document: the name itself for a document that came alone, else with the file's name behind it.
-pub(super) fn name_in(table: Option<&str>, source: &str, alone: bool) -> Option<String> {
-    let table = table?;
-    if alone {
-        return Some(table.to_owned());
-    }
-    let stem = Path::new(source).file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    Some(format!("{table}_{}", name_part(&stem)))
-}
-
-/// A file's or sheet's name as part of one that needs no quotes.
-fn name_part(name: &str) -> String {
-    let part: String =
-        name.chars().take(MAX_NAME_PART).map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
-    part.to_lowercase()
-}
-
 fn load_of(submit: &SubmitDocument, version: &str, name: String, table: Table) -> TableLoad {
     let rows = table.rows.map(|row| match row {
         Ok(row) => Ok(row.iter().map(text).collect()),
@@ -123,16 +102,4 @@ fn failure(error: &WarehouseError) -> Failure {
 
 fn retry(error: &WarehouseError) -> WorkError {
     WorkError::retry(error.code(), error)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn given_one_or_many_documents_when_tables_are_named_then_each_has_its_own() {
-        assert_eq!(name_in(None, "/a/b.csv", true), None);
-        assert_eq!(name_in(Some("Prices 2024"), "/a/b.csv", true).unwrap(), "Prices 2024");
-        assert_eq!(name_in(Some("p"), "/a/North-West 1.csv", false).unwrap(), "p_north_west_1");
-    }
 }

@@ -1,5 +1,6 @@
 //! One tantivy index.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -151,6 +152,32 @@ impl OpenIndex {
 
     pub(super) fn count(&self) -> usize {
         usize::try_from(self.reader.searcher().num_docs()).unwrap_or(usize::MAX)
+    }
+
+    /// How many chunks each document has.
+    pub(super) fn documents(&self) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
+        let searcher = self.reader.searcher();
+        let mut names = BTreeSet::new();
+        for segment in searcher.segment_readers() {
+            let inverted =
+                segment.inverted_index(self.fields.document_id).map_err(|error| failed(&self.path, error))?;
+            let mut terms = inverted.terms().stream().map_err(|error| failed(&self.path, error))?;
+            while terms.advance() {
+                names.extend(std::str::from_utf8(terms.key()).map(str::to_owned));
+            }
+        }
+        let mut found = BTreeMap::new();
+        for name in names {
+            // A term outlives the chunks that had it until its segment is merged.
+            let chunks = searcher
+                .search(&exactly(self.fields.document_id, &name), &Count)
+                .map_err(|error| failed(&self.path, error))?;
+            if chunks > 0 {
+                let document = name.parse().map_err(|error| failed(&self.path, format!("{name}: {error}")))?;
+                found.insert(document, chunks);
+            }
+        }
+        Ok(found)
     }
 
     pub(super) fn commit(&mut self) -> Result<(), StoreError> {

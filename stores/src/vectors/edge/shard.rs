@@ -5,11 +5,13 @@
 //! closed, and a shard whose log has grown is closed and opened again. And `flush` panics when anybody else is at the
 //! shard: whoever holds a `&mut Shard` is alone with it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use qdrant_edge::{
+    FacetRequest, FacetValue,
     Condition, CountRequest, CreateIndex, Distance, EdgeConfig, EdgeOptimizersConfig, EdgeShard, EdgeVectorParams,
     FieldCondition, FieldIndexOperations, Filter, HnswIndexConfig, JsonPath, Match, NamedQuery, OperationError,
     PayloadFieldSchema, PayloadSchemaType, PointId, PointInsertOperations, PointOperations, PointStruct, QueryEnum,
@@ -178,6 +180,24 @@ impl Shard {
 
     pub(super) fn count(&self) -> Result<usize, StoreError> {
         self.edge()?.count(CountRequest { filter: None, exact: true }).map_err(|error| self.failed(error))
+    }
+
+    /// How many chunks each document has.
+    pub(super) fn documents(&self) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
+        let limit = self.count()?.max(1);
+        let request = FacetRequest { key: key(DOCUMENT_ID), limit, filter: None, exact: true };
+        let found = self.edge()?.facet(request).map_err(|error| self.failed(error))?;
+        found
+            .hits
+            .into_iter()
+            .map(|hit| {
+                let FacetValue::Keyword(text) = hit.value else {
+                    return Err(self.failed("a document id in it is no text"));
+                };
+                let document = text.parse().map_err(|error| self.failed(format!("{text}: {error}")))?;
+                Ok((document, hit.count))
+            })
+            .collect()
     }
 
     /// Makes what was written durable; true when the shard has grown enough to want a graph.

@@ -25,6 +25,8 @@ mod names;
 mod query;
 mod values;
 
+pub use names::check_table;
+
 /// How often a query that has to stop is told so: an interrupt that falls between two statements is forgotten.
 const INTERRUPT_EVERY: Duration = Duration::from_millis(100);
 

@@ -14,7 +14,8 @@ pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-pub(super) fn check_table(name: &str) -> Result<(), WarehouseError> {
+/// Whether a table may have the name.
+pub fn check_table(name: &str) -> Result<(), WarehouseError> {
     let lower = name.to_lowercase();
     let reason = if name.trim().is_empty() {
         "it is empty"
