@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use riverrun_api::wire::ApprovalMode;
 
-use crate::commands::{collections::CollectionsArgs, docs::DocsCommand, warehouse::WarehouseCommand};
+use crate::commands::{collections::CollectionsArgs, rag::eval::EvalArgs, docs::DocsCommand, warehouse::WarehouseCommand};
 
 /// Runs language-model agents on an event log.
 ///
@@ -228,6 +228,8 @@ pub enum RagCommand {
     Search(SearchArgs),
     /// Answer a question from a collection, with citations
     Ask(AskArgs),
+    /// Measure how good retrieval is, by judgements of people
+    Eval(EvalArgs),
 }
 
 /// Options of `rag ask`.
@@ -430,6 +432,7 @@ mod tests {
             "ingest ./docs -c notes --table t -t sql --query q --strategy late --embed-backend hf",
             "ingest ./docs -c notes --type text",
             "collections",
+            "rag eval --qrels q --queries t -c notes --config sparse --at-least 0.5",
             "collections rm notes --namespace team",
             "collections check notes",
             "docs ls -c notes",

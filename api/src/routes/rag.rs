@@ -44,6 +44,7 @@ async fn search(State(state): State<AppState>, Json(body): Json<SearchBody>) -> 
         body.filter.as_ref(),
         body.rerank,
     )?;
+    let request = SearchRequest { mode: body.mode.map(Into::into).unwrap_or_default(), ..request };
     let found = state.parts().retriever.search(&request).await?;
     with_metadata(&state, &request.collection, found).await.map(Reply)
 }

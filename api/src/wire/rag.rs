@@ -23,6 +23,31 @@ pub struct SearchBody {
     /// Whether a cross-encoder orders the results; left out, it does where one is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rerank: Option<bool>,
+    /// Which searches are done; both when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<SearchMode>,
+}
+
+/// Which searches are done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SearchMode {
+    /// By meaning and by words, fused.
+    Hybrid,
+    /// By meaning only.
+    Dense,
+    /// By words only.
+    Sparse,
+}
+
+impl From<SearchMode> for riverrun_knowledge::retrieval::SearchMode {
+    fn from(mode: SearchMode) -> Self {
+        match mode {
+            SearchMode::Hybrid => Self::Hybrid,
+            SearchMode::Dense => Self::Dense,
+            SearchMode::Sparse => Self::Sparse,
+        }
+    }
 }
 
 /// Which documents' chunks may be found; several are any of them.

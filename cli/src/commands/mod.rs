@@ -13,7 +13,7 @@ mod ingest;
 mod models;
 mod openapi;
 mod providers;
-mod rag;
+pub(crate) mod rag;
 mod runs;
 mod search;
 mod tools;
@@ -65,6 +65,10 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
         }
         Command::Rag(RagCommand::Ask(args)) => {
             with_full(settings, name, async |c| rag::ask::run(c, args, output).await).await
+        }
+        Command::Rag(RagCommand::Eval(args)) => {
+            let prepared = rag::eval::prepare(args)?;
+            with_full(settings, name, async |c| rag::eval::run(c, prepared, output).await).await
         }
         Command::Agent(AgentCommand::Run(args)) => {
             let prepared = agent::run::prepare(*args, settings)?;

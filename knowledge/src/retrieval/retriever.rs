@@ -8,7 +8,7 @@ use riverrun_stores::{CollectionInfo, KeywordHit, KeywordIndex, StoredChunk, Vec
 
 use super::error::RetrievalError;
 use super::fusion;
-use super::types::{Scores, SearchItem, SearchRequest, SearchResult, SearchTimes};
+use super::types::{Scores, SearchItem, SearchMode, SearchRequest, SearchResult, SearchTimes};
 use crate::models::LanguageModels;
 
 /// How many hits of each kind are fused, at least: a chunk that is far down in both lists can still come first.
@@ -112,6 +112,9 @@ impl Retriever {
     ) -> Result<Found, RetrievalError> {
         let depth = MIN_DEPTH.max(DEPTH_FACTOR * request.k);
         let dense = async {
+            if request.mode == SearchMode::Sparse {
+                return Ok((Vec::new(), 0.0, 0.0));
+            }
             let since = Instant::now();
             let vector = self.embed_query(request, info).await?;
             let embed_ms = elapsed_ms(since);
@@ -120,6 +123,9 @@ impl Retriever {
             Ok::<_, RetrievalError>((hits, embed_ms, elapsed_ms(since)))
         };
         let sparse = async {
+            if request.mode == SearchMode::Dense {
+                return Ok((Vec::new(), 0.0));
+            }
             let since = Instant::now();
             let hits = self.keywords.search(&request.collection, &request.query, depth, &request.filter).await?;
             Ok::<_, RetrievalError>((hits, elapsed_ms(since)))

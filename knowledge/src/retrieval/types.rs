@@ -18,6 +18,20 @@ pub struct SearchRequest {
     pub rerank: Option<bool>,
     /// The model that the caller expects the collection to have; `None` takes the collection's own.
     pub embed_model: Option<String>,
+    /// Which of the two searches are done.
+    pub mode: SearchMode,
+}
+
+/// Which searches are done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SearchMode {
+    /// Both, fused.
+    #[default]
+    Hybrid,
+    /// By meaning only.
+    Dense,
+    /// By words only: no model is asked.
+    Sparse,
 }
 
 impl SearchRequest {
@@ -37,6 +51,7 @@ impl SearchRequest {
             filter: ChunkFilter::default(),
             rerank: None,
             embed_model: None,
+            mode: SearchMode::Hybrid,
         }
     }
 }
