@@ -5,8 +5,8 @@
     riverrun rag eval -c cranfield --qrels OUT/qrels.tsv --queries OUT/queries.tsv
 
 The collection is not part of this repository: it is at http://ir.dcs.gla.ac.uk/resources/test_collections/cran/. Queries
-are numbered 1 to 225 in the order of the file, as the judgements have them. Its grades 1 (complete answer) to 4 (some
-interest) become gains 4 to 1; -1 (no interest) becomes 0.
+are numbered 1 to 225 in the order of the file, as the judgements have them. Its codes 1 (complete answer) to 4 (some
+interest) become grades 4 to 1; -1 (no interest) becomes 0.
 """
 
 import pathlib
@@ -27,9 +27,6 @@ def main(source, out):
     docs.mkdir(parents=True, exist_ok=True)
     for number, record in enumerate(records((source / "cran.all.1400").read_text()), 1):
         title, body = record.get("T", ""), record.get("W", "")
-        # The text repeats the title at its beginning.
-        if body.startswith(title):
-            body = body[len(title):].strip()
         (docs / f"{number}.txt").write_text(f"{title}\n\n{body}\n")
     queries = enumerate(records((source / "cran.qry").read_text()), 1)
     (out / "queries.tsv").write_text("".join(f"{n}\t{' '.join(q['W'].split())}\n" for n, q in queries))

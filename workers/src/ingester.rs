@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
-use riverrun_knowledge::chunking::{self, ChunkConfig};
+use riverrun_knowledge::chunking::{self, ChunkConfig, Chunker};
 use riverrun_knowledge::sources::{
     self, ExtractedText, FolderListing, FoundDocument, Limits, Scan, Source, SourceError,
 };
@@ -205,12 +205,18 @@ impl Ingester {
             Ok(source) => source,
             Err(error) => return Ok(Err(error.failure())),
         };
+        let chunker = match chunking::chunker(submit.strategy.as_deref(), source) {
+            Ok(chunker) => chunker,
+            Err(error) => return Ok(Err(error.failure())),
+        };
         let version = chunking::version(
             &submit.content.sha256,
             source,
+            chunker,
             config,
             &submit.embed_model,
             submit.metadata_json.as_deref(),
+            submit.table.as_deref(),
         );
         let decision =
             self.history.decide(delivery.position.partition, submit.ingest_id, submit.document_id, &version).await;
@@ -219,7 +225,7 @@ impl Ingester {
                 Ok(()) => Ok(vec![outgoing(IngestEvent::from(unchanged(submit, version)), &delivery.envelope)?]),
                 Err(failure) => Err(failure),
             }),
-            Decision::Take => self.take(submit, version, source, config, bytes, &delivery.envelope).await,
+            Decision::Take => self.take(submit, version, (source, chunker), config, bytes, &delivery.envelope).await,
         }
     }
 
@@ -227,7 +233,7 @@ impl Ingester {
         &self,
         submit: &SubmitDocument,
         version: String,
-        source: &'static dyn Source,
+        (source, chunker): (&'static dyn Source, &'static dyn Chunker),
         config: ChunkConfig,
         bytes: Bytes,
         cause: &Envelope,
@@ -236,7 +242,7 @@ impl Ingester {
         // A parser that panics on a document fails that document.
         let prepared = tokio::task::spawn_blocking(move || -> Result<Prepared, Failure> {
             let text = source.extract(&name, &bytes).map_err(|error| error.failure())?;
-            let chunks = chunking::chunks(&name, &text, source.chunker(), config, &id, &of_version)
+            let chunks = chunking::chunks(&name, &text, chunker, config, &id, &of_version)
                 .map_err(|error| error.failure())?;
             Ok(Prepared { text, chunks })
         })

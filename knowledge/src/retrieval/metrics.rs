@@ -1,11 +1,12 @@
 //! How good a ranking is, by judgements of people (qrels).
 //!
-//! nDCG: Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR techniques", TOIS 2002, with the gain as it is
-//! judged and the discount `log2(rank + 1)`, as trec_eval has it. MRR is the mean of `1 / rank` of the first relevant one.
+//! nDCG: Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR techniques", TOIS 2002, with the discount
+//! `log2(rank + 1)` and the gain `2^grade - 1` of Burges et al., "Learning to rank using gradient descent", ICML 2005, so
+//! that one excellent document outweighs a few fair ones. (trec_eval takes the grade itself.) MRR is the mean of `1 / rank` of the first relevant one.
 
 use std::collections::HashMap;
 
-/// Judgements of one query: gain by document; above 0 is relevant.
+/// Judgements of one query: grade by document, higher is better; above 0 is relevant.
 pub type Judged = HashMap<String, f64>;
 
 /// What the rankings of all queries came to, each figure between 0 and 1.
@@ -25,14 +26,18 @@ pub struct Quality {
 
 /// nDCG over the first `k` of a ranking; 0 when nothing is relevant.
 pub fn ndcg(ranking: &[String], judged: &Judged, k: usize) -> f64 {
-    let mut ideal: Vec<f64> = judged.values().copied().filter(|gain| *gain > 0.0).collect();
+    let mut ideal: Vec<f64> = judged.values().map(|grade| gain(*grade)).collect();
     ideal.sort_by(|a, b| b.total_cmp(a));
     let best = discounted(ideal.into_iter().take(k));
     if best == 0.0 {
         return 0.0;
     }
-    let gain = |document: &String| judged.get(document).copied().unwrap_or(0.0).max(0.0);
-    discounted(ranking.iter().take(k).map(gain)) / best
+    let of = |document: &String| gain(judged.get(document).copied().unwrap_or(0.0));
+    discounted(ranking.iter().take(k).map(of)) / best
+}
+
+fn gain(grade: f64) -> f64 {
+    grade.max(0.0).exp2() - 1.0
 }
 
 fn discounted(gains: impl Iterator<Item = f64>) -> f64 {
@@ -94,9 +99,9 @@ mod tests {
     fn given_rankings_when_measured_then_the_figures_are_those_of_the_definitions() {
         let relevant = judged(&[("a", 3.0), ("b", 2.0), ("c", 0.0)]);
         assert!((ndcg(&ranking("a b"), &relevant, 10) - 1.0).abs() < 1e-12);
-        let ideal = 3.0 + 2.0 / 3f64.log2();
-        assert!((ndcg(&ranking("b a"), &relevant, 10) - (2.0 + 3.0 / 3f64.log2()) / ideal).abs() < 1e-12);
-        assert!((ndcg(&ranking("x a"), &relevant, 10) - (3.0 / 3f64.log2()) / ideal).abs() < 1e-12);
+        let ideal = 7.0 + 3.0 / 3f64.log2();
+        assert!((ndcg(&ranking("b a"), &relevant, 10) - (3.0 + 7.0 / 3f64.log2()) / ideal).abs() < 1e-12);
+        assert!((ndcg(&ranking("x a"), &relevant, 10) - (7.0 / 3f64.log2()) / ideal).abs() < 1e-12);
         assert_eq!(ndcg(&ranking("x a"), &relevant, 1), 0.0);
         assert_eq!(recall(&ranking("x c a"), &relevant, 3), 0.5);
         assert_eq!(reciprocal_rank(&ranking("x c a"), &relevant), 1.0 / 3.0);

@@ -117,7 +117,9 @@ fn said(outputs: &[Outgoing]) -> Said {
         if *output.topic == *IngestEvent::TOPIC.name() {
             said.events.push(known(IngestEvent::decode(bytes).unwrap()));
         } else {
-            let EmbeddingEvent::ChunksEmbedded(embedded) = known(EmbeddingEvent::decode(bytes).unwrap());
+            let EmbeddingEvent::ChunksEmbedded(embedded) = known(EmbeddingEvent::decode(bytes).unwrap()) else {
+                panic!("nothing was withdrawn")
+            };
             said.embedded.push(embedded);
         }
     }

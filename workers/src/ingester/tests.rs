@@ -1,7 +1,7 @@
 use std::fs;
 
 use riverrun_log::ObjectStoreBlobs;
-use riverrun_schemas::ingest::DocumentIndexed;
+use riverrun_schemas::ingest::{CHARACTERS, ChunksWithdrawn, DeleteDocument, DocumentIndexed};
 use riverrun_schemas::{Decoded, IngestId, Namespace};
 use tempfile::TempDir;
 
@@ -22,6 +22,7 @@ struct Said {
     commands: Vec<IngestCommand>,
     events: Vec<IngestEvent>,
     chunks: Vec<ChunksReady>,
+    withdrawn: Vec<ChunksWithdrawn>,
 }
 
 impl Said {
@@ -34,8 +35,10 @@ impl Said {
             } else if *output.topic == *IngestEvent::TOPIC.name() {
                 said.events.push(known(IngestEvent::decode(bytes).unwrap()));
             } else {
-                let ChunkEvent::ChunksReady(ready) = known(ChunkEvent::decode(bytes).unwrap());
-                said.chunks.push(ready);
+                match known(ChunkEvent::decode(bytes).unwrap()) {
+                    ChunkEvent::ChunksReady(ready) => said.chunks.push(ready),
+                    ChunkEvent::ChunksWithdrawn(gone) => said.withdrawn.push(gone),
+                }
             }
         }
         said
@@ -119,6 +122,9 @@ impl World {
             depth: None,
             sitemap: false,
             content: None,
+            table: None,
+            strategy: None,
+            size_unit: CHARACTERS.to_owned(),
             at: 0,
         }
     }
