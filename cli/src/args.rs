@@ -219,6 +219,9 @@ pub struct SearchArgs {
     /// The collection's namespace
     #[arg(short, long)]
     pub namespace: Option<String>,
+    /// A JSON object: only documents whose metadata has these values
+    #[arg(long, value_name = "JSON")]
+    pub filter: Option<String>,
 }
 
 /// What to do with a collection.

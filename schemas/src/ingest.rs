@@ -406,6 +406,8 @@ macro_rules! chunk_batches {
             pub batch: i32,
             /// How many batches the version has.
             pub batches: i32,
+            /// The caller's own JSON object, for filters.
+            pub metadata_json: Option<String>,
             /// Milliseconds since the epoch.
             pub at: i64,
             $($(#[$fdoc])* pub $field: $type,)*

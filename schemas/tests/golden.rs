@@ -87,7 +87,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
     macro_rules! batch {
         ($name:ident { $($field:ident: $value:expr),* }) => {
             $name { document_id, ingest_id, namespace: namespace.clone(), collection: collection.clone(), source: "/data/a.md".into(), at,
-                version: "v1".into(), embed_model: "all-mpnet-base-v2".into(), batch: 0, batches: 1, $($field: $value),* }
+                version: "v1".into(), embed_model: "all-mpnet-base-v2".into(), batch: 0, batches: 1, metadata_json: Some("{\"team\":\"a\"}".into()), $($field: $value),* }
         };
     }
     let chunk = Chunk {

@@ -11,8 +11,9 @@ pub mod warehouse;
 mod chunk;
 mod folder;
 mod open_set;
+mod shelf;
 
-pub use chunk::{ChunkFilter, MAX_HITS, StoredChunk, Versions};
+pub use chunk::{ChunkFilter, MAX_HITS, MAX_TAG_BYTES, MAX_TAGS, StoredChunk, Versions, metadata_tag, metadata_tags};
 pub use error::StoreError;
 pub use keywords::{KeywordHit, KeywordIndex};
 pub use read_models::run_fold::{RunGate, Verdict, Void};

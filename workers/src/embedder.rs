@@ -120,6 +120,7 @@ impl Embedder {
                 embed_model: ready.embed_model.clone(),
                 batch: ready.batch,
                 batches: ready.batches,
+                metadata_json: ready.metadata_json.clone(),
                 dimensions,
                 chunks,
             }

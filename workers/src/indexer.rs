@@ -16,7 +16,7 @@ use riverrun_schemas::ingest::{
     EmbeddingsWithdrawn, IngestEvent,
 };
 use riverrun_schemas::{Collection, Envelope, Failure};
-use riverrun_stores::{KeywordIndex, StoreError, StoredChunk, VectorPoint, VectorStore, Versions};
+use riverrun_stores::{KeywordIndex, StoreError, StoredChunk, VectorPoint, VectorStore, Versions, metadata_tags};
 
 use crate::about::about;
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
@@ -250,6 +250,7 @@ fn stored_chunk(embedded: &ChunksEmbedded, chunk: &EmbeddedChunk) -> StoredChunk
         text: chunk.text.clone(),
         page: chunk.page,
         heading: chunk.heading.clone(),
+        tags: embedded.metadata_json.as_deref().map(metadata_tags).unwrap_or_default(),
     }
 }
 

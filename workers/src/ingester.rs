@@ -427,6 +427,7 @@ fn ready_batches(submit: &SubmitDocument, version: &str, chunks: Vec<Chunk>) -> 
                 embed_model: submit.embed_model.clone(),
                 batch,
                 batches: count,
+                metadata_json: submit.metadata_json.clone(),
                 chunks,
             }
         )

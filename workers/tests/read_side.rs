@@ -291,6 +291,7 @@ fn embedded(
             embed_model: format!("model of {dimensions}"),
             batch,
             batches,
+            metadata_json: None,
             at: 1,
             dimensions: dimensions as i32,
             chunks: (batch * 2..(batch * 2 + 2).min(chunks)).map(chunk).collect(),
@@ -370,7 +371,7 @@ async fn given_chunks_with_vectors_then_they_are_found_before_it_is_said_and_old
     assert_eq!(indexes.found(&collection, "old").await.len(), 2, "those of /b");
     let hits = indexes
         .vectors
-        .search(&collection, &[1.0; 8], 100, &ChunkFilter { documents: vec![document_id(&collection, "/a")] })
+        .search(&collection, &[1.0; 8], 100, &ChunkFilter { documents: vec![document_id(&collection, "/a")], ..ChunkFilter::default() })
         .await
         .unwrap();
     assert!(

@@ -1,6 +1,6 @@
 use riverrun_stores::read_models::{CitationView, SpanView, UsageView};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 /// What to find, and where.
@@ -50,7 +50,7 @@ impl From<SearchMode> for riverrun_knowledge::retrieval::SearchMode {
     }
 }
 
-/// Which documents' chunks may be found; several are any of them.
+/// Which documents' chunks may be found: any of those named, and of them those whose metadata fits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FilterBody {
@@ -60,6 +60,11 @@ pub struct FilterBody {
     /// Where documents came from, exactly as `source` shows it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,
+    /// Fields of the documents' metadata with the value that they must have, or a list of values of which they must have
+    /// one: texts, numbers, truths. Every field must fit. A field that is a list fits when one of its items does.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    #[schema(value_type = Object)]
+    pub metadata: Map<String, Value>,
 }
 
 /// What was found.

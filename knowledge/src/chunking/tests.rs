@@ -159,6 +159,7 @@ fn ready(chunks: Vec<Chunk>) -> ChunksReady {
         embed_model: "m".into(),
         batch: 0,
         batches: 1,
+        metadata_json: Some("m".repeat(16 << 10)),
         at: 0,
         chunks,
     }
@@ -175,6 +176,7 @@ fn embedded(ready: ChunksReady, vector: &[f32]) -> ChunksEmbedded {
         embed_model,
         batch,
         batches,
+        metadata_json,
         at,
         chunks,
     } = ready;
@@ -190,6 +192,7 @@ fn embedded(ready: ChunksReady, vector: &[f32]) -> ChunksEmbedded {
         embed_model,
         batch,
         batches,
+        metadata_json,
         at,
         dimensions,
         chunks,

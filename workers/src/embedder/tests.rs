@@ -99,6 +99,7 @@ fn batch(document: &str, batch: i32, batches: i32, texts: &[&str]) -> ChunksRead
         embed_model: "m".to_owned(),
         batch,
         batches,
+        metadata_json: None,
         at: 0,
         chunks: (batch * 10..).zip(texts).map(chunk).collect(),
     }

@@ -24,6 +24,7 @@ struct Fields {
     chunk_id: Field,
     document_id: Field,
     version: Field,
+    tags: Field,
     text: Field,
     /// The whole chunk as JSON: the only stored field.
     chunk: Field,
@@ -122,7 +123,7 @@ impl OpenIndex {
             .collect()
     }
 
-    /// Any of the words, and only in the documents of the filter; `None` when the query has no word.
+    /// Any of the words, and only in what the filter allows; `None` when the query has no word.
     fn query(&self, query: &str, filter: &ChunkFilter) -> Option<BooleanQuery> {
         let words: Vec<(Occur, Box<dyn Query>)> = query_words(query)
             .iter()
@@ -138,16 +139,17 @@ impl OpenIndex {
             return None;
         }
         let words = BooleanQuery::new(words);
-        if filter.documents.is_empty() {
+        let documents: Vec<String> = filter.documents.iter().map(ToString::to_string).collect();
+        let mut clauses: Vec<(Occur, Box<dyn Query>)> =
+            filter.tags.iter().map(|tags| (Occur::Must, any_of(self.fields.tags, tags))).collect();
+        if !documents.is_empty() {
+            clauses.push((Occur::Must, any_of(self.fields.document_id, &documents)));
+        }
+        if clauses.is_empty() {
             return Some(words);
         }
-        let documents = filter
-            .documents
-            .iter()
-            .map(|document| (Occur::Should, exactly(self.fields.document_id, &document.to_string())))
-            .collect();
-        let documents = ConstScoreQuery::new(Box::new(BooleanQuery::new(documents)), 0.0);
-        Some(BooleanQuery::new(vec![(Occur::Must, Box::new(words)), (Occur::Must, Box::new(documents))]))
+        clauses.push((Occur::Must, Box::new(words)));
+        Some(BooleanQuery::new(clauses))
     }
 
     pub(super) fn count(&self) -> usize {
@@ -208,6 +210,7 @@ fn schema() -> (Schema, Fields) {
         chunk_id: builder.add_text_field("chunk_id", STRING),
         document_id: builder.add_text_field("document_id", STRING),
         version: builder.add_text_field("version", STRING),
+        tags: builder.add_text_field("tags", STRING),
         text: builder.add_text_field("text", TextOptions::default().set_indexing_options(words)),
         chunk: builder.add_text_field("chunk", STORED),
     };
@@ -220,6 +223,7 @@ fn document(fields: &Fields, chunk: &StoredChunk) -> TantivyDocument {
     document.add_text(fields.chunk_id, chunk.chunk_id.to_string());
     document.add_text(fields.document_id, chunk.document_id.to_string());
     document.add_text(fields.version, &chunk.version);
+    chunk.tags.iter().for_each(|tag| document.add_text(fields.tags, tag));
     document.add_text(fields.text, &chunk.text);
     if let Some(heading) = &chunk.heading {
         document.add_text(fields.text, heading);
@@ -233,6 +237,12 @@ fn document(fields: &Fields, chunk: &StoredChunk) -> TantivyDocument {
 
 fn term(field: Field, text: &str) -> Term {
     Term::from_field_text(field, text)
+}
+
+/// One of these values, whichever: it says nothing about how well a chunk fits.
+fn any_of(field: Field, values: &[String]) -> Box<dyn Query> {
+    let values = values.iter().map(|value| (Occur::Should, exactly(field, value))).collect();
+    Box::new(ConstScoreQuery::new(Box::new(BooleanQuery::new(values)), 0.0))
 }
 
 fn exactly(field: Field, text: &str) -> Box<dyn Query> {

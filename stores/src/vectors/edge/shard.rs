@@ -28,6 +28,7 @@ use crate::vectors::{CollectionInfo, VectorHit, VectorPoint};
 const VECTOR: &str = "text";
 const DOCUMENT_ID: &str = "document_id";
 const VERSION: &str = "version";
+const TAGS: &str = "tags";
 const CONFIG_FILE: &str = "edge_config.json";
 const WAL_FOLDER: &str = "wal";
 const WAL_CLOSED_PREFIX: &str = "closed-";
@@ -68,12 +69,14 @@ impl Shard {
         }
         fs::create_dir_all(&self.path).map_err(StoreError::io("creating", &self.path))?;
         let edge = EdgeShard::new(&self.path, self.config()).map_err(|error| self.failed(error))?;
-        let index = CreateIndex {
-            field_name: key(DOCUMENT_ID),
-            field_schema: Some(PayloadFieldSchema::FieldType(PayloadSchemaType::Keyword)),
-        };
-        edge.update(UpdateOperation::FieldIndexOperation(FieldIndexOperations::CreateIndex(index)))
-            .map_err(|error| self.failed(error))?;
+        for field in [DOCUMENT_ID, TAGS] {
+            let index = CreateIndex {
+                field_name: key(field),
+                field_schema: Some(PayloadFieldSchema::FieldType(PayloadSchemaType::Keyword)),
+            };
+            edge.update(UpdateOperation::FieldIndexOperation(FieldIndexOperations::CreateIndex(index)))
+                .map_err(|error| self.failed(error))?;
+        }
         edge.flush();
         Ok(edge)
     }
@@ -151,10 +154,7 @@ impl Shard {
         filter: &ChunkFilter,
     ) -> Result<Vec<VectorHit>, StoreError> {
         self.check(&vector, None)?;
-        let documents: Vec<String> = filter.documents.iter().map(ToString::to_string).collect();
-        let filter = (!documents.is_empty()).then(|| {
-            Filter::new_must(Condition::Field(FieldCondition::new_match(key(DOCUMENT_ID), Match::from(documents))))
-        });
+        let filter = allowed(filter);
         let request = SearchRequest {
             query: QueryEnum::Nearest(NamedQuery::new(VectorInternal::Dense(vector), VECTOR)),
             filter,
@@ -255,6 +255,19 @@ fn stored_point(point: VectorPoint) -> PointStruct {
         std::collections::HashMap::from([(VECTOR.to_owned(), point.vector)]),
         payload,
     )
+}
+
+/// Those that a search may find; `None` is every one.
+fn allowed(filter: &ChunkFilter) -> Option<Filter> {
+    let any = |field: &str, values: Vec<String>| {
+        Condition::Field(FieldCondition::new_match(key(field), Match::from(values)))
+    };
+    let documents: Vec<String> = filter.documents.iter().map(ToString::to_string).collect();
+    let mut conditions: Vec<Condition> = filter.tags.iter().map(|tags| any(TAGS, tags.clone())).collect();
+    if !documents.is_empty() {
+        conditions.push(any(DOCUMENT_ID, documents));
+    }
+    (!conditions.is_empty()).then(|| Filter { must: Some(conditions), ..Filter::default() })
 }
 
 fn of_document(document: &DocumentId, versions: &Versions) -> Filter {

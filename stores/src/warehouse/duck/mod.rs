@@ -98,7 +98,7 @@ impl DuckWarehouse {
             Ok(result) => result,
             Err(error) if error.is_panic() => {
                 self.inner.close(namespace);
-                let reason = crate::keywords::panic_message(error.into_panic());
+                let reason = crate::shelf::panic_message(error.into_panic());
                 Err(WarehouseError::Database { path: self.inner.path(namespace), reason })
             }
             Err(_) => Err(WarehouseError::ShuttingDown),
