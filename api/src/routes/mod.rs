@@ -15,6 +15,7 @@ pub mod registry;
 pub mod runs;
 pub mod tools;
 pub mod topics;
+mod context;
 mod upload;
 pub mod warehouse;
 

@@ -18,6 +18,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::chat::{deltas, sse};
+use super::context;
 use crate::error::ApiError;
 use crate::extract::Json;
 use crate::state::AppState;
@@ -26,6 +27,8 @@ use crate::wire::{AskBody, AskDone, FilterBody, Problem, SearchBody, SearchDone}
 
 /// Most documents that a filter names.
 const MAX_FILTER: usize = 1_000;
+/// Most bytes of the document that are shown before and behind a chunk.
+const MAX_CONTEXT_BYTES: usize = 20_000;
 /// Most fields of metadata that a filter looks at, and values of one.
 const MAX_FIELDS: usize = 16;
 const MAX_VALUES: usize = 100;
@@ -47,9 +50,26 @@ async fn search(State(state): State<AppState>, Json(body): Json<SearchBody>) -> 
         body.filter.as_ref(),
         body.rerank,
     )?;
-    let request = SearchRequest { mode: body.mode.map(Into::into).unwrap_or_default(), ..request };
+    let around = body.context_bytes.unwrap_or(0);
+    let mut checks = Checks::default();
+    checks.require(
+        around <= MAX_CONTEXT_BYTES,
+        "context_bytes",
+        format!("is {around}, which is more than {MAX_CONTEXT_BYTES}"),
+    );
+    checks.finish()?;
+    let request = SearchRequest {
+        mode: body.mode.map(Into::into).unwrap_or_default(),
+        wordings: body.wordings,
+        rewrite: body.rewrite.unwrap_or(false),
+        ..request
+    };
     let found = state.parts().retriever.search(&request).await?;
-    with_metadata(&state, &request.collection, found).await.map(Reply)
+    let mut found = with_metadata(&state, &request.collection, found).await?;
+    if around > 0 {
+        context::add(&state, &request.collection, &mut found, around).await?;
+    }
+    Ok(Reply(found))
 }
 
 fn search_request(
@@ -190,6 +210,7 @@ impl From<RetrievalError> for ApiError {
             RetrievalError::EmptyQuery | RetrievalError::QueryTooLong { .. } => {
                 ApiError::field("query", text).code_as(code)
             }
+            RetrievalError::BadWordings { .. } => ApiError::field("wordings", text).code_as(code),
             RetrievalError::BadK { .. } => ApiError::field("k", text).code_as(code),
         };
         match hint {

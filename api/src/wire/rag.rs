@@ -26,6 +26,15 @@ pub struct SearchBody {
     /// Which searches are done; both when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<SearchMode>,
+    /// Other wordings of the query, at most 8: what each finds is fused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wordings: Vec<String>,
+    /// Whether the chat model is asked for other wordings, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rewrite: Option<bool>,
+    /// Bytes of the document to show before and behind each chunk, as `context`; at most 20,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_bytes: Option<usize>,
 }
 
 /// Which searches are done.
@@ -101,9 +110,21 @@ pub struct SearchItem {
     /// Page, where the format has pages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<i32>,
+    /// The chunk with what stands around it in its document, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<SearchContext>,
     /// The document's metadata, with `version`, `ordinal` and `heading` of the chunk.
     #[schema(value_type = Object)]
     pub metadata: Value,
+}
+
+/// A chunk with what stands around it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SearchContext {
+    /// Where it is in the document's stored text.
+    pub span: SpanView,
+    /// `stored_text[span.start..span.end]`.
+    pub text: String,
 }
 
 /// Scores of the single stages.

@@ -5,6 +5,7 @@ pub mod metrics;
 
 mod error;
 mod retriever;
+mod rewrite;
 mod types;
 
 pub use error::RetrievalError;
