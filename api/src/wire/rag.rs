@@ -143,6 +143,9 @@ pub struct SearchScores {
 /// How long each stage took, in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SearchTimes {
+    /// Asking for other wordings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rewrite: Option<f64>,
     /// Embedding of the query.
     pub embed: f64,
     /// Search by vector.

@@ -143,7 +143,7 @@ impl Database {
     ) -> Result<(i64, Vec<String>), WarehouseError> {
         let refuse = |reason: String| WarehouseError::Rows { table: table.to_owned(), reason };
         let mut inferences = vec![Inference::default(); width];
-        let mut appender = connection.appender(STAGE).map_err(|error| self.failed(&error))?;
+        let mut appender = connection.appender_to_catalog_and_db(STAGE, "temp", "main").map_err(|error| self.failed(&error))?;
         let mut count = 0;
         for row in rows {
             let row = row.map_err(refuse)?;
