@@ -328,8 +328,7 @@ fn spawn_workers(
         schemas: Schemas::built_in(),
         sql: stores.sql.clone(),
     };
-    let toolbox =
-        Toolbox::builtin(Arc::new(retriever.clone())).with(warehouse_query::tool(stores.warehouse.clone()));
+    let toolbox = Toolbox::builtin(Arc::new(retriever.clone())).with(warehouse_query::tool(stores.warehouse.clone()));
     let toolbox = (config.extend_tools)(toolbox);
     vec![
         projector::spawn(projector, stop.clone()),

@@ -275,7 +275,11 @@ pub fn ingest_target(body: &IngestBody, defaults: &IngestDefaults) -> Result<Ing
     let collection = checks.take("collection", body.collection.parse::<CollectionName>());
     let types = source_names();
     one_of(&mut checks, "type", body.source_type.as_deref(), types.iter().copied());
-    checks.require(body.query.is_none(), "query", "belongs to databases; this version reads text, Markdown and folders");
+    checks.require(
+        body.query.is_none(),
+        "query",
+        "belongs to databases; this version reads text, Markdown and folders",
+    );
     if let Some(table) = &body.table {
         checks.take("table", check_table(table));
     }

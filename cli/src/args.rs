@@ -6,7 +6,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use riverrun_api::wire::ApprovalMode;
 
-use crate::commands::{collections::CollectionsArgs, rag::eval::EvalArgs, docs::DocsCommand, warehouse::WarehouseCommand};
+use crate::commands::{
+    collections::CollectionsArgs, docs::DocsCommand, rag::eval::EvalArgs, warehouse::WarehouseCommand,
+};
 
 /// Runs language-model agents on an event log.
 ///

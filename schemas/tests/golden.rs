@@ -214,8 +214,14 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
         doc!(DocumentFailed { stage: "ingest".into(), error: Failure::new("binary", "not text") }).into(),
         doc!(DocumentWithdrawn { tables: 1, rows: 20 }).into(),
         doc!(DocumentDeleted { vectors: 3, keywords: 3, tables: 1, rows: 20 }).into(),
-        CollectionWithdrawn { ingest_id, namespace: namespace.clone(), collection: collection.clone(), documents: 2, at }
-            .into(),
+        CollectionWithdrawn {
+            ingest_id,
+            namespace: namespace.clone(),
+            collection: collection.clone(),
+            documents: 2,
+            at,
+        }
+        .into(),
     ]));
     all.extend(sample::<ChunkEvent>(vec![
         batch!(ChunksReady { chunks: vec![chunk.clone()] }).into(),

@@ -221,7 +221,8 @@ async fn given_tags_then_only_chunks_that_have_one_of_each_list_are_found() {
         tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
         ..chunk(source, "v1", 0, "the same words")
     };
-    let index = filled(folder.path(), vec![tagged("a", &["t=1", "y=a"]), tagged("b", &["t=1"]), tagged("c", &[])]).await;
+    let index =
+        filled(folder.path(), vec![tagged("a", &["t=1", "y=a"]), tagged("b", &["t=1"]), tagged("c", &[])]).await;
     for (lists, expected) in [
         (vec![vec!["t=1"]], vec!["a", "b"]),
         (vec![vec!["t=1"], vec!["y=b", "y=a"]], vec!["a"]),

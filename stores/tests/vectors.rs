@@ -157,7 +157,12 @@ async fn given_a_crash_then_what_was_flushed_is_there_and_writing_goes_on() {
     let again = open(after.path());
     assert_eq!(again.count(&notes).await.unwrap(), 699);
     let near = again
-        .search(&notes, &[1.0, 650.0, 0.0, 0.0], 1, &ChunkFilter { documents: vec![document("s650")], ..ChunkFilter::default() })
+        .search(
+            &notes,
+            &[1.0, 650.0, 0.0, 0.0],
+            1,
+            &ChunkFilter { documents: vec![document("s650")], ..ChunkFilter::default() },
+        )
         .await
         .unwrap();
     assert_eq!(near[0].chunk.ordinal, 650);
@@ -276,7 +281,12 @@ async fn given_much_writing_then_the_write_ahead_log_stays_small() {
     assert!(closed <= 17, "{closed} finished files");
     assert_eq!(store.count(&notes).await.unwrap(), 12);
     let hits = store
-        .search(&notes, &[1.0, 59.0, 0.0, 0.0], 1, &ChunkFilter { documents: vec![document("s0")], ..ChunkFilter::default() })
+        .search(
+            &notes,
+            &[1.0, 59.0, 0.0, 0.0],
+            1,
+            &ChunkFilter { documents: vec![document("s0")], ..ChunkFilter::default() },
+        )
         .await
         .unwrap();
     assert_eq!(hits[0].chunk.text, text);

@@ -5,9 +5,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use riverrun_schemas::{DocumentId, Namespace};
-use riverrun_stores::warehouse::{
-    DuckConfig, DuckWarehouse, LoadRow, QueryLimits, QueryResult, TableLoad, parquet,
-};
+use riverrun_stores::warehouse::{DuckConfig, DuckWarehouse, LoadRow, QueryLimits, QueryResult, TableLoad, parquet};
 use riverrun_stores::{Warehouse, WarehouseError};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -61,10 +59,7 @@ async fn given_rows_when_loaded_then_types_are_inferred_and_every_row_is_there()
     let tables = warehouse.tables(&Namespace::default()).await.unwrap();
     let columns: Vec<(&str, &str)> =
         tables[0].columns.iter().map(|column| (column.name.as_str(), column.sql_type.as_str())).collect();
-    assert_eq!(
-        columns,
-        [("last, first", "VARCHAR"), ("age", "BIGINT"), ("since", "DATE"), ("fee", "DECIMAL(4,2)")]
-    );
+    assert_eq!(columns, [("last, first", "VARCHAR"), ("age", "BIGINT"), ("since", "DATE"), ("fee", "DECIMAL(4,2)")]);
     assert_eq!((tables[0].name.as_str(), tables[0].rows), ("people", 3));
     let found = rows(&warehouse, "SELECT \"last, first\", age, since, fee FROM people ORDER BY age NULLS FIRST").await;
     assert_eq!(
@@ -221,11 +216,7 @@ async fn given_values_of_every_type_then_json_loses_nothing() {
         ("DATE '0001-02-03'", "DATE", json!("0001-02-03")),
         ("TIME '23:59:59.5'", "TIME", json!("23:59:59.500")),
         ("TIMESTAMP '2024-02-29 12:00:00.000001'", "TIMESTAMP", json!("2024-02-29T12:00:00.000001")),
-        (
-            "TIMESTAMPTZ '2024-02-29 12:00:00+02:00'",
-            "TIMESTAMP WITH TIME ZONE",
-            json!("2024-02-29T10:00:00Z"),
-        ),
+        ("TIMESTAMPTZ '2024-02-29 12:00:00+02:00'", "TIMESTAMP WITH TIME ZONE", json!("2024-02-29T10:00:00Z")),
         ("INTERVAL '1 year 2 days 3.5 seconds'", "INTERVAL", json!("P12M2DT3.5S")),
         ("[1, NULL, 3]", "INTEGER[]", json!([1, null, 3])),
         ("{'a': 1, 'b': ['x']}", "STRUCT(a INTEGER, b VARCHAR[])", json!({"a": 1, "b": ["x"]})),

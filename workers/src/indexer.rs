@@ -290,9 +290,7 @@ fn end_of(embedded: &ChunksEmbedded, written: Written) -> Option<IngestEvent> {
 fn deleted(gone: &EmbeddingsWithdrawn, written: &Written) -> Option<IngestEvent> {
     let Written::Removed { vectors, keywords } = written else { return None };
     let (tables, rows) = (gone.tables, gone.rows);
-    Some(
-        about!(gone, DocumentDeleted { vectors: count(*vectors), keywords: count(*keywords), tables, rows }).into(),
-    )
+    Some(about!(gone, DocumentDeleted { vectors: count(*vectors), keywords: count(*keywords), tables, rows }).into())
 }
 
 fn count(chunks: usize) -> i64 {

@@ -238,12 +238,13 @@ impl Ingester {
         bytes: Bytes,
         cause: &Envelope,
     ) -> Result<Result<Vec<Outgoing>, Failure>, WorkError> {
-        let (name, id, of_version, content) = (submit.source.clone(), submit.document_id, version.clone(), bytes.clone());
+        let (name, id, of_version, content) =
+            (submit.source.clone(), submit.document_id, version.clone(), bytes.clone());
         // A parser that panics on a document fails that document.
         let prepared = tokio::task::spawn_blocking(move || -> Result<Prepared, Failure> {
             let text = source.extract(&name, &bytes).map_err(|error| error.failure())?;
-            let chunks = chunking::chunks(&name, &text, chunker, config, &id, &of_version)
-                .map_err(|error| error.failure())?;
+            let chunks =
+                chunking::chunks(&name, &text, chunker, config, &id, &of_version).map_err(|error| error.failure())?;
             Ok(Prepared { text, chunks })
         })
         .await;

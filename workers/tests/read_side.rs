@@ -371,7 +371,12 @@ async fn given_chunks_with_vectors_then_they_are_found_before_it_is_said_and_old
     assert_eq!(indexes.found(&collection, "old").await.len(), 2, "those of /b");
     let hits = indexes
         .vectors
-        .search(&collection, &[1.0; 8], 100, &ChunkFilter { documents: vec![document_id(&collection, "/a")], ..ChunkFilter::default() })
+        .search(
+            &collection,
+            &[1.0; 8],
+            100,
+            &ChunkFilter { documents: vec![document_id(&collection, "/a")], ..ChunkFilter::default() },
+        )
         .await
         .unwrap();
     assert!(
@@ -580,10 +585,7 @@ async fn given_a_removal_between_two_versions_then_the_read_model_counts_only_wh
         deletions::deletion(&sql, request).await.unwrap().filter(|view| view.is_done())
     })
     .await;
-    assert_eq!(
-        (receipt.documents, receipt.vectors, receipt.keywords, receipt.tables, receipt.rows),
-        (1, 4, 4, 1, 20)
-    );
+    assert_eq!((receipt.documents, receipt.vectors, receipt.keywords, receipt.tables, receipt.rows), (1, 4, 4, 1, 20));
     assert!(documents::collection(&sql, &collection).await.unwrap().is_none());
     assert!(documents::document_in(&sql, &collection.namespace, document).await.unwrap().is_none());
     send(&world, embedded(&collection, "/a", "v2", 3, 2, 8)).await;

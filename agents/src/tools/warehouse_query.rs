@@ -74,9 +74,7 @@ impl Tool for WarehouseQuery {
         let Arguments { sql } = parse(arguments)?;
         match self.warehouse.query(&context.namespace, &sql, QueryLimits::rows(MAX_ROWS)).await {
             Ok(found) => Ok(json!(found)),
-            Err(error) => {
-                Err(ToolError::Failed(format!("{error}; {}", self.tables(&context.namespace).await)))
-            }
+            Err(error) => Err(ToolError::Failed(format!("{error}; {}", self.tables(&context.namespace).await))),
         }
     }
 }

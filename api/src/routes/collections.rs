@@ -75,8 +75,12 @@ fn compare(collection: &Collection, chunks: &Counts, vectors: &Counts, keywords:
     let of = |counts: &Counts, id: &DocumentId| counts.get(id).copied().unwrap_or(0);
     let orphan = |id: &DocumentId| {
         let (chunks, vectors, keywords) = (of(chunks, id), of(vectors, id), of(keywords, id));
-        (chunks != vectors || vectors != keywords)
-            .then(|| Orphan { document_id: id.to_string(), chunks, vectors, keywords })
+        (chunks != vectors || vectors != keywords).then(|| Orphan {
+            document_id: id.to_string(),
+            chunks,
+            vectors,
+            keywords,
+        })
     };
     CollectionCheck {
         collection: collection.name.to_string(),

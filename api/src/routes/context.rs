@@ -28,8 +28,7 @@ pub(super) async fn add(
         }
         let (start, end) = (position(&item["span"]["start"]), position(&item["span"]["end"]));
         if let Some(context) = texts[&key].as_deref().and_then(|text| window(text, start, end, around)) {
-            item["context"] =
-                serde_json::to_value(context).map_err(|error| ApiError::internal(error.to_string()))?;
+            item["context"] = serde_json::to_value(context).map_err(|error| ApiError::internal(error.to_string()))?;
         }
     }
     Ok(())

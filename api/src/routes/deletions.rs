@@ -30,10 +30,7 @@ const POLL: Duration = Duration::from_millis(25);
 const COMPONENT: &str = "api";
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(delete_document))
-        .routes(routes!(delete_collection))
-        .routes(routes!(show))
+    OpenApiRouter::new().routes(routes!(delete_document)).routes(routes!(delete_collection)).routes(routes!(show))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -62,7 +59,9 @@ async fn delete_document(
     if let Some(known) = deletions::deletion(&state.parts().sql, deletion_id).await? {
         return Ok(receipt(known));
     }
-    let found = documents::document_in(&state.parts().sql, &namespace, document_id).await?.ok_or_else(|| unknown(document_id, &namespace))?;
+    let found = documents::document_in(&state.parts().sql, &namespace, document_id)
+        .await?
+        .ok_or_else(|| unknown(document_id, &namespace))?;
     let command = DeleteDocument {
         document_id,
         ingest_id: deletion_id,

@@ -78,7 +78,8 @@ async fn show(
     let namespace = checks.namespace(query.namespace.as_deref());
     checks.finish()?;
     let sql = &state.parts().sql;
-    let document = read::document_in(sql, &namespace, document_id).await?.ok_or_else(|| unknown(document_id, &namespace))?;
+    let document =
+        read::document_in(sql, &namespace, document_id).await?.ok_or_else(|| unknown(document_id, &namespace))?;
     Ok(Json(DocumentDetail { document, versions: read::document_versions(sql, document_id).await? }))
 }
 

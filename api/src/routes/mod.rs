@@ -3,6 +3,7 @@
 pub mod agents;
 pub mod chat;
 pub mod collections;
+mod context;
 pub mod dead_letters;
 pub mod deletions;
 pub mod docs;
@@ -15,7 +16,6 @@ pub mod registry;
 pub mod runs;
 pub mod tools;
 pub mod topics;
-mod context;
 mod upload;
 pub mod warehouse;
 

@@ -10,8 +10,8 @@ use riverrun_knowledge::{AskReply, AskRequest, SearchRequest, SearchResult};
 use riverrun_models::DeltaSink;
 use riverrun_schemas::ingest::document_id;
 use riverrun_schemas::{Collection, CollectionName, DocumentId};
-use riverrun_stores::{ChunkFilter, MAX_TAG_BYTES, metadata_tag};
 use riverrun_stores::read_models::documents;
+use riverrun_stores::{ChunkFilter, MAX_TAG_BYTES, metadata_tag};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::OpenApiRouter;
@@ -104,7 +104,10 @@ fn chunk_filter(checks: &mut Checks, collection: Option<&Collection>, filter: &F
     checks.require(
         count <= MAX_FILTER && count + filter.metadata.len() > 0,
         "filter",
-        format!("names {count} documents and {} fields of metadata; at most {MAX_FILTER} documents, and not nothing", filter.metadata.len()),
+        format!(
+            "names {count} documents and {} fields of metadata; at most {MAX_FILTER} documents, and not nothing",
+            filter.metadata.len()
+        ),
     );
     checks.require(
         filter.metadata.len() <= MAX_FIELDS,

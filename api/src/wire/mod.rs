@@ -21,8 +21,14 @@ pub use catalog::{
 };
 pub use common::{FieldError, Items, Page, Problem};
 pub use health::{Diagnosis, HealthStatus, HealthView, ServiceStatus, ServiceView};
-pub use ingest::{CollectionCheck, DeadLetterEntry, DocumentDetail, Orphan, IngestAccepted, IngestBody, IngestMessage, IngestView, Redriven};
-pub use rag::{AskBody, AskDone, FilterBody, SearchBody, SearchContext, SearchDone, SearchItem, SearchMode, SearchScores, SearchTimes};
+pub use ingest::{
+    CollectionCheck, DeadLetterEntry, DocumentDetail, IngestAccepted, IngestBody, IngestMessage, IngestView, Orphan,
+    Redriven,
+};
+pub use rag::{
+    AskBody, AskDone, FilterBody, SearchBody, SearchContext, SearchDone, SearchItem, SearchMode, SearchScores,
+    SearchTimes,
+};
 pub use riverrun_stores::read_models::DeletionView;
 pub use riverrun_stores::warehouse::{Column, QueryResult, TableInfo};
 pub use runs::{ApprovalMode, Budget, CancelBody, RunAccepted, RunBody, RunMessage};

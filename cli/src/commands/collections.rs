@@ -84,12 +84,7 @@ async fn ls(connection: &Connection, namespace: Option<String>, output: Output) 
     })
 }
 
-async fn check(
-    connection: &Connection,
-    name: &str,
-    namespace: Option<String>,
-    output: Output,
-) -> Result<(), CliError> {
+async fn check(connection: &Connection, name: &str, namespace: Option<String>, output: Output) -> Result<(), CliError> {
     let path = with_query(&format!("/collections/{}/check", encode(name)), &[("namespace", namespace)]);
     let found: CollectionCheck = connection.client.get(&path).await?;
     output.show(&found, |found| {

@@ -38,7 +38,8 @@ pub async fn run(connection: &Connection, command: WarehouseCommand, output: Out
     match command {
         WarehouseCommand::Tables { namespace } => tables(connection, namespace, output).await,
         WarehouseCommand::Query { sql, namespace, limit, csv } => {
-            let found: QueryResult = connection.client.post("/warehouse/query", &QueryBody { sql, namespace, limit }).await?;
+            let found: QueryResult =
+                connection.client.post("/warehouse/query", &QueryBody { sql, namespace, limit }).await?;
             show(&found, csv, output)
         }
     }

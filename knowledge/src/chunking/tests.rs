@@ -203,11 +203,31 @@ fn embedded(ready: ChunksReady, vector: &[f32]) -> ChunksEmbedded {
 fn given_programs_when_split_then_functions_stay_together_where_they_fit() {
     let body = |n: usize, line: &str| (0..n).map(|_| line.to_owned()).collect::<String>();
     for (language, one, two) in [
-        ("rust", format!("fn one() {{\n{}}}", body(5, "    work();\n")), format!("fn two() {{\n{}}}", body(5, "    rest();\n"))),
-        ("python", format!("def one():\n{}", body(5, "    work()\n")), format!("def two():\n{}", body(5, "    rest()\n"))),
-        ("javascript", format!("function one() {{\n{}}}", body(5, "  work();\n")), format!("function two() {{\n{}}}", body(5, "  rest();\n"))),
-        ("typescript", format!("function one(): void {{\n{}}}", body(5, "  work();\n")), format!("function two(): void {{\n{}}}", body(5, "  rest();\n"))),
-        ("go", format!("func one() {{\n{}}}", body(5, "\twork()\n")), format!("func two() {{\n{}}}", body(5, "\trest()\n"))),
+        (
+            "rust",
+            format!("fn one() {{\n{}}}", body(5, "    work();\n")),
+            format!("fn two() {{\n{}}}", body(5, "    rest();\n")),
+        ),
+        (
+            "python",
+            format!("def one():\n{}", body(5, "    work()\n")),
+            format!("def two():\n{}", body(5, "    rest()\n")),
+        ),
+        (
+            "javascript",
+            format!("function one() {{\n{}}}", body(5, "  work();\n")),
+            format!("function two() {{\n{}}}", body(5, "  rest();\n")),
+        ),
+        (
+            "typescript",
+            format!("function one(): void {{\n{}}}", body(5, "  work();\n")),
+            format!("function two(): void {{\n{}}}", body(5, "  rest();\n")),
+        ),
+        (
+            "go",
+            format!("func one() {{\n{}}}", body(5, "\twork()\n")),
+            format!("func two() {{\n{}}}", body(5, "\trest()\n")),
+        ),
     ] {
         let program = format!("{one}\n\n{two}\n");
         let text = ExtractedText { language: Some(language.to_owned()), ..ExtractedText::plain(program.clone()) };

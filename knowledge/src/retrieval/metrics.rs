@@ -105,7 +105,10 @@ mod tests {
         assert_eq!(ndcg(&ranking("x a"), &relevant, 1), 0.0);
         assert_eq!(recall(&ranking("x c a"), &relevant, 3), 0.5);
         assert_eq!(reciprocal_rank(&ranking("x c a"), &relevant), 1.0 / 3.0);
-        assert_eq!((ndcg(&[], &relevant, 10), recall(&[], &relevant, 10), reciprocal_rank(&[], &relevant)), (0.0, 0.0, 0.0));
+        assert_eq!(
+            (ndcg(&[], &relevant, 10), recall(&[], &relevant, 10), reciprocal_rank(&[], &relevant)),
+            (0.0, 0.0, 0.0)
+        );
     }
 
     #[test]

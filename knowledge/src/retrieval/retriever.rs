@@ -107,7 +107,12 @@ impl Retriever {
     }
 
     /// The query and what else is searched for.
-    async fn wordings(&self, request: &SearchRequest, took_ms: &mut SearchTimes, notes: &mut Vec<String>) -> Vec<String> {
+    async fn wordings(
+        &self,
+        request: &SearchRequest,
+        took_ms: &mut SearchTimes,
+        notes: &mut Vec<String>,
+    ) -> Vec<String> {
         let mut wordings = vec![request.query.clone()];
         wordings.extend(request.wordings.iter().cloned());
         if request.rewrite {

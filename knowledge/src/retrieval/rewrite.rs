@@ -31,7 +31,9 @@ pub(super) async fn wordings(models: &dyn LanguageModels, query: &str) -> Result
 fn read(reply: &str, query: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for line in reply.lines() {
-        let line = line.trim_start_matches(|c: char| c.is_ascii_digit() || " \t-*•.)\"".contains(c)).trim_end_matches([' ', '"']);
+        let line = line
+            .trim_start_matches(|c: char| c.is_ascii_digit() || " \t-*•.)\"".contains(c))
+            .trim_end_matches([' ', '"']);
         let is_new = !line.eq_ignore_ascii_case(query.trim()) && !found.iter().any(|known| known == line);
         if (3..=MAX_WORDING_BYTES).contains(&line.len()) && is_new {
             found.push(line.to_owned());

@@ -140,10 +140,8 @@ impl KeywordIndex for TantivyIndex {
     }
 
     async fn documents(&self, collection: &Collection) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
-        self.blocking(collection, |inner, collection| {
-            nothing_if_missing(inner.read(collection, OpenIndex::documents))
-        })
-        .await
+        self.blocking(collection, |inner, collection| nothing_if_missing(inner.read(collection, OpenIndex::documents)))
+            .await
     }
 
     async fn commit(&self, collection: &Collection) -> Result<(), StoreError> {

@@ -9,8 +9,8 @@ use sqlx::{Row, SqliteConnection};
 
 use crate::error::StoreError;
 use crate::read_models::document_views::{
-    CollectionView, DocumentCounts, DocumentStatus, DocumentVersionView, DocumentView, EmbeddingView, IngestFailureView, IngestStatus,
-    IngestView,
+    CollectionView, DocumentCounts, DocumentStatus, DocumentVersionView, DocumentView, EmbeddingView,
+    IngestFailureView, IngestStatus, IngestView,
 };
 use crate::read_models::page::{Page, PageRequest};
 use crate::read_models::run_views::{failure_view, json_or_text};
@@ -116,21 +116,19 @@ pub async fn document_versions(sql: &Sql, document_id: DocumentId) -> Result<Vec
 
 /// Whether there is any document of the collection, also one that can't be found yet.
 pub async fn holds_anything(sql: &Sql, collection: &Collection) -> Result<bool, StoreError> {
-    let found: i64 =
-        sqlx::query_scalar("SELECT COUNT(*) FROM (SELECT 1 FROM documents WHERE namespace = $1 AND collection = $2 LIMIT 1) x")
-            .bind(collection.namespace.as_str())
-            .bind(collection.name.as_str())
-            .fetch_one(sql.reader())
-            .await
-            .map_err(|error| StoreError::from(error).at(sql.path()))?;
+    let found: i64 = sqlx::query_scalar(
+        "SELECT COUNT(*) FROM (SELECT 1 FROM documents WHERE namespace = $1 AND collection = $2 LIMIT 1) x",
+    )
+    .bind(collection.namespace.as_str())
+    .bind(collection.name.as_str())
+    .fetch_one(sql.reader())
+    .await
+    .map_err(|error| StoreError::from(error).at(sql.path()))?;
     Ok(found > 0)
 }
 
 /// The documents of a collection that a search can find, with how many chunks each has.
-pub async fn indexed_documents(
-    sql: &Sql,
-    collection: &Collection,
-) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
+pub async fn indexed_documents(sql: &Sql, collection: &Collection) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
     let rows = sqlx::query(
         "SELECT document_id, indexed_chunks FROM documents WHERE namespace = $1 AND collection = $2 AND indexed_version IS NOT NULL",
     )

@@ -88,10 +88,9 @@ impl DocumentStatus {
     pub fn ended(self) -> bool {
         match self {
             DocumentStatus::Queued | DocumentStatus::Chunked | DocumentStatus::Embedded => false,
-            DocumentStatus::Indexed
-            | DocumentStatus::Unchanged
-            | DocumentStatus::Failed
-            | DocumentStatus::Deleting => true,
+            DocumentStatus::Indexed | DocumentStatus::Unchanged | DocumentStatus::Failed | DocumentStatus::Deleting => {
+                true
+            }
         }
     }
 }

@@ -26,8 +26,8 @@ pub use apply::{Applied, LogRecord, Projected, apply, rebuild};
 pub use checkpoint::{Checkpoint, PROJECTED_TOPICS, checkpoints, next_offset};
 pub use deletions::DeletionView;
 pub use document_views::{
-    CollectionView, DocumentCounts, DocumentStatus, DocumentVersionView, DocumentView, EmbeddingView, IngestFailureView, IngestStatus,
-    IngestView,
+    CollectionView, DocumentCounts, DocumentStatus, DocumentVersionView, DocumentView, EmbeddingView,
+    IngestFailureView, IngestStatus, IngestView,
 };
 pub use page::{Page, PageRequest};
 pub use run_views::{

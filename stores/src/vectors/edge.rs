@@ -260,7 +260,8 @@ impl VectorStore for EdgeVectors {
     }
 
     async fn documents(&self, collection: &Collection) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
-        self.blocking(collection, |inner, collection| nothing_if_missing(inner.read(collection, Shard::documents))).await
+        self.blocking(collection, |inner, collection| nothing_if_missing(inner.read(collection, Shard::documents)))
+            .await
     }
 
     async fn flush(&self, collection: &Collection) -> Result<(), StoreError> {

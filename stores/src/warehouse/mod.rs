@@ -18,8 +18,8 @@ pub mod parquet;
 mod error;
 mod infer;
 
-pub use duck::{DuckConfig, DuckWarehouse};
 pub use duck::check_table;
+pub use duck::{DuckConfig, DuckWarehouse};
 pub use error::WarehouseError;
 
 /// Longest name of a table in bytes.
@@ -165,12 +165,8 @@ pub trait Warehouse: Send + Sync + 'static {
     async fn tables(&self, namespace: &Namespace) -> Result<Vec<TableInfo>, WarehouseError>;
 
     /// Runs one reading statement (SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE) and refuses everything else.
-    async fn query(
-        &self,
-        namespace: &Namespace,
-        sql: &str,
-        limits: QueryLimits,
-    ) -> Result<QueryResult, WarehouseError>;
+    async fn query(&self, namespace: &Namespace, sql: &str, limits: QueryLimits)
+    -> Result<QueryResult, WarehouseError>;
 }
 
 #[cfg(test)]

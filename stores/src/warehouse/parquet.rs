@@ -66,8 +66,12 @@ fn rows(connection: &Connection, columns: &[Column], max_rows: usize) -> duckdb:
             }
         })
         .collect();
-    let mut statement = connection
-        .prepare(&format!("SELECT {} FROM file LIMIT {}", selected.join(", "), max_rows.saturating_add(1)))?;
-    let rows = statement.query_map([], |row| (0..columns.len()).map(|at| row.get::<_, Option<String>>(at)).collect())?;
+    let mut statement = connection.prepare(&format!(
+        "SELECT {} FROM file LIMIT {}",
+        selected.join(", "),
+        max_rows.saturating_add(1)
+    ))?;
+    let rows =
+        statement.query_map([], |row| (0..columns.len()).map(|at| row.get::<_, Option<String>>(at)).collect())?;
     rows.collect()
 }

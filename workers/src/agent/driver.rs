@@ -146,10 +146,11 @@ impl Driver {
     }
 
     async fn advance(&mut self) -> Result<(), Interrupted> {
-        let tools = match self.context.toolbox.select(&self.state.request.namespace, self.state.request.tools.as_deref()) {
-            Ok(tools) => tools,
-            Err(unknown) => return self.fail(Failure::new("unknown_tool", unknown.to_string())).await,
-        };
+        let tools =
+            match self.context.toolbox.select(&self.state.request.namespace, self.state.request.tools.as_deref()) {
+                Ok(tools) => tools,
+                Err(unknown) => return self.fail(Failure::new("unknown_tool", unknown.to_string())).await,
+            };
         match decide::next(&self.state, &tools, now_ms()) {
             Action::Append(drafts) => self.append_steps(drafts).await,
             Action::CallModel(call) => self.call_model(call, &tools).await,

@@ -40,8 +40,9 @@ impl Tables {
     ) -> Result<Result<(), Failure>, WorkError> {
         let Some(name) = &submit.table else { return Ok(Ok(())) };
         let Some(warehouse) = &self.0 else {
-            let failure = Failure::new("warehouse_missing", format!("table {name} can't be made: this process has no warehouse"))
-                .with_hint("ingest through riverrun serve, or leave --table out");
+            let failure =
+                Failure::new("warehouse_missing", format!("table {name} can't be made: this process has no warehouse"))
+                    .with_hint("ingest through riverrun serve, or leave --table out");
             return Ok(Err(failure));
         };
         let held = warehouse.holds(&submit.namespace, name, &submit.document_id, version).await;

@@ -16,7 +16,10 @@ pub async fn run(connection: &Connection, id: &str, namespace: Option<String>, o
 /// What went, and where to ask again when not all of it has.
 pub(crate) fn show(receipt: &DeletionView, output: Output) -> Result<(), CliError> {
     if !output.json && !receipt.is_done() {
-        tell(&format!("{} is not done yet: GET /deletions/{} tells when it is", receipt.deletion_id, receipt.deletion_id));
+        tell(&format!(
+            "{} is not done yet: GET /deletions/{} tells when it is",
+            receipt.deletion_id, receipt.deletion_id
+        ));
     }
     output.show(receipt, |receipt| {
         format!(

@@ -22,7 +22,8 @@ fn words(found: &DocumentDetail) -> String {
     lines.extend(document.title.iter().map(|title| format!("title {title}")));
     lines.extend(document.error.iter().map(|error| format!("{}: {}", error.code, error.message)));
     for version in &found.versions {
-        let found = if document.indexed_version.as_ref() == Some(&version.version) { " · found by searches" } else { "" };
+        let found =
+            if document.indexed_version.as_ref() == Some(&version.version) { " · found by searches" } else { "" };
         lines.push(format!(
             "version {:.12} · {} chunks · {} bytes of text · {}{found}",
             version.version, version.chunks, version.text_size_bytes, version.created_at

@@ -143,8 +143,11 @@ fn qrels(text: &str) -> Result<BTreeMap<String, Judged>, String> {
 
 pub async fn run(connection: &Connection, prepared: Prepared, output: Output) -> Result<(), CliError> {
     let Prepared { args, queries } = prepared;
-    let configs =
-        if args.configs.is_empty() { vec![Config::Dense, Config::Sparse, Config::Hybrid] } else { args.configs.clone() };
+    let configs = if args.configs.is_empty() {
+        vec![Config::Dense, Config::Sparse, Config::Hybrid]
+    } else {
+        args.configs.clone()
+    };
     let target = if stderr_is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(Some((configs.len() * queries.len()) as u64), target);
     let mut items = Vec::with_capacity(configs.len());
@@ -222,7 +225,8 @@ async fn ranking(
     let found: SearchDone = connection.client.post("/rag/search", &body).await?;
     let ms = since.elapsed().as_secs_f64() * 1_000.0;
     let mut seen = HashSet::new();
-    let documents = found.items.iter().map(|item| stem(&item.source)).filter(|name| seen.insert(name.clone())).collect();
+    let documents =
+        found.items.iter().map(|item| stem(&item.source)).filter(|name| seen.insert(name.clone())).collect();
     Ok((documents, ms))
 }
 

@@ -11,11 +11,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use qdrant_edge::{
-    FacetRequest, FacetValue,
     Condition, CountRequest, CreateIndex, Distance, EdgeConfig, EdgeOptimizersConfig, EdgeShard, EdgeVectorParams,
-    FieldCondition, FieldIndexOperations, Filter, HnswIndexConfig, JsonPath, Match, NamedQuery, OperationError,
-    PayloadFieldSchema, PayloadSchemaType, PointId, PointInsertOperations, PointOperations, PointStruct, QueryEnum,
-    SearchRequest, UpdateOperation, VectorInternal, WalOptions, WithPayloadInterface,
+    FacetRequest, FacetValue, FieldCondition, FieldIndexOperations, Filter, HnswIndexConfig, JsonPath, Match,
+    NamedQuery, OperationError, PayloadFieldSchema, PayloadSchemaType, PointId, PointInsertOperations, PointOperations,
+    PointStruct, QueryEnum, SearchRequest, UpdateOperation, VectorInternal, WalOptions, WithPayloadInterface,
 };
 use riverrun_schemas::DocumentId;
 use serde_json::Value;
@@ -259,9 +258,8 @@ fn stored_point(point: VectorPoint) -> PointStruct {
 
 /// Those that a search may find; `None` is every one.
 fn allowed(filter: &ChunkFilter) -> Option<Filter> {
-    let any = |field: &str, values: Vec<String>| {
-        Condition::Field(FieldCondition::new_match(key(field), Match::from(values)))
-    };
+    let any =
+        |field: &str, values: Vec<String>| Condition::Field(FieldCondition::new_match(key(field), Match::from(values)));
     let documents: Vec<String> = filter.documents.iter().map(ToString::to_string).collect();
     let mut conditions: Vec<Condition> = filter.tags.iter().map(|tags| any(TAGS, tags.clone())).collect();
     if !documents.is_empty() {

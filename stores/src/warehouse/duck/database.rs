@@ -32,8 +32,7 @@ pub(super) struct Database {
 
 impl Database {
     pub(super) fn open(path: PathBuf, config: &DuckConfig) -> Result<Self, WarehouseError> {
-        let failed =
-            |error: duckdb::Error| WarehouseError::Database { path: path.clone(), reason: error.to_string() };
+        let failed = |error: duckdb::Error| WarehouseError::Database { path: path.clone(), reason: error.to_string() };
         let settings = settings(config).map_err(failed)?;
         let connection = Connection::open_with_flags(&path, settings).map_err(failed)?;
         connection.execute_batch(REGISTRY).map_err(failed)?;
@@ -143,7 +142,8 @@ impl Database {
     ) -> Result<(i64, Vec<String>), WarehouseError> {
         let refuse = |reason: String| WarehouseError::Rows { table: table.to_owned(), reason };
         let mut inferences = vec![Inference::default(); width];
-        let mut appender = connection.appender_to_catalog_and_db(STAGE, "temp", "main").map_err(|error| self.failed(&error))?;
+        let mut appender =
+            connection.appender_to_catalog_and_db(STAGE, "temp", "main").map_err(|error| self.failed(&error))?;
         let mut count = 0;
         for row in rows {
             let row = row.map_err(refuse)?;
@@ -243,7 +243,8 @@ fn registered(connection: &Connection) -> duckdb::Result<Vec<TableInfo>> {
     for row in rows {
         let (name, document_id, collection, version, rows) = row?;
         // Written by this file alone; a row that is damaged is left out, and its table is replaced by the next load.
-        let (Ok(document_id), Ok(collection)) = (document_id.parse::<DocumentId>(), collection.parse::<CollectionName>())
+        let (Ok(document_id), Ok(collection)) =
+            (document_id.parse::<DocumentId>(), collection.parse::<CollectionName>())
         else {
             tracing::warn!(table = name, "row of the warehouse's list of tables is damaged");
             continue;

@@ -68,10 +68,7 @@ mod tests {
     #[test]
     fn given_empty_repeated_or_odd_names_then_every_column_has_its_own() {
         let given = ["a", "A", "", "a_2", "  ", "x\0y", "last, first"].map(str::to_owned);
-        assert_eq!(
-            columns("t", &given).unwrap(),
-            ["a", "A_2", "column_3", "a_2_2", "column_5", "x y", "last, first"]
-        );
+        assert_eq!(columns("t", &given).unwrap(), ["a", "A_2", "column_3", "a_2_2", "column_5", "x y", "last, first"]);
         assert!(columns("t", &[]).is_err());
     }
 

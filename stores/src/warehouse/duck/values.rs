@@ -37,9 +37,9 @@ pub(super) fn json(value: Duck, sql_type: &str) -> Value {
         Duck::Timestamp(unit, count) => timestamp(nanos(unit, count), sql_type == "TIMESTAMP WITH TIME ZONE").into(),
         Duck::Interval { months, days, nanos } => interval(months, days, nanos).into(),
         Duck::List(items) | Duck::Array(items) => items.into_iter().map(|item| json(item, "")).collect(),
-        Duck::Struct(fields) => {
-            Value::Object(fields.iter().map(|(name, value)| (name.clone(), json(value.clone(), ""))).collect::<Map<_, _>>())
-        }
+        Duck::Struct(fields) => Value::Object(
+            fields.iter().map(|(name, value)| (name.clone(), json(value.clone(), ""))).collect::<Map<_, _>>(),
+        ),
         Duck::Map(entries) => entries
             .iter()
             .map(|(key, value)| json!({ "key": json(key.clone(), ""), "value": json(value.clone(), "") }))
@@ -151,9 +151,6 @@ mod tests {
             json!("1969-12-31T23:59:59Z")
         );
         assert_eq!(json(Duck::Time64(TimeUnit::Microsecond, 86_400_000_000), ""), json!("24:00:00"));
-        assert_eq!(
-            json(Duck::Interval { months: 14, days: -3, nanos: -1_500_000_000 }, ""),
-            json!("P14M-3DT-1.5S")
-        );
+        assert_eq!(json(Duck::Interval { months: 14, days: -3, nanos: -1_500_000_000 }, ""), json!("P14M-3DT-1.5S"));
     }
 }
