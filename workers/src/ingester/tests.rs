@@ -1,8 +1,9 @@
 use std::fs;
 
 use riverrun_log::ObjectStoreBlobs;
-use riverrun_schemas::ingest::{CHARACTERS, ChunksWithdrawn, DeleteDocument, DocumentIndexed};
+use riverrun_schemas::ingest::{CHARACTERS, ChunksWithdrawn, DeleteCollection, DeleteDocument, DocumentIndexed};
 use riverrun_schemas::{Decoded, IngestId, Namespace};
+use riverrun_stores::warehouse::{DuckConfig, DuckWarehouse};
 use tempfile::TempDir;
 
 use super::*;
@@ -303,4 +304,59 @@ async fn given_a_command_that_is_given_up_then_its_request_or_document_ends_as_f
         let said = Said::of(&world.ingester.dead(&delivery, "log_unavailable", "no broker"));
         assert_eq!((said.kinds(), said.failure().code.as_str()), (vec![kind], "log_unavailable"));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_a_document_that_is_to_go_when_handed_in_again_then_it_is_taken_in_anew() {
+    let world = World::new(&[("a.txt", b"alpha beta"), ("b.txt", b"gamma delta")]).await;
+    let taken = world.ingest(&world.path("a.txt")).await;
+    assert_eq!(world.ingest(&world.path("a.txt")).await.kinds(), ["DocumentQueued", "DocumentUnchanged"]);
+    let ready = taken.chunks[0].clone();
+    let delete = about!(ready, DeleteDocument {});
+    let said = world.handle(delete).await;
+    assert_eq!((said.kinds(), said.withdrawn.len()), (vec!["DocumentWithdrawn"], 1));
+    world.stack.send(&said.events).await;
+    assert_eq!(world.ingest(&world.path("a.txt")).await.kinds(), ["DocumentQueued", "DocumentChunked"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_a_collection_that_is_to_go_then_every_document_of_it_gets_a_command_and_others_none() {
+    let world = World::new(&[("a.txt", b"alpha beta"), ("b.txt", b"gamma delta"), ("c.txt", b"epsilon")]).await;
+    let (a, b) = (world.ingest(&world.path("a.txt")).await, world.ingest(&world.path("b.txt")).await);
+    let gone = world.handle(about!(b.chunks[0].clone(), DeleteDocument {})).await;
+    world.stack.send(&gone.events).await;
+    let delete = |collection: &str, at| DeleteCollection {
+        ingest_id: IngestId::derive(&[collection]),
+        namespace: Namespace::default(),
+        collection: collection.parse().unwrap(),
+        at,
+    };
+    for (collection, at, expected) in
+        [("docs", now_ms(), vec![a.chunks[0].document_id]), ("docs", 0, vec![]), ("other", now_ms(), vec![])]
+    {
+        let said = world.handle(delete(collection, at)).await;
+        let [IngestEvent::CollectionWithdrawn(event)] = said.events.as_slice() else { panic!("{said:?}") };
+        let documents: Vec<_> = said
+            .commands
+            .iter()
+            .map(|command| match command {
+                IngestCommand::DeleteDocument(delete) => delete.document_id,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!((event.documents as usize, documents), (expected.len(), expected), "{collection} {at}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_a_table_that_can_not_be_made_then_the_document_fails_with_the_reason() {
+    let world = World::new(&[("a.txt", b"alpha beta")]).await;
+    let start = StartIngest { table: Some("t".to_owned()), ..world.start(&world.path("a.txt")) };
+    let submit = world.handle(start).await.submissions()[0].clone();
+    assert_eq!(submit.table.as_deref(), Some("t"));
+    assert_eq!(world.handle(submit.clone()).await.failure().code, "warehouse_missing");
+    let World { ingester, dir, stack, blobs } = world;
+    let warehouse = DuckWarehouse::open(DuckConfig::at(dir.path().join("warehouse"))).unwrap();
+    let world = World { ingester: ingester.with_warehouse(Arc::new(warehouse)), dir, stack, blobs };
+    assert_eq!(world.handle(submit).await.failure().code, "not_tabular");
 }

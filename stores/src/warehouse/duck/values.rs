@@ -45,6 +45,8 @@ pub(super) fn json(value: Duck, sql_type: &str) -> Value {
             .map(|(key, value)| json!({ "key": json(key.clone(), ""), "value": json(value.clone(), "") }))
             .collect(),
         Duck::Union(value) => json(*value, ""),
+        // A type that a later engine brings: as it shows itself.
+        other => format!("{other:?}").into(),
     }
 }
 
