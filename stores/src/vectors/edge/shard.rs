@@ -193,7 +193,7 @@ impl Shard {
                 let FacetValue::Keyword(text) = hit.value else {
                     return Err(self.failed("a document id in it is no text"));
                 };
-                let document = text.parse().map_err(|error| self.failed(format!("{text}: {error}")))?;
+                let document = text.parse::<DocumentId>().map_err(|error| self.failed(format!("{text}: {error}")))?;
                 Ok((document, hit.count))
             })
             .collect()
