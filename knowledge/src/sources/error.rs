@@ -187,7 +187,8 @@ impl SourceError {
         Self::Document { name: clip(name), fault, reason: reason.into(), fix: fix.into() }
     }
 
-    pub(crate) fn no_text(name: &str, why: &str) -> Self {
+    /// A document that can be read and has nothing to find.
+    pub fn no_text(name: &str, why: &str) -> Self {
         Self::fault(name, Fault::NoText, format!("has no text: {why}"), "convert it to a format with text, for a scan by character recognition, and ingest that")
     }
 

@@ -109,6 +109,13 @@ impl FolderListing {
         }
     }
 
+    /// Counts an entry that was left out, with its extension where that is the reason.
+    pub fn leave_out(&mut self, extension: Option<&str>) {
+        self.skipped += 1;
+        let named = extension.filter(|_| self.unsupported.len() < MAX_NAMED_EXTENSIONS);
+        self.unsupported.extend(named.map(|extension| format!(".{extension}")));
+    }
+
     /// The error for a folder that turned out to have nothing to read.
     pub fn nothing_readable(&self, root: &str) -> SourceError {
         let seen = match (self.skipped, self.unsupported.is_empty()) {
