@@ -56,10 +56,11 @@ impl<'d> Package<'d> {
         let file = match self.zip.by_name(part) {
             Ok(file) => file,
             Err(ZipError::FileNotFound) => return Ok(None),
+            Err(ZipError::UnsupportedArchive(reason)) if reason.contains("assword") => return Err(encrypted(name, part)),
             Err(error) => return Err(SourceError::malformed(name, format, format!("{part}: {error}"))),
         };
         if file.encrypted() {
-            return Err(SourceError::fault(name, Fault::Encrypted, format!("has an encrypted part: {part}"), "save it without a password"));
+            return Err(encrypted(name, part));
         }
         let packed = file.compressed_size();
         let allowed = self.left.min(packed.saturating_mul(MAX_RATIO).max(FREE_BYTES));
@@ -87,6 +88,10 @@ impl<'d> Package<'d> {
     }
 }
 
+fn encrypted(name: &str, part: &str) -> SourceError {
+    SourceError::fault(name, Fault::Encrypted, format!("has an encrypted part: {part}"), "save it without a password")
+}
+
 fn limit(name: &str, reason: String) -> SourceError {
     SourceError::fault(name, Fault::LimitExceeded, reason, "split the document, or save it without what is not text")
 }
@@ -102,7 +107,9 @@ pub(super) fn resolve(from: &str, target: &str) -> String {
     for step in target.split('/') {
         match step {
             "" | "." => {}
-            ".." => drop(path.pop()),
+            ".." => {
+                path.pop();
+            }
             step => path.push(step),
         }
     }

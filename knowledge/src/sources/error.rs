@@ -125,7 +125,7 @@ pub enum SourceError {
     #[error("{message}")]
     Told {
         /// Stable, lower snake case.
-        code: String,
+        code: &'static str,
         /// What failed, on what.
         message: String,
         /// The fix.
@@ -163,6 +163,22 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// Every kind.
+    pub const ALL: [Self; 12] = [
+        Self::Encrypted,
+        Self::NoText,
+        Self::Malformed,
+        Self::LimitExceeded,
+        Self::ExtractionFailed,
+        Self::TimedOut,
+        Self::UnsafeEntry,
+        Self::NotTabular,
+        Self::AddressRefused,
+        Self::SourceFailed,
+        Self::QueryRefused,
+        Self::BadOption,
+    ];
+
     /// Stable code, lower snake case.
     pub fn code(self) -> &'static str {
         match self {
@@ -199,7 +215,7 @@ impl SourceError {
     }
 
     /// Stable code, lower snake case.
-    pub fn code(&self) -> &str {
+    pub fn code(&self) -> &'static str {
         match self {
             Self::NotFound { .. } => "not_found",
             Self::NotAbsolute { .. } => "path_not_absolute",

@@ -35,7 +35,7 @@ impl Globs {
     pub(super) fn wants(&self, file: &Path) -> bool {
         let matches = |globs: &Override| globs.matched(file, false).is_whitelist();
         let left_out = |globs: &Override| {
-            matches(globs) || file.ancestors().skip(1).any(|folder| globs.matched(folder, true).is_whitelist())
+            matches(globs) || file.ancestors().skip(1).filter(|folder| *folder != Path::new("")).any(|folder| globs.matched(folder, true).is_whitelist())
         };
         self.include.as_ref().is_none_or(matches) && !self.exclude.as_ref().is_some_and(left_out)
     }

@@ -171,6 +171,7 @@ fn ask(program: &PathBuf, source: &dyn Source, task: Task, name: &str, bytes: &[
     let mut child = command.spawn().map_err(|error| crashed(name, &format!("the process that reads it can't be started: {error}")))?;
     let (input, output) = (child.stdin.take(), child.stdout.take());
     let child = Mutex::new(child);
+    let watched = &child;
     let (done, watch) = mpsc::channel::<()>();
     let mut answer = Vec::new();
     let late = std::thread::scope(|scope| {
@@ -180,10 +181,10 @@ fn ask(program: &PathBuf, source: &dyn Source, task: Task, name: &str, bytes: &[
                 let _ = send(&mut input, name, bytes);
             }
         });
-        let watchdog = scope.spawn(|| {
+        let watchdog = scope.spawn(move || {
             let late = watch.recv_timeout(DEADLINE) == Err(mpsc::RecvTimeoutError::Timeout);
             if late {
-                let _ = locked(&child).kill();
+                let _ = locked(watched).kill();
             }
             late
         });
@@ -213,13 +214,20 @@ fn heard(name: &str, status: ExitStatus, answer: &[u8]) -> Result<Answer, Source
     use std::os::unix::process::ExitStatusExt;
     match serde_json::from_slice::<Told>(answer) {
         Ok(Ok(answer)) if status.success() => Ok(answer),
-        Ok(Err(WireError { code, message, hint })) => Err(SourceError::Told { code, message, hint }),
+        Ok(Err(WireError { code, message, hint })) => Err(SourceError::Told { code: known_code(&code), message, hint }),
         Ok(Ok(_)) | Err(_) => match status.signal() {
             Some(libc::SIGXCPU | libc::SIGKILL) => Err(timed_out(name)),
             Some(signal) => Err(crashed(name, &format!("its reader ended by signal {signal}, as when memory or stack run out"))),
             None => Err(crashed(name, "its reader gave up")),
         },
     }
+}
+
+/// A code that reading a document can end with; anything else is a defect of the reader.
+fn known_code(told: &str) -> &'static str {
+    const OF_TEXT: [&str; 3] = ["binary_content", "bad_encoding", "empty_document"];
+    let known = OF_TEXT.into_iter().chain(Fault::ALL.map(Fault::code));
+    known.into_iter().find(|code| *code == told).unwrap_or(Fault::ExtractionFailed.code())
 }
 
 fn crashed(name: &str, reason: &str) -> SourceError {
@@ -258,7 +266,8 @@ pub fn run_isolated(arguments: &[OsString]) -> bool {
     });
     let told = told.unwrap_or_else(|| Err(crashed(name, "its reader failed")));
     let told: Told = told.map_err(|error| WireError { code: error.code().to_owned(), message: error.to_string(), hint: error.hint() });
-    serde_json::to_vec(&told).is_ok_and(|answer| std::io::stdout().write_all(&answer).is_ok())
+    let mut output = std::io::stdout().lock();
+    serde_json::to_vec(&told).is_ok_and(|answer| output.write_all(&answer).and_then(|()| output.flush()).is_ok())
 }
 
 fn task_of(name: &str) -> Option<Task> {

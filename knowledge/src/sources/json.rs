@@ -149,7 +149,9 @@ fn table(name: &str, items: Vec<Value>) -> Result<Vec<Table>, SourceError> {
     let mut columns: Map<String, Value> = Map::new();
     for item in &items {
         let Value::Object(fields) = item else { return Err(not_tabular(name)) };
-        fields.keys().for_each(|key| drop(columns.entry(key.clone()).or_insert(Value::Null)));
+        for key in fields.keys() {
+            columns.entry(key.clone()).or_insert(Value::Null);
+        }
         if columns.len() > MAX_COLUMNS {
             return Err(SourceError::fault(name, Fault::LimitExceeded, format!("has more than {MAX_COLUMNS} different keys; no table has so many columns"), "leave --table out"));
         }

@@ -90,7 +90,8 @@ pub fn place(source: &str, forced: Option<&str>) -> Result<Place, SourceError> {
         return Err(refused("begins with '-', as options of programs do", "for a file of that name, write ./ before it"));
     }
     let forced = forced.filter(|name| PLACES.contains(name));
-    let scheme = source.split_once("://").map(|(scheme, _)| scheme.to_lowercase()).or_else(|| {
+    let is_scheme = |text: &String| text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
+    let scheme = source.split_once("://").map(|(scheme, _)| scheme.to_lowercase()).filter(is_scheme).or_else(|| {
         // `sqlite:data.db` and `ext::command` have no slashes.
         source.split_once(':').map(|(scheme, _)| scheme.to_lowercase()).filter(|scheme| matches!(scheme.as_str(), "sqlite" | "ext" | "jar" | "data" | "fd"))
     });
@@ -214,18 +215,22 @@ pub fn shown(source: &str) -> String {
     let (authority, path) = rest.split_once('/').map_or((rest, String::new()), |(authority, path)| (authority, format!("/{path}")));
     match (authority.rsplit_once('@'), path.rsplit_once('@')) {
         // A slash in a password splits it in the wrong place; all of it goes.
-        (None, Some((_, path))) if source.contains(':') => format!("{scheme}://***@{path}"),
-        (Some((user, host)), _) => match user.split_once(':') {
-            Some((user, _)) => format!("{scheme}://{user}@{host}{path}"),
-            None => format!("{scheme}://{user}@{host}{path}"),
-        },
+        (None, Some((_, path))) if !scheme.starts_with("http") => format!("{scheme}://***@{path}"),
+        (Some((user, host)), _) => {
+            let user = user.split(':').next().unwrap_or_default();
+            format!("{scheme}://{user}@{host}{path}")
+        }
         (None, _) => format!("{scheme}://{authority}{path}"),
     }
 }
 
 /// Whether a password stands in an address, other than by the name of a variable.
 pub fn literal_password(source: &str) -> Option<&str> {
-    let (_, rest) = source.split_once("://")?;
+    let (scheme, rest) = source.split_once("://")?;
+    if scheme.starts_with("http") {
+        return None; // refused for its own reason, and pages may have an @ in their address
+    }
+    let rest = rest.split('?').next().unwrap_or_default();
     let authority = &rest[..rest.find('/').filter(|slash| !rest[*slash..].contains('@')).unwrap_or(rest.len())];
     let (credentials, _) = authority.rsplit_once('@')?;
     let (_, password) = credentials.split_once(':')?;

@@ -139,7 +139,7 @@ fn size_of(folder: &Path, depth: usize) -> u64 {
 
 /// The addresses of the host, each of which may be connected to.
 async fn checked_addresses(url: &Url, shown: &str, client: &GuardedClient) -> Result<Vec<IpAddr>, SourceError> {
-    let told = |error: crate::web::WebError| SourceError::Told { code: error.code().to_owned(), message: format!("{shown} can't be cloned: {error}"), hint: error.hint() };
+    let told = |error: crate::web::WebError| SourceError::Told { code: error.code(), message: format!("{shown} can't be cloned: {error}"), hint: error.hint() };
     client.policy().check_url(url.as_str()).map_err(told)?;
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or(443));
     let found = tokio::net::lookup_host((host.trim_matches(['[', ']']), port)).await.map_err(|error| failed(shown, &format!("has a host that can't be found: {error}")))?;

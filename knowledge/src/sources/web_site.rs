@@ -112,7 +112,7 @@ impl Site<'_> {
 }
 
 fn refused(url: &Url, error: &WebError) -> SourceError {
-    SourceError::Told { code: error.code().to_owned(), message: format!("{} can't be read: {error}", super::shown(url.as_str())), hint: error.hint().or_else(|| Some("check the address".to_owned())) }
+    SourceError::Told { code: error.code(), message: format!("{} can't be read: {error}", super::shown(url.as_str())), hint: error.hint().or_else(|| Some("check the address".to_owned())) }
 }
 
 /// Pages that are still to be read, each once.

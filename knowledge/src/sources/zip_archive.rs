@@ -38,13 +38,13 @@ pub(super) fn read_members(source: &str, bytes: &[u8], globs: &Globs, limits: Li
     }
     let mut left = MAX_ARCHIVE_BYTES;
     for index in 0..archive.len() {
+        let name = archive.name_for_index(index).and_then(Result::ok).unwrap_or_default().into_owned();
         let item = match archive.by_index(index) {
             Ok(member) => read_member(source, member, globs, limits, &mut left)?,
             Err(zip::result::ZipError::UnsupportedArchive(reason)) if reason.to_lowercase().contains("password") => {
-                let name = archive.name_for_index(index).and_then(Result::ok).unwrap_or_default().into_owned();
                 Some(refused(source, &name, Fault::Encrypted, "is encrypted".to_owned(), "pack it without a password"))
             }
-            Err(error) => Some(refused(source, &format!("member {index}"), Fault::Malformed, format!("can't be unpacked: {error}"), "pack the archive again")),
+            Err(error) => Some(refused(source, &name, Fault::Malformed, format!("can't be unpacked: {error}"), "pack the archive again")),
         };
         if item.is_some_and(|item| !take(item)) {
             return Ok(());

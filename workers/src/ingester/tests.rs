@@ -189,10 +189,10 @@ async fn given_a_folder_when_started_then_every_document_is_stored_and_handed_in
 #[tokio::test]
 async fn given_sources_that_cannot_be_read_when_started_then_the_request_fails_with_the_fix() {
     let large = vec![b'x'; 10_001];
-    let world = World::new(&[("a.pdf", b"%PDF-"), ("large.txt", &large), ("program", b"\x7fELF\0")]).await;
+    let world = World::new(&[("a.png", b"x"), ("large.txt", &large), ("program", b"\x7fELF\0")]).await;
     let empty = world.dir.path().join("empty");
     fs::create_dir(&empty).unwrap();
-    let base = world.start(&world.path("a.pdf"));
+    let base = world.start(&world.path("a.png"));
     for (start, code) in [
         (world.start(&world.path("nothing.txt")), "not_found"),
         (world.start("docs/a.txt"), "path_not_absolute"),
