@@ -48,8 +48,10 @@ pub fn allowed_source(config: &ApiConfig, body: &IngestBody) -> Result<String, A
         }
         Place::Database(DatabaseAddress { host, shown, .. }) => open_host(config, host.as_deref(), shown, body),
         Place::Documents(address) => open_host(config, Some(&address.host), &address.shown, body),
-        Place::Topic(topic) => Err(ApiError::field("source", "is a topic, which a consumer reads and no single request")
-            .hint(format!("riverrun stream consume --topic {topic} --collection {}", body.collection))),
+        Place::Topic(topic) => {
+            Err(ApiError::field("source", "is a topic, which a consumer reads and no single request")
+                .hint(format!("riverrun stream consume --topic {topic} --collection {}", body.collection)))
+        }
     }
 }
 
@@ -58,7 +60,9 @@ pub fn check_options(place: &Place, body: &IngestBody) -> Result<(), ApiError> {
     match (place, &body.query) {
         (Place::Database(address), Some(query)) => drop(sources::check_query(&address.shown, query)?),
         (Place::Database(_), None) => {
-            return Err(ApiError::field("query", "is missing: what to read of a database").hint("--query 'SELECT … FROM …'"));
+            return Err(
+                ApiError::field("query", "is missing: what to read of a database").hint("--query 'SELECT … FROM …'")
+            );
         }
         (Place::Documents(address), Some(filter)) => drop(sources::check_filter(&address.shown, filter)?),
         (Place::Documents(_), None) => {}
@@ -70,7 +74,8 @@ pub fn check_options(place: &Place, body: &IngestBody) -> Result<(), ApiError> {
     }
     let is_site = matches!(place, Place::Web(_));
     if (body.depth.is_some_and(|depth| depth > 0) || body.sitemap) && !is_site {
-        return Err(ApiError::field("depth", "and sitemap belong to web sites, and this source is none").hint("https://host/page"));
+        return Err(ApiError::field("depth", "and sitemap belong to web sites, and this source is none")
+            .hint("https://host/page"));
     }
     Ok(())
 }
@@ -97,7 +102,9 @@ fn open_host(config: &ApiConfig, host: Option<&str>, shown: &str, body: &IngestB
 pub fn password_in_address(shown: &str) -> ApiError {
     ApiError::field("source", format!("{shown} has its password in it, where it would stay on the log"))
         .code_as("password_in_address")
-        .hint("set RIVERRUN_SOURCE_PASSWORD where the ingester runs, and write ${RIVERRUN_SOURCE_PASSWORD} in its place")
+        .hint(
+            "set RIVERRUN_SOURCE_PASSWORD where the ingester runs, and write ${RIVERRUN_SOURCE_PASSWORD} in its place",
+        )
 }
 
 fn text(path: &Path) -> String {
@@ -109,7 +116,12 @@ mod tests {
     use super::*;
 
     fn body(source: &str, query: Option<&str>) -> IngestBody {
-        IngestBody { source: source.into(), collection: "c".into(), query: query.map(str::to_owned), ..IngestBody::default() }
+        IngestBody {
+            source: source.into(),
+            collection: "c".into(),
+            query: query.map(str::to_owned),
+            ..IngestBody::default()
+        }
     }
 
     fn config(root: &Path) -> ApiConfig {
@@ -135,7 +147,10 @@ mod tests {
             ("mysql://u@db.internal/d".to_owned(), select),
             ("mongodb://mongo.internal:27017/d/c".to_owned(), Some("{}")),
         ] {
-            assert_eq!(allowed_source(&config, &body(&source, query)).map_err(|error| error.problem().detail), Ok(source));
+            assert_eq!(
+                allowed_source(&config, &body(&source, query)).map_err(|error| error.problem().detail),
+                Ok(source)
+            );
         }
         for (source, query, code) in [
             ("/etc/passwd", None, "source_not_allowed"),

@@ -129,7 +129,11 @@ impl Settings {
                 max_files: values.number("RIVERRUN_INGEST_MAX_FILES", Limits::default().max_files, 1..=1_000_000)?,
             },
             source_secrets: SourceSecrets::new(
-                values.0.iter().filter(|(name, _)| name.starts_with(SECRET_PREFIX)).map(|(k, v)| (k.clone(), v.clone())),
+                values
+                    .0
+                    .iter()
+                    .filter(|(name, _)| name.starts_with(SECRET_PREFIX))
+                    .map(|(k, v)| (k.clone(), v.clone())),
             ),
             models,
             log_filter: values.text("RIVERRUN_LOG"),

@@ -242,12 +242,7 @@ fn scanned(start: &StartIngest, reading: Reading, cause: &Envelope) -> Result<Ve
     Ok(out)
 }
 
-fn submission(
-    start: &StartIngest,
-    source: String,
-    source_type: Option<String>,
-    content: BlobRef,
-) -> SubmitDocument {
+fn submission(start: &StartIngest, source: String, source_type: Option<String>, content: BlobRef) -> SubmitDocument {
     let collection = Collection::new(start.namespace.clone(), start.collection.clone());
     SubmitDocument {
         document_id: document_id(&collection, &source),

@@ -13,8 +13,8 @@ use std::time::Duration;
 use futures::future::join_all;
 use riverrun_knowledge::sources;
 use riverrun_log::{
-    BlobError, BlobStore, CommitOffset, DeadLetter, GroupConfig, GroupConsumer, LogConfig, LogError, Outgoing, Producer,
-    Record, Schemas, SessionEvent, TopicPartition, admin,
+    BlobError, BlobStore, CommitOffset, DeadLetter, GroupConfig, GroupConsumer, LogConfig, LogError, Outgoing,
+    Producer, Record, Schemas, SessionEvent, TopicPartition, admin,
 };
 use riverrun_schemas::documents::{DocumentMessage, PublishDocument};
 use riverrun_schemas::ingest::{IngestCommand, IngestEvent, IngestScanned, SubmitDocument, document_id};
@@ -117,7 +117,9 @@ pub fn is_open_topic(topic: &str) -> bool {
         && topic.len() <= LONGEST
         && !matches!(topic, "." | "..")
         && topic.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
-    named && (topic == Topic::Documents.name() || !(topic.starts_with("riverrun.") || topic.starts_with("__") || topic.ends_with(".dlq")))
+    named
+        && (topic == Topic::Documents.name()
+            || !(topic.starts_with("riverrun.") || topic.starts_with("__") || topic.ends_with(".dlq")))
 }
 
 /// Makes a topic with its dead letters where they are not there.
@@ -257,7 +259,12 @@ struct Unreadable {
 
 impl Intake<'_> {
     /// Stores and hands in a batch. What may pass is tried again; what is handed in twice is the same.
-    async fn take(&self, batch: Vec<Record>, consumed: &mut Consumed, stop: &CancellationToken) -> Result<(), StreamError> {
+    async fn take(
+        &self,
+        batch: Vec<Record>,
+        consumed: &mut Consumed,
+        stop: &CancellationToken,
+    ) -> Result<(), StreamError> {
         let mut tries = 0;
         let (out, documents, letters) = loop {
             let failed: StreamError = match self.records(&batch).await {
@@ -312,7 +319,8 @@ impl Intake<'_> {
             Ok(arrived) => arrived,
             Err(Unreadable { code, reason }) => return Ok(Err(letter(code, &reason))),
         };
-        let media_type = sources::by_name(&arrived.source_type).map_or("application/octet-stream", |kind| kind.media_type());
+        let media_type =
+            sources::by_name(&arrived.source_type).map_or("application/octet-stream", |kind| kind.media_type());
         let content = self.blobs.put_bytes(arrived.bytes.into(), media_type).await?;
         let target = &self.target;
         let ingest_id = ingest_id(record, &target.collection);
@@ -365,10 +373,16 @@ fn ingest_id(record: &Record, collection: &Collection) -> IngestId {
 /// The document in a record: framed Avro, or plain bytes of which a header says the type.
 fn read(record: &Record, schemas: &Schemas, target: &StreamTarget) -> Result<Arrived, Unreadable> {
     let Some(payload) = &record.payload else {
-        return Err(Unreadable { code: "tombstone", reason: "a record without a value takes nothing away; riverrun docs rm does".to_owned() });
+        return Err(Unreadable {
+            code: "tombstone",
+            reason: "a record without a value takes nothing away; riverrun docs rm does".to_owned(),
+        });
     };
     if payload.len() > MAX_DOCUMENT {
-        return Err(Unreadable { code: "too_large", reason: format!("the document has more than {MAX_DOCUMENT} bytes") });
+        return Err(Unreadable {
+            code: "too_large",
+            reason: format!("the document has more than {MAX_DOCUMENT} bytes"),
+        });
     }
     let header = record.header(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value).into_owned());
     let framed = payload.first() == Some(&0);
@@ -381,7 +395,11 @@ fn read(record: &Record, schemas: &Schemas, target: &StreamTarget) -> Result<Arr
     };
     let named = !name.trim().is_empty() && name.len() <= MAX_KEY && !name.chars().any(char::is_control);
     let topic = &record.topic;
-    let source = if named { format!("kafka://{topic}/{name}") } else { format!("kafka://{topic}/{}/{}", record.partition, record.offset) };
+    let source = if named {
+        format!("kafka://{topic}/{name}")
+    } else {
+        format!("kafka://{topic}/{}/{}", record.partition, record.offset)
+    };
     let source_type = kind(target, content_type.as_deref(), Some(name).filter(|_| named).as_deref(), &bytes);
     Ok(Arrived { source, source_type, bytes, metadata_json: metadata(target, own.as_deref())? })
 }
@@ -389,7 +407,9 @@ fn read(record: &Record, schemas: &Schemas, target: &StreamTarget) -> Result<Arr
 fn decode(record: &Record, schemas: &Schemas) -> Result<PublishDocument, Unreadable> {
     match schemas.decode::<DocumentMessage>(record) {
         Ok(Decoded::Event(DocumentMessage::PublishDocument(document))) => Ok(document),
-        Ok(Decoded::UnknownType { record }) => Err(Unreadable { code: "unknown_type", reason: format!("{record} is no document") }),
+        Ok(Decoded::UnknownType { record }) => {
+            Err(Unreadable { code: "unknown_type", reason: format!("{record} is no document") })
+        }
         Err(error) => Err(Unreadable { code: error.code(), reason: error.to_string() }),
     }
 }
@@ -400,7 +420,8 @@ fn kind(target: &StreamTarget, content_type: Option<&str>, name: Option<&str>, b
     if let Some(forced) = &target.source_type {
         return forced.clone();
     }
-    let by_header = content_type.filter(|given| !given.to_lowercase().starts_with("avro/")).and_then(sources::by_media_type);
+    let by_header =
+        content_type.filter(|given| !given.to_lowercase().starts_with("avro/")).and_then(sources::by_media_type);
     let by_name = || name.and_then(|name| sources::detect(Path::new(name), bytes, None).ok());
     let by_content = || sources::detect(Path::new("document"), bytes, None).ok();
     by_header.or_else(by_name).or_else(by_content).map_or("text", |kind| kind.name()).to_owned()
@@ -409,8 +430,10 @@ fn kind(target: &StreamTarget, content_type: Option<&str>, name: Option<&str>, b
 /// The target's object with that of the message on top.
 fn metadata(target: &StreamTarget, own: Option<&str>) -> Result<Option<String>, Unreadable> {
     let Some(own) = own else { return Ok(target.metadata.clone().map(|object| Value::Object(object).to_string())) };
-    let own: Map<String, Value> = serde_json::from_str(own)
-        .map_err(|error| Unreadable { code: "bad_metadata", reason: format!("the metadata is no JSON object: {error}") })?;
+    let own: Map<String, Value> = serde_json::from_str(own).map_err(|error| Unreadable {
+        code: "bad_metadata",
+        reason: format!("the metadata is no JSON object: {error}"),
+    })?;
     let mut object = target.metadata.clone().unwrap_or_default();
     object.extend(own);
     Ok(Some(Value::Object(object).to_string()))

@@ -61,7 +61,8 @@ pub(super) async fn start(state: &AppState, key: Option<&str>, form: Multipart) 
 }
 
 fn is_archive(file: &File, target: &IngestTarget) -> bool {
-    let by_name = Path::new(&file.name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case(sources::ZIP));
+    let by_name =
+        Path::new(&file.name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case(sources::ZIP));
     target.source_type.as_deref().map_or(by_name, |forced| forced == sources::ZIP)
 }
 
@@ -74,7 +75,9 @@ async fn start_archive(
     mut files: Vec<File>,
 ) -> Result<AcceptedIngest, ApiError> {
     let (Some(File { name, content }), true) = (files.pop(), files.is_empty()) else {
-        return Err(ApiError::field("files", "holds a zip archive among other files").hint("hand in each archive alone"));
+        return Err(
+            ApiError::field("files", "holds a zip archive among other files").hint("hand in each archive alone")
+        );
     };
     let content = state.parts().blobs.put_bytes(content, "application/zip").await?;
     let source = format!("{UPLOAD}/{name}");

@@ -84,8 +84,14 @@ pub fn prepare(args: IngestArgs, settings: &Settings) -> Result<(Prepared, Setti
     let source = match place {
         Place::Path => checked_path(&body, &target, &settings)?,
         Place::Git(GitAddress::Local(path)) => text(&submit::existing(&path)?)?,
-        Place::Database(DatabaseAddress { file: Some(file), .. }) => format!("sqlite:{}", text(&submit::existing(&file)?)?),
-        Place::Web(_) | Place::Git(GitAddress::Https(_)) | Place::Database(_) | Place::Documents(_) | Place::Topic(_) => body.source,
+        Place::Database(DatabaseAddress { file: Some(file), .. }) => {
+            format!("sqlite:{}", text(&submit::existing(&file)?)?)
+        }
+        Place::Web(_)
+        | Place::Git(GitAddress::Https(_))
+        | Place::Database(_)
+        | Place::Documents(_)
+        | Place::Topic(_) => body.source,
     };
     Ok((Prepared { source, target, needs_own_stack }, settings))
 }
@@ -115,7 +121,10 @@ fn decoded(password: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = password.as_bytes();
     while let Some((first, tail)) = rest.split_first() {
-        let code = tail.get(..2).and_then(|two| std::str::from_utf8(two).ok()).and_then(|two| u8::from_str_radix(two, 16).ok());
+        let code = tail
+            .get(..2)
+            .and_then(|two| std::str::from_utf8(two).ok())
+            .and_then(|two| u8::from_str_radix(two, 16).ok());
         match (first, code) {
             (b'%', Some(byte)) => {
                 bytes.push(byte);

@@ -36,7 +36,12 @@ impl<'d> Package<'d> {
         }
         // Office writes what is protected by a password into the older container.
         if bytes.starts_with(b"\xd0\xcf\x11\xe0") {
-            return Err(SourceError::fault(name, Fault::Encrypted, format!("is an old office document or a {format} that is protected by a password"), "save it without a password in the current format"));
+            return Err(SourceError::fault(
+                name,
+                Fault::Encrypted,
+                format!("is an old office document or a {format} that is protected by a password"),
+                "save it without a password in the current format",
+            ));
         }
         let zip = ZipArchive::new(Cursor::new(bytes)).map_err(|error| SourceError::malformed(name, format, error))?;
         if zip.len() > MAX_PARTS {
@@ -56,7 +61,9 @@ impl<'d> Package<'d> {
         let file = match self.zip.by_name(part) {
             Ok(file) => file,
             Err(ZipError::FileNotFound) => return Ok(None),
-            Err(ZipError::UnsupportedArchive(reason)) if reason.contains("assword") => return Err(encrypted(name, part)),
+            Err(ZipError::UnsupportedArchive(reason)) if reason.contains("assword") => {
+                return Err(encrypted(name, part));
+            }
             Err(error) => return Err(SourceError::malformed(name, format, format!("{part}: {error}"))),
         };
         if file.encrypted() {
@@ -66,7 +73,9 @@ impl<'d> Package<'d> {
         let allowed = self.left.min(packed.saturating_mul(MAX_RATIO).max(FREE_BYTES));
         // What the directory says of sizes may be a lie: one byte more than allowed tells.
         let mut bytes = Vec::new();
-        file.take(allowed + 1).read_to_end(&mut bytes).map_err(|error| SourceError::malformed(name, format, format!("{part}: {error}")))?;
+        file.take(allowed + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| SourceError::malformed(name, format, format!("{part}: {error}")))?;
         if bytes.len() as u64 > allowed {
             return Err(limit(name, format!("unpacks to too much: {part} has more than {allowed} bytes")));
         }
@@ -77,7 +86,8 @@ impl<'d> Package<'d> {
     /// The text of a part in XML; `None` when there is no such part.
     pub(super) fn xml(&mut self, part: &str) -> Result<Option<String>, SourceError> {
         let Some(bytes) = self.part(part)? else { return Ok(None) };
-        let text = super::xml::decode(&bytes).ok_or_else(|| SourceError::malformed(self.name, self.format, format!("{part} is not valid text")))?;
+        let text = super::xml::decode(&bytes)
+            .ok_or_else(|| SourceError::malformed(self.name, self.format, format!("{part} is not valid text")))?;
         Ok(Some(text))
     }
 

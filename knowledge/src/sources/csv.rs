@@ -98,7 +98,12 @@ fn open(name: &str, bytes: &[u8], delimiter: Option<u8>) -> Result<Table, Source
         }
     }
     if width > MAX_COLUMNS {
-        return Err(SourceError::fault(name, Fault::LimitExceeded, format!("has {width} columns; at most {MAX_COLUMNS} are read"), "leave columns out, or force the type with --type text"));
+        return Err(SourceError::fault(
+            name,
+            Fault::LimitExceeded,
+            format!("has {width} columns; at most {MAX_COLUMNS} are read"),
+            "leave columns out, or force the type with --type text",
+        ));
     }
     let headless = !header.is_empty() && header.iter().all(|field| field.trim().parse::<f64>().is_ok());
     let mut names = if headless { Vec::new() } else { header };

@@ -48,11 +48,45 @@ const MAX_ROW_BYTES: usize = 4 << 20;
 const STEPS_BETWEEN_LOOKS: i32 = 10_000;
 
 /// Functions that read files, write them or speak to other servers, by the beginning of their names.
-const REFUSED_WORDS: &[&str] = &["pg_read_", "pg_ls_", "pg_stat_file", "pg_terminate_", "pg_cancel_", "pg_reload_", "pg_rotate_", "pg_promote", "lo_import", "lo_export", "lo_get", "lo_put", "lo_from_bytea", "lo_creat", "dblink", "outfile", "dumpfile", "load_file", "load_extension", "readfile", "writefile"];
+const REFUSED_WORDS: &[&str] = &[
+    "pg_read_",
+    "pg_ls_",
+    "pg_stat_file",
+    "pg_terminate_",
+    "pg_cancel_",
+    "pg_reload_",
+    "pg_rotate_",
+    "pg_promote",
+    "lo_import",
+    "lo_export",
+    "lo_get",
+    "lo_put",
+    "lo_from_bytea",
+    "lo_creat",
+    "dblink",
+    "outfile",
+    "dumpfile",
+    "load_file",
+    "load_extension",
+    "readfile",
+    "writefile",
+];
 
 /// Runs the query and sends its rows. `url` has the password in it, `address` has none.
-pub(super) async fn read_rows(address: &DatabaseAddress, url: &str, query: Option<&str>, out: &mpsc::Sender<Item>) -> Result<(), SourceError> {
-    let query = query.ok_or_else(|| SourceError::fault(&address.shown, Fault::BadOption, "is a database, and no query says what to read", "--query 'SELECT … FROM …'"))?;
+pub(super) async fn read_rows(
+    address: &DatabaseAddress,
+    url: &str,
+    query: Option<&str>,
+    out: &mpsc::Sender<Item>,
+) -> Result<(), SourceError> {
+    let query = query.ok_or_else(|| {
+        SourceError::fault(
+            &address.shown,
+            Fault::BadOption,
+            "is a database, and no query says what to read",
+            "--query 'SELECT … FROM …'",
+        )
+    })?;
     let query = check_query(&address.shown, query)?;
     let mut batches = Batches::new(address, &query, out);
     let work = async {
@@ -71,13 +105,22 @@ pub(super) async fn read_rows(address: &DatabaseAddress, url: &str, query: Optio
 
 /// The query without a semicolon at its end, when it is one that reads.
 pub fn check_query(shown: &str, query: &str) -> Result<String, SourceError> {
-    let refused = |reason: String| SourceError::fault(shown, Fault::QueryRefused, format!("gets no query that is not one SELECT: {reason}"), "one statement that begins with SELECT, WITH, VALUES or TABLE; for a semicolon within a text, use the database's function for characters");
+    let refused = |reason: String| {
+        SourceError::fault(
+            shown,
+            Fault::QueryRefused,
+            format!("gets no query that is not one SELECT: {reason}"),
+            "one statement that begins with SELECT, WITH, VALUES or TABLE; for a semicolon within a text, use the database's function for characters",
+        )
+    };
     let query = query.trim().trim_end_matches(';').trim_end();
     if query.is_empty() || query.len() > MAX_QUERY {
         return Err(refused(format!("it has {} bytes, of at most {MAX_QUERY}", query.len())));
     }
     // Refused wherever it stands, also in texts: telling texts from code is another rule in each database.
-    for (mark, meaning) in [(";", "a semicolon"), ("/*!", "an executable comment"), ("\0", "a zero byte"), ("u&\"", "an escaped name")] {
+    for (mark, meaning) in
+        [(";", "a semicolon"), ("/*!", "an executable comment"), ("\0", "a zero byte"), ("u&\"", "an escaped name")]
+    {
         if query.to_lowercase().contains(mark) {
             return Err(refused(format!("it has {meaning} in it")));
         }
@@ -95,8 +138,16 @@ pub fn check_query(shown: &str, query: &str) -> Result<String, SourceError> {
     }
 }
 
-async fn postgres(address: &DatabaseAddress, url: &str, query: &str, batches: &mut Batches<'_>) -> Result<(), SourceError> {
-    let options = PgConnectOptions::from_str(url).map_err(|_| bad_address(&address.shown))?.application_name("riverrun").disable_statement_logging();
+async fn postgres(
+    address: &DatabaseAddress,
+    url: &str,
+    query: &str,
+    batches: &mut Batches<'_>,
+) -> Result<(), SourceError> {
+    let options = PgConnectOptions::from_str(url)
+        .map_err(|_| bad_address(&address.shown))?
+        .application_name("riverrun")
+        .disable_statement_logging();
     let mut connection = connected(address, PgConnection::connect_with(&options)).await?;
     let failed = |error| failed(address, &error);
     for statement in ["BEGIN READ ONLY", "SET LOCAL statement_timeout = '60s'", "SET LOCAL lock_timeout = '10s'"] {
@@ -110,9 +161,15 @@ async fn postgres(address: &DatabaseAddress, url: &str, query: &str, batches: &m
     Ok(())
 }
 
-async fn mysql(address: &DatabaseAddress, url: &str, query: &str, batches: &mut Batches<'_>) -> Result<(), SourceError> {
+async fn mysql(
+    address: &DatabaseAddress,
+    url: &str,
+    query: &str,
+    batches: &mut Batches<'_>,
+) -> Result<(), SourceError> {
     let url = url.replacen("mariadb://", "mysql://", 1);
-    let options = MySqlConnectOptions::from_str(&url).map_err(|_| bad_address(&address.shown))?.disable_statement_logging();
+    let options =
+        MySqlConnectOptions::from_str(&url).map_err(|_| bad_address(&address.shown))?.disable_statement_logging();
     let mut connection = connected(address, MySqlConnection::connect_with(&options)).await?;
     // One of the two is there: the first in MySQL (milliseconds), the second in MariaDB (seconds).
     let limits = ["SET SESSION max_execution_time = 60000", "SET SESSION max_statement_time = 60"];
@@ -121,9 +178,17 @@ async fn mysql(address: &DatabaseAddress, url: &str, query: &str, batches: &mut 
         limited |= sqlx::raw_sql(statement).execute(&mut connection).await.is_ok();
     }
     if !limited {
-        return Err(SourceError::fault(&address.shown, Fault::SourceFailed, "takes no time limit for queries", "use MySQL 5.7.8, MariaDB 10.1 or later"));
+        return Err(SourceError::fault(
+            &address.shown,
+            Fault::SourceFailed,
+            "takes no time limit for queries",
+            "use MySQL 5.7.8, MariaDB 10.1 or later",
+        ));
     }
-    sqlx::raw_sql("START TRANSACTION READ ONLY").execute(&mut connection).await.map_err(|error| failed(address, &error))?;
+    sqlx::raw_sql("START TRANSACTION READ ONLY")
+        .execute(&mut connection)
+        .await
+        .map_err(|error| failed(address, &error))?;
     // By the text protocol, in which every value is its text.
     let rows = sqlx::raw_sql(AssertSqlSafe(query.to_owned())).fetch(&mut connection);
     batches.take_all(address, rows.map(|row| row.map(|row| sized(mysql_row(&row))))).await?;
@@ -139,30 +204,58 @@ async fn sqlite(address: &DatabaseAddress, query: &str, batches: &mut Batches<'_
     if !file.is_file() {
         return Err(SourceError::NotFound { path: file.display().to_string() });
     }
-    let options = SqliteConnectOptions::new().filename(file).read_only(true).create_if_missing(false).pragma("query_only", "1").pragma("trusted_schema", "0").disable_statement_logging();
+    let options = SqliteConnectOptions::new()
+        .filename(file)
+        .read_only(true)
+        .create_if_missing(false)
+        .pragma("query_only", "1")
+        .pragma("trusted_schema", "0")
+        .disable_statement_logging();
     let mut connection = connected(address, SqliteConnection::connect_with(&options)).await?;
     let failed = |error| failed(address, &error);
     let until = Instant::now() + QUERY_TIME;
-    connection.lock_handle().await.map_err(failed)?.set_progress_handler(STEPS_BETWEEN_LOOKS, move || Instant::now() < until);
+    connection
+        .lock_handle()
+        .await
+        .map_err(failed)?
+        .set_progress_handler(STEPS_BETWEEN_LOOKS, move || Instant::now() < until);
     let rows = sqlx::query(AssertSqlSafe(query.to_owned())).fetch(&mut connection);
     batches.take_all(address, rows.map(|row| row.map(|row| sized(sqlite_row(&row))))).await?;
     let _ = connection.close().await;
     Ok(())
 }
 
-async fn connected<C>(address: &DatabaseAddress, connecting: impl Future<Output = Result<C, sqlx::Error>>) -> Result<C, SourceError> {
+async fn connected<C>(
+    address: &DatabaseAddress,
+    connecting: impl Future<Output = Result<C, sqlx::Error>>,
+) -> Result<C, SourceError> {
     match tokio::time::timeout(CONNECT_TIME, connecting).await {
         Ok(connection) => connection.map_err(|error| failed(address, &error)),
-        Err(_) => Err(SourceError::fault(&address.shown, Fault::SourceFailed, format!("does not answer within {} s", CONNECT_TIME.as_secs()), "check host, port and that the server runs")),
+        Err(_) => Err(SourceError::fault(
+            &address.shown,
+            Fault::SourceFailed,
+            format!("does not answer within {} s", CONNECT_TIME.as_secs()),
+            "check host, port and that the server runs",
+        )),
     }
 }
 
 fn bad_address(shown: &str) -> SourceError {
-    SourceError::fault(shown, Fault::AddressRefused, "is no address of a database", "postgres://user:${RIVERRUN_SOURCE_PASSWORD}@host:port/database")
+    SourceError::fault(
+        shown,
+        Fault::AddressRefused,
+        "is no address of a database",
+        "postgres://user:${RIVERRUN_SOURCE_PASSWORD}@host:port/database",
+    )
 }
 
 fn timed_out(shown: &str) -> SourceError {
-    SourceError::fault(shown, Fault::TimedOut, format!("takes more than {} s to answer the query", QUERY_TIME.as_secs()), "ask for less, or add an index")
+    SourceError::fault(
+        shown,
+        Fault::TimedOut,
+        format!("takes more than {} s to answer the query", QUERY_TIME.as_secs()),
+        "ask for less, or add an index",
+    )
 }
 
 /// What the server said is kept: it speaks of the query. What libraries say of addresses is not: it may hold the password.
@@ -170,7 +263,11 @@ fn failed(address: &DatabaseAddress, error: &sqlx::Error) -> SourceError {
     let reason = match error {
         sqlx::Error::Database(said) => {
             let message: String = said.message().chars().filter(|c| !c.is_control()).take(300).collect();
-            if message.contains("statement timeout") || message.contains("interrupted") || message.contains("max_statement_time") || message.contains("maximum statement execution time") {
+            if message.contains("statement timeout")
+                || message.contains("interrupted")
+                || message.contains("max_statement_time")
+                || message.contains("maximum statement execution time")
+            {
                 return timed_out(&address.shown);
             }
             format!("says: {message}")
@@ -179,7 +276,12 @@ fn failed(address: &DatabaseAddress, error: &sqlx::Error) -> SourceError {
         sqlx::Error::Tls(_) => "can't be reached by TLS".to_owned(),
         _ => "gave an answer that can't be read".to_owned(),
     };
-    SourceError::fault(&address.shown, Fault::SourceFailed, reason, "check address, account and query with the database's own client")
+    SourceError::fault(
+        &address.shown,
+        Fault::SourceFailed,
+        reason,
+        "check address, account and query with the database's own client",
+    )
 }
 
 fn sized(row: Map<String, Value>) -> (usize, String) {
@@ -194,7 +296,11 @@ fn mysql_row(row: &MySqlRow) -> Map<String, Value> {
         let kind = column.type_info().name().to_uppercase();
         let number = || {
             let text = std::str::from_utf8(&bytes).ok()?;
-            if kind.contains("INT") { text.parse::<i64>().ok().map(Value::from) } else { text.parse::<f64>().ok().and_then(Number::from_f64).map(Value::Number) }
+            if kind.contains("INT") {
+                text.parse::<i64>().ok().map(Value::from)
+            } else {
+                text.parse::<f64>().ok().and_then(Number::from_f64).map(Value::Number)
+            }
         };
         let is_number = ["INT", "FLOAT", "DOUBLE"].iter().any(|name| kind.contains(name));
         is_number.then(number).flatten().unwrap_or_else(|| text_or_size(&bytes))
@@ -209,7 +315,9 @@ fn sqlite_row(row: &SqliteRow) -> Map<String, Value> {
         match raw.type_info().name() {
             _ if raw.is_null() => Value::Null,
             "INTEGER" | "BOOLEAN" => row.try_get_unchecked::<i64, _>(at).map_or(Value::Null, Value::from),
-            "REAL" => row.try_get_unchecked::<f64, _>(at).ok().and_then(Number::from_f64).map_or(Value::Null, Value::Number),
+            "REAL" => {
+                row.try_get_unchecked::<f64, _>(at).ok().and_then(Number::from_f64).map_or(Value::Null, Value::Number)
+            }
             "BLOB" => row.try_get_unchecked::<Vec<u8>, _>(at).map_or(Value::Null, |bytes| text_or_size(&bytes)),
             _ => row.try_get_unchecked::<String, _>(at).map_or(Value::Null, Value::from),
         }
@@ -244,10 +352,22 @@ impl<'o> Batches<'o> {
 
     pub(super) fn named(shown: &str, query: &str, out: &'o mpsc::Sender<Item>) -> Self {
         let hash: String = Sha256::digest(query).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-        Self { base: format!("{shown}#{hash}"), shown: shown.to_owned(), out, lines: String::new(), in_batch: 0, total: 0, sent: 0 }
+        Self {
+            base: format!("{shown}#{hash}"),
+            shown: shown.to_owned(),
+            out,
+            lines: String::new(),
+            in_batch: 0,
+            total: 0,
+            sent: 0,
+        }
     }
 
-    async fn take_all(&mut self, address: &DatabaseAddress, rows: impl Stream<Item = Result<(usize, String), sqlx::Error>>) -> Result<(), SourceError> {
+    async fn take_all(
+        &mut self,
+        address: &DatabaseAddress,
+        rows: impl Stream<Item = Result<(usize, String), sqlx::Error>>,
+    ) -> Result<(), SourceError> {
         let mut rows = std::pin::pin!(rows);
         while let Some(row) = rows.next().await {
             let (size, json) = row.map_err(|error| failed(address, &error))?;
@@ -261,7 +381,10 @@ impl<'o> Batches<'o> {
         let over = |reason: String, fix: &str| Err(SourceError::fault(&self.shown, Fault::LimitExceeded, reason, fix));
         self.total += 1;
         if self.total > MAX_ROWS {
-            return over(format!("gives more than {MAX_ROWS} rows, the limit of one request"), "choose fewer with the query, for example part by part");
+            return over(
+                format!("gives more than {MAX_ROWS} rows, the limit of one request"),
+                "choose fewer with the query, for example part by part",
+            );
         }
         if size > MAX_ROW_BYTES {
             return over(format!("gives a row of more than {MAX_ROW_BYTES} bytes"), "leave large columns out");
@@ -279,7 +402,11 @@ impl<'o> Batches<'o> {
         let kind = by_name("jsonl")?;
         self.in_batch = 0;
         self.sent += 1;
-        let document = Gathered { source: format!("{}/{}", self.base, self.sent), bytes: std::mem::take(&mut self.lines).into_bytes(), kind };
+        let document = Gathered {
+            source: format!("{}/{}", self.base, self.sent),
+            bytes: std::mem::take(&mut self.lines).into_bytes(),
+            kind,
+        };
         // A receiver that is gone wants no more.
         let _ = self.out.send(Item::Document(document)).await;
         Ok(())
@@ -291,7 +418,12 @@ impl<'o> Batches<'o> {
             self.send().await?;
         }
         if self.total == 0 {
-            return Err(SourceError::fault(&self.shown, Fault::NoText, "gives no rows", "check the query with the database's own client"));
+            return Err(SourceError::fault(
+                &self.shown,
+                Fault::NoText,
+                "gives no rows",
+                "check the query with the database's own client",
+            ));
         }
         Ok(())
     }
@@ -335,8 +467,15 @@ mod tests {
         result.unwrap();
         let [(name, lines)] = documents.as_slice() else { panic!("{documents:?}") };
         assert!(name.starts_with(&format!("{source}#")) && name.ends_with("/1"), "{name}");
-        assert_eq!(lines, "{\"id\":1,\"name\":\"Ada; or not\",\"price\":1.5,\"raw\":\"(2 bytes)\"}\n{\"id\":2,\"name\":null,\"price\":2.0,\"raw\":\"hi\"}\n");
-        let (result, documents) = read(&source, Some("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 250) SELECT i FROM n")).await;
+        assert_eq!(
+            lines,
+            "{\"id\":1,\"name\":\"Ada; or not\",\"price\":1.5,\"raw\":\"(2 bytes)\"}\n{\"id\":2,\"name\":null,\"price\":2.0,\"raw\":\"hi\"}\n"
+        );
+        let (result, documents) = read(
+            &source,
+            Some("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 250) SELECT i FROM n"),
+        )
+        .await;
         result.unwrap();
         assert_eq!(documents.iter().map(|(_, lines)| lines.lines().count()).collect::<Vec<_>>(), [100, 100, 50]);
     }
@@ -346,9 +485,27 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let source = sqlite_file(&dir).await;
         for query in [
-            "DROP TABLE t", "DELETE FROM t", "INSERT INTO t VALUES (3)", "ATTACH '/tmp/x.db' AS x", "PRAGMA query_only = 0", "SELECT 1; DROP TABLE t", "VACUUM INTO '/tmp/x'", "", " ; ",
-            "COPY (SELECT 1) TO PROGRAM 'id'", "/* x */ DROP TABLE t", "SELECT 1 INTO OUTFILE '/tmp/x'", "SELECT LOAD_FILE('/etc/passwd')", "SELECT pg_read_file('/etc/passwd')", "SELECT /*!50000 1 */",
-            "SELECT lo_export(1, '/tmp/x')", "SELECT * FROM dblink('host=x', 'y')", "SELECT U&\"\\0070g_read_file\"('x')", "CALL x()", "SELECT readfile('/etc/passwd')", "EXPLAIN ANALYZE DELETE FROM t",
+            "DROP TABLE t",
+            "DELETE FROM t",
+            "INSERT INTO t VALUES (3)",
+            "ATTACH '/tmp/x.db' AS x",
+            "PRAGMA query_only = 0",
+            "SELECT 1; DROP TABLE t",
+            "VACUUM INTO '/tmp/x'",
+            "",
+            " ; ",
+            "COPY (SELECT 1) TO PROGRAM 'id'",
+            "/* x */ DROP TABLE t",
+            "SELECT 1 INTO OUTFILE '/tmp/x'",
+            "SELECT LOAD_FILE('/etc/passwd')",
+            "SELECT pg_read_file('/etc/passwd')",
+            "SELECT /*!50000 1 */",
+            "SELECT lo_export(1, '/tmp/x')",
+            "SELECT * FROM dblink('host=x', 'y')",
+            "SELECT U&\"\\0070g_read_file\"('x')",
+            "CALL x()",
+            "SELECT readfile('/etc/passwd')",
+            "EXPLAIN ANALYZE DELETE FROM t",
         ] {
             let (result, documents) = read(&source, Some(query)).await;
             assert_eq!((result.unwrap_err().code(), documents.len()), ("query_refused", 0), "{query}");
@@ -366,7 +523,8 @@ mod tests {
     #[tokio::test]
     async fn given_a_server_that_is_not_there_when_asked_then_the_error_has_no_password() {
         for scheme in ["postgres", "mysql"] {
-            let (result, _) = read(&format!("{scheme}://user:hunter2@127.0.0.1:1/db?x=hunter2"), Some("SELECT 1")).await;
+            let (result, _) =
+                read(&format!("{scheme}://user:hunter2@127.0.0.1:1/db?x=hunter2"), Some("SELECT 1")).await;
             let error = result.unwrap_err();
             assert_eq!(error.code(), "source_failed");
             assert!(!format!("{error} {error:?} {:?}", error.hint()).contains("hunter2"), "{error}");

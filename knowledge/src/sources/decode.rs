@@ -52,11 +52,13 @@ pub(super) fn decode_any(name: &str, bytes: &[u8], declared: Option<&'static Enc
     let failure = match decode(name, bytes) {
         Err(failure @ SourceError::BadEncoding { .. }) if Encoding::for_bom(bytes).is_none() => failure,
         // What is plainly no UTF-8 is read as Windows-1252 there; here there is more to choose from.
-        Ok(_) if std::str::from_utf8(bytes).is_err() && Encoding::for_bom(bytes).is_none() => SourceError::BadEncoding {
-            name: name.to_owned(),
-            encoding: "UTF-8",
-            reason: "and nothing that it could be instead".to_owned(),
-        },
+        Ok(_) if std::str::from_utf8(bytes).is_err() && Encoding::for_bom(bytes).is_none() => {
+            SourceError::BadEncoding {
+                name: name.to_owned(),
+                encoding: "UTF-8",
+                reason: "and nothing that it could be instead".to_owned(),
+            }
+        }
         other => return other,
     };
     let guess = || {

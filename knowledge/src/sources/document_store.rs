@@ -29,20 +29,39 @@ const BATCH: u32 = 100;
 const REFUSED_OPERATORS: [&str; 4] = ["$where", "$function", "$accumulator", "$eval"];
 
 /// Finds the documents and sends them. `url` has the password in it, `address` has none.
-pub(super) async fn read_documents(address: &CollectionAddress, url: &str, filter: Option<&str>, out: &mpsc::Sender<Item>) -> Result<(), SourceError> {
+pub(super) async fn read_documents(
+    address: &CollectionAddress,
+    url: &str,
+    filter: Option<&str>,
+    out: &mpsc::Sender<Item>,
+) -> Result<(), SourceError> {
     let text = filter.unwrap_or("{}");
     let filter = check_filter(&address.shown, text)?;
     let mut batches = Batches::named(&address.shown, text, out);
     match tokio::time::timeout(CONNECT_TIME + QUERY_TIME, find(address, url, filter, &mut batches)).await {
         Ok(result) => result?,
-        Err(_) => return Err(SourceError::fault(&address.shown, Fault::TimedOut, format!("takes more than {} s to answer", QUERY_TIME.as_secs()), "ask for less, or add an index")),
+        Err(_) => {
+            return Err(SourceError::fault(
+                &address.shown,
+                Fault::TimedOut,
+                format!("takes more than {} s to answer", QUERY_TIME.as_secs()),
+                "ask for less, or add an index",
+            ));
+        }
     }
     batches.finish().await
 }
 
 /// The filter as the driver has it, when it runs no code.
 pub fn check_filter(shown: &str, filter: &str) -> Result<Document, SourceError> {
-    let refused = |reason: String| SourceError::fault(shown, Fault::QueryRefused, format!("gets no filter that {reason}"), "--query '{\"year\": {\"$gte\": 2020}}'");
+    let refused = |reason: String| {
+        SourceError::fault(
+            shown,
+            Fault::QueryRefused,
+            format!("gets no filter that {reason}"),
+            "--query '{\"year\": {\"$gte\": 2020}}'",
+        )
+    };
     if filter.len() > MAX_FILTER {
         return Err(refused(format!("has more than {MAX_FILTER} bytes")));
     }
@@ -59,17 +78,35 @@ pub fn check_filter(shown: &str, filter: &str) -> Result<Document, SourceError> 
 
 fn code_operator(value: &Value) -> Option<&'static str> {
     match value {
-        Value::Object(fields) => fields.iter().find_map(|(key, value)| REFUSED_OPERATORS.into_iter().find(|refused| key.eq_ignore_ascii_case(refused)).or_else(|| code_operator(value))),
+        Value::Object(fields) => fields.iter().find_map(|(key, value)| {
+            REFUSED_OPERATORS
+                .into_iter()
+                .find(|refused| key.eq_ignore_ascii_case(refused))
+                .or_else(|| code_operator(value))
+        }),
         Value::Array(items) => items.iter().find_map(code_operator),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
     }
 }
 
-async fn find(address: &CollectionAddress, url: &str, filter: Document, batches: &mut Batches<'_>) -> Result<(), SourceError> {
+async fn find(
+    address: &CollectionAddress,
+    url: &str,
+    filter: Document,
+    batches: &mut Batches<'_>,
+) -> Result<(), SourceError> {
     // What the driver says of an address may hold the password.
-    let bad = |_| SourceError::fault(&address.shown, Fault::AddressRefused, "is no address that the driver takes", "mongodb://user:${RIVERRUN_SOURCE_PASSWORD}@host/database/collection");
+    let bad = |_| {
+        SourceError::fault(
+            &address.shown,
+            Fault::AddressRefused,
+            "is no address that the driver takes",
+            "mongodb://user:${RIVERRUN_SOURCE_PASSWORD}@host/database/collection",
+        )
+    };
     // The driver's own form of an address ends with the database.
-    let own = url.replacen(&format!("/{}/{}", address.database, address.collection), &format!("/{}", address.database), 1);
+    let own =
+        url.replacen(&format!("/{}/{}", address.database, address.collection), &format!("/{}", address.database), 1);
     let mut options = ClientOptions::parse(&own).await.map_err(bad)?;
     options.app_name = Some("riverrun".to_owned());
     options.server_selection_timeout = Some(CONNECT_TIME);
@@ -78,7 +115,13 @@ async fn find(address: &CollectionAddress, url: &str, filter: Document, batches:
     let client = Client::with_options(options).map_err(bad)?;
     let collection = client.database(&address.database).collection::<Document>(&address.collection);
     let most = i64::try_from(MAX_ROWS + 1).unwrap_or(i64::MAX);
-    let found = collection.find(filter).sort(mongodb::bson::doc! { "_id": 1 }).limit(most).batch_size(BATCH).max_time(QUERY_TIME).read_concern(ReadConcern::local());
+    let found = collection
+        .find(filter)
+        .sort(mongodb::bson::doc! { "_id": 1 })
+        .limit(most)
+        .batch_size(BATCH)
+        .max_time(QUERY_TIME)
+        .read_concern(ReadConcern::local());
     let mut cursor = found.await.map_err(|error| failed(address, &error))?;
     while cursor.advance().await.map_err(|error| failed(address, &error))? {
         let document = cursor.deserialize_current().map_err(|error| failed(address, &error))?;
@@ -91,9 +134,13 @@ async fn find(address: &CollectionAddress, url: &str, filter: Document, batches:
 fn failed(address: &CollectionAddress, error: &mongodb::error::Error) -> SourceError {
     use mongodb::error::ErrorKind;
     let reason = match error.kind.as_ref() {
-        ErrorKind::Command(said) => format!("says: {}", said.message.chars().filter(|c| !c.is_control()).take(300).collect::<String>()),
+        ErrorKind::Command(said) => {
+            format!("says: {}", said.message.chars().filter(|c| !c.is_control()).take(300).collect::<String>())
+        }
         ErrorKind::Authentication { .. } => "refuses the account".to_owned(),
-        ErrorKind::ServerSelection { .. } | ErrorKind::Io(_) | ErrorKind::DnsResolve { .. } => "can't be reached".to_owned(),
+        ErrorKind::ServerSelection { .. } | ErrorKind::Io(_) | ErrorKind::DnsResolve { .. } => {
+            "can't be reached".to_owned()
+        }
         _ => "gave an answer that can't be read".to_owned(),
     };
     SourceError::fault(&address.shown, Fault::SourceFailed, reason, "check address, account and filter with mongosh")
@@ -114,11 +161,16 @@ fn json(value: &Bson) -> Value {
         Bson::Int32(value) => Value::from(*value),
         Bson::Int64(value) => Value::from(*value),
         Bson::ObjectId(id) => Value::from(id.to_hex()),
-        Bson::DateTime(time) => Value::from(time.try_to_rfc3339_string().unwrap_or_else(|_| time.timestamp_millis().to_string())),
+        Bson::DateTime(time) => {
+            Value::from(time.try_to_rfc3339_string().unwrap_or_else(|_| time.timestamp_millis().to_string()))
+        }
         Bson::Decimal128(value) => Value::from(value.to_string()),
         Bson::Binary(bytes) => Value::from(format!("({} bytes)", bytes.bytes.len())),
         Bson::Timestamp(time) => Value::from(time.time),
-        Bson::RegularExpression(_) | Bson::JavaScriptCode(_) | Bson::JavaScriptCodeWithScope(_) | Bson::DbPointer(_) => Value::from(value.to_string()),
+        Bson::RegularExpression(_)
+        | Bson::JavaScriptCode(_)
+        | Bson::JavaScriptCodeWithScope(_)
+        | Bson::DbPointer(_) => Value::from(value.to_string()),
         Bson::Null | Bson::Undefined | Bson::MaxKey | Bson::MinKey => Value::Null,
     }
 }
@@ -135,7 +187,15 @@ mod tests {
             assert!(check_filter("m", good).is_ok(), "{good}");
         }
         for bad in [
-            "", "[]", "1", "{\"a\"", r#"{"$where":"sleep(1000)"}"#, r#"{"a":{"$not":{"$where":"1"}}}"#, r#"{"$expr":{"$function":{"body":"x"}}}"#, r#"{"a":[{"$accumulator":{}}]}"#, r#"{"$WHERE":"1"}"#,
+            "",
+            "[]",
+            "1",
+            "{\"a\"",
+            r#"{"$where":"sleep(1000)"}"#,
+            r#"{"a":{"$not":{"$where":"1"}}}"#,
+            r#"{"$expr":{"$function":{"body":"x"}}}"#,
+            r#"{"a":[{"$accumulator":{}}]}"#,
+            r#"{"$WHERE":"1"}"#,
             &format!("{{\"a\":\"{}\"}}", "x".repeat(70_000)),
         ] {
             assert_eq!(check_filter("m", bad).unwrap_err().code(), "query_refused", "{bad:.40}");
@@ -147,13 +207,19 @@ mod tests {
     #[test]
     fn given_documents_when_they_become_lines_then_values_read_as_people_write_them() {
         let id = ObjectId::parse_str("65f0a1b2c3d4e5f60718293a").unwrap();
-        let line = object(&doc! { "_id": id, "n": 1_i64, "x": 1.5, "l": ["a", { "b": true }], "none": Bson::Null }).to_string();
+        let line = object(&doc! { "_id": id, "n": 1_i64, "x": 1.5, "l": ["a", { "b": true }], "none": Bson::Null })
+            .to_string();
         assert_eq!(line, r#"{"_id":"65f0a1b2c3d4e5f60718293a","n":1,"x":1.5,"l":["a",{"b":true}],"none":null}"#);
     }
 
     #[tokio::test]
     async fn given_a_server_that_is_not_an_address_when_asked_then_the_error_has_no_password() {
-        let address = CollectionAddress { shown: "mongodb://u@h/d/c".into(), host: "h".into(), database: "d".into(), collection: "c".into() };
+        let address = CollectionAddress {
+            shown: "mongodb://u@h/d/c".into(),
+            host: "h".into(),
+            database: "d".into(),
+            collection: "c".into(),
+        };
         let (sender, _receiver) = mpsc::channel(1);
         let error = read_documents(&address, "mongodb://u:hunter2@h:99999/d/c", None, &sender).await.unwrap_err();
         assert_eq!(error.code(), "address_refused");

@@ -11,7 +11,8 @@ use crate::chunking::{self, Chunker};
 const FORMAT: &str = "DOCX document";
 const BODY: &str = "word/document.xml";
 /// Parts that stand beside the body, with the heading that they get.
-const NOTES: [(&str, &str); 3] = [("word/footnotes.xml", "Footnotes"), ("word/endnotes.xml", "Endnotes"), ("word/comments.xml", "Comments")];
+const NOTES: [(&str, &str); 3] =
+    [("word/footnotes.xml", "Footnotes"), ("word/endnotes.xml", "Endnotes"), ("word/comments.xml", "Comments")];
 
 /// Office Open XML text documents.
 pub(super) struct Docx;
@@ -84,7 +85,11 @@ fn heading_styles(name: &str, xml: &str) -> Result<HashMap<String, u8>, SourceEr
             "style" => style = tag.attribute("styleId").unwrap_or_default(),
             "name" => {
                 let given = tag.attribute("val").unwrap_or_default().to_lowercase();
-                let level = if given == "title" { Some(1) } else { given.strip_prefix("heading ").and_then(|level| level.parse().ok()) };
+                let level = if given == "title" {
+                    Some(1)
+                } else {
+                    given.strip_prefix("heading ").and_then(|level| level.parse().ok())
+                };
                 styles.extend(level.map(|level| (style.clone(), level)));
             }
             "outlineLvl" => {
@@ -156,7 +161,8 @@ fn read_body(name: &str, xml: &str, styles: &HashMap<String, u8>, out: &mut Buil
 
 /// The level of a paragraph's style; also without a list of styles, as small writers of the format leave it out.
 fn level_of(style: &str, styles: &HashMap<String, u8>) -> Option<u8> {
-    let by_name = || if style == "Title" { Some(1) } else { style.strip_prefix("Heading").and_then(|level| level.parse().ok()) };
+    let by_name =
+        || if style == "Title" { Some(1) } else { style.strip_prefix("Heading").and_then(|level| level.parse().ok()) };
     styles.get(style).copied().or_else(by_name)
 }
 

@@ -37,8 +37,11 @@ impl Source for Email {
         if bytes.trim_ascii().is_empty() {
             return Err(SourceError::Empty { name: name.to_owned(), detail: "" });
         }
-        let message = MessageParser::default().parse(bytes).ok_or_else(|| SourceError::malformed(name, "e-mail", "it has no headers"))?;
-        if message.from().is_none() && message.subject().is_none() && message.date().is_none() && message.to().is_none() {
+        let message = MessageParser::default()
+            .parse(bytes)
+            .ok_or_else(|| SourceError::malformed(name, "e-mail", "it has no headers"))?;
+        if message.from().is_none() && message.subject().is_none() && message.date().is_none() && message.to().is_none()
+        {
             return Err(SourceError::malformed(name, "e-mail", "it has neither sender, receiver, subject nor date"));
         }
         let mut out = Builder::default();
@@ -53,7 +56,8 @@ impl Source for Email {
         header(&mut out, "To", people(message.to()));
         header(&mut out, "Cc", people(message.cc()));
         header(&mut out, "Date", message.date().map(|date| date.to_rfc3339()).unwrap_or_default());
-        let names: Vec<&str> = message.attachments().filter_map(|part| part.attachment_name()).take(MAX_NAMED).collect();
+        let names: Vec<&str> =
+            message.attachments().filter_map(|part| part.attachment_name()).take(MAX_NAMED).collect();
         header(&mut out, "Attachments", names.join(", "));
         out.paragraph(&body(name, &message)?);
         out.finish(name, "it has neither headers nor a body")
@@ -62,7 +66,11 @@ impl Source for Email {
 
 /// The plain text where a writer gave one, else what is seen of the HTML.
 fn body(name: &str, message: &mail_parser::Message<'_>) -> Result<String, SourceError> {
-    let is_plain = message.text_body.first().and_then(|part| message.parts.get(*part as usize)).is_some_and(|part| part.is_text() && !part.is_text_html());
+    let is_plain = message
+        .text_body
+        .first()
+        .and_then(|part| message.parts.get(*part as usize))
+        .is_some_and(|part| part.is_text() && !part.is_text_html());
     if is_plain {
         let parts = (0..message.text_body_count()).filter_map(|part| message.body_text(part));
         return Ok(parts.collect::<Vec<_>>().join("\n\n").replace("\r\n", "\n"));

@@ -41,7 +41,12 @@ impl Source for Epub {
         let mut package = Package::open(name, FORMAT, bytes)?;
         let encrypted = package.parts().iter().any(|part| part == "META-INF/rights.xml");
         if encrypted {
-            return Err(SourceError::fault(name, Fault::Encrypted, "is protected by digital rights management", "use a copy without it"));
+            return Err(SourceError::fault(
+                name,
+                Fault::Encrypted,
+                "is protected by digital rights management",
+                "use a copy without it",
+            ));
         }
         let book = book(name, &mut package)?;
         let mut out = Builder::default();
@@ -97,9 +102,15 @@ fn book(name: &str, package: &mut Package<'_>) -> Result<Book, SourceError> {
         Node::Close(_) => in_title = false,
     })?;
     if spine.len() > MAX_CHAPTERS {
-        return Err(SourceError::fault(name, Fault::LimitExceeded, format!("has more than {MAX_CHAPTERS} chapters"), "split it"));
+        return Err(SourceError::fault(
+            name,
+            Fault::LimitExceeded,
+            format!("has more than {MAX_CHAPTERS} chapters"),
+            "split it",
+        ));
     }
-    let chapters = spine.iter().filter_map(|id| items.get(id)).map(|href| resolve(&root, &percent_decoded(href))).collect();
+    let chapters =
+        spine.iter().filter_map(|id| items.get(id)).map(|href| resolve(&root, &percent_decoded(href))).collect();
     Ok(Book { title, chapters })
 }
 
@@ -108,7 +119,11 @@ fn percent_decoded(href: &str) -> String {
     let mut bytes = Vec::with_capacity(href.len());
     let mut rest = href.as_bytes();
     while let Some((first, tail)) = rest.split_first() {
-        let code = || tail.get(..2).and_then(|digits| std::str::from_utf8(digits).ok()).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        let code = || {
+            tail.get(..2)
+                .and_then(|digits| std::str::from_utf8(digits).ok())
+                .and_then(|digits| u8::from_str_radix(digits, 16).ok())
+        };
         match (first, code()) {
             (b'%', Some(byte)) => {
                 bytes.push(byte);

@@ -205,13 +205,23 @@ impl SourceError {
 
     /// A document that can be read and has nothing to find.
     pub fn no_text(name: &str, why: &str) -> Self {
-        Self::fault(name, Fault::NoText, format!("has no text: {why}"), "convert it to a format with text, for a scan by character recognition, and ingest that")
+        Self::fault(
+            name,
+            Fault::NoText,
+            format!("has no text: {why}"),
+            "convert it to a format with text, for a scan by character recognition, and ingest that",
+        )
     }
 
     /// A document that is not what its format says. What the library said is cut: it may quote the document.
     pub(crate) fn malformed(name: &str, format: &str, reason: impl std::fmt::Display) -> Self {
         let reason = clip(&reason.to_string());
-        Self::fault(name, Fault::Malformed, format!("is no readable {format}: {reason}"), "open it with the program that it is from and save it again, or force the type with --type")
+        Self::fault(
+            name,
+            Fault::Malformed,
+            format!("is no readable {format}: {reason}"),
+            "open it with the program that it is from and save it again, or force the type with --type",
+        )
     }
 
     /// Stable code, lower snake case.

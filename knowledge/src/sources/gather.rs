@@ -67,7 +67,12 @@ pub enum Item {
 
 /// Reads everything in a place that is not a file or folder of this machine. Sends what it finds, waits while the receiver is
 /// busy, and ends when it is gone. An error is one of the whole place.
-pub async fn gather(request: SourceRequest, access: &Access, limits: Limits, out: mpsc::Sender<Item>) -> Result<(), SourceError> {
+pub async fn gather(
+    request: SourceRequest,
+    access: &Access,
+    limits: Limits,
+    out: mpsc::Sender<Item>,
+) -> Result<(), SourceError> {
     let globs = Globs::new(&request.include, &request.exclude)?;
     match place(&request.source, request.forced.as_deref())? {
         Place::Web(url) => web_site::read_site(&url, &request, &globs, &access.web, limits, &out).await,
@@ -91,10 +96,18 @@ pub async fn gather(request: SourceRequest, access: &Access, limits: Limits, out
 }
 
 /// Reads the members of an archive that is in memory.
-pub async fn gather_archive(source: String, bytes: Vec<u8>, globs: Globs, limits: Limits, out: mpsc::Sender<Item>) -> Result<(), SourceError> {
+pub async fn gather_archive(
+    source: String,
+    bytes: Vec<u8>,
+    globs: Globs,
+    limits: Limits,
+    out: mpsc::Sender<Item>,
+) -> Result<(), SourceError> {
     let name = source.clone();
     let read = tokio::task::spawn_blocking(move || {
         zip_archive::read_members(&source, &bytes, &globs, limits, |item| out.blocking_send(item).is_ok())
     });
-    read.await.unwrap_or_else(|_| Err(SourceError::fault(&name, Fault::ExtractionFailed, "made the reader of archives fail", "pack it again")))
+    read.await.unwrap_or_else(|_| {
+        Err(SourceError::fault(&name, Fault::ExtractionFailed, "made the reader of archives fail", "pack it again"))
+    })
 }

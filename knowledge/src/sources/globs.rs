@@ -35,7 +35,12 @@ impl Globs {
     pub(super) fn wants(&self, file: &Path) -> bool {
         let matches = |globs: &Override| globs.matched(file, false).is_whitelist();
         let left_out = |globs: &Override| {
-            matches(globs) || file.ancestors().skip(1).filter(|folder| *folder != Path::new("")).any(|folder| globs.matched(folder, true).is_whitelist())
+            matches(globs)
+                || file
+                    .ancestors()
+                    .skip(1)
+                    .filter(|folder| *folder != Path::new(""))
+                    .any(|folder| globs.matched(folder, true).is_whitelist())
         };
         self.include.as_ref().is_none_or(matches) && !self.exclude.as_ref().is_some_and(left_out)
     }
@@ -45,7 +50,14 @@ fn set(option: &str, globs: &[String]) -> Result<Option<Override>, SourceError> 
     if globs.is_empty() {
         return Ok(None);
     }
-    let refused = |reason: String| SourceError::fault(&format!("--{option}"), Fault::BadOption, reason, "globs are as in a .gitignore: '*.md', 'docs/**'");
+    let refused = |reason: String| {
+        SourceError::fault(
+            &format!("--{option}"),
+            Fault::BadOption,
+            reason,
+            "globs are as in a .gitignore: '*.md', 'docs/**'",
+        )
+    };
     if globs.len() > MAX_GLOBS {
         return Err(refused(format!("has {} globs; at most {MAX_GLOBS} are read", globs.len())));
     }

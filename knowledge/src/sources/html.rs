@@ -22,14 +22,48 @@ const STACK_BYTES: usize = 32 << 20;
 
 /// What no reader sees.
 const UNSEEN: &[&str] = &[
-    "script", "style", "noscript", "template", "iframe", "object", "embed", "svg", "math", "canvas", "audio", "video", "select", "datalist",
-    "img", "picture", "map", "dialog",
+    "script", "style", "noscript", "template", "iframe", "object", "embed", "svg", "math", "canvas", "audio", "video",
+    "select", "datalist", "img", "picture", "map", "dialog",
 ];
 
 /// Elements that are looked at for being hidden.
 const BLOCKS: &[&str] = &[
-    "div", "p", "span", "section", "article", "aside", "main", "header", "footer", "nav", "ul", "ol", "li", "table", "tr", "td", "th", "h1",
-    "h2", "h3", "h4", "h5", "h6", "pre", "blockquote", "b", "i", "em", "strong", "small", "font", "label", "form", "figure", "details", "center",
+    "div",
+    "p",
+    "span",
+    "section",
+    "article",
+    "aside",
+    "main",
+    "header",
+    "footer",
+    "nav",
+    "ul",
+    "ol",
+    "li",
+    "table",
+    "tr",
+    "td",
+    "th",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "pre",
+    "blockquote",
+    "b",
+    "i",
+    "em",
+    "strong",
+    "small",
+    "font",
+    "label",
+    "form",
+    "figure",
+    "details",
+    "center",
 ];
 
 /// HTML.
@@ -70,15 +104,28 @@ impl Source for Html {
 pub(super) fn visible(name: &str, page: &str) -> Result<ExtractedText, SourceError> {
     let converted = std::thread::scope(|scope| {
         let walk = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || convert(name, page));
-        let crashed = || SourceError::fault(name, Fault::ExtractionFailed, "made the reader of HTML fail", "convert it to plain text and ingest that");
+        let crashed = || {
+            SourceError::fault(
+                name,
+                Fault::ExtractionFailed,
+                "made the reader of HTML fail",
+                "convert it to plain text and ingest that",
+            )
+        };
         walk.map_err(|_| crashed()).and_then(|walk| walk.join().unwrap_or_else(|_| Err(crashed())))
     });
     let (text, title) = converted?;
     if text.len() > MAX_TEXT_BYTES {
-        return Err(SourceError::fault(name, Fault::LimitExceeded, format!("has more than {MAX_TEXT_BYTES} bytes of text, the limit of one document"), "split it"));
+        return Err(SourceError::fault(
+            name,
+            Fault::LimitExceeded,
+            format!("has more than {MAX_TEXT_BYTES} bytes of text, the limit of one document"),
+            "split it",
+        ));
     }
     let outline = markdown::outline(&text);
-    let title = title.or_else(|| outline.sections.iter().find(|section| section.level == 1).map(|section| section.heading.clone()));
+    let title = title
+        .or_else(|| outline.sections.iter().find(|section| section.level == 1).map(|section| section.heading.clone()));
     Ok(ExtractedText { title, sections: outline.sections, ..ExtractedText::plain(text) })
 }
 
@@ -87,7 +134,12 @@ fn convert(name: &str, page: &str) -> Result<(String, Option<String>), SourceErr
     let converter = converter(title.clone());
     let tree = converter.html_to_tree(page).map_err(|error| SourceError::malformed(name, "HTML", error))?;
     if is_too_deep(&tree) {
-        return Err(SourceError::fault(name, Fault::LimitExceeded, format!("has more than {MAX_DEPTH} elements in each other"), "save it with less nesting, or as plain text"));
+        return Err(SourceError::fault(
+            name,
+            Fault::LimitExceeded,
+            format!("has more than {MAX_DEPTH} elements in each other"),
+            "save it with less nesting, or as plain text",
+        ));
     }
     let text = converter.tree_to_markdown(&tree).replace('\0', "");
     let title = title.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -95,7 +147,13 @@ fn convert(name: &str, page: &str) -> Result<(String, Option<String>), SourceErr
 }
 
 fn converter(title: Arc<Mutex<Option<String>>>) -> HtmlToMarkdown {
-    let options = Options { br_style: BrStyle::Backslash, bullet_list_marker: BulletListMarker::Dash, ul_bullet_spacing: 1, ol_number_spacing: 1, ..Options::default() };
+    let options = Options {
+        br_style: BrStyle::Backslash,
+        bullet_list_marker: BulletListMarker::Dash,
+        ul_bullet_spacing: 1,
+        ol_number_spacing: 1,
+        ..Options::default()
+    };
     HtmlToMarkdown::builder()
         .options(options)
         .skip_tags(UNSEEN.to_vec())
@@ -118,8 +176,12 @@ fn is_hidden(element: &Element<'_>) -> bool {
     element.attrs.iter().any(|attribute| match &*attribute.name.local {
         "hidden" => true,
         "style" => {
-            let style: String = attribute.value.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_lowercase();
-            style.contains("display:none") || style.contains("visibility:hidden") || style.contains("font-size:0;") || style.ends_with("font-size:0")
+            let style: String =
+                attribute.value.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_lowercase();
+            style.contains("display:none")
+                || style.contains("visibility:hidden")
+                || style.contains("font-size:0;")
+                || style.ends_with("font-size:0")
         }
         _ => false,
     })
@@ -139,7 +201,8 @@ fn is_too_deep(tree: &std::rc::Rc<htmd::Node>) -> bool {
 /// What a `meta` element, or an XML declaration, at the beginning says.
 fn declared_encoding(bytes: &[u8]) -> Option<&'static Encoding> {
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(PRESCAN_BYTES)]).to_lowercase();
-    let label = ["charset=", "encoding="].iter().find_map(|mark| head.split_once(mark))?.1.trim_start_matches(['"', '\'', ' ']);
+    let label =
+        ["charset=", "encoding="].iter().find_map(|mark| head.split_once(mark))?.1.trim_start_matches(['"', '\'', ' ']);
     let end = label.find(['"', '\'', ' ', '>', ';', '/', '?']).unwrap_or(label.len());
     Encoding::for_label(&label.as_bytes()[..end])
 }
@@ -185,7 +248,8 @@ mod tests {
 
     #[test]
     fn given_a_declared_encoding_when_read_then_it_counts() {
-        let (bytes, ..) = encoding_rs::SHIFT_JIS.encode("<html><head><meta charset=\"Shift_JIS\"></head><body>日本語のテキスト</body></html>");
+        let (bytes, ..) = encoding_rs::SHIFT_JIS
+            .encode("<html><head><meta charset=\"Shift_JIS\"></head><body>日本語のテキスト</body></html>");
         assert!(Html.extract("a.html", &bytes).unwrap().text.contains("日本語のテキスト"));
         assert!(Html.extract("a.html", b"<p>caf\xe9</p>").unwrap().text.contains("caf\u{e9}"));
     }

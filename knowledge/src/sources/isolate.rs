@@ -119,7 +119,8 @@ type Told = Result<Answer, WireError>;
 
 impl From<WireText> for ExtractedText {
     fn from(wire: WireText) -> Self {
-        let sections = wire.sections.into_iter().map(|(start, level, heading)| Section { start, level, heading }).collect();
+        let sections =
+            wire.sections.into_iter().map(|(start, level, heading)| Section { start, level, heading }).collect();
         let pages = wire.pages.into_iter().map(|(page, start)| PageStart { page, start }).collect();
         Self { text: wire.text, title: wire.title, sections, pages, language: wire.language }
     }
@@ -127,7 +128,8 @@ impl From<WireText> for ExtractedText {
 
 impl From<ExtractedText> for WireText {
     fn from(text: ExtractedText) -> Self {
-        let sections = text.sections.into_iter().map(|section| (section.start, section.level, section.heading)).collect();
+        let sections =
+            text.sections.into_iter().map(|section| (section.start, section.level, section.heading)).collect();
         let pages = text.pages.into_iter().map(|page| (page.page, page.start)).collect();
         Self { text: text.text, title: text.title, sections, pages, language: text.language }
     }
@@ -156,7 +158,8 @@ impl WireTable {
             Cell::Float(value) => WireCell::Float(value),
             Cell::Text(text) => WireCell::Text(text),
         };
-        let rows = table.rows.map(|row| row.map(|row| row.into_iter().map(cell).collect())).collect::<Result<_, _>>()?;
+        let rows =
+            table.rows.map(|row| row.map(|row| row.into_iter().map(cell).collect())).collect::<Result<_, _>>()?;
         Ok(Self { name: table.name, columns: table.columns, rows })
     }
 }
@@ -168,7 +171,9 @@ fn ask(program: &PathBuf, source: &dyn Source, task: Task, name: &str, bytes: &[
     // Where shared libraries are is all that it may know.
     command.envs(std::env::var_os("LD_LIBRARY_PATH").map(|path| ("LD_LIBRARY_PATH", path)));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().map_err(|error| crashed(name, &format!("the process that reads it can't be started: {error}")))?;
+    let mut child = command
+        .spawn()
+        .map_err(|error| crashed(name, &format!("the process that reads it can't be started: {error}")))?;
     let (input, output) = (child.stdin.take(), child.stdout.take());
     let child = Mutex::new(child);
     let watched = &child;
@@ -217,7 +222,9 @@ fn heard(name: &str, status: ExitStatus, answer: &[u8]) -> Result<Answer, Source
         Ok(Err(WireError { code, message, hint })) => Err(SourceError::Told { code: known_code(&code), message, hint }),
         Ok(Ok(_)) | Err(_) => match status.signal() {
             Some(libc::SIGXCPU | libc::SIGKILL) => Err(timed_out(name)),
-            Some(signal) => Err(crashed(name, &format!("its reader ended by signal {signal}, as when memory or stack run out"))),
+            Some(signal) => {
+                Err(crashed(name, &format!("its reader ended by signal {signal}, as when memory or stack run out")))
+            }
             None => Err(crashed(name, "its reader gave up")),
         },
     }
@@ -231,11 +238,21 @@ fn known_code(told: &str) -> &'static str {
 }
 
 fn crashed(name: &str, reason: &str) -> SourceError {
-    SourceError::fault(name, Fault::ExtractionFailed, format!("can't be read: {reason}"), "convert the document to plain text and ingest that; a report with the document helps to fix the reader")
+    SourceError::fault(
+        name,
+        Fault::ExtractionFailed,
+        format!("can't be read: {reason}"),
+        "convert the document to plain text and ingest that; a report with the document helps to fix the reader",
+    )
 }
 
 fn timed_out(name: &str) -> SourceError {
-    SourceError::fault(name, Fault::TimedOut, format!("takes more than {} s to read", DEADLINE.as_secs()), "split the document, or convert it to plain text")
+    SourceError::fault(
+        name,
+        Fault::TimedOut,
+        format!("takes more than {} s to read", DEADLINE.as_secs()),
+        "split the document, or convert it to plain text",
+    )
 }
 
 /// The name with its length, then the document to the end.
@@ -254,18 +271,25 @@ pub fn run_isolated(arguments: &[OsString]) -> bool {
         return false;
     }
     let job = arguments.first().zip(arguments.get(1)).and_then(|(source, task)| source.to_str().zip(task.to_str()));
-    let Some((source, task)) = job.and_then(|(source, task)| Some((by_name(source).ok()?, task_of(task)?))) else { return false };
+    let Some((source, task)) = job.and_then(|(source, task)| Some((by_name(source).ok()?, task_of(task)?))) else {
+        return false;
+    };
     let mut input = Vec::new();
     if std::io::stdin().read_to_end(&mut input).is_err() {
         return false;
     }
     let Some((name, bytes)) = received(&input) else { return false };
     let told = std::thread::scope(|scope| {
-        let reading = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || read(source, task, name, bytes));
+        let reading =
+            std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || read(source, task, name, bytes));
         reading.ok().and_then(|reading| reading.join().ok())
     });
     let told = told.unwrap_or_else(|| Err(crashed(name, "its reader failed")));
-    let told: Told = told.map_err(|error| WireError { code: error.code().to_owned(), message: error.to_string(), hint: error.hint() });
+    let told: Told = told.map_err(|error| WireError {
+        code: error.code().to_owned(),
+        message: error.to_string(),
+        hint: error.hint(),
+    });
     let mut output = std::io::stdout().lock();
     serde_json::to_vec(&told).is_ok_and(|answer| output.write_all(&answer).and_then(|()| output.flush()).is_ok())
 }
@@ -329,7 +353,12 @@ mod tests {
     #[test]
     fn given_a_program_that_is_no_reader_when_asked_then_the_document_fails_by_name() {
         let source = by_name("text").unwrap();
-        for (program, told) in [("/bin/false", "gave up"), ("/bin/true", "gave up"), ("/nowhere", "can't be started"), ("/bin/echo", "gave up")] {
+        for (program, told) in [
+            ("/bin/false", "gave up"),
+            ("/bin/true", "gave up"),
+            ("/nowhere", "can't be started"),
+            ("/bin/echo", "gave up"),
+        ] {
             let error = ask(&program.into(), source, Task::Text, "a.pdf", b"x").unwrap_err();
             assert_eq!(error.code(), "extraction_failed", "{program}");
             assert!(error.to_string().contains("a.pdf") && error.to_string().contains(told), "{error}");

@@ -84,7 +84,12 @@ fn read(name: &str, bytes: &[u8]) -> Result<String, SourceError> {
     let text = decode::decode(name, bytes)?;
     let values = text.bytes().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count();
     if values > MAX_VALUES {
-        return Err(SourceError::fault(name, Fault::LimitExceeded, format!("has more than {MAX_VALUES} values, the limit of one document"), "split it, for example into JSON Lines files"));
+        return Err(SourceError::fault(
+            name,
+            Fault::LimitExceeded,
+            format!("has more than {MAX_VALUES} values, the limit of one document"),
+            "split it, for example into JSON Lines files",
+        ));
     }
     Ok(text)
 }
@@ -97,7 +102,12 @@ fn parse(name: &str, bytes: &[u8]) -> Result<Value, SourceError> {
 fn parse_lines(name: &str, bytes: &[u8]) -> Result<Vec<Value>, SourceError> {
     let text = read(name, bytes)?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    lines.map(|(index, line)| serde_json::from_str(line).map_err(|error| SourceError::malformed(name, "JSON Lines", format!("line {}: {error}", index + 1)))).collect()
+    lines
+        .map(|(index, line)| {
+            serde_json::from_str(line)
+                .map_err(|error| SourceError::malformed(name, "JSON Lines", format!("line {}: {error}", index + 1)))
+        })
+        .collect()
 }
 
 /// One member of a list, as one line where it is an object.
@@ -153,14 +163,20 @@ fn table(name: &str, items: Vec<Value>) -> Result<Vec<Table>, SourceError> {
             columns.entry(key.clone()).or_insert(Value::Null);
         }
         if columns.len() > MAX_COLUMNS {
-            return Err(SourceError::fault(name, Fault::LimitExceeded, format!("has more than {MAX_COLUMNS} different keys; no table has so many columns"), "leave --table out"));
+            return Err(SourceError::fault(
+                name,
+                Fault::LimitExceeded,
+                format!("has more than {MAX_COLUMNS} different keys; no table has so many columns"),
+                "leave --table out",
+            ));
         }
     }
     if columns.is_empty() {
         return Err(not_tabular(name));
     }
     let keys: Vec<String> = columns.into_iter().map(|(key, _)| key).collect();
-    let row = |item: &Value| -> Row { keys.iter().map(|key| item.get(key).map_or(Cell::Null, Cell::of_json)).collect() };
+    let row =
+        |item: &Value| -> Row { keys.iter().map(|key| item.get(key).map_or(Cell::Null, Cell::of_json)).collect() };
     let rows = items.iter().map(row).collect();
     Ok(vec![Table::of(&stem(name), keys, rows)])
 }
@@ -176,10 +192,20 @@ mod tests {
     #[test]
     fn given_values_of_every_shape_when_read_then_each_leaf_has_its_path() {
         let text = |json: &str| Json.extract("a.json", json.as_bytes()).map(|text| text.text);
-        assert_eq!(text(r#"[{"a":1,"b":{"c":"x","d":[1,2]}},{"a":null,"e":true}]"#).unwrap(), "a: 1; b.c: x; b.d: 1, 2\ne: true\n");
+        assert_eq!(
+            text(r#"[{"a":1,"b":{"c":"x","d":[1,2]}},{"a":null,"e":true}]"#).unwrap(),
+            "a: 1; b.c: x; b.d: 1, 2\ne: true\n"
+        );
         assert_eq!(text(r#"{"a":{"b":"x"},"l":[{"n":1},{"n":2}]}"#).unwrap(), "a.b: x\nl.n: 1\nl.n: 2\n");
         assert_eq!(text("\"word\"").unwrap(), "word\n");
-        for (json, code) in [("{}", "no_text"), ("[]", "no_text"), ("null", "no_text"), ("{\"a\"", "malformed_document"), ("", "empty_document"), (&"[".repeat(10_000), "malformed_document")] {
+        for (json, code) in [
+            ("{}", "no_text"),
+            ("[]", "no_text"),
+            ("null", "no_text"),
+            ("{\"a\"", "malformed_document"),
+            ("", "empty_document"),
+            (&"[".repeat(10_000), "malformed_document"),
+        ] {
             assert_eq!(text(json).unwrap_err().code(), code, "{json:.20}");
         }
         let many = format!("[{}1]", "1,".repeat(MAX_VALUES));

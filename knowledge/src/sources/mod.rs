@@ -49,7 +49,8 @@ pub use gather::{Access, Gathered, Item, SourceRequest, gather, gather_archive};
 pub use globs::{Globs, MAX_GLOBS};
 pub use isolate::{DEADLINE, ISOLATED_COMMAND, MAX_MEMORY_BYTES, extract, isolate_with, run_isolated, tables};
 pub use place::{
-    CollectionAddress, DatabaseAddress, Dialect, GitAddress, PLACES, Place, SECRET_PREFIX, SourceSecrets, literal_password, place, shown,
+    CollectionAddress, DatabaseAddress, Dialect, GitAddress, PLACES, Place, SECRET_PREFIX, SourceSecrets,
+    literal_password, place, shown,
 };
 pub use read::{FoundDocument, Limits, Scan, read_archive, read_document, scan};
 pub use repository::MAX_REPOSITORY_BYTES;
@@ -76,7 +77,12 @@ pub trait Source: Send + Sync {
 
     /// Takes its tables out: at least one, or [`Fault::NotTabular`].
     fn tables(&self, name: &str, _bytes: &[u8]) -> Result<Vec<Table>, SourceError> {
-        Err(SourceError::fault(name, Fault::NotTabular, format!("is of type {}, which has no rows", self.name()), "leave --table out, or give a CSV, JSON, JSONL or spreadsheet file"))
+        Err(SourceError::fault(
+            name,
+            Fault::NotTabular,
+            format!("is of type {}, which has no rows", self.name()),
+            "leave --table out, or give a CSV, JSON, JSONL or spreadsheet file",
+        ))
     }
 
     /// Whether its documents are read in a process of their own: the library that reads them can be made to fail, to run for
@@ -221,7 +227,12 @@ pub fn by_media_type(given: &str) -> Option<&'static dyn Source> {
         "application/csv" => Some(&csv::Csv),
         "application/x-ndjson" | "application/jsonlines" | "application/x-jsonlines" => Some(&json::JsonLines),
         "text/json" | "application/ld+json" => Some(&json::Json),
-        "text/xml" | "application/xml" | "text/css" | "text/javascript" | "application/javascript" | "application/yaml" => Some(&code::Code),
+        "text/xml"
+        | "application/xml"
+        | "text/css"
+        | "text/javascript"
+        | "application/javascript"
+        | "application/yaml" => Some(&code::Code),
         other if other.starts_with("text/") => Some(&text::Text),
         _ => None,
     })

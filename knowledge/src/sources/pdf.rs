@@ -52,7 +52,12 @@ impl Source for Pdf {
         let document = open(name, bytes)?;
         let pages: Vec<ObjectId> = document.page_iter().take(MAX_PAGES + 1).collect();
         if pages.len() > MAX_PAGES {
-            return Err(SourceError::fault(name, Fault::LimitExceeded, format!("has more than {MAX_PAGES} pages"), "split it"));
+            return Err(SourceError::fault(
+                name,
+                Fault::LimitExceeded,
+                format!("has more than {MAX_PAGES} pages"),
+                "split it",
+            ));
         }
         let mut out = Builder::default();
         if let Some(title) = title(&document) {
@@ -73,12 +78,19 @@ impl Source for Pdf {
 
 fn open(name: &str, bytes: &[u8]) -> Result<Document, SourceError> {
     let encrypted = || {
-        SourceError::fault(name, Fault::Encrypted, "is encrypted and can't be opened without its password", "save it without a password, for example with: qpdf --decrypt")
+        SourceError::fault(
+            name,
+            Fault::Encrypted,
+            "is encrypted and can't be opened without its password",
+            "save it without a password, for example with: qpdf --decrypt",
+        )
     };
     // The empty user password is tried: with it, everyone may read the document.
     let mut document = match Document::load_mem(bytes) {
         Ok(document) => document,
-        Err(Error::Decryption(_) | Error::InvalidPassword | Error::UnsupportedSecurityHandler(_)) => return Err(encrypted()),
+        Err(Error::Decryption(_) | Error::InvalidPassword | Error::UnsupportedSecurityHandler(_)) => {
+            return Err(encrypted());
+        }
         Err(error) => return Err(SourceError::malformed(name, "PDF", error)),
     };
     if document.is_encrypted() && document.decrypt("").is_err() {
@@ -125,8 +137,10 @@ fn page_text(document: &Document, page: ObjectId, seen: &mut Seen) -> String {
     };
     let fonts = document.get_page_fonts(page).unwrap_or_default();
     seen.fonts += fonts.len();
-    let encodings: BTreeMap<Vec<u8>, Encoding<'_>> =
-        fonts.into_iter().filter_map(|(name, font)| font.get_font_encoding(document).ok().map(|encoding| (name, encoding))).collect();
+    let encodings: BTreeMap<Vec<u8>, Encoding<'_>> = fonts
+        .into_iter()
+        .filter_map(|(name, font)| font.get_font_encoding(document).ok().map(|encoding| (name, encoding)))
+        .collect();
     let mut lines = Lines { encodings: &encodings, font: None, text: String::new(), height: None };
     for operation in &content.operations {
         match operation.operator.as_str() {
@@ -262,6 +276,9 @@ mod tests {
 
     #[test]
     fn given_ligatures_and_parted_words_when_normalised_then_words_can_be_found() {
-        assert_eq!(normalise("of\u{fb01}ce a\u{fb04}uent exam-\nple Co-\nOp soft\u{ad}en \u{fffd}x\u{7}y"), "office affluent example Co-\nOp soften x y");
+        assert_eq!(
+            normalise("of\u{fb01}ce a\u{fb04}uent exam-\nple Co-\nOp soft\u{ad}en \u{fffd}x\u{7}y"),
+            "office affluent example Co-\nOp soften x y"
+        );
     }
 }

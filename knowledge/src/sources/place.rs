@@ -87,32 +87,48 @@ pub fn place(source: &str, forced: Option<&str>) -> Result<Place, SourceError> {
     }
     // Nothing that a program could take as its option is ever handed on.
     if source.starts_with('-') {
-        return Err(refused("begins with '-', as options of programs do", "for a file of that name, write ./ before it"));
+        return Err(refused(
+            "begins with '-', as options of programs do",
+            "for a file of that name, write ./ before it",
+        ));
     }
     let forced = forced.filter(|name| PLACES.contains(name));
     let is_scheme = |text: &String| text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
     let scheme = source.split_once("://").map(|(scheme, _)| scheme.to_lowercase()).filter(is_scheme).or_else(|| {
         // `sqlite:data.db` and `ext::command` have no slashes.
-        source.split_once(':').map(|(scheme, _)| scheme.to_lowercase()).filter(|scheme| matches!(scheme.as_str(), "sqlite" | "ext" | "jar" | "data" | "fd"))
+        source
+            .split_once(':')
+            .map(|(scheme, _)| scheme.to_lowercase())
+            .filter(|scheme| matches!(scheme.as_str(), "sqlite" | "ext" | "jar" | "data" | "fd"))
     });
     let found = match scheme.as_deref() {
         None if forced == Some("git") => Place::Git(GitAddress::Local(PathBuf::from(source))),
         None if forced == Some("kafka") => Place::Topic(source.to_owned()),
         None if looks_like_scp(source) => {
-            return Err(refused("is a repository by ssh, which needs keys that riverrun does not have", "use its https address, or clone it yourself and ingest the folder"));
+            return Err(refused(
+                "is a repository by ssh, which needs keys that riverrun does not have",
+                "use its https address, or clone it yourself and ingest the folder",
+            ));
         }
         None => Place::Path,
         Some("http" | "https") if is_git(source, forced) => git(source)?,
         Some("http" | "https") => Place::Web(parse(source)?),
         Some("git+https") => git(source.trim_start_matches("git+"))?,
-        Some("file") if forced == Some("git") => Place::Git(GitAddress::Local(parse(source)?.to_file_path().map_err(|()| refused("is no path of this machine", "give the path itself"))?)),
+        Some("file") if forced == Some("git") => Place::Git(GitAddress::Local(
+            parse(source)?
+                .to_file_path()
+                .map_err(|()| refused("is no path of this machine", "give the path itself"))?,
+        )),
         Some("kafka") => Place::Topic(source["kafka://".len()..].to_owned()),
         Some("postgres" | "postgresql") => network_database(source, Dialect::Postgres)?,
         Some("mysql" | "mariadb") => network_database(source, Dialect::MySql)?,
         Some("sqlite") => sqlite(source),
         Some("mongodb" | "mongodb+srv") => collection(source)?,
         Some(_) => {
-            return Err(refused("has a scheme that is not read", "schemes: http, https, git+https, postgres, mysql, sqlite, mongodb, kafka; a file is named by its path"));
+            return Err(refused(
+                "has a scheme that is not read",
+                "schemes: http, https, git+https, postgres, mysql, sqlite, mongodb, kafka; a file is named by its path",
+            ));
         }
     };
     match forced {
@@ -156,11 +172,19 @@ fn looks_like_scp(source: &str) -> bool {
 }
 
 fn is_git(source: &str, forced: Option<&str>) -> bool {
-    forced == Some("git") || (forced.is_none() && source.split(['?', '#']).next().is_some_and(|path| path.ends_with(".git")))
+    forced == Some("git")
+        || (forced.is_none() && source.split(['?', '#']).next().is_some_and(|path| path.ends_with(".git")))
 }
 
 fn parse(source: &str) -> Result<Url, SourceError> {
-    Url::parse(source).map_err(|error| SourceError::fault(&shown(source), Fault::AddressRefused, format!("is no address: {error}"), "check its spelling"))
+    Url::parse(source).map_err(|error| {
+        SourceError::fault(
+            &shown(source),
+            Fault::AddressRefused,
+            format!("is no address: {error}"),
+            "check its spelling",
+        )
+    })
 }
 
 fn git(source: &str) -> Result<Place, SourceError> {
@@ -190,21 +214,37 @@ fn network_database(source: &str, dialect: Dialect) -> Result<Place, SourceError
 fn sqlite(source: &str) -> Place {
     let path = source.split_once(':').map_or("", |(_, path)| path);
     let path = path.strip_prefix("//").unwrap_or(path).split('?').next().unwrap_or_default();
-    Place::Database(DatabaseAddress { dialect: Dialect::Sqlite, shown: format!("sqlite:{path}"), host: None, file: Some(PathBuf::from(path)) })
+    Place::Database(DatabaseAddress {
+        dialect: Dialect::Sqlite,
+        shown: format!("sqlite:{path}"),
+        host: None,
+        file: Some(PathBuf::from(path)),
+    })
 }
 
 fn collection(source: &str) -> Result<Place, SourceError> {
     let refused = || {
-        SourceError::fault(&shown(source), Fault::AddressRefused, "names no database and collection", "mongodb://host/database/collection")
+        SourceError::fault(
+            &shown(source),
+            Fault::AddressRefused,
+            "names no database and collection",
+            "mongodb://host/database/collection",
+        )
     };
     let rest = source.split_once("://").map(|(_, rest)| rest).ok_or_else(refused)?;
     let (hosts, path) = rest.split_once('/').ok_or_else(refused)?;
     let host = hosts.rsplit_once('@').map_or(hosts, |(_, host)| host).to_owned();
-    let (database, collection) = path.split('?').next().unwrap_or_default().trim_end_matches('/').split_once('/').ok_or_else(refused)?;
+    let (database, collection) =
+        path.split('?').next().unwrap_or_default().trim_end_matches('/').split_once('/').ok_or_else(refused)?;
     if host.is_empty() || database.is_empty() || collection.is_empty() {
         return Err(refused());
     }
-    Ok(Place::Documents(CollectionAddress { shown: shown(source), host, database: database.to_owned(), collection: collection.to_owned() }))
+    Ok(Place::Documents(CollectionAddress {
+        shown: shown(source),
+        host,
+        database: database.to_owned(),
+        collection: collection.to_owned(),
+    }))
 }
 
 /// An address as people may see it: without password, options and fragment.
@@ -212,7 +252,8 @@ pub fn shown(source: &str) -> String {
     let Some((scheme, rest)) = source.split_once("://") else { return source.to_owned() };
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
     // The last @ before the path ends the credentials: passwords may have one in them.
-    let (authority, path) = rest.split_once('/').map_or((rest, String::new()), |(authority, path)| (authority, format!("/{path}")));
+    let (authority, path) =
+        rest.split_once('/').map_or((rest, String::new()), |(authority, path)| (authority, format!("/{path}")));
     match (authority.rsplit_once('@'), path.rsplit_once('@')) {
         // A slash in a password splits it in the wrong place; all of it goes.
         (None, Some((_, path))) if !scheme.starts_with("http") => format!("{scheme}://***@{path}"),
@@ -234,7 +275,10 @@ pub fn literal_password(source: &str) -> Option<&str> {
     let authority = &rest[..rest.find('/').filter(|slash| !rest[*slash..].contains('@')).unwrap_or(rest.len())];
     let (credentials, _) = authority.rsplit_once('@')?;
     let (_, password) = credentials.split_once(':')?;
-    let named = password.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')).is_some_and(|name| name.starts_with(SECRET_PREFIX));
+    let named = password
+        .strip_prefix("${")
+        .and_then(|rest| rest.strip_suffix('}'))
+        .is_some_and(|name| name.starts_with(SECRET_PREFIX));
     (!password.is_empty() && !named).then_some(password)
 }
 
@@ -292,7 +336,9 @@ impl SourceSecrets {
                     &shown(source),
                     Fault::BadOption,
                     format!("names the variable {name}, which the ingester does not have"),
-                    format!("set it where the ingester runs; only variables that begin with {SECRET_PREFIX} are looked at"),
+                    format!(
+                        "set it where the ingester runs; only variables that begin with {SECRET_PREFIX} are looked at"
+                    ),
                 )
             })?;
             filled.push_str(&rest[..start]);
@@ -303,7 +349,6 @@ impl SourceSecrets {
         Ok(filled)
     }
 }
-
 
 #[cfg(test)]
 mod tests {
@@ -341,13 +386,31 @@ mod tests {
     #[test]
     fn given_addresses_that_could_do_something_else_when_told_apart_then_they_are_refused() {
         for source in [
-            "--upload-pack=touch /tmp/p", "-u./x.git", "ext::sh -c touch% /tmp/p", "git@-oProxyCommand=x:y", "git@host:repo.git", "file:///etc/passwd",
-            "gopher://h/", "dict://h/", "ftp://h/x", "jar:file:///x!/y", "data:text/html,x", "ssh://h/x.git", "http://h/x.git", "https://u:p@h/x.git",
-            "https://-oX/x.git", "mongodb://h", "mongodb://h/db", "javascript://x", &format!("https://h/{}", "x".repeat(5_000)),
+            "--upload-pack=touch /tmp/p",
+            "-u./x.git",
+            "ext::sh -c touch% /tmp/p",
+            "git@-oProxyCommand=x:y",
+            "git@host:repo.git",
+            "file:///etc/passwd",
+            "gopher://h/",
+            "dict://h/",
+            "ftp://h/x",
+            "jar:file:///x!/y",
+            "data:text/html,x",
+            "ssh://h/x.git",
+            "http://h/x.git",
+            "https://u:p@h/x.git",
+            "https://-oX/x.git",
+            "mongodb://h",
+            "mongodb://h/db",
+            "javascript://x",
+            &format!("https://h/{}", "x".repeat(5_000)),
         ] {
             assert_eq!(kind(source, None), Err("address_refused".to_owned()), "{source}");
         }
-        for (source, forced) in [("/a/b", "sql"), ("/a/b", "mongo"), ("https://h/", "sql"), ("mongodb://h/d/c", "sql"), ("/a", "url")] {
+        for (source, forced) in
+            [("/a/b", "sql"), ("/a/b", "mongo"), ("https://h/", "sql"), ("mongodb://h/d/c", "sql"), ("/a", "url")]
+        {
             assert_eq!(kind(source, Some(forced)), Err("bad_option".to_owned()), "{source}");
         }
     }
@@ -374,8 +437,14 @@ mod tests {
 
     #[test]
     fn given_variables_when_filled_then_only_those_of_sources_are() {
-        let secrets = SourceSecrets::new([("RIVERRUN_SOURCE_P".to_owned(), "p@ss word/1".to_owned()), ("HOME".to_owned(), "/root".to_owned())]);
-        assert_eq!(secrets.fill("postgres://u:${RIVERRUN_SOURCE_P}@h/db").unwrap(), "postgres://u:p%40ss%20word%2F1@h/db");
+        let secrets = SourceSecrets::new([
+            ("RIVERRUN_SOURCE_P".to_owned(), "p@ss word/1".to_owned()),
+            ("HOME".to_owned(), "/root".to_owned()),
+        ]);
+        assert_eq!(
+            secrets.fill("postgres://u:${RIVERRUN_SOURCE_P}@h/db").unwrap(),
+            "postgres://u:p%40ss%20word%2F1@h/db"
+        );
         assert_eq!(secrets.fill("postgres://u:${HOME}@h/db").unwrap_err().code(), "bad_option");
         assert!(!format!("{secrets:?}").contains("p@ss"));
     }

@@ -64,7 +64,8 @@ fn relations(name: &str, package: &mut Package<'_>, part: &str) -> Result<Vec<(S
     xml::walk(name, FORMAT, &xml, |node| {
         if let Node::Open(tag) = node
             && tag.name() == "Relationship"
-            && let (Some(id), Some(kind), Some(target)) = (tag.attribute("Id"), tag.attribute("Type"), tag.attribute("Target"))
+            && let (Some(id), Some(kind), Some(target)) =
+                (tag.attribute("Id"), tag.attribute("Type"), tag.attribute("Target"))
         {
             found.push((id, kind, resolve(part, &target)));
         }
@@ -156,7 +157,9 @@ impl Reading {
 
 fn notes(name: &str, package: &mut Package<'_>, slide: &str) -> Result<Vec<String>, SourceError> {
     let relations = relations(name, package, slide)?;
-    let Some((.., part)) = relations.into_iter().find(|(_, kind, _)| kind.ends_with("/notesSlide")) else { return Ok(Vec::new()) };
+    let Some((.., part)) = relations.into_iter().find(|(_, kind, _)| kind.ends_with("/notesSlide")) else {
+        return Ok(Vec::new());
+    };
     let Some(xml) = package.xml(&part)? else { return Ok(Vec::new()) };
     let texts = shapes(name, &xml)?.into_iter().filter_map(|shape| match shape {
         Shape::Text(paragraphs) => Some(paragraphs),
@@ -166,7 +169,8 @@ fn notes(name: &str, package: &mut Package<'_>, slide: &str) -> Result<Vec<Strin
 }
 
 fn write_slide(number: usize, shapes: &[Shape], notes: &[String], out: &mut Builder) {
-    let title = shapes.iter().find_map(|shape| if let Shape::Title(title) = shape { Some(one_line(title)) } else { None });
+    let title =
+        shapes.iter().find_map(|shape| if let Shape::Title(title) = shape { Some(one_line(title)) } else { None });
     if let Some(title) = title.as_deref().filter(|_| number == 1) {
         out.title(title);
     }

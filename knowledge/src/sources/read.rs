@@ -60,7 +60,12 @@ pub fn scan(source: &str, forced: Option<&str>, globs: &Globs, limits: Limits) -
     }
     let forced_format = forced.filter(|name| !holds_documents(name)).map(by_name).transpose()?;
     if let Some(place) = forced.filter(|name| PLACES.contains(name)) {
-        return Err(SourceError::fault(source, super::Fault::BadOption, format!("is no address of type '{place}'"), "leave --type out, and it is inferred"));
+        return Err(SourceError::fault(
+            source,
+            super::Fault::BadOption,
+            format!("is no address of type '{place}'"),
+            "leave --type out, and it is inferred",
+        ));
     }
     // One file has one canonical path, whichever way it was named: the same document, not a second one.
     let path = fs::canonicalize(given).map_err(|error| io_failure(source, &error))?;

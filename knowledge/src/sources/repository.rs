@@ -35,12 +35,21 @@ const LOOK: Duration = Duration::from_millis(250);
 const MAX_SAID: usize = 4_096;
 
 /// Reads the files of a repository.
-pub(super) async fn read_repository(address: &GitAddress, globs: &Globs, client: &GuardedClient, limits: Limits, out: &mpsc::Sender<Item>) -> Result<(), SourceError> {
+pub(super) async fn read_repository(
+    address: &GitAddress,
+    globs: &Globs,
+    client: &GuardedClient,
+    limits: Limits,
+    out: &mpsc::Sender<Item>,
+) -> Result<(), SourceError> {
     let shown = match address {
         GitAddress::Https(url) => url.to_string(),
         GitAddress::Local(path) => path.display().to_string(),
     };
-    let folder = tempfile::Builder::new().prefix("riverrun-git-").tempdir().map_err(|error| failed(&shown, &format!("has no place to be cloned to: {error}")))?;
+    let folder = tempfile::Builder::new()
+        .prefix("riverrun-git-")
+        .tempdir()
+        .map_err(|error| failed(&shown, &format!("has no place to be cloned to: {error}")))?;
     clone(address, &shown, folder.path(), client).await?;
     let (globs, out, root) = (globs.clone(), out.clone(), folder.path().to_owned());
     let read = tokio::task::spawn_blocking(move || read_files(&shown, &root, &globs, limits, &out));
@@ -49,7 +58,13 @@ pub(super) async fn read_repository(address: &GitAddress, globs: &Globs, client:
     result
 }
 
-fn read_files(shown: &str, root: &Path, globs: &Globs, limits: Limits, out: &mpsc::Sender<Item>) -> Result<(), SourceError> {
+fn read_files(
+    shown: &str,
+    root: &Path,
+    globs: &Globs,
+    limits: Limits,
+    out: &mpsc::Sender<Item>,
+) -> Result<(), SourceError> {
     let root = root.canonicalize().map_err(|error| failed(shown, &error.to_string()))?;
     let listing = list_folder(&root, false, globs, limits)?;
     let name = |path: &Path| format!("{shown}#{}", path.strip_prefix(&root).unwrap_or(path).display());
@@ -77,7 +92,12 @@ async fn clone(address: &GitAddress, shown: &str, folder: &Path, client: &Guarde
         GitAddress::Local(_) => None,
     };
     let mut git = command(address, pinned.as_deref(), folder).spawn().map_err(|error| {
-        SourceError::fault(shown, Fault::SourceFailed, format!("needs the git program, which can't be started: {error}"), "install git where the ingester runs")
+        SourceError::fault(
+            shown,
+            Fault::SourceFailed,
+            format!("needs the git program, which can't be started: {error}"),
+            "install git where the ingester runs",
+        )
     })?;
     let said = git.stderr.take();
     let said = tokio::spawn(async move {
@@ -97,7 +117,14 @@ async fn clone(address: &GitAddress, shown: &str, folder: &Path, client: &Guarde
         return Ok(());
     }
     let said = said.await.unwrap_or_default();
-    let reason: String = said.lines().rfind(|line| line.starts_with("fatal:") || line.starts_with("error:")).unwrap_or("git failed").chars().filter(|c| !c.is_control()).take(300).collect();
+    let reason: String = said
+        .lines()
+        .rfind(|line| line.starts_with("fatal:") || line.starts_with("error:"))
+        .unwrap_or("git failed")
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(300)
+        .collect();
     Err(failed(shown, &format!("can't be cloned: {reason}")))
 }
 
@@ -113,9 +140,19 @@ async fn watched(git: &mut Child, shown: &str, folder: &Path) -> Result<bool, So
         let place = folder.to_owned();
         let size = tokio::task::spawn_blocking(move || size_of(&place, 0)).await.unwrap_or(0);
         let over = if size > MAX_REPOSITORY_BYTES {
-            Some(SourceError::fault(shown, Fault::LimitExceeded, format!("has more than {MAX_REPOSITORY_BYTES} bytes"), "clone what is needed of it yourself and ingest the folder"))
+            Some(SourceError::fault(
+                shown,
+                Fault::LimitExceeded,
+                format!("has more than {MAX_REPOSITORY_BYTES} bytes"),
+                "clone what is needed of it yourself and ingest the folder",
+            ))
         } else if tokio::time::Instant::now() > until {
-            Some(SourceError::fault(shown, Fault::TimedOut, format!("takes more than {} s to clone", MAX_TIME.as_secs()), "clone it yourself and ingest the folder"))
+            Some(SourceError::fault(
+                shown,
+                Fault::TimedOut,
+                format!("takes more than {} s to clone", MAX_TIME.as_secs()),
+                "clone it yourself and ingest the folder",
+            ))
         } else {
             None
         };
@@ -139,10 +176,16 @@ fn size_of(folder: &Path, depth: usize) -> u64 {
 
 /// The addresses of the host, each of which may be connected to.
 async fn checked_addresses(url: &Url, shown: &str, client: &GuardedClient) -> Result<Vec<IpAddr>, SourceError> {
-    let told = |error: crate::web::WebError| SourceError::Told { code: error.code(), message: format!("{shown} can't be cloned: {error}"), hint: error.hint() };
+    let told = |error: crate::web::WebError| SourceError::Told {
+        code: error.code(),
+        message: format!("{shown} can't be cloned: {error}"),
+        hint: error.hint(),
+    };
     client.policy().check_url(url.as_str()).map_err(told)?;
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or(443));
-    let found = tokio::net::lookup_host((host.trim_matches(['[', ']']), port)).await.map_err(|error| failed(shown, &format!("has a host that can't be found: {error}")))?;
+    let found = tokio::net::lookup_host((host.trim_matches(['[', ']']), port))
+        .await
+        .map_err(|error| failed(shown, &format!("has a host that can't be found: {error}")))?;
     let addresses: Vec<IpAddr> = found.map(|address| address.ip()).collect();
     for address in &addresses {
         let literal = if address.is_ipv6() { format!("https://[{address}]/") } else { format!("https://{address}/") };
@@ -153,18 +196,16 @@ async fn checked_addresses(url: &Url, shown: &str, client: &GuardedClient) -> Re
 
 fn command(address: &GitAddress, pinned: Option<&[IpAddr]>, folder: &Path) -> Command {
     let mut git = Command::new("git");
-    git.env_clear()
-        .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
-        .envs([
-            ("HOME", "/nonexistent"),
-            ("GIT_CONFIG_NOSYSTEM", "1"),
-            ("GIT_CONFIG_GLOBAL", "/dev/null"),
-            ("GIT_CONFIG_SYSTEM", "/dev/null"),
-            ("GIT_TERMINAL_PROMPT", "0"),
-            ("GIT_ASKPASS", "/bin/false"),
-            ("GIT_LFS_SKIP_SMUDGE", "1"),
-            ("LC_ALL", "C"),
-        ]);
+    git.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path))).envs([
+        ("HOME", "/nonexistent"),
+        ("GIT_CONFIG_NOSYSTEM", "1"),
+        ("GIT_CONFIG_GLOBAL", "/dev/null"),
+        ("GIT_CONFIG_SYSTEM", "/dev/null"),
+        ("GIT_TERMINAL_PROMPT", "0"),
+        ("GIT_ASKPASS", "/bin/false"),
+        ("GIT_LFS_SKIP_SMUDGE", "1"),
+        ("LC_ALL", "C"),
+    ]);
     let protocol = match address {
         GitAddress::Https(_) => "https",
         GitAddress::Local(_) => "file",
@@ -194,7 +235,18 @@ fn command(address: &GitAddress, pinned: Option<&[IpAddr]>, folder: &Path) -> Co
         let list: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
         git.args(["-c", &format!("http.curloptResolve={host}:{port}:{}", list.join(","))]);
     }
-    git.args(["clone", "--quiet", "--no-tags", "--depth", "1", "--single-branch", "--no-recurse-submodules", "--template=", "--no-local", "--"]);
+    git.args([
+        "clone",
+        "--quiet",
+        "--no-tags",
+        "--depth",
+        "1",
+        "--single-branch",
+        "--no-recurse-submodules",
+        "--template=",
+        "--no-local",
+        "--",
+    ]);
     match address {
         GitAddress::Https(url) => git.arg(url.as_str()),
         // A folder is cloned by its address, so that depth counts and nothing is linked.
@@ -205,7 +257,12 @@ fn command(address: &GitAddress, pinned: Option<&[IpAddr]>, folder: &Path) -> Co
 }
 
 fn failed(shown: &str, reason: &str) -> SourceError {
-    SourceError::fault(shown, Fault::SourceFailed, reason, "check the address; only repositories that everyone may read are cloned")
+    SourceError::fault(
+        shown,
+        Fault::SourceFailed,
+        reason,
+        "check the address; only repositories that everyone may read are cloned",
+    )
 }
 
 #[cfg(test)]
@@ -214,14 +271,26 @@ mod tests {
     use crate::web::WebPolicy;
 
     fn run(folder: &Path, arguments: &[&str]) {
-        let done = std::process::Command::new("git").current_dir(folder).args(["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]).args(arguments).output().unwrap();
+        let done = std::process::Command::new("git")
+            .current_dir(folder)
+            .args(["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"])
+            .args(arguments)
+            .output()
+            .unwrap();
         assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
     }
 
     async fn read(address: GitAddress) -> (Result<(), SourceError>, Vec<Item>) {
         let client = GuardedClient::new(WebPolicy::default()).unwrap();
         let (sender, mut receiver) = mpsc::channel(100);
-        let result = read_repository(&address, &Globs::new(&[], &["*.log".into()]).unwrap(), &client, Limits::default(), &sender).await;
+        let result = read_repository(
+            &address,
+            &Globs::new(&[], &["*.log".into()]).unwrap(),
+            &client,
+            Limits::default(),
+            &sender,
+        )
+        .await;
         drop(sender);
         let mut items = Vec::new();
         while let Some(item) = receiver.recv().await {
@@ -252,13 +321,21 @@ mod tests {
         }
         let (result, items) = read(GitAddress::Local(repo.clone())).await;
         result.unwrap();
-        let documents: Vec<(String, &str)> = items.iter().filter_map(|item| if let Item::Document(found) = item { Some((found.source.clone(), found.kind.name())) } else { None }).collect();
+        let documents: Vec<(String, &str)> = items
+            .iter()
+            .filter_map(|item| {
+                if let Item::Document(found) = item { Some((found.source.clone(), found.kind.name())) } else { None }
+            })
+            .collect();
         let shown = repo.display();
         assert!(documents.contains(&(format!("{shown}#README.md"), "markdown")), "{documents:?}");
         assert!(documents.contains(&(format!("{shown}#src/main.rs"), "code")), "{documents:?}");
         assert!(!documents.iter().any(|(name, _)| name.ends_with(".log") || name.ends_with(".png")), "{documents:?}");
         let secret = std::fs::read("/etc/passwd").unwrap();
-        assert!(items.iter().all(|item| !matches!(item, Item::Document(found) if found.bytes == secret)), "a link was followed");
+        assert!(
+            items.iter().all(|item| !matches!(item, Item::Document(found) if found.bytes == secret)),
+            "a link was followed"
+        );
         assert!(!proof.exists(), "a hook ran");
     }
 
@@ -267,7 +344,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (result, items) = read(GitAddress::Local(dir.path().join("nothing"))).await;
         assert_eq!((result.unwrap_err().code(), items.len()), ("source_failed", 0));
-        for address in ["https://127.0.0.1/x.git", "https://[::1]/x.git", "https://localhost/x.git", "https://169.254.169.254/x.git"] {
+        for address in [
+            "https://127.0.0.1/x.git",
+            "https://[::1]/x.git",
+            "https://localhost/x.git",
+            "https://169.254.169.254/x.git",
+        ] {
             let (result, _) = read(GitAddress::Https(address.parse().unwrap())).await;
             assert_eq!(result.unwrap_err().code(), "address_not_allowed", "{address}");
         }

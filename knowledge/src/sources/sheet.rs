@@ -163,7 +163,12 @@ impl Sparse {
             return Ok(());
         }
         *left = left.checked_sub(1).ok_or_else(|| {
-            SourceError::fault(name, Fault::LimitExceeded, format!("has more than {MAX_CELLS} cells with a value"), "split it, or save its sheets as CSV files")
+            SourceError::fault(
+                name,
+                Fault::LimitExceeded,
+                format!("has more than {MAX_CELLS} cells with a value"),
+                "split it, or save its sheets as CSV files",
+            )
         })?;
         self.0.entry(row).or_default().insert(column, cell);
         Ok(())
@@ -175,9 +180,10 @@ impl Sparse {
         columns.sort_unstable();
         columns.dedup();
         columns.truncate(MAX_COLUMNS);
-        let mut rows = self.0.into_values().map(|mut row| -> Row {
-            columns.iter().map(|column| row.remove(column).unwrap_or(Cell::Null)).collect()
-        });
+        let mut rows = self
+            .0
+            .into_values()
+            .map(|mut row| -> Row { columns.iter().map(|column| row.remove(column).unwrap_or(Cell::Null)).collect() });
         let header: Vec<String> = rows.next()?.iter().map(|cell| cell.text().into_owned()).collect();
         let rows = rows.collect::<Vec<_>>();
         Some(Table { name: sheet.to_owned(), columns: column_names(header), rows: Box::new(rows.into_iter().map(Ok)) })

@@ -34,14 +34,21 @@ impl Tag<'_> {
     pub(super) fn attribute(&self, name: &str) -> Option<String> {
         self.start.attributes().with_checks(false).flatten().find_map(|attribute| {
             let found = local(attribute.key.as_ref()) == name;
-            found.then(|| quick_xml::escape::unescape(&attribute.value).map_or_else(|_| attribute.value.to_string(), |value| value.into_owned()))
+            found.then(|| {
+                quick_xml::escape::unescape(&attribute.value)
+                    .map_or_else(|_| attribute.value.to_string(), |value| value.into_owned())
+            })
         })
     }
 
     /// An attribute by its whole name, such as `r:id`.
     pub(super) fn qualified(&self, name: &str) -> Option<String> {
-        let attribute = self.start.attributes().with_checks(false).flatten().find(|attribute| attribute.key.as_ref() == name)?;
-        Some(quick_xml::escape::unescape(&attribute.value).map_or_else(|_| attribute.value.to_string(), |value| value.into_owned()))
+        let attribute =
+            self.start.attributes().with_checks(false).flatten().find(|attribute| attribute.key.as_ref() == name)?;
+        Some(
+            quick_xml::escape::unescape(&attribute.value)
+                .map_or_else(|_| attribute.value.to_string(), |value| value.into_owned()),
+        )
     }
 }
 
@@ -58,7 +65,12 @@ pub(super) fn walk(name: &str, format: &str, xml: &str, mut see: impl FnMut(Node
             Event::Start(start) => {
                 depth += 1;
                 if depth > MAX_DEPTH {
-                    return Err(SourceError::fault(name, Fault::LimitExceeded, format!("has more than {MAX_DEPTH} elements in each other"), "save it with less nesting"));
+                    return Err(SourceError::fault(
+                        name,
+                        Fault::LimitExceeded,
+                        format!("has more than {MAX_DEPTH} elements in each other"),
+                        "save it with less nesting",
+                    ));
                 }
                 open(&start, &mut see);
             }

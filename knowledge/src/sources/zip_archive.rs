@@ -28,8 +28,15 @@ const SEPARATOR: &str = "!/";
 const ARCHIVES: &[&str] = &["zip", "jar", "war", "apk", "tar", "gz", "tgz", "bz2", "xz", "zst", "7z", "rar"];
 
 /// Reads the members of an archive; `take` says whether to go on. An error is one of the whole archive.
-pub(super) fn read_members(source: &str, bytes: &[u8], globs: &Globs, limits: Limits, mut take: impl FnMut(Item) -> bool) -> Result<(), SourceError> {
-    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|error| SourceError::malformed(source, "zip archive", error))?;
+pub(super) fn read_members(
+    source: &str,
+    bytes: &[u8],
+    globs: &Globs,
+    limits: Limits,
+    mut take: impl FnMut(Item) -> bool,
+) -> Result<(), SourceError> {
+    let mut archive =
+        ZipArchive::new(Cursor::new(bytes)).map_err(|error| SourceError::malformed(source, "zip archive", error))?;
     if archive.len() > limits.max_files {
         return Err(limit(source, format!("has {} members; at most {} are read", archive.len(), limits.max_files)));
     }
@@ -44,7 +51,13 @@ pub(super) fn read_members(source: &str, bytes: &[u8], globs: &Globs, limits: Li
             Err(zip::result::ZipError::UnsupportedArchive(reason)) if reason.to_lowercase().contains("password") => {
                 Some(refused(source, &name, Fault::Encrypted, "is encrypted".to_owned(), "pack it without a password"))
             }
-            Err(error) => Some(refused(source, &name, Fault::Malformed, format!("can't be unpacked: {error}"), "pack the archive again")),
+            Err(error) => Some(refused(
+                source,
+                &name,
+                Fault::Malformed,
+                format!("can't be unpacked: {error}"),
+                "pack the archive again",
+            )),
         };
         if item.is_some_and(|item| !take(item)) {
             return Ok(());
@@ -54,43 +67,93 @@ pub(super) fn read_members(source: &str, bytes: &[u8], globs: &Globs, limits: Li
 }
 
 /// A member as a document, or why it isn't one; `None` for folders.
-fn read_member<R: Read + Seek>(source: &str, member: ZipFile<'_, R>, globs: &Globs, limits: Limits, left: &mut u64) -> Result<Option<Item>, SourceError> {
+fn read_member<R: Read + Seek>(
+    source: &str,
+    member: ZipFile<'_, R>,
+    globs: &Globs,
+    limits: Limits,
+    left: &mut u64,
+) -> Result<Option<Item>, SourceError> {
     let Ok(name) = member.name().map(|name| name.into_owned()) else {
-        return Ok(Some(refused(source, "a member", Fault::UnsafeEntry, "has a name that is no text".to_owned(), "pack it under another name")));
+        return Ok(Some(refused(
+            source,
+            "a member",
+            Fault::UnsafeEntry,
+            "has a name that is no text".to_owned(),
+            "pack it under another name",
+        )));
     };
     if let Some(reason) = unsafe_name(&name) {
-        return Ok(Some(refused(source, &name, Fault::UnsafeEntry, reason.to_owned(), "pack it under a plain relative name")));
+        return Ok(Some(refused(
+            source,
+            &name,
+            Fault::UnsafeEntry,
+            reason.to_owned(),
+            "pack it under a plain relative name",
+        )));
     }
     if member.is_symlink() {
-        return Ok(Some(refused(source, &name, Fault::UnsafeEntry, "is a symbolic link, which is not followed".to_owned(), "pack what it points to")));
+        return Ok(Some(refused(
+            source,
+            &name,
+            Fault::UnsafeEntry,
+            "is a symbolic link, which is not followed".to_owned(),
+            "pack what it points to",
+        )));
     }
     if member.is_dir() {
         return Ok(None);
     }
     let path = Path::new(&name);
-    let hidden = path.components().any(|part| part.as_os_str().to_string_lossy().starts_with('.') || part.as_os_str() == "__MACOSX");
+    let hidden = path
+        .components()
+        .any(|part| part.as_os_str().to_string_lossy().starts_with('.') || part.as_os_str() == "__MACOSX");
     if hidden || !globs.wants(path) {
         return Ok(Some(Item::Skipped { extension: None }));
     }
     let extension = path.extension().map(|extension| extension.to_string_lossy().to_lowercase()).unwrap_or_default();
     if ARCHIVES.contains(&extension.as_str()) {
-        return Ok(Some(refused(source, &name, Fault::UnsafeEntry, "is an archive within an archive".to_owned(), "unpack it and ingest it on its own")));
+        return Ok(Some(refused(
+            source,
+            &name,
+            Fault::UnsafeEntry,
+            "is an archive within an archive".to_owned(),
+            "unpack it and ingest it on its own",
+        )));
     }
     if let Extension::Unknown(extension) = by_extension(path) {
         return Ok(Some(Item::Skipped { extension: Some(extension) }));
     }
     if member.encrypted() {
-        return Ok(Some(refused(source, &name, Fault::Encrypted, "is encrypted".to_owned(), "pack it without a password")));
+        return Ok(Some(refused(
+            source,
+            &name,
+            Fault::Encrypted,
+            "is encrypted".to_owned(),
+            "pack it without a password",
+        )));
     }
     unpack(source, &name, member, limits, left).map(Some)
 }
 
-fn unpack(source: &str, name: &str, member: impl ReadMember, limits: Limits, left: &mut u64) -> Result<Item, SourceError> {
+fn unpack(
+    source: &str,
+    name: &str,
+    member: impl ReadMember,
+    limits: Limits,
+    left: &mut u64,
+) -> Result<Item, SourceError> {
     let by_ratio = member.packed().saturating_mul(MAX_RATIO).max(FREE_BYTES);
     let allowed = limits.max_file_bytes.min(by_ratio).min(*left);
     let mut bytes = Vec::new();
     if let Err(error) = member.take(allowed.saturating_add(1)).read_to_end(&mut bytes) {
-        return Ok(refused(source, name, Fault::Malformed, format!("can't be unpacked: {error}"), "pack the archive again"));
+        return Ok(refused(
+            source,
+            name,
+            Fault::Malformed,
+            format!("can't be unpacked: {error}"),
+            "pack the archive again",
+        ));
     }
     let size = bytes.len() as u64;
     if size > *left {
@@ -98,8 +161,18 @@ fn unpack(source: &str, name: &str, member: impl ReadMember, limits: Limits, lef
     }
     *left -= size.min(*left);
     if size > allowed {
-        let why = if allowed == limits.max_file_bytes { "the limit of one document" } else { "far more than it is packed in" };
-        return Ok(refused(source, name, Fault::LimitExceeded, format!("unpacks to more than {allowed} bytes, {why}"), "split it, or pack what is needed of it"));
+        let why = if allowed == limits.max_file_bytes {
+            "the limit of one document"
+        } else {
+            "far more than it is packed in"
+        };
+        return Ok(refused(
+            source,
+            name,
+            Fault::LimitExceeded,
+            format!("unpacks to more than {allowed} bytes, {why}"),
+            "split it, or pack what is needed of it",
+        ));
     }
     let full = format!("{source}{SEPARATOR}{name}");
     Ok(match detect(Path::new(name), &bytes, None) {
@@ -135,7 +208,8 @@ fn unsafe_name(name: &str) -> Option<&'static str> {
 }
 
 fn refused(source: &str, member: &str, fault: Fault, reason: String, fix: &str) -> Item {
-    let full = format!("{source}{SEPARATOR}{}", member.chars().filter(|c| !c.is_control()).take(500).collect::<String>());
+    let full =
+        format!("{source}{SEPARATOR}{}", member.chars().filter(|c| !c.is_control()).take(500).collect::<String>());
     let error = SourceError::fault(&full, fault, reason, fix);
     Item::Refused { source: full, error }
 }

@@ -216,7 +216,8 @@ async fn given_a_name_that_points_inside_when_it_is_fetched_then_nobody_is_conne
 }
 
 #[tokio::test]
-async fn given_a_name_server_that_changes_its_answer_when_a_redirect_is_followed_then_the_second_answer_is_checked_too() {
+async fn given_a_name_server_that_changes_its_answer_when_a_redirect_is_followed_then_the_second_answer_is_checked_too()
+{
     // The first name is opened and answers with a redirect to a second one, which is public at first and then inside.
     let (address, asked) = server(|_| reply("302 Found\r\nlocation: http://other.example/x", "")).await;
     let port = address.rsplit(':').next().unwrap().to_owned();

@@ -92,9 +92,8 @@ impl Ingester {
         let (skipped, mut documents): (Vec<Read>, Vec<Read>) =
             reads.into_iter().partition(|read| matches!(read, Read::Skipped));
         let refused = std::mem::take(&mut listing.refused).into_iter();
-        documents.extend(
-            refused.map(|(found, error)| Read::Refused { source: found.source, failure: error.failure() }),
-        );
+        documents
+            .extend(refused.map(|(found, error)| Read::Refused { source: found.source, failure: error.failure() }));
         listing.skipped += skipped.len();
         if documents.is_empty() {
             return Ok(Err(listing.nothing_readable(&start.source).failure()));

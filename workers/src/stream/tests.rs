@@ -84,14 +84,23 @@ async fn given_documents_on_a_topic_when_consumed_twice_then_each_is_handed_in_o
     let world = World::new().await;
     let topic = Topic::Documents.name();
     let stack = &world.stack;
-    stack.send_records(vec![plain(topic, None, Some(b"plain words"), None), avro("notes", "# Notes", Some(r#"{"by":"ann"}"#))]).await;
+    stack
+        .send_records(vec![
+            plain(topic, None, Some(b"plain words"), None),
+            avro("notes", "# Notes", Some(r#"{"by":"ann"}"#)),
+        ])
+        .await;
     let first = world.consume(topic).await;
     assert_eq!((first.records, first.documents, first.dead_letters, first.ingests.len()), (2, 2, 0, 2));
     assert_eq!(world.consume(topic).await, Consumed::default(), "the group goes on where it was");
     stack.send_records(vec![plain(topic, Some("a.md"), Some(b"# A"), None)]).await;
     assert_eq!(world.consume(topic).await.documents, 1);
-    let mut found: Vec<(String, Option<String>, Option<String>)> =
-        world.submissions().await.into_iter().map(|submit| (submit.source, submit.source_type, submit.metadata_json)).collect();
+    let mut found: Vec<(String, Option<String>, Option<String>)> = world
+        .submissions()
+        .await
+        .into_iter()
+        .map(|submit| (submit.source, submit.source_type, submit.metadata_json))
+        .collect();
     found.sort();
     let own = Some(r#"{"team":"a"}"#.to_owned());
     let both = Some(r#"{"team":"a","by":"ann"}"#.to_owned());
@@ -105,7 +114,10 @@ async fn given_documents_on_a_topic_when_consumed_twice_then_each_is_handed_in_o
         ]
     );
     let scanned = stack.events::<IngestEvent>().await;
-    assert_eq!(scanned.iter().filter(|event| matches!(event, IngestEvent::IngestScanned(e) if e.documents == 1)).count(), 3);
+    assert_eq!(
+        scanned.iter().filter(|event| matches!(event, IngestEvent::IngestScanned(e) if e.documents == 1)).count(),
+        3
+    );
 }
 
 #[tokio::test]
@@ -128,7 +140,8 @@ async fn given_records_that_are_no_documents_when_consumed_then_each_is_a_dead_l
         .await;
     let consumed = world.consume(topic).await;
     assert_eq!((consumed.records, consumed.documents, consumed.dead_letters), (7, 1, 6));
-    let mut codes: Vec<String> = world.stack.letters(Topic::Documents).await.into_iter().map(|letter| letter.code).collect();
+    let mut codes: Vec<String> =
+        world.stack.letters(Topic::Documents).await.into_iter().map(|letter| letter.code).collect();
     codes.sort();
     assert_eq!(codes, ["bad_body", "bad_frame", "bad_metadata", "tombstone", "unknown_schema_id", "wrong_topic"]);
 }
@@ -139,7 +152,16 @@ async fn given_a_topic_of_ones_own_when_consumed_then_it_is_made_and_read() {
     ensure_topic(world.stack.log(), "notes").await.unwrap();
     world.stack.send_records(vec![plain("notes", None, Some(b"words"), None)]).await;
     assert_eq!(world.consume("notes").await.documents, 1);
-    for topic in ["riverrun.ingest.commands", "riverrun.documents.dlq", "__consumer_offsets", "../x", "", "a b", "x.dlq", &"x".repeat(250)] {
+    for topic in [
+        "riverrun.ingest.commands",
+        "riverrun.documents.dlq",
+        "__consumer_offsets",
+        "../x",
+        "",
+        "a b",
+        "x.dlq",
+        &"x".repeat(250),
+    ] {
         assert!(matches!(ensure_topic(world.stack.log(), topic).await, Err(StreamError::WrongTopic(_))), "{topic}");
     }
 }
@@ -172,10 +194,17 @@ fn given_what_records_say_of_themselves_when_read_then_type_and_name_follow_or_l
         (Some("a\nb"), b"words", None, named("0/7"), "text"),
         (Some(" "), b"", None, named("0/7"), "text"),
     ] {
-        assert_eq!(arrived(plain("t", key, Some(payload), content_type)), (source, kind.to_owned()), "{key:?} {content_type:?}");
+        assert_eq!(
+            arrived(plain("t", key, Some(payload), content_type)),
+            (source, kind.to_owned()),
+            "{key:?} {content_type:?}"
+        );
     }
     let huge = vec![b'x'; MAX_DOCUMENT + 1];
-    assert_eq!(read(&record(plain("t", None, Some(&huge), None), 0), &Schemas::built_in(), &target).unwrap_err().code, "too_large");
+    assert_eq!(
+        read(&record(plain("t", None, Some(&huge), None), 0), &Schemas::built_in(), &target).unwrap_err().code,
+        "too_large"
+    );
 }
 
 #[test]

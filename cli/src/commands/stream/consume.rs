@@ -78,8 +78,11 @@ pub async fn run(args: ConsumeArgs, settings: &Settings, name: &str, output: Out
         let summary = summary(&connection, topic, &place, consumed).await?;
         output.show(&summary, people)?;
         if summary.failed > 0 || summary.dead_letters > 0 {
-            return Err(CliError::new(Exit::Failed, format!("{} documents failed, {} records are dead letters", summary.failed, summary.dead_letters))
-                .hint("riverrun docs ls shows documents, riverrun dlq ls dead letters"));
+            return Err(CliError::new(
+                Exit::Failed,
+                format!("{} documents failed, {} records are dead letters", summary.failed, summary.dead_letters),
+            )
+            .hint("riverrun docs ls shows documents, riverrun dlq ls dead letters"));
         }
         Ok(())
     }
@@ -98,7 +101,8 @@ async fn consume(
     output: Output,
 ) -> Result<stream::Consumed, CliError> {
     let blobs: Arc<dyn BlobStore> = Arc::new(
-        stack::blobs(&settings.data_dir).map_err(|error| CliError::new(Exit::Failed, error.to_string()).hint("riverrun diagnose"))?,
+        stack::blobs(&settings.data_dir)
+            .map_err(|error| CliError::new(Exit::Failed, error.to_string()).hint("riverrun diagnose"))?,
     );
     let config = StreamConfig { log: connection.log()?.clone(), topic: topic.to_owned(), target, idle };
     let producer = connection.producer()?;
@@ -131,7 +135,8 @@ fn idle(seconds: Option<f64>) -> Result<Option<Duration>, CliError> {
             if (0.0..=LONGEST).contains(&seconds) {
                 Ok(Duration::from_secs_f64(seconds))
             } else {
-                Err(CliError::new(Exit::Usage, format!("--idle-timeout is {seconds}, which is no number of seconds")).hint("--idle-timeout 10"))
+                Err(CliError::new(Exit::Usage, format!("--idle-timeout is {seconds}, which is no number of seconds"))
+                    .hint("--idle-timeout 10"))
             }
         })
         .transpose()
@@ -191,7 +196,11 @@ async fn summary(
     Ok(summary)
 }
 
-async fn ended(connection: &Connection, ingest: IngestId, until: tokio::time::Instant) -> Result<Option<IngestView>, CliError> {
+async fn ended(
+    connection: &Connection,
+    ingest: IngestId,
+    until: tokio::time::Instant,
+) -> Result<Option<IngestView>, CliError> {
     loop {
         match connection.client.get::<IngestView>(&format!("/ingest/{ingest}")).await {
             Ok(view) if view.ended() => return Ok(Some(view)),

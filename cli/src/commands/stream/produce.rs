@@ -99,8 +99,11 @@ fn text(given: &str) -> Result<String, CliError> {
         return Err(CliError::new(Exit::Usage, "the document is empty").hint("riverrun stream produce 'some text'"));
     }
     if text.len() > MAX_TEXT {
-        return Err(CliError::new(Exit::Refused, format!("the document has more than {MAX_TEXT} bytes, which no record carries"))
-            .hint("riverrun ingest takes larger ones"));
+        return Err(CliError::new(
+            Exit::Refused,
+            format!("the document has more than {MAX_TEXT} bytes, which no record carries"),
+        )
+        .hint("riverrun ingest takes larger ones"));
     }
     Ok(text)
 }
@@ -113,7 +116,8 @@ fn avro(
     metadata: Option<serde_json::Map<String, serde_json::Value>>,
 ) -> Result<Outgoing, CliError> {
     let metadata_json = metadata.map(|object| serde_json::Value::Object(object).to_string());
-    let document = PublishDocument { name: key.clone().unwrap_or_default(), text, content_type, metadata_json, at: now_ms() };
+    let document =
+        PublishDocument { name: key.clone().unwrap_or_default(), text, content_type, metadata_json, at: now_ms() };
     let record = Outgoing::event(&DocumentMessage::from(document), COMPONENT, None)
         .map_err(|error| CliError::new(Exit::Refused, error.to_string()).maybe_hint(error.hint().map(str::to_owned)))?;
     // Without a name there is nothing to order by: the documents spread over the partitions.
@@ -131,8 +135,10 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
 /// A failure of streaming as the command line tells it.
 pub(super) fn failed(error: &StreamError) -> CliError {
     match error {
-        StreamError::WrongTopic(_) => CliError::new(Exit::Refused, error.to_string())
-            .hint(format!("the public topic is {}; others have letters, digits, '.', '_' and '-'", Topic::Documents.name())),
+        StreamError::WrongTopic(_) => CliError::new(Exit::Refused, error.to_string()).hint(format!(
+            "the public topic is {}; others have letters, digits, '.', '_' and '-'",
+            Topic::Documents.name()
+        )),
         StreamError::Log(inner) => {
             let exit = if inner.retryable() { Exit::ServiceDown } else { Exit::Failed };
             CliError::new(exit, error.to_string()).maybe_hint(inner.hint().map(str::to_owned))

@@ -49,8 +49,14 @@ pub(super) fn pdf(pages: &[&str], font: Font) -> Document {
         .into(),
         Font::Plain | Font::None => "WinAnsiEncoding".into(),
     };
-    let font_id = document.add_object(dictionary! { "Type" => "Font", "Subtype" => "Type1", "BaseFont" => "Helvetica", "Encoding" => encoding });
-    let fonts = if font == Font::None { dictionary! {} } else { dictionary! { "F1" => font_id } };
+    let font_id = document.add_object(
+        dictionary! { "Type" => "Font", "Subtype" => "Type1", "BaseFont" => "Helvetica", "Encoding" => encoding },
+    );
+    let fonts = if font == Font::None {
+        dictionary! {}
+    } else {
+        dictionary! { "F1" => font_id }
+    };
     let resources = document.add_object(dictionary! { "Font" => fonts });
     let mut kids = Vec::new();
     for page in pages {
@@ -66,7 +72,9 @@ pub(super) fn pdf(pages: &[&str], font: Font) -> Document {
         }
         operations.push(Operation::new("ET", vec![]));
         let content = document.add_object(Stream::new(dictionary! {}, Content { operations }.encode().unwrap()));
-        kids.push(document.add_object(dictionary! { "Type" => "Page", "Parent" => tree, "Contents" => content }).into());
+        kids.push(
+            document.add_object(dictionary! { "Type" => "Page", "Parent" => tree, "Contents" => content }).into(),
+        );
     }
     let count = i64::try_from(pages.len()).unwrap();
     let all = dictionary! { "Type" => "Pages", "Kids" => kids, "Count" => count, "Resources" => resources, "MediaBox" => vec![0.into(), 0.into(), 595.into(), 842.into()] };
@@ -89,7 +97,13 @@ pub(super) fn saved(mut document: Document) -> Vec<u8> {
 /// The same encrypted, to be opened with `password`.
 pub(super) fn encrypted(mut document: Document, password: &str) -> Vec<u8> {
     use lopdf::{EncryptionState, EncryptionVersion, Permissions};
-    let version = EncryptionVersion::V2 { document: &document, owner_password: "owner", user_password: password, key_length: 128, permissions: Permissions::all() };
+    let version = EncryptionVersion::V2 {
+        document: &document,
+        owner_password: "owner",
+        user_password: password,
+        key_length: 128,
+        permissions: Permissions::all(),
+    };
     let state = EncryptionState::try_from(version).unwrap();
     document.encrypt(&state).unwrap();
     saved(document)
@@ -102,7 +116,9 @@ pub(super) fn docx(body: &str) -> Vec<u8> {
         "<w:styles {W}><w:style w:styleId='berschrift1'><w:name w:val='heading 1'/></w:style>\
          <w:style w:styleId='Custom'><w:name w:val='My head'/><w:pPr><w:outlineLvl w:val='1'/></w:pPr></w:style></w:styles>"
     );
-    let notes = format!("<w:footnotes {W}><w:footnote><w:p><w:r><w:t>A note at the foot.</w:t></w:r></w:p></w:footnote></w:footnotes>");
+    let notes = format!(
+        "<w:footnotes {W}><w:footnote><w:p><w:r><w:t>A note at the foot.</w:t></w:r></w:p></w:footnote></w:footnotes>"
+    );
     let core = "<cp:coreProperties xmlns:cp='x' xmlns:dc='y'><dc:title>Core title</dc:title></cp:coreProperties>";
     let document = format!("<?xml version='1.0'?><w:document {W}><w:body>{body}</w:body></w:document>");
     zip(&[
@@ -115,14 +131,21 @@ pub(super) fn docx(body: &str) -> Vec<u8> {
 }
 
 pub(super) fn pptx() -> Vec<u8> {
-    let shape = |kind: &str, text: &str| format!("<p:sp><p:nvSpPr><p:nvPr><p:ph type='{kind}'/></p:nvPr></p:nvSpPr><p:txBody><a:p><a:r><a:t>{text}</a:t></a:r></a:p></p:txBody></p:sp>");
-    let slide = |inner: String| format!("<p:sld xmlns:p='p' xmlns:a='a'><p:cSld><p:spTree>{inner}</p:spTree></p:cSld></p:sld>");
+    let shape = |kind: &str, text: &str| {
+        format!(
+            "<p:sp><p:nvSpPr><p:nvPr><p:ph type='{kind}'/></p:nvPr></p:nvSpPr><p:txBody><a:p><a:r><a:t>{text}</a:t></a:r></a:p></p:txBody></p:sp>"
+        )
+    };
+    let slide =
+        |inner: String| format!("<p:sld xmlns:p='p' xmlns:a='a'><p:cSld><p:spTree>{inner}</p:spTree></p:cSld></p:sld>");
     let table = "<p:graphicFrame><a:tbl><a:tr><a:tc><a:txBody><a:p><a:r><a:t>Launch</a:t></a:r></a:p></a:txBody></a:tc><a:tc><a:txBody><a:p><a:r><a:t>Price</a:t></a:r></a:p></a:txBody></a:tc></a:tr></a:tbl></p:graphicFrame>";
     let first = slide(shape("title", "Welcome") + &shape("body", "Gliding is quiet") + &shape("sldNum", "1"));
     let second = slide(shape("body", "Second slide") + table);
     let notes = slide(shape("body", "Say hello first") + &shape("sldNum", "1"));
     let rels = |inner: &str| format!("<Relationships>{inner}</Relationships>");
-    let deck_rels = rels("<Relationship Id='rId2' Type='t/slide' Target='slides/slide9.xml'/><Relationship Id='rId1' Type='t/slide' Target='/ppt/slides/slide1.xml'/>");
+    let deck_rels = rels(
+        "<Relationship Id='rId2' Type='t/slide' Target='slides/slide9.xml'/><Relationship Id='rId1' Type='t/slide' Target='/ppt/slides/slide1.xml'/>",
+    );
     let slide_rels = rels("<Relationship Id='rId1' Type='t/notesSlide' Target='../notesSlides/n1.xml'/>");
     // The order of the deck counts, not the numbers of the parts.
     let deck = "<p:presentation xmlns:p='p' xmlns:r='r'><p:sldIdLst><p:sldId id='256' r:id='rId1'/><p:sldId id='257' r:id='rId2'/></p:sldIdLst></p:presentation>";
@@ -138,10 +161,18 @@ pub(super) fn pptx() -> Vec<u8> {
 
 pub(super) fn xlsx(sheet: &str) -> Vec<u8> {
     const NS: &str = "xmlns='http://schemas.openxmlformats.org/spreadsheetml/2006/main'";
-    let sheet = format!("<?xml version='1.0'?><worksheet {NS}><dimension ref='A1:XFD1048576'/><sheetData>{sheet}</sheetData></worksheet>");
-    let book = format!("<?xml version='1.0'?><workbook {NS} xmlns:r='http://schemas.openxmlformats.org/officeDocument/2006/relationships'><sheets><sheet name='Prices' sheetId='1' r:id='rId1'/></sheets></workbook>");
-    let strings = format!("<?xml version='1.0'?><sst {NS}><si><t>Launch</t></si><si><t>Price</t></si><si><t>Winch</t></si></sst>");
-    let styles = format!("<?xml version='1.0'?><styleSheet {NS}><cellXfs count='2'><xf numFmtId='0'/><xf numFmtId='14'/></cellXfs></styleSheet>");
+    let sheet = format!(
+        "<?xml version='1.0'?><worksheet {NS}><dimension ref='A1:XFD1048576'/><sheetData>{sheet}</sheetData></worksheet>"
+    );
+    let book = format!(
+        "<?xml version='1.0'?><workbook {NS} xmlns:r='http://schemas.openxmlformats.org/officeDocument/2006/relationships'><sheets><sheet name='Prices' sheetId='1' r:id='rId1'/></sheets></workbook>"
+    );
+    let strings = format!(
+        "<?xml version='1.0'?><sst {NS}><si><t>Launch</t></si><si><t>Price</t></si><si><t>Winch</t></si></sst>"
+    );
+    let styles = format!(
+        "<?xml version='1.0'?><styleSheet {NS}><cellXfs count='2'><xf numFmtId='0'/><xf numFmtId='14'/></cellXfs></styleSheet>"
+    );
     let kind = "http://schemas.openxmlformats.org/officeDocument/2006/relationships";
     let rels = format!(
         "<?xml version='1.0'?><Relationships xmlns='http://schemas.openxmlformats.org/package/2006/relationships'>\
@@ -170,8 +201,13 @@ pub(super) fn ods() -> Vec<u8> {
         <table:table-row><table:table-cell office:value-type='string'><text:p>Winch</text:p></table:table-cell>\
         <table:table-cell office:value-type='float' office:value='9'><text:p>9</text:p></table:table-cell></table:table-row></table:table>\
         </office:spreadsheet></office:body></office:document-content>";
-    let manifest = "<?xml version='1.0'?><manifest:manifest xmlns:manifest='urn:oasis:names:tc:opendocument:xmlns:manifest:1.0'/>";
-    zip(&[("mimetype", b"application/vnd.oasis.opendocument.spreadsheet"), ("META-INF/manifest.xml", manifest.as_bytes()), ("content.xml", content.as_bytes())])
+    let manifest =
+        "<?xml version='1.0'?><manifest:manifest xmlns:manifest='urn:oasis:names:tc:opendocument:xmlns:manifest:1.0'/>";
+    zip(&[
+        ("mimetype", b"application/vnd.oasis.opendocument.spreadsheet"),
+        ("META-INF/manifest.xml", manifest.as_bytes()),
+        ("content.xml", content.as_bytes()),
+    ])
 }
 
 pub(super) fn epub() -> Vec<u8> {
@@ -183,7 +219,10 @@ pub(super) fn epub() -> Vec<u8> {
         ("META-INF/container.xml", container.as_bytes()),
         ("OEBPS/book.opf", book.as_bytes()),
         ("OEBPS/one.xhtml", b"<html><body><h1>Chapter one</h1><p>It begins.</p></body></html>"),
-        ("OEBPS/two words.xhtml", b"<html><head><title>Chapter two</title></head><body><p>It ends.</p><script>x()</script></body></html>"),
+        (
+            "OEBPS/two words.xhtml",
+            b"<html><head><title>Chapter two</title></head><body><p>It ends.</p><script>x()</script></body></html>",
+        ),
     ])
 }
 

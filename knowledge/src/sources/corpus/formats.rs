@@ -40,18 +40,38 @@ fn given_a_pdf_without_fonts_pages_or_text_when_read_then_the_reason_is_named() 
 
 #[test]
 fn given_a_word_document_when_read_then_headings_lists_tables_and_notes_are_there() {
-    let p = |style: &str, text: &str| format!("<w:p><w:pPr><w:pStyle w:val='{style}'/></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>");
+    let p = |style: &str, text: &str| {
+        format!("<w:p><w:pPr><w:pStyle w:val='{style}'/></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>")
+    };
     let plain = |text: &str| format!("<w:p><w:r><w:t>{text}</w:t></w:r></w:p>");
     let item = "<w:p><w:pPr><w:numPr><w:ilvl w:val='1'/></w:numPr></w:pPr><w:r><w:t>an item</w:t></w:r></w:p>";
     let deleted = "<w:p><w:del><w:r><w:delText>deleted</w:delText></w:r></w:del><w:r><w:t>kept &amp; </w:t></w:r><w:r><w:t>joined</w:t></w:r></w:p>";
     let cell = |text: &str| format!("<w:tc>{}</w:tc>", plain(text));
-    let table = format!("<w:tbl><w:tr>{}{}</w:tr><w:tr>{}{}</w:tr></w:tbl>", cell("Launch"), cell("Price"), cell("Winch"), cell("9 | 10"));
-    let body = p("berschrift1", "Gliding") + &plain("Quiet flight.") + &p("Custom", "Costs") + &table + item + deleted + &p("Heading3", "Deep");
+    let table = format!(
+        "<w:tbl><w:tr>{}{}</w:tr><w:tr>{}{}</w:tr></w:tbl>",
+        cell("Launch"),
+        cell("Price"),
+        cell("Winch"),
+        cell("9 | 10")
+    );
+    let body = p("berschrift1", "Gliding")
+        + &plain("Quiet flight.")
+        + &p("Custom", "Costs")
+        + &table
+        + item
+        + deleted
+        + &p("Heading3", "Deep");
     let text = read("docx", &build::docx(&body)).unwrap();
     assert_eq!(text.title.as_deref(), Some("Core title"));
     let headings: Vec<_> = text.sections.iter().map(|section| (section.level, section.heading.as_str())).collect();
     assert_eq!(headings, [(1, "Gliding"), (2, "Costs"), (3, "Deep"), (1, "Footnotes")]);
-    for part in ["# Gliding\n\nQuiet flight.", "| Launch | Price |\n| --- | --- |\n| Winch | 9 \\| 10 |", "  - an item", "kept & joined", "A note at the foot."] {
+    for part in [
+        "# Gliding\n\nQuiet flight.",
+        "| Launch | Price |\n| --- | --- |\n| Winch | 9 \\| 10 |",
+        "  - an item",
+        "kept & joined",
+        "A note at the foot.",
+    ] {
         assert!(text.text.contains(part), "{part:?} is not in {}", text.text);
     }
     assert!(!text.text.contains("deleted"));
@@ -64,7 +84,10 @@ fn given_a_presentation_when_read_then_slides_are_pages_in_their_order_with_note
     let headings: Vec<_> = text.sections.iter().map(|section| section.heading.as_str()).collect();
     assert_eq!(headings, ["Welcome", "Notes", "Slide 2"]);
     let at = |part: &str| text.page(text.text.find(part).unwrap_or_else(|| panic!("{part} is not in {}", text.text)));
-    assert_eq!((at("Gliding is quiet"), at("Say hello first"), at("Second slide"), at("Launch")), (Some(1), Some(1), Some(2), Some(2)));
+    assert_eq!(
+        (at("Gliding is quiet"), at("Say hello first"), at("Second slide"), at("Launch")),
+        (Some(1), Some(1), Some(2), Some(2))
+    );
     assert_eq!(text.title.as_deref(), Some("Welcome"));
 }
 
@@ -74,7 +97,10 @@ fn given_workbooks_when_read_then_rows_have_their_columns_and_sheets_are_section
     assert_eq!(text.text, "# Prices\n\nLaunch: Winch; Price: 9; Since: 2023-03-15\nLaunch: Tow; Price: 42.5\n");
     let mut tables = by_name("xlsx").unwrap().tables("a.xlsx", &build::xlsx(build::SHEET)).unwrap();
     let table = tables.remove(0);
-    assert_eq!((table.name.as_str(), table.columns), ("Prices", ["Launch", "Price", "Since"].map(str::to_owned).to_vec()));
+    assert_eq!(
+        (table.name.as_str(), table.columns),
+        ("Prices", ["Launch", "Price", "Since"].map(str::to_owned).to_vec())
+    );
     let rows: Vec<Row> = table.rows.map(Result::unwrap).collect();
     assert_eq!(rows[0], [Cell::Text("Winch".into()), Cell::Int(9), Cell::Text("2023-03-15".into())]);
     assert_eq!(rows[1], [Cell::Text("Tow".into()), Cell::Float(42.5), Cell::Null]);
@@ -98,7 +124,13 @@ fn given_a_book_when_read_then_chapters_come_in_the_order_of_its_spine() {
 fn given_a_message_when_read_then_headers_text_and_names_of_attachments_are_there() {
     let text = read("eml", build::EMAIL.as_bytes()).unwrap();
     assert_eq!(text.title.as_deref(), Some("Gr\u{fc}\u{df}e"));
-    for part in ["From: J\u{f6}rg <joerg@example.org>", "To: Ada <ada@example.org>, bob@example.org", "Date: 2026-09-01T10:00:00+02:00", "Attachments: plan.pdf", "The caf\u{e9} is open."] {
+    for part in [
+        "From: J\u{f6}rg <joerg@example.org>",
+        "To: Ada <ada@example.org>, bob@example.org",
+        "Date: 2026-09-01T10:00:00+02:00",
+        "Attachments: plan.pdf",
+        "The caf\u{e9} is open.",
+    ] {
         assert!(text.text.contains(part), "{part:?} is not in {}", text.text);
     }
     assert!(!text.text.contains("html part"));
@@ -110,7 +142,8 @@ fn given_a_message_when_read_then_headers_text_and_names_of_attachments_are_ther
 
 #[test]
 fn given_documents_without_an_extension_when_detected_then_their_content_tells() {
-    let name = |bytes: &[u8]| crate::sources::detect(std::path::Path::new("/d/file"), bytes, None).map(|source| source.name());
+    let name =
+        |bytes: &[u8]| crate::sources::detect(std::path::Path::new("/d/file"), bytes, None).map(|source| source.name());
     assert_eq!(name(&build::docx("<w:p/>")), Ok("docx"));
     assert_eq!(name(&build::pptx()), Ok("pptx"));
     assert_eq!(name(&build::xlsx(build::SHEET)), Ok("xlsx"));

@@ -15,9 +15,17 @@ fn corpus() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("text", b"Words in a row.\r\nAnd more.\n".to_vec()),
         ("markdown", b"# A\n\nText\n\n| a | b |\n|---|---|\n| 1 | 2 |\n".to_vec()),
-        ("html", b"<html><head><title>T</title></head><body><h1>A</h1><p>b<table><tr><td>c</table></body></html>".to_vec()),
+        (
+            "html",
+            b"<html><head><title>T</title></head><body><h1>A</h1><p>b<table><tr><td>c</table></body></html>".to_vec(),
+        ),
         ("pdf", build::saved(build::pdf(&["First line\nsecond", "Page two"], Font::Ligatures))),
-        ("docx", build::docx("<w:p><w:r><w:t>Words</w:t></w:r></w:p><w:tbl><w:tr><w:tc><w:p><w:r><w:t>x</w:t></w:r></w:p></w:tc></w:tr></w:tbl>")),
+        (
+            "docx",
+            build::docx(
+                "<w:p><w:r><w:t>Words</w:t></w:r></w:p><w:tbl><w:tr><w:tc><w:p><w:r><w:t>x</w:t></w:r></w:p></w:tc></w:tr></w:tbl>",
+            ),
+        ),
         ("pptx", build::pptx()),
         ("xlsx", build::xlsx(build::SHEET)),
         ("ods", build::ods()),
@@ -93,7 +101,13 @@ fn given_giant_lines_and_deep_nesting_when_read_then_they_end_in_a_text_or_an_er
 fn given_packages_that_unpack_to_too_much_when_read_then_they_are_refused_without_unpacking_it() {
     let zeros = vec![b' '; 300 << 20];
     let xml = [b"<a>", &zeros[..], b"</a>"].concat();
-    for (source, part) in [("docx", "word/document.xml"), ("pptx", "ppt/presentation.xml"), ("xlsx", "xl/workbook.xml"), ("ods", "content.xml"), ("epub", "META-INF/container.xml")] {
+    for (source, part) in [
+        ("docx", "word/document.xml"),
+        ("pptx", "ppt/presentation.xml"),
+        ("xlsx", "xl/workbook.xml"),
+        ("ods", "content.xml"),
+        ("epub", "META-INF/container.xml"),
+    ] {
         assert_eq!(refusal(source, &build::zip(&[(part, &xml)])), "limit_exceeded", "{source}");
     }
 }
@@ -155,19 +169,34 @@ fn given_an_archive_when_read_then_good_members_are_documents_and_each_bad_one_i
     );
     assert_eq!(documents, ["/d/a.zip!/docs/a.md", "/d/a.zip!/docs/b.txt"]);
     let code = |name: &str| refused.iter().find(|(source, _)| source.ends_with(name)).map(|(_, code)| code.as_str());
-    for name in ["!/link.txt", "!/../../evil.txt", "!/..././evil.txt", "!//abs.txt", "C:\\x.txt", "a\\..\\b.txt", "inner.zip", "inner.tar.gz"] {
+    for name in [
+        "!/link.txt",
+        "!/../../evil.txt",
+        "!/..././evil.txt",
+        "!//abs.txt",
+        "C:\\x.txt",
+        "a\\..\\b.txt",
+        "inner.zip",
+        "inner.tar.gz",
+    ] {
         assert_eq!(code(name), Some("unsafe_entry"), "{name}: {refused:?}");
     }
     assert_eq!(code("large.txt"), Some("limit_exceeded"));
     assert_eq!(skipped, 3);
     let some = Globs::new(&["*.txt".into()], &[]).unwrap();
-    assert_eq!(members(&build::zip(&[("a.md", b"x"), ("d/b.txt", b"b")]), &some), (vec!["/d/a.zip!/d/b.txt".to_owned()], vec![], 1));
+    assert_eq!(
+        members(&build::zip(&[("a.md", b"x"), ("d/b.txt", b"b")]), &some),
+        (vec!["/d/a.zip!/d/b.txt".to_owned()], vec![], 1)
+    );
 }
 
 #[test]
 fn given_archives_that_are_bombs_or_broken_when_read_then_the_whole_is_refused() {
     let limits = Limits { max_file_bytes: 1 << 20, max_files: 100 };
-    let code = |bytes: &[u8]| zip_archive::read_members("a.zip", bytes, &Globs::all(), limits, |_| true).map_err(|error| error.code().to_owned());
+    let code = |bytes: &[u8]| {
+        zip_archive::read_members("a.zip", bytes, &Globs::all(), limits, |_| true)
+            .map_err(|error| error.code().to_owned())
+    };
     let names: Vec<String> = (0..101).map(|index| format!("{index}.txt")).collect();
     let many: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &b"x"[..])).collect();
     assert_eq!(code(&build::zip(&many)), Err("limit_exceeded".to_owned()));
