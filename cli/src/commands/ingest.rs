@@ -204,7 +204,8 @@ fn progress(bar: &ProgressBar, view: &IngestView) {
         bar.set_length(u64::try_from(documents).unwrap_or(0));
     }
     bar.set_position(u64::try_from(view.indexed + view.unchanged + view.failed).unwrap_or(0));
-    bar.set_message(format!("{} chunks", view.chunks));
+    let failed = if view.failed > 0 { format!(" · {} failed", view.failed) } else { String::new() };
+    bar.set_message(format!("{} chunks{failed}", view.chunks));
 }
 
 fn counts(view: &IngestView) -> String {
