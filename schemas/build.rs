@@ -19,7 +19,8 @@ fn main() -> io::Result<()> {
     for file in files {
         let name = file.strip_prefix(&root).map_err(io::Error::other)?;
         let name = name.display();
-        writeln!(code, "    (\"{name}\", include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/{name}\"))),").map_err(io::Error::other)?;
+        writeln!(code, "    (\"{name}\", include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/{name}\"))),")
+            .map_err(io::Error::other)?;
     }
     code.push_str("];\n");
     fs::write(PathBuf::from(env::var("OUT_DIR").map_err(io::Error::other)?).join("schema_files.rs"), code)

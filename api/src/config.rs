@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use riverrun_knowledge::web::WebPolicy;
+
 use crate::auth::Tokens;
 
 /// Largest JSON body, in bytes: 1 MiB. Larger ones get 413.
@@ -29,6 +31,10 @@ pub struct ApiConfig {
     pub tokens: Tokens,
     /// Folders that `POST /ingest` may read from. Canonical paths.
     pub ingest_roots: Vec<PathBuf>,
+    /// Hosts of databases that `POST /ingest` may read from, as `host` or `host:port`.
+    pub ingest_databases: Vec<String>,
+    /// Which hosts may be asked for pages and repositories beyond the public internet.
+    pub web: WebPolicy,
     /// Most characters of a chunk.
     pub chunk_size: usize,
     /// Characters that neighbouring chunks share at most.

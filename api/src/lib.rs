@@ -12,6 +12,7 @@ pub mod error;
 pub mod extract;
 pub mod guard;
 pub mod hub;
+pub mod ingest_source;
 pub mod metrics;
 pub mod reservations;
 pub mod routes;

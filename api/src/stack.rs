@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use riverrun_agents::tools::{Toolbox, warehouse_query};
 use riverrun_knowledge::answer::AnswerConfig;
-use riverrun_knowledge::sources::Limits;
+use riverrun_knowledge::sources::{Limits, SourceSecrets};
 use riverrun_knowledge::{Answerer, LanguageModels, Retriever};
 use riverrun_log::admin::{Admin, GroupTopics};
 use riverrun_log::{BlobError, BlobStore, EmbeddedBroker, LogConfig, LogError, ObjectStoreBlobs, Producer, Schemas};
@@ -64,6 +64,8 @@ pub struct StackConfig {
     pub max_runs: usize,
     /// How much one ingest may read.
     pub limits: Limits,
+    /// What variables in addresses of databases stand for.
+    pub secrets: SourceSecrets,
     /// Tries and pauses of the workers, for tests that can't wait for the usual ones.
     pub tune: fn(RuntimeConfig) -> RuntimeConfig,
     /// More tools, for tests and for programs that bring their own.
@@ -80,6 +82,7 @@ impl StackConfig {
             instance: "riverrun".to_owned(),
             max_runs: 32,
             limits: Limits::default(),
+            secrets: SourceSecrets::default(),
             tune: |config| config,
             extend_tools: |tools| tools,
         }
@@ -237,7 +240,7 @@ async fn open_stores(data_dir: &Path) -> Result<Stores, StackError> {
     let vectors = EdgeVectors::open(EdgeConfig::at(data_dir.join("vectors"))).map_err(part("vectors"))?;
     let keywords = TantivyIndex::open(TantivyConfig::at(data_dir.join("keywords"))).map_err(part("keywords"))?;
     let warehouse = DuckWarehouse::open(DuckConfig::at(data_dir.join("warehouse")))?;
-    let blobs = ObjectStoreBlobs::local(&data_dir.join("blobs"))?;
+    let blobs = blobs(data_dir)?;
     Ok(Stores {
         sql,
         vectors: Arc::new(vectors),
@@ -290,6 +293,11 @@ async fn start_rest(
     Ok((AppState::new(config.core, parts)?, workers))
 }
 
+/// The blob store of a data folder. Content is found by its hash, so several processes may write to it.
+pub fn blobs(data_dir: &Path) -> Result<ObjectStoreBlobs, BlobError> {
+    ObjectStoreBlobs::local(&data_dir.join("blobs"))
+}
+
 fn spawn_workers(
     config: &StackConfig,
     log: &LogConfig,
@@ -319,7 +327,12 @@ fn spawn_workers(
         log.clone(),
         Schemas::built_in(),
         stores.blobs.clone(),
-        IngesterConfig { limits: config.limits, ..IngesterConfig::default() },
+        IngesterConfig {
+            limits: config.limits,
+            web: settings.web.clone(),
+            secrets: config.secrets.clone(),
+            ..IngesterConfig::default()
+        },
     )
     .with_warehouse(stores.warehouse.clone());
     let projector = ProjectorConfig {

@@ -82,7 +82,6 @@ impl Core {
             embed_model: self.models().default_embed_model().to_owned(),
             chunk_size: self.config().chunk_size,
             chunk_overlap: self.config().chunk_overlap,
-            size_unit: riverrun_schemas::ingest::CHARACTERS.to_owned(),
         }
     }
 }

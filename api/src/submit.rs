@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use riverrun_agents::catalog;
 use riverrun_knowledge::chunking::{ChunkConfig, strategy_names};
-use riverrun_knowledge::sources::source_names;
+use riverrun_knowledge::sources::{Globs, MAX_DEPTH, source_names};
 use riverrun_log::{LogError, Producer};
 use riverrun_schemas::agent::{AgentCommand, CancelRun, RunRequest, StartRun};
 use riverrun_schemas::ingest::{IngestCommand, StartIngest};
@@ -29,8 +29,10 @@ const MAX_NAMES: usize = 100;
 const MAX_ITERS: i32 = 100;
 /// Longest reason of a cancellation, in characters.
 const MAX_REASON: usize = 1_000;
-/// Longest path of a source, in bytes.
+/// Longest path or address of a source, in bytes.
 const MAX_SOURCE: usize = 4_096;
+/// Longest query of a database, in bytes.
+const MAX_QUERY: usize = 64 << 10;
 
 /// Collects what is wrong with a body, so that a caller sees all of it at once.
 #[derive(Default)]
@@ -247,8 +249,6 @@ pub struct IngestDefaults {
     pub chunk_size: usize,
     /// Characters that neighbours share at most.
     pub chunk_overlap: usize,
-    /// What both count: characters or tokens.
-    pub size_unit: String,
 }
 
 /// The parts of an ingest request that do not depend on where its content comes from.
@@ -260,12 +260,29 @@ pub struct IngestTarget {
     pub collection: CollectionName,
     /// The forced type.
     pub source_type: Option<String>,
+    /// What of the source is read.
+    pub options: SourceOptions,
     /// The caller's object.
     pub metadata_json: Option<String>,
     /// Warehouse table of a tabular source.
     pub table: Option<String>,
     /// How texts are split.
     pub strategy: Option<String>,
+}
+
+/// What of a source is read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SourceOptions {
+    /// SQL, or a filter as JSON.
+    pub query: Option<String>,
+    /// Globs of what to read.
+    pub include: Vec<String>,
+    /// Globs of what to leave out.
+    pub exclude: Vec<String>,
+    /// How many links away from the first page of a site is read.
+    pub depth: Option<i32>,
+    /// Whether the address is a sitemap.
+    pub sitemap: bool,
 }
 
 /// Checks everything of a request but its source.
@@ -275,14 +292,10 @@ pub fn ingest_target(body: &IngestBody, defaults: &IngestDefaults) -> Result<Ing
     let collection = checks.take("collection", body.collection.parse::<CollectionName>());
     let types = source_names();
     one_of(&mut checks, "type", body.source_type.as_deref(), types.iter().copied());
-    checks.require(
-        body.query.is_none(),
-        "query",
-        "belongs to databases; this version reads text, Markdown and folders",
-    );
     if let Some(table) = &body.table {
         checks.take("table", check_table(table));
     }
+    let options = source_options(&mut checks, body);
     one_of(&mut checks, "strategy", body.strategy.as_deref(), strategy_names().into_iter());
     one_of(&mut checks, "embed_backend", body.embed_backend.as_deref(), ["default"].into_iter());
     let metadata_json = checks.metadata(body.metadata.as_ref());
@@ -294,10 +307,29 @@ pub fn ingest_target(body: &IngestBody, defaults: &IngestDefaults) -> Result<Ing
         namespace,
         collection,
         source_type: body.source_type.clone(),
+        options,
         metadata_json,
         table: body.table.clone(),
         strategy: body.strategy.clone(),
     })
+}
+
+fn source_options(checks: &mut Checks, body: &IngestBody) -> SourceOptions {
+    if let Some(query) = &body.query {
+        checks.text("query", query, MAX_QUERY);
+    }
+    for (field, globs) in [("include", &body.include), ("exclude", &body.exclude)] {
+        checks.take(field, Globs::new(globs, &[]));
+    }
+    let depth = body.depth.unwrap_or(0);
+    checks.require(depth <= MAX_DEPTH, "depth", format!("is {depth}, which is not between 0 and {MAX_DEPTH}"));
+    SourceOptions {
+        query: body.query.clone(),
+        include: body.include.clone(),
+        exclude: body.exclude.clone(),
+        depth: body.depth.and_then(|depth| i32::try_from(depth).ok()),
+        sitemap: body.sitemap,
+    }
 }
 
 /// Refuses to add to a collection of another embedding model, before anything is written.
@@ -333,15 +365,14 @@ pub fn ingest_command(
         chunk_size: to_i64(defaults.chunk_size),
         chunk_overlap: to_i64(defaults.chunk_overlap),
         metadata_json: target.metadata_json,
-        query: None,
-        include: Vec::new(),
-        exclude: Vec::new(),
-        depth: None,
-        sitemap: false,
+        query: target.options.query,
+        include: target.options.include,
+        exclude: target.options.exclude,
+        depth: target.options.depth,
+        sitemap: target.options.sitemap,
         content: None,
         table: target.table,
         strategy: target.strategy,
-        size_unit: defaults.size_unit.clone(),
         at: now_ms(),
     }
 }

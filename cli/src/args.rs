@@ -7,7 +7,8 @@ use clap_complete::Shell;
 use riverrun_api::wire::ApprovalMode;
 
 use crate::commands::{
-    collections::CollectionsArgs, docs::DocsCommand, rag::eval::EvalArgs, warehouse::WarehouseCommand,
+    collections::CollectionsArgs, docs::DocsCommand, rag::eval::EvalArgs, stream::StreamCommand,
+    warehouse::WarehouseCommand,
 };
 
 /// Runs language-model agents on an event log.
@@ -42,8 +43,11 @@ pub enum Command {
     Chat(ChatArgs),
     /// The vector of a text
     Embed(EmbedArgs),
-    /// Read a file or folder into a collection
+    /// Read files, a site, a repository, a database or a topic into a collection
     Ingest(IngestArgs),
+    /// Publish documents on a topic, and take documents from one into a collection
+    #[command(subcommand)]
+    Stream(StreamCommand),
     /// The collections, with how much is in them
     Collections(CollectionsArgs),
     /// Find chunks in a collection
@@ -92,6 +96,7 @@ impl Command {
             Command::Chat(_) => "chat",
             Command::Embed(_) => "embed",
             Command::Ingest(_) => "ingest",
+            Command::Stream(_) => "stream",
             Command::Collections(_) => "collections",
             Command::Search(_) => "search",
             Command::Rag(_) => "rag",
@@ -179,7 +184,8 @@ pub struct NamespaceArgs {
 /// Options of `ingest`.
 #[derive(Debug, Args)]
 pub struct IngestArgs {
-    /// A file or a folder
+    /// A file, folder or zip archive; https://…, https://….git, postgres://…, mysql://…, sqlite:FILE,
+    /// mongodb://host/database/collection; with --type kafka the name of a topic
     pub source: String,
     /// The collection; made when it is not there
     #[arg(short, long, default_value = "default")]
@@ -193,9 +199,24 @@ pub struct IngestArgs {
     /// Force the type of the source, which is otherwise inferred
     #[arg(short = 't', long = "type", value_name = "TYPE")]
     pub source_type: Option<String>,
-    /// SQL text of a `sql` source
+    /// What to read of a database: one SELECT, or for mongo a filter as JSON
     #[arg(long)]
     pub query: Option<String>,
+    /// Glob of what to read of a folder, archive, repository or site; may be repeated
+    #[arg(long, value_name = "GLOB")]
+    pub include: Vec<String>,
+    /// Glob of what to leave out; may be repeated
+    #[arg(long, value_name = "GLOB")]
+    pub exclude: Vec<String>,
+    /// How many links away from the first page of a site is read, 0 to 5
+    #[arg(long)]
+    pub depth: Option<u32>,
+    /// The address is a sitemap: read the pages that it lists
+    #[arg(long)]
+    pub sitemap: bool,
+    /// Go on with what comes later; for a topic
+    #[arg(long)]
+    pub follow: bool,
     /// Chunking strategy
     #[arg(long)]
     pub strategy: Option<String>,
@@ -436,6 +457,10 @@ mod tests {
             "embed hi",
             "ingest ./docs -c notes --table t -t sql --query q --strategy late --embed-backend hf",
             "ingest ./docs -c notes --type text",
+            "ingest https://h/ --depth 2 --include *.html --exclude old/** --sitemap",
+            "ingest riverrun.documents -t kafka --follow",
+            "stream consume --collection notes --idle-timeout 5",
+            "stream produce hello --topic notes",
             "collections",
             "rag eval --qrels q --queries t -c notes --config sparse --at-least 0.5",
             "collections rm notes --namespace team",

@@ -62,10 +62,19 @@ impl Connection {
 
     /// Writes to the broker behind the API.
     pub fn producer(&self) -> Result<Producer, CliError> {
-        let log = self.log.as_ref().ok_or_else(|| CliError::new(Exit::Failed, "this command has no broker"))?;
-        Producer::new(log).map_err(|error| {
+        Producer::new(self.log()?).map_err(|error| {
             CliError::new(Exit::ServiceDown, error.to_string()).maybe_hint(error.hint().map(str::to_owned))
         })
+    }
+
+    /// How to reach the broker behind the API.
+    pub fn log(&self) -> Result<&LogConfig, CliError> {
+        self.log.as_ref().ok_or_else(|| CliError::new(Exit::Failed, "this command has no broker"))
+    }
+
+    /// Whether this process hosts the stack, so that what it knows need not travel.
+    pub fn hosts(&self) -> bool {
+        self.hosted.is_some()
     }
 
     /// Ends what was started for the command.
@@ -228,6 +237,7 @@ pub async fn host(
         instance: instance(&settings.data_dir),
         max_runs: settings.agent_max_runs,
         limits: settings.ingest_limits,
+        secrets: settings.source_secrets.clone(),
         ..StackConfig::new(&settings.data_dir, core)
     };
     // Who comes meanwhile learns who has the folder; a server tells again when its API listens.

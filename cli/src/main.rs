@@ -17,6 +17,7 @@ mod signals;
 use std::process::ExitCode;
 
 use clap::Parser;
+use riverrun_knowledge::sources::{self, ISOLATED_COMMAND};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Cli, Command};
@@ -25,6 +26,15 @@ use crate::output::{Output, tell_error};
 use crate::settings::Settings;
 
 fn main() -> ExitCode {
+    // Before anything is read or opened: a process that reads one hostile document has nothing else.
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == ISOLATED_COMMAND) {
+        let told = sources::run_isolated(&arguments.collect::<Vec<_>>());
+        return if told { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    if let Ok(program) = std::env::current_exe() {
+        sources::isolate_with(program);
+    }
     let cli = Cli::parse();
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,

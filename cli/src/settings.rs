@@ -11,7 +11,8 @@ use riverrun_api::ApiConfig;
 use riverrun_api::auth::Tokens;
 use riverrun_knowledge::SearchRequest;
 use riverrun_knowledge::chunking::{ChunkConfig, DEFAULT_OVERLAP, DEFAULT_SIZE};
-use riverrun_knowledge::sources::Limits;
+use riverrun_knowledge::sources::{Limits, SECRET_PREFIX, SourceSecrets};
+use riverrun_knowledge::web::WebPolicy;
 use riverrun_models::{ModelSettings, Secret};
 
 use crate::error::{CliError, Exit};
@@ -53,6 +54,8 @@ pub struct Settings {
     pub agent_max_runs: usize,
     /// How much one ingest may read.
     pub ingest_limits: Limits,
+    /// What `${RIVERRUN_SOURCE_…}` in an address of a database stands for.
+    pub source_secrets: SourceSecrets,
     /// The models'.
     pub models: ModelSettings,
     /// Filter of the log output, as `tracing` reads it.
@@ -108,6 +111,8 @@ impl Settings {
                 allowed_origins: values.list("RIVERRUN_API_ALLOWED_ORIGINS"),
                 tokens,
                 ingest_roots: ingest_roots(values, folder)?,
+                ingest_databases: values.list("RIVERRUN_INGEST_DATABASES"),
+                web: web_policy(values)?,
                 chunk_size,
                 chunk_overlap,
                 rag_top_k: values.number("RIVERRUN_RAG_TOP_K", SearchRequest::DEFAULT_K, 1..=SearchRequest::MAX_K)?,
@@ -123,6 +128,13 @@ impl Settings {
                 )?,
                 max_files: values.number("RIVERRUN_INGEST_MAX_FILES", Limits::default().max_files, 1..=1_000_000)?,
             },
+            source_secrets: SourceSecrets::new(
+                values
+                    .0
+                    .iter()
+                    .filter(|(name, _)| name.starts_with(SECRET_PREFIX))
+                    .map(|(k, v)| (k.clone(), v.clone())),
+            ),
             models,
             log_filter: values.text("RIVERRUN_LOG"),
             log_json: match values.text("RIVERRUN_LOG_FORMAT").as_deref() {
@@ -256,6 +268,14 @@ fn data_dir(values: &Values, folder: &Path) -> Result<PathBuf, CliError> {
     base.map(|base| base.join("riverrun")).ok_or_else(|| {
         CliError::new(Exit::Usage, "neither RIVERRUN_DATA_DIR nor HOME is set")
             .hint("set RIVERRUN_DATA_DIR to a folder")
+    })
+}
+
+/// Hosts beyond the public internet that pages and repositories may be asked from.
+fn web_policy(values: &Values) -> Result<WebPolicy, CliError> {
+    let name = "RIVERRUN_WEB_ALLOW";
+    values.text(name).unwrap_or_default().parse().map_err(|error| {
+        CliError::new(Exit::Usage, format!("setting {name}: {error}")).hint("RIVERRUN_WEB_ALLOW=wiki.corp,10.1.0.0/16")
     })
 }
 

@@ -3,7 +3,8 @@
 //! - [`sources`] reads a path into documents and takes their text out;
 //! - [`chunking`] splits a text into spans of its bytes;
 //! - [`retrieval`] finds chunks by meaning and by words, and fuses both;
-//! - [`answer`] asks a model with numbered chunks and checks what it cites.
+//! - [`answer`] asks a model with numbered chunks and checks what it cites;
+//! - [`web`] is the one guarded way to hosts outside.
 //!
 //! What a document, a chunk or an answer says is data: it never changes what may be read, called or shown.
 
@@ -12,6 +13,7 @@ pub mod chunking;
 pub mod models;
 pub mod retrieval;
 pub mod sources;
+pub mod web;
 
 mod text;
 

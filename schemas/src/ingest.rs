@@ -49,8 +49,6 @@ pub struct StartIngest {
     pub table: Option<String>,
     /// How texts are split; `None` goes by the type of the source.
     pub strategy: Option<String>,
-    /// What `chunk_size` and `chunk_overlap` count: [`CHARACTERS`] or [`TOKENS`] of the embedding model.
-    pub size_unit: String,
     /// Milliseconds since the epoch.
     pub at: i64,
 }
@@ -84,16 +82,9 @@ pub struct SubmitDocument {
     pub table: Option<String>,
     /// How texts are split; `None` goes by the type of the source.
     pub strategy: Option<String>,
-    /// What `chunk_size` and `chunk_overlap` count: [`CHARACTERS`] or [`TOKENS`] of the embedding model.
-    pub size_unit: String,
     /// Milliseconds since the epoch.
     pub at: i64,
 }
-
-/// [`SubmitDocument::size_unit`]: characters.
-pub const CHARACTERS: &str = "characters";
-/// [`SubmitDocument::size_unit`]: tokens of the embedding model.
-pub const TOKENS: &str = "tokens";
 
 /// Asks for every document of a collection to be removed: those that were handed in before it was written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

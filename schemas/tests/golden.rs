@@ -128,7 +128,6 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
         content: Some(blob()),
         table: Some("prices".into()),
         strategy: Some("late".into()),
-        size_unit: TOKENS.into(),
         at,
     };
     let mut all = sample::<AgentCommand>(vec![
@@ -165,7 +164,6 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
             metadata_json: None,
             table: Some("prices".into()),
             strategy: None,
-            size_unit: CHARACTERS.into()
         })
         .into(),
         doc!(DeleteDocument {}).into(),

@@ -6,5 +6,6 @@ pub mod indexer;
 pub mod ingester;
 pub mod projector;
 pub mod runtime;
+pub mod stream;
 
 mod about;

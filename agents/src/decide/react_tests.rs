@@ -29,7 +29,8 @@ fn request() -> RunRequest {
 }
 
 fn tools() -> Vec<ToolManifest> {
-    let schema = json!({ "type": "object", "properties": { "expression": { "type": "string" } }, "required": ["expression"] });
+    let schema =
+        json!({ "type": "object", "properties": { "expression": { "type": "string" } }, "required": ["expression"] });
     let tool = |name, effect| ToolManifest::builtin(name, "does it", schema.clone(), effect);
     vec![tool("calculator", ToolEffect::None), tool("pay", ToolEffect::External)]
 }

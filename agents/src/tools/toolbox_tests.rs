@@ -70,7 +70,11 @@ async fn given_tools_of_namespaces_when_one_asks_then_it_sees_and_calls_only_its
     let team: Namespace = "team".parse().unwrap();
     assert_eq!(names(tools.select(&team, Some(&["a".into()]))), ["a"]);
     let error = tools.select(&team, Some(&["b".into()])).unwrap_err();
-    assert_eq!(error.to_string(), "there is no tool \"b\"; the tools are all, a", "no name of another namespace is told");
+    assert_eq!(
+        error.to_string(),
+        "there is no tool \"b\"; the tools are all, a",
+        "no name of another namespace is told"
+    );
     assert!(tools.call("b", json!({}), &context("team-b")).await.is_ok());
     assert!(matches!(tools.call("b", json!({}), &context("team")).await, Err(ToolError::Failed(_))));
 }
@@ -79,10 +83,7 @@ async fn given_tools_of_namespaces_when_one_asks_then_it_sees_and_calls_only_its
 async fn given_limits_when_a_call_goes_past_them_then_the_error_says_which() {
     let limits = ToolLimits { timeout: Duration::from_millis(20), result_bytes: 10 };
     let slow = toolbox(vec![Given { limits, wait: Duration::from_secs(600), ..Given::default() }]);
-    assert_eq!(
-        slow.call("given", json!({}), &context("a")).await,
-        Err(ToolError::TimedOut(Duration::from_millis(20)))
-    );
+    assert_eq!(slow.call("given", json!({}), &context("a")).await, Err(ToolError::TimedOut(Duration::from_millis(20))));
     let long = toolbox(vec![Given { limits, length: 9, ..Given::default() }]);
     assert_eq!(
         long.call("given", json!({}), &context("a")).await,

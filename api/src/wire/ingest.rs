@@ -8,20 +8,22 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IngestBody {
-    /// Path of a file or folder on the server, under one of `RIVERRUN_INGEST_ROOTS`.
+    /// What to read: the path of a file, folder or archive on the server, under one of `RIVERRUN_INGEST_ROOTS`; an address of a
+    /// page (`https://…`), a repository (`https://….git`), a database (`postgres://…`, `mysql://…`, `sqlite:/…`) or a collection
+    /// (`mongodb://host/database/collection`). A password is named, never written: `${RIVERRUN_SOURCE_…}`.
     pub source: String,
     /// The collection; made when it is not there.
     pub collection: String,
     /// Its namespace; `default` when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Forces the type of the source: `text`, `markdown` or `folder`; left out, it is inferred.
+    /// Forces the type of the source, such as `text`, `pdf` or `url`; left out, it is inferred.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub source_type: Option<String>,
     /// Warehouse table for a tabular source; of several files each gets its name behind it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<String>,
-    /// SQL text of a `sql` source. Not taken by this version.
+    /// What to read of a database: one SELECT, or for `mongo` a filter as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
     /// Chunking strategy; left out, it goes by the type of the source.
@@ -30,6 +32,18 @@ pub struct IngestBody {
     /// Where embeddings are made. This version has only the default one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub embed_backend: Option<String>,
+    /// Globs of what to read below a folder, archive, repository or site, as in a `.gitignore`; none means everything.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub include: Vec<String>,
+    /// Globs of what to leave out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exclude: Vec<String>,
+    /// How many links away from the first page of a site is read, 0 to 5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depth: Option<u32>,
+    /// Whether the address is a sitemap, whose pages are read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sitemap: bool,
     /// An object of yours, at most 16 KiB, kept with each document; `filter` of a search looks at it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]

@@ -11,3 +11,4 @@ mod model_server;
 mod reads;
 mod runs;
 mod sockets;
+mod sources;

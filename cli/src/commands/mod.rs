@@ -16,6 +16,7 @@ mod providers;
 pub(crate) mod rag;
 mod runs;
 mod search;
+pub mod stream;
 mod tools;
 mod topics;
 pub(crate) mod warehouse;
@@ -25,6 +26,7 @@ use std::future::Future;
 use serde_json::{Map, Value};
 
 use crate::args::{AgentCommand, Command, DlqCommand, ModelsCommand, RagCommand, RunsCommand};
+use crate::commands::stream::StreamCommand;
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
 use crate::output::Output;
@@ -54,9 +56,19 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
             None => with_light(settings, async |c| models::ls::run(c, args.provider, output).await).await,
         },
         Command::Ingest(args) => {
-            let prepared = ingest::prepare(args, settings)?;
-            with_full(settings, name, async |c| ingest::run(c, prepared, output).await).await
+            if let Some(consume) = ingest::of_topic(&args) {
+                return stream::consume::run(consume, settings, name, output).await;
+            }
+            let (prepared, settings) = ingest::prepare(args, settings)?;
+            with_full(&settings, name, async |c| ingest::run(c, prepared, output).await).await
         }
+        Command::Stream(command) => match command {
+            StreamCommand::Produce(args) => {
+                let prepared = stream::produce::prepare(args)?;
+                with_full(settings, name, async |c| stream::produce::run(c, prepared, output).await).await
+            }
+            StreamCommand::Consume(args) => stream::consume::run(args, settings, name, output).await,
+        },
         Command::Collections(args) => {
             with_full(settings, name, async |c| collections::run(c, args, output).await).await
         }

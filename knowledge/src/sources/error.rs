@@ -125,7 +125,7 @@ pub enum SourceError {
     #[error("{message}")]
     Told {
         /// Stable, lower snake case.
-        code: String,
+        code: &'static str,
         /// What failed, on what.
         message: String,
         /// The fix.
@@ -163,6 +163,22 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// Every kind.
+    pub const ALL: [Self; 12] = [
+        Self::Encrypted,
+        Self::NoText,
+        Self::Malformed,
+        Self::LimitExceeded,
+        Self::ExtractionFailed,
+        Self::TimedOut,
+        Self::UnsafeEntry,
+        Self::NotTabular,
+        Self::AddressRefused,
+        Self::SourceFailed,
+        Self::QueryRefused,
+        Self::BadOption,
+    ];
+
     /// Stable code, lower snake case.
     pub fn code(self) -> &'static str {
         match self {
@@ -187,18 +203,29 @@ impl SourceError {
         Self::Document { name: clip(name), fault, reason: reason.into(), fix: fix.into() }
     }
 
-    pub(crate) fn no_text(name: &str, why: &str) -> Self {
-        Self::fault(name, Fault::NoText, format!("has no text: {why}"), "convert it to a format with text, for a scan by character recognition, and ingest that")
+    /// A document that can be read and has nothing to find.
+    pub fn no_text(name: &str, why: &str) -> Self {
+        Self::fault(
+            name,
+            Fault::NoText,
+            format!("has no text: {why}"),
+            "convert it to a format with text, for a scan by character recognition, and ingest that",
+        )
     }
 
     /// A document that is not what its format says. What the library said is cut: it may quote the document.
     pub(crate) fn malformed(name: &str, format: &str, reason: impl std::fmt::Display) -> Self {
         let reason = clip(&reason.to_string());
-        Self::fault(name, Fault::Malformed, format!("is no readable {format}: {reason}"), "open it with the program that it is from and save it again, or force the type with --type")
+        Self::fault(
+            name,
+            Fault::Malformed,
+            format!("is no readable {format}: {reason}"),
+            "open it with the program that it is from and save it again, or force the type with --type",
+        )
     }
 
     /// Stable code, lower snake case.
-    pub fn code(&self) -> &str {
+    pub fn code(&self) -> &'static str {
         match self {
             Self::NotFound { .. } => "not_found",
             Self::NotAbsolute { .. } => "path_not_absolute",

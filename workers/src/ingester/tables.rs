@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use riverrun_knowledge::sources::{Cell, Source, Table};
+use riverrun_knowledge::sources::{self, Cell, Source, Table};
 use riverrun_schemas::Failure;
 use riverrun_schemas::ingest::{DeleteDocument, SubmitDocument};
 use riverrun_stores::warehouse::{TableInfo, TableLoad, name_part};
@@ -50,7 +50,7 @@ impl Tables {
             return Ok(Ok(()));
         }
         let document = submit.source.clone();
-        let tables = match tokio::task::spawn_blocking(move || source.tables(&document, &bytes)).await {
+        let tables = match tokio::task::spawn_blocking(move || sources::tables(source, &document, &bytes)).await {
             Ok(Ok(tables)) => tables,
             Ok(Err(error)) => return Ok(Err(error.failure())),
             Err(join) if join.is_panic() => return Ok(Err(super::extraction_panicked(&submit.source))),

@@ -1,7 +1,7 @@
 use std::fs;
 
 use riverrun_log::ObjectStoreBlobs;
-use riverrun_schemas::ingest::{CHARACTERS, ChunksWithdrawn, DeleteCollection, DeleteDocument, DocumentIndexed};
+use riverrun_schemas::ingest::{ChunksWithdrawn, DeleteCollection, DeleteDocument, DocumentIndexed};
 use riverrun_schemas::{Decoded, IngestId, Namespace};
 use riverrun_stores::warehouse::{DuckConfig, DuckWarehouse};
 use tempfile::TempDir;
@@ -125,7 +125,6 @@ impl World {
             content: None,
             table: None,
             strategy: None,
-            size_unit: CHARACTERS.to_owned(),
             at: 0,
         }
     }
@@ -196,10 +195,10 @@ async fn given_a_folder_when_started_then_every_document_is_stored_and_handed_in
 #[tokio::test]
 async fn given_sources_that_cannot_be_read_when_started_then_the_request_fails_with_the_fix() {
     let large = vec![b'x'; 10_001];
-    let world = World::new(&[("a.pdf", b"%PDF-"), ("large.txt", &large), ("program", b"\x7fELF\0")]).await;
+    let world = World::new(&[("a.png", b"x"), ("large.txt", &large), ("program", b"\x7fELF\0")]).await;
     let empty = world.dir.path().join("empty");
     fs::create_dir(&empty).unwrap();
-    let base = world.start(&world.path("a.pdf"));
+    let base = world.start(&world.path("a.png"));
     for (start, code) in [
         (world.start(&world.path("nothing.txt")), "not_found"),
         (world.start("docs/a.txt"), "path_not_absolute"),

@@ -36,7 +36,6 @@ pub fn command(document: &str, number: usize, behaviour: &str) -> IngestCommand 
         metadata_json: None,
         table: None,
         strategy: None,
-        size_unit: riverrun_schemas::ingest::CHARACTERS.into(),
         at: 0,
     }
     .into()

@@ -175,7 +175,8 @@ impl OpenIndex {
                 .search(&exactly(self.fields.document_id, &name), &Count)
                 .map_err(|error| failed(&self.path, error))?;
             if chunks > 0 {
-                let document = name.parse::<DocumentId>().map_err(|error| failed(&self.path, format!("{name}: {error}")))?;
+                let document =
+                    name.parse::<DocumentId>().map_err(|error| failed(&self.path, format!("{name}: {error}")))?;
                 found.insert(document, chunks);
             }
         }
