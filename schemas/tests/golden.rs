@@ -163,7 +163,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
             chunk_overlap: 100,
             metadata_json: None,
             table: Some("prices".into()),
-            strategy: None,
+            strategy: None
         })
         .into(),
         doc!(DeleteDocument {}).into(),
