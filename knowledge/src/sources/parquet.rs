@@ -1,13 +1,12 @@
 //! Parquet: rows and columns, read by the engine of the warehouse.
 
 use std::io::Write;
-use std::path::Path;
 
 use riverrun_stores::warehouse::parquet::{self, ParquetRows};
 
 use super::builder::Builder;
 use super::table::{Cell, Row, Table};
-use super::{ExtractedText, Fault, Source, SourceError};
+use super::{ExtractedText, Fault, Source, SourceError, stem};
 use crate::chunking::{self, Chunker};
 
 /// Most rows of one file: all of them are in memory.
@@ -48,8 +47,7 @@ impl Source for Parquet {
 
     fn tables(&self, name: &str, bytes: &[u8]) -> Result<Vec<Table>, SourceError> {
         let found = read(name, bytes)?;
-        let stem = Path::new(name).file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-        Ok(vec![Table::of(&stem, found.columns, found.rows.into_iter().map(cells).collect())])
+        Ok(vec![Table::of(&stem(name), found.columns, found.rows.into_iter().map(cells).collect())])
     }
 }
 
