@@ -7,7 +7,7 @@ use crate::host::Connection;
 use crate::output::Output;
 
 mod ls;
-mod rm;
+pub(super) mod rm;
 mod show;
 
 /// What to do with documents.
