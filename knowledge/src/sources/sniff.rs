@@ -1,6 +1,6 @@
 //! What a document without an extension is, by its content.
 
-use std::io::Cursor;
+use std::io::{Cursor, Read};
 
 use serde::de::IgnoredAny;
 
@@ -13,6 +13,12 @@ const PARTS: [(&str, &str); 4] = [
     ("xl/workbook.xml", "xlsx"),
     ("META-INF/container.xml", "epub"),
 ];
+
+/// What the part `mimetype` of an Open Document spreadsheet begins with.
+const SPREADSHEET: &[u8] = b"application/vnd.oasis.opendocument.spreadsheet";
+
+/// Bytes of that part that are looked at.
+const MAX_KIND_BYTES: u64 = 128;
 
 /// Headers that messages begin with.
 const MAIL: [&str; 7] =
@@ -33,15 +39,14 @@ pub(super) fn by_content(bytes: &[u8]) -> Option<&'static dyn Source> {
 }
 
 fn package(bytes: &[u8]) -> Option<&'static str> {
-    let zip = zip::ZipArchive::new(Cursor::new(bytes)).ok()?;
+    let mut zip = zip::ZipArchive::new(Cursor::new(bytes)).ok()?;
     let by_part = PARTS.iter().find(|(part, _)| zip.index_for_name(part).is_some()).map(|(_, name)| *name);
-    by_part.or_else(|| {
-        bytes
-            .windows(46)
-            .take(256)
-            .any(|part| part == b"application/vnd.oasis.opendocument.spreadsheet")
-            .then_some("ods")
-    })
+    if by_part.is_some() {
+        return by_part;
+    }
+    let mut kind = Vec::new();
+    zip.by_name("mimetype").ok()?.take(MAX_KIND_BYTES).read_to_end(&mut kind).ok()?;
+    kind.starts_with(SPREADSHEET).then_some("ods")
 }
 
 fn text(bytes: &[u8]) -> &'static str {

@@ -143,7 +143,7 @@ impl Ingester {
         G: Future<Output = Result<(), SourceError>>,
     {
         let (sender, mut found) = mpsc::channel(READ_AHEAD);
-        let storing = async {
+        let storing = async move {
             let mut reading = Reading { documents: Vec::new(), skipped: 0 };
             let mut left_out = FolderListing::default();
             while let Some(item) = found.recv().await {

@@ -179,7 +179,12 @@ pub(super) fn xlsx(sheet: &str) -> Vec<u8> {
          <Relationship Id='rId1' Type='{kind}/worksheet' Target='worksheets/sheet1.xml'/>\
          <Relationship Id='rId2' Type='{kind}/sharedStrings' Target='sharedStrings.xml'/><Relationship Id='rId3' Type='{kind}/styles' Target='styles.xml'/></Relationships>"
     );
+    let root = format!(
+        "<?xml version='1.0'?><Relationships xmlns='http://schemas.openxmlformats.org/package/2006/relationships'>\
+         <Relationship Id='rId1' Type='{kind}/officeDocument' Target='xl/workbook.xml'/></Relationships>"
+    );
     zip(&[
+        ("_rels/.rels", root.as_bytes()),
         ("xl/workbook.xml", book.as_bytes()),
         ("xl/_rels/workbook.xml.rels", rels.as_bytes()),
         ("xl/worksheets/sheet1.xml", sheet.as_bytes()),
