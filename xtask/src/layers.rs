@@ -17,6 +17,7 @@ const KEEPERS: &[(&str, &[&str], &str)] = &[
     // Other people's databases are a source of documents; our own are in stores.
     ("sqlx", &["stores", "knowledge"], "stores keeps SQL; add a query to a read model"),
     ("tantivy", &["stores"], "use the KeywordIndex trait"),
+    ("duckdb", &["stores"], "use the Warehouse trait"),
     ("qdrant-edge", &["stores"], "use the VectorStore trait"),
     ("llama-cpp-2", &["models"], "use the Provider trait"),
     ("candle-core", &["models"], "use the Provider trait"),
