@@ -15,6 +15,7 @@ pub mod figures;
 pub(crate) mod forks;
 pub mod guard;
 pub mod hub;
+pub mod ingest_source;
 mod isolation;
 pub mod mcp;
 pub mod metrics;

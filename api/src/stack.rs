@@ -7,7 +7,7 @@ use std::time::Duration;
 use riverrun_agents::memory::{DEFAULT_WINDOW_TOKENS, MemoryModels, StoredMemory};
 use riverrun_agents::tools::{Dependencies, Toolbox};
 use riverrun_knowledge::answer::AnswerConfig;
-use riverrun_knowledge::sources::Limits;
+use riverrun_knowledge::sources::{Limits, SourceSecrets};
 use riverrun_knowledge::{Answerer, LanguageModels, Retriever};
 use riverrun_log::admin::{Admin, GroupTopics};
 use riverrun_log::{BlobError, BlobStore, EmbeddedBroker, LogConfig, LogError, ObjectStoreBlobs, Producer, Schemas};
@@ -15,7 +15,8 @@ use riverrun_schemas::Topic;
 use riverrun_schemas::topics::all_specs;
 use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
 use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
-use riverrun_stores::{Episodes, KeywordIndex, Sql, StoreError, VectorStore};
+use riverrun_stores::warehouse::{DuckConfig, DuckWarehouse};
+use riverrun_stores::{Episodes, KeywordIndex, Sql, StoreError, VectorStore, Warehouse, WarehouseError};
 use riverrun_workers::agent::{self, AgentWorkerConfig};
 use riverrun_workers::embedder::Embedder;
 use riverrun_workers::indexer::Indexer;
@@ -69,6 +70,8 @@ pub struct StackConfig {
     pub max_runs: usize,
     /// How much one ingest may read.
     pub limits: Limits,
+    /// What variables in addresses of databases stand for.
+    pub secrets: SourceSecrets,
     /// Tries and pauses of the workers, for tests that can't wait for the usual ones.
     pub tune: fn(RuntimeConfig) -> RuntimeConfig,
     /// More tools, for tests and for programs that bring their own.
@@ -85,6 +88,7 @@ impl StackConfig {
             instance: "riverrun".to_owned(),
             max_runs: 32,
             limits: Limits::default(),
+            secrets: SourceSecrets::default(),
             tune: |config| config,
             extend_tools: |tools| tools,
         }
@@ -108,6 +112,9 @@ pub enum StackError {
         /// Why.
         source: StoreError,
     },
+    /// The warehouse can't be opened.
+    #[error("warehouse: {0}")]
+    Warehouse(#[from] WarehouseError),
     /// The blob store can't be opened.
     #[error("blobs: {0}")]
     Blobs(#[from] BlobError),
@@ -129,6 +136,7 @@ impl StackError {
             StackError::Broker(_) | StackError::Log(_) | StackError::Hub(HubError::Log(_)) => "broker",
             StackError::Store { part, .. } => part,
             StackError::Blobs(_) => "blobs",
+            StackError::Warehouse(_) => "warehouse",
             StackError::Hub(HubError::Store(_)) => "sql",
             StackError::NotReady { .. } => "workers",
         }
@@ -140,6 +148,7 @@ impl StackError {
             StackError::Broker(error) | StackError::Log(error) => error.hint().map(str::to_owned),
             StackError::Store { source, .. } | StackError::Hub(HubError::Store(source)) => source.hint(),
             StackError::Hub(HubError::Log(error)) => error.hint().map(str::to_owned),
+            StackError::Warehouse(error) => error.hint(),
             StackError::Blobs(_) | StackError::NotReady { .. } => None,
         };
         known.unwrap_or_else(|| "check the disk and the data folder (RIVERRUN_DATA_DIR), then try again".to_owned())
@@ -244,6 +253,7 @@ struct Stores {
     /// Vectors of conversations: apart, so that no name of a collection leads to them.
     episodes: Episodes,
     keywords: Arc<dyn KeywordIndex>,
+    warehouse: Arc<dyn Warehouse>,
     blobs: Arc<dyn BlobStore>,
 }
 
@@ -253,12 +263,14 @@ async fn open_stores(data_dir: &Path) -> Result<Stores, StackError> {
     let vectors = EdgeVectors::open(EdgeConfig::at(data_dir.join("vectors"))).map_err(part("vectors"))?;
     let memories = EdgeVectors::open(EdgeConfig::at(data_dir.join("memory"))).map_err(part("memory vectors"))?;
     let keywords = TantivyIndex::open(TantivyConfig::at(data_dir.join("keywords"))).map_err(part("keywords"))?;
-    let blobs = ObjectStoreBlobs::local(&data_dir.join("blobs"))?;
+    let warehouse = DuckWarehouse::open(DuckConfig::at(data_dir.join("warehouse")))?;
+    let blobs = blobs(data_dir)?;
     Ok(Stores {
         sql,
         vectors: Arc::new(vectors),
         episodes: Episodes::new(Arc::new(memories)),
         keywords: Arc::new(keywords),
+        warehouse: Arc::new(warehouse),
         blobs: Arc::new(blobs),
     })
 }
@@ -297,6 +309,8 @@ async fn start_rest(
         sql: stores.sql,
         vectors: stores.vectors,
         memory,
+        keywords: stores.keywords,
+        warehouse: stores.warehouse,
         index_dir: config.data_dir.clone(),
         blobs: stores.blobs,
         retriever: Arc::new(retriever),
@@ -316,6 +330,7 @@ fn toolbox(config: &StackConfig, stores: &Stores, retriever: &Retriever, memory:
     let dependencies = Dependencies {
         documents: Some(Arc::new(documents)),
         memory: Some(Arc::new(memory.clone())),
+        warehouse: Some(stores.warehouse.clone()),
         ..Dependencies::new(Arc::new(retriever.clone()))
     };
     (config.extend_tools)(config.core.toolbox(dependencies))
@@ -328,6 +343,11 @@ fn stored_memory(config: &StackConfig, stores: &Stores, producer: &Producer) -> 
         tokens => tokens,
     };
     StoredMemory::new(stores.sql.clone(), stores.episodes.clone(), models, producer.clone(), window_tokens)
+}
+
+/// The blob store of a data folder. Content is found by its hash, so several processes may write to it.
+pub fn blobs(data_dir: &Path) -> Result<ObjectStoreBlobs, BlobError> {
+    ObjectStoreBlobs::local(&data_dir.join("blobs"))
 }
 
 fn spawn_workers(
@@ -360,8 +380,14 @@ fn spawn_workers(
         log.clone(),
         Schemas::built_in(),
         stores.blobs.clone(),
-        IngesterConfig { limits: config.limits, ..IngesterConfig::default() },
-    );
+        IngesterConfig {
+            limits: config.limits,
+            web: settings.web.clone(),
+            secrets: config.secrets.clone(),
+            ..IngesterConfig::default()
+        },
+    )
+    .with_warehouse(stores.warehouse.clone());
     let projector = ProjectorConfig {
         log: log.clone(),
         producer: producer.clone(),

@@ -17,7 +17,7 @@ use riverrun_log::admin::{Admin, GroupTopics, PartitionLag};
 use riverrun_log::dead_letters::DeadLetters;
 use riverrun_log::{BlobStore, LogConfig, LogError, Producer};
 use riverrun_models::Models;
-use riverrun_stores::{Sql, VectorStore};
+use riverrun_stores::{KeywordIndex, Sql, VectorStore, Warehouse};
 use riverrun_workers::runtime::{WorkerHandle, WorkerState, WorkerStatus};
 use riverrun_workers::tracer::TracingService;
 use tokio::sync::Semaphore;
@@ -190,6 +190,10 @@ pub struct Parts {
     pub vectors: Arc<dyn VectorStore>,
     /// Conversations.
     pub memory: StoredMemory,
+    /// Keywords.
+    pub keywords: Arc<dyn KeywordIndex>,
+    /// Tables.
+    pub warehouse: Arc<dyn Warehouse>,
     /// Folder of vectors and keyword indexes.
     pub index_dir: PathBuf,
     /// Large content.

@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod codec;
+pub mod documents;
 pub mod envelope;
 pub mod framing;
 pub mod ids;

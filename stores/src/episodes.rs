@@ -162,6 +162,7 @@ fn stored(session: &Session, point: EpisodePoint) -> VectorPoint {
         text: point.text,
         page: None,
         heading: None,
+        tags: Vec::new(),
     };
     VectorPoint { chunk, vector: point.vector }
 }

@@ -14,8 +14,10 @@ const KEEPERS: &[(&str, &[&str], &str)] = &[
     ("rdkafka", &["log"], "log is the only place that knows Kafka's client; use riverrun-log"),
     ("kafka-protocol", &["broker"], "only the broker speaks the wire protocol itself"),
     ("apache-avro", &["schemas"], "schemas encodes and decodes; use its EventSet"),
-    ("sqlx", &["stores"], "stores keeps SQL; add a query to a read model"),
+    // Other people's databases are a source of documents; our own are in stores.
+    ("sqlx", &["stores", "knowledge"], "stores keeps SQL; add a query to a read model"),
     ("tantivy", &["stores"], "use the KeywordIndex trait"),
+    ("duckdb", &["stores"], "use the Warehouse trait"),
     ("qdrant-edge", &["stores"], "use the VectorStore trait"),
     ("llama-cpp-2", &["models"], "use the Provider trait"),
     ("candle-core", &["models"], "use the Provider trait"),

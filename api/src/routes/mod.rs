@@ -3,7 +3,9 @@
 pub mod agents;
 pub mod chat;
 pub mod collections;
+mod context;
 pub mod dead_letters;
+pub mod deletions;
 pub mod docs;
 pub mod documents;
 pub mod health;
@@ -19,6 +21,7 @@ pub mod tools;
 pub mod topics;
 mod upload;
 mod usage;
+pub mod warehouse;
 pub(crate) mod web;
 
 use axum::extract::FromRef;
@@ -56,4 +59,6 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(dead_letters::router())
         .merge(openai::router())
         .merge(usage::router())
+        .merge(deletions::router())
+        .merge(warehouse::router())
 }

@@ -112,7 +112,7 @@ mod tests {
             } else {
                 request.model = None;
             }
-            let event = RunAccepted { run_id, request, at: number * 1_000 };
+            let event = RunAccepted { run_id, request, forked_from: None, at: number * 1_000 };
             let events = [event.into(), of_run(claimed(1, "a"), run_id), of_run(finished(1), run_id)];
             records.extend(events.into_iter().map(Projected::Agent));
         }

@@ -32,8 +32,9 @@ pub(super) fn accepted(run: &str) -> RunAccepted {
         budget_seconds: None,
         approval: ApprovalPolicy::Never,
         metadata_json: None,
+        session_policy: SessionPolicy::default(),
     };
-    RunAccepted { run_id: run_id(run), request, at: 1_000 }
+    RunAccepted { run_id: run_id(run), request, forked_from: None, at: 1_000 }
 }
 
 pub(super) fn claimed(run: &str, epoch: i64, at: i64) -> AgentEvent {
