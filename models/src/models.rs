@@ -82,7 +82,7 @@ impl Models {
         &self.inner.local
     }
 
-    fn all(&self) -> impl Iterator<Item = &dyn Provider> {
+    fn all(&self) -> impl Iterator<Item = &(dyn Provider + 'static)> {
         let Inner { local, remotes, .. } = &*self.inner;
         let remotes = remotes.iter().map(|remote| remote as &dyn Provider);
         std::iter::once(local as &dyn Provider).chain(remotes)
@@ -113,7 +113,7 @@ impl Models {
     }
 
     /// The provider of this name, or the default one.
-    pub fn provider(&self, name: Option<&str>) -> Result<&dyn Provider, ModelError> {
+    pub fn provider(&self, name: Option<&str>) -> Result<&(dyn Provider + 'static), ModelError> {
         let name = name.unwrap_or_else(|| self.inner.settings.default_provider());
         self.all().find(|provider| provider.name() == name).ok_or_else(|| {
             let known: Vec<&str> = self.all().map(|provider| provider.name()).collect();

@@ -340,10 +340,11 @@ mod tests {
     fn given_a_schema_of_no_object_when_it_is_asked_for_then_the_answer_is_taken_out_of_its_argument() {
         assert_eq!(answer_schema(&json!({"type": "array"}))["properties"]["value"], json!({"type": "array"}));
         assert_eq!(answer_schema(&json!({"type": "object"})), json!({"type": "object"}));
-        for (schema, arguments, text) in
-            [(Schema::Other, r#"{"value":[1,2]}"#, "[1,2]"), (Schema::Object, r#"{"value": 1}"#, r#"{"value": 1}"#)]
+        for (kind, arguments, text) in
+            [("array", r#"{"value":[1,2]}"#, "[1,2]"), ("object", r#"{"value": 1}"#, r#"{"value": 1}"#)]
         {
-            let mut gathered = Gathered { schema, ..Gathered::default() };
+            let mut gathered =
+                Gathered::of(&ChatRequest { response_schema: Some(json!({ "type": kind })), ..ChatRequest::default() });
             gathered.call(0, "id", ANSWER, arguments).unwrap();
             take_answer(0, &mut gathered, &mut crate::provider::NoDeltas).unwrap();
             let reply = gathered.into_reply("m".into(), false);
