@@ -40,7 +40,9 @@ impl World {
             .into_iter()
             .map(|command| match command {
                 IngestCommand::SubmitDocument(submit) => submit,
-                IngestCommand::StartIngest(start) => panic!("{start:?}"),
+                other @ (IngestCommand::StartIngest(_)
+                | IngestCommand::DeleteDocument(_)
+                | IngestCommand::DeleteCollection(_)) => panic!("{other:?}"),
             })
             .collect()
     }

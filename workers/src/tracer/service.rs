@@ -229,7 +229,9 @@ impl TracingService {
             match sent {
                 // It knows where and who we are, and wants nothing of an empty request: that will do.
                 Sent::Taken { .. } | Sent::Refused { .. } => self.is_up(since.elapsed()),
-                Sent::Later { reason, fix, .. } => self.is_down(&reason, fix),
+                Sent::Later { reason, fix, .. } => {
+                    self.is_down(&reason, fix);
+                }
             }
         }
     }
