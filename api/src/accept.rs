@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use riverrun_log::Outgoing;
 use riverrun_schemas::agent::{RunRequest, SessionPolicy};
-use riverrun_schemas::{IngestId, Namespace, RunId};
+use riverrun_schemas::ingest::StartIngest;
+use riverrun_schemas::{BlobRef, IngestId, Namespace, RunId};
 use riverrun_stores::read_models::runs::{self, RunFilter};
 use riverrun_stores::read_models::{PageRequest, documents};
 
@@ -156,8 +157,15 @@ pub type MakeRecords = Box<dyn FnOnce(IngestId, &IngestTarget) -> Result<Vec<Out
 
 /// What an ingest reads.
 pub enum Content {
-    /// A path on this machine, already allowed.
-    Path(String),
+    /// A path or address that the caller may have read.
+    Source(String),
+    /// An archive that was handed in: its name as a source, and its bytes.
+    Archive {
+        /// `upload/<name>`.
+        source: String,
+        /// Where its bytes are.
+        content: BlobRef,
+    },
     /// Documents that were handed in: what to put on the log for an ingest id, and how many they are.
     Uploaded {
         /// Makes the records.
@@ -178,7 +186,7 @@ pub async fn ingest(
     content: Content,
 ) -> Result<AcceptedIngest, ApiError> {
     let documents = match &content {
-        Content::Path(_) => None,
+        Content::Source(_) | Content::Archive { .. } => None,
         Content::Uploaded { documents, .. } => Some(*documents),
     };
     let Some(key) = key else {
@@ -188,7 +196,8 @@ pub async fn ingest(
     };
     let ingest_id = IngestId::derive(&key_parts(&target.namespace, key));
     let (source, fingerprint) = match &content {
-        Content::Path(path) => (path.clone(), String::new()),
+        Content::Source(source) => (source.clone(), String::new()),
+        Content::Archive { source, content } => (source.clone(), content.sha256.clone()),
         Content::Uploaded { fingerprint, .. } => (UPLOAD.to_owned(), fingerprint.clone()),
     };
     if let Some(known) = documents::ingest(&state.parts().sql, None, ingest_id).await? {
@@ -220,9 +229,13 @@ pub const UPLOAD: &str = "upload";
 async fn put(state: &AppState, ingest_id: IngestId, target: IngestTarget, content: Content) -> Result<(), ApiError> {
     let producer = &state.parts().producer;
     match content {
-        Content::Path(path) => {
-            let command = submit::ingest_command(&path, target.clone(), &state.core().ingest_defaults(), ingest_id);
+        Content::Source(source) => {
+            let command = submit::ingest_command(&source, target.clone(), &state.core().ingest_defaults(), ingest_id);
             submit::submit_ingest(producer, command, COMPONENT).await?;
+        }
+        Content::Archive { source, content } => {
+            let command = submit::ingest_command(&source, target.clone(), &state.core().ingest_defaults(), ingest_id);
+            submit::submit_ingest(producer, StartIngest { content: Some(content), ..command }, COMPONENT).await?;
         }
         Content::Uploaded { records, .. } => {
             producer.send_many(records(ingest_id, &target)?).await?;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use riverrun_agents::memory::{DEFAULT_WINDOW_TOKENS, MAX_WINDOW_TOKENS};
+use riverrun_knowledge::web::WebPolicy;
 
 use crate::auth::Tokens;
 
@@ -31,6 +32,10 @@ pub struct ApiConfig {
     pub tokens: Tokens,
     /// Folders that `POST /ingest` may read from. Canonical paths.
     pub ingest_roots: Vec<PathBuf>,
+    /// Hosts of databases that `POST /ingest` may read from, as `host` or `host:port`.
+    pub ingest_databases: Vec<String>,
+    /// Which hosts may be asked for pages and repositories beyond the public internet.
+    pub web: WebPolicy,
     /// Most characters of a chunk.
     pub chunk_size: usize,
     /// Characters that neighbouring chunks share at most.

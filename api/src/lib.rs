@@ -11,9 +11,11 @@ pub mod config;
 mod documents;
 pub mod error;
 pub mod extract;
+pub mod figures;
 pub(crate) mod forks;
 pub mod guard;
 pub mod hub;
+pub mod ingest_source;
 mod isolation;
 pub mod mcp;
 pub mod metrics;
@@ -70,6 +72,7 @@ fn wrap(routes: Router, core: Core) -> Router {
         .method_not_allowed_fallback(error::no_method)
         .layer(DefaultBodyLimit::max(MAX_JSON_BYTES))
         .layer(middleware::from_fn_with_state(config.clone(), guard::check))
+        .layer(middleware::from_fn(routes::openai::reshape))
         .layer(nosniff)
         .layer(middleware::from_fn_with_state(core, metrics::count));
     match cors(&config.allowed_origins) {

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use riverrun_models::{Models, Presence, ProviderKind};
+use riverrun_models::{Models, Presence, ProviderInfo, ProviderKind};
 use riverrun_schemas::registry;
 use riverrun_stores::read_models::checkpoints;
+use riverrun_workers::tracer::{self, TracingService, TracingState, TracingStatus};
 
 use crate::state::{AppState, Core, worker_trouble};
 use crate::wire::ServiceView;
@@ -21,12 +22,14 @@ pub async fn all(state: &AppState) -> Vec<ServiceView> {
     let mut rows = vec![broker, schema_registry(), sql, vectors, keywords(&parts.index_dir), blobs(state).await];
     rows.extend(parts.workers.statuses().iter().map(|status| {
         let name = format!("worker {}", status.name);
+        // Runs do without the tracer.
+        let required = status.name != tracer::NAME;
         match worker_trouble(status) {
-            None => ServiceView::up(&name, "embedded", true, format!("group {}", status.group)),
+            None => ServiceView::up(&name, "embedded", required, format!("group {}", status.group)),
             Some(reason) => ServiceView::down(
                 &name,
                 "embedded",
-                true,
+                required,
                 reason,
                 "restart riverrun; `riverrun dlq ls` shows records that could not be handled",
             ),
@@ -34,7 +37,7 @@ pub async fn all(state: &AppState) -> Vec<ServiceView> {
     }));
     rows.append(&mut models);
     rows.extend(tools(state.core()));
-    rows.push(tracing_service());
+    rows.push(tracing_service(state.core().tracing()).await);
     rows
 }
 
@@ -43,7 +46,7 @@ pub async fn light(core: &Core) -> Vec<ServiceView> {
     let mut rows = vec![schema_registry()];
     rows.extend(models(core.models()).await);
     rows.extend(tools(core));
-    rows.push(tracing_service());
+    rows.push(tracing_service(core.tracing()).await);
     rows
 }
 
@@ -163,19 +166,25 @@ async fn models(models: &Models) -> Vec<ServiceView> {
     let default = models.settings().default_provider();
     let mut rows = vec![runtime(models, default).await];
     rows.extend(default_models(models, default).await);
-    rows.extend(models.providers().into_iter().filter(|provider| provider.kind == ProviderKind::Hosted).map(
-        |provider| {
-            let name = format!("provider {}", provider.name);
-            let row = if provider.has_key == Some(true) {
-                ServiceView::up(&name, "hosted", false, "a key is set")
-            } else {
-                let setting = format!("RIVERRUN_{}_API_KEY", provider.name.to_uppercase());
-                ServiceView::missing(&name, "hosted", false, "no key", format!("set {setting} to use it"))
-            };
-            provider.address.map_or(row.clone(), |address| row.at(address))
-        },
-    ));
+    rows.extend(hosted(models));
     rows
+}
+
+/// A row for each hosted service whose key is set; one row in all when none is.
+fn hosted(models: &Models) -> Vec<ServiceView> {
+    let providers = models.providers().into_iter().filter(|provider| provider.kind == ProviderKind::Hosted);
+    let (set, unset): (Vec<_>, Vec<_>) = providers.partition(|provider| provider.has_key == Some(true));
+    if set.is_empty() {
+        let names: Vec<&str> = unset.iter().map(|provider| provider.name.as_str()).collect();
+        let detail = format!("no key is set for any of {}", names.join(", "));
+        let fix = "set RIVERRUN_<PROVIDER>_API_KEY to use one; nothing here needs it";
+        return vec![ServiceView::missing("hosted providers", "hosted", false, detail, fix)];
+    }
+    let row = |provider: ProviderInfo| {
+        let row = ServiceView::up(&format!("provider {}", provider.name), "hosted", false, "a key is set");
+        provider.address.map_or(row.clone(), |address| row.at(address))
+    };
+    set.into_iter().map(row).collect()
 }
 
 /// The runtime of the default provider: this process, or a server.
@@ -245,12 +254,21 @@ async fn default_models(models: &Models, default: &str) -> Vec<ServiceView> {
     }
 }
 
-fn tracing_service() -> ServiceView {
-    ServiceView::missing(
-        "tracing",
-        "none",
-        false,
-        "this version exports no traces; steps are logged",
-        "nothing: runs do not need it",
-    )
+/// What the tracer knows of its service already; it is asked only where it never was.
+async fn tracing_service(tracing: &TracingService) -> ServiceView {
+    const NAME: &str = "tracing";
+    if tracing.status().state == TracingState::Unknown {
+        let _ = tokio::time::timeout(PATIENCE, tracing.check()).await;
+    }
+    let TracingStatus { state, address, detail, fix, latency_ms } = tracing.status();
+    let fix = fix.unwrap_or_else(|| "riverrun diagnose".to_owned());
+    let mut row = match state {
+        TracingState::Off => ServiceView::missing(NAME, "none", false, detail, fix),
+        TracingState::Up => ServiceView::up(NAME, "otlp", false, detail),
+        TracingState::Misconfigured | TracingState::Down | TracingState::Unknown => {
+            ServiceView::down(NAME, "otlp", false, detail, fix)
+        }
+    };
+    (row.address, row.latency_ms) = (address, latency_ms);
+    row
 }

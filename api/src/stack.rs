@@ -7,7 +7,7 @@ use std::time::Duration;
 use riverrun_agents::memory::{DEFAULT_WINDOW_TOKENS, MemoryModels, StoredMemory};
 use riverrun_agents::tools::{Dependencies, Toolbox};
 use riverrun_knowledge::answer::AnswerConfig;
-use riverrun_knowledge::sources::Limits;
+use riverrun_knowledge::sources::{Limits, SourceSecrets};
 use riverrun_knowledge::{Answerer, LanguageModels, Retriever};
 use riverrun_log::admin::{Admin, GroupTopics};
 use riverrun_log::{BlobError, BlobStore, EmbeddedBroker, LogConfig, LogError, ObjectStoreBlobs, Producer, Schemas};
@@ -15,7 +15,8 @@ use riverrun_schemas::Topic;
 use riverrun_schemas::topics::all_specs;
 use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
 use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
-use riverrun_stores::{Episodes, KeywordIndex, Sql, StoreError, VectorStore};
+use riverrun_stores::warehouse::{DuckConfig, DuckWarehouse};
+use riverrun_stores::{Episodes, KeywordIndex, Sql, StoreError, VectorStore, Warehouse, WarehouseError};
 use riverrun_workers::agent::{self, AgentWorkerConfig};
 use riverrun_workers::embedder::Embedder;
 use riverrun_workers::indexer::Indexer;
@@ -23,6 +24,7 @@ use riverrun_workers::ingester::{Ingester, IngesterConfig};
 use riverrun_workers::memory::{self, EpisodeKeeper, RunRecorder, Summarizer};
 use riverrun_workers::projector::{self, ProjectorConfig};
 use riverrun_workers::runtime::{self, RuntimeConfig, WorkerHandle, WorkerState};
+use riverrun_workers::tracer::{self, Tracer, TracingState};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -36,6 +38,8 @@ const BROKER_PATIENCE: Duration = Duration::from_secs(10);
 const READY_PATIENCE: Duration = Duration::from_secs(30);
 /// How long everything together may take to stop.
 pub const STOP_PATIENCE: Duration = Duration::from_secs(10);
+/// How long the last spans may take to a tracing service that takes them.
+const LAST_SPANS: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(10);
 
 /// Which broker.
@@ -66,6 +70,8 @@ pub struct StackConfig {
     pub max_runs: usize,
     /// How much one ingest may read.
     pub limits: Limits,
+    /// What variables in addresses of databases stand for.
+    pub secrets: SourceSecrets,
     /// Tries and pauses of the workers, for tests that can't wait for the usual ones.
     pub tune: fn(RuntimeConfig) -> RuntimeConfig,
     /// More tools, for tests and for programs that bring their own.
@@ -82,6 +88,7 @@ impl StackConfig {
             instance: "riverrun".to_owned(),
             max_runs: 32,
             limits: Limits::default(),
+            secrets: SourceSecrets::default(),
             tune: |config| config,
             extend_tools: |tools| tools,
         }
@@ -105,6 +112,9 @@ pub enum StackError {
         /// Why.
         source: StoreError,
     },
+    /// The warehouse can't be opened.
+    #[error("warehouse: {0}")]
+    Warehouse(#[from] WarehouseError),
     /// The blob store can't be opened.
     #[error("blobs: {0}")]
     Blobs(#[from] BlobError),
@@ -126,6 +136,7 @@ impl StackError {
             StackError::Broker(_) | StackError::Log(_) | StackError::Hub(HubError::Log(_)) => "broker",
             StackError::Store { part, .. } => part,
             StackError::Blobs(_) => "blobs",
+            StackError::Warehouse(_) => "warehouse",
             StackError::Hub(HubError::Store(_)) => "sql",
             StackError::NotReady { .. } => "workers",
         }
@@ -137,6 +148,7 @@ impl StackError {
             StackError::Broker(error) | StackError::Log(error) => error.hint().map(str::to_owned),
             StackError::Store { source, .. } | StackError::Hub(HubError::Store(source)) => source.hint(),
             StackError::Hub(HubError::Log(error)) => error.hint().map(str::to_owned),
+            StackError::Warehouse(error) => error.hint(),
             StackError::Blobs(_) | StackError::NotReady { .. } => None,
         };
         known.unwrap_or_else(|| "check the disk and the data folder (RIVERRUN_DATA_DIR), then try again".to_owned())
@@ -181,6 +193,7 @@ impl Stack {
     /// Lets what has begun come to a safe point, at most [`STOP_PATIENCE`], then closes everything. Nothing that was
     /// acknowledged depends on it.
     pub async fn stop(self) {
+        self.finish_traces().await;
         self.stop.cancel();
         self.state.hub().close();
         let deadline = Instant::now() + STOP_PATIENCE;
@@ -202,6 +215,20 @@ impl Stack {
         if tokio::time::timeout_at(deadline.max(Instant::now() + Duration::from_secs(1)), close).await.is_err() {
             tracing::warn!("closing took too long and was cut off");
         }
+    }
+
+    /// Lets the spans of what has ended go out; what does not go out now does at the next start.
+    async fn finish_traces(&self) {
+        let Some(tracer) = self.workers.iter().find(|worker| worker.name() == tracer::NAME) else { return };
+        let deadline = Instant::now() + LAST_SPANS;
+        let told = async {
+            while self.state.core().tracing().status().state == TracingState::Up
+                && tracer.lag().await.is_ok_and(|lag| lag.values().any(|records| *records > 0))
+            {
+                tokio::time::sleep(POLL).await;
+            }
+        };
+        let _ = tokio::time::timeout_at(deadline, told).await;
     }
 }
 
@@ -226,6 +253,7 @@ struct Stores {
     /// Vectors of conversations: apart, so that no name of a collection leads to them.
     episodes: Episodes,
     keywords: Arc<dyn KeywordIndex>,
+    warehouse: Arc<dyn Warehouse>,
     blobs: Arc<dyn BlobStore>,
 }
 
@@ -235,12 +263,14 @@ async fn open_stores(data_dir: &Path) -> Result<Stores, StackError> {
     let vectors = EdgeVectors::open(EdgeConfig::at(data_dir.join("vectors"))).map_err(part("vectors"))?;
     let memories = EdgeVectors::open(EdgeConfig::at(data_dir.join("memory"))).map_err(part("memory vectors"))?;
     let keywords = TantivyIndex::open(TantivyConfig::at(data_dir.join("keywords"))).map_err(part("keywords"))?;
-    let blobs = ObjectStoreBlobs::local(&data_dir.join("blobs"))?;
+    let warehouse = DuckWarehouse::open(DuckConfig::at(data_dir.join("warehouse")))?;
+    let blobs = blobs(data_dir)?;
     Ok(Stores {
         sql,
         vectors: Arc::new(vectors),
         episodes: Episodes::new(Arc::new(memories)),
         keywords: Arc::new(keywords),
+        warehouse: Arc::new(warehouse),
         blobs: Arc::new(blobs),
     })
 }
@@ -258,7 +288,8 @@ async fn start_rest(
     let models: Arc<dyn LanguageModels> = Arc::new(config.core.models().clone());
     let retriever = Retriever::new(stores.vectors.clone(), stores.keywords.clone(), models.clone());
     let answerer = Answerer::new(retriever.clone(), models.clone(), AnswerConfig::default());
-    let hub = Hub::start(stores.sql.clone(), log.clone(), stop.clone()).await?;
+    let hub = Hub::start(stores.sql.clone(), log.clone(), config.core.tracing().clone(), stop.clone()).await?;
+    config.core.tracing().watch(stop.clone());
     let memory = stored_memory(&config, &stores, &producer);
     let toolbox = toolbox(&config, &stores, &retriever, &memory);
     config.core.tools().defined.connect(log.clone(), producer.clone(), stop.clone());
@@ -278,6 +309,8 @@ async fn start_rest(
         sql: stores.sql,
         vectors: stores.vectors,
         memory,
+        keywords: stores.keywords,
+        warehouse: stores.warehouse,
         index_dir: config.data_dir.clone(),
         blobs: stores.blobs,
         retriever: Arc::new(retriever),
@@ -297,6 +330,7 @@ fn toolbox(config: &StackConfig, stores: &Stores, retriever: &Retriever, memory:
     let dependencies = Dependencies {
         documents: Some(Arc::new(documents)),
         memory: Some(Arc::new(memory.clone())),
+        warehouse: Some(stores.warehouse.clone()),
         ..Dependencies::new(Arc::new(retriever.clone()))
     };
     (config.extend_tools)(config.core.toolbox(dependencies))
@@ -309,6 +343,11 @@ fn stored_memory(config: &StackConfig, stores: &Stores, producer: &Producer) -> 
         tokens => tokens,
     };
     StoredMemory::new(stores.sql.clone(), stores.episodes.clone(), models, producer.clone(), window_tokens)
+}
+
+/// The blob store of a data folder. Content is found by its hash, so several processes may write to it.
+pub fn blobs(data_dir: &Path) -> Result<ObjectStoreBlobs, BlobError> {
+    ObjectStoreBlobs::local(&data_dir.join("blobs"))
 }
 
 fn spawn_workers(
@@ -341,15 +380,21 @@ fn spawn_workers(
         log.clone(),
         Schemas::built_in(),
         stores.blobs.clone(),
-        IngesterConfig { limits: config.limits, ..IngesterConfig::default() },
-    );
+        IngesterConfig {
+            limits: config.limits,
+            web: settings.web.clone(),
+            secrets: config.secrets.clone(),
+            ..IngesterConfig::default()
+        },
+    )
+    .with_warehouse(stores.warehouse.clone());
     let projector = ProjectorConfig {
         log: log.clone(),
         producer: producer.clone(),
         schemas: Schemas::built_in(),
         sql: stores.sql.clone(),
     };
-    vec![
+    let mut workers = vec![
         projector::spawn(projector, stop.clone()),
         runtime::spawn(ingester, runtime(), stop.clone()),
         runtime::spawn(Embedder::new(models), runtime(), stop.clone()),
@@ -373,7 +418,14 @@ fn spawn_workers(
             stores.blobs.clone(),
             stop.clone(),
         ),
-    ]
+    ];
+    let tracing = config.core.tracing();
+    if tracing.is_on() {
+        let (provider, model) =
+            (config.core.models().settings().default_provider(), config.core.models().default_chat_model());
+        workers.push(runtime::spawn(Tracer::new(tracing.clone(), provider, model), runtime(), stop.clone()));
+    }
+    workers
 }
 
 /// The topic that a worker commits offsets of; the projector keeps its own beside its rows.
@@ -385,6 +437,7 @@ fn topic_of(worker: &str) -> Option<Topic> {
         "agent" => Some(Topic::AgentCommands),
         "memory-runs" => Some(Topic::AgentEvents),
         "memory-episodes" | "memory-summary" => Some(Topic::MemoryEvents),
+        tracer::NAME => Some(Topic::AgentEvents),
         _ => None,
     }
 }

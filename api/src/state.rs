@@ -17,8 +17,9 @@ use riverrun_log::admin::{Admin, GroupTopics, PartitionLag};
 use riverrun_log::dead_letters::DeadLetters;
 use riverrun_log::{BlobStore, LogConfig, LogError, Producer};
 use riverrun_models::Models;
-use riverrun_stores::{Sql, VectorStore};
+use riverrun_stores::{KeywordIndex, Sql, VectorStore, Warehouse};
 use riverrun_workers::runtime::{WorkerHandle, WorkerState, WorkerStatus};
+use riverrun_workers::tracer::TracingService;
 use tokio::sync::Semaphore;
 
 use crate::config::{ApiConfig, MAX_STREAMS, SharedConfig};
@@ -35,6 +36,7 @@ const LAG_AGE: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct Core {
     inner: Arc<CoreParts>,
+    tracing: TracingService,
 }
 
 struct CoreParts {
@@ -69,7 +71,18 @@ impl Core {
 
     /// The same with tools of the operator's.
     pub fn with_tools(config: ApiConfig, models: Models, tools: ToolParts) -> Self {
-        Self { inner: Arc::new(CoreParts { config: Arc::new(config), models, tools, metrics: Metrics::default() }) }
+        let parts = CoreParts { config: Arc::new(config), models, tools, metrics: Metrics::default() };
+        Self { inner: Arc::new(parts), tracing: TracingService::default() }
+    }
+
+    /// The same with a service that runs are traced to.
+    pub fn with_tracing(self, tracing: TracingService) -> Self {
+        Self { tracing, ..self }
+    }
+
+    /// Where runs are traced to.
+    pub fn tracing(&self) -> &TracingService {
+        &self.tracing
     }
 
     /// What the operator decided.
@@ -177,6 +190,10 @@ pub struct Parts {
     pub vectors: Arc<dyn VectorStore>,
     /// Conversations.
     pub memory: StoredMemory,
+    /// Keywords.
+    pub keywords: Arc<dyn KeywordIndex>,
+    /// Tables.
+    pub warehouse: Arc<dyn Warehouse>,
     /// Folder of vectors and keyword indexes.
     pub index_dir: PathBuf,
     /// Large content.

@@ -4,12 +4,14 @@
 use std::path::{Component, Path, PathBuf};
 
 use riverrun_agents::catalog;
-use riverrun_knowledge::chunking::ChunkConfig;
-use riverrun_knowledge::sources::source_names;
+use riverrun_knowledge::chunking::{ChunkConfig, strategy_names};
+use riverrun_knowledge::sources::{Globs, MAX_DEPTH, source_names};
 use riverrun_log::{LogError, Producer, partition_of};
 use riverrun_schemas::agent::{AgentCommand, CancelRun, RunRequest, StartRun};
 use riverrun_schemas::ingest::{IngestCommand, StartIngest};
 use riverrun_schemas::{CollectionName, IngestId, Namespace, RunId, SessionName, Topic, now_ms};
+use riverrun_stores::read_models::CollectionView;
+use riverrun_stores::warehouse::check_table;
 use serde_json::{Map, Value};
 
 use crate::error::ApiError;
@@ -29,8 +31,10 @@ const MAX_ITERS: i32 = 100;
 const MAX_REASON: usize = 1_000;
 /// How many ids are drawn before a session goes without a partition of its own.
 const MAX_DRAWS: u32 = 1_000;
-/// Longest path of a source, in bytes.
+/// Longest path or address of a source, in bytes.
 const MAX_SOURCE: usize = 4_096;
+/// Longest query of a database, in bytes.
+const MAX_QUERY: usize = 64 << 10;
 
 /// Collects what is wrong with a body, so that a caller sees all of it at once.
 #[derive(Default)]
@@ -318,29 +322,92 @@ pub struct IngestTarget {
     pub collection: CollectionName,
     /// The forced type.
     pub source_type: Option<String>,
+    /// What of the source is read.
+    pub options: SourceOptions,
     /// The caller's object.
     pub metadata_json: Option<String>,
+    /// Warehouse table of a tabular source.
+    pub table: Option<String>,
+    /// How texts are split.
+    pub strategy: Option<String>,
+}
+
+/// What of a source is read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SourceOptions {
+    /// SQL, or a filter as JSON.
+    pub query: Option<String>,
+    /// Globs of what to read.
+    pub include: Vec<String>,
+    /// Globs of what to leave out.
+    pub exclude: Vec<String>,
+    /// How many links away from the first page of a site is read.
+    pub depth: Option<i32>,
+    /// Whether the address is a sitemap.
+    pub sitemap: bool,
 }
 
 /// Checks everything of a request but its source.
 pub fn ingest_target(body: &IngestBody, defaults: &IngestDefaults) -> Result<IngestTarget, ApiError> {
-    const SPAN: &str = "this version reads text, Markdown and folders";
     let mut checks = Checks::default();
     let namespace = checks.namespace(body.namespace.as_deref());
     let collection = checks.take("collection", body.collection.parse::<CollectionName>());
     let types = source_names();
     one_of(&mut checks, "type", body.source_type.as_deref(), types.iter().copied());
-    for (field, given) in [("table", &body.table), ("query", &body.query)] {
-        checks.require(given.is_none(), field, format!("belongs to tabular sources; {SPAN}"));
+    if let Some(table) = &body.table {
+        checks.take("table", check_table(table));
     }
-    one_of(&mut checks, "strategy", body.strategy.as_deref(), ["recursive"].into_iter());
+    let options = source_options(&mut checks, body);
+    one_of(&mut checks, "strategy", body.strategy.as_deref(), strategy_names().into_iter());
     one_of(&mut checks, "embed_backend", body.embed_backend.as_deref(), ["default"].into_iter());
     let metadata_json = checks.metadata(body.metadata.as_ref());
     checks.take("chunk_size", ChunkConfig::new(to_i64(defaults.chunk_size), to_i64(defaults.chunk_overlap)));
     checks.finish()?;
     let collection =
         collection.ok_or_else(|| ApiError::internal("a collection name passed its check and is not there"))?;
-    Ok(IngestTarget { namespace, collection, source_type: body.source_type.clone(), metadata_json })
+    Ok(IngestTarget {
+        namespace,
+        collection,
+        source_type: body.source_type.clone(),
+        options,
+        metadata_json,
+        table: body.table.clone(),
+        strategy: body.strategy.clone(),
+    })
+}
+
+fn source_options(checks: &mut Checks, body: &IngestBody) -> SourceOptions {
+    if let Some(query) = &body.query {
+        checks.text("query", query, MAX_QUERY);
+    }
+    for (field, globs) in [("include", &body.include), ("exclude", &body.exclude)] {
+        checks.take(field, Globs::new(globs, &[]));
+    }
+    let depth = body.depth.unwrap_or(0);
+    checks.require(depth <= MAX_DEPTH, "depth", format!("is {depth}, which is not between 0 and {MAX_DEPTH}"));
+    SourceOptions {
+        query: body.query.clone(),
+        include: body.include.clone(),
+        exclude: body.exclude.clone(),
+        depth: body.depth.and_then(|depth| i32::try_from(depth).ok()),
+        sitemap: body.sitemap,
+    }
+}
+
+/// Refuses to add to a collection of another embedding model, before anything is written.
+pub fn same_embed_model(known: Option<&CollectionView>, defaults: &IngestDefaults) -> Result<(), ApiError> {
+    let Some(collection) = known.filter(|known| known.embedding.model != defaults.embed_model) else {
+        return Ok(());
+    };
+    let (name, stored, wanted) = (&collection.name, &collection.embedding.model, &defaults.embed_model);
+    let what = format!(
+        "collection {}/{name} holds vectors of {stored} ({} dimensions), and the embedding model is {wanted}",
+        collection.namespace, collection.embedding.dimensions
+    );
+    Err(ApiError::conflict("embedding_model_mismatch", what).hint(format!(
+        "set RIVERRUN_DEFAULT_EMBED_MODEL={stored}, ingest into a collection of another name, or remove this one and ingest again: riverrun collections rm {name} --namespace {}",
+        collection.namespace
+    )))
 }
 
 /// An ingest that can be put on the log. `source` must be an absolute path that the caller may read.
@@ -360,6 +427,14 @@ pub fn ingest_command(
         chunk_size: to_i64(defaults.chunk_size),
         chunk_overlap: to_i64(defaults.chunk_overlap),
         metadata_json: target.metadata_json,
+        query: target.options.query,
+        include: target.options.include,
+        exclude: target.options.exclude,
+        depth: target.options.depth,
+        sitemap: target.options.sitemap,
+        content: None,
+        table: target.table,
+        strategy: target.strategy,
         at: now_ms(),
     }
 }

@@ -11,6 +11,11 @@ use crate::commands::runs::RunsCommand;
 
 use crate::commands::memory::MemoryCommand;
 
+use crate::commands::{
+    collections::CollectionsArgs, docs::DocsCommand, rag::eval::EvalArgs, stream::StreamCommand,
+    warehouse::WarehouseCommand,
+};
+
 /// Runs language-model agents on an event log.
 ///
 /// Without a running `riverrun serve`, a command hosts what it needs for its own duration; with one on the same data folder,
@@ -43,10 +48,13 @@ pub enum Command {
     Chat(ChatArgs),
     /// The vector of a text
     Embed(EmbedArgs),
-    /// Read a file or folder into a collection
+    /// Read files, a site, a repository, a database or a topic into a collection
     Ingest(IngestArgs),
+    /// Publish documents on a topic, and take documents from one into a collection
+    #[command(subcommand)]
+    Stream(StreamCommand),
     /// The collections, with how much is in them
-    Collections(NamespaceArgs),
+    Collections(CollectionsArgs),
     /// Find chunks in a collection
     Search(SearchArgs),
     /// Search a collection, or ask it a question
@@ -73,9 +81,14 @@ pub enum Command {
     /// Documents of a collection
     #[command(subcommand)]
     Docs(DocsCommand),
+    /// Tables of rows, asked with SQL
+    #[command(subcommand)]
+    Warehouse(WarehouseCommand),
     /// Records that could not be handled
     #[command(subcommand)]
     Dlq(DlqCommand),
+    /// Tokens and cost of runs, summed
+    Usage(crate::commands::usage::UsageArgs),
     /// The topics of the log
     Topics,
     /// Completion for a shell
@@ -98,6 +111,7 @@ impl Command {
             Command::Chat(_) => "chat",
             Command::Embed(_) => "embed",
             Command::Ingest(_) => "ingest",
+            Command::Stream(_) => "stream",
             Command::Collections(_) => "collections",
             Command::Search(_) => "search",
             Command::Rag(_) => "rag",
@@ -109,7 +123,9 @@ impl Command {
             Command::Chaos(_) => "chaos",
             Command::Memory(_) => "memory",
             Command::Docs(_) => "docs",
+            Command::Warehouse(_) => "warehouse",
             Command::Dlq(_) => "dlq",
+            Command::Usage(_) => "usage",
             Command::Topics => "topics",
             Command::Completion { .. } => "completion",
             Command::Openapi => "openapi",
@@ -142,6 +158,27 @@ pub enum ModelsCommand {
         /// A name of `riverrun models`, or owner/repo[:file] of the hub
         model: String,
     },
+    /// Remove a fetched model
+    Rm {
+        /// Its name
+        model: String,
+    },
+    /// Show what is known of a model, and its card
+    Show {
+        /// Its name
+        model: String,
+        /// The provider; `local` when left out
+        #[arg(long)]
+        provider: Option<String>,
+    },
+    /// Measure a chat model: JSON, tool calls, tokens a second
+    Probe {
+        /// Its name
+        model: String,
+        /// The provider; the default one when left out
+        #[arg(long)]
+        provider: Option<String>,
+    },
 }
 
 /// Options of `chat`.
@@ -155,12 +192,21 @@ pub struct ChatArgs {
     /// The model; the default one when left out
     #[arg(long)]
     pub model: Option<String>,
+    /// A text file to put in front of what is said; may be repeated
+    #[arg(short, long = "file", value_name = "FILE")]
+    pub files: Vec<PathBuf>,
     /// Print the answer when it is complete
     #[arg(long)]
     pub no_stream: bool,
     /// Sampling temperature, 0 to 2
     #[arg(short, long, value_name = "0..2")]
     pub temperature: Option<f32>,
+    /// Most tokens to write
+    #[arg(long)]
+    pub max_tokens: Option<u32>,
+    /// Give up after so long
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub timeout: Option<u64>,
 }
 
 /// Options of `embed`.
@@ -207,7 +253,8 @@ pub enum ToolsCommand {
 /// Options of `ingest`.
 #[derive(Debug, Args)]
 pub struct IngestArgs {
-    /// A file or a folder
+    /// A file, folder or zip archive; https://…, https://….git, postgres://…, mysql://…, sqlite:FILE,
+    /// mongodb://host/database/collection; with --type kafka the name of a topic
     pub source: String,
     /// The collection; made when it is not there
     #[arg(short, long, default_value = "default")]
@@ -221,9 +268,24 @@ pub struct IngestArgs {
     /// Force the type of the source, which is otherwise inferred
     #[arg(short = 't', long = "type", value_name = "TYPE")]
     pub source_type: Option<String>,
-    /// SQL text of a `sql` source
+    /// What to read of a database: one SELECT, or for mongo a filter as JSON
     #[arg(long)]
     pub query: Option<String>,
+    /// Glob of what to read of a folder, archive, repository or site; may be repeated
+    #[arg(long, value_name = "GLOB")]
+    pub include: Vec<String>,
+    /// Glob of what to leave out; may be repeated
+    #[arg(long, value_name = "GLOB")]
+    pub exclude: Vec<String>,
+    /// How many links away from the first page of a site is read, 0 to 5
+    #[arg(long)]
+    pub depth: Option<u32>,
+    /// The address is a sitemap: read the pages that it lists
+    #[arg(long)]
+    pub sitemap: bool,
+    /// Go on with what comes later; for a topic
+    #[arg(long)]
+    pub follow: bool,
     /// Chunking strategy
     #[arg(long)]
     pub strategy: Option<String>,
@@ -249,6 +311,9 @@ pub struct SearchArgs {
     /// The collection's namespace
     #[arg(short, long)]
     pub namespace: Option<String>,
+    /// A JSON object: only documents whose metadata has these values
+    #[arg(long, value_name = "JSON")]
+    pub filter: Option<String>,
 }
 
 /// What to do with a collection.
@@ -258,6 +323,8 @@ pub enum RagCommand {
     Search(SearchArgs),
     /// Answer a question from a collection, with citations
     Ask(AskArgs),
+    /// Measure how good retrieval is, by judgements of people
+    Eval(EvalArgs),
 }
 
 /// Options of `rag ask`.
@@ -377,26 +444,6 @@ impl From<Approval> for ApprovalMode {
     }
 }
 
-/// What to do with documents.
-#[derive(Debug, Subcommand)]
-pub enum DocsCommand {
-    /// List the documents of a collection
-    Ls {
-        /// The collection
-        #[arg(short, long, default_value = "default")]
-        collection: String,
-        /// Its namespace
-        #[arg(short, long)]
-        namespace: Option<String>,
-        /// Most documents
-        #[arg(long)]
-        limit: Option<u32>,
-        /// Where the list goes on: `next_cursor` of the page before
-        #[arg(long)]
-        cursor: Option<String>,
-    },
-}
-
 /// What to do with dead letters.
 #[derive(Debug, Subcommand)]
 pub enum DlqCommand {
@@ -453,10 +500,27 @@ mod tests {
             "models",
             "models pull x",
             "chat hi --provider local --model m --no-stream -t 0.5",
+            "chat hi --file a.md -f b.txt --timeout 30 --max-tokens 9",
+            "models rm x",
+            "models show x --provider ollama",
+            "models probe x",
+            "usage --by model -n team",
             "embed hi",
             "ingest ./docs -c notes --table t -t sql --query q --strategy late --embed-backend hf",
             "ingest ./docs -c notes --type text",
+            "ingest https://h/ --depth 2 --include *.html --exclude old/** --sitemap",
+            "ingest riverrun.documents -t kafka --follow",
+            "stream consume --collection notes --idle-timeout 5",
+            "stream produce hello --topic notes",
             "collections",
+            "rag eval --qrels q --queries t -c notes --config sparse --at-least 0.5",
+            "collections rm notes --namespace team",
+            "collections check notes",
+            "docs ls -c notes",
+            "docs show doc_x",
+            "docs rm doc_x --namespace team",
+            "warehouse tables",
+            "warehouse query select --csv",
             "search hi -c notes -k 3",
             "rag search hi -c notes -k 3 --namespace team",
             "rag ask hi -c notes --namespace team",

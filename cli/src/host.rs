@@ -14,6 +14,7 @@ use riverrun_api::{ApiConfig, Core, ToolParts, app, light_app};
 use riverrun_knowledge::web::GuardedClient;
 use riverrun_log::{LogConfig, Producer};
 use riverrun_models::Models;
+use riverrun_workers::tracer::TracingService;
 use sha2::{Digest, Sha256};
 
 use crate::client::Client;
@@ -72,10 +73,19 @@ impl Connection {
 
     /// Writes to the broker behind the API.
     pub fn producer(&self) -> Result<Producer, CliError> {
-        let log = self.log.as_ref().ok_or_else(|| CliError::new(Exit::Failed, "this command has no broker"))?;
-        Producer::new(log).map_err(|error| {
+        Producer::new(self.log()?).map_err(|error| {
             CliError::new(Exit::ServiceDown, error.to_string()).maybe_hint(error.hint().map(str::to_owned))
         })
+    }
+
+    /// How to reach the broker behind the API.
+    pub fn log(&self) -> Result<&LogConfig, CliError> {
+        self.log.as_ref().ok_or_else(|| CliError::new(Exit::Failed, "this command has no broker"))
+    }
+
+    /// Whether this process hosts the stack, so that what it knows need not travel.
+    pub fn hosts(&self) -> bool {
+        self.hosted.is_some()
     }
 
     /// Ends what was started for the command.
@@ -130,7 +140,8 @@ pub fn server_core(settings: &Settings) -> Result<Core, CliError> {
 fn make_core(settings: &Settings, config: ApiConfig) -> Result<Core, CliError> {
     let models = Models::new(settings.models.clone())
         .map_err(|error| CliError::new(Exit::Failed, error.to_string()).maybe_hint(error.hint()))?;
-    Ok(Core::with_tools(config, models, tools(settings, &settings.tools_file, settings.tools_file_named)?))
+    let tools = tools(settings, &settings.tools_file, settings.tools_file_named)?;
+    Ok(Core::with_tools(config, models, tools).with_tracing(TracingService::new(settings.tracing.clone())))
 }
 
 /// The tools of a file, the way out, and the policy. A broken definition is left out and told; a broken policy is not
@@ -143,7 +154,7 @@ pub fn tools(settings: &Settings, file: &Path, must_exist: bool) -> Result<ToolP
                 .hint(format!("correct {}, or unset RIVERRUN_POLICY_FILE", path.display()))
         })?,
     };
-    let web = GuardedClient::new(settings.web.clone())
+    let web = GuardedClient::new(settings.api.web.clone())
         .map_err(|error| CliError::new(Exit::Failed, error.to_string()).maybe_hint(error.hint()))?;
     let defined = DefinedTools::load(&DefinedConfig {
         file: Some(file.to_owned()),
@@ -263,6 +274,7 @@ pub async fn host(
         instance: instance(&settings.data_dir),
         max_runs: settings.agent_max_runs,
         limits: settings.ingest_limits,
+        secrets: settings.source_secrets.clone(),
         ..StackConfig::new(&settings.data_dir, core)
     };
     // Who comes meanwhile learns who has the folder; a server tells again when its API listens.

@@ -18,6 +18,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use riverrun_agents::tools::sandbox;
+use riverrun_knowledge::sources::{self, ISOLATED_COMMAND};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Cli, Command};
@@ -26,11 +27,20 @@ use crate::output::{Output, tell_error};
 use crate::settings::Settings;
 
 fn main() -> ExitCode {
+    // Before anything is read or opened: a process that becomes a tool, or reads one hostile document, has nothing else.
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_some_and(|first| first == sandbox::LAUNCH) {
+    let first = arguments.next();
+    if first.as_ref().is_some_and(|first| first == sandbox::LAUNCH) {
         // This process becomes a tool, or says why not.
         eprintln!("{}", sandbox::launch(arguments));
         return ExitCode::from(sandbox::FAILED);
+    }
+    if first.is_some_and(|first| first == ISOLATED_COMMAND) {
+        let told = sources::run_isolated(&arguments.collect::<Vec<_>>());
+        return if told { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    if let Ok(program) = std::env::current_exe() {
+        sources::isolate_with(program);
     }
     let cli = Cli::parse();
     match run(cli) {

@@ -81,6 +81,11 @@ pub fn stderr_is_terminal() -> bool {
 
 /// Rows under a head; nothing but `empty` when there are none.
 pub fn table<const N: usize>(head: [&str; N], rows: Vec<[String; N]>, empty: &str) -> String {
+    grid(&head.map(str::to_uppercase), rows.into_iter().map(Vec::from).collect(), empty)
+}
+
+/// The same with as many columns as there are, whose names stay as they are.
+pub fn grid(head: &[String], rows: Vec<Vec<String>>, empty: &str) -> String {
     if rows.is_empty() {
         tell(empty);
         return String::new();
@@ -89,7 +94,7 @@ pub fn table<const N: usize>(head: [&str; N], rows: Vec<[String; N]>, empty: &st
     table.load_style(presets::NOTHING);
     let arrangement = if stdout_is_terminal() { ContentArrangement::Dynamic } else { ContentArrangement::Disabled };
     table.set_content_arrangement(arrangement);
-    table.set_header(head.map(str::to_uppercase));
+    table.set_header(head);
     for row in rows {
         table.add_row(row);
     }

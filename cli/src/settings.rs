@@ -12,9 +12,10 @@ use riverrun_api::auth::Tokens;
 use riverrun_api::config::{DEFAULT_WINDOW_TOKENS, MAX_WINDOW_TOKENS};
 use riverrun_knowledge::SearchRequest;
 use riverrun_knowledge::chunking::{ChunkConfig, DEFAULT_OVERLAP, DEFAULT_SIZE};
-use riverrun_knowledge::sources::Limits;
+use riverrun_knowledge::sources::{Limits, SECRET_PREFIX, SourceSecrets};
 use riverrun_knowledge::web::WebPolicy;
 use riverrun_models::{ModelSettings, Secret};
+use riverrun_workers::tracer::TracingSettings;
 
 use crate::error::{CliError, Exit};
 
@@ -61,10 +62,12 @@ pub struct Settings {
     pub tools_file_named: bool,
     /// What may be done without asking; `None` is what requests say.
     pub policy_file: Option<PathBuf>,
-    /// What may be fetched beyond the public internet.
-    pub web: WebPolicy,
+    /// What `${RIVERRUN_SOURCE_…}` in an address of a database stands for.
+    pub source_secrets: SourceSecrets,
     /// The models'.
     pub models: ModelSettings,
+    /// Where runs are traced to.
+    pub tracing: TracingSettings,
     /// Filter of the log output, as `tracing` reads it.
     pub log_filter: Option<String>,
     /// Log lines as JSON.
@@ -100,7 +103,7 @@ impl Settings {
             None => Tokens::default(),
         };
         let models = ModelSettings::from_env(&|name| values.0.get(name).cloned())
-            .map_err(|error| CliError::new(Exit::Usage, error.to_string()).hint(fix(error.name)))?;
+            .map_err(|error| CliError::new(Exit::Usage, error.to_string()).hint(fix(&error.name)))?;
         let (chunk_size, chunk_overlap) = chunking(values)?;
         let mut allowed_hosts = values.list("RIVERRUN_API_ALLOWED_HOSTS");
         if !is_wildcard(&api_host) {
@@ -112,7 +115,6 @@ impl Settings {
             tools_file_named: tools_file.is_some(),
             tools_file: tools_file.unwrap_or_else(|| data_dir.join("tools.toml")),
             policy_file: values.text("RIVERRUN_POLICY_FILE").map(|file| folder.join(file)),
-            web: web_policy(values)?,
             data_dir,
             api_port: values.number("RIVERRUN_API_PORT", 8000, 0..=u16::MAX)?,
             broker_port: values.number("RIVERRUN_BROKER_PORT", 9092, 0..=u16::MAX)?,
@@ -124,6 +126,8 @@ impl Settings {
                 allowed_origins: values.list("RIVERRUN_API_ALLOWED_ORIGINS"),
                 tokens,
                 ingest_roots: ingest_roots(values, folder)?,
+                ingest_databases: values.list("RIVERRUN_INGEST_DATABASES"),
+                web: web_policy(values)?,
                 chunk_size,
                 chunk_overlap,
                 rag_top_k: values.number("RIVERRUN_RAG_TOP_K", SearchRequest::DEFAULT_K, 1..=SearchRequest::MAX_K)?,
@@ -144,7 +148,15 @@ impl Settings {
                 )?,
                 max_files: values.number("RIVERRUN_INGEST_MAX_FILES", Limits::default().max_files, 1..=1_000_000)?,
             },
+            source_secrets: SourceSecrets::new(
+                values
+                    .0
+                    .iter()
+                    .filter(|(name, _)| name.starts_with(SECRET_PREFIX))
+                    .map(|(k, v)| (k.clone(), v.clone())),
+            ),
             models,
+            tracing: TracingSettings::from_values(&values.0),
             log_filter: values.text("RIVERRUN_LOG"),
             log_json: match values.text("RIVERRUN_LOG_FORMAT").as_deref() {
                 None | Some("text") => false,
@@ -250,14 +262,6 @@ fn redact_url(url: &str) -> String {
     }
 }
 
-fn web_policy(values: &Values) -> Result<WebPolicy, CliError> {
-    let name = "RIVERRUN_WEB_ALLOW";
-    let text = values.text(name).unwrap_or_default();
-    text.parse().map_err(|error| {
-        CliError::new(Exit::Usage, format!("setting {name}: {error}")).hint("RIVERRUN_WEB_ALLOW=wiki.corp,10.1.0.0/16")
-    })
-}
-
 /// A variable of the environment that a tool definition names as a secret of its own.
 pub fn tool_secret(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
@@ -290,6 +294,14 @@ fn data_dir(values: &Values, folder: &Path) -> Result<PathBuf, CliError> {
     base.map(|base| base.join("riverrun")).ok_or_else(|| {
         CliError::new(Exit::Usage, "neither RIVERRUN_DATA_DIR nor HOME is set")
             .hint("set RIVERRUN_DATA_DIR to a folder")
+    })
+}
+
+/// Hosts beyond the public internet that may be asked, by tools as by what reads pages and repositories.
+fn web_policy(values: &Values) -> Result<WebPolicy, CliError> {
+    let name = "RIVERRUN_WEB_ALLOW";
+    values.text(name).unwrap_or_default().parse().map_err(|error| {
+        CliError::new(Exit::Usage, format!("setting {name}: {error}")).hint("RIVERRUN_WEB_ALLOW=wiki.corp,10.1.0.0/16")
     })
 }
 

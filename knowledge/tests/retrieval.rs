@@ -54,7 +54,8 @@ async fn given_k_and_a_filter_when_searched_then_they_bound_the_answer() {
     let retriever = stores.retriever(&Arc::new(TestModels::default()));
     let one = SearchRequest { k: 1, ..SearchRequest::new(docs.clone(), "rises flows") };
     assert_eq!(retriever.search(&one).await.unwrap().items.len(), 1);
-    let only_bread = ChunkFilter { documents: vec![ingest::document_id(&docs, "/docs/bread.txt")] };
+    let only_bread =
+        ChunkFilter { documents: vec![ingest::document_id(&docs, "/docs/bread.txt")], ..ChunkFilter::default() };
     let filtered = SearchRequest { filter: only_bread, ..SearchRequest::new(docs, "Where does the Elbe rise?") };
     assert!(sources(&retriever.search(&filtered).await.unwrap()).iter().all(|source| *source == "/docs/bread.txt"));
 }

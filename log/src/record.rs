@@ -166,7 +166,7 @@ impl Outgoing {
     pub fn caused_by<E: EventSet>(event: &E, component: &str, cause: &Envelope) -> Result<Self, LogError> {
         let mut envelope = Envelope::of(event, component, None);
         envelope.cause = (!cause.id.is_empty()).then(|| cause.id.clone());
-        envelope.traceparent = cause.traceparent.clone();
+        envelope.traceparent = cause.traceparent.clone().or(envelope.traceparent);
         Self::enveloped(event, envelope)
     }
 

@@ -15,13 +15,14 @@ use std::time::Duration;
 use futures::StreamExt;
 use hf_hub::{Cache, Repo, RepoType};
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_RANGE, HeaderMap, HeaderValue, RANGE};
-use reqwest::{Client, Response, StatusCode, redirect};
+use reqwest::{Response, StatusCode, redirect};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::{CatalogFile, ModelName, clip, find};
 use crate::error::ModelError;
+use crate::http::client::{LazyClient, builder};
 use crate::progress::PullProgress;
 use crate::settings::ModelSettings;
 
@@ -43,9 +44,9 @@ struct Plan {
 #[derive(Debug, Clone)]
 pub(crate) struct Hub {
     address: String,
-    client: Client,
+    client: LazyClient,
     /// Sees the hub's own answer, with the file's hash, before the redirect to the store.
-    direct: Client,
+    direct: LazyClient,
     /// What other programs fetched.
     shared: Option<Cache>,
 }
@@ -61,20 +62,18 @@ impl Hub {
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
-        let build = |policy: redirect::Policy| {
-            Client::builder()
-                .user_agent(concat!("riverrun/", env!("CARGO_PKG_VERSION")))
-                .default_headers(headers.clone())
-                .connect_timeout(settings.connect_timeout)
-                .read_timeout(settings.idle_timeout.min(Duration::from_secs(60)))
-                .redirect(policy)
-                .build()
-                .map_err(ModelError::internal)
+        let (connect, idle) = (settings.connect_timeout, settings.idle_timeout.min(Duration::from_secs(60)));
+        let client = |policy: fn() -> redirect::Policy| {
+            let headers = headers.clone();
+            LazyClient::new(move || {
+                let builder = builder().default_headers(headers.clone()).redirect(policy());
+                builder.connect_timeout(connect).read_timeout(idle)
+            })
         };
         Ok(Hub {
             address: settings.hub_base_url.clone(),
-            client: build(redirect::Policy::limited(5))?,
-            direct: build(redirect::Policy::none())?,
+            client: client(|| redirect::Policy::limited(5)),
+            direct: client(redirect::Policy::none),
             shared: settings.hub_cache_dir.clone().map(Cache::new),
         })
     }
@@ -136,7 +135,7 @@ impl Hub {
             siblings: Vec<Sibling>,
         }
         let url = format!("{}/api/models/{repo}", self.address);
-        let response = self.client.get(&url).send().await.map_err(|error| self.unreachable(repo, &error))?;
+        let response = self.client.get()?.get(&url).send().await.map_err(|error| self.unreachable(repo, &error))?;
         let response = self.check(repo, &url, response)?;
         let body = bounded(response, MAX_LISTING_BYTES).await?;
         let listing: Listing = serde_json::from_slice(&body)
@@ -213,7 +212,7 @@ impl Hub {
 
     /// The SHA-256 that the hub announces for a large file, if it does.
     async fn announced(&self, repo: &str, url: &str) -> Result<Option<String>, ModelError> {
-        let response = self.direct.head(url).send().await.map_err(|error| self.unreachable(repo, &error))?;
+        let response = self.direct.get()?.head(url).send().await.map_err(|error| self.unreachable(repo, &error))?;
         if !response.status().is_redirection() {
             self.check(repo, url, response).map(|response| sha256_of_etag(response.headers()))
         } else {
@@ -231,7 +230,7 @@ impl Hub {
         progress: &dyn PullProgress,
     ) -> Result<(), ModelError> {
         let mut have = fs::metadata(part).map_or(0, |meta| meta.len());
-        let mut request = self.client.get(url);
+        let mut request = self.client.get()?.get(url);
         if have > 0 {
             request = request.header(RANGE, format!("bytes={have}-"));
         }

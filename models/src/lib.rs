@@ -1,8 +1,7 @@
-//! The unified model adapter: chat, embeddings and re-ranking behind one trait, by the in-process runtime, an Ollama server or any server
-//! that speaks OpenAI's API.
+//! The unified model adapter: chat, embeddings and re-ranking behind one trait, by the in-process runtime, servers and hosted services.
 //!
-//! [`Models`] is what the rest of riverrun uses; a provider is one file that implements [`Provider`]. `local` needs nothing but model
-//! files: GGUF chat models run on llama.cpp, encoders and cross-encoders on candle.
+//! [`Models`] is what the rest of riverrun uses. `local` needs nothing but model files: GGUF chat models run on llama.cpp, encoders and
+//! cross-encoders on candle. What is behind HTTP is a row of a table and one of five wire protocols (`remote`).
 //!
 //! Invariants:
 //! - MODEL-1: nothing is cut silently. A prompt that does not fit is refused; truncated embedding inputs are counted.
@@ -10,25 +9,25 @@
 //! - MODEL-3: joined, the deltas of a chat are the text of its reply.
 //! - MODEL-4: a key leaves only in the header of its own server.
 
+mod card;
 mod catalog;
 mod error;
 mod http;
 mod hub;
 mod local;
 mod models;
-mod ollama;
-mod openai;
+mod prices;
 mod progress;
 mod provider;
+mod remote;
 mod secret;
 mod settings;
 
+pub use card::ModelCard;
 pub use catalog::{CatalogEntry, CatalogFile, catalog, find as find_in_catalog};
 pub use error::ModelError;
 pub use local::{Local, Presence};
 pub use models::{Models, ProviderInfo, ProviderKind};
-pub use ollama::Ollama;
-pub use openai::OpenAi;
 pub use progress::{NoProgress, PullProgress, TerminalProgress, default_progress};
 pub use provider::*;
 pub use secret::Secret;

@@ -5,15 +5,19 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
+use crate::card::{self, Cards, ModelCard};
 use crate::catalog;
 use crate::error::ModelError;
+use crate::http::client::LazyClient;
 use crate::local::{Local, Presence};
-use crate::ollama::Ollama;
-use crate::openai::OpenAi;
+use crate::prices::Prices;
 use crate::progress::PullProgress;
 use crate::provider::{
     ChatReply, ChatRequest, DeltaSink, EmbedPurpose, EmbedReply, EmbedRequest, ModelInfo, Provider, RerankRequest,
+    Usage,
 };
+use crate::remote::Remote;
+use crate::remote::table::PROVIDERS;
 use crate::settings::{DEFAULT_CHAT_MODEL, ModelSettings};
 
 /// Where a provider runs.
@@ -52,17 +56,20 @@ pub struct Models {
 struct Inner {
     settings: ModelSettings,
     local: Local,
-    ollama: Ollama,
-    openai: OpenAi,
+    remotes: Vec<Remote>,
+    prices: Prices,
+    cards: Cards,
 }
 
 impl Models {
     /// Sets the providers up; nothing is loaded, fetched or contacted.
     pub fn new(settings: ModelSettings) -> Result<Self, ModelError> {
         let local = Local::new(&settings)?;
-        let ollama = Ollama::new(&settings)?;
-        let openai = OpenAi::new(&settings)?;
-        Ok(Models { inner: Arc::new(Inner { settings, local, ollama, openai }) })
+        let cards = Cards::new(&settings.cache_dir);
+        let prices = Prices::read(settings.prices.as_deref())?;
+        let client = LazyClient::of(&settings);
+        let remotes = PROVIDERS.iter().map(|spec| Remote::new(spec, &settings, client.clone())).collect();
+        Ok(Models { inner: Arc::new(Inner { settings, local, remotes, prices, cards }) })
     }
 
     /// The settings in force.
@@ -75,35 +82,41 @@ impl Models {
         &self.inner.local
     }
 
-    /// The one list of providers; a new one is a line here and a line in [`Models::providers`].
-    fn all(&self) -> [&dyn Provider; 3] {
-        [&self.inner.local, &self.inner.ollama, &self.inner.openai]
+    fn all(&self) -> impl Iterator<Item = &(dyn Provider + 'static)> {
+        let Inner { local, remotes, .. } = &*self.inner;
+        let remotes = remotes.iter().map(|remote| remote as &dyn Provider);
+        std::iter::once(local as &dyn Provider).chain(remotes)
+    }
+
+    fn remote(&self, name: &str) -> Option<&Remote> {
+        self.inner.remotes.iter().find(|remote| remote.spec().name == name)
     }
 
     /// All providers, with where they run and whether they have a key.
     pub fn providers(&self) -> Vec<ProviderInfo> {
         let default = self.inner.settings.default_provider();
-        let info = |provider: &dyn Provider, kind, has_key, address: Option<&str>| ProviderInfo {
-            name: provider.name().to_owned(),
-            kind,
-            has_key,
-            address: address.map(str::to_owned),
-            default: provider.name() == default,
+        let local = ProviderInfo {
+            name: crate::local::NAME.to_owned(),
+            kind: ProviderKind::Local,
+            has_key: None,
+            address: None,
+            default: default == crate::local::NAME,
         };
-        let Inner { local, ollama, openai, .. } = &*self.inner;
-        let openai_kind = if openai.is_hosted() { ProviderKind::Hosted } else { ProviderKind::Server };
-        vec![
-            info(local, ProviderKind::Local, None, None),
-            info(ollama, ProviderKind::Server, None, Some(ollama.address())),
-            info(openai, openai_kind, Some(openai.has_key()), Some(openai.address())),
-        ]
+        let remote = |remote: &Remote| ProviderInfo {
+            name: remote.spec().name.to_owned(),
+            kind: remote.kind(),
+            has_key: remote.has_key(),
+            address: remote.address().map(str::to_owned),
+            default: default == remote.spec().name,
+        };
+        std::iter::once(local).chain(self.inner.remotes.iter().map(remote)).collect()
     }
 
     /// The provider of this name, or the default one.
-    pub fn provider(&self, name: Option<&str>) -> Result<&dyn Provider, ModelError> {
+    pub fn provider(&self, name: Option<&str>) -> Result<&(dyn Provider + 'static), ModelError> {
         let name = name.unwrap_or_else(|| self.inner.settings.default_provider());
-        self.all().into_iter().find(|provider| provider.name() == name).ok_or_else(|| {
-            let known: Vec<&str> = self.all().iter().map(|provider| provider.name()).collect();
+        self.all().find(|provider| provider.name() == name).ok_or_else(|| {
+            let known: Vec<&str> = self.all().map(|provider| provider.name()).collect();
             ModelError::UnknownProvider { name: catalog::clip(name), known: known.join(", ") }
         })
     }
@@ -137,6 +150,16 @@ impl Models {
     ) -> Result<ChatReply, ModelError> {
         let provider = self.route_chat(provider, &mut request)?;
         provider.chat(request, sink, cancel).await
+    }
+
+    /// US dollars of a call that `provider` and `model` answered, named as in [`Models::chat`]; none where the price is not known, as for all
+    /// models that run on machines of the operator's.
+    pub fn cost_usd(&self, provider: Option<&str>, model: &str, usage: Usage) -> Option<f64> {
+        let (provider, model) = match provider {
+            Some(provider) => (provider, model),
+            None => model.split_once('/').filter(|(provider, _)| self.remote(provider).is_some())?,
+        };
+        self.inner.prices.cost(provider, model, usage)
     }
 
     /// Tokens of a whole chat request as its model reads it, where the provider can tell.
@@ -182,8 +205,8 @@ impl Models {
         query: String,
         documents: Vec<String>,
     ) -> Result<Vec<f32>, ModelError> {
-        let model = model.filter(|model| !model.is_empty()).unwrap_or(&self.inner.settings.default_rerank_model);
-        let (provider, name) = self.split(model);
+        let default = self.inner.settings.rerank_model();
+        let (provider, name) = self.split(model.filter(|model| !model.is_empty()).unwrap_or(&default));
         if documents.is_empty() {
             return Ok(Vec::new());
         }
@@ -192,7 +215,7 @@ impl Models {
 
     /// Whether the default re-ranker can be used without fetching anything.
     pub fn reranker_available(&self) -> bool {
-        matches!(self.presence(&self.inner.settings.default_rerank_model), Ok(Presence::Present { .. }))
+        matches!(self.presence(&self.inner.settings.rerank_model()), Ok(Presence::Present { .. }))
     }
 
     /// The models of a provider, or of the default one.
@@ -210,13 +233,42 @@ impl Models {
         self.inner.local.pull(model, progress, cancel).await
     }
 
-    /// Whether a model is there, without loading or contacting anything. A model of a server counts as present: only the server knows.
+    /// Removes a fetched model of the in-process runtime from the cache and answers the bytes that it had. A process that has it loaded goes
+    /// on with it.
+    pub fn remove(&self, model: &str) -> Result<u64, ModelError> {
+        self.inner.local.remove(model)
+    }
+
+    /// Measures a chat model with a few questions and keeps its card.
+    pub async fn measure(
+        &self,
+        provider: Option<&str>,
+        model: &str,
+        cancel: &CancellationToken,
+    ) -> Result<ModelCard, ModelError> {
+        let mut request = ChatRequest { model: model.to_owned(), ..ChatRequest::default() };
+        let provider = self.route_chat(provider, &mut request)?;
+        let card = card::measure(provider, &request.model, cancel).await?;
+        self.inner.cards.keep(&card)?;
+        Ok(card)
+    }
+
+    /// What was measured of a model the last time.
+    pub fn card(&self, provider: &str, model: &str) -> Option<ModelCard> {
+        self.inner.cards.find(provider, model)
+    }
+
+    /// Whether a model is there, without loading or contacting anything. A model of a server counts as present where the server can be asked:
+    /// only it knows.
     pub fn presence(&self, model: &str) -> Result<Presence, ModelError> {
         let (provider, name) = self.split(model);
         if provider.name() == crate::local::NAME {
             return self.inner.local.presence(name);
         }
-        Ok(Presence::Present { path: provider.name().into() })
+        match self.remote(provider.name()).map(Remote::ready) {
+            Some(Err(error)) => Ok(Presence::Missing { fix: error.hint().unwrap_or_else(|| error.to_string()) }),
+            Some(Ok(())) | None => Ok(Presence::Present { path: provider.name().into() }),
+        }
     }
 
     /// Whether the default chat and embedding models are there; asks the model server when that is the default.
@@ -278,7 +330,7 @@ impl Models {
 
     fn named<'m>(&self, model: &'m str) -> Option<(&dyn Provider, &'m str)> {
         let (prefix, name) = model.split_once('/')?;
-        let provider = self.all().into_iter().find(|provider| provider.name() == prefix)?;
+        let provider = self.all().find(|provider| provider.name() == prefix)?;
         Some((provider, name))
     }
 }

@@ -86,6 +86,12 @@ pub struct ChatRequest {
     pub temperature: Option<f32>,
     /// Nucleus sampling; unset is the provider's default.
     pub top_p: Option<f32>,
+    /// Only so many of the likeliest tokens are drawn from; unset is the provider's default. Ignored by providers that have no such choice.
+    pub top_k: Option<u32>,
+    /// Tokens less likely than this part of the likeliest one are not drawn; as above.
+    pub min_p: Option<f32>,
+    /// Makes tokens that came lately less likely, 1 being none; as above.
+    pub repeat_penalty: Option<f32>,
     /// Bound on generated tokens; unset means what the context leaves.
     pub max_tokens: Option<u32>,
     /// Generation ends before the first of these; they are not part of the answer.

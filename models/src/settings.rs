@@ -1,11 +1,13 @@
 //! The settings of the model adapter.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::remote::table::{PROVIDERS, Spec};
 use crate::secret::Secret;
 
 /// Address of an Ollama server when none is set.
@@ -32,20 +34,28 @@ pub struct ModelSettings {
     pub default_chat_model: Option<String>,
     /// Embedding model; `provider/model` names another provider than the local one.
     pub default_embed_model: String,
-    /// Re-ranking model; `provider/model` names another provider than the local one.
-    pub default_rerank_model: String,
+    /// Re-ranking model; `provider/model` names another provider than the local one. Unset means that of a hosted re-ranker whose key is
+    /// set, else [`DEFAULT_RERANK_MODEL`].
+    pub default_rerank_model: Option<String>,
     /// Address of an Ollama server. When set, that server is the default provider for chat.
     pub runtime_base_url: Option<String>,
-    /// Address of an OpenAI-compatible server; unset means [`DEFAULT_OPENAI_ADDRESS`].
-    pub openai_base_url: Option<String>,
-    /// Key of the OpenAI-compatible server.
-    pub openai_api_key: Option<Secret>,
+    /// Addresses of the other providers by name, where they are not the services' own. An address for `openai` names any server that speaks
+    /// its protocol.
+    pub addresses: BTreeMap<String, String>,
+    /// Keys of the providers by name.
+    pub keys: BTreeMap<String, Secret>,
+    /// Version of Azure's API: unset means its newer paths, which need none.
+    pub azure_api_version: Option<String>,
+    /// File of prices in front of the program's own.
+    pub prices: Option<PathBuf>,
     /// Threads for in-process inference; unset means the number of cores.
     pub threads: Option<usize>,
     /// Context that in-process chat models and Ollama are run with, in tokens; never more than the model was trained for.
     pub context_tokens: usize,
     /// In-process chat models that stay loaded at once; the least recently used idle one makes room.
     pub max_loaded_models: usize,
+    /// Bytes of weights of in-process chat models that stay loaded at once; unset means no bound but their number.
+    pub memory_bytes: Option<u64>,
     /// Requests that wait for one in-process chat model; more are made to wait outside the queue until `idle_timeout`.
     pub queue_length: usize,
     /// Longest time for one whole request.
@@ -71,13 +81,16 @@ impl Default for ModelSettings {
             cache_dir: std::env::temp_dir().join("riverrun-models"),
             default_chat_model: None,
             default_embed_model: DEFAULT_EMBED_MODEL.to_owned(),
-            default_rerank_model: DEFAULT_RERANK_MODEL.to_owned(),
+            default_rerank_model: None,
             runtime_base_url: None,
-            openai_base_url: None,
-            openai_api_key: None,
+            addresses: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            azure_api_version: None,
+            prices: None,
             threads: None,
             context_tokens: 8192,
             max_loaded_models: 2,
+            memory_bytes: None,
             queue_length: 16,
             timeout: Duration::from_secs(600),
             idle_timeout: Duration::from_secs(120),
@@ -95,7 +108,7 @@ impl Default for ModelSettings {
 #[error("setting {name} is '{value}', which is not {expected}")]
 pub struct SettingError {
     /// The variable's name.
-    pub name: &'static str,
+    pub name: String,
     /// Its value.
     pub value: String,
     /// What it should be.
@@ -113,14 +126,17 @@ impl ModelSettings {
             cache_dir: cache_dir(get),
             default_chat_model: text(get, "RIVERRUN_DEFAULT_CHAT_MODEL"),
             default_embed_model: text(get, "RIVERRUN_DEFAULT_EMBED_MODEL").unwrap_or(defaults.default_embed_model),
-            default_rerank_model: text(get, "RIVERRUN_DEFAULT_RERANK_MODEL").unwrap_or(defaults.default_rerank_model),
+            default_rerank_model: text(get, "RIVERRUN_DEFAULT_RERANK_MODEL"),
             runtime_base_url: address(get, "RIVERRUN_MODEL_RUNTIME_BASE_URL")?,
-            openai_base_url: address(get, "RIVERRUN_OPENAI_BASE_URL")?,
-            openai_api_key: get("RIVERRUN_OPENAI_API_KEY").as_deref().and_then(Secret::new),
+            addresses: addresses(get)?,
+            keys: keys(get),
+            azure_api_version: text(get, "RIVERRUN_AZURE_API_VERSION"),
+            prices: text(get, "RIVERRUN_MODEL_PRICES").map(PathBuf::from),
             threads: number(get, "RIVERRUN_MODEL_THREADS", 1..=1024)?,
             context_tokens: number(get, "RIVERRUN_MODEL_CONTEXT_TOKENS", 256..=4 << 20)?
                 .unwrap_or(defaults.context_tokens),
             max_loaded_models: number(get, "RIVERRUN_MODEL_MAX_LOADED", 1..=64)?.unwrap_or(defaults.max_loaded_models),
+            memory_bytes: number(get, "RIVERRUN_MODEL_MEMORY_MB", 1..=1 << 30)?.map(|mb| mb as u64 * 1_000_000),
             queue_length: number(get, "RIVERRUN_MODEL_QUEUE", 1..=10_000)?.unwrap_or(defaults.queue_length),
             timeout: millis(get, "RIVERRUN_MODEL_TIMEOUT_MS")?.unwrap_or(defaults.timeout),
             idle_timeout: millis(get, "RIVERRUN_MODEL_IDLE_TIMEOUT_MS")?.unwrap_or(defaults.idle_timeout),
@@ -137,10 +153,47 @@ impl ModelSettings {
         if self.runtime_base_url.is_some() { "ollama" } else { "local" }
     }
 
+    /// The address that the settings give a provider.
+    pub(crate) fn address_of(&self, spec: &Spec) -> Option<&str> {
+        let own = self.addresses.get(spec.name).map(String::as_str);
+        own.or_else(|| self.runtime_base_url.as_deref().filter(|_| spec.name == "ollama"))
+    }
+
+    /// The key that the settings give a provider.
+    pub(crate) fn key_of(&self, spec: &Spec) -> Option<&Secret> {
+        self.keys.get(spec.name)
+    }
+
+    /// The model that re-ranks when none is named: the one that is set, else that of a hosted re-ranker whose key is set, else the local one.
+    pub fn rerank_model(&self) -> String {
+        let hosted = || {
+            let mut rows = PROVIDERS.iter().filter(|spec| self.keys.contains_key(spec.name));
+            rows.find_map(|spec| Some(format!("{}/{}", spec.name, spec.reranker?)))
+        };
+        self.default_rerank_model.clone().or_else(hosted).unwrap_or_else(|| DEFAULT_RERANK_MODEL.to_owned())
+    }
+
     /// Threads for in-process inference, at least 1.
     pub fn effective_threads(&self) -> usize {
         self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1)
     }
+}
+
+/// `RIVERRUN_<PROVIDER>_BASE_URL`; that of Ollama is the model runtime's.
+fn addresses(get: Lookup<'_>) -> Result<BTreeMap<String, String>, SettingError> {
+    let mut addresses = BTreeMap::new();
+    for spec in PROVIDERS.iter().filter(|spec| spec.name != "ollama") {
+        if let Some(given) = address(get, &spec.address_setting())? {
+            addresses.insert(spec.name.to_owned(), given);
+        }
+    }
+    Ok(addresses)
+}
+
+/// `RIVERRUN_<PROVIDER>_API_KEY`.
+fn keys(get: Lookup<'_>) -> BTreeMap<String, Secret> {
+    let key = |spec: &Spec| Some((spec.name.to_owned(), Secret::new(&get(&spec.key_setting())?)?));
+    PROVIDERS.iter().filter_map(key).collect()
 }
 
 /// `RIVERRUN_MODELS_CACHE_DIR`, else the user's cache folder by the XDG rules.
@@ -167,13 +220,17 @@ fn text(get: Lookup<'_>, name: &str) -> Option<String> {
     get(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
 }
 
-fn address(get: Lookup<'_>, name: &'static str) -> Result<Option<String>, SettingError> {
+fn address(get: Lookup<'_>, name: &str) -> Result<Option<String>, SettingError> {
     let Some(value) = text(get, name) else { return Ok(None) };
     match reqwest::Url::parse(&value) {
         Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => {
             Ok(Some(value.trim_end_matches('/').to_owned()))
         }
-        _ => Err(SettingError { name, value, expected: "an http or https address like http://127.0.0.1:11434" }),
+        _ => Err(SettingError {
+            name: name.to_owned(),
+            value,
+            expected: "an http or https address like http://127.0.0.1:11434",
+        }),
     }
 }
 
@@ -185,7 +242,7 @@ fn number(
     let Some(value) = text(get, name) else { return Ok(None) };
     match usize::from_str(&value) {
         Ok(number) if range.contains(&number) => Ok(Some(number)),
-        _ => Err(SettingError { name, value, expected: "a whole number in its range" }),
+        _ => Err(SettingError { name: name.to_owned(), value, expected: "a whole number in its range" }),
     }
 }
 
@@ -193,7 +250,7 @@ fn millis(get: Lookup<'_>, name: &'static str) -> Result<Option<Duration>, Setti
     let Some(value) = text(get, name) else { return Ok(None) };
     match u64::from_str(&value) {
         Ok(millis) if millis > 0 => Ok(Some(Duration::from_millis(millis))),
-        _ => Err(SettingError { name, value, expected: "a positive number of milliseconds" }),
+        _ => Err(SettingError { name: name.to_owned(), value, expected: "a positive number of milliseconds" }),
     }
 }
 
@@ -202,7 +259,7 @@ fn flag(get: Lookup<'_>, name: &'static str) -> Result<Option<bool>, SettingErro
     match value.to_ascii_lowercase().as_str() {
         "1" | "true" | "yes" | "on" => Ok(Some(true)),
         "0" | "false" | "no" | "off" => Ok(Some(false)),
-        _ => Err(SettingError { name, value, expected: "true or false" }),
+        _ => Err(SettingError { name: name.to_owned(), value, expected: "true or false" }),
     }
 }
 
@@ -245,15 +302,26 @@ mod tests {
             ("RIVERRUN_MODELS_OFFLINE", "maybe"),
         ] {
             let error = read(&[(name, value)]).unwrap_err();
-            assert_eq!((error.name, error.value.as_str()), (name, value));
+            assert_eq!((error.name.as_str(), error.value.as_str()), (name, value));
             assert!(error.to_string().contains(name));
         }
     }
 
     #[test]
-    fn given_a_key_when_settings_are_printed_then_it_does_not_show() {
-        let settings = read(&[("RIVERRUN_OPENAI_API_KEY", "sk-canary")]).unwrap();
-        assert!(!format!("{settings:?}").contains("canary"));
-        assert!(settings.openai_api_key.is_some());
+    fn given_keys_when_settings_are_printed_then_they_do_not_show() {
+        for spec in PROVIDERS {
+            let settings = read(&[(&spec.key_setting(), "sk-canary")]).unwrap();
+            assert!(!format!("{settings:?}").contains("canary"));
+            assert!(settings.key_of(spec).is_some(), "{}", spec.name);
+        }
+    }
+
+    #[test]
+    fn given_the_key_of_a_hosted_reranker_when_none_is_named_then_it_reranks() {
+        assert_eq!(read(&[]).unwrap().rerank_model(), DEFAULT_RERANK_MODEL);
+        assert_eq!(read(&[("RIVERRUN_OPENAI_API_KEY", "k")]).unwrap().rerank_model(), DEFAULT_RERANK_MODEL);
+        let cohere = ("RIVERRUN_COHERE_API_KEY", "k");
+        assert_eq!(read(&[cohere]).unwrap().rerank_model(), "cohere/rerank-v3.5");
+        assert_eq!(read(&[cohere, ("RIVERRUN_DEFAULT_RERANK_MODEL", "mine")]).unwrap().rerank_model(), "mine");
     }
 }

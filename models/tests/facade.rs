@@ -18,20 +18,26 @@ fn hello() -> ChatRequest {
 async fn given_no_settings_when_providers_are_listed_then_local_is_the_default() {
     let dir = tempfile::tempdir().unwrap();
     let mut settings = support::settings(dir.path());
-    settings.openai_api_key = Secret::new("sk-canary");
+    settings.keys.extend(Secret::new("sk-canary").map(|key| ("openai".to_owned(), key)));
     let models = Models::new(settings).unwrap();
     let providers = models.providers();
     let names: Vec<&str> = providers.iter().map(|provider| provider.name.as_str()).collect();
-    assert_eq!(names, ["local", "ollama", "openai"]);
+    assert_eq!(names[..4], ["local", "ollama", "openai", "anthropic"]);
+    assert_eq!(names.len(), 17);
     assert_eq!((providers[0].kind, providers[0].default), (ProviderKind::Local, true));
+    assert_eq!((providers[1].kind, providers[1].has_key), (ProviderKind::Server, None));
     assert_eq!((providers[2].kind, providers[2].has_key), (ProviderKind::Hosted, Some(true)));
+    assert_eq!((providers[3].kind, providers[3].has_key), (ProviderKind::Hosted, Some(false)));
     assert!(!serde_json::to_string(&providers).unwrap().contains("canary"));
     assert_eq!(models.default_chat_model(), "qwen2.5-0.5b-instruct");
     assert_eq!(models.default_embed_model(), "all-mpnet-base-v2");
     assert!(!models.reranker_available());
+    let mut settings = support::settings(dir.path());
+    settings.keys.extend(Secret::new("k").map(|key| ("voyage".to_owned(), key)));
+    assert!(Models::new(settings).unwrap().reranker_available(), "a key switches a hosted re-ranker on");
     let error = models.provider(Some("olama")).err().unwrap();
     assert_eq!(error.code(), "unknown_provider");
-    assert!(error.to_string().contains("local, ollama, openai"), "{error}");
+    assert!(error.to_string().contains("local, ollama, openai, anthropic"), "{error}");
 }
 
 #[tokio::test]
@@ -91,7 +97,12 @@ async fn given_folders_of_models_when_they_are_listed_then_the_first_wins_and_ki
     };
     folder("cache", "e", &encoder(r#"{"architectures":["BertModel"]}"#));
     folder("cache", "r", &encoder(r#"{"architectures":["BertForSequenceClassification"]}"#));
+    folder("cache", "old", &[("model.gguf", "GGUF")]);
     let models = Models::new(support::settings(dir.path())).unwrap();
+    assert_eq!(models.remove("old").unwrap(), 4);
+    for (name, text) in [("old", "is not in"), ("../old", "no model name")] {
+        assert!(models.remove(name).unwrap_err().to_string().contains(text), "{name}");
+    }
     let listed = models.list_models(Some("local")).await.unwrap();
     let present: Vec<(&str, ModelKind)> =
         listed.iter().filter(|info| info.present).map(|info| (info.name.as_str(), info.kind)).collect();

@@ -5,22 +5,18 @@ mod support;
 use std::time::{Duration, Instant};
 
 use riverrun_models::{
-    ChatRequest, EmbedPurpose, EmbedRequest, FinishReason, Message, ModelError, ModelSettings, NoDeltas, Ollama,
-    Provider, ToolSpec, Usage,
+    ChatRequest, EmbedPurpose, EmbedRequest, FinishReason, Message, ModelError, ModelSettings, NoDeltas, ToolSpec,
+    Usage,
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use wiremock::matchers::{body_partial_json, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use support::{RawServer, Script, ask};
+use support::{Of, RawServer, Script, ask};
 
-fn ollama(address: &str, change: impl FnOnce(&mut ModelSettings)) -> Ollama {
-    let dir = tempfile::tempdir().unwrap();
-    let mut settings = support::settings(dir.path());
-    settings.runtime_base_url = Some(address.to_owned());
-    change(&mut settings);
-    Ollama::new(&settings).unwrap()
+fn ollama(address: &str, change: impl FnOnce(&mut ModelSettings)) -> Of {
+    support::provider("ollama", address, "", change)
 }
 
 const STREAM: &str = concat!(

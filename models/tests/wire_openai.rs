@@ -5,25 +5,20 @@ mod support;
 use std::time::Duration;
 
 use riverrun_models::{
-    ChatRequest, EmbedPurpose, EmbedRequest, FinishReason, Message, ModelSettings, NoDeltas, OpenAi, Provider,
-    RerankRequest, Secret, ToolCall, ToolSpec, Usage,
+    ChatRequest, EmbedPurpose, EmbedRequest, FinishReason, Message, ModelSettings, Models, NoDeltas, ProviderKind,
+    RerankRequest, ToolCall, ToolSpec, Usage,
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use wiremock::matchers::{body_partial_json, header, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use support::{RawServer, Script, ask};
+use support::{Of, RawServer, Script, ask};
 
 const CANARY: &str = "sk-canary-4711";
 
-fn openai(address: &str, change: impl FnOnce(&mut ModelSettings)) -> OpenAi {
-    let dir = tempfile::tempdir().unwrap();
-    let mut settings = support::settings(dir.path());
-    settings.openai_base_url = Some(address.to_owned());
-    settings.openai_api_key = Secret::new(CANARY);
-    change(&mut settings);
-    OpenAi::new(&settings).unwrap()
+fn openai(address: &str, change: impl FnOnce(&mut ModelSettings)) -> Of {
+    support::provider("openai", address, CANARY, change)
 }
 
 fn events(events: &[serde_json::Value]) -> String {
@@ -156,11 +151,15 @@ async fn given_refusals_when_chatting_then_the_error_is_typed_and_the_key_does_n
 #[tokio::test]
 async fn given_no_key_when_the_hosted_service_is_asked_then_the_error_names_the_setting_without_asking() {
     let dir = tempfile::tempdir().unwrap();
-    let provider = OpenAi::new(&support::settings(dir.path())).unwrap();
-    assert!(provider.is_hosted() && !provider.has_key());
-    let error = provider.chat(ask("m", "x"), &mut NoDeltas, CancellationToken::new()).await.unwrap_err();
-    assert_eq!(error.code(), "model_unauthorized");
-    assert!(error.hint().unwrap().contains("RIVERRUN_OPENAI_API_KEY"));
+    let models = Models::new(support::settings(dir.path())).unwrap();
+    for provider in models.providers().into_iter().filter(|provider| provider.kind == ProviderKind::Hosted) {
+        assert_eq!(provider.has_key, Some(false), "{}", provider.name);
+        let setting = if provider.address.is_some() { "API_KEY" } else { "BASE_URL" };
+        let asked = models.provider(Some(&provider.name)).unwrap();
+        let error = asked.list_models().await.unwrap_err();
+        let expected = format!("RIVERRUN_{}_{setting}", provider.name.to_uppercase());
+        assert!(error.hint().unwrap().contains(&expected), "{error} {:?}", error.hint());
+    }
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ use crate::framing::{self, FrameError};
 use crate::ids::EventId;
 use crate::registry::{self, RegisteredSchema};
 use crate::topics::Topic;
+use crate::trace::TraceId;
 
 /// No field of a record may ask for more memory than this, whatever its length prefix says: 64 MiB.
 const MAX_ALLOCATION_BYTES: usize = 64 << 20;
@@ -112,6 +113,9 @@ pub trait EventSet: Sized + Send + Sync + Clone + std::fmt::Debug + 'static {
 
     /// The event's id, derived from its cause, so that writing it twice is writing it once.
     fn event_id(&self) -> EventId;
+
+    /// The trace that the event belongs to: that of its run or ingest.
+    fn trace(&self) -> Option<TraceId>;
 
     /// Framed bytes in the newest version of the event's schema.
     fn encode(&self) -> Result<Vec<u8>, EncodeError>;
@@ -213,11 +217,11 @@ pub(crate) fn open<'b>(
     Ok((writer, record, body))
 }
 
-/// Declares the event set of a topic: one line a record type.
+/// Declares the event set of a topic: one line a record type. `trace` is for those whose key is no run or ingest.
 macro_rules! event_set {
     (
         $(#[$doc:meta])* $set:ident on $topic:ident;
-        $($(#[$vdoc:meta])* $event:ident = $record:literal, key $key:expr, id $id:expr;)+
+        $($(#[$vdoc:meta])* $event:ident = $record:literal, key $key:expr, id $id:expr $(, trace $trace:expr)?;)+
     ) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq)]
@@ -253,6 +257,13 @@ macro_rules! event_set {
 
                 fn event_id(&self) -> $crate::ids::EventId {
                     match self { $($set::$event(event) => { let id: fn(&$event) -> $crate::ids::EventId = $id; id(event) })+ }
+                }
+
+                fn trace(&self) -> Option<$crate::trace::TraceId> {
+                    let named: Option<$crate::trace::TraceId> = match self {
+                        $($set::$event(_event) => None $(.or_else(|| { let trace: fn(&$event) -> $crate::trace::TraceId = $trace; Some(trace(_event)) }))?,)+
+                    };
+                    named.or_else(|| $crate::trace::TraceId::of_key(&self.key()))
                 }
 
                 fn encode(&self) -> Result<Vec<u8>, $crate::codec::EncodeError> {

@@ -20,7 +20,7 @@ pub struct Envelope {
     pub time: String,
     /// The aggregate; equal to the record key.
     pub subject: String,
-    /// W3C `traceparent`, when the writer had one.
+    /// W3C `traceparent`: that of the run or ingest, or one that an outside writer had.
     pub traceparent: Option<String>,
     /// Id of the event that led to this one.
     pub cause: Option<String>,
@@ -45,7 +45,7 @@ impl Envelope {
             source: format!("/riverrun/{component}"),
             time: DateTime::<Utc>::from(std::time::SystemTime::now()).to_rfc3339_opts(SecondsFormat::Millis, true),
             subject: event.key(),
-            traceparent: None,
+            traceparent: event.trace().map(|trace| trace.traceparent().to_string()),
             cause: cause.map(|id| id.to_string()),
         }
     }

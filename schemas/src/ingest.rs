@@ -21,7 +21,7 @@ pub struct StartIngest {
     pub namespace: Namespace,
     /// The collection.
     pub collection: CollectionName,
-    /// An absolute path that the worker can read.
+    /// An absolute path that the worker can read, an address, or a topic. Never has a password in it.
     pub source: String,
     /// Forces the source's type; `None` infers it from name and content.
     pub source_type: Option<String>,
@@ -33,6 +33,22 @@ pub struct StartIngest {
     pub chunk_overlap: i64,
     /// The caller's own JSON object, kept with each document.
     pub metadata_json: Option<String>,
+    /// SQL of a database, or a filter as JSON.
+    pub query: Option<String>,
+    /// Globs of what to read below a folder, archive or repository; none means everything.
+    pub include: Vec<String>,
+    /// Globs of what to leave out.
+    pub exclude: Vec<String>,
+    /// How many links away from the first page of a web site is read.
+    pub depth: Option<i32>,
+    /// Whether the address is a sitemap, whose pages are read.
+    pub sitemap: bool,
+    /// The source's bytes, when it was handed in with the request.
+    pub content: Option<BlobRef>,
+    /// Warehouse table of a tabular source.
+    pub table: Option<String>,
+    /// How texts are split; `None` goes by the type of the source.
+    pub strategy: Option<String>,
     /// Milliseconds since the epoch.
     pub at: i64,
 }
@@ -62,6 +78,23 @@ pub struct SubmitDocument {
     pub chunk_overlap: i64,
     /// The caller's own JSON object.
     pub metadata_json: Option<String>,
+    /// Warehouse table of a tabular source.
+    pub table: Option<String>,
+    /// How texts are split; `None` goes by the type of the source.
+    pub strategy: Option<String>,
+    /// Milliseconds since the epoch.
+    pub at: i64,
+}
+
+/// Asks for every document of a collection to be removed: those that were handed in before it was written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeleteCollection {
+    /// The request: drawn by the caller, or derived from its idempotency key.
+    pub ingest_id: IngestId,
+    /// Where the collection is.
+    pub namespace: Namespace,
+    /// The collection.
+    pub collection: CollectionName,
     /// Milliseconds since the epoch.
     pub at: i64,
 }
@@ -72,7 +105,11 @@ event_set! {
     /// Asks for a source to be read.
     StartIngest = "riverrun.ingest.StartIngest", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "start"]);
     /// Hands in one document.
-    SubmitDocument = "riverrun.ingest.SubmitDocument", key |e| e.document_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), &e.document_id.to_string(), "submit"]);
+    SubmitDocument = "riverrun.ingest.SubmitDocument", key |e| e.document_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), &e.document_id.to_string(), "submit"]), trace |e| e.ingest_id.into();
+    /// Asks for a document to be removed.
+    DeleteDocument = "riverrun.ingest.DeleteDocument", key |e| e.document_id.to_string(), id |e| document_event(&e.ingest_id, &e.document_id, "delete");
+    /// Asks for every document of a collection to be removed.
+    DeleteCollection = "riverrun.ingest.DeleteCollection", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "delete"]);
 }
 
 /// Declares an event about a document: the five fields that all share, then its own.
@@ -153,6 +190,55 @@ document_events! {
         /// Why.
         error: Failure,
     }
+    /// Asks for the document to be removed from everything that is made of it.
+    DeleteDocument {}
+    /// The document counts no more; its chunks are being removed.
+    DocumentWithdrawn {
+        /// Warehouse tables that went.
+        tables: i64,
+        /// Their rows.
+        rows: i64,
+    }
+    /// Follows the document's chunks on their way, so that none of them comes behind their removal.
+    ChunksWithdrawn {
+        /// Warehouse tables that went.
+        tables: i64,
+        /// Their rows.
+        rows: i64,
+    }
+    /// Follows the document's vectors on their way; who reads it removes them.
+    EmbeddingsWithdrawn {
+        /// Warehouse tables that went.
+        tables: i64,
+        /// Their rows.
+        rows: i64,
+    }
+    /// Nothing finds the document any more: what was removed. A removal that a crash cut in two tells of its second part.
+    DocumentDeleted {
+        /// Chunks that went from the vector store.
+        vectors: i64,
+        /// Chunks that went from the keyword index.
+        keywords: i64,
+        /// Warehouse tables that went.
+        tables: i64,
+        /// Their rows.
+        rows: i64,
+    }
+}
+
+/// The documents of a collection are being removed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CollectionWithdrawn {
+    /// The request.
+    pub ingest_id: IngestId,
+    /// Where the collection is.
+    pub namespace: Namespace,
+    /// The collection.
+    pub collection: CollectionName,
+    /// How many: each of them gets a [`DocumentDeleted`].
+    pub documents: i64,
+    /// Milliseconds since the epoch.
+    pub at: i64,
 }
 
 /// The source was read; this many documents were handed in.
@@ -215,6 +301,12 @@ event_set! {
     DocumentIndexed = "riverrun.ingest.DocumentIndexed", key |e| e.document_id.to_string(), id |e| document_event(&e.ingest_id, &e.document_id, "indexed");
     /// The document could not be taken in.
     DocumentFailed = "riverrun.ingest.DocumentFailed", key |e| e.document_id.to_string(), id |e| document_event(&e.ingest_id, &e.document_id, "failed");
+    /// The document counts no more.
+    DocumentWithdrawn = "riverrun.ingest.DocumentWithdrawn", key |e| e.document_id.to_string(), id |e| document_event(&e.ingest_id, &e.document_id, "withdrawn");
+    /// Nothing finds the document any more.
+    DocumentDeleted = "riverrun.ingest.DocumentDeleted", key |e| e.document_id.to_string(), id |e| document_event(&e.ingest_id, &e.document_id, "deleted");
+    /// The documents of a collection are being removed.
+    CollectionWithdrawn = "riverrun.ingest.CollectionWithdrawn", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "withdrawn"]);
 }
 
 /// A span of the stored text.
@@ -305,6 +397,8 @@ macro_rules! chunk_batches {
             pub batch: i32,
             /// How many batches the version has.
             pub batches: i32,
+            /// The caller's own JSON object, for filters.
+            pub metadata_json: Option<String>,
             /// Milliseconds since the epoch.
             pub at: i64,
             $($(#[$fdoc])* pub $field: $type,)*
@@ -338,6 +432,8 @@ event_set! {
     ChunkEvent on IngestChunks;
     /// A batch of them.
     ChunksReady = "riverrun.ingest.ChunksReady", key |e| e.document_id.to_string(), id |e| e.id();
+    /// The document behind them is being removed.
+    ChunksWithdrawn = "riverrun.ingest.ChunksWithdrawn", key |e| e.document_id.to_string(), id |e| document_event(&e.ingest_id, &e.document_id, "chunks withdrawn");
 }
 
 event_set! {
@@ -345,4 +441,6 @@ event_set! {
     EmbeddingEvent on IngestEmbeddings;
     /// A batch of them.
     ChunksEmbedded = "riverrun.ingest.ChunksEmbedded", key |e| e.document_id.to_string(), id |e| e.id();
+    /// The document behind them is being removed.
+    EmbeddingsWithdrawn = "riverrun.ingest.EmbeddingsWithdrawn", key |e| e.document_id.to_string(), id |e| document_event(&e.ingest_id, &e.document_id, "embeddings withdrawn");
 }

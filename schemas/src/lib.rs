@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod codec;
+pub mod documents;
 pub mod envelope;
 pub mod framing;
 pub mod ids;
@@ -16,6 +17,7 @@ pub mod session;
 pub mod tokens;
 pub mod tools;
 pub mod topics;
+pub mod trace;
 
 mod common;
 
@@ -26,3 +28,4 @@ pub use ids::{ChunkId, DocumentId, EpisodeId, EventId, ForgetId, IngestId, NoteI
 pub use names::{Collection, CollectionName, NameError, Namespace};
 pub use session::{Session, SessionName};
 pub use topics::{Topic, TopicSpec};
+pub use trace::{SpanId, TraceId, Traceparent};

@@ -29,11 +29,13 @@ pub enum Topic {
     ToolsCalls,
     /// Their answers.
     ToolsResults,
+    /// Documents that others publish.
+    Documents,
 }
 
 impl Topic {
     /// Every topic, in the order of the list.
-    pub const ALL: [Topic; 10] = [
+    pub const ALL: [Topic; 11] = [
         Topic::AgentCommands,
         Topic::AgentEvents,
         Topic::IngestCommands,
@@ -44,6 +46,7 @@ impl Topic {
         Topic::Tokens,
         Topic::ToolsCalls,
         Topic::ToolsResults,
+        Topic::Documents,
     ];
 
     /// The name on the broker.
@@ -59,6 +62,7 @@ impl Topic {
             Topic::Tokens => "riverrun.tokens",
             Topic::ToolsCalls => "riverrun.tools.calls",
             Topic::ToolsResults => "riverrun.tools.results",
+            Topic::Documents => "riverrun.documents",
         }
     }
 

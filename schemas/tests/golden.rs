@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use riverrun_schemas::agent::*;
+use riverrun_schemas::documents::*;
 use riverrun_schemas::ingest::*;
 use riverrun_schemas::memory::*;
 use riverrun_schemas::tokens::*;
@@ -130,7 +131,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
     macro_rules! batch {
         ($name:ident { $($field:ident: $value:expr),* }) => {
             $name { document_id, ingest_id, namespace: namespace.clone(), collection: collection.clone(), source: "/data/a.md".into(), at,
-                version: "v1".into(), embed_model: "all-mpnet-base-v2".into(), batch: 0, batches: 1, $($field: $value),* }
+                version: "v1".into(), embed_model: "all-mpnet-base-v2".into(), batch: 0, batches: 1, metadata_json: Some("{\"team\":\"a\"}".into()), $($field: $value),* }
         };
     }
     let chunk = Chunk {
@@ -163,6 +164,14 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
         chunk_size: 800,
         chunk_overlap: 100,
         metadata_json: None,
+        query: Some("SELECT 1".into()),
+        include: vec!["**/*.md".into()],
+        exclude: vec![],
+        depth: Some(1),
+        sitemap: true,
+        content: Some(blob()),
+        table: Some("prices".into()),
+        strategy: Some("late".into()),
         at,
     };
     let mut all = sample::<AgentCommand>(vec![
@@ -211,9 +220,13 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
             embed_model: "m".into(),
             chunk_size: 800,
             chunk_overlap: 100,
-            metadata_json: None
+            metadata_json: None,
+            table: Some("prices".into()),
+            strategy: None
         })
         .into(),
+        doc!(DeleteDocument {}).into(),
+        DeleteCollection { ingest_id, namespace: namespace.clone(), collection: collection.clone(), at }.into(),
     ]));
     all.extend(sample::<IngestEvent>(vec![
         IngestScanned {
@@ -256,10 +269,24 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
         })
         .into(),
         doc!(DocumentFailed { stage: "ingest".into(), error: Failure::new("binary", "not text") }).into(),
+        doc!(DocumentWithdrawn { tables: 1, rows: 20 }).into(),
+        doc!(DocumentDeleted { vectors: 3, keywords: 3, tables: 1, rows: 20 }).into(),
+        CollectionWithdrawn {
+            ingest_id,
+            namespace: namespace.clone(),
+            collection: collection.clone(),
+            documents: 2,
+            at,
+        }
+        .into(),
     ]));
-    all.extend(sample::<ChunkEvent>(vec![batch!(ChunksReady { chunks: vec![chunk.clone()] }).into()]));
+    all.extend(sample::<ChunkEvent>(vec![
+        batch!(ChunksReady { chunks: vec![chunk.clone()] }).into(),
+        doc!(ChunksWithdrawn { tables: 1, rows: 20 }).into(),
+    ]));
     all.extend(sample::<EmbeddingEvent>(vec![
         batch!(ChunksEmbedded { dimensions: 2, chunks: vec![EmbeddedChunk::new(chunk, &[0.5, -1.0])] }).into(),
+        doc!(EmbeddingsWithdrawn { tables: 1, rows: 20 }).into(),
     ]));
     all.extend(sample::<MemoryEvent>(memory(run_id)));
     all.extend(sample::<TokenEvent>(vec![TokenDelta { run_id, seq: 4, text: "4".into() }.into()]));
@@ -276,6 +303,16 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
     ]));
     all.extend(sample::<ToolAnswer>(vec![
         ToolAnswered { call_id: "call_1".into(), result_json: Some("{\"left\":3}".into()), error: None, at }.into(),
+    ]));
+    all.extend(sample::<DocumentMessage>(vec![
+        PublishDocument {
+            name: "a".into(),
+            text: "hello".into(),
+            content_type: Some("text/markdown".into()),
+            metadata_json: None,
+            at,
+        }
+        .into(),
     ]));
     all
 }
@@ -301,6 +338,7 @@ fn decode(bytes: &[u8]) -> String {
         Topic::Tokens => shown::<TokenEvent>(bytes),
         Topic::ToolsCalls => shown::<ToolCall>(bytes),
         Topic::ToolsResults => shown::<ToolAnswer>(bytes),
+        Topic::Documents => shown::<DocumentMessage>(bytes),
     }
 }
 

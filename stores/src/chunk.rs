@@ -1,5 +1,6 @@
 use riverrun_schemas::{ChunkId, DocumentId};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// No search gives more hits than this; a larger `k` is cut to it.
 pub const MAX_HITS: usize = 1_000;
@@ -31,6 +32,38 @@ pub struct StoredChunk {
     pub page: Option<i32>,
     /// The headings above it, joined by ` > `.
     pub heading: Option<String>,
+    /// What filters look at, see [`metadata_tags`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+}
+
+/// Most tags of a chunk; metadata beyond it can't be filtered by.
+pub const MAX_TAGS: usize = 64;
+/// Longest tag in bytes; a longer value can't be filtered by.
+pub const MAX_TAG_BYTES: usize = 256;
+
+/// A field of a document's metadata with one of its values, as both indexes hold it. `None` for a value that is no text,
+/// number or truth, or is too long.
+pub fn metadata_tag(field: &str, value: &Value) -> Option<String> {
+    let value = match value {
+        Value::String(_) | Value::Number(_) | Value::Bool(_) => value.to_string(),
+        Value::Null | Value::Array(_) | Value::Object(_) => return None,
+    };
+    // The length keeps apart what could be field or value.
+    let tag = format!("{}:{field}={value}", field.len());
+    (tag.len() <= MAX_TAG_BYTES).then_some(tag)
+}
+
+/// The tags of a JSON object: one for each field, and one for each item of a field that is a list.
+pub fn metadata_tags(metadata_json: &str) -> Vec<String> {
+    let Ok(Value::Object(fields)) = serde_json::from_str(metadata_json) else { return Vec::new() };
+    let of = |(field, value): (&String, &Value)| -> Vec<String> {
+        match value {
+            Value::Array(items) => items.iter().filter_map(|item| metadata_tag(field, item)).collect(),
+            single => metadata_tag(field, single).into_iter().collect(),
+        }
+    };
+    fields.iter().flat_map(of).take(MAX_TAGS).collect()
 }
 
 /// Which chunks a search may find.
@@ -38,6 +71,8 @@ pub struct StoredChunk {
 pub struct ChunkFilter {
     /// Only those of these documents; empty for all.
     pub documents: Vec<DocumentId>,
+    /// Only those that have, of each of these lists, one of its tags ([`metadata_tag`]).
+    pub tags: Vec<Vec<String>>,
 }
 
 /// Which versions of a document are meant.
@@ -60,4 +95,23 @@ pub(crate) fn in_order<H>(mut hits: Vec<H>, k: usize, key: impl Fn(&H) -> (f32, 
     });
     hits.truncate(k);
     hits
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn given_metadata_when_tagged_then_scalars_and_items_are_tags_and_nothing_is_mistaken() {
+        assert_eq!(
+            metadata_tags(r#"{"team":"a","year":2024,"live":true,"none":null,"deep":{"x":1},"tags":["x",1,[2]]}"#),
+            ["4:team=\"a\"", "4:year=2024", "4:live=true", "4:tags=\"x\"", "4:tags=1"]
+        );
+        assert!(metadata_tags("[1]").is_empty() && metadata_tags("{").is_empty());
+        assert_ne!(metadata_tag("a=", &json!("b")), metadata_tag("a", &json!("=b")));
+        assert_ne!(metadata_tag("a", &json!("1")), metadata_tag("a", &json!(1)));
+        assert_eq!(metadata_tag("a", &json!("x".repeat(300))), None);
+    }
 }

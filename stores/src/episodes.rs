@@ -77,7 +77,7 @@ impl Episodes {
         k: usize,
     ) -> Result<Vec<EpisodeHit>, StoreError> {
         let own = document(session);
-        let filter = ChunkFilter { documents: vec![own] };
+        let filter = ChunkFilter { documents: vec![own], ..ChunkFilter::default() };
         let collection = collection(&session.namespace, model);
         let hits = match self.vectors.search(&collection, vector, k.min(MAX_RECALL), &filter).await {
             Err(StoreError::NoCollection(_)) => return Ok(Vec::new()),
@@ -162,6 +162,7 @@ fn stored(session: &Session, point: EpisodePoint) -> VectorPoint {
         text: point.text,
         page: None,
         heading: None,
+        tags: Vec::new(),
     };
     VectorPoint { chunk, vector: point.vector }
 }

@@ -159,7 +159,7 @@ impl StoreError {
                 collection.name, collection.namespace
             )),
             Self::EmbeddingMismatch { stored_model, .. } => Some(format!(
-                "use the embedding model {stored_model} for this collection, or ingest into a collection of another name"
+                "set RIVERRUN_DEFAULT_EMBED_MODEL={stored_model}, or ingest into a collection of another name"
             )),
             Self::Dimensions { .. } => Some("embed with the model that the collection was made with".to_owned()),
             Self::Index { path, .. } => Some(format!(

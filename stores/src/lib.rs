@@ -1,4 +1,4 @@
-//! Where things are found again: read models, vectors, keywords. Everything in here is a projection of the log: each part
+//! Where things are found again: read models, vectors, keywords, tables. Everything in here is a projection of the log: each part
 //! can be deleted and rebuilt from it, and no decision is ever taken from it.
 
 pub mod episodes;
@@ -7,15 +7,18 @@ pub mod keywords;
 pub mod read_models;
 pub mod sql;
 pub mod vectors;
+pub mod warehouse;
 
 mod chunk;
 mod folder;
 mod open_set;
+mod shelf;
 
-pub use chunk::{ChunkFilter, MAX_HITS, StoredChunk, Versions};
+pub use chunk::{ChunkFilter, MAX_HITS, MAX_TAG_BYTES, MAX_TAGS, StoredChunk, Versions, metadata_tag, metadata_tags};
 pub use episodes::{EpisodeHit, EpisodePoint, Episodes};
 pub use error::StoreError;
 pub use keywords::{KeywordHit, KeywordIndex};
 pub use read_models::run_fold::{RunGate, Verdict, Void};
 pub use sql::Sql;
 pub use vectors::{CollectionInfo, VectorHit, VectorPoint, VectorStore};
+pub use warehouse::{Warehouse, WarehouseError};

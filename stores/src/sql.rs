@@ -14,6 +14,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "read models", include_str!("../migrations/0001_read_models.sql")),
     (23, "run states", include_str!("../migrations/0023_run_states.sql")),
     (50, "memory", include_str!("../migrations/0050_memory.sql")),
+    (70, "deletions", include_str!("../migrations/0070_deletions.sql")),
 ];
 
 const READERS: u32 = 4;

@@ -40,7 +40,7 @@ async fn given_chunks_then_those_with_the_rarer_words_come_first_with_their_whol
     assert_eq!(hits[0].chunk, chunks[0]);
     assert!(hits.windows(2).all(|pair| pair[0].score >= pair[1].score) && hits.iter().all(|hit| hit.score > 0.0));
     assert_eq!(sources(&index, "guide start").await, Vec::<String>::new(), "no chunk here has a heading");
-    let only = ChunkFilter { documents: vec![document("brokers"), document("elsewhere")] };
+    let only = ChunkFilter { documents: vec![document("brokers"), document("elsewhere")], ..ChunkFilter::default() };
     let hits = index.search(&collection("notes"), "consumer records", 10, &only).await.unwrap();
     assert_eq!(hits.iter().map(|hit| hit.chunk.source.as_str()).collect::<Vec<_>>(), ["brokers"]);
     assert_eq!(index.search(&collection("notes"), "records", 0, &ChunkFilter::default()).await.unwrap(), []);
@@ -212,4 +212,28 @@ async fn given_damaged_files_then_the_error_names_the_folder_and_the_fix() {
         open(folder.path()).search(&collection("notes"), "words", 1, &ChunkFilter::default()).await.unwrap_err();
     assert_eq!(error.code(), "index_failed");
     assert!(error.to_string().contains("default__notes") && error.hint().unwrap().contains("delete"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_tags_then_only_chunks_that_have_one_of_each_list_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let tagged = |source: &str, tags: &[&str]| StoredChunk {
+        tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        ..chunk(source, "v1", 0, "the same words")
+    };
+    let index =
+        filled(folder.path(), vec![tagged("a", &["t=1", "y=a"]), tagged("b", &["t=1"]), tagged("c", &[])]).await;
+    for (lists, expected) in [
+        (vec![vec!["t=1"]], vec!["a", "b"]),
+        (vec![vec!["t=1"], vec!["y=b", "y=a"]], vec!["a"]),
+        (vec![vec!["t=2"]], vec![]),
+        (vec![], vec!["a", "b", "c"]),
+    ] {
+        let tags = lists.iter().map(|list| list.iter().map(|tag| (*tag).to_owned()).collect()).collect();
+        let filter = ChunkFilter { tags, ..ChunkFilter::default() };
+        let hits = index.search(&collection("notes"), "words", 10, &filter).await.unwrap();
+        let mut found: Vec<&str> = hits.iter().map(|hit| hit.chunk.source.as_str()).collect();
+        found.sort_unstable();
+        assert_eq!(found, expected, "{lists:?}");
+    }
 }

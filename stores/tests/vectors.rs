@@ -33,7 +33,7 @@ async fn given_points_then_the_nearest_come_first_with_their_whole_chunk() {
     assert_eq!(hits.iter().map(|hit| &hit.chunk).collect::<Vec<_>>(), [&points[0].chunk, &points[1].chunk]);
     assert!((hits[0].score - 1.0).abs() < 1e-5 && hits[1].score < hits[0].score);
 
-    let only_b = ChunkFilter { documents: vec![document("b")] };
+    let only_b = ChunkFilter { documents: vec![document("b")], ..ChunkFilter::default() };
     let hits = store.search(&notes, &[2.0, 0.0, 0.0, 0.0], 5, &only_b).await.unwrap();
     assert_eq!((hits.len(), hits[0].chunk.source.as_str()), (1, "b"));
     assert_eq!(store.search(&notes, &[2.0, 0.0, 0.0, 0.0], 0, &everywhere()).await.unwrap(), []);
@@ -157,7 +157,12 @@ async fn given_a_crash_then_what_was_flushed_is_there_and_writing_goes_on() {
     let again = open(after.path());
     assert_eq!(again.count(&notes).await.unwrap(), 699);
     let near = again
-        .search(&notes, &[1.0, 650.0, 0.0, 0.0], 1, &ChunkFilter { documents: vec![document("s650")] })
+        .search(
+            &notes,
+            &[1.0, 650.0, 0.0, 0.0],
+            1,
+            &ChunkFilter { documents: vec![document("s650")], ..ChunkFilter::default() },
+        )
         .await
         .unwrap();
     assert_eq!(near[0].chunk.ordinal, 650);
@@ -276,7 +281,12 @@ async fn given_much_writing_then_the_write_ahead_log_stays_small() {
     assert!(closed <= 17, "{closed} finished files");
     assert_eq!(store.count(&notes).await.unwrap(), 12);
     let hits = store
-        .search(&notes, &[1.0, 59.0, 0.0, 0.0], 1, &ChunkFilter { documents: vec![document("s0")] })
+        .search(
+            &notes,
+            &[1.0, 59.0, 0.0, 0.0],
+            1,
+            &ChunkFilter { documents: vec![document("s0")], ..ChunkFilter::default() },
+        )
         .await
         .unwrap();
     assert_eq!(hits[0].chunk.text, text);
@@ -321,4 +331,37 @@ async fn given_damaged_files_then_the_error_names_the_folder_and_the_fix_and_oth
     assert_eq!(error.code(), "index_failed");
     assert!(error.to_string().contains("default__notes") && error.hint().unwrap().contains("delete"), "{error}");
     assert_eq!(store.search(&other, &[1.0; 4], 1, &everywhere()).await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_tags_then_only_points_that_have_one_of_each_list_are_found_and_documents_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, notes) = (open(folder.path()), collection("notes"));
+    store.ensure(&notes, 4, "mini").await.unwrap();
+    let tagged = |source: &str, ordinal: i32, tags: &[&str]| {
+        let mut point = point(source, "v1", ordinal, [1.0, 0.0, 0.0, 0.0]);
+        point.chunk.tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+        point
+    };
+    let points = vec![tagged("a", 0, &["t=1", "y=a"]), tagged("b", 0, &["t=1"]), tagged("b", 1, &[])];
+    store.upsert(&notes, points).await.unwrap();
+    store.flush(&notes).await.unwrap();
+    for (lists, expected) in [
+        (vec![vec!["t=1"]], vec!["a", "b"]),
+        (vec![vec!["t=1"], vec!["y=b", "y=a"]], vec!["a"]),
+        (vec![vec!["t=2"]], vec![]),
+        (vec![], vec!["a", "b", "b"]),
+    ] {
+        let tags = lists.iter().map(|list| list.iter().map(|tag| (*tag).to_owned()).collect()).collect();
+        let filter = ChunkFilter { tags, ..ChunkFilter::default() };
+        let hits = store.search(&notes, &[1.0, 0.0, 0.0, 0.0], 10, &filter).await.unwrap();
+        let mut found: Vec<&str> = hits.iter().map(|hit| hit.chunk.source.as_str()).collect();
+        found.sort_unstable();
+        assert_eq!(found, expected, "{lists:?}");
+    }
+    let counted: Vec<_> = store.documents(&notes).await.unwrap().into_iter().collect();
+    let mut expected = vec![(document("a"), 1), (document("b"), 2)];
+    expected.sort();
+    assert_eq!(counted, expected);
+    assert!(store.documents(&collection("none")).await.unwrap().is_empty());
 }

@@ -1,6 +1,7 @@
 """Kafka is a public interface: what other people's programs see of a bare `riverrun serve`."""
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -35,6 +36,8 @@ def test_kcat_reads_the_events_of_a_run(server, run):
                           capture_output=True, text=True, timeout=60, check=True)
     lines = [line for line in done.stdout.splitlines() if line.startswith(run["run_id"])]
     assert lines and all("ce_id=evt_" in line and "ce_type=riverrun.agent." in line for line in lines), done.stdout
+    parents = {re.search(r"traceparent=([0-9a-f-]+)", line).group(1) for line in lines}
+    assert len(parents) == 1 and re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-01", parents.pop()), "one trace a run"
 
 
 @pytest.mark.parametrize("entry", SCHEMAS, ids=lambda entry: f"{entry['id']}-{entry['record']}")

@@ -14,8 +14,8 @@ use riverrun_knowledge::chunking::{self, MAX_DIMENSIONS};
 use riverrun_log::Outgoing;
 use riverrun_models::{EmbedPurpose, EmbedReply, ModelError};
 use riverrun_schemas::ingest::{
-    ChunkEvent, ChunksEmbedded, ChunksReady, DocumentEmbedded, DocumentFailed, EmbeddedChunk, EmbeddingEvent,
-    IngestEvent,
+    ChunkEvent, ChunksEmbedded, ChunksReady, ChunksWithdrawn, DocumentEmbedded, DocumentFailed, EmbeddedChunk,
+    EmbeddingEvent, EmbeddingsWithdrawn, IngestEvent,
 };
 use riverrun_schemas::{DocumentId, Envelope, EventSet, Failure, IngestId};
 
@@ -120,6 +120,7 @@ impl Embedder {
                 embed_model: ready.embed_model.clone(),
                 batch: ready.batch,
                 batches: ready.batches,
+                metadata_json: ready.metadata_json.clone(),
                 dimensions,
                 chunks,
             }
@@ -166,12 +167,19 @@ impl Worker for Embedder {
 
     async fn handle(&self, batch: &[Delivery<ChunkEvent>], _context: &Context) -> Result<Vec<Outgoing>, WorkError> {
         let mut out = Vec::new();
-        // Neighbours of one model go together; the order of a document's batches stays.
-        for group in batch.chunk_by(|a, b| ready(a).embed_model == ready(b).embed_model) {
-            let group: Vec<ReadyDelivery<'_>> =
-                group.iter().map(|delivery| (ready(delivery), &delivery.envelope)).collect();
-            if let Some((first, _)) = group.first() {
-                out.extend(self.embed(&first.embed_model, &group).await?);
+        // Neighbours of one model go together; the order of a document's batches, and of its end, stays.
+        for group in batch.chunk_by(|a, b| model(a).is_some() && model(a) == model(b)) {
+            let mut ready: Vec<ReadyDelivery<'_>> = Vec::with_capacity(group.len());
+            for delivery in group {
+                match &delivery.event {
+                    ChunkEvent::ChunksReady(event) => ready.push((event, &delivery.envelope)),
+                    ChunkEvent::ChunksWithdrawn(event) => {
+                        out.push(outgoing(EmbeddingEvent::from(passed_on(event)), &delivery.envelope)?);
+                    }
+                }
+            }
+            if let Some((first, _)) = ready.first() {
+                out.extend(self.embed(&first.embed_model, &ready).await?);
             }
         }
         Ok(out)
@@ -182,17 +190,30 @@ impl Worker for Embedder {
             Some((message, hint)) => Failure::new(code, message).with_hint(hint),
             None => Failure::new(code, reason),
         };
-        let ready = ready(delivery);
+        let ready = match &delivery.event {
+            ChunkEvent::ChunksReady(ready) => ready,
+            // Nothing in it can fail but the writing; what was indexed must go in any case.
+            ChunkEvent::ChunksWithdrawn(event) => {
+                let event = EmbeddingEvent::from(passed_on(event));
+                return outgoing(event, &delivery.envelope).into_iter().collect();
+            }
+        };
         self.failed.lock().insert((ready.ingest_id, ready.document_id));
         let event = about!(ready, DocumentFailed { stage: STAGE.to_owned(), error: failure });
         outgoing(IngestEvent::from(event), &delivery.envelope).into_iter().collect()
     }
 }
 
-fn ready(delivery: &Delivery<ChunkEvent>) -> &ChunksReady {
+/// The model that a batch is to be embedded with; `None` for what is only passed on.
+fn model(delivery: &Delivery<ChunkEvent>) -> Option<&str> {
     match &delivery.event {
-        ChunkEvent::ChunksReady(ready) => ready,
+        ChunkEvent::ChunksReady(ready) => Some(&ready.embed_model),
+        ChunkEvent::ChunksWithdrawn(_) => None,
     }
+}
+
+fn passed_on(event: &ChunksWithdrawn) -> EmbeddingsWithdrawn {
+    about!(event, EmbeddingsWithdrawn { tables: event.tables, rows: event.rows })
 }
 
 /// Whether waiting can help: the model comes back, is fetched, or the operator sets a key.

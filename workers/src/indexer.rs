@@ -12,10 +12,11 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use riverrun_log::Outgoing;
 use riverrun_schemas::ingest::{
-    ChunksEmbedded, DocumentFailed, DocumentIndexed, EmbeddedChunk, EmbeddingEvent, IngestEvent,
+    ChunksEmbedded, DocumentDeleted, DocumentFailed, DocumentIndexed, EmbeddedChunk, EmbeddingEvent,
+    EmbeddingsWithdrawn, IngestEvent,
 };
 use riverrun_schemas::{Collection, Envelope, Failure};
-use riverrun_stores::{KeywordIndex, StoreError, StoredChunk, VectorPoint, VectorStore, Versions};
+use riverrun_stores::{KeywordIndex, StoreError, StoredChunk, VectorPoint, VectorStore, Versions, metadata_tags};
 
 use crate::about::about;
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
@@ -39,10 +40,10 @@ pub struct Indexer {
     turns: Turns,
 }
 
-/// A batch that was handed in, and the headers of its record.
-type Embedded<'d> = (&'d ChunksEmbedded, &'d Envelope);
+/// What was handed in, and the headers of its record.
+type Handed<'d> = (&'d EmbeddingEvent, &'d Envelope);
 
-/// What one batch came to.
+/// What one record came to.
 enum Written {
     /// Its chunks are in; others of the version follow.
     More,
@@ -55,6 +56,13 @@ enum Written {
     },
     /// The document can't be taken in.
     Refused(Failure),
+    /// The document is gone; so many of its chunks were there.
+    Removed {
+        /// In the vector store.
+        vectors: usize,
+        /// In the keyword index.
+        keywords: usize,
+    },
 }
 
 impl Indexer {
@@ -63,17 +71,41 @@ impl Indexer {
         Self { vectors, keywords, turns: Turns::default() }
     }
 
-    /// Writes the batches of one collection and makes them durable, alone with the collection (`VEC-2`, `KEY-2`).
-    async fn index(&self, collection: &Collection, group: &[Embedded<'_>]) -> Result<Vec<Outgoing>, StoreError> {
+    /// Writes the records of one collection and makes them durable, alone with the collection (`VEC-2`, `KEY-2`).
+    async fn index(&self, collection: &Collection, group: &[Handed<'_>]) -> Result<Vec<Outgoing>, StoreError> {
         let turn = self.turns.of(collection);
         let _alone = turn.lock().await;
         let mut written = Vec::with_capacity(group.len());
-        for (embedded, _) in group {
-            written.push(self.write(collection, embedded).await?);
+        for (event, _) in group {
+            written.push(match event {
+                EmbeddingEvent::ChunksEmbedded(embedded) => self.write(collection, embedded).await?,
+                EmbeddingEvent::EmbeddingsWithdrawn(gone) => self.withdraw(collection, gone).await?,
+            });
         }
         tokio::try_join!(self.flush_vectors(collection), self.keywords.commit(collection))?;
-        let said = group.iter().zip(written).filter_map(|((embedded, cause), written)| say(embedded, written, cause));
+        if written.iter().any(|written| matches!(written, Written::Removed { .. })) {
+            self.drop_if_empty(collection).await?;
+        }
+        let said = group.iter().zip(written).filter_map(|((event, cause), written)| say(event, written, cause));
         Ok(said.collect())
+    }
+
+    /// Removes every chunk of the document.
+    async fn withdraw(&self, collection: &Collection, gone: &EmbeddingsWithdrawn) -> Result<Written, StoreError> {
+        // Only what is committed is counted.
+        self.keywords.commit(collection).await?;
+        let vectors = self.vectors.delete_document(collection, &gone.document_id, &Versions::All).await?;
+        let keywords = self.keywords.delete_document(collection, &gone.document_id, &Versions::All).await?;
+        Ok(Written::Removed { vectors, keywords })
+    }
+
+    /// A collection whose last document went is no collection: it may come back with another embedding model.
+    async fn drop_if_empty(&self, collection: &Collection) -> Result<(), StoreError> {
+        if self.vectors.count(collection).await? == 0 && self.keywords.count(collection).await? == 0 {
+            self.vectors.drop_collection(collection).await?;
+            self.keywords.drop_collection(collection).await?;
+        }
+        Ok(())
     }
 
     async fn flush_vectors(&self, collection: &Collection) -> Result<(), StoreError> {
@@ -172,28 +204,22 @@ impl Worker for Indexer {
             Some((message, hint)) => Failure::new(code, message).with_hint(hint),
             None => Failure::new(code, reason),
         };
-        say(embedded(delivery), Written::Refused(failure), &delivery.envelope).into_iter().collect()
+        say(&delivery.event, Written::Refused(failure), &delivery.envelope).into_iter().collect()
     }
 }
 
-fn embedded(delivery: &Delivery<EmbeddingEvent>) -> &ChunksEmbedded {
-    match &delivery.event {
-        EmbeddingEvent::ChunksEmbedded(embedded) => embedded,
-    }
-}
-
-/// The batches of each collection, in their order: what belongs together is made durable together.
-fn by_collection(batch: &[Delivery<EmbeddingEvent>]) -> Vec<(Collection, Vec<Embedded<'_>>)> {
-    let mut groups: Vec<(Collection, Vec<Embedded<'_>>)> = Vec::new();
+/// The records of each collection, in their order: what belongs together is made durable together.
+fn by_collection(batch: &[Delivery<EmbeddingEvent>]) -> Vec<(Collection, Vec<Handed<'_>>)> {
+    let mut groups: Vec<(Collection, Vec<Handed<'_>>)> = Vec::new();
     for delivery in batch {
-        let event = embedded(delivery);
-        let entry = (event, &delivery.envelope);
-        match groups
-            .iter_mut()
-            .find(|(collection, _)| collection.namespace == event.namespace && collection.name == event.collection)
-        {
+        let (namespace, name) = match &delivery.event {
+            EmbeddingEvent::ChunksEmbedded(event) => (&event.namespace, &event.collection),
+            EmbeddingEvent::EmbeddingsWithdrawn(event) => (&event.namespace, &event.collection),
+        };
+        let entry = (&delivery.event, &delivery.envelope);
+        match groups.iter_mut().find(|(of, _)| of.namespace == *namespace && of.name == *name) {
             Some((_, group)) => group.push(entry),
-            None => groups.push((Collection::new(event.namespace.clone(), event.collection.clone()), vec![entry])),
+            None => groups.push((Collection::new(namespace.clone(), name.clone()), vec![entry])),
         }
     }
     groups
@@ -224,19 +250,31 @@ fn stored_chunk(embedded: &ChunksEmbedded, chunk: &EmbeddedChunk) -> StoredChunk
         text: chunk.text.clone(),
         page: chunk.page,
         heading: chunk.heading.clone(),
+        tags: embedded.metadata_json.as_deref().map(metadata_tags).unwrap_or_default(),
     }
 }
 
-/// The document's terminal event, when the batch leads to one.
-fn say(embedded: &ChunksEmbedded, written: Written, cause: &Envelope) -> Option<Outgoing> {
-    let event: IngestEvent = match written {
-        Written::More => return None,
+/// The document's terminal event, when the record leads to one.
+fn say(event: &EmbeddingEvent, written: Written, cause: &Envelope) -> Option<Outgoing> {
+    let (said, source) = match event {
+        EmbeddingEvent::ChunksEmbedded(embedded) => (end_of(embedded, written)?, &embedded.source),
+        EmbeddingEvent::EmbeddingsWithdrawn(gone) => (deleted(gone, &written)?, &gone.source),
+    };
+    // An event of a few short fields always fits.
+    Outgoing::caused_by(&said, NAME, cause)
+        .inspect_err(|error| tracing::error!(source, error = %error, "event can't be written"))
+        .ok()
+}
+
+fn end_of(embedded: &ChunksEmbedded, written: Written) -> Option<IngestEvent> {
+    Some(match written {
+        Written::More | Written::Removed { .. } => return None,
         Written::Whole { chunks, removed } => about!(
             embedded,
             DocumentIndexed {
                 version: embedded.version.clone(),
                 chunks,
-                removed_chunks: i64::try_from(removed).unwrap_or(i64::MAX),
+                removed_chunks: count(removed),
                 embed_model: embedded.embed_model.clone(),
                 dimensions: embedded.dimensions,
             }
@@ -245,11 +283,18 @@ fn say(embedded: &ChunksEmbedded, written: Written, cause: &Envelope) -> Option<
         Written::Refused(failure) => {
             about!(embedded, DocumentFailed { stage: STAGE.to_owned(), error: failure }).into()
         }
-    };
-    // An event of a few short fields always fits.
-    Outgoing::caused_by(&event, NAME, cause)
-        .inspect_err(|error| tracing::error!(source = embedded.source, error = %error, "event can't be written"))
-        .ok()
+    })
+}
+
+/// Nothing is said of a removal that was given up: the document may still be found.
+fn deleted(gone: &EmbeddingsWithdrawn, written: &Written) -> Option<IngestEvent> {
+    let Written::Removed { vectors, keywords } = written else { return None };
+    let (tables, rows) = (gone.tables, gone.rows);
+    Some(about!(gone, DocumentDeleted { vectors: count(*vectors), keywords: count(*keywords), tables, rows }).into())
+}
+
+fn count(chunks: usize) -> i64 {
+    i64::try_from(chunks).unwrap_or(i64::MAX)
 }
 
 fn failure(error: &StoreError) -> Failure {

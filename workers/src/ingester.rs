@@ -8,32 +8,35 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt, stream};
-use riverrun_knowledge::chunking::{self, ChunkConfig};
-use riverrun_knowledge::sources::{
-    self, ExtractedText, FolderListing, FoundDocument, Limits, Scan, Source, SourceError,
-};
-use riverrun_log::{BlobError, BlobStore, LogConfig, LogError, Outgoing, Schemas};
+use riverrun_knowledge::chunking::{self, ChunkConfig, Chunker};
+use riverrun_knowledge::sources::{self, Access, ExtractedText, Limits, Source, SourceError, SourceSecrets};
+use riverrun_knowledge::web::{GuardedClient, WebPolicy};
+use riverrun_log::{BlobError, BlobStore, LogConfig, LogError, Outgoing, Schemas, TopicPartition};
 use riverrun_schemas::ingest::{
     Chunk, ChunkEvent, ChunksReady, DocumentChunked, DocumentFailed, DocumentQueued, DocumentUnchanged, IngestCommand,
     IngestEvent, IngestFailed, IngestScanned, StartIngest, SubmitDocument, document_id,
 };
 use riverrun_schemas::{BlobRef, Collection, Envelope, EventSet, Failure, now_ms};
+use riverrun_stores::Warehouse;
+use riverrun_stores::warehouse::table_name;
 
 use crate::about::about;
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
 
 pub mod history;
+mod reading;
+mod removal;
+mod tables;
 
 use history::{Decision, History};
+use reading::{Read, Reading};
+use removal::Removal;
+use tables::Tables;
 
 const NAME: &str = "ingester";
 
 /// The value of [`DocumentFailed::stage`].
 const STAGE: &str = "ingest";
-
-/// Documents of one request that are read and stored at a time: at most this many files are in memory.
-const READ_AHEAD: usize = 4;
 
 /// Settings of the ingester.
 #[derive(Debug, Clone)]
@@ -42,11 +45,15 @@ pub struct IngesterConfig {
     pub limits: Limits,
     /// Requests and documents that are worked on at a time.
     pub parallel: usize,
+    /// Which hosts may be asked for pages and repositories.
+    pub web: WebPolicy,
+    /// What variables in addresses of databases stand for.
+    pub secrets: SourceSecrets,
 }
 
 impl Default for IngesterConfig {
     fn default() -> Self {
-        Self { limits: Limits::default(), parallel: 4 }
+        Self { limits: Limits::default(), parallel: 4, web: WebPolicy::default(), secrets: SourceSecrets::default() }
     }
 }
 
@@ -55,14 +62,10 @@ impl Default for IngesterConfig {
 pub struct Ingester {
     blobs: Arc<dyn BlobStore>,
     history: History,
+    removal: Removal,
+    tables: Tables,
+    access: Result<Access, Failure>,
     config: IngesterConfig,
-}
-
-/// A document whose bytes are stored, or why it isn't.
-enum Read {
-    Stored(FoundDocument, BlobRef),
-    Refused(FoundDocument, Failure),
-    Skipped,
 }
 
 /// The document's text with its chunks, ready to be said.
@@ -74,81 +77,30 @@ struct Prepared {
 impl Ingester {
     /// An ingester that asks `log` what documents were before.
     pub fn new(log: LogConfig, schemas: Schemas, blobs: Arc<dyn BlobStore>, config: IngesterConfig) -> Self {
-        Self { blobs, history: History::new(log, schemas), config }
+        let web = GuardedClient::new(config.web.clone());
+        let access = web
+            .map(|web| Access { web, secrets: config.secrets.clone() })
+            .map_err(|error| Failure::new(error.code(), error.to_string()));
+        Self {
+            blobs,
+            history: History::new(log.clone(), schemas.clone()),
+            removal: Removal::new(log, schemas),
+            tables: Tables::default(),
+            access,
+            config,
+        }
+    }
+
+    /// The same, with a warehouse for tabular documents.
+    pub fn with_warehouse(mut self, warehouse: Arc<dyn Warehouse>) -> Self {
+        self.tables = Tables::of(warehouse);
+        self
     }
 
     async fn start(&self, start: &StartIngest, cause: &Envelope) -> Result<Vec<Outgoing>, WorkError> {
         match self.read_source(start).await? {
-            Ok((documents, skipped)) => scanned(start, documents, skipped, cause),
+            Ok(reading) => scanned(start, reading, cause),
             Err(failure) => Ok(vec![outgoing(IngestEvent::from(ingest_failed(start, failure)), cause)?]),
-        }
-    }
-
-    /// Reads everything behind the path; the inner error is what the whole request fails with.
-    async fn read_source(&self, start: &StartIngest) -> Result<Result<(Vec<Read>, usize), Failure>, WorkError> {
-        if let Err(error) = ChunkConfig::new(start.chunk_size, start.chunk_overlap) {
-            return Ok(Err(error.failure()));
-        }
-        let (source, forced, limits) = (start.source.clone(), start.source_type.clone(), self.config.limits);
-        let scan = blocking(move || sources::scan(&source, forced.as_deref(), limits)).await?;
-        Ok(match scan {
-            Ok(Scan::File(found)) => match self.read(found, start).await? {
-                Read::Refused(_, failure) => Err(failure),
-                read @ (Read::Stored(..) | Read::Skipped) => Ok((vec![read], 0)),
-            },
-            Ok(Scan::Folder(listing)) => self.read_folder(listing, start).await?,
-            Err(error) => Err(error.failure()),
-        })
-    }
-
-    async fn read_folder(
-        &self,
-        mut listing: FolderListing,
-        start: &StartIngest,
-    ) -> Result<Result<(Vec<Read>, usize), Failure>, WorkError> {
-        let found = std::mem::take(&mut listing.documents);
-        let reads: Vec<Read> = stream::iter(found)
-            .map(|found| self.read_in_folder(found, start))
-            .buffered(READ_AHEAD)
-            .try_collect()
-            .await?;
-        let (skipped, mut documents): (Vec<Read>, Vec<Read>) =
-            reads.into_iter().partition(|read| matches!(read, Read::Skipped));
-        documents.extend(
-            std::mem::take(&mut listing.refused)
-                .into_iter()
-                .map(|(found, error)| Read::Refused(found, error.failure())),
-        );
-        listing.skipped += skipped.len();
-        if documents.is_empty() {
-            return Ok(Err(listing.nothing_readable(&start.source).failure()));
-        }
-        Ok(Ok((documents, listing.skipped)))
-    }
-
-    /// Among others, a file without an extension that turns out to be no text is left out, not refused.
-    async fn read_in_folder(&self, found: FoundDocument, start: &StartIngest) -> Result<Read, WorkError> {
-        match self.read(found, start).await? {
-            Read::Refused(found, failure) if failure.code == "unsupported_type" => {
-                tracing::debug!(source = found.source, "file without an extension is no text and is left out");
-                Ok(Read::Skipped)
-            }
-            read @ (Read::Stored(..) | Read::Refused(..) | Read::Skipped) => Ok(read),
-        }
-    }
-
-    async fn read(&self, found: FoundDocument, start: &StartIngest) -> Result<Read, WorkError> {
-        let (file, forced, limits) = (found.clone(), start.source_type.clone(), self.config.limits);
-        match blocking(move || sources::read_document(&file, forced.as_deref(), limits)).await? {
-            Ok((bytes, source)) => {
-                let content = self
-                    .blobs
-                    .put_bytes(Bytes::from(bytes), source.media_type())
-                    .await
-                    .map_err(|error| blob_retry(&error))?;
-                Ok(Read::Stored(found, content))
-            }
-            Err(error) => Ok(Read::Refused(found, error.failure())),
         }
     }
 
@@ -185,20 +137,27 @@ impl Ingester {
             Ok(source) => source,
             Err(error) => return Ok(Err(error.failure())),
         };
+        let chunker = match chunking::chunker(submit.strategy.as_deref(), source) {
+            Ok(chunker) => chunker,
+            Err(error) => return Ok(Err(error.failure())),
+        };
         let version = chunking::version(
             &submit.content.sha256,
             source,
+            chunker,
             config,
             &submit.embed_model,
             submit.metadata_json.as_deref(),
+            submit.table.as_deref(),
         );
         let decision =
             self.history.decide(delivery.position.partition, submit.ingest_id, submit.document_id, &version).await;
         match decision.map_err(|error| log_retry(&error))? {
-            Decision::Unchanged => {
-                Ok(Ok(vec![outgoing(IngestEvent::from(unchanged(submit, version)), &delivery.envelope)?]))
-            }
-            Decision::Take => self.take(submit, version, source, config, bytes, &delivery.envelope).await,
+            Decision::Unchanged => Ok(match self.tables.load(submit, &version, source, bytes).await? {
+                Ok(()) => Ok(vec![outgoing(IngestEvent::from(unchanged(submit, version)), &delivery.envelope)?]),
+                Err(failure) => Err(failure),
+            }),
+            Decision::Take => self.take(submit, version, (source, chunker), config, bytes, &delivery.envelope).await,
         }
     }
 
@@ -206,17 +165,18 @@ impl Ingester {
         &self,
         submit: &SubmitDocument,
         version: String,
-        source: &'static dyn Source,
+        (source, chunker): (&'static dyn Source, &'static dyn Chunker),
         config: ChunkConfig,
         bytes: Bytes,
         cause: &Envelope,
     ) -> Result<Result<Vec<Outgoing>, Failure>, WorkError> {
-        let (name, id, of_version) = (submit.source.clone(), submit.document_id, version.clone());
+        let (name, id, of_version, content) =
+            (submit.source.clone(), submit.document_id, version.clone(), bytes.clone());
         // A parser that panics on a document fails that document.
         let prepared = tokio::task::spawn_blocking(move || -> Result<Prepared, Failure> {
-            let text = source.extract(&name, &bytes).map_err(|error| error.failure())?;
-            let chunks = chunking::chunks(&name, &text, source.chunker(), config, &id, &of_version)
-                .map_err(|error| error.failure())?;
+            let text = sources::extract(source, &name, &bytes).map_err(|error| error.failure())?;
+            let chunks =
+                chunking::chunks(&name, &text, chunker, config, &id, &of_version).map_err(|error| error.failure())?;
             Ok(Prepared { text, chunks })
         })
         .await;
@@ -227,9 +187,10 @@ impl Ingester {
             Err(_) => return Err(stopping()),
         };
         if prepared.chunks.is_empty() {
-            return Ok(Err(
-                SourceError::Empty { name: submit.source.clone(), detail: ": it has nothing to find" }.failure()
-            ));
+            return Ok(Err(SourceError::no_text(&submit.source, "there is nothing in it to find").failure()));
+        }
+        if let Err(failure) = self.tables.load(submit, &version, source, content).await? {
+            return Ok(Err(failure));
         }
         let Prepared { text: ExtractedText { text, title, .. }, chunks } = prepared;
         let stored = match self.blobs.put_bytes(Bytes::from(text), "text/plain; charset=utf-8").await {
@@ -263,9 +224,20 @@ impl Worker for Ingester {
             match &delivery.event {
                 IngestCommand::StartIngest(start) => out.extend(self.start(start, &delivery.envelope).await?),
                 IngestCommand::SubmitDocument(submit) => out.extend(self.submit(submit, delivery).await?),
+                IngestCommand::DeleteDocument(delete) => {
+                    let tables = self.tables.remove(delete).await?;
+                    out.extend(removal::withdrawn(delete, tables, &delivery.envelope)?);
+                }
+                IngestCommand::DeleteCollection(delete) => {
+                    out.extend(self.removal.collection(delete, &delivery.envelope).await?);
+                }
             }
         }
         Ok(out)
+    }
+
+    async fn revoked(&self, partitions: &[TopicPartition]) {
+        self.history.forget(partitions.iter().map(|partition| partition.partition));
     }
 
     fn dead(&self, delivery: &Delivery<IngestCommand>, code: &str, reason: &str) -> Vec<Outgoing> {
@@ -273,30 +245,29 @@ impl Worker for Ingester {
         let event: IngestEvent = match &delivery.event {
             IngestCommand::StartIngest(start) => ingest_failed(start, failure).into(),
             IngestCommand::SubmitDocument(submit) => document_failed(submit, failure).into(),
+            // The dead letter stays; who waits for the receipt is told by its absence, and deletes again.
+            IngestCommand::DeleteDocument(_) | IngestCommand::DeleteCollection(_) => return Vec::new(),
         };
         outgoing(event, &delivery.envelope).map_or_else(|_| Vec::new(), |event| vec![event])
     }
 }
 
 /// The commands and events of a source that was read.
-fn scanned(
-    start: &StartIngest,
-    documents: Vec<Read>,
-    skipped: usize,
-    cause: &Envelope,
-) -> Result<Vec<Outgoing>, WorkError> {
+fn scanned(start: &StartIngest, reading: Reading, cause: &Envelope) -> Result<Vec<Outgoing>, WorkError> {
+    let Reading { documents, skipped } = reading;
     let mut out = Vec::with_capacity(documents.len() + 1);
     let mut count = 0;
+    let alone = documents.len() == 1;
     for read in documents {
         match read {
-            Read::Stored(found, content) => {
-                out.push(outgoing(IngestCommand::from(submission(start, found, content)), cause)?)
+            Read::Stored { source, source_type, content } => {
+                let mut submit = submission(start, source, source_type, content);
+                submit.table = start.table.as_deref().map(|table| table_name(table, &submit.source, alone));
+                out.push(outgoing(IngestCommand::from(submit), cause)?);
             }
-            Read::Refused(found, failure) => {
-                out.push(outgoing(
-                    IngestEvent::from(document_failed(&submission(start, found, no_content()), failure)),
-                    cause,
-                )?);
+            Read::Refused { source, failure } => {
+                let refused = submission(start, source, start.source_type.clone(), no_content());
+                out.push(outgoing(IngestEvent::from(document_failed(&refused, failure)), cause)?);
             }
             Read::Skipped => continue,
         }
@@ -315,20 +286,22 @@ fn scanned(
     Ok(out)
 }
 
-fn submission(start: &StartIngest, found: FoundDocument, content: BlobRef) -> SubmitDocument {
+fn submission(start: &StartIngest, source: String, source_type: Option<String>, content: BlobRef) -> SubmitDocument {
     let collection = Collection::new(start.namespace.clone(), start.collection.clone());
     SubmitDocument {
-        document_id: document_id(&collection, &found.source),
+        document_id: document_id(&collection, &source),
         ingest_id: start.ingest_id,
         namespace: start.namespace.clone(),
         collection: start.collection.clone(),
-        source: found.source,
-        source_type: start.source_type.clone(),
+        source,
+        source_type,
         content,
         embed_model: start.embed_model.clone(),
         chunk_size: start.chunk_size,
         chunk_overlap: start.chunk_overlap,
         metadata_json: start.metadata_json.clone(),
+        table: start.table.clone(),
+        strategy: start.strategy.clone(),
         at: now_ms(),
     }
 }
@@ -382,6 +355,7 @@ fn ready_batches(submit: &SubmitDocument, version: &str, chunks: Vec<Chunk>) -> 
                 embed_model: submit.embed_model.clone(),
                 batch,
                 batches: count,
+                metadata_json: submit.metadata_json.clone(),
                 chunks,
             }
         )

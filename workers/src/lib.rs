@@ -7,5 +7,7 @@ pub mod ingester;
 pub mod memory;
 pub mod projector;
 pub mod runtime;
+pub mod stream;
+pub mod tracer;
 
 mod about;

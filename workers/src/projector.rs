@@ -272,7 +272,8 @@ fn body(topic: Topic, record: &Record, schemas: &Schemas) -> Result<Option<Proje
         | Topic::IngestEmbeddings
         | Topic::Tokens
         | Topic::ToolsCalls
-        | Topic::ToolsResults => None,
+        | Topic::ToolsResults
+        | Topic::Documents => None,
     })
 }
 

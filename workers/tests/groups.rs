@@ -27,7 +27,7 @@ async fn copies(stack: &Stack) -> BTreeMap<String, usize> {
 fn sources(commands: &[riverrun_schemas::ingest::IngestCommand]) -> BTreeSet<String> {
     let of = |command: &riverrun_schemas::ingest::IngestCommand| match command {
         riverrun_schemas::ingest::IngestCommand::SubmitDocument(submit) => submit.source.clone(),
-        riverrun_schemas::ingest::IngestCommand::StartIngest(other) => panic!("unexpected {other:?}"),
+        other => panic!("unexpected {other:?}"),
     };
     commands.iter().map(of).collect()
 }

@@ -11,12 +11,13 @@ use riverrun_schemas::agent::{
 };
 use riverrun_schemas::codec::no_other_schemas;
 use riverrun_schemas::ingest::{
-    Chunk, ChunksEmbedded, DocumentIndexed, EmbeddedChunk, EmbeddingEvent, IngestEvent, IngestScanned, document_id,
+    Chunk, ChunksEmbedded, DocumentDeleted, DocumentIndexed, DocumentWithdrawn, EmbeddedChunk, EmbeddingEvent,
+    EmbeddingsWithdrawn, IngestEvent, IngestScanned, document_id,
 };
 use riverrun_schemas::{ChunkId, Collection, Decoded, IngestId, RunId, Topic, Usage, topics};
 use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
 use riverrun_stores::read_models::run_views::RunStatus;
-use riverrun_stores::read_models::{PageRequest, documents, runs};
+use riverrun_stores::read_models::{PageRequest, deletions, documents, runs};
 use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
 use riverrun_stores::{ChunkFilter, KeywordIndex, Sql, VectorStore};
 use riverrun_workers::indexer::Indexer;
@@ -291,6 +292,7 @@ fn embedded(
             embed_model: format!("model of {dimensions}"),
             batch,
             batches,
+            metadata_json: None,
             at: 1,
             dimensions: dimensions as i32,
             chunks: (batch * 2..(batch * 2 + 2).min(chunks)).map(chunk).collect(),
@@ -370,7 +372,12 @@ async fn given_chunks_with_vectors_then_they_are_found_before_it_is_said_and_old
     assert_eq!(indexes.found(&collection, "old").await.len(), 2, "those of /b");
     let hits = indexes
         .vectors
-        .search(&collection, &[1.0; 8], 100, &ChunkFilter { documents: vec![document_id(&collection, "/a")] })
+        .search(
+            &collection,
+            &[1.0; 8],
+            100,
+            &ChunkFilter { documents: vec![document_id(&collection, "/a")], ..ChunkFilter::default() },
+        )
         .await
         .unwrap();
     assert!(
@@ -422,7 +429,7 @@ async fn given_documents_that_can_not_be_indexed_then_they_fail_with_the_fix_and
     send(&world, embedded(&collection, "/other model", "v", 1, 2, 16)).await;
     // A vector cut off.
     let mut cut = embedded(&collection, "/cut", "v", 1, 2, 8);
-    let EmbeddingEvent::ChunksEmbedded(event) = &mut cut[0];
+    let EmbeddingEvent::ChunksEmbedded(event) = &mut cut[0] else { panic!("nothing was withdrawn") };
     event.chunks[1].vector.truncate(9);
     send(&world, cut).await;
     // A batch that never came.
@@ -485,4 +492,104 @@ async fn given_a_whole_ingest_then_the_read_model_ends_it() {
     assert_eq!((view.documents.indexed, view.documents.failed), (2, 0));
     let collection = documents::collection(&sql, &collection).await.unwrap().unwrap();
     assert_eq!((collection.documents, collection.chunks, collection.embedding.dimensions), (2, 4, 8));
+}
+
+fn withdrawn(collection: &Collection, source: &str, request: u32) -> EmbeddingEvent {
+    EmbeddingsWithdrawn {
+        document_id: document_id(collection, source),
+        ingest_id: IngestId::derive(&[&request.to_string()]),
+        namespace: collection.namespace.clone(),
+        collection: collection.name.clone(),
+        source: source.into(),
+        tables: 1,
+        rows: 20,
+        at: 1,
+    }
+    .into()
+}
+
+fn deleted(events: &[IngestEvent]) -> Vec<&DocumentDeleted> {
+    events
+        .iter()
+        .filter_map(|event| if let IngestEvent::DocumentDeleted(event) = event { Some(event) } else { None })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_a_document_that_is_withdrawn_then_nothing_of_it_is_found_and_the_receipt_counts() {
+    let world = World::new().await;
+    let indexes = Indexes::open(world.folder.path());
+    let (_indexer, _) = indexes.indexer(&world);
+    let (collection, other) = (notes("notes"), notes("other"));
+    send(&world, embedded(&collection, "/a", "v1", 1, 5, 8)).await;
+    send(&world, embedded(&collection, "/b", "v1", 1, 3, 8)).await;
+    send(&world, embedded(&other, "/a", "v1", 1, 2, 8)).await;
+    // Twice, as after a crash between removal and receipt.
+    send(&world, vec![withdrawn(&collection, "/a", 2), withdrawn(&collection, "/a", 2)]).await;
+    let events = until("two receipts", || async {
+        Some(world.ingest_events().await).filter(|events| deleted(events).len() == 2 && indexed(events).len() == 3)
+    })
+    .await;
+    let receipts = deleted(&events);
+    assert_eq!((receipts[0].vectors, receipts[0].keywords, receipts[0].tables, receipts[0].rows), (5, 5, 1, 20));
+    assert_eq!((receipts[1].vectors, receipts[1].keywords), (0, 0));
+    let gone = document_id(&collection, "/a");
+    for documents in
+        [indexes.vectors.documents(&collection).await.unwrap(), indexes.keywords.documents(&collection).await.unwrap()]
+    {
+        assert_eq!(documents.into_iter().collect::<Vec<_>>(), [(document_id(&collection, "/b"), 3)], "{gone}");
+    }
+    assert_eq!(indexes.found(&other, "words").await.len(), 2, "the same source elsewhere stays");
+
+    // The last one takes the collection with it: it may come back with another model.
+    send(&world, vec![withdrawn(&collection, "/b", 3)]).await;
+    until("the last receipt", || async {
+        Some(world.ingest_events().await).filter(|events| deleted(events).len() == 3)
+    })
+    .await;
+    assert!(indexes.vectors.info(&collection).await.unwrap().is_none());
+    send(&world, embedded(&collection, "/a", "v2", 4, 1, 16)).await;
+    until("the document of another model", || async {
+        Some(world.ingest_events().await).filter(|events| indexed(events).len() == 4)
+    })
+    .await;
+    assert_eq!(indexes.found(&collection, "words").await, ["v2"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_a_removal_between_two_versions_then_the_read_model_counts_only_what_is_there() {
+    let world = World::new().await;
+    let sql = world.sql().await;
+    let (_projector, _) = world.projector(&sql);
+    let indexes = Indexes::open(world.folder.path());
+    let (_indexer, _) = indexes.indexer(&world);
+    let collection = notes("notes");
+    let document = document_id(&collection, "/a");
+    let request = IngestId::derive(&["2"]);
+    send(&world, embedded(&collection, "/a", "v1", 1, 4, 8)).await;
+    until("the first version", || async { documents::collection(&sql, &collection).await.unwrap() }).await;
+    let gone = DocumentWithdrawn {
+        document_id: document,
+        ingest_id: request,
+        namespace: collection.namespace.clone(),
+        collection: collection.name.clone(),
+        source: "/a".into(),
+        tables: 1,
+        rows: 20,
+        at: 2,
+    };
+    for _ in 0..2 {
+        world.producer.send(&IngestEvent::from(gone.clone()), "test", None).await.unwrap();
+    }
+    send(&world, vec![withdrawn(&collection, "/a", 2), withdrawn(&collection, "/a", 2)]).await;
+    let receipt = until("the receipt", || async {
+        deletions::deletion(&sql, request).await.unwrap().filter(|view| view.is_done())
+    })
+    .await;
+    assert_eq!((receipt.documents, receipt.vectors, receipt.keywords, receipt.tables, receipt.rows), (1, 4, 4, 1, 20));
+    assert!(documents::collection(&sql, &collection).await.unwrap().is_none());
+    assert!(documents::document_in(&sql, &collection.namespace, document).await.unwrap().is_none());
+    send(&world, embedded(&collection, "/a", "v2", 3, 2, 8)).await;
+    let back = until("the second version", || async { documents::collection(&sql, &collection).await.unwrap() }).await;
+    assert_eq!((back.documents, back.chunks), (1, 2));
 }

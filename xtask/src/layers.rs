@@ -24,6 +24,7 @@ const KEEPERS: &[(&str, &[&str], &str)] = &[
     ("axum", &["api", "cli"], "only the API and the program that serves it speak HTTP"),
     ("utoipa", &["stores", "api"], "what clients see is described in the read models and in api/src/wire"),
     ("clap", &["cli", "xtask"], "only programs read arguments"),
+    ("opentelemetry-proto", &["workers"], "the tracer tells runs to tracing services"),
     // Said there so that a build of the program alone has the same features as one with the tests.
     ("hyper", &["cli"], "use axum or reqwest"),
 ];

@@ -13,6 +13,7 @@ pub mod note;
 pub mod sandbox;
 mod tool_topics;
 mod toolbox;
+pub mod warehouse_query;
 mod web_fetch;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use riverrun_knowledge::web::GuardedClient;
 use riverrun_schemas::{CollectionName, Namespace};
+use riverrun_stores::Warehouse;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -37,6 +39,7 @@ pub use memory_recall::{MEMORY_RECALL, MemoryRecall};
 pub use note::{NOTE, Note};
 pub use tool_topics::TopicCounts;
 pub use toolbox::{ToolSet, Toolbox, UnknownTool};
+pub use warehouse_query::WAREHOUSE_QUERY;
 
 use crate::memory::{Memory, MemoryScope};
 
@@ -117,12 +120,14 @@ pub struct Dependencies {
     pub web: Option<GuardedClient>,
     /// What conversations remember.
     pub memory: Option<Arc<dyn Memory>>,
+    /// Tables.
+    pub warehouse: Option<Arc<dyn Warehouse>>,
 }
 
 impl Dependencies {
     /// The least that there always is.
     pub fn new(search: Arc<dyn Search>) -> Self {
-        Self { search, documents: None, web: None, memory: None }
+        Self { search, documents: None, web: None, memory: None, warehouse: None }
     }
 }
 
@@ -146,6 +151,7 @@ impl Toolbox {
             tools.push(Arc::new(MemoryRecall::new(memory.clone())));
             tools.push(Arc::new(Note::new(memory)));
         }
+        tools.extend(with.warehouse.map(warehouse_query::tool));
         tools.extend(with.web.map(|web| Arc::new(web_fetch::WebFetch::new(web)) as _));
         Toolbox::new(tools)
     }

@@ -26,6 +26,7 @@ use riverrun_schemas::{IngestId, RunId, Topic, now_ms};
 use riverrun_stores::read_models::document_views::{DocumentCounts, IngestStatus, IngestView as StoredIngest};
 use riverrun_stores::read_models::{self, document_queries, documents, run_heads, runs};
 use riverrun_stores::{Sql, StoreError};
+use riverrun_workers::tracer::TracingService;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -36,6 +37,7 @@ pub(crate) use run_stream::unknown as unknown_run;
 pub use run_stream::{RunStream, StreamEnd};
 
 use crate::error::ApiError;
+use crate::figures::RunFigures;
 use crate::submit::IngestTarget;
 use crate::wire::{IngestView, RunView, Timestamp};
 use live::{Listener, LiveRun};
@@ -64,6 +66,8 @@ struct Inner {
     reading: AtomicBool,
     void_events: AtomicU64,
     undecodable: AtomicU64,
+    tracing: TracingService,
+    figures: RunFigures,
 }
 
 #[derive(Default)]
@@ -132,7 +136,12 @@ pub struct HubStats {
 
 impl Hub {
     /// Reads the read model's offsets and begins to read the log from there; ends with `stop`.
-    pub async fn start(sql: Sql, log: LogConfig, stop: CancellationToken) -> Result<Self, HubError> {
+    pub async fn start(
+        sql: Sql,
+        log: LogConfig,
+        tracing: TracingService,
+        stop: CancellationToken,
+    ) -> Result<Self, HubError> {
         let hub = Self {
             inner: Arc::new(Inner {
                 sql,
@@ -141,6 +150,8 @@ impl Hub {
                 reading: AtomicBool::new(false),
                 void_events: AtomicU64::new(0),
                 undecodable: AtomicU64::new(0),
+                tracing,
+                figures: RunFigures::default(),
             }),
         };
         let starts = hub.restore().await?;
@@ -182,6 +193,11 @@ impl Hub {
         }
     }
 
+    /// What happened in runs since it reads.
+    pub fn figures(&self) -> &RunFigures {
+        &self.inner.figures
+    }
+
     /// Remembers a run whose command is on the log, so that it can be read before a worker takes it.
     pub fn remember_accepted(&self, run_id: RunId, request: &RunRequest, at: i64) {
         let mut state = self.inner.state.lock();
@@ -202,7 +218,8 @@ impl Hub {
     pub async fn run(&self, run_id: RunId) -> Result<Option<RunView>, ApiError> {
         let (notes, pending) = self.snapshot(run_id);
         let row = runs::run(&self.inner.sql, None, run_id).await?;
-        Ok(compose(run_id, row, &notes, pending))
+        let trace_id = self.inner.tracing.trace_id(run_id);
+        Ok(compose(run_id, row, &notes, pending).map(|run| RunView { trace_id, ..run }))
     }
 
     /// What this run was asked to do, as it was accepted; before that, as it was handed in.
@@ -305,7 +322,10 @@ impl Hub {
         state.pending.remove(&run_id);
         let run = state.runs.entry(run_id).or_default();
         match run.apply(partition, offset, event) {
-            Some(kept) => state.buffered += kept,
+            Some(kept) => {
+                state.buffered += kept;
+                self.inner.figures.count(event);
+            }
             None => {
                 self.inner.void_events.fetch_add(1, Ordering::Relaxed);
             }

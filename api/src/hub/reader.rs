@@ -96,6 +96,9 @@ fn ingest_of(event: &IngestEvent) -> IngestId {
         IngestEvent::DocumentEmbedded(e) => e.ingest_id,
         IngestEvent::DocumentIndexed(e) => e.ingest_id,
         IngestEvent::DocumentFailed(e) => e.ingest_id,
+        IngestEvent::DocumentWithdrawn(e) => e.ingest_id,
+        IngestEvent::DocumentDeleted(e) => e.ingest_id,
+        IngestEvent::CollectionWithdrawn(e) => e.ingest_id,
     }
 }
 

@@ -44,16 +44,17 @@ async fn chat(State(core): State<Core>, Json(body): Json<ChatBody>) -> Result<Re
     let stream = body.stream.unwrap_or(true);
     let provider = body.provider.clone();
     let request = chat_request(body, &core)?;
+    let asked = request.model.clone();
     let cancel = CancellationToken::new();
     let stop = cancel.clone().drop_guard(); // a caller that goes away stops the model
     if !stream {
         let reply = core.models().chat(provider.as_deref(), request, &mut NoDeltas, cancel).await?;
         drop(stop);
-        return Ok(Reply(done(reply)).into_response());
+        return Ok(Reply(done(core.models(), provider.as_deref(), &asked, reply)).into_response());
     }
     let events = deltas(move |mut sender| async move {
         let result = core.models().chat(provider.as_deref(), request, &mut sender, cancel).await;
-        result.map(done).map_err(ApiError::from)
+        result.map(|reply| done(core.models(), provider.as_deref(), &asked, reply)).map_err(ApiError::from)
     });
     let events = events.map(move |event| {
         let _ = &stop;
@@ -98,12 +99,13 @@ fn chat_request(body: ChatBody, core: &Core) -> Result<ChatRequest, ApiError> {
     })
 }
 
-fn done(reply: ChatReply) -> ChatDone {
+fn done(models: &Models, provider: Option<&str>, asked: &str, reply: ChatReply) -> ChatDone {
+    let cost_usd = models.cost_usd(provider, asked, reply.usage);
     ChatDone {
         text: reply.text,
         model: reply.model,
         finish_reason: finish_name(reply.finish).to_owned(),
-        usage: usage(reply.usage),
+        usage: UsageView { cost_usd, ..usage(reply.usage) },
     }
 }
 

@@ -1,7 +1,11 @@
 //! Collections of documents.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Path, State};
+use riverrun_schemas::{Collection, CollectionName, DocumentId};
+use riverrun_stores::StoreError;
 use riverrun_stores::read_models::documents;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -12,10 +16,10 @@ use crate::error::ApiError;
 use crate::extract::Query;
 use crate::state::AppState;
 use crate::submit::Checks;
-use crate::wire::{CollectionView, Items, Problem};
+use crate::wire::{CollectionCheck, CollectionView, Items, Orphan, Problem};
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(collections))
+    OpenApiRouter::new().routes(routes!(collections)).routes(routes!(check))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -37,4 +41,53 @@ async fn collections(
     checks.finish()?;
     let items = documents::collections(&state.parts().sql, namespace.as_ref()).await?;
     Ok(Json(Items { items }))
+}
+
+/// Compares vector store, keyword index and read model, document by document. While documents are on their way the three
+/// may differ for a moment.
+#[utoipa::path(get, path = "/collections/{name}/check", tag = "knowledge", params(("name" = String, Path), CollectionsQuery),
+    responses((status = 200, body = CollectionCheck), (status = 404, body = Problem), (status = 422, body = Problem)))]
+async fn check(
+    State(state): State<AppState>,
+    Path(name): Path<String>,
+    Query(query): Query<CollectionsQuery>,
+) -> Result<Json<CollectionCheck>, ApiError> {
+    let mut checks = Checks::default();
+    let namespace = checks.namespace(query.namespace.as_deref());
+    let name = checks.take("collection", name.parse::<CollectionName>());
+    checks.finish()?;
+    let name = name.ok_or_else(|| ApiError::internal("a collection name passed its check and is not there"))?;
+    let collection = Collection::new(namespace, name);
+    let parts = state.parts();
+    let chunks = documents::indexed_documents(&parts.sql, &collection).await?;
+    let vectors = parts.vectors.documents(&collection).await?;
+    let keywords = parts.keywords.documents(&collection).await?;
+    if chunks.is_empty() && vectors.is_empty() && keywords.is_empty() {
+        return Err(StoreError::NoCollection(collection).into());
+    }
+    Ok(Json(compare(&collection, &chunks, &vectors, &keywords)))
+}
+
+type Counts = BTreeMap<DocumentId, usize>;
+
+fn compare(collection: &Collection, chunks: &Counts, vectors: &Counts, keywords: &Counts) -> CollectionCheck {
+    let all: BTreeSet<&DocumentId> = chunks.keys().chain(vectors.keys()).chain(keywords.keys()).collect();
+    let of = |counts: &Counts, id: &DocumentId| counts.get(id).copied().unwrap_or(0);
+    let orphan = |id: &DocumentId| {
+        let (chunks, vectors, keywords) = (of(chunks, id), of(vectors, id), of(keywords, id));
+        (chunks != vectors || vectors != keywords).then(|| Orphan {
+            document_id: id.to_string(),
+            chunks,
+            vectors,
+            keywords,
+        })
+    };
+    CollectionCheck {
+        collection: collection.name.to_string(),
+        namespace: collection.namespace.to_string(),
+        chunks: chunks.values().sum(),
+        vectors: vectors.values().sum(),
+        keywords: keywords.values().sum(),
+        orphans: all.into_iter().filter_map(orphan).collect(),
+    }
 }

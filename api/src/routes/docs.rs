@@ -34,6 +34,7 @@ fn describe(mut collected: OpenApi) -> OpenApi {
         ("knowledge", "documents, search, answers"),
         ("memory", "conversations: turns, summaries, episodes, notes"),
         ("models", "model providers"),
+        ("openai", "the API of OpenAI's clients, for models and agents"),
         ("log", "topics and dead letters"),
         ("registry", "a Confluent-compatible schema registry, read-only"),
         ("operation", "health and figures"),

@@ -1,8 +1,8 @@
 //! Documents of a collection.
 
 use axum::Json;
-use axum::extract::State;
-use riverrun_schemas::{Collection, CollectionName};
+use axum::extract::{Path, State};
+use riverrun_schemas::{Collection, CollectionName, DocumentId, Namespace};
 use riverrun_stores::StoreError;
 use riverrun_stores::read_models::{PageRequest, documents as read};
 use serde::Deserialize;
@@ -11,13 +11,13 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::error::ApiError;
-use crate::extract::Query;
+use crate::extract::{Query, id};
 use crate::state::AppState;
 use crate::submit::Checks;
-use crate::wire::{DocumentView, Page, Problem};
+use crate::wire::{DocumentDetail, DocumentView, Page, Problem};
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(documents))
+    OpenApiRouter::new().routes(routes!(documents)).routes(routes!(show))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -56,4 +56,34 @@ async fn documents(
         return Err(StoreError::NoCollection(collection).into());
     }
     Ok(Json(Page { items: found.items, next_cursor: found.next_cursor }))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+struct NamespaceQuery {
+    /// The namespace; `default` when left out.
+    namespace: Option<String>,
+}
+
+/// A document with its versions.
+#[utoipa::path(get, path = "/documents/{id}", tag = "knowledge", params(("id" = String, Path), NamespaceQuery),
+    responses((status = 200, body = DocumentDetail), (status = 404, body = Problem)))]
+async fn show(
+    State(state): State<AppState>,
+    Path(document): Path<String>,
+    Query(query): Query<NamespaceQuery>,
+) -> Result<Json<DocumentDetail>, ApiError> {
+    let document_id: DocumentId = id(&document)?;
+    let mut checks = Checks::default();
+    let namespace = checks.namespace(query.namespace.as_deref());
+    checks.finish()?;
+    let sql = &state.parts().sql;
+    let document =
+        read::document_in(sql, &namespace, document_id).await?.ok_or_else(|| unknown(document_id, &namespace))?;
+    Ok(Json(DocumentDetail { document, versions: read::document_versions(sql, document_id).await? }))
+}
+
+pub(super) fn unknown(document_id: DocumentId, namespace: &Namespace) -> ApiError {
+    let what = format!("there is no document {document_id} in namespace {namespace}");
+    ApiError::not_found("document_not_found", what).hint("riverrun docs ls -c <collection>")
 }

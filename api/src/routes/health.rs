@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::figures;
 use crate::metrics::Page;
 use crate::services;
 use crate::state::{AppState, worker_trouble};
@@ -107,5 +108,6 @@ async fn metrics(State(state): State<AppState>) -> Response {
         ];
         page.sample("riverrun_consumer_lag", "gauge", "records not yet handled", &labels, line.lag as f64);
     }
+    figures::write(&state, &mut page).await;
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page.finish()).into_response()
 }

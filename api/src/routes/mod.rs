@@ -3,13 +3,16 @@
 pub mod agents;
 pub mod chat;
 pub mod collections;
+mod context;
 pub mod dead_letters;
+pub mod deletions;
 pub mod docs;
 pub mod documents;
 pub mod health;
 pub mod ingest;
 pub mod memory;
 pub mod models;
+pub(crate) mod openai;
 pub mod rag;
 pub mod registry;
 pub mod run_control;
@@ -17,6 +20,8 @@ pub mod runs;
 pub mod tools;
 pub mod topics;
 mod upload;
+mod usage;
+pub mod warehouse;
 pub(crate) mod web;
 
 use axum::extract::FromRef;
@@ -52,4 +57,8 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(tools::stack_router())
         .merge(memory::router())
         .merge(dead_letters::router())
+        .merge(openai::router())
+        .merge(usage::router())
+        .merge(deletions::router())
+        .merge(warehouse::router())
 }

@@ -10,14 +10,15 @@ use riverrun_knowledge::{AskReply, AskRequest, SearchRequest, SearchResult};
 use riverrun_models::DeltaSink;
 use riverrun_schemas::ingest::document_id;
 use riverrun_schemas::{Collection, CollectionName, DocumentId};
-use riverrun_stores::ChunkFilter;
 use riverrun_stores::read_models::documents;
+use riverrun_stores::{ChunkFilter, MAX_TAG_BYTES, metadata_tag};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::chat::{deltas, sse};
+use super::context;
 use crate::error::ApiError;
 use crate::extract::Json;
 use crate::state::AppState;
@@ -26,6 +27,11 @@ use crate::wire::{AskBody, AskDone, FilterBody, Problem, SearchBody, SearchDone}
 
 /// Most documents that a filter names.
 const MAX_FILTER: usize = 1_000;
+/// Most bytes of the document that are shown before and behind a chunk.
+const MAX_CONTEXT_BYTES: usize = 20_000;
+/// Most fields of metadata that a filter looks at, and values of one.
+const MAX_FIELDS: usize = 16;
+const MAX_VALUES: usize = 100;
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(search)).routes(routes!(ask))
@@ -44,8 +50,26 @@ async fn search(State(state): State<AppState>, Json(body): Json<SearchBody>) -> 
         body.filter.as_ref(),
         body.rerank,
     )?;
+    let around = body.context_bytes.unwrap_or(0);
+    let mut checks = Checks::default();
+    checks.require(
+        around <= MAX_CONTEXT_BYTES,
+        "context_bytes",
+        format!("is {around}, which is more than {MAX_CONTEXT_BYTES}"),
+    );
+    checks.finish()?;
+    let request = SearchRequest {
+        mode: body.mode.map(Into::into).unwrap_or_default(),
+        wordings: body.wordings,
+        rewrite: body.rewrite.unwrap_or(false),
+        ..request
+    };
     let found = state.parts().retriever.search(&request).await?;
-    with_metadata(&state, &request.collection, found).await.map(Reply)
+    let mut found = with_metadata(&state, &request.collection, found).await?;
+    if around > 0 {
+        context::add(&state, &request.collection, &mut found, around).await?;
+    }
+    Ok(Reply(found))
 }
 
 fn search_request(
@@ -78,9 +102,17 @@ fn search_request(
 fn chunk_filter(checks: &mut Checks, collection: Option<&Collection>, filter: &FilterBody) -> ChunkFilter {
     let count = filter.document_ids.len() + filter.sources.len();
     checks.require(
-        (1..=MAX_FILTER).contains(&count),
+        count <= MAX_FILTER && count + filter.metadata.len() > 0,
         "filter",
-        format!("names {count} documents, which is not between 1 and {MAX_FILTER}"),
+        format!(
+            "names {count} documents and {} fields of metadata; at most {MAX_FILTER} documents, and not nothing",
+            filter.metadata.len()
+        ),
+    );
+    checks.require(
+        filter.metadata.len() <= MAX_FIELDS,
+        "filter.metadata",
+        format!("has {} fields; at most {MAX_FIELDS} are looked at", filter.metadata.len()),
     );
     let mut found: Vec<DocumentId> = Vec::new();
     for (index, text) in filter.document_ids.iter().enumerate() {
@@ -89,7 +121,28 @@ fn chunk_filter(checks: &mut Checks, collection: Option<&Collection>, filter: &F
     if let Some(collection) = collection {
         found.extend(filter.sources.iter().map(|source| document_id(collection, source)));
     }
-    ChunkFilter { documents: found }
+    let tags = filter.metadata.iter().take(MAX_FIELDS).map(|(field, value)| tags(checks, field, value)).collect();
+    ChunkFilter { documents: found, tags }
+}
+
+/// The tags of a field, one of which a chunk must have.
+fn tags(checks: &mut Checks, field: &str, wanted: &Value) -> Vec<String> {
+    let values = match wanted {
+        Value::Array(values) => values.as_slice(),
+        single => std::slice::from_ref(single),
+    };
+    checks.require(
+        (1..=MAX_VALUES).contains(&values.len()),
+        &format!("filter.metadata.{field}"),
+        format!("has {} values, which is not between 1 and {MAX_VALUES}", values.len()),
+    );
+    let tags: Vec<String> = values.iter().take(MAX_VALUES).filter_map(|value| metadata_tag(field, value)).collect();
+    checks.require(
+        tags.len() == values.len().min(MAX_VALUES),
+        &format!("filter.metadata.{field}"),
+        format!("must be a text, number or truth of at most {MAX_TAG_BYTES} bytes with its name, or a list of them"),
+    );
+    tags
 }
 
 /// Adds the callers' own metadata to that of the chunks.
@@ -160,6 +213,7 @@ impl From<RetrievalError> for ApiError {
             RetrievalError::EmptyQuery | RetrievalError::QueryTooLong { .. } => {
                 ApiError::field("query", text).code_as(code)
             }
+            RetrievalError::BadWordings { .. } => ApiError::field("wordings", text).code_as(code),
             RetrievalError::BadK { .. } => ApiError::field("k", text).code_as(code),
         };
         match hint {

@@ -15,6 +15,8 @@ use riverrun_agents::tools::{
 };
 use riverrun_schemas::agent::{ApprovalPolicy, RunRequest, ToolEffect};
 use riverrun_schemas::{CollectionName, DocumentId, EventId, Namespace, Session};
+use riverrun_stores::warehouse::{QueryLimits, QueryResult, TableInfo, TableLoad};
+use riverrun_stores::{Warehouse, WarehouseError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -81,12 +83,40 @@ impl Memory for Uncalled {
     }
 }
 
+#[async_trait]
+impl Warehouse for Uncalled {
+    async fn load(&self, _: &Namespace, _: TableLoad) -> Result<TableInfo, WarehouseError> {
+        Err(uncalled_warehouse())
+    }
+
+    async fn holds(&self, _: &Namespace, _: &str, _: &DocumentId, _: &str) -> Result<bool, WarehouseError> {
+        Err(uncalled_warehouse())
+    }
+
+    async fn remove_document(&self, _: &Namespace, _: &DocumentId) -> Result<Vec<TableInfo>, WarehouseError> {
+        Err(uncalled_warehouse())
+    }
+
+    async fn tables(&self, _: &Namespace) -> Result<Vec<TableInfo>, WarehouseError> {
+        Err(uncalled_warehouse())
+    }
+
+    async fn query(&self, _: &Namespace, _: &str, _: QueryLimits) -> Result<QueryResult, WarehouseError> {
+        Err(uncalled_warehouse())
+    }
+}
+
+fn uncalled_warehouse() -> WarehouseError {
+    WarehouseError::Refused { reason: UNCALLED.to_owned() }
+}
+
 /// The tools that a process has, to be described and not to be called.
 pub(crate) fn catalog(core: &Core) -> Toolbox {
     let uncalled = Arc::new(Uncalled);
     core.toolbox(Dependencies {
         documents: Some(uncalled.clone()),
         memory: Some(uncalled.clone()),
+        warehouse: Some(uncalled.clone()),
         ..Dependencies::new(uncalled)
     })
 }

@@ -10,7 +10,9 @@ use riverrun_log::Outgoing;
 use riverrun_log::blobs::sha256_hex;
 use riverrun_schemas::ingest::{IngestCommand, IngestEvent, IngestScanned, SubmitDocument, document_id};
 use riverrun_schemas::{BlobRef, Collection, IngestId, now_ms};
+use riverrun_stores::warehouse::table_name;
 
+use super::ingest::check_model;
 use crate::accept::{self, AcceptedIngest, COMPONENT, Content, UPLOAD};
 use crate::config::{MAX_FILE_BYTES, MAX_FILES};
 use crate::error::ApiError;
@@ -39,7 +41,12 @@ pub(super) async fn start(state: &AppState, key: Option<&str>, form: Multipart) 
     let (body, files) = read(form).await?;
     let defaults = state.core().ingest_defaults();
     let target = submit::ingest_target(&body, &defaults)?;
-    check(&files, &target)?;
+    check_model(state, &target).await?;
+    check_names(&files)?;
+    if files.iter().any(|file| is_archive(file, &target)) {
+        return start_archive(state, key, body, target, files).await;
+    }
+    check_types(&files, &target)?;
     let mut fingerprint = String::new();
     let mut stored = Vec::with_capacity(files.len());
     for file in files {
@@ -54,6 +61,30 @@ pub(super) async fn start(state: &AppState, key: Option<&str>, form: Multipart) 
     let documents = submit::to_i64(stored.len());
     let records = Box::new(move |ingest_id, target: &IngestTarget| records(ingest_id, target, &defaults, stored));
     accept::ingest(state, key, &body, target, Content::Uploaded { records, fingerprint, documents }).await
+}
+
+fn is_archive(file: &File, target: &IngestTarget) -> bool {
+    let by_name =
+        Path::new(&file.name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case(sources::ZIP));
+    target.source_type.as_deref().map_or(by_name, |forced| forced == sources::ZIP)
+}
+
+/// An archive is unpacked by the ingester, never here.
+async fn start_archive(
+    state: &AppState,
+    key: Option<&str>,
+    body: IngestBody,
+    target: IngestTarget,
+    mut files: Vec<File>,
+) -> Result<AcceptedIngest, ApiError> {
+    let (Some(File { name, content }), true) = (files.pop(), files.is_empty()) else {
+        return Err(
+            ApiError::field("files", "holds a zip archive among other files").hint("hand in each archive alone")
+        );
+    };
+    let content = state.parts().blobs.put_bytes(content, "application/zip").await?;
+    let source = format!("{UPLOAD}/{name}");
+    accept::ingest(state, key, &body, target, Content::Archive { source, content }).await
 }
 
 /// The documents first, then how many they are: a writer that dies in between leaves an ingest that its repeat completes.
@@ -74,19 +105,22 @@ fn records(
         at: now_ms(),
     };
     let mut records = Vec::with_capacity(stored.len() + 1);
+    let alone = stored.len() == 1;
     for Stored { source, content } in stored {
         let command = SubmitDocument {
             document_id: document_id(&collection, &source),
             ingest_id,
             namespace: target.namespace.clone(),
             collection: target.collection.clone(),
-            source,
             source_type: target.source_type.clone(),
             content,
             embed_model: defaults.embed_model.clone(),
             chunk_size: submit::to_i64(defaults.chunk_size),
             chunk_overlap: submit::to_i64(defaults.chunk_overlap),
             metadata_json: target.metadata_json.clone(),
+            table: target.table.as_deref().map(|table| table_name(table, &source, alone)),
+            strategy: target.strategy.clone(),
+            source,
             at: now_ms(),
         };
         records.push(Outgoing::event(&IngestCommand::SubmitDocument(command), COMPONENT, None)?);
@@ -118,7 +152,8 @@ async fn read(mut form: Multipart) -> Result<(IngestBody, Vec<File>), ApiError> 
             "strategy" => body.strategy = Some(text),
             "embed_backend" => body.embed_backend = Some(text),
             "table" => body.table = Some(text),
-            "query" => body.query = Some(text),
+            "include" => body.include.push(text),
+            "exclude" => body.exclude.push(text),
             "metadata" => {
                 let parsed = serde_json::from_str(&text)
                     .map_err(|error| ApiError::field("metadata", format!("is not a JSON object: {error}")))?;
@@ -148,7 +183,7 @@ fn unreadable(error: MultipartError) -> ApiError {
     }
 }
 
-fn check(files: &[File], target: &IngestTarget) -> Result<(), ApiError> {
+fn check_names(files: &[File]) -> Result<(), ApiError> {
     if files.is_empty() {
         return Err(ApiError::field("files", "holds no file").hint("curl -F collection=docs -F file=@notes.md"));
     }
@@ -163,6 +198,12 @@ fn check(files: &[File], target: &IngestTarget) -> Result<(), ApiError> {
         if files[..index].iter().any(|other| other.name == file.name) {
             return Err(ApiError::field(&field, format!("has the same name as another: {}", file.name)));
         }
+    }
+    Ok(())
+}
+
+fn check_types(files: &[File], target: &IngestTarget) -> Result<(), ApiError> {
+    for file in files {
         sources::detect(Path::new(&file.name), &file.content, target.source_type.as_deref()).map_err(refused)?;
     }
     Ok(())

@@ -1,5 +1,5 @@
 use riverrun_stores::read_models::document_views::{IngestStatus, IngestView as StoredIngest};
-use riverrun_stores::read_models::{FailureView, IngestFailureView, Timestamp};
+use riverrun_stores::read_models::{DocumentVersionView, DocumentView, FailureView, IngestFailureView, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -8,32 +8,86 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IngestBody {
-    /// Path of a file or folder on the server, under one of `RIVERRUN_INGEST_ROOTS`.
+    /// What to read: the path of a file, folder or archive on the server, under one of `RIVERRUN_INGEST_ROOTS`; an address of a
+    /// page (`https://…`), a repository (`https://….git`), a database (`postgres://…`, `mysql://…`, `sqlite:/…`) or a collection
+    /// (`mongodb://host/database/collection`). A password is named, never written: `${RIVERRUN_SOURCE_…}`.
     pub source: String,
     /// The collection; made when it is not there.
     pub collection: String,
     /// Its namespace; `default` when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Forces the type of the source: `text`, `markdown` or `folder`; left out, it is inferred.
+    /// Forces the type of the source, such as `text`, `pdf` or `url`; left out, it is inferred.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub source_type: Option<String>,
-    /// Warehouse table for a tabular source. Not taken by this version.
+    /// Warehouse table for a tabular source; of several files each gets its name behind it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<String>,
-    /// SQL text of a `sql` source. Not taken by this version.
+    /// What to read of a database: one SELECT, or for `mongo` a filter as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
-    /// Chunking strategy. This version has only the recursive one.
+    /// Chunking strategy; left out, it goes by the type of the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<String>,
     /// Where embeddings are made. This version has only the default one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub embed_backend: Option<String>,
+    /// Globs of what to read below a folder, archive, repository or site, as in a `.gitignore`; none means everything.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub include: Vec<String>,
+    /// Globs of what to leave out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exclude: Vec<String>,
+    /// How many links away from the first page of a site is read, 0 to 5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depth: Option<u32>,
+    /// Whether the address is a sitemap, whose pages are read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sitemap: bool,
     /// An object of yours, at most 16 KiB, kept with each document; `filter` of a search looks at it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Map<String, Value>>,
+}
+
+/// A document with its versions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DocumentDetail {
+    /// The document.
+    #[serde(flatten)]
+    pub document: DocumentView,
+    /// The versions whose stored text can be read, oldest first.
+    pub versions: Vec<DocumentVersionView>,
+}
+
+/// Whether the parts of a collection agree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CollectionCheck {
+    /// The collection.
+    pub collection: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Chunks that the read model counts.
+    pub chunks: usize,
+    /// Chunks in the vector store.
+    pub vectors: usize,
+    /// Chunks in the keyword index.
+    pub keywords: usize,
+    /// Documents whose chunks are not the same in all three; none in a collection in order.
+    pub orphans: Vec<Orphan>,
+}
+
+/// A document whose chunks are not everywhere alike.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Orphan {
+    /// The document.
+    pub document_id: String,
+    /// Chunks that the read model counts; 0 when it knows no such document.
+    pub chunks: usize,
+    /// Chunks in the vector store.
+    pub vectors: usize,
+    /// Chunks in the keyword index.
+    pub keywords: usize,
 }
 
 /// The request was accepted: its command is on the log.

@@ -6,13 +6,16 @@ mod common;
 mod health;
 mod ingest;
 mod memory;
+pub mod openai;
 mod rag;
 mod run_control;
 mod runs;
+mod warehouse;
 
 pub use riverrun_stores::read_models::document_views::DocumentStatus;
 pub use riverrun_stores::read_models::run_forks::TreeNode;
 pub use riverrun_stores::read_models::run_views::{BlobView, RunStatus};
+pub use riverrun_stores::read_models::usage::{UsageBy, UsageSum};
 pub use riverrun_stores::read_models::{
     CitationView, CollectionView, DocumentView, EmbeddingView, FailureView, ForkView, IngestFailureView,
     PendingApprovalView, RunSummary, RunView, SpanView, StepView, SummaryView, Timestamp, ToolView, TurnView,
@@ -25,8 +28,17 @@ pub use catalog::{
 };
 pub use common::{FieldError, Items, Page, Problem};
 pub use health::{Diagnosis, HealthStatus, HealthView, ServiceStatus, ServiceView};
-pub use ingest::{DeadLetterEntry, IngestAccepted, IngestBody, IngestMessage, IngestView, Redriven};
+pub use ingest::{
+    CollectionCheck, DeadLetterEntry, DocumentDetail, IngestAccepted, IngestBody, IngestMessage, IngestView, Orphan,
+    Redriven,
+};
 pub use memory::{ForgetCounts, ForgetDone, MemoryChatBody, MemoryChatDone, MemoryContextView, RecalledView, TurnBody};
-pub use rag::{AskBody, AskDone, FilterBody, SearchBody, SearchDone, SearchItem, SearchScores, SearchTimes};
+pub use rag::{
+    AskBody, AskDone, FilterBody, SearchBody, SearchContext, SearchDone, SearchItem, SearchMode, SearchScores,
+    SearchTimes,
+};
+pub use riverrun_stores::read_models::DeletionView;
+pub use riverrun_stores::warehouse::{Column, QueryResult, TableInfo};
 pub use run_control::{ApprovalBody, ApprovalDecision, ComparedRun, ComparedStep, ForkBody, RunComparison, RunTree};
 pub use runs::{ApprovalMode, Budget, CancelBody, RunAccepted, RunBody, RunMessage, SessionMode};
+pub use warehouse::QueryBody;

@@ -1,6 +1,6 @@
 use riverrun_stores::read_models::{CitationView, SpanView, UsageView};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 /// What to find, and where.
@@ -23,9 +23,43 @@ pub struct SearchBody {
     /// Whether a cross-encoder orders the results; left out, it does where one is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rerank: Option<bool>,
+    /// Which searches are done; both when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<SearchMode>,
+    /// Other wordings of the query, at most 8: what each finds is fused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wordings: Vec<String>,
+    /// Whether the chat model is asked for other wordings, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rewrite: Option<bool>,
+    /// Bytes of the document to show before and behind each chunk, as `context`; at most 20,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_bytes: Option<usize>,
 }
 
-/// Which documents' chunks may be found; several are any of them.
+/// Which searches are done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SearchMode {
+    /// By meaning and by words, fused.
+    Hybrid,
+    /// By meaning only.
+    Dense,
+    /// By words only.
+    Sparse,
+}
+
+impl From<SearchMode> for riverrun_knowledge::retrieval::SearchMode {
+    fn from(mode: SearchMode) -> Self {
+        match mode {
+            SearchMode::Hybrid => Self::Hybrid,
+            SearchMode::Dense => Self::Dense,
+            SearchMode::Sparse => Self::Sparse,
+        }
+    }
+}
+
+/// Which documents' chunks may be found: any of those named, and of them those whose metadata fits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FilterBody {
@@ -35,6 +69,11 @@ pub struct FilterBody {
     /// Where documents came from, exactly as `source` shows it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,
+    /// Fields of the documents' metadata with the value that they must have, or a list of values of which they must have
+    /// one: texts, numbers, truths. Every field must fit. A field that is a list fits when one of its items does.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    #[schema(value_type = Object)]
+    pub metadata: Map<String, Value>,
 }
 
 /// What was found.
@@ -71,9 +110,21 @@ pub struct SearchItem {
     /// Page, where the format has pages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<i32>,
+    /// The chunk with what stands around it in its document, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<SearchContext>,
     /// The document's metadata, with `version`, `ordinal` and `heading` of the chunk.
     #[schema(value_type = Object)]
     pub metadata: Value,
+}
+
+/// A chunk with what stands around it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SearchContext {
+    /// Where it is in the document's stored text.
+    pub span: SpanView,
+    /// `stored_text[span.start..span.end]`.
+    pub text: String,
 }
 
 /// Scores of the single stages.
@@ -92,6 +143,9 @@ pub struct SearchScores {
 /// How long each stage took, in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SearchTimes {
+    /// Asking for other wordings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rewrite: Option<f64>,
     /// Embedding of the query.
     pub embed: f64,
     /// Search by vector.

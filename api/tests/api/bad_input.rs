@@ -42,7 +42,7 @@ fn given_bodies_that_can_not_be_when_they_are_posted_then_each_field_is_named() 
             ("/ingest", json!({"collection": "c"}), vec!["source"]),
             (
                 "/ingest",
-                json!({"source": "/x", "collection": "c", "table": "t", "strategy": "late"}),
+                json!({"source": "/x", "collection": "c", "table": "", "strategy": "magic"}),
                 vec!["table", "strategy"],
             ),
             ("/ingest", json!({"source": "/x", "collection": "c", "type": "exe"}), vec!["type"]),

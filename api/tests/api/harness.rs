@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, Request, StatusCode};
 use riverrun_api::stack::{Stack, StackConfig};
 use riverrun_api::{ApiConfig, Core, app};
 use riverrun_models::{ModelSettings, Models};
+use riverrun_workers::tracer::TracingService;
 use serde_json::Value;
 use tower::ServiceExt;
 
@@ -42,11 +43,16 @@ pub(crate) struct Reply {
 
 impl Api {
     async fn start() -> Self {
+        Self::traced(TracingService::default()).await
+    }
+
+    /// A stack whose runs are told to `tracing`.
+    pub async fn traced(tracing: TracingService) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let files = folder.path().canonicalize().unwrap().join("files");
         std::fs::create_dir(&files).unwrap();
         let (model_server, asked) = model_server::start().await;
-        let core = Core::new(config(&files), models(&model_server, folder.path()));
+        let core = Core::new(config(&files), models(&model_server, folder.path())).with_tracing(tracing);
         let stack = Stack::start(StackConfig::new(folder.path().join("data"), core)).await.unwrap();
         let router = app(stack.state().clone());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -54,6 +60,11 @@ impl Api {
         let served = router.clone();
         tokio::spawn(async move { axum::serve(listener, served).await.unwrap() });
         Self { router, address, files, asked, stack, _folder: folder }
+    }
+
+    /// Stops the stack, as a process that ends does.
+    pub(crate) async fn stop(self) {
+        self.stack.stop().await;
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Reply {

@@ -14,4 +14,6 @@ mod reads;
 mod run_control;
 mod runs;
 mod sockets;
+mod sources;
 mod tools;
+mod traces;

@@ -1,5 +1,8 @@
 //! `riverrun chat`.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use axum::http::Method;
 use futures::StreamExt;
 use riverrun_api::wire::{ChatBody, ChatDone, ChatMessage};
@@ -17,13 +20,25 @@ struct Delta {
     text: String,
 }
 
+/// Most bytes of what is said, files included: the API reads no more.
+const MAX_PROMPT: u64 = 256 << 10;
+
 pub async fn run(connection: &Connection, args: ChatArgs, output: Output) -> Result<(), CliError> {
+    let Some(seconds) = args.timeout else { return talk(connection, args, output).await };
+    match tokio::time::timeout(Duration::from_secs(seconds), talk(connection, args, output)).await {
+        Ok(done) => done,
+        Err(_) => Err(CliError::new(Exit::Failed, format!("the model took longer than {seconds} s"))
+            .hint("raise --timeout, or use a smaller model")),
+    }
+}
+
+async fn talk(connection: &Connection, args: ChatArgs, output: Output) -> Result<(), CliError> {
     let body = ChatBody {
-        messages: vec![ChatMessage { role: "user".to_owned(), content: args.prompt }],
+        messages: vec![ChatMessage { role: "user".to_owned(), content: with_files(args.prompt, &args.files)? }],
         provider: args.provider,
         model: args.model,
         temperature: args.temperature,
-        max_tokens: None,
+        max_tokens: args.max_tokens,
         stream: Some(!args.no_stream && !output.json),
     };
     if body.stream == Some(false) {
@@ -39,6 +54,26 @@ pub async fn run(connection: &Connection, args: ChatArgs, output: Output) -> Res
     print_piece("\n")?;
     tell(&format!("{} · {} tokens", done.model, done.usage.total_tokens));
     Ok(())
+}
+
+/// What is said behind the texts of files, each under its name.
+fn with_files(prompt: String, files: &[PathBuf]) -> Result<String, CliError> {
+    let mut said = String::new();
+    for path in files {
+        let refused = |reason: String| {
+            CliError::new(Exit::Refused, format!("{} can't be attached: {reason}", path.display()))
+                .hint("attach text of at most 256 KiB; larger documents are ingested and asked with `riverrun rag ask`")
+        };
+        let size = std::fs::metadata(path).map_err(|error| refused(error.to_string()))?.len();
+        if size + said.len() as u64 > MAX_PROMPT {
+            return Err(refused(format!("it has {size} bytes")));
+        }
+        let bytes = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
+        let text = String::from_utf8(bytes).map_err(|_| refused("it is no UTF-8 text".to_owned()))?;
+        said.push_str(&format!("File {}:\n```\n{}\n```\n\n", path.display(), text.trim_end()));
+    }
+    said.push_str(&prompt);
+    Ok(said)
 }
 
 /// Reads a stream of `delta` events up to its `final` one.
@@ -61,4 +96,28 @@ pub async fn stream<T: serde::de::DeserializeOwned>(
     }
     Err(CliError::new(Exit::Failed, "the answer broke off before its end")
         .hint("try again; riverrun diagnose shows what is down"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_files_when_they_are_attached_then_they_stand_in_front_and_what_is_no_text_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str, content: &[u8]| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, content).unwrap();
+            path
+        };
+        let text = path("a.md", "Grüße\n".as_bytes());
+        let said = with_files("and now?".to_owned(), &[text]).unwrap();
+        assert!(said.contains("a.md:\n```\nGrüße\n```\n\n") && said.ends_with("and now?"), "{said}");
+        let large = path("large.txt", &vec![b'x'; MAX_PROMPT as usize + 1]);
+        for bad in [path("b.bin", &[0xff, 0xfe]), large, folder.path().join("none"), folder.path().to_owned()] {
+            let error = with_files(String::new(), &[bad]).unwrap_err();
+            assert!(error.exit == Exit::Refused && error.hint.is_some(), "{error:?}");
+        }
+        assert_eq!(with_files("x".to_owned(), &[]).unwrap(), "x");
+    }
 }

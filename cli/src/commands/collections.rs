@@ -1,16 +1,68 @@
 //! `riverrun collections`.
 
-use riverrun_api::wire::{CollectionView, Items};
+use clap::{Args, Subcommand};
+use riverrun_api::wire::{CollectionCheck, CollectionView, DeletionView, Items};
 
-use crate::args::NamespaceArgs;
-use crate::client::with_query;
-use crate::error::CliError;
+use super::docs::rm;
+use crate::client::{encode, with_query};
+use crate::error::{CliError, Exit};
 use crate::host::Connection;
-use crate::output::{Output, table};
+use crate::output::{Output, print_line, table, tell};
 
-pub async fn run(connection: &Connection, args: NamespaceArgs, output: Output) -> Result<(), CliError> {
+/// Options of `collections`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct CollectionsArgs {
+    /// The namespace; every one when left out
+    #[arg(short, long)]
+    pub namespace: Option<String>,
+    #[command(subcommand)]
+    pub command: Option<CollectionsCommand>,
+}
+
+/// What to do with collections.
+#[derive(Debug, Subcommand)]
+pub enum CollectionsCommand {
+    /// List collections, with how much is in them
+    Ls {
+        /// The namespace; every one when left out
+        #[arg(short, long)]
+        namespace: Option<String>,
+    },
+    /// Remove a collection with all of its documents, and say what went
+    Rm {
+        /// The collection
+        name: String,
+        /// Its namespace
+        #[arg(short, long)]
+        namespace: Option<String>,
+    },
+    /// Compare vectors, keywords and read model of a collection, document by document
+    Check {
+        /// The collection
+        name: String,
+        /// Its namespace
+        #[arg(short, long)]
+        namespace: Option<String>,
+    },
+}
+
+pub async fn run(connection: &Connection, args: CollectionsArgs, output: Output) -> Result<(), CliError> {
+    match args.command {
+        None => ls(connection, args.namespace, output).await,
+        Some(CollectionsCommand::Ls { namespace }) => ls(connection, namespace, output).await,
+        Some(CollectionsCommand::Rm { name, namespace }) => {
+            let path = with_query(&format!("/collections/{}", encode(&name)), &[("namespace", namespace)]);
+            let receipt: DeletionView = connection.client.delete(&path).await?;
+            rm::show(&receipt, output)
+        }
+        Some(CollectionsCommand::Check { name, namespace }) => check(connection, &name, namespace, output).await,
+    }
+}
+
+async fn ls(connection: &Connection, namespace: Option<String>, output: Output) -> Result<(), CliError> {
     let found: Items<CollectionView> =
-        connection.client.get(&with_query("/collections", &[("namespace", args.namespace)])).await?;
+        connection.client.get(&with_query("/collections", &[("namespace", namespace)])).await?;
     output.show(&found, |found| {
         let row = |c: &CollectionView| {
             let embedding = format!("{} ({})", c.embedding.model, c.embedding.dimensions);
@@ -30,4 +82,34 @@ pub async fn run(connection: &Connection, args: NamespaceArgs, output: Output) -
             empty,
         )
     })
+}
+
+async fn check(connection: &Connection, name: &str, namespace: Option<String>, output: Output) -> Result<(), CliError> {
+    let path = with_query(&format!("/collections/{}/check", encode(name)), &[("namespace", namespace)]);
+    let found: CollectionCheck = connection.client.get(&path).await?;
+    output.show(&found, |found| {
+        format!(
+            "{}/{}: {} chunks · {} vectors · {} keywords · {} orphans",
+            found.namespace,
+            found.collection,
+            found.chunks,
+            found.vectors,
+            found.keywords,
+            found.orphans.len()
+        )
+    })?;
+    if found.orphans.is_empty() {
+        return Ok(());
+    }
+    if !output.json {
+        for orphan in &found.orphans {
+            print_line(&format!(
+                "{}  {} chunks · {} vectors · {} keywords",
+                orphan.document_id, orphan.chunks, orphan.vectors, orphan.keywords
+            ))?;
+        }
+        tell("documents that are on their way differ for a moment; check again when nothing is ingested");
+    }
+    Err(CliError::new(Exit::Failed, format!("{} documents are not everywhere alike", found.orphans.len()))
+        .hint("remove the document and ingest it again: riverrun docs rm <id>"))
 }

@@ -4,14 +4,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use riverrun_api::ingest_source;
 use riverrun_api::submit::{self, IngestTarget};
-use riverrun_api::wire::{IngestBody, IngestView};
-use riverrun_knowledge::sources::{self, Scan, SourceError};
+use riverrun_api::wire::{CollectionView, IngestBody, IngestView, Items};
+use riverrun_knowledge::sources::{self, DatabaseAddress, GitAddress, Globs, Place, Scan, SourceError};
 use riverrun_schemas::IngestId;
 use riverrun_schemas::ingest::StartIngest;
 
 use super::metadata;
+use super::stream::consume::{ConsumeArgs, USUAL_IDLE_SECONDS};
 use crate::args::IngestArgs;
+use crate::client::with_query;
 use crate::error::{CliError, Exit};
 use crate::host::{self, Connection};
 use crate::output::{Output, stderr_is_terminal, tell};
@@ -23,16 +26,39 @@ const POLL: Duration = Duration::from_millis(100);
 /// How long a worker may take to say a first word.
 const FIRST_WORD: Duration = Duration::from_secs(60);
 
+/// The variable that a password in the address stands under for as long as the command lasts.
+const OWN_PASSWORD: &str = "RIVERRUN_SOURCE_OF_THIS_COMMAND";
+
 /// A request that was checked before anything is started for it.
 pub struct Prepared {
     source: String,
     target: IngestTarget,
+    /// The password is known to this process only: a running server can't read the source.
+    needs_own_stack: bool,
 }
 
-/// Checks request and source: a missing file must not cost the start of a stack.
-pub fn prepare(args: IngestArgs, settings: &Settings) -> Result<Prepared, CliError> {
-    let body = IngestBody {
-        source: args.source.clone(),
+/// What `stream consume` is to do, when the source is a topic.
+pub fn of_topic(args: &IngestArgs) -> Option<ConsumeArgs> {
+    let is_topic = args.source_type.as_deref() == Some("kafka") || args.source.starts_with("kafka://");
+    is_topic.then(|| ConsumeArgs {
+        collection: args.collection.clone(),
+        namespace: args.namespace.clone(),
+        topic: args.source.trim_start_matches("kafka://").to_owned(),
+        idle_timeout: (!args.follow).then_some(USUAL_IDLE_SECONDS),
+        source_type: None,
+        metadata: args.metadata.clone(),
+    })
+}
+
+/// Checks request and source: a missing file must not cost the start of a stack. The settings that come back know the
+/// password that stood in the address.
+pub fn prepare(args: IngestArgs, settings: &Settings) -> Result<(Prepared, Settings), CliError> {
+    if args.follow {
+        return Err(CliError::new(Exit::Usage, "--follow belongs to topics, and the source is none")
+            .hint("riverrun ingest riverrun.documents --type kafka --follow -c NAME"));
+    }
+    let mut body = IngestBody {
+        source: args.source,
         collection: args.collection,
         namespace: args.namespace,
         source_type: args.source_type,
@@ -40,24 +66,78 @@ pub fn prepare(args: IngestArgs, settings: &Settings) -> Result<Prepared, CliErr
         query: args.query,
         strategy: args.strategy,
         embed_backend: args.embed_backend,
+        include: args.include,
+        exclude: args.exclude,
+        depth: args.depth,
+        sitemap: args.sitemap,
         metadata: metadata(args.metadata.as_deref())?,
     };
-    let target = submit::ingest_target(&body, &host::core(settings)?.ingest_defaults())?;
-    let path = submit::existing(Path::new(&args.source))?;
-    let source = path
-        .to_str()
-        .ok_or_else(|| {
-            CliError::new(Exit::Refused, format!("{} is not valid UTF-8", path.display())).hint("rename it")
-        })?
-        .to_owned();
-    match sources::scan(&source, target.source_type.as_deref(), settings.ingest_limits).map_err(refused)? {
-        Scan::File(_) => {}
+    let mut settings = settings.clone();
+    let mut needs_own_stack = false;
+    if let Some(password) = sources::literal_password(&body.source).map(str::to_owned) {
+        settings.source_secrets = settings.source_secrets.with(OWN_PASSWORD, decoded(&password));
+        body.source = body.source.replacen(&format!(":{password}@"), &format!(":${{{OWN_PASSWORD}}}@"), 1);
+        needs_own_stack = true;
+    }
+    let target = submit::ingest_target(&body, &host::core(&settings)?.ingest_defaults())?;
+    let place = sources::place(&body.source, body.source_type.as_deref()).map_err(refused)?;
+    ingest_source::check_options(&place, &body)?;
+    let source = match place {
+        Place::Path => checked_path(&body, &target, &settings)?,
+        Place::Git(GitAddress::Local(path)) => text(&submit::existing(&path)?)?,
+        Place::Database(DatabaseAddress { file: Some(file), .. }) => {
+            format!("sqlite:{}", text(&submit::existing(&file)?)?)
+        }
+        Place::Web(_)
+        | Place::Git(GitAddress::Https(_))
+        | Place::Database(_)
+        | Place::Documents(_)
+        | Place::Topic(_) => body.source,
+    };
+    Ok((Prepared { source, target, needs_own_stack }, settings))
+}
+
+/// The whole path of something that can be read.
+fn checked_path(body: &IngestBody, target: &IngestTarget, settings: &Settings) -> Result<String, CliError> {
+    let source = text(&submit::existing(Path::new(&body.source))?)?;
+    let globs = Globs::new(&body.include, &body.exclude).map_err(refused)?;
+    match sources::scan(&source, target.source_type.as_deref(), &globs, settings.ingest_limits).map_err(refused)? {
+        Scan::File(_) | Scan::Archive(_) => {}
         Scan::Folder(listing) if listing.documents.is_empty() && listing.refused.is_empty() => {
             return Err(refused(listing.nothing_readable(&source)));
         }
         Scan::Folder(_) => {}
     }
-    Ok(Prepared { source, target })
+    Ok(source)
+}
+
+fn text(path: &Path) -> Result<String, CliError> {
+    path.to_str()
+        .map(str::to_owned)
+        .ok_or_else(|| CliError::new(Exit::Refused, format!("{} is not valid UTF-8", path.display())).hint("rename it"))
+}
+
+/// A password as it is, from how addresses write it.
+fn decoded(password: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = password.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        let code = tail
+            .get(..2)
+            .and_then(|two| std::str::from_utf8(two).ok())
+            .and_then(|two| u8::from_str_radix(two, 16).ok());
+        match (first, code) {
+            (b'%', Some(byte)) => {
+                bytes.push(byte);
+                rest = &tail[2..];
+            }
+            (byte, _) => {
+                bytes.push(*byte);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn refused(error: SourceError) -> CliError {
@@ -67,9 +147,18 @@ fn refused(error: SourceError) -> CliError {
 }
 
 pub async fn run(connection: &Connection, prepared: Prepared, output: Output) -> Result<(), CliError> {
+    if prepared.needs_own_stack && !connection.hosts() {
+        return Err(ingest_source::password_in_address(&sources::shown(&prepared.source)).into());
+    }
     let ingest_id = IngestId::new();
     let command: StartIngest =
         submit::ingest_command(&prepared.source, prepared.target, &connection.core.ingest_defaults(), ingest_id);
+    let known: Items<CollectionView> = connection
+        .client
+        .get(&with_query("/collections", &[("namespace", Some(command.namespace.to_string()))]))
+        .await?;
+    let known = known.items.iter().find(|collection| collection.name == command.collection);
+    submit::same_embed_model(known, &connection.core.ingest_defaults())?;
     submit::submit_ingest(&connection.producer()?, command, COMPONENT).await.map_err(riverrun_api::ApiError::from)?;
     let view = watch(connection, ingest_id, !output.json).await?;
     if !output.json {
@@ -122,7 +211,8 @@ fn progress(bar: &ProgressBar, view: &IngestView) {
         bar.set_length(u64::try_from(documents).unwrap_or(0));
     }
     bar.set_position(u64::try_from(view.indexed + view.unchanged + view.failed).unwrap_or(0));
-    bar.set_message(format!("{} chunks", view.chunks));
+    let failed = if view.failed > 0 { format!(" · {} failed", view.failed) } else { String::new() };
+    bar.set_message(format!("{} chunks{failed}", view.chunks));
 }
 
 fn counts(view: &IngestView) -> String {

@@ -4,11 +4,11 @@ mod agent;
 mod agents;
 pub mod chaos;
 mod chat;
-mod collections;
+pub(crate) mod collections;
 mod completion;
 mod diagnose;
 mod dlq;
-mod docs;
+pub(crate) mod docs;
 mod embed;
 mod ingest;
 mod mcp;
@@ -16,17 +16,21 @@ pub mod memory;
 mod models;
 mod openapi;
 mod providers;
-mod rag;
+pub(crate) mod rag;
 pub mod runs;
 mod search;
+pub mod stream;
 mod tools;
 mod topics;
+pub mod usage;
+pub(crate) mod warehouse;
 
 use std::future::Future;
 
 use serde_json::{Map, Value};
 
-use crate::args::{AgentCommand, Command, DlqCommand, DocsCommand, ModelsCommand, RagCommand, ToolsArgs, ToolsCommand};
+use crate::args::{AgentCommand, Command, DlqCommand, ModelsCommand, RagCommand, ToolsArgs, ToolsCommand};
+use crate::commands::stream::StreamCommand;
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
 use crate::output::Output;
@@ -49,20 +53,38 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
         }
         Command::Tools(args) => with_light(settings, async |c| tools::ls::run(c, args.namespace, output).await).await,
         Command::Mcp(args) => with_full(settings, name, async |c| mcp::run(c, args).await).await,
+        Command::Usage(args) => with_full(settings, name, async |c| usage::run(c, args, output).await).await,
         Command::Topics => with_light(settings, async |c| topics::run(c, output).await).await,
         Command::Chat(args) => with_light(settings, async |c| chat::run(c, args, output).await).await,
         Command::Embed(args) => with_light(settings, async |c| embed::run(c, args, output).await).await,
         Command::Models(args) => match args.command {
             Some(ModelsCommand::Pull { model }) => models::pull::run(settings, &model, output).await,
+            Some(ModelsCommand::Rm { model }) => models::rm::run(settings, &model, output),
+            Some(ModelsCommand::Show { model, provider }) => {
+                models::show::run(settings, &model, provider.as_deref(), output).await
+            }
+            Some(ModelsCommand::Probe { model, provider }) => {
+                models::probe::run(settings, &model, provider.as_deref(), output).await
+            }
             Some(ModelsCommand::Ls { provider }) => {
                 with_light(settings, async |c| models::ls::run(c, provider, output).await).await
             }
             None => with_light(settings, async |c| models::ls::run(c, args.provider, output).await).await,
         },
         Command::Ingest(args) => {
-            let prepared = ingest::prepare(args, settings)?;
-            with_full(settings, name, async |c| ingest::run(c, prepared, output).await).await
+            if let Some(consume) = ingest::of_topic(&args) {
+                return stream::consume::run(consume, settings, name, output).await;
+            }
+            let (prepared, settings) = ingest::prepare(args, settings)?;
+            with_full(&settings, name, async |c| ingest::run(c, prepared, output).await).await
         }
+        Command::Stream(command) => match command {
+            StreamCommand::Produce(args) => {
+                let prepared = stream::produce::prepare(args)?;
+                with_full(settings, name, async |c| stream::produce::run(c, prepared, output).await).await
+            }
+            StreamCommand::Consume(args) => stream::consume::run(args, settings, name, output).await,
+        },
         Command::Collections(args) => {
             with_full(settings, name, async |c| collections::run(c, args, output).await).await
         }
@@ -72,15 +94,19 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
         Command::Rag(RagCommand::Ask(args)) => {
             with_full(settings, name, async |c| rag::ask::run(c, args, output).await).await
         }
+        Command::Rag(RagCommand::Eval(args)) => {
+            let prepared = rag::eval::prepare(args)?;
+            with_full(settings, name, async |c| rag::eval::run(c, prepared, output).await).await
+        }
         Command::Agent(AgentCommand::Run(args)) => {
             let prepared = agent::run::prepare(*args, settings)?;
             with_full(settings, name, async |c| agent::run::run(c, prepared, output).await).await
         }
         Command::Runs(command) => with_full(settings, name, async |c| runs::run(c, command, output).await).await,
         Command::Chaos(command) => chaos::run(command, output).await,
-        Command::Docs(DocsCommand::Ls { collection, namespace, limit, cursor }) => {
-            let page = docs::ls::Page { collection, namespace, limit, cursor };
-            with_full(settings, name, async |c| docs::ls::run(c, page, output).await).await
+        Command::Docs(command) => with_full(settings, name, async |c| docs::run(c, command, output).await).await,
+        Command::Warehouse(command) => {
+            with_full(settings, name, async |c| warehouse::run(c, command, output).await).await
         }
         Command::Memory(command) => with_full(settings, name, async |c| memory::run(c, command, output).await).await,
         Command::Dlq(command) => match command {

@@ -1,15 +1,25 @@
 //! `riverrun search` and `riverrun rag search`.
 
-use riverrun_api::wire::{SearchBody, SearchDone, SearchItem};
+use riverrun_api::wire::{FilterBody, SearchBody, SearchDone, SearchItem};
 use serde_json::Value;
 
 use crate::args::SearchArgs;
-use crate::error::CliError;
+use crate::error::{CliError, Exit};
 use crate::host::Connection;
 use crate::output::{Output, clip, print_json, print_line, tell};
 
 /// Characters of a chunk that people see.
 const SHOWN: usize = 300;
+
+/// Documents whose metadata has these values.
+pub(crate) fn filter(text: Option<&str>) -> Result<Option<FilterBody>, CliError> {
+    let Some(text) = text else { return Ok(None) };
+    let metadata = serde_json::from_str(text).map_err(|error| {
+        CliError::new(Exit::Usage, format!("--filter {text:?} is not a JSON object: {error}"))
+            .hint("--filter '{\"team\": \"a\"}'")
+    })?;
+    Ok(Some(FilterBody { metadata, ..FilterBody::default() }))
+}
 
 pub async fn run(connection: &Connection, args: SearchArgs, output: Output) -> Result<(), CliError> {
     let body = SearchBody {
@@ -17,6 +27,7 @@ pub async fn run(connection: &Connection, args: SearchArgs, output: Output) -> R
         collection: args.collection,
         namespace: args.namespace,
         k: args.k,
+        filter: filter(args.filter.as_deref())?,
         ..SearchBody::default()
     };
     let found: Value = connection.client.post("/rag/search", &body).await?;

@@ -59,7 +59,7 @@ fn given_a_model_server_that_is_down_when_it_is_needed_then_the_exit_code_is_3_a
         rows["services"].as_array().unwrap().iter().find(|row| row["name"] == name).unwrap()["status"].clone()
     };
     assert_eq!(
-        (status("broker"), status("sql"), status("model runtime"), status("provider openai")),
+        (status("broker"), status("sql"), status("model runtime"), status("hosted providers")),
         (json!("up"), json!("up"), json!("down"), json!("missing"))
     );
     let listed = place.run(&["runs", "ls", "--json"]).json();

@@ -6,4 +6,5 @@
 mod alone;
 mod bad_input;
 mod harness;
+mod isolation;
 mod server;

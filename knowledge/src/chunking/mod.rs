@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::sources::{ExtractedText, Source};
 
 mod batches;
+mod code;
 mod markdown;
 mod recursive;
 mod windows;
@@ -50,6 +51,13 @@ pub fn strategy_names() -> Vec<&'static str> {
     CHUNKERS.iter().map(|chunker| chunker.name()).collect()
 }
 
+/// The strategy of that name; that of the source when none is named.
+pub fn chunker(strategy: Option<&str>, source: &dyn Source) -> Result<&'static dyn Chunker, ChunkError> {
+    let Some(name) = strategy else { return Ok(source.chunker()) };
+    let found = CHUNKERS.iter().find(|chunker| chunker.name() == name).copied();
+    found.ok_or_else(|| ChunkError::UnknownStrategy { given: name.to_owned() })
+}
+
 /// Size and overlap, checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkConfig {
@@ -76,6 +84,12 @@ pub enum ChunkError {
         /// The size that it has to be below.
         size: i64,
     },
+    /// There is no such strategy.
+    #[error("there is no chunking strategy {given:?}")]
+    UnknownStrategy {
+        /// What was asked for.
+        given: String,
+    },
     /// The document is too long for chunks of this size.
     #[error("{name} has more than {MAX_CHUNKS} chunks with RIVERRUN_CHUNK_SIZE {size}")]
     TooMany {
@@ -92,6 +106,7 @@ impl ChunkError {
         match self {
             Self::BadSize { .. } => "bad_chunk_size",
             Self::BadOverlap { .. } => "bad_chunk_overlap",
+            Self::UnknownStrategy { .. } => "unknown_strategy",
             Self::TooMany { .. } => "too_many_chunks",
         }
     }
@@ -108,6 +123,7 @@ impl ChunkError {
                     (size / 8).max(0)
                 )
             }
+            Self::UnknownStrategy { .. } => format!("choose one of: {}", strategy_names().join(", ")),
             Self::TooMany { .. } => "raise RIVERRUN_CHUNK_SIZE, or split the document".to_owned(),
         }
     }
@@ -151,25 +167,28 @@ impl Default for ChunkConfig {
 
 /// The version of a document: lower-case hex of a SHA-256 over everything that its chunks and vectors follow from, that is the
 /// SHA-256 of its bytes, how its text is taken out and split (source, strategy, size, overlap, the pipeline's own version), its
-/// embedding model and its metadata. Equal versions mean that nothing is to do; each part carries its length.
+/// embedding model, its metadata and the table its rows go to. Equal versions mean that nothing is to do; each part carries its length.
 pub fn version(
     content_sha256: &str,
     source: &dyn Source,
+    chunker: &dyn Chunker,
     config: ChunkConfig,
     embed_model: &str,
     metadata_json: Option<&str>,
+    table: Option<&str>,
 ) -> String {
     let (size, overlap) = (config.size.to_string(), config.overlap.to_string());
-    let parts = [
+    let mut parts = vec![
         PIPELINE,
         content_sha256,
         source.name(),
-        source.chunker().name(),
+        chunker.name(),
         &size,
         &overlap,
         embed_model,
         metadata_json.unwrap_or(""),
     ];
+    parts.extend(table);
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_be_bytes());

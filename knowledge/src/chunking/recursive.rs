@@ -1,7 +1,9 @@
-//! Paragraphs, then sentences, then words, then characters: the largest of them that fits.
+//! Paragraphs, then sentences, then words, then characters: the largest of them that fits. Programs in a language whose
+//! grammar is here are split by their syntax tree.
 
 use text_splitter::TextSplitter;
 
+use super::code;
 use super::windows::windowed;
 use super::{ChunkConfig, Chunker};
 use crate::sources::ExtractedText;
@@ -19,6 +21,9 @@ impl Chunker for Recursive {
     }
 
     fn split<'t>(&self, text: &'t ExtractedText, config: ChunkConfig) -> Vec<(usize, &'t str)> {
+        if let Some(chunks) = text.language.as_deref().and_then(|language| code::split(&text.text, language, config)) {
+            return chunks;
+        }
         let splitter = TextSplitter::new(splitter_config(config));
         windowed(&text.text, MIN_WINDOW_BYTES.max(WINDOW_CHUNKS * config.size()), |window| {
             splitter.chunk_indices(window).collect()

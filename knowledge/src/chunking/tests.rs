@@ -108,9 +108,15 @@ fn given_a_markdown_document_when_split_then_chunks_carry_their_headings() {
 fn given_anything_that_chunks_follow_from_when_it_changes_then_so_does_the_version() {
     let (text, markdown) = (sources::by_name("text").unwrap(), sources::by_name("markdown").unwrap());
     let config = |size, overlap| ChunkConfig::new(size, overlap).unwrap();
+    let version = |content, source: &dyn crate::sources::Source, config, model, metadata| {
+        version(content, source, source.chunker(), config, model, metadata, None)
+    };
     let base = version("aa", text, config(800, 100), "m", None);
     assert_eq!(base.len(), 64);
     assert_eq!(base, version("aa", text, config(800, 100), "m", None));
+    let other_strategy = super::version("aa", text, &MarkdownChunks, config(800, 100), "m", None, None);
+    let with_table = super::version("aa", text, text.chunker(), config(800, 100), "m", None, Some("t"));
+    assert!(base != other_strategy && base != with_table);
     for other in [
         version("ab", text, config(800, 100), "m", None),
         version("aa", markdown, config(800, 100), "m", None),
@@ -153,6 +159,7 @@ fn ready(chunks: Vec<Chunk>) -> ChunksReady {
         embed_model: "m".into(),
         batch: 0,
         batches: 1,
+        metadata_json: Some("m".repeat(16 << 10)),
         at: 0,
         chunks,
     }
@@ -169,6 +176,7 @@ fn embedded(ready: ChunksReady, vector: &[f32]) -> ChunksEmbedded {
         embed_model,
         batch,
         batches,
+        metadata_json,
         at,
         chunks,
     } = ready;
@@ -184,10 +192,60 @@ fn embedded(ready: ChunksReady, vector: &[f32]) -> ChunksEmbedded {
         embed_model,
         batch,
         batches,
+        metadata_json,
         at,
         dimensions,
         chunks,
     }
+}
+
+#[test]
+fn given_programs_when_split_then_functions_stay_together_where_they_fit() {
+    let body = |n: usize, line: &str| (0..n).map(|_| line.to_owned()).collect::<String>();
+    for (language, one, two) in [
+        (
+            "rust",
+            format!("fn one() {{\n{}}}", body(5, "    work();\n")),
+            format!("fn two() {{\n{}}}", body(5, "    rest();\n")),
+        ),
+        (
+            "python",
+            format!("def one():\n{}", body(5, "    work()\n")),
+            format!("def two():\n{}", body(5, "    rest()\n")),
+        ),
+        (
+            "javascript",
+            format!("function one() {{\n{}}}", body(5, "  work();\n")),
+            format!("function two() {{\n{}}}", body(5, "  rest();\n")),
+        ),
+        (
+            "typescript",
+            format!("function one(): void {{\n{}}}", body(5, "  work();\n")),
+            format!("function two(): void {{\n{}}}", body(5, "  rest();\n")),
+        ),
+        (
+            "go",
+            format!("func one() {{\n{}}}", body(5, "\twork()\n")),
+            format!("func two() {{\n{}}}", body(5, "\trest()\n")),
+        ),
+    ] {
+        let program = format!("{one}\n\n{two}\n");
+        let text = ExtractedText { language: Some(language.to_owned()), ..ExtractedText::plain(program.clone()) };
+        let config = ChunkConfig::new(90, 0).unwrap();
+        let found = chunks("x", &text, &Recursive, config, &DocumentId::derive(&["d"]), "v").unwrap();
+        assert_invariants(&program, 90, &found);
+        let parts: Vec<&str> = found.iter().map(|chunk| chunk.text.trim()).collect();
+        assert_eq!(parts, [one.trim(), two.trim()], "{language}");
+    }
+}
+
+#[test]
+fn given_a_strategy_when_it_is_named_then_it_counts_and_an_unknown_one_lists_the_known() {
+    let text = sources::by_name("text").unwrap();
+    assert_eq!(chunker(None, text).ok().unwrap().name(), "recursive");
+    assert_eq!(chunker(Some("markdown"), text).ok().unwrap().name(), "markdown");
+    let error = chunker(Some("magic"), text).err().unwrap();
+    assert!(error.code() == "unknown_strategy" && error.hint().contains("recursive"), "{error}");
 }
 
 fn markdown_text() -> impl Strategy<Value = String> {
@@ -212,6 +270,16 @@ proptest! {
     fn arbitrary_text_keeps_the_invariants(text in "(\\PC|[ \r\n\t\u{0}\u{200d}\u{301}]){0,400}", size in 1i64..80, share in 0i64..100) {
         for strategy in CHUNKERS {
             assert_invariants(&text, size as usize, &split(*strategy, &text, size, size * share / 100));
+        }
+    }
+
+    #[test]
+    fn programs_keep_the_invariants(text in "(fn |def |\\{|\\}|\\(|\\)|\"|'|//|#|:|;|\n|    |[a-z]{1,9}|\\PC){0,120}", size in 1i64..120, share in 0i64..100) {
+        for language in ["rust", "python", "javascript", "typescript", "tsx", "go", "cobol"] {
+            let program = ExtractedText { language: Some(language.to_owned()), ..ExtractedText::plain(text.clone()) };
+            let config = ChunkConfig::new(size, size * share / 100).unwrap();
+            let found = chunks("x", &program, &Recursive, config, &DocumentId::derive(&["d"]), "v").unwrap();
+            assert_invariants(&text, size as usize, &found);
         }
     }
 

@@ -22,6 +22,12 @@ pub enum RetrievalError {
         /// What was asked for.
         k: usize,
     },
+    /// Too many other wordings, or an empty one.
+    #[error("{count} other wordings came, of which there may be {max} and none empty", max = SearchRequest::MAX_WORDINGS)]
+    BadWordings {
+        /// How many.
+        count: usize,
+    },
     /// There is no such collection.
     #[error("collection '{}' does not exist in namespace '{}'", .collection.name, .collection.namespace)]
     CollectionNotFound {
@@ -58,6 +64,7 @@ impl RetrievalError {
             Self::EmptyQuery => "empty_query",
             Self::QueryTooLong { .. } => "query_too_long",
             Self::BadK { .. } => "bad_k",
+            Self::BadWordings { .. } => "bad_wordings",
             Self::CollectionNotFound { .. } => "collection_not_found",
             Self::EmbeddingModelMismatch { .. } => "embedding_model_mismatch",
             Self::NoReranker => "reranker_missing",
@@ -74,6 +81,7 @@ impl RetrievalError {
                 Some("shorten the query; put long texts into the collection instead".to_owned())
             }
             Self::BadK { .. } => Some(format!("choose k between 1 and {}", SearchRequest::MAX_K)),
+            Self::BadWordings { .. } => Some("leave empty ones out, or ask several times".to_owned()),
             Self::CollectionNotFound { collection, existing } if existing.is_empty() => Some(format!(
                 "the namespace has no collections yet; make one: riverrun ingest <source> -c {}",
                 collection.name

@@ -1,12 +1,16 @@
 //! Retrieval: dense and keyword search side by side, fused, and re-ranked where a re-ranker is there.
 
 pub mod fusion;
+pub mod metrics;
 
 mod error;
+mod figures;
 mod retriever;
+mod rewrite;
 mod types;
 
 pub use error::RetrievalError;
+pub use figures::{RetrievalFigures, STAGE_BUCKETS, Stage};
 pub use retriever::Retriever;
 pub(crate) use retriever::elapsed_ms;
-pub use types::{Scores, SearchItem, SearchRequest, SearchResult, SearchTimes, Span};
+pub use types::{Scores, SearchItem, SearchMode, SearchRequest, SearchResult, SearchTimes, Span};

@@ -2,13 +2,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures::future::join_all;
 use riverrun_models::{EmbedPurpose, ModelError};
 use riverrun_schemas::{ChunkId, Collection, CollectionName, Namespace};
 use riverrun_stores::{CollectionInfo, KeywordHit, KeywordIndex, StoredChunk, VectorHit, VectorStore};
 
 use super::error::RetrievalError;
+use super::figures::RetrievalFigures;
 use super::fusion;
-use super::types::{Scores, SearchItem, SearchRequest, SearchResult, SearchTimes};
+use super::rewrite;
+use super::types::{Scores, SearchItem, SearchMode, SearchRequest, SearchResult, SearchTimes};
 use crate::models::LanguageModels;
 
 /// How many hits of each kind are fused, at least: a chunk that is far down in both lists can still come first.
@@ -24,6 +27,7 @@ pub struct Retriever {
     vectors: Arc<dyn VectorStore>,
     keywords: Arc<dyn KeywordIndex>,
     models: Arc<dyn LanguageModels>,
+    figures: Arc<RetrievalFigures>,
 }
 
 impl std::fmt::Debug for Retriever {
@@ -32,10 +36,10 @@ impl std::fmt::Debug for Retriever {
     }
 }
 
-/// What both searches found.
+/// What both searches found, a list a wording.
 struct Found {
-    dense: Vec<VectorHit>,
-    sparse: Vec<KeywordHit>,
+    dense: Vec<Vec<VectorHit>>,
+    sparse: Vec<Vec<KeywordHit>>,
 }
 
 impl Retriever {
@@ -45,7 +49,12 @@ impl Retriever {
         keywords: Arc<dyn KeywordIndex>,
         models: Arc<dyn LanguageModels>,
     ) -> Self {
-        Self { vectors, keywords, models }
+        Self { vectors, keywords, models, figures: Arc::default() }
+    }
+
+    /// How long its searches took.
+    pub fn figures(&self) -> &RetrievalFigures {
+        &self.figures
     }
 
     /// The best chunks for a query.
@@ -55,11 +64,12 @@ impl Retriever {
         check_model(request, &info)?;
         let rerank = self.wants_rerank(request)?;
         let mut took_ms = SearchTimes::default();
-        let found = self.both(request, &info, &mut took_ms).await?;
+        let mut notes = Vec::new();
+        let wordings = self.wordings(request, &mut took_ms, &mut notes).await;
+        let found = self.both(request, &wordings, &info, &mut took_ms).await?;
         let since = Instant::now();
         let mut items = fuse(found);
         took_ms.fuse = elapsed_ms(since);
-        let mut notes = Vec::new();
         if rerank && !items.is_empty() {
             let since = Instant::now();
             match self.rerank(request, &mut items).await {
@@ -72,6 +82,7 @@ impl Retriever {
             }
         }
         items.truncate(request.k);
+        self.figures.observe(&took_ms);
         Ok(SearchResult { items, took_ms, embed_model: info.model, notes })
     }
 
@@ -103,25 +114,58 @@ impl Retriever {
         }
     }
 
-    /// Dense search, which has to embed the query first, and keyword search beside it.
+    /// The query and what else is searched for.
+    async fn wordings(
+        &self,
+        request: &SearchRequest,
+        took_ms: &mut SearchTimes,
+        notes: &mut Vec<String>,
+    ) -> Vec<String> {
+        let mut wordings = vec![request.query.clone()];
+        wordings.extend(request.wordings.iter().cloned());
+        if request.rewrite {
+            let since = Instant::now();
+            match rewrite::wordings(self.models.as_ref(), &request.query).await {
+                Ok(found) => wordings.extend(found),
+                Err(error) => {
+                    tracing::warn!(error = %error, "other wordings left out");
+                    notes.push(format!("other wordings were left out: {error}"));
+                }
+            }
+            took_ms.rewrite = Some(elapsed_ms(since));
+        }
+        wordings
+    }
+
+    /// Dense search, which has to embed the wordings first, and keyword search beside it.
     async fn both(
         &self,
         request: &SearchRequest,
+        wordings: &[String],
         info: &CollectionInfo,
         took_ms: &mut SearchTimes,
     ) -> Result<Found, RetrievalError> {
         let depth = MIN_DEPTH.max(DEPTH_FACTOR * request.k);
+        let (collection, filter) = (&request.collection, &request.filter);
         let dense = async {
+            if request.mode == SearchMode::Sparse {
+                return Ok((Vec::new(), 0.0, 0.0));
+            }
             let since = Instant::now();
-            let vector = self.embed_query(request, info).await?;
+            let vectors = self.embed_queries(request, wordings, info).await?;
             let embed_ms = elapsed_ms(since);
             let since = Instant::now();
-            let hits = self.vectors.search(&request.collection, &vector, depth, &request.filter).await?;
+            let searches = vectors.iter().map(|vector| self.vectors.search(collection, vector, depth, filter));
+            let hits = join_all(searches).await.into_iter().collect::<Result<Vec<_>, _>>()?;
             Ok::<_, RetrievalError>((hits, embed_ms, elapsed_ms(since)))
         };
         let sparse = async {
+            if request.mode == SearchMode::Dense {
+                return Ok((Vec::new(), 0.0));
+            }
             let since = Instant::now();
-            let hits = self.keywords.search(&request.collection, &request.query, depth, &request.filter).await?;
+            let searches = wordings.iter().map(|wording| self.keywords.search(collection, wording, depth, filter));
+            let hits = join_all(searches).await.into_iter().collect::<Result<Vec<_>, _>>()?;
             Ok::<_, RetrievalError>((hits, elapsed_ms(since)))
         };
         let ((dense, embed_ms, dense_ms), (sparse, sparse_ms)) = tokio::try_join!(dense, sparse)?;
@@ -129,21 +173,25 @@ impl Retriever {
         Ok(Found { dense, sparse })
     }
 
-    async fn embed_query(&self, request: &SearchRequest, info: &CollectionInfo) -> Result<Vec<f32>, RetrievalError> {
-        let reply = self.models.embed(Some(&info.model), vec![request.query.clone()], EmbedPurpose::Query).await?;
-        let vector = reply
-            .vectors
-            .into_iter()
-            .next()
-            .ok_or_else(|| ModelError::Internal { reason: "no vector came for the query".to_owned() })?;
-        if vector.len() != info.dimensions {
-            return Err(RetrievalError::EmbeddingModelMismatch {
+    async fn embed_queries(
+        &self,
+        request: &SearchRequest,
+        wordings: &[String],
+        info: &CollectionInfo,
+    ) -> Result<Vec<Vec<f32>>, RetrievalError> {
+        let reply = self.models.embed(Some(&info.model), wordings.to_vec(), EmbedPurpose::Query).await?;
+        if reply.vectors.len() != wordings.len() {
+            let reason = format!("{} vectors came for {} queries", reply.vectors.len(), wordings.len());
+            return Err(ModelError::Internal { reason }.into());
+        }
+        match reply.vectors.iter().find(|vector| vector.len() != info.dimensions) {
+            Some(vector) => Err(RetrievalError::EmbeddingModelMismatch {
                 collection: request.collection.clone(),
                 stored: describe(&info.model, info.dimensions),
                 wanted: describe(&reply.model, vector.len()),
-            });
+            }),
+            None => Ok(reply.vectors),
         }
-        Ok(vector)
     }
 
     /// Puts the best fused chunks into the order of the cross-encoder; the rest goes.
@@ -173,6 +221,13 @@ fn check(request: &SearchRequest) -> Result<(), RetrievalError> {
     if request.query.len() > SearchRequest::MAX_QUERY_BYTES {
         return Err(RetrievalError::QueryTooLong { bytes: request.query.len() });
     }
+    let mut wordings = request.wordings.iter();
+    if request.wordings.len() > SearchRequest::MAX_WORDINGS || wordings.any(|text| text.trim().is_empty()) {
+        return Err(RetrievalError::BadWordings { count: request.wordings.len() });
+    }
+    if let Some(long) = request.wordings.iter().find(|text| text.len() > SearchRequest::MAX_QUERY_BYTES) {
+        return Err(RetrievalError::QueryTooLong { bytes: long.len() });
+    }
     if !(1..=SearchRequest::MAX_K).contains(&request.k) {
         return Err(RetrievalError::BadK { k: request.k });
     }
@@ -200,20 +255,24 @@ fn readable(item: &SearchItem) -> String {
 }
 
 fn fuse(found: Found) -> Vec<SearchItem> {
-    let dense_ids: Vec<ChunkId> = found.dense.iter().map(|hit| hit.chunk.chunk_id).collect();
-    let sparse_ids: Vec<ChunkId> = found.sparse.iter().map(|hit| hit.chunk.chunk_id).collect();
+    let dense_ids: Vec<Vec<ChunkId>> =
+        found.dense.iter().map(|hits| hits.iter().map(|hit| hit.chunk.chunk_id).collect()).collect();
+    let sparse_ids: Vec<Vec<ChunkId>> =
+        found.sparse.iter().map(|hits| hits.iter().map(|hit| hit.chunk.chunk_id).collect()).collect();
+    let lists: Vec<&[ChunkId]> = dense_ids.iter().chain(&sparse_ids).map(Vec::as_slice).collect();
+    // The query itself comes first: its scores are shown where it found the chunk.
     let mut chunks: HashMap<ChunkId, (StoredChunk, Option<f32>, Option<f32>)> = HashMap::new();
-    for VectorHit { chunk, score } in found.dense {
+    for VectorHit { chunk, score } in found.dense.into_iter().flatten() {
         chunks.entry(chunk.chunk_id).or_insert((chunk, Some(score), None));
     }
-    for KeywordHit { chunk, score } in found.sparse {
+    for KeywordHit { chunk, score } in found.sparse.into_iter().flatten() {
         chunks.entry(chunk.chunk_id).or_insert((chunk, None, None)).2.get_or_insert(score);
     }
     let item = |(id, fused): (ChunkId, f64)| {
         let (chunk, dense, sparse) = chunks.remove(&id)?;
         Some(SearchItem::new(chunk, Scores { dense, sparse, fused, rerank: None }))
     };
-    fusion::fuse(&[&dense_ids, &sparse_ids], fusion::K).into_iter().filter_map(item).collect()
+    fusion::fuse(&lists, fusion::K).into_iter().filter_map(item).collect()
 }
 
 /// Milliseconds since then, to the microsecond.

@@ -18,11 +18,31 @@ pub struct SearchRequest {
     pub rerank: Option<bool>,
     /// The model that the caller expects the collection to have; `None` takes the collection's own.
     pub embed_model: Option<String>,
+    /// Which of the two searches are done.
+    pub mode: SearchMode,
+    /// Other wordings of the query, at most [`SearchRequest::MAX_WORDINGS`]: what each finds is fused.
+    pub wordings: Vec<String>,
+    /// Whether a chat model is asked for other wordings, too. When it fails, the search goes on without and says so.
+    pub rewrite: bool,
+}
+
+/// Which searches are done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SearchMode {
+    /// Both, fused.
+    #[default]
+    Hybrid,
+    /// By meaning only.
+    Dense,
+    /// By words only: no model is asked.
+    Sparse,
 }
 
 impl SearchRequest {
     /// Largest `k`.
     pub const MAX_K: usize = 100;
+    /// Most other wordings.
+    pub const MAX_WORDINGS: usize = 8;
     /// Longest query in bytes.
     pub const MAX_QUERY_BYTES: usize = 16 << 10;
     /// `k` when nothing is set (`RIVERRUN_RAG_TOP_K`).
@@ -37,6 +57,9 @@ impl SearchRequest {
             filter: ChunkFilter::default(),
             rerank: None,
             embed_model: None,
+            mode: SearchMode::Hybrid,
+            wordings: Vec::new(),
+            rewrite: false,
         }
     }
 }
@@ -104,6 +127,9 @@ pub struct Span {
 /// Milliseconds of each stage. Dense follows embed; sparse runs beside both.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct SearchTimes {
+    /// Asking for other wordings; `None` when nobody was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rewrite: Option<f64>,
     /// Embedding the query.
     pub embed: f64,
     /// Vector search.

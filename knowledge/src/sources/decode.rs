@@ -3,7 +3,8 @@
 //! A byte order mark decides. Without one the text is UTF-8; bytes that are not are read as windows-1252 only when nothing
 //! speaks for broken UTF-8 or for binary data, because then every byte would "succeed" as some character.
 
-use encoding_rs::{Encoding, UTF_16BE, UTF_16LE, WINDOWS_1252};
+use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
+use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
 use super::SourceError;
 
@@ -43,6 +44,32 @@ pub(super) fn decode(name: &str, bytes: &[u8]) -> Result<String, SourceError> {
         return Err(SourceError::Empty { name: name.to_owned(), detail });
     }
     Ok(text)
+}
+
+/// The text of a document whose format has no rule for its encoding, and whose writers use many: a byte order mark decides,
+/// then UTF-8, then `declared`, then the encoding that its bytes look most like.
+pub(super) fn decode_any(name: &str, bytes: &[u8], declared: Option<&'static Encoding>) -> Result<String, SourceError> {
+    let failure = match decode(name, bytes) {
+        Err(failure @ SourceError::BadEncoding { .. }) if Encoding::for_bom(bytes).is_none() => failure,
+        // What is plainly no UTF-8 is read as Windows-1252 there; here there is more to choose from.
+        Ok(_) if std::str::from_utf8(bytes).is_err() && Encoding::for_bom(bytes).is_none() => {
+            SourceError::BadEncoding {
+                name: name.to_owned(),
+                encoding: "UTF-8",
+                reason: "and nothing that it could be instead".to_owned(),
+            }
+        }
+        other => return other,
+    };
+    let guess = || {
+        let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
+        detector.feed(bytes, true);
+        detector.guess(None, Utf8Detection::Deny)
+    };
+    let encoding = declared.filter(|encoding| *encoding != UTF_8).unwrap_or_else(guess);
+    let text = encoding.decode_without_bom_handling_and_without_replacement(bytes).ok_or(failure)?;
+    refuse_controls(name, &text)?;
+    Ok(text.into_owned())
 }
 
 /// Whether bytes of unknown kind can be taken as text. An empty document can.
@@ -201,6 +228,20 @@ mod tests {
         assert!(error.hint().unwrap().contains("iconv -f UTF-16LE"));
         let error = decode("a.txt", b"%PDF-1.7").unwrap_err();
         assert_eq!(error.to_string(), "a.txt holds a PDF document, not text");
+    }
+
+    #[test]
+    fn given_other_encodings_when_any_may_be_then_they_are_told_by_their_bytes_or_by_what_is_declared() {
+        let russian = "Погода сегодня хорошая, и мы пойдём гулять в парк.";
+        for encoding in [encoding_rs::WINDOWS_1251, encoding_rs::KOI8_R] {
+            let (bytes, ..) = encoding.encode(russian);
+            assert_eq!(decode_any("a.csv", &bytes, None).as_deref(), Ok(russian), "{}", encoding.name());
+        }
+        let (bytes, ..) = encoding_rs::SHIFT_JIS.encode("日本語");
+        assert_eq!(decode_any("a.html", &bytes, Some(encoding_rs::SHIFT_JIS)).as_deref(), Ok("日本語"));
+        assert_eq!(decode_any("a.csv", b"caf\xe9;1", None).as_deref(), Ok("café;1"));
+        assert_eq!(decode_any("a.csv", b"a\0b", None).unwrap_err().code(), "binary_content");
+        assert_eq!(decode_any("a.csv", b"\xff\xfeh", None).unwrap_err().code(), "bad_encoding");
     }
 
     proptest! {

@@ -109,9 +109,121 @@ pub enum SourceError {
         /// How empty, with leading punctuation, or nothing.
         detail: &'static str,
     },
+    /// Something about the document itself.
+    #[error("{name} {reason}")]
+    Document {
+        /// The document.
+        name: String,
+        /// What kind of fault.
+        fault: Fault,
+        /// What is wrong, as the rest of a sentence about the document.
+        reason: String,
+        /// What to do.
+        fix: String,
+    },
+    /// As another process, that read the document apart from this one, told it.
+    #[error("{message}")]
+    Told {
+        /// Stable, lower snake case.
+        code: &'static str,
+        /// What failed, on what.
+        message: String,
+        /// The fix.
+        hint: Option<String>,
+    },
+}
+
+/// What can be wrong with a document or with a place that documents come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It can't be opened without its password.
+    Encrypted,
+    /// It can be read, and has no text.
+    NoText,
+    /// It is not what its format says.
+    Malformed,
+    /// It is larger, deeper or more than a limit allows.
+    LimitExceeded,
+    /// The library that reads the format failed on it.
+    ExtractionFailed,
+    /// Reading it took too long.
+    TimedOut,
+    /// An entry of an archive whose name or kind leads elsewhere.
+    UnsafeEntry,
+    /// Its rows are asked for, and it has none.
+    NotTabular,
+    /// The address is of a kind that is not read.
+    AddressRefused,
+    /// The place does not answer, or says no.
+    SourceFailed,
+    /// The query is none that only reads.
+    QueryRefused,
+    /// An option that does not go with the source.
+    BadOption,
+}
+
+impl Fault {
+    /// Every kind.
+    pub const ALL: [Self; 12] = [
+        Self::Encrypted,
+        Self::NoText,
+        Self::Malformed,
+        Self::LimitExceeded,
+        Self::ExtractionFailed,
+        Self::TimedOut,
+        Self::UnsafeEntry,
+        Self::NotTabular,
+        Self::AddressRefused,
+        Self::SourceFailed,
+        Self::QueryRefused,
+        Self::BadOption,
+    ];
+
+    /// Stable code, lower snake case.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Encrypted => "encrypted",
+            Self::NoText => "no_text",
+            Self::Malformed => "malformed_document",
+            Self::LimitExceeded => "limit_exceeded",
+            Self::ExtractionFailed => "extraction_failed",
+            Self::TimedOut => "timed_out",
+            Self::UnsafeEntry => "unsafe_entry",
+            Self::NotTabular => "not_tabular",
+            Self::AddressRefused => "address_refused",
+            Self::SourceFailed => "source_failed",
+            Self::QueryRefused => "query_refused",
+            Self::BadOption => "bad_option",
+        }
+    }
 }
 
 impl SourceError {
+    pub(crate) fn fault(name: &str, fault: Fault, reason: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self::Document { name: clip(name), fault, reason: reason.into(), fix: fix.into() }
+    }
+
+    /// A document that can be read and has nothing to find.
+    pub fn no_text(name: &str, why: &str) -> Self {
+        Self::fault(
+            name,
+            Fault::NoText,
+            format!("has no text: {why}"),
+            "convert it to a format with text, for a scan by character recognition, and ingest that",
+        )
+    }
+
+    /// A document that is not what its format says. What the library said is cut: it may quote the document.
+    pub(crate) fn malformed(name: &str, format: &str, reason: impl std::fmt::Display) -> Self {
+        let reason = clip(&reason.to_string());
+        Self::fault(
+            name,
+            Fault::Malformed,
+            format!("is no readable {format}: {reason}"),
+            "open it with the program that it is from and save it again, or force the type with --type",
+        )
+    }
+
     /// Stable code, lower snake case.
     pub fn code(&self) -> &'static str {
         match self {
@@ -128,6 +240,8 @@ impl SourceError {
             Self::Binary { .. } => "binary_content",
             Self::BadEncoding { .. } => "bad_encoding",
             Self::Empty { .. } => "empty_document",
+            Self::Document { fault, .. } => fault.code(),
+            Self::Told { code, .. } => code,
         }
     }
 
@@ -151,6 +265,8 @@ impl SourceError {
             Self::Binary { fix, .. } => fix.clone(),
             Self::BadEncoding { name, .. } => format!("convert it to UTF-8, for example with: iconv -f ENCODING -t UTF-8 '{name}'"),
             Self::Empty { .. } => "put some text into it, or leave it out".to_owned(),
+            Self::Document { fix, .. } => fix.clone(),
+            Self::Told { hint, .. } => return hint.clone(),
         })
     }
 

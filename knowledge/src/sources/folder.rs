@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use ignore::{DirEntry, WalkBuilder};
 
+use super::globs::Globs;
 use super::read::{FoundDocument, Limits, special_kind};
 use super::{SourceError, may_be_readable};
 
@@ -32,7 +33,7 @@ pub struct FolderListing {
 }
 
 /// Lists a folder. With `any_type`, files of every extension are taken: the type is forced.
-pub fn list_folder(root: &Path, any_type: bool, limits: Limits) -> Result<FolderListing, SourceError> {
+pub fn list_folder(root: &Path, any_type: bool, globs: &Globs, limits: Limits) -> Result<FolderListing, SourceError> {
     let mut listing = FolderListing::default();
     // Entries that the walk showed, by their folder: what a folder has beyond them was left out.
     let mut shown: HashMap<PathBuf, usize> = HashMap::from([(root.to_owned(), 0)]);
@@ -53,7 +54,12 @@ pub fn list_folder(root: &Path, any_type: bool, limits: Limits) -> Result<Folder
             shown.entry(entry.into_path()).or_default();
         } else {
             files += 1;
-            listing.take(&entry, any_type);
+            let below = entry.path().strip_prefix(root).unwrap_or(entry.path());
+            if globs.wants(below) {
+                listing.take(&entry, any_type);
+            } else {
+                listing.skipped += 1;
+            }
         }
         if files.max(shown.len()) > limits.max_files {
             return Err(SourceError::TooManyFiles { path: root.display().to_string(), limit: limits.max_files });
@@ -101,6 +107,13 @@ impl FolderListing {
             }
             None => self.documents.push(found),
         }
+    }
+
+    /// Counts an entry that was left out, with its extension where that is the reason.
+    pub fn leave_out(&mut self, extension: Option<&str>) {
+        self.skipped += 1;
+        let named = extension.filter(|_| self.unsupported.len() < MAX_NAMED_EXTENSIONS);
+        self.unsupported.extend(named.map(|extension| format!(".{extension}")));
     }
 
     /// The error for a folder that turned out to have nothing to read.

@@ -31,18 +31,18 @@ impl Source for Markdown {
         let first_heading =
             || outline.sections.iter().find(|section| section.level == 1).map(|section| section.heading.clone());
         let title = outline.front_matter_title.or_else(first_heading);
-        Ok(ExtractedText { title, sections: outline.sections, pages: Vec::new(), text })
+        Ok(ExtractedText { title, sections: outline.sections, ..ExtractedText::plain(text) })
     }
 }
 
 #[derive(Default)]
-struct Outline {
-    sections: Vec<Section>,
+pub(super) struct Outline {
+    pub(super) sections: Vec<Section>,
     front_matter_title: Option<String>,
 }
 
 /// Headings as the parser sees them, so that a `#` in a code block is none.
-fn outline(text: &str) -> Outline {
+pub(super) fn outline(text: &str) -> Outline {
     // Without the option, front matter would read as a heading.
     let options = Options::ENABLE_YAML_STYLE_METADATA_BLOCKS | Options::ENABLE_TABLES;
     let mut outline = Outline::default();

@@ -6,16 +6,58 @@ use std::path::Path;
 
 use crate::chunking::Chunker;
 
+mod archive;
+mod builder;
+mod code;
+mod csv;
+mod database;
 mod decode;
+mod document_store;
+mod docx;
+mod email;
+mod epub;
 mod error;
 mod folder;
+mod gather;
+mod globs;
+mod html;
+mod isolate;
+mod json;
 mod markdown;
+mod parquet;
+mod pdf;
+mod place;
+mod pptx;
 mod read;
+mod repository;
+mod sheet;
+mod sniff;
+mod table;
 mod text;
+mod web_site;
+mod xml;
+mod zip_archive;
 
-pub use error::SourceError;
+#[cfg(test)]
+mod corpus;
+
+pub use builder::MAX_TEXT_BYTES;
+pub use database::{MAX_ROWS, check_query};
+pub use document_store::check_filter;
+pub use error::{Fault, SourceError};
 pub use folder::{FOLDER, FolderListing, list_folder};
-pub use read::{FoundDocument, Limits, Scan, read_document, scan};
+pub use gather::{Access, Gathered, Item, SourceRequest, gather, gather_archive};
+pub use globs::{Globs, MAX_GLOBS};
+pub use isolate::{DEADLINE, ISOLATED_COMMAND, MAX_MEMORY_BYTES, extract, isolate_with, run_isolated, tables};
+pub use place::{
+    CollectionAddress, DatabaseAddress, Dialect, GitAddress, PLACES, Place, SECRET_PREFIX, SourceSecrets,
+    literal_password, place, shown,
+};
+pub use read::{FoundDocument, Limits, Scan, read_archive, read_document, scan};
+pub use repository::MAX_REPOSITORY_BYTES;
+pub use table::{Cell, MAX_COLUMNS, Row, Rows, Table};
+pub use web_site::{MAX_DEPTH, MAX_PAGES};
+pub use zip_archive::{MAX_ARCHIVE_BYTES, ZIP};
 
 /// A kind of document: how it is recognised and how its text is taken out of its bytes.
 pub trait Source: Send + Sync {
@@ -33,10 +75,44 @@ pub trait Source: Send + Sync {
 
     /// Takes the text out. `name` is only for messages. Never succeeds with a text that has nothing to find.
     fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError>;
+
+    /// Takes its tables out: at least one, or [`Fault::NotTabular`].
+    fn tables(&self, name: &str, _bytes: &[u8]) -> Result<Vec<Table>, SourceError> {
+        Err(SourceError::fault(
+            name,
+            Fault::NotTabular,
+            format!("is of type {}, which has no rows", self.name()),
+            "leave --table out, or give a CSV, JSON, JSONL or spreadsheet file",
+        ))
+    }
+
+    /// Whether its documents are read in a process of their own: the library that reads them can be made to fail, to run for
+    /// ever or to ask for all memory.
+    fn hostile(&self) -> bool {
+        false
+    }
 }
 
-/// Every source of documents; a new one is one line here. [`FOLDER`] stands beside them as the source that holds others.
-static SOURCES: &[&dyn Source] = &[&text::Text, &markdown::Markdown];
+/// Every source of documents; a new one is one line here. [`FOLDER`], [`ZIP`] and [`PLACES`] stand beside them as the sources
+/// that hold others.
+static SOURCES: &[&dyn Source] = &[
+    &text::Text,
+    &markdown::Markdown,
+    &html::Html,
+    &pdf::Pdf,
+    &docx::Docx,
+    &pptx::Pptx,
+    &sheet::Spreadsheet,
+    &sheet::OpenSpreadsheet,
+    &csv::Csv,
+    &csv::Tsv,
+    &json::Json,
+    &json::JsonLines,
+    &parquet::Parquet,
+    &epub::Epub,
+    &email::Email,
+    &code::Code,
+];
 
 /// Every chunk carries the headings above it, so each of them has a limit.
 pub const MAX_HEADING_CHARS: usize = 120;
@@ -52,6 +128,8 @@ pub struct ExtractedText {
     pub sections: Vec<Section>,
     /// Where pages begin, in reading order; empty where the format has no pages.
     pub pages: Vec<PageStart>,
+    /// The programming language of source code, such as `rust`.
+    pub language: Option<String>,
 }
 
 /// A heading and where it stands.
@@ -77,7 +155,7 @@ pub struct PageStart {
 impl ExtractedText {
     /// A text without any structure.
     pub fn plain(text: String) -> Self {
-        Self { text, title: None, sections: Vec::new(), pages: Vec::new() }
+        Self { text, title: None, sections: Vec::new(), pages: Vec::new(), language: None }
     }
 
     /// The headings of the text, to be asked along it.
@@ -114,13 +192,23 @@ impl Headings<'_> {
 
 /// The names that `--type` takes, in the order of the list.
 pub fn source_names() -> Vec<&'static str> {
-    SOURCES.iter().map(|source| source.name()).chain([FOLDER]).collect()
+    SOURCES.iter().map(|source| source.name()).chain([FOLDER, ZIP]).chain(PLACES).collect()
+}
+
+/// Whether a name on the list of types stands for a kind of document, and not for a place that holds documents.
+pub fn is_document_type(name: &str) -> bool {
+    SOURCES.iter().any(|source| source.name() == name)
+}
+
+/// Whether a name on the list of types stands for a place that holds documents.
+fn holds_documents(name: &str) -> bool {
+    name == FOLDER || name == ZIP || PLACES.contains(&name)
 }
 
 /// What can be read, for people: `text (.txt, …), markdown (.md, …), folder`.
 pub fn supported() -> String {
     let documents = SOURCES.iter().map(|source| format!("{} (.{})", source.name(), source.extensions().join(", .")));
-    documents.chain([FOLDER.to_owned()]).collect::<Vec<_>>().join(", ")
+    documents.chain([FOLDER, ZIP].map(str::to_owned)).chain(PLACES.map(str::to_owned)).collect::<Vec<_>>().join(", ")
 }
 
 /// The source of that name.
@@ -131,15 +219,48 @@ pub fn by_name(name: &str) -> Result<&'static dyn Source, SourceError> {
         .ok_or_else(|| SourceError::UnknownType { given: error::clip(name), known: source_names().join(", ") })
 }
 
+/// The source of a media type (RFC 6838), as servers and messages name it; parameters are not looked at.
+pub fn by_media_type(given: &str) -> Option<&'static dyn Source> {
+    let given = given.split(';').next().unwrap_or_default().trim().to_lowercase();
+    let known = SOURCES.iter().find(|source| source.media_type() == given).copied();
+    known.or_else(|| match given.as_str() {
+        "application/xhtml+xml" => Some(&html::Html),
+        "text/x-markdown" => Some(&markdown::Markdown),
+        "application/csv" => Some(&csv::Csv),
+        "application/x-ndjson" | "application/jsonlines" | "application/x-jsonlines" => Some(&json::JsonLines),
+        "text/json" | "application/ld+json" => Some(&json::Json),
+        "text/xml"
+        | "application/xml"
+        | "text/css"
+        | "text/javascript"
+        | "application/javascript"
+        | "application/yaml" => Some(&code::Code),
+        other if other.starts_with("text/") => Some(&text::Text),
+        _ => None,
+    })
+}
+
 /// The source that reads a document: the forced one, else by its extension, else, for a name without one, by its content.
 pub fn detect(path: &Path, bytes: &[u8], forced: Option<&str>) -> Result<&'static dyn Source, SourceError> {
-    if let Some(name) = forced.filter(|name| *name != FOLDER) {
+    if let Some(name) = forced.filter(|name| !holds_documents(name)) {
         return by_name(name);
     }
     match by_extension(path) {
         Extension::Known(source) => Ok(source),
-        Extension::None if decode::looks_like_text(bytes) => Ok(&text::Text),
-        Extension::None | Extension::Unknown(_) => Err(unsupported(path)),
+        Extension::None => sniff::by_content(bytes).ok_or_else(|| unsupported(path)),
+        Extension::Unknown(_) => Err(unsupported(path)),
+    }
+}
+
+/// A document's name without folder and extension.
+fn stem(name: &str) -> String {
+    Path::new(name).file_stem().map_or_else(|| "table".to_owned(), |stem| stem.to_string_lossy().into_owned())
+}
+
+fn unsupported_extension(path: &Path) -> Option<String> {
+    match by_extension(path) {
+        Extension::Unknown(extension) => Some(extension),
+        Extension::None | Extension::Known(_) => None,
     }
 }
 
@@ -197,17 +318,27 @@ mod tests {
         assert_eq!(name("/a/README", b"hello", None), Ok("text"));
         assert_eq!(name("/a/code.rs", b"fn main() {}", Some("text")), Ok("text"));
         assert_eq!(name("/a/b.md", b"", Some("folder")), Ok("markdown"));
+        for (content, expected) in [
+            (&b"%PDF-1.7\n"[..], "pdf"),
+            (b"<!DOCTYPE html><p>x", "html"),
+            (b"\xef\xbb\xbf \n<html lang=de>", "html"),
+            (b"[{\"a\": 1}]", "json"),
+            (b"{not json", "text"),
+            (b"From: a@example.org\r\nSubject: x\r\n\r\nhi", "eml"),
+        ] {
+            assert_eq!(name("/a/file", content, None), Ok(expected));
+        }
 
-        let unsupported = detect(Path::new("/a/b.pdf"), b"%PDF-1.4", None).err().unwrap();
+        let unsupported = detect(Path::new("/a/b.png"), b"\x89PNG", None).err().unwrap();
         assert_eq!(unsupported.code(), "unsupported_type");
-        assert!(unsupported.to_string().contains(".pdf"));
+        assert!(unsupported.to_string().contains(".png"));
         assert!(unsupported.hint().unwrap().contains("markdown (.md"));
         let binary = detect(Path::new("/a/program"), b"\x7fELF\0\0", None).err().unwrap();
         assert_eq!(binary.code(), "unsupported_type");
 
         let unknown = detect(Path::new("/a/b.txt"), b"", Some("txt")).err().unwrap();
         assert_eq!(unknown.code(), "unknown_source_type");
-        assert!(unknown.hint().unwrap().contains("text, markdown, folder"), "{:?}", unknown.hint());
+        assert!(unknown.hint().unwrap().contains("text, markdown, html"), "{:?}", unknown.hint());
     }
 
     #[test]

@@ -6,7 +6,9 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::folder::{FOLDER, FolderListing, list_folder};
-use super::{Source, SourceError, by_name, detect, may_be_readable, unsupported};
+use super::globs::Globs;
+use super::zip_archive::ZIP;
+use super::{PLACES, Source, SourceError, by_name, detect, holds_documents, may_be_readable, unsupported};
 
 /// How much one request may read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,21 +48,31 @@ pub enum Scan {
     File(FoundDocument),
     /// A folder and what is in it.
     Folder(FolderListing),
+    /// An archive, whose members are documents.
+    Archive(FoundDocument),
 }
 
 /// Looks at a path without reading any document. Links in the path itself are followed: the caller named it.
-pub fn scan(source: &str, forced: Option<&str>, limits: Limits) -> Result<Scan, SourceError> {
+pub fn scan(source: &str, forced: Option<&str>, globs: &Globs, limits: Limits) -> Result<Scan, SourceError> {
     let given = Path::new(source);
     if !given.is_absolute() {
         return Err(SourceError::NotAbsolute { path: source.to_owned() });
     }
-    let forced_format = forced.filter(|name| *name != FOLDER).map(by_name).transpose()?;
+    let forced_format = forced.filter(|name| !holds_documents(name)).map(by_name).transpose()?;
+    if let Some(place) = forced.filter(|name| PLACES.contains(name)) {
+        return Err(SourceError::fault(
+            source,
+            super::Fault::BadOption,
+            format!("is no address of type '{place}'"),
+            "leave --type out, and it is inferred",
+        ));
+    }
     // One file has one canonical path, whichever way it was named: the same document, not a second one.
     let path = fs::canonicalize(given).map_err(|error| io_failure(source, &error))?;
     let kind = fs::symlink_metadata(&path).map_err(|error| io_failure(source, &error))?.file_type();
     let found = FoundDocument::at(&path);
     if kind.is_dir() {
-        return list_folder(&path, forced_format.is_some(), limits).map(Scan::Folder);
+        return list_folder(&path, forced_format.is_some(), globs, limits).map(Scan::Folder);
     }
     if let Some(kind) = special_kind(kind) {
         return Err(SourceError::SpecialFile { path: found.source, kind });
@@ -68,10 +80,19 @@ pub fn scan(source: &str, forced: Option<&str>, limits: Limits) -> Result<Scan, 
     if forced == Some(FOLDER) {
         return Err(SourceError::NotAFolder { path: found.source });
     }
+    let is_zip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(ZIP));
+    if forced == Some(ZIP) || (forced_format.is_none() && is_zip) {
+        return Ok(Scan::Archive(found));
+    }
     if forced_format.is_none() && !may_be_readable(&path) {
         return Err(unsupported(&path));
     }
     Ok(Scan::File(found))
+}
+
+/// Reads an archive's bytes. Blocks.
+pub fn read_archive(found: &FoundDocument, limits: Limits) -> Result<Vec<u8>, SourceError> {
+    read_file(&found.path, limits)
 }
 
 /// Reads a document's bytes and says which source takes its text out. Blocks.
@@ -145,6 +166,10 @@ mod tests {
 
     use super::*;
 
+    fn scan(source: &str, forced: Option<&str>, limits: Limits) -> Result<Scan, SourceError> {
+        super::scan(source, forced, &Globs::all(), limits)
+    }
+
     fn folder(files: &[(&str, &[u8])]) -> TempDir {
         let dir = tempfile::tempdir().unwrap();
         for (name, bytes) in files {
@@ -158,7 +183,7 @@ mod tests {
     fn list(dir: &TempDir, forced: Option<&str>, limits: Limits) -> FolderListing {
         match scan(dir.path().to_str().unwrap(), forced, limits).unwrap() {
             Scan::Folder(listing) => listing,
-            Scan::File(file) => panic!("{file:?} is a file"),
+            other => panic!("{other:?} is no folder"),
         }
     }
 
@@ -198,21 +223,21 @@ mod tests {
 
     #[test]
     fn given_a_forced_type_when_a_folder_is_scanned_then_every_extension_is_taken() {
-        let dir = folder(&[("a.rs", b"fn main() {}"), ("b.txt", b"b")]);
-        assert_eq!(names(&dir, &list(&dir, Some("text"), Limits::default())), ["a.rs", "b.txt"]);
+        let dir = folder(&[("a.zzz", b"fn main() {}"), ("b.txt", b"b")]);
+        assert_eq!(names(&dir, &list(&dir, Some("text"), Limits::default())), ["a.zzz", "b.txt"]);
         assert_eq!(names(&dir, &list(&dir, Some("folder"), Limits::default())), ["b.txt"]);
     }
 
     #[test]
     fn given_a_folder_without_documents_when_scanned_then_the_error_says_what_is_there() {
-        let dir = folder(&[("a.png", b"x"), ("b.zip", b"x"), (".c.txt", b"x")]);
+        let dir = folder(&[("a.png", b"x"), ("b.tgz", b"x"), (".c.txt", b"x")]);
         let listing = list(&dir, None, Limits::default());
         assert!(listing.documents.is_empty());
         let error = listing.nothing_readable("/docs");
         assert_eq!(error.code(), "no_readable_documents");
         assert_eq!(
             error.to_string(),
-            "/docs has no readable documents; 3 entries were left out, among them files of unsupported types: .png, .zip"
+            "/docs has no readable documents; 3 entries were left out, among them files of unsupported types: .png, .tgz"
         );
         assert!(error.hint().unwrap().contains("markdown (.md"));
         let empty = folder(&[]);
@@ -221,7 +246,7 @@ mod tests {
 
     #[test]
     fn given_paths_that_are_no_documents_when_scanned_then_each_kind_has_its_code() {
-        let dir = folder(&[("a.pdf", b"%PDF"), ("a.txt", b"a")]);
+        let dir = folder(&[("a.png", b"x"), ("a.txt", b"a"), ("a.zip", b"x")]);
         let at = |name: &str| dir.path().join(name).display().to_string();
         let pipe = at("pipe.txt");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -236,7 +261,10 @@ mod tests {
         assert_eq!(code(scan("/dev/zero", Some("text"), limits)), "special_file");
         assert_eq!(code(scan(&pipe, None, limits)), "special_file");
         assert_eq!(code(scan(&at("socket.txt"), None, limits)), "special_file");
-        assert_eq!(code(scan(&at("a.pdf"), None, limits)), "unsupported_type");
+        assert_eq!(code(scan(&at("a.png"), None, limits)), "unsupported_type");
+        assert_eq!(code(scan(&at("a.txt"), Some("sql"), limits)), "bad_option");
+        assert!(matches!(scan(&at("a.zip"), None, limits), Ok(Scan::Archive(_))));
+        assert!(matches!(scan(&at("a.png"), Some("zip"), limits), Ok(Scan::Archive(_))));
         assert_eq!(code(scan(&at("a.txt"), Some("folder"), limits)), "not_a_folder");
         assert_eq!(code(scan(&at("a.txt"), Some("nonsense"), limits)), "unknown_source_type");
         let listing = list(&dir, None, limits);
@@ -285,7 +313,7 @@ mod tests {
         let source = |name: &str| match scan(dir.path().join(name).to_str().unwrap(), None, Limits::default()).unwrap()
         {
             Scan::File(found) => found.source,
-            Scan::Folder(listing) => panic!("{listing:?}"),
+            other => panic!("{other:?}"),
         };
         assert_eq!(source("sub/a.txt"), source("sub/../sub/./a.txt"));
         assert_eq!(source("sub/a.txt"), source("link.txt"));

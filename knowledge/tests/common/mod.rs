@@ -179,6 +179,7 @@ impl Stores {
                     end: chunk.end,
                     text: chunk.text.clone(),
                     page: chunk.page,
+                    tags: Vec::new(),
                     heading: chunk.heading.clone(),
                 })
                 .collect();

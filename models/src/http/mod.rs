@@ -1,20 +1,21 @@
 //! What the providers behind HTTP share: one client, retries, limits, errors.
 
+pub(crate) mod client;
 pub(crate) mod lines;
+pub(crate) mod refusal;
 
 use std::error::Error as _;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures::StreamExt;
-use reqwest::header::RETRY_AFTER;
-use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, redirect};
-use serde::de::DeserializeOwned;
+use reqwest::header::{HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
 
-use crate::catalog::clip;
 use crate::error::ModelError;
 use crate::secret::Secret;
-use crate::settings::ModelSettings;
+use client::LazyClient;
+use refusal::{is_bad_key, is_missing_model, message_of, overflow_of};
 
 /// An answer that is read at once may have this many bytes: 4,096 vectors of 1,024 numbers in JSON fit.
 const MAX_BODY_BYTES: usize = 128 << 20;
@@ -24,6 +25,17 @@ const MAX_ERROR_BYTES: usize = 64 << 10;
 const RETRIES: u32 = 2;
 /// A server that asks for a longer wait gets its wait passed on to the caller instead.
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(20);
+/// "Overloaded", which is in no standard.
+const OVERLOADED: u16 = 529;
+
+/// How a server wants its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Auth {
+    /// `Authorization: Bearer …`.
+    Bearer,
+    /// In a header of its own.
+    Header(&'static str),
+}
 
 /// A model server.
 #[derive(Debug, Clone)]
@@ -32,62 +44,68 @@ pub(crate) struct Server {
     /// Without a trailing slash.
     pub(crate) address: String,
     pub(crate) key: Option<Secret>,
+    pub(crate) auth: Auth,
+    /// Headers of every request.
+    pub(crate) headers: &'static [(&'static str, &'static str)],
     /// The setting that holds the key, for errors.
-    pub(crate) key_setting: &'static str,
+    pub(crate) key_setting: String,
     /// What to do when it does not answer.
     pub(crate) fix: String,
     pub(crate) timeout: Duration,
     pub(crate) idle_timeout: Duration,
-    client: Client,
+    pub(crate) client: LazyClient,
+}
+
+/// One request of a protocol.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    /// Behind the server's address; begins with a slash.
+    pub(crate) path: String,
+    pub(crate) body: Option<Value>,
+}
+
+impl Call {
+    pub(crate) fn get(path: impl Into<String>) -> Self {
+        Call { method: Method::GET, path: path.into(), body: None }
+    }
+
+    pub(crate) fn post(path: impl Into<String>, body: Value) -> Self {
+        Call { method: Method::POST, path: path.into(), body: Some(body) }
+    }
 }
 
 impl Server {
-    pub(crate) fn new(
-        provider: &'static str,
-        address: String,
-        key: Option<Secret>,
-        key_setting: &'static str,
-        fix: String,
-        settings: &ModelSettings,
-    ) -> Result<Self, ModelError> {
-        let client = Client::builder()
-            .user_agent(concat!("riverrun/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(settings.connect_timeout)
-            .read_timeout(settings.idle_timeout)
-            // A redirect would carry prompts, and perhaps the key, to a place that nobody configured.
-            .redirect(redirect::Policy::none())
-            .build()
-            .map_err(ModelError::internal)?;
-        let (timeout, idle_timeout) = (settings.timeout, settings.idle_timeout);
-        Ok(Server { provider, address, key, key_setting, fix, timeout, idle_timeout, client })
-    }
-
-    /// The same server under another path.
-    pub(crate) fn at(&self, address: &str) -> Self {
-        Server { address: address.to_owned(), ..self.clone() }
-    }
-
-    fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        let request = self.client.request(method, format!("{}{path}", self.address));
-        match &self.key {
-            Some(key) => request.bearer_auth(key.expose()),
+    fn request(&self, call: &Call) -> Result<RequestBuilder, ModelError> {
+        let mut request = self.client.get()?.request(call.method.clone(), format!("{}{}", self.address, call.path));
+        for (name, value) in self.headers {
+            request = request.header(*name, *value);
+        }
+        if let Some(key) = &self.key {
+            let (name, value) = self.key_header();
+            let mut value = HeaderValue::from_str(&value.replace("{}", key.expose())).map_err(|_| {
+                ModelError::bad_request(self.provider, format!("{} holds characters that no key has", self.key_setting))
+            })?;
+            value.set_sensitive(true);
+            request = request.header(name, value);
+        }
+        Ok(match &call.body {
+            Some(body) => request.json(body),
             None => request,
+        })
+    }
+
+    /// The header of the key, and its value with `{}` for the key.
+    fn key_header(&self) -> (HeaderName, &'static str) {
+        match self.auth {
+            Auth::Bearer => (reqwest::header::AUTHORIZATION, "Bearer {}"),
+            Auth::Header(name) => (HeaderName::from_static(name), "{}"),
         }
     }
 
-    /// Posts JSON and answers the response once its status is a success.
-    pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Response, ModelError> {
-        self.send(|| self.request(Method::POST, path).json(body)).await
-    }
-
-    /// Posts JSON and reads the whole answer, within the time for a request.
-    pub(crate) async fn post_json<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T, ModelError> {
-        self.within(async { self.read_json(self.post(path, body).await?).await }).await
-    }
-
-    /// Gets JSON, within the time for a request.
-    pub(crate) async fn get_json<T: DeserializeOwned>(&self, path: &str) -> Result<T, ModelError> {
-        self.within(async { self.read_json(self.send(|| self.request(Method::GET, path)).await?).await }).await
+    /// Sends a request and reads its whole answer, within the time for a request.
+    pub(crate) async fn ask(&self, call: &Call) -> Result<Vec<u8>, ModelError> {
+        self.within(async { self.read_body(self.send(call).await?, MAX_BODY_BYTES).await }).await
     }
 
     /// Bounds a whole request.
@@ -102,15 +120,16 @@ impl Server {
         }
     }
 
-    async fn send(&self, request: impl Fn() -> RequestBuilder) -> Result<Response, ModelError> {
+    /// Sends a request and answers the response once its status is a success. What is refused for now is sent again a little later.
+    pub(crate) async fn send(&self, call: &Call) -> Result<Response, ModelError> {
         let mut attempt = 0;
         loop {
-            let response = request().send().await.map_err(|error| self.failed(&error))?;
+            let response = self.request(call)?.send().await.map_err(|error| self.failed(&error))?;
             let status = response.status();
             if status.is_success() {
                 return Ok(response);
             }
-            let busy = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+            let busy = matches!(status.as_u16(), 429 | 502 | 503 | OVERLOADED);
             let wait = retry_after(&response);
             match retry_wait(attempt, wait).filter(|_| busy) {
                 Some(pause) => {
@@ -121,14 +140,6 @@ impl Server {
                 None => return Err(self.refused(status, wait, response).await),
             }
         }
-    }
-
-    async fn read_json<T: DeserializeOwned>(&self, response: Response) -> Result<T, ModelError> {
-        let body = self.read_body(response, MAX_BODY_BYTES).await?;
-        serde_json::from_slice(&body).map_err(|error| {
-            let start = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
-            self.bad_response(None, format!("it is not the expected JSON: {error}; it begins with '{}'", clip(&start)))
-        })
     }
 
     async fn read_body(&self, response: Response, limit: usize) -> Result<Vec<u8>, ModelError> {
@@ -153,17 +164,28 @@ impl Server {
         let reason = self.redact(&message_of(&body));
         let provider = self.provider.to_owned();
         match status.as_u16() {
-            401 | 403 => ModelError::Unauthorized {
+            429 | OVERLOADED => ModelError::RateLimited { provider, reason, retry_after: wait },
+            408 | 504 => ModelError::Timeout { provider, limit: self.timeout, what: " at the server" },
+            code if matches!(code, 401 | 403) || is_bad_key(&body) => ModelError::Unauthorized {
                 provider,
                 reason: format!("{status}: {reason}"),
-                setting: self.key_setting.to_owned(),
+                setting: self.key_setting.clone(),
             },
-            429 => ModelError::RateLimited { provider, reason, retry_after: wait },
-            408 | 504 => ModelError::Timeout { provider, limit: self.timeout, what: " at the server" },
-            400 | 404 | 405 | 413 | 415 | 422 => {
-                overflow_of(&body).unwrap_or(ModelError::BadRequest { provider, reason: format!("{status}: {reason}") })
-            }
-            code => overflow_of(&body).unwrap_or_else(|| self.bad_response(Some(code), format!("{status}: {reason}"))),
+            code => overflow_of(&body).unwrap_or_else(|| match code {
+                404 => self.missing(format!("{status}: {reason}")),
+                400..500 if is_missing_model(&body) => self.missing(format!("{status}: {reason}")),
+                400..500 => ModelError::BadRequest { provider, reason: format!("{status}: {reason}") },
+                _ => self.bad_response(Some(code), format!("{status}: {reason}")),
+            }),
+        }
+    }
+
+    /// The model, or the whole path, is not there; who asked for a model says which.
+    fn missing(&self, reason: String) -> ModelError {
+        ModelError::ModelMissing {
+            model: String::new(),
+            reason: format!("the server answered {reason}"),
+            fix: format!("`riverrun models --provider {}` lists what it has", self.provider),
         }
     }
 
@@ -204,9 +226,17 @@ fn retry_wait(attempt: u32, asked: Option<Duration>) -> Option<Duration> {
     (attempt < RETRIES && wait <= MAX_RETRY_WAIT).then_some(wait)
 }
 
-/// `Retry-After` in seconds. Its other form, a date, counts as not given.
+/// `Retry-After`, in seconds or as a date.
 fn retry_after(response: &Response) -> Option<Duration> {
-    response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
+    wait_of(response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim(), SystemTime::now())
+}
+
+fn wait_of(value: &str, now: SystemTime) -> Option<Duration> {
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let at = httpdate::parse_http_date(value).ok()?;
+    Some(at.duration_since(now).unwrap_or(Duration::ZERO))
 }
 
 /// The innermost message of an error chain says what happened; reqwest's own outermost one only repeats the address.
@@ -220,55 +250,9 @@ pub(crate) fn reason(error: &reqwest::Error) -> String {
     text
 }
 
-/// The message in the shapes that servers use: `{"error": "…"}`, `{"error": {"message": "…"}}`, `{"message": "…"}`, `{"detail": "…"}`, text.
-pub(crate) fn message_of(body: &[u8]) -> String {
-    let Ok(json) = serde_json::from_slice::<Value>(body) else {
-        return String::from_utf8_lossy(body).trim().chars().take(300).collect();
-    };
-    let candidates = [&json["error"], &json["error"]["message"], &json["message"], &json["detail"]];
-    match candidates.iter().find_map(|value| value.as_str()) {
-        Some(message) => message.to_owned(),
-        None => json.to_string(),
-    }
-}
-
-/// Recognizes a prompt that does not fit: OpenAI and vLLM by code, llama.cpp's server by type.
-fn overflow_of(body: &[u8]) -> Option<ModelError> {
-    let json: Value = serde_json::from_slice(body).ok()?;
-    let error = &json["error"];
-    let named = error["code"] == "context_length_exceeded" || error["type"] == "exceed_context_size_error";
-    let number = |name: &str| error[name].as_u64().and_then(|number| usize::try_from(number).ok()).unwrap_or(0);
-    named.then(|| ModelError::ContextOverflow {
-        model: String::new(),
-        tokens: number("n_prompt_tokens"),
-        limit: number("n_ctx"),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn given_error_bodies_when_they_are_read_then_the_message_is_found() {
-        for (body, message) in [
-            (r#"{"error":"model 'x' not found"}"#, "model 'x' not found"),
-            (r#"{"error":{"message":"bad key","code":"invalid_api_key"}}"#, "bad key"),
-            (r#"{"detail":"no"}"#, "no"),
-            ("upstream gone\n", "upstream gone"),
-            ("", ""),
-        ] {
-            assert_eq!(message_of(body.as_bytes()), message);
-        }
-    }
-
-    #[test]
-    fn given_overflow_errors_when_they_are_read_then_they_are_recognized() {
-        let llama = br#"{"error":{"code":400,"type":"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":4096}}"#;
-        assert!(matches!(overflow_of(llama), Some(ModelError::ContextOverflow { tokens: 9000, limit: 4096, .. })));
-        assert!(overflow_of(br#"{"error":{"code":"context_length_exceeded"}}"#).is_some());
-        assert!(overflow_of(br#"{"error":{"code":"other"}}"#).is_none());
-    }
 
     #[test]
     fn given_waits_when_the_next_try_is_planned_then_tries_and_waits_are_bounded() {
@@ -276,5 +260,14 @@ mod tests {
         assert_eq!(retry_wait(1, Some(Duration::from_secs(3))), Some(Duration::from_secs(3)));
         assert_eq!(retry_wait(0, Some(Duration::from_secs(3600))), None);
         assert_eq!(retry_wait(RETRIES, None), None);
+    }
+
+    #[test]
+    fn given_retry_after_when_it_is_read_then_seconds_and_dates_both_count() {
+        let now = httpdate::parse_http_date("Wed, 21 Oct 2026 07:28:00 GMT").unwrap();
+        assert_eq!(wait_of("7", now), Some(Duration::from_secs(7)));
+        assert_eq!(wait_of("Wed, 21 Oct 2026 07:28:30 GMT", now), Some(Duration::from_secs(30)));
+        assert_eq!(wait_of("Wed, 21 Oct 2026 07:27:30 GMT", now), Some(Duration::ZERO));
+        assert_eq!(wait_of("soon", now), None);
     }
 }

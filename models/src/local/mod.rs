@@ -63,6 +63,11 @@ impl Local {
         listed.ok_or_else(|| ModelError::internal(format!("model '{model}' vanished from {}", found.folder.display())))
     }
 
+    /// Removes a fetched model from the cache and answers the bytes that it had.
+    pub fn remove(&self, model: &str) -> Result<u64, ModelError> {
+        self.store.remove(model)
+    }
+
     async fn ensure(
         &self,
         model: &str,

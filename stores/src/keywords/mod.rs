@@ -1,6 +1,6 @@
 //! Words of chunks: found again by BM25.
 
-use std::any::Any;
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use riverrun_schemas::{Collection, DocumentId};
@@ -64,23 +64,12 @@ pub trait KeywordIndex: Send + Sync + 'static {
     /// How many committed chunks there are; 0 when there is no such collection.
     async fn count(&self, collection: &Collection) -> Result<usize, StoreError>;
 
+    /// How many chunks each document has that is committed.
+    async fn documents(&self, collection: &Collection) -> Result<BTreeMap<DocumentId, usize>, StoreError>;
+
     /// Makes what was written durable and found.
     async fn commit(&self, collection: &Collection) -> Result<(), StoreError>;
 
     /// Removes the collection; false when there was none.
     async fn drop_collection(&self, collection: &Collection) -> Result<bool, StoreError>;
-}
-
-/// Engines put whole backtraces into what they panic with.
-const MAX_PANIC_CHARS: usize = 300;
-
-/// What a panic said, without the backtrace.
-pub(crate) fn panic_message(panic: Box<dyn Any + Send>) -> String {
-    let text =
-        panic.downcast_ref::<&str>().map(|text| (*text).to_owned()).or_else(|| panic.downcast_ref::<String>().cloned());
-    let text = text.unwrap_or_else(|| "no message".to_owned());
-    format!(
-        "the engine panicked: {}",
-        text.lines().next().unwrap_or_default().chars().take(MAX_PANIC_CHARS).collect::<String>()
-    )
 }

@@ -1,8 +1,8 @@
 //! Words in this process: one tantivy index a collection, in a folder of its own. A hit carries the whole chunk, so the
 //! index answers alone.
 
-use std::fs;
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,10 +10,9 @@ use riverrun_schemas::{Collection, DocumentId};
 
 use crate::chunk::{ChunkFilter, MAX_HITS, StoredChunk, TIE_SLACK, Versions, in_order};
 use crate::error::StoreError;
-use crate::folder;
 use crate::keywords::tantivy_index::index::OpenIndex;
-use crate::keywords::{KeywordHit, KeywordIndex, panic_message};
-use crate::open_set::OpenSet;
+use crate::keywords::{KeywordHit, KeywordIndex};
+use crate::shelf::{self, Shelf, nothing_if_missing};
 
 mod index;
 
@@ -43,44 +42,29 @@ pub struct TantivyIndex {
 
 struct Inner {
     config: TantivyConfig,
-    indexes: OpenSet<OpenIndex>,
+    shelf: Shelf<OpenIndex>,
 }
 
 impl TantivyIndex {
     /// Opens the folder, making it if need be. Indexes are opened when first used.
     pub fn open(config: TantivyConfig) -> Result<Self, StoreError> {
-        fs::create_dir_all(&config.root).map_err(StoreError::io("creating", &config.root))?;
-        let indexes = OpenSet::new(config.max_open);
-        Ok(Self { inner: Arc::new(Inner { config, indexes }) })
+        let shelf = Shelf::open("keyword", &config.root, config.max_open)?;
+        Ok(Self { inner: Arc::new(Inner { config, shelf }) })
     }
 
-    /// Runs on a thread that may block. A panic of the engine becomes an error.
     async fn blocking<R: Send + 'static>(
         &self,
         collection: &Collection,
         work: impl FnOnce(&Inner, &Collection) -> Result<R, StoreError> + Send + 'static,
     ) -> Result<R, StoreError> {
-        let (inner, owned) = (self.inner.clone(), collection.clone());
-        match tokio::task::spawn_blocking(move || work(&inner, &owned)).await {
-            Ok(result) => result,
-            Err(error) if error.is_panic() => {
-                let path = self.inner.folder(collection);
-                Err(StoreError::Index { kind: "keyword", path, reason: panic_message(error.into_panic()) })
-            }
-            Err(_) => Err(StoreError::ShuttingDown),
-        }
+        shelf::blocking(&self.inner, |inner| &inner.shelf, collection, work).await
     }
 }
 
 impl Inner {
-    fn folder(&self, collection: &Collection) -> PathBuf {
-        self.config.root.join(collection.physical_name())
-    }
-
-    fn existing(&self, collection: &Collection) -> Result<OpenIndex, StoreError> {
-        let folder = self.folder(collection);
-        if OpenIndex::is_at(&folder) {
-            OpenIndex::open(&folder, self.config.writer_memory_bytes)
+    fn existing(&self, collection: &Collection, folder: &Path) -> Result<OpenIndex, StoreError> {
+        if OpenIndex::is_at(folder) {
+            OpenIndex::open(folder, self.config.writer_memory_bytes)
         } else {
             Err(StoreError::NoCollection(collection.clone()))
         }
@@ -91,7 +75,7 @@ impl Inner {
         collection: &Collection,
         work: impl FnOnce(&OpenIndex) -> Result<R, StoreError>,
     ) -> Result<R, StoreError> {
-        self.indexes.read(&collection.physical_name(), || self.existing(collection), work)
+        self.shelf.read(collection, |folder| self.existing(collection, folder), work)
     }
 
     fn write<R>(
@@ -99,8 +83,7 @@ impl Inner {
         collection: &Collection,
         work: impl FnOnce(&mut OpenIndex) -> Result<R, StoreError>,
     ) -> Result<R, StoreError> {
-        let open = || OpenIndex::open(&self.folder(collection), self.config.writer_memory_bytes);
-        self.indexes.write(&collection.physical_name(), open, work)
+        self.shelf.write(collection, |folder| OpenIndex::open(folder, self.config.writer_memory_bytes), work)
     }
 
     fn write_existing<R: Default>(
@@ -108,15 +91,7 @@ impl Inner {
         collection: &Collection,
         work: impl FnOnce(&mut OpenIndex) -> Result<R, StoreError>,
     ) -> Result<R, StoreError> {
-        nothing_if_missing(self.indexes.write(&collection.physical_name(), || self.existing(collection), work))
-    }
-}
-
-/// A collection that is not there holds nothing.
-fn nothing_if_missing<R: Default>(result: Result<R, StoreError>) -> Result<R, StoreError> {
-    match result {
-        Err(StoreError::NoCollection(_)) => Ok(R::default()),
-        other => other,
+        nothing_if_missing(self.shelf.write(collection, |folder| self.existing(collection, folder), work))
     }
 }
 
@@ -164,14 +139,16 @@ impl KeywordIndex for TantivyIndex {
         .await
     }
 
+    async fn documents(&self, collection: &Collection) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
+        self.blocking(collection, |inner, collection| nothing_if_missing(inner.read(collection, OpenIndex::documents)))
+            .await
+    }
+
     async fn commit(&self, collection: &Collection) -> Result<(), StoreError> {
         self.blocking(collection, |inner, collection| inner.write_existing(collection, OpenIndex::commit)).await
     }
 
     async fn drop_collection(&self, collection: &Collection) -> Result<bool, StoreError> {
-        self.blocking(collection, |inner, collection| {
-            inner.indexes.closed(&collection.physical_name(), || folder::remove(&inner.folder(collection)))
-        })
-        .await
+        self.blocking(collection, |inner, collection| inner.shelf.remove(collection)).await
     }
 }

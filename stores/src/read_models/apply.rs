@@ -124,6 +124,8 @@ pub async fn rebuild(sql: &Sql) -> Result<(), StoreError> {
             "DELETE FROM memory_items",
             "DELETE FROM memory_summaries",
             "DELETE FROM memory_turns",
+            "DELETE FROM deleted_documents",
+            "DELETE FROM deletions",
             "DELETE FROM checkpoints",
         ] {
             sqlx::query(table).execute(&mut *transaction).await?;

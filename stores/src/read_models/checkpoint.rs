@@ -35,7 +35,8 @@ pub(crate) fn projection_of(topic: Topic) -> Option<&'static str> {
         | Topic::IngestEmbeddings
         | Topic::Tokens
         | Topic::ToolsCalls
-        | Topic::ToolsResults => None,
+        | Topic::ToolsResults
+        | Topic::Documents => None,
     }
 }
 

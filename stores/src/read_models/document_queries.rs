@@ -1,6 +1,6 @@
 //! What is asked about documents, collections and requests.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use riverrun_schemas::{BlobRef, Collection, DocumentId, Failure, IngestId, Namespace};
 use serde_json::Value;
@@ -9,8 +9,8 @@ use sqlx::{Row, SqliteConnection};
 
 use crate::error::StoreError;
 use crate::read_models::document_views::{
-    CollectionView, DocumentCounts, DocumentStatus, DocumentView, EmbeddingView, IngestFailureView, IngestStatus,
-    IngestView,
+    CollectionView, DocumentCounts, DocumentStatus, DocumentVersionView, DocumentView, EmbeddingView,
+    IngestFailureView, IngestStatus, IngestView,
 };
 use crate::read_models::page::{Page, PageRequest};
 use crate::read_models::run_views::{failure_view, json_or_text};
@@ -23,7 +23,7 @@ const MAX_FAILURES: i64 = 100;
 /// Collections that hold something, by namespace and name.
 pub async fn collections(sql: &Sql, namespace: Option<&Namespace>) -> Result<Vec<CollectionView>, StoreError> {
     let rows = sqlx::query(
-        "SELECT * FROM collections WHERE (CAST($1 AS TEXT) IS NULL OR namespace = $1) ORDER BY namespace, name",
+        "SELECT * FROM collections WHERE documents > 0 AND (CAST($1 AS TEXT) IS NULL OR namespace = $1) ORDER BY namespace, name",
     )
     .bind(namespace.map(Namespace::as_str))
     .fetch_all(sql.reader())
@@ -34,7 +34,7 @@ pub async fn collections(sql: &Sql, namespace: Option<&Namespace>) -> Result<Vec
 
 /// The collection; `None` when it holds nothing.
 pub async fn collection(sql: &Sql, collection: &Collection) -> Result<Option<CollectionView>, StoreError> {
-    let row = sqlx::query("SELECT * FROM collections WHERE namespace = $1 AND name = $2")
+    let row = sqlx::query("SELECT * FROM collections WHERE documents > 0 AND namespace = $1 AND name = $2")
         .bind(collection.namespace.as_str())
         .bind(collection.name.as_str())
         .fetch_optional(sql.reader())
@@ -77,6 +77,72 @@ pub async fn document(
         .await
         .map_err(|error| StoreError::from(error).at(sql.path()))?;
     row.as_ref().map(document_view).transpose()
+}
+
+/// A document of a namespace, in whatever collection.
+pub async fn document_in(
+    sql: &Sql,
+    namespace: &Namespace,
+    document_id: DocumentId,
+) -> Result<Option<DocumentView>, StoreError> {
+    let row = sqlx::query("SELECT * FROM documents WHERE document_id = $1 AND namespace = $2")
+        .bind(document_id.to_string())
+        .bind(namespace.as_str())
+        .fetch_optional(sql.reader())
+        .await
+        .map_err(|error| StoreError::from(error).at(sql.path()))?;
+    row.as_ref().map(document_view).transpose()
+}
+
+/// The versions of a document that were split, oldest first.
+pub async fn document_versions(sql: &Sql, document_id: DocumentId) -> Result<Vec<DocumentVersionView>, StoreError> {
+    let rows = sqlx::query("SELECT * FROM document_versions WHERE document_id = $1 ORDER BY created_at, version")
+        .bind(document_id.to_string())
+        .fetch_all(sql.reader())
+        .await
+        .map_err(|error| StoreError::from(error).at(sql.path()))?;
+    rows.iter()
+        .map(|row| {
+            Ok(DocumentVersionView {
+                version: row.try_get("version")?,
+                chunks: row.try_get("chunks")?,
+                text_sha256: row.try_get("text_sha256")?,
+                text_size_bytes: row.try_get("text_size_bytes")?,
+                created_at: Timestamp(row.try_get("created_at")?),
+            })
+        })
+        .collect()
+}
+
+/// Whether there is any document of the collection, also one that can't be found yet.
+pub async fn holds_anything(sql: &Sql, collection: &Collection) -> Result<bool, StoreError> {
+    let found: i64 = sqlx::query_scalar(
+        "SELECT COUNT(*) FROM (SELECT 1 FROM documents WHERE namespace = $1 AND collection = $2 LIMIT 1) x",
+    )
+    .bind(collection.namespace.as_str())
+    .bind(collection.name.as_str())
+    .fetch_one(sql.reader())
+    .await
+    .map_err(|error| StoreError::from(error).at(sql.path()))?;
+    Ok(found > 0)
+}
+
+/// The documents of a collection that a search can find, with how many chunks each has.
+pub async fn indexed_documents(sql: &Sql, collection: &Collection) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
+    let rows = sqlx::query(
+        "SELECT document_id, indexed_chunks FROM documents WHERE namespace = $1 AND collection = $2 AND indexed_version IS NOT NULL",
+    )
+    .bind(collection.namespace.as_str())
+    .bind(collection.name.as_str())
+    .fetch_all(sql.reader())
+    .await
+    .map_err(|error| StoreError::from(error).at(sql.path()))?;
+    rows.iter()
+        .map(|row| {
+            let chunks: i64 = row.try_get("indexed_chunks")?;
+            Ok((id("documents", row.try_get("document_id")?)?, usize::try_from(chunks).unwrap_or(0)))
+        })
+        .collect()
 }
 
 /// The stored text that spans of a document version count in.

@@ -55,17 +55,20 @@ pub enum DocumentStatus {
     Unchanged,
     /// It could not be taken in.
     Failed,
+    /// It is being removed.
+    Deleting,
 }
 
 impl DocumentStatus {
     /// All, in the order in which a document goes through them.
-    pub const ALL: [DocumentStatus; 6] = [
+    pub const ALL: [DocumentStatus; 7] = [
         DocumentStatus::Queued,
         DocumentStatus::Chunked,
         DocumentStatus::Embedded,
         DocumentStatus::Indexed,
         DocumentStatus::Unchanged,
         DocumentStatus::Failed,
+        DocumentStatus::Deleting,
     ];
 
     /// The name in JSON and in the table.
@@ -77,6 +80,7 @@ impl DocumentStatus {
             DocumentStatus::Indexed => "indexed",
             DocumentStatus::Unchanged => "unchanged",
             DocumentStatus::Failed => "failed",
+            DocumentStatus::Deleting => "deleting",
         }
     }
 
@@ -84,7 +88,9 @@ impl DocumentStatus {
     pub fn ended(self) -> bool {
         match self {
             DocumentStatus::Queued | DocumentStatus::Chunked | DocumentStatus::Embedded => false,
-            DocumentStatus::Indexed | DocumentStatus::Unchanged | DocumentStatus::Failed => true,
+            DocumentStatus::Indexed | DocumentStatus::Unchanged | DocumentStatus::Failed | DocumentStatus::Deleting => {
+                true
+            }
         }
     }
 }
@@ -142,6 +148,22 @@ pub struct DocumentView {
     pub updated_at: Timestamp,
 }
 
+/// A version of a document that was split.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DocumentVersionView {
+    /// The version.
+    pub version: String,
+    /// How many chunks it has.
+    pub chunks: i64,
+    /// SHA-256 of the stored text that its spans count in, lower-case hex.
+    pub text_sha256: String,
+    /// Length of that text.
+    pub text_size_bytes: i64,
+    /// When it was split.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+}
+
 /// Where a request to read a source is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -194,6 +216,8 @@ impl DocumentCounts {
             DocumentStatus::Indexed => self.indexed += documents,
             DocumentStatus::Unchanged => self.unchanged += documents,
             DocumentStatus::Failed => self.failed += documents,
+            // No request to take documents in has any of these.
+            DocumentStatus::Deleting => {}
         }
     }
 

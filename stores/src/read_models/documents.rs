@@ -8,11 +8,13 @@ use riverrun_schemas::{BlobRef, Collection, CollectionName, DocumentId, Failure,
 use sqlx::{Row, SqliteConnection};
 
 use crate::error::StoreError;
+use crate::read_models::deletions;
 use crate::read_models::document_views::DocumentStatus;
 use crate::read_models::runs::to_json;
 
 pub use crate::read_models::document_queries::{
-    collection, collections, document, document_metadata, document_text, documents, ingest,
+    collection, collections, document, document_in, document_metadata, document_text, document_versions, documents,
+    holds_anything, indexed_documents, ingest,
 };
 
 /// The fields that every event of a document has.
@@ -89,6 +91,9 @@ pub(crate) async fn apply(connection: &mut SqliteConnection, event: &IngestEvent
         IngestEvent::DocumentFailed(event) => {
             reach(connection, &about!(event), DocumentStatus::Failed, Some((&event.stage, &event.error))).await?;
         }
+        IngestEvent::DocumentWithdrawn(event) => deletions::document_withdrawn(connection, event).await?,
+        IngestEvent::DocumentDeleted(event) => deletions::document_deleted(connection, event).await?,
+        IngestEvent::CollectionWithdrawn(event) => deletions::collection_withdrawn(connection, event).await?,
     }
     Ok(())
 }
@@ -256,7 +261,7 @@ async fn set_indexed(
     note_embedding(connection, about, embedding).await
 }
 
-async fn count_in_collection(
+pub(crate) async fn count_in_collection(
     connection: &mut SqliteConnection,
     collection: &Collection,
     documents: i64,

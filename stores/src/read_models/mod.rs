@@ -5,18 +5,21 @@
 //! same records give the same rows, in whatever order the partitions are read relative to each other.
 
 pub mod checkpoint;
+pub mod deletions;
 pub mod document_queries;
 pub mod document_views;
 pub mod documents;
 pub mod memory_queries;
 pub mod memory_views;
 pub mod page;
+pub mod run_counts;
 pub mod run_fold;
 pub mod run_forks;
 pub mod run_heads;
 pub mod run_views;
 pub mod runs;
 pub mod time;
+pub mod usage;
 
 mod apply;
 mod memory;
@@ -29,9 +32,10 @@ pub(crate) mod testing;
 
 pub use apply::{Applied, LogRecord, Projected, apply, rebuild};
 pub use checkpoint::{Checkpoint, PROJECTED_TOPICS, checkpoints, next_offset};
+pub use deletions::DeletionView;
 pub use document_views::{
-    CollectionView, DocumentCounts, DocumentStatus, DocumentView, EmbeddingView, IngestFailureView, IngestStatus,
-    IngestView,
+    CollectionView, DocumentCounts, DocumentStatus, DocumentVersionView, DocumentView, EmbeddingView,
+    IngestFailureView, IngestStatus, IngestView,
 };
 pub use memory_views::{ReceiptView, RemovedView, SessionSize, SummaryView, TurnView, WhyView};
 pub use page::{Page, PageRequest};

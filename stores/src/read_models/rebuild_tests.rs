@@ -76,6 +76,8 @@ async fn dump(sql: &Sql) -> String {
         "SELECT * FROM collections ORDER BY 1, 2",
         "SELECT * FROM ingests ORDER BY 1",
         "SELECT * FROM ingest_documents ORDER BY 1, 2",
+        "SELECT * FROM deletions ORDER BY 1",
+        "SELECT * FROM deleted_documents ORDER BY 1, 2",
     ] {
         text.push_str(statement);
         for row in sqlx::query(statement).fetch_all(sql.reader()).await.unwrap() {

@@ -161,6 +161,8 @@ pub(crate) enum Happens {
     Embedded(i64),
     Indexed(i64),
     Failed,
+    Withdrawn,
+    Deleted,
 }
 
 macro_rules! document_event {
@@ -195,6 +197,10 @@ pub(crate) fn document_event(ingest: u32, source: &str, at: i64, happens: Happen
         Happens::Failed => document_event!(DocumentFailed, ingest, source, at, {
             stage: "embed".into(), error: Failure::new("model_runtime_down", "no model runtime at 127.0.0.1:1").with_hint("start it")
         }),
+        Happens::Withdrawn => document_event!(DocumentWithdrawn, ingest, source, at, { tables: 1, rows: 2 }),
+        Happens::Deleted => {
+            document_event!(DocumentDeleted, ingest, source, at, { vectors: 3, keywords: 3, tables: 1, rows: 2 })
+        }
     }
 }
 
@@ -227,6 +233,8 @@ pub(crate) fn any_ingest_event() -> impl Strategy<Value = IngestEvent> {
         (1i64..4).prop_map(Happens::Embedded),
         (1i64..4).prop_map(Happens::Indexed),
         Just(Happens::Failed),
+        Just(Happens::Withdrawn),
+        Just(Happens::Deleted),
     ];
     prop_oneof![
         8 => (0u32..3, prop::sample::select(vec!["/a", "/b", "/c"]), 0i64..5, happens).prop_map(|(ingest, source, at, happens)| document_event(ingest, source, at, happens)),

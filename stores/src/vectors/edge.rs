@@ -8,6 +8,7 @@
 //! qdrant-edge neither replays its write-ahead log nor ever shortens it: points are safe once flushed, and what the log
 //! was for is dropped when a shard is opened (see [`shard`]).
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use riverrun_schemas::{Collection, DocumentId};
 use crate::chunk::{ChunkFilter, MAX_HITS, TIE_SLACK, Versions, in_order};
 use crate::error::StoreError;
 use crate::folder;
-use crate::open_set::OpenSet;
+use crate::shelf::{self, Shelf, nothing_if_missing};
 use crate::vectors::edge::shard::Shard;
 use crate::vectors::{CollectionInfo, VectorHit, VectorPoint, VectorStore};
 
@@ -54,7 +55,7 @@ pub struct EdgeVectors {
 
 struct Inner {
     config: EdgeConfig,
-    shards: OpenSet<Shard>,
+    shelf: Shelf<Shard>,
     /// One graph is built at a time: it takes a core.
     optimizing: AtomicBool,
 }
@@ -62,30 +63,16 @@ struct Inner {
 impl EdgeVectors {
     /// Opens the folder, making it if need be. Shards are opened when first used.
     pub fn open(config: EdgeConfig) -> Result<Self, StoreError> {
-        fs::create_dir_all(&config.root).map_err(StoreError::io("creating", &config.root))?;
-        let shards = OpenSet::new(config.max_open);
-        Ok(Self { inner: Arc::new(Inner { config, shards, optimizing: AtomicBool::new(false) }) })
+        let shelf = Shelf::open("vector", &config.root, config.max_open)?;
+        Ok(Self { inner: Arc::new(Inner { config, shelf, optimizing: AtomicBool::new(false) }) })
     }
 
-    /// Runs on a thread that may block. A panic of the engine becomes an error.
     async fn blocking<R: Send + 'static>(
         &self,
         collection: &Collection,
         work: impl FnOnce(&Inner, &Collection) -> Result<R, StoreError> + Send + 'static,
     ) -> Result<R, StoreError> {
-        let (inner, owned) = (self.inner.clone(), collection.clone());
-        match tokio::task::spawn_blocking(move || work(&inner, &owned)).await {
-            Ok(result) => result,
-            Err(error) if error.is_panic() => {
-                let path = self.inner.folder(collection);
-                Err(StoreError::Index {
-                    kind: "vector",
-                    path,
-                    reason: crate::keywords::panic_message(error.into_panic()),
-                })
-            }
-            Err(_) => Err(StoreError::ShuttingDown),
-        }
+        shelf::blocking(&self.inner, |inner| &inner.shelf, collection, work).await
     }
 
     /// How many points have a graph already; the others are compared one by one.
@@ -101,7 +88,7 @@ impl EdgeVectors {
         let (inner, collection) = (self.inner.clone(), collection.clone());
         tokio::task::spawn_blocking(move || {
             let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                inner.shards.if_open(&collection.physical_name(), Shard::optimize)
+                inner.shelf.if_open(&collection, Shard::optimize)
             }));
             inner.optimizing.store(false, Ordering::Release);
             match done {
@@ -118,17 +105,13 @@ impl EdgeVectors {
 }
 
 impl Inner {
-    fn folder(&self, collection: &Collection) -> PathBuf {
-        self.config.root.join(collection.physical_name())
-    }
-
     fn info(&self, collection: &Collection) -> Result<Option<CollectionInfo>, StoreError> {
-        read_sidecar(&self.folder(collection).join(SIDECAR))
+        read_sidecar(&self.shelf.folder(collection).join(SIDECAR))
     }
 
-    fn existing(&self, collection: &Collection) -> Result<Shard, StoreError> {
+    fn existing(&self, collection: &Collection, folder: &Path) -> Result<Shard, StoreError> {
         let info = self.info(collection)?.ok_or_else(|| StoreError::NoCollection(collection.clone()))?;
-        Shard::open(&self.folder(collection).join(SHARD), info, self.config.index_after_points)
+        Shard::open(&folder.join(SHARD), info, self.config.index_after_points)
     }
 
     fn read<R>(
@@ -136,7 +119,7 @@ impl Inner {
         collection: &Collection,
         work: impl FnOnce(&Shard) -> Result<R, StoreError>,
     ) -> Result<R, StoreError> {
-        self.shards.read(&collection.physical_name(), || self.existing(collection), work)
+        self.shelf.read(collection, |folder| self.existing(collection, folder), work)
     }
 
     fn write<R>(
@@ -144,7 +127,7 @@ impl Inner {
         collection: &Collection,
         work: impl FnOnce(&mut Shard) -> Result<R, StoreError>,
     ) -> Result<R, StoreError> {
-        self.shards.write(&collection.physical_name(), || self.existing(collection), work)
+        self.shelf.write(collection, |folder| self.existing(collection, folder), work)
     }
 
     fn ensure(&self, collection: &Collection, dimensions: usize, model: &str) -> Result<(), StoreError> {
@@ -152,7 +135,7 @@ impl Inner {
         match self.info(collection)? {
             Some(stored) => must_match(stored, wanted),
             // Under the collection's lock, so that of two at once one makes it and the other finds it.
-            None => self.shards.closed(&collection.physical_name(), || match self.info(collection)? {
+            None => self.shelf.closed(collection, || match self.info(collection)? {
                 Some(stored) => must_match(stored, wanted),
                 None => self.create(wanted),
             }),
@@ -161,16 +144,16 @@ impl Inner {
 
     /// The sidecar comes first: a shard without one would be a collection of an unknown model.
     fn create(&self, info: CollectionInfo) -> Result<(), StoreError> {
-        let folder = self.folder(&info.collection);
+        let folder = self.shelf.folder(&info.collection);
         fs::create_dir_all(&folder).map_err(StoreError::io("creating", &folder))?;
         let sidecar = serde_json::to_vec_pretty(&info)
             .unwrap_or_else(|error| unreachable!("names and numbers are always JSON: {error}"));
         folder::write_atomically(&folder.join(SIDECAR), &sidecar)?;
-        folder::sync(&self.config.root)
+        folder::sync(self.shelf.root())
     }
 
     fn list(&self) -> Result<Vec<CollectionInfo>, StoreError> {
-        let root = &self.config.root;
+        let root = self.shelf.root();
         let mut found = Vec::new();
         for entry in fs::read_dir(root).map_err(StoreError::io("reading", root))? {
             let path = entry.map_err(StoreError::io("reading", root))?.path();
@@ -211,14 +194,6 @@ fn must_match(stored: CollectionInfo, wanted: CollectionInfo) -> Result<(), Stor
         wanted_model: wanted.model,
         wanted_dimensions: wanted.dimensions,
     })
-}
-
-/// A collection that is not there holds nothing.
-fn nothing_if_missing<R: Default>(result: Result<R, StoreError>) -> Result<R, StoreError> {
-    match result {
-        Err(StoreError::NoCollection(_)) => Ok(R::default()),
-        other => other,
-    }
 }
 
 #[async_trait]
@@ -284,6 +259,11 @@ impl VectorStore for EdgeVectors {
         self.blocking(collection, |inner, collection| nothing_if_missing(inner.read(collection, Shard::count))).await
     }
 
+    async fn documents(&self, collection: &Collection) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
+        self.blocking(collection, |inner, collection| nothing_if_missing(inner.read(collection, Shard::documents)))
+            .await
+    }
+
     async fn flush(&self, collection: &Collection) -> Result<(), StoreError> {
         let grown = self.blocking(collection, |inner, collection| inner.write(collection, Shard::flush)).await?;
         if grown {
@@ -293,10 +273,7 @@ impl VectorStore for EdgeVectors {
     }
 
     async fn drop_collection(&self, collection: &Collection) -> Result<bool, StoreError> {
-        self.blocking(collection, |inner, collection| {
-            inner.shards.closed(&collection.physical_name(), || folder::remove(&inner.folder(collection)))
-        })
-        .await
+        self.blocking(collection, |inner, collection| inner.shelf.remove(collection)).await
     }
 
     async fn list(&self) -> Result<Vec<CollectionInfo>, StoreError> {

@@ -1,5 +1,7 @@
 //! Vectors of chunks: found again by nearness.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use riverrun_schemas::{Collection, DocumentId};
 use serde::{Deserialize, Serialize};
@@ -93,6 +95,9 @@ pub trait VectorStore: Send + Sync + 'static {
 
     /// How many chunks there are; 0 when there is no such collection.
     async fn count(&self, collection: &Collection) -> Result<usize, StoreError>;
+
+    /// How many chunks each document has.
+    async fn documents(&self, collection: &Collection) -> Result<BTreeMap<DocumentId, usize>, StoreError>;
 
     /// Makes what was written durable.
     async fn flush(&self, collection: &Collection) -> Result<(), StoreError>;

@@ -25,6 +25,7 @@ pub(crate) fn chunk(source: &str, version: &str, ordinal: i32, text: &str) -> St
         end: text.len() as i64,
         text: text.into(),
         page: (ordinal % 2 == 0).then_some(ordinal + 1),
+        tags: Vec::new(),
         heading: (ordinal % 3 == 0).then(|| "Guide > Start".into()),
     }
 }

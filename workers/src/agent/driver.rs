@@ -220,11 +220,22 @@ impl Driver {
             }
         };
         let reply =
-            decide::Reply { usage: usage_of(&reply), cut: reply.finish == FinishReason::Length, text: reply.text };
+            decide::Reply { usage: self.usage_of(&reply), cut: reply.finish == FinishReason::Length, text: reply.text };
         match self.state.agent().map(decide::agent) {
             Some(Ok(agent)) => self.append_decided(agent.interpret(&self.state, tools, call.mode, &reply), tools).await,
             Some(Err(unknown)) => self.fail(Failure::new("unknown_agent", unknown.to_string())).await,
             None => Ok(()), // not routed yet: the next decision routes
+        }
+    }
+
+    /// What a call used, with its US dollars where the price is known.
+    pub(super) fn usage_of(&self, reply: &ChatReply) -> Usage {
+        let request = &self.state.request;
+        let model = request.model.as_deref().unwrap_or(&reply.model);
+        Usage {
+            prompt_tokens: i64::try_from(reply.usage.prompt_tokens).unwrap_or(i64::MAX),
+            completion_tokens: i64::try_from(reply.usage.completion_tokens).unwrap_or(i64::MAX),
+            cost_usd: self.context.models.cost_usd(request.provider.as_deref(), model, reply.usage),
         }
     }
 
@@ -502,15 +513,6 @@ fn tool_context(
         }),
     };
     Ok((context, arguments))
-}
-
-/// Tokens of a reply as steps record them.
-pub(super) fn usage_of(reply: &ChatReply) -> Usage {
-    Usage {
-        prompt_tokens: i64::try_from(reply.usage.prompt_tokens).unwrap_or(i64::MAX),
-        completion_tokens: i64::try_from(reply.usage.completion_tokens).unwrap_or(i64::MAX),
-        cost_usd: None,
-    }
 }
 
 fn failure_of(error: &ModelError) -> Failure {

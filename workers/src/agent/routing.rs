@@ -10,7 +10,7 @@ use riverrun_models::{EmbedPurpose, Models, Presence};
 use riverrun_schemas::{Failure, Usage};
 use tokio::sync::Mutex;
 
-use super::driver::{Driver, Interrupted, usage_of};
+use super::driver::{Driver, Interrupted};
 
 /// An embedding that takes longer is given up, and the rules choose alone.
 const MAX_EMBED_TIME: Duration = Duration::from_secs(30);
@@ -101,7 +101,7 @@ impl Driver {
     async fn settle(&mut self, question: Question) -> Result<(supervisor::Choice, Option<Usage>), Interrupted> {
         let call = question.call.clone();
         Ok(match self.try_model(&call).await? {
-            Ok(reply) => (question.settle(Ok(&reply.text)), Some(usage_of(&reply))),
+            Ok(reply) => (question.settle(Ok(&reply.text)), Some(self.usage_of(&reply))),
             Err(error) => (question.settle(Err(&error.to_string())), None),
         })
     }

@@ -99,6 +99,7 @@ fn batch(document: &str, batch: i32, batches: i32, texts: &[&str]) -> ChunksRead
         embed_model: "m".to_owned(),
         batch,
         batches,
+        metadata_json: None,
         at: 0,
         chunks: (batch * 10..).zip(texts).map(chunk).collect(),
     }
@@ -117,7 +118,9 @@ fn said(outputs: &[Outgoing]) -> Said {
         if *output.topic == *IngestEvent::TOPIC.name() {
             said.events.push(known(IngestEvent::decode(bytes).unwrap()));
         } else {
-            let EmbeddingEvent::ChunksEmbedded(embedded) = known(EmbeddingEvent::decode(bytes).unwrap());
+            let EmbeddingEvent::ChunksEmbedded(embedded) = known(EmbeddingEvent::decode(bytes).unwrap()) else {
+                panic!("nothing was withdrawn")
+            };
             said.embedded.push(embedded);
         }
     }

@@ -7,8 +7,8 @@
 //! wrong.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use riverrun_log::{LogConfig, LogError, Record, Schemas, StartAt, Tail, TopicPartition};
@@ -26,6 +26,10 @@ const MAX_ANSWERS: usize = 16_384;
 /// How long the next record may take before the partition's end is looked at more closely: offsets behind the last record
 /// may belong to transactions and then no record comes.
 const RECORD_PATIENCE: Duration = Duration::from_millis(200);
+
+/// A reader that nobody asked for so long is closed: it holds a connection and fetches all the while. What was folded is kept,
+/// and reading goes on behind it.
+const IDLE: Duration = Duration::from_secs(60);
 
 /// What to do with a document that was handed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,8 +83,14 @@ impl Versions {
                     self.latest.remove(&e.document_id);
                 }
             }
+            // What is on its way of it is removed behind this: the same content has to be taken in anew.
+            IngestEvent::DocumentWithdrawn(e) => {
+                self.latest.remove(&e.document_id);
+            }
             IngestEvent::DocumentQueued(_)
             | IngestEvent::DocumentEmbedded(_)
+            | IngestEvent::DocumentDeleted(_)
+            | IngestEvent::CollectionWithdrawn(_)
             | IngestEvent::IngestScanned(_)
             | IngestEvent::IngestFailed(_) => {}
         }
@@ -121,6 +131,7 @@ pub struct History {
     log: LogConfig,
     schemas: Schemas,
     partitions: Mutex<HashMap<i32, Arc<tokio::sync::Mutex<Partition>>>>,
+    idle: Duration,
 }
 
 impl std::fmt::Debug for History {
@@ -129,17 +140,24 @@ impl std::fmt::Debug for History {
     }
 }
 
-#[derive(Default)]
 struct Partition {
     tail: Option<Tail>,
+    used: Instant,
+    watched: bool,
     next: i64,
     versions: Versions,
+}
+
+impl Default for Partition {
+    fn default() -> Self {
+        Self { tail: None, used: Instant::now(), watched: false, next: 0, versions: Versions::default() }
+    }
 }
 
 impl History {
     /// Nothing is read yet.
     pub fn new(log: LogConfig, schemas: Schemas) -> Self {
-        Self { log, schemas, partitions: Mutex::default() }
+        Self { log, schemas, partitions: Mutex::default(), idle: IDLE }
     }
 
     /// What to do with a document whose command lies in `partition`, after reading that partition's events to their end.
@@ -150,10 +168,20 @@ impl History {
         document: DocumentId,
         version: &str,
     ) -> Result<Decision, LogError> {
-        let fold = self.partitions.lock().entry(partition).or_default().clone();
-        let mut fold = fold.lock().await;
+        let shared = self.partitions.lock().entry(partition).or_default().clone();
+        let mut fold = shared.lock().await;
+        fold.used = Instant::now();
+        if !std::mem::replace(&mut fold.watched, true) {
+            close_when_idle(Arc::downgrade(&shared), self.idle);
+        }
         self.catch_up(TopicPartition::new(Topic::IngestEvents.name(), partition), &mut fold).await?;
         Ok(fold.versions.decide(ingest, document, version))
+    }
+
+    /// Lets go of partitions that are another worker's now, with what was folded of them.
+    pub fn forget(&self, partitions: impl IntoIterator<Item = i32>) {
+        let mut folds = self.partitions.lock();
+        partitions.into_iter().for_each(|partition| drop(folds.remove(&partition)));
     }
 
     async fn catch_up(&self, partition: TopicPartition, fold: &mut Partition) -> Result<(), LogError> {
@@ -199,6 +227,21 @@ impl History {
         fold.next = fold.next.max(end);
         Ok(())
     }
+}
+
+/// Closes the reader of a partition once nobody asked for `idle`, or is over when the partition is gone.
+fn close_when_idle(partition: Weak<tokio::sync::Mutex<Partition>>, idle: Duration) {
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(idle).await;
+            let Some(partition) = partition.upgrade() else { return };
+            let mut fold = partition.lock().await;
+            if fold.used.elapsed() >= idle {
+                (fold.tail, fold.watched) = (None, false);
+                return;
+            }
+        }
+    });
 }
 
 fn apply(schemas: &Schemas, record: &Record, versions: &mut Versions) {

@@ -1,8 +1,9 @@
 use std::fs;
 
 use riverrun_log::ObjectStoreBlobs;
-use riverrun_schemas::ingest::DocumentIndexed;
+use riverrun_schemas::ingest::{ChunksWithdrawn, DeleteCollection, DeleteDocument, DocumentIndexed};
 use riverrun_schemas::{Decoded, IngestId, Namespace};
+use riverrun_stores::warehouse::{DuckConfig, DuckWarehouse};
 use tempfile::TempDir;
 
 use super::*;
@@ -22,6 +23,7 @@ struct Said {
     commands: Vec<IngestCommand>,
     events: Vec<IngestEvent>,
     chunks: Vec<ChunksReady>,
+    withdrawn: Vec<ChunksWithdrawn>,
 }
 
 impl Said {
@@ -34,8 +36,10 @@ impl Said {
             } else if *output.topic == *IngestEvent::TOPIC.name() {
                 said.events.push(known(IngestEvent::decode(bytes).unwrap()));
             } else {
-                let ChunkEvent::ChunksReady(ready) = known(ChunkEvent::decode(bytes).unwrap());
-                said.chunks.push(ready);
+                match known(ChunkEvent::decode(bytes).unwrap()) {
+                    ChunkEvent::ChunksReady(ready) => said.chunks.push(ready),
+                    ChunkEvent::ChunksWithdrawn(gone) => said.withdrawn.push(gone),
+                }
             }
         }
         said
@@ -113,6 +117,14 @@ impl World {
             chunk_size: 800,
             chunk_overlap: 100,
             metadata_json: Some(r#"{"team":"a"}"#.to_owned()),
+            query: None,
+            include: Vec::new(),
+            exclude: Vec::new(),
+            depth: None,
+            sitemap: false,
+            content: None,
+            table: None,
+            strategy: None,
             at: 0,
         }
     }
@@ -183,10 +195,10 @@ async fn given_a_folder_when_started_then_every_document_is_stored_and_handed_in
 #[tokio::test]
 async fn given_sources_that_cannot_be_read_when_started_then_the_request_fails_with_the_fix() {
     let large = vec![b'x'; 10_001];
-    let world = World::new(&[("a.pdf", b"%PDF-"), ("large.txt", &large), ("program", b"\x7fELF\0")]).await;
+    let world = World::new(&[("a.png", b"x"), ("large.txt", &large), ("program", b"\x7fELF\0")]).await;
     let empty = world.dir.path().join("empty");
     fs::create_dir(&empty).unwrap();
-    let base = world.start(&world.path("a.pdf"));
+    let base = world.start(&world.path("a.png"));
     for (start, code) in [
         (world.start(&world.path("nothing.txt")), "not_found"),
         (world.start("docs/a.txt"), "path_not_absolute"),
@@ -291,4 +303,59 @@ async fn given_a_command_that_is_given_up_then_its_request_or_document_ends_as_f
         let said = Said::of(&world.ingester.dead(&delivery, "log_unavailable", "no broker"));
         assert_eq!((said.kinds(), said.failure().code.as_str()), (vec![kind], "log_unavailable"));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_a_document_that_is_to_go_when_handed_in_again_then_it_is_taken_in_anew() {
+    let world = World::new(&[("a.txt", b"alpha beta"), ("b.txt", b"gamma delta")]).await;
+    let taken = world.ingest(&world.path("a.txt")).await;
+    assert_eq!(world.ingest(&world.path("a.txt")).await.kinds(), ["DocumentQueued", "DocumentUnchanged"]);
+    let ready = taken.chunks[0].clone();
+    let delete = about!(ready, DeleteDocument {});
+    let said = world.handle(delete).await;
+    assert_eq!((said.kinds(), said.withdrawn.len()), (vec!["DocumentWithdrawn"], 1));
+    world.stack.send(&said.events).await;
+    assert_eq!(world.ingest(&world.path("a.txt")).await.kinds(), ["DocumentQueued", "DocumentChunked"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_a_collection_that_is_to_go_then_every_document_of_it_gets_a_command_and_others_none() {
+    let world = World::new(&[("a.txt", b"alpha beta"), ("b.txt", b"gamma delta"), ("c.txt", b"epsilon")]).await;
+    let (a, b) = (world.ingest(&world.path("a.txt")).await, world.ingest(&world.path("b.txt")).await);
+    let gone = world.handle(about!(b.chunks[0].clone(), DeleteDocument {})).await;
+    world.stack.send(&gone.events).await;
+    let delete = |collection: &str, at| DeleteCollection {
+        ingest_id: IngestId::derive(&[collection]),
+        namespace: Namespace::default(),
+        collection: collection.parse().unwrap(),
+        at,
+    };
+    for (collection, at, expected) in
+        [("docs", now_ms(), vec![a.chunks[0].document_id]), ("docs", 0, vec![]), ("other", now_ms(), vec![])]
+    {
+        let said = world.handle(delete(collection, at)).await;
+        let [IngestEvent::CollectionWithdrawn(event)] = said.events.as_slice() else { panic!("{said:?}") };
+        let documents: Vec<_> = said
+            .commands
+            .iter()
+            .map(|command| match command {
+                IngestCommand::DeleteDocument(delete) => delete.document_id,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!((event.documents as usize, documents), (expected.len(), expected), "{collection} {at}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_a_table_that_can_not_be_made_then_the_document_fails_with_the_reason() {
+    let world = World::new(&[("a.txt", b"alpha beta")]).await;
+    let start = StartIngest { table: Some("t".to_owned()), ..world.start(&world.path("a.txt")) };
+    let submit = world.handle(start).await.submissions()[0].clone();
+    assert_eq!(submit.table.as_deref(), Some("t"));
+    assert_eq!(world.handle(submit.clone()).await.failure().code, "warehouse_missing");
+    let World { ingester, dir, stack, blobs } = world;
+    let warehouse = DuckWarehouse::open(DuckConfig::at(dir.path().join("warehouse"))).unwrap();
+    let world = World { ingester: ingester.with_warehouse(Arc::new(warehouse)), dir, stack, blobs };
+    assert_eq!(world.handle(submit).await.failure().code, "not_tabular");
 }

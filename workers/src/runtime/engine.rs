@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use riverrun_log::{
-    AssignedPartition, GroupConfig, GroupConsumer, LogError, OutOfRange, SessionEvent, StartAt, TopicPartition,
-    TransactionalProducer,
+    AssignedPartition, CommitOffset, GroupConfig, GroupConsumer, LogError, OutOfRange, SessionEvent, StartAt,
+    TopicPartition, TransactionalProducer,
 };
 use riverrun_schemas::EventSet;
 use tokio::sync::{Notify, Semaphore};
@@ -15,7 +15,7 @@ use tokio::task::{AbortHandle, Id, JoinError, JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::attempt::{Ending, Job, Slot};
-use super::board::{Board, LaneId, Taken};
+use super::board::{Board, Due, LaneId, Taken};
 use super::commit::Commits;
 use super::{
     Context, DeliveryMode, Lanes, Progress, RuntimeConfig, RuntimeError, WorkError, Worker, WorkerState, backoff,
@@ -247,7 +247,7 @@ impl<W: Worker> Engine<W> {
     fn begin_commit(&mut self) -> Result<(), RuntimeError> {
         let now = Instant::now();
         if self.board.is_due() && self.commits.may_begin_at(now).is_some_and(|at| now >= at) {
-            let due = self.board.due(None);
+            let due = noted(&*self.worker, self.board.due(None));
             if let Err(error) = self.commits.begin(&self.consumer, due, now) {
                 return self.on_commit(Err(error));
             }
@@ -359,10 +359,10 @@ impl<W: Worker> Engine<W> {
 
     /// What can't be committed any more comes again: harmless, but worth a line.
     async fn commit_last(&mut self, partitions: Option<&[TopicPartition]>) {
-        let Self { commits, consumer, board, .. } = self;
+        let Self { worker, commits, consumer, board, .. } = self;
         let due = |before: &[riverrun_log::CommitOffset]| {
             board.committed(before);
-            board.due(partitions)
+            noted(&**worker, board.due(partitions))
         };
         match commits.last(consumer, due, LAST_COMMIT).await {
             Ok(offsets) => self.board.committed(&offsets),
@@ -443,6 +443,14 @@ impl<W: Worker> Engine<W> {
         self.consumer.close().await;
         result
     }
+}
+
+/// Offsets with what the worker wants to know of them later.
+fn noted<W: Worker>(worker: &W, mut due: Due) -> Due {
+    for CommitOffset { partition, offset, metadata } in &mut due.offsets {
+        *metadata = worker.note(partition, *offset);
+    }
+    due
 }
 
 /// Asks the worker where to start; what may pass is tried until it does.

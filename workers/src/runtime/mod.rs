@@ -186,6 +186,11 @@ pub trait Worker: Send + Sync + 'static {
         Ok(partitions.iter().map(|p| (p.partition.clone(), p.default_start())).collect())
     }
 
+    /// What is committed beside `offset`, and comes back as [`AssignedPartition::metadata`] to whoever goes on there.
+    fn note(&self, _partition: &TopicPartition, _offset: i64) -> Option<String> {
+        None
+    }
+
     /// Lets go of partitions: nothing of them is in work any more.
     async fn revoked(&self, _partitions: &[TopicPartition]) {}
 }

@@ -34,6 +34,8 @@ pub(crate) fn command(document: &str, number: usize, behaviour: &str) -> IngestC
         chunk_size: 1,
         chunk_overlap: 0,
         metadata_json: None,
+        table: None,
+        strategy: None,
         at: 0,
     }
     .into()
@@ -118,7 +120,7 @@ impl Echo {
 pub(crate) fn submitted(delivery: &Delivery<IngestCommand>) -> &SubmitDocument {
     match &delivery.event {
         IngestCommand::SubmitDocument(submit) => submit,
-        IngestCommand::StartIngest(other) => panic!("unexpected {other:?}"),
+        other => panic!("unexpected {other:?}"),
     }
 }
 

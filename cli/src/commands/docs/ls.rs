@@ -31,6 +31,7 @@ pub async fn run(connection: &Connection, page: Page, output: Output) -> Result<
         let row = |document: &DocumentView| {
             let trouble = document.error.as_ref().map(|error| error.message.clone()).unwrap_or_default();
             [
+                document.document_id.to_string(),
                 document.source.clone(),
                 document.status.as_str().to_owned(),
                 document.chunks.to_string(),
@@ -39,7 +40,7 @@ pub async fn run(connection: &Connection, page: Page, output: Output) -> Result<
             ]
         };
         table(
-            ["source", "status", "chunks", "updated", "trouble"],
+            ["id", "source", "status", "chunks", "updated", "trouble"],
             found.items.iter().map(row).collect(),
             "the collection has no documents",
         )

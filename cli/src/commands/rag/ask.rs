@@ -4,6 +4,7 @@ use riverrun_api::wire::{AskBody, AskDone, CitationView};
 use serde_json::Value;
 
 use super::super::chat::stream;
+use super::super::search::filter;
 use crate::args::AskArgs;
 use crate::error::CliError;
 use crate::host::Connection;
@@ -21,6 +22,7 @@ pub async fn run(connection: &Connection, args: AskArgs, output: Output) -> Resu
         collection: search.collection,
         namespace: search.namespace,
         k: search.k,
+        filter: filter(search.filter.as_deref())?,
         provider: args.provider,
         model: args.model,
         stream: Some(streams),

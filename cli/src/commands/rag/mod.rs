@@ -1,3 +1,4 @@
 //! `riverrun rag`; `rag search` is `search`.
 
 pub mod ask;
+pub mod eval;

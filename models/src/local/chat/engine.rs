@@ -208,7 +208,7 @@ impl Engine {
             Some(schema) => Some(self.constraints.sampler(&self.model, schema)?),
             None => None,
         };
-        Ok(Prepared { prompt, sampler: sampling.chain(constraint), max_tokens: asked.min(room) })
+        Ok(Prepared { prompt, sampler: sampling.chain(constraint, self.model.n_vocab()), max_tokens: asked.min(room) })
     }
 
     fn tokenize(&self, request: &ChatRequest) -> Result<Vec<LlamaToken>, ModelError> {

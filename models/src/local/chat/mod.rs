@@ -26,12 +26,20 @@ use crate::settings::ModelSettings;
 
 use engine::{Engine, EngineSettings};
 
-/// The loaded chat models. At most `max_loaded` at once; the least recently used idle one makes room for another.
+/// The loaded chat models. At most so many, with weights of at most so many bytes, at once; the least recently used idle ones make room for
+/// another.
 pub(super) struct ChatEngines {
     settings: EngineSettings,
-    max_loaded: usize,
+    room: Room,
     wait: Duration,
     slots: Arc<Slots>,
+}
+
+/// What may be loaded at once.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    models: usize,
+    bytes: u64,
 }
 
 #[derive(Default)]
@@ -51,6 +59,8 @@ struct Slot {
     engine: Arc<OnceCell<Arc<Engine>>>,
     users: usize,
     last_used: u64,
+    /// Of its weights.
+    bytes: u64,
 }
 
 /// Keeps a model loaded while it is in use.
@@ -80,7 +90,7 @@ impl ChatEngines {
     pub(super) fn new(settings: &ModelSettings) -> Self {
         ChatEngines {
             settings: EngineSettings::of(settings),
-            max_loaded: settings.max_loaded_models.max(1),
+            room: Room { models: settings.max_loaded_models.max(1), bytes: settings.memory_bytes.unwrap_or(u64::MAX) },
             wait: settings.idle_timeout,
             slots: Arc::default(),
         }
@@ -116,27 +126,35 @@ impl ChatEngines {
 
     /// The model, loaded. Waits for a loaded one to become idle when there is no room.
     async fn acquire(&self, found: &Found) -> Result<(Arc<Engine>, InUse), ModelError> {
-        let in_use =
-            tokio::time::timeout(self.wait, self.claim(&found.name)).await.map_err(|_| ModelError::RateLimited {
-                provider: NAME.to_owned(),
-                reason: format!(
-                    "all {} loaded models are in use; RIVERRUN_MODEL_MAX_LOADED raises their number",
-                    self.max_loaded
-                ),
-                retry_after: None,
-            })?;
-        let load = || Engine::load(found.name.clone(), found.folder.join("model.gguf"), self.settings.clone());
+        let path = found.folder.join("model.gguf");
+        let bytes = std::fs::metadata(&path).map_or(0, |meta| meta.len());
+        if bytes > self.room.bytes {
+            let reason = format!(
+                "model '{}' has {bytes} bytes of weights; RIVERRUN_MODEL_MEMORY_MB leaves room for {}",
+                found.name, self.room.bytes
+            );
+            return Err(ModelError::bad_request(NAME, reason));
+        }
+        let claim = self.claim(&found.name, bytes);
+        let in_use = tokio::time::timeout(self.wait, claim).await.map_err(|_| ModelError::RateLimited {
+            provider: NAME.to_owned(),
+            reason: "all loaded models are in use; RIVERRUN_MODEL_MAX_LOADED and RIVERRUN_MODEL_MEMORY_MB make room \
+                     for more"
+                .to_owned(),
+            retry_after: None,
+        })?;
+        let load = || Engine::load(found.name.clone(), path, self.settings.clone());
         let engine = Arc::clone(in_use.engine.get_or_try_init(load).await?);
         Ok((engine, in_use))
     }
 
-    async fn claim(&self, name: &str) -> InUse {
+    async fn claim(&self, name: &str, bytes: u64) -> InUse {
         loop {
             let freed = self.slots.freed.notified();
             tokio::pin!(freed);
             // Registered before looking, so that nothing that is freed meanwhile is missed.
             freed.as_mut().enable();
-            if let Some(engine) = self.slots.map.lock().claim(name, self.max_loaded) {
+            if let Some(engine) = self.slots.map.lock().claim(name, bytes, self.room) {
                 return InUse { name: name.to_owned(), engine, slots: Arc::clone(&self.slots) };
             }
             freed.await;
@@ -145,7 +163,8 @@ impl ChatEngines {
 }
 
 impl SlotMap {
-    fn claim(&mut self, name: &str, max_loaded: usize) -> Option<Arc<OnceCell<Arc<Engine>>>> {
+    /// A place for a model; none while those in use leave no room.
+    fn claim(&mut self, name: &str, bytes: u64, room: Room) -> Option<Arc<OnceCell<Arc<Engine>>>> {
         self.clock += 1;
         let clock = self.clock;
         if let Some(slot) = self.slots.get_mut(name) {
@@ -153,15 +172,19 @@ impl SlotMap {
             slot.last_used = clock;
             return Some(Arc::clone(&slot.engine));
         }
-        if self.slots.len() >= max_loaded {
+        while self.slots.len() >= room.models || self.bytes() + bytes > room.bytes {
             let idle = self.slots.iter().filter(|(_, slot)| slot.users == 0).min_by_key(|(_, slot)| slot.last_used);
             let victim = idle.map(|(name, _)| name.clone())?;
             tracing::debug!(model = %victim, "unloading a chat model to make room");
             self.slots.remove(&victim);
         }
         let engine = Arc::default();
-        self.slots.insert(name.to_owned(), Slot { engine: Arc::clone(&engine), users: 1, last_used: clock });
+        self.slots.insert(name.to_owned(), Slot { engine: Arc::clone(&engine), users: 1, last_used: clock, bytes });
         Some(engine)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.slots.values().map(|slot| slot.bytes).sum()
     }
 }
 
@@ -176,20 +199,41 @@ async fn blocking<T: Send + 'static>(
 mod tests {
     use super::*;
 
+    fn names(map: &SlotMap) -> Vec<&str> {
+        let mut names: Vec<&str> = map.slots.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
     #[test]
     fn given_a_full_house_when_another_model_is_claimed_then_the_oldest_idle_one_goes() {
+        let room = Room { models: 2, bytes: u64::MAX };
         let mut map = SlotMap::default();
         for name in ["a", "b"] {
-            assert!(map.claim(name, 2).is_some());
+            assert!(map.claim(name, 1, room).is_some());
         }
-        assert!(map.claim("c", 2).is_none(), "both are in use");
+        assert!(map.claim("c", 1, room).is_none(), "both are in use");
         for slot in map.slots.values_mut() {
             slot.users = 0;
         }
-        assert!(map.claim("a", 2).is_some());
-        assert!(map.claim("c", 2).is_some());
-        let mut names: Vec<&str> = map.slots.keys().map(String::as_str).collect();
-        names.sort_unstable();
-        assert_eq!(names, ["a", "c"]);
+        assert!(map.claim("a", 1, room).is_some());
+        assert!(map.claim("c", 1, room).is_some());
+        assert_eq!(names(&map), ["a", "c"]);
+    }
+
+    #[test]
+    fn given_little_memory_when_a_large_model_is_claimed_then_as_many_go_as_must() {
+        let room = Room { models: 9, bytes: 100 };
+        let mut map = SlotMap::default();
+        for name in ["a", "b", "c"] {
+            assert!(map.claim(name, 30, room).is_some());
+        }
+        assert!(map.claim("large", 60, room).is_none(), "all are in use");
+        for slot in map.slots.values_mut() {
+            slot.users = 0;
+        }
+        assert!(map.claim("large", 60, room).is_some());
+        assert_eq!(names(&map), ["c", "large"]);
+        assert!(map.claim("d", 50, room).is_none(), "the large one is in use");
     }
 }

@@ -8,48 +8,69 @@ use crate::provider::ChatRequest;
 /// Low, because small models wander at high ones.
 const DEFAULT_TEMPERATURE: f32 = 0.2;
 const DEFAULT_TOP_P: f32 = 0.95;
-const TOP_K: i32 = 40;
-const MIN_P: f32 = 0.05;
+const DEFAULT_TOP_K: u32 = 40;
+const DEFAULT_MIN_P: f32 = 0.05;
+/// The repeat penalty looks back so many tokens.
+const PENALTY_TOKENS: i32 = 64;
 
 /// The choice of a request, checked.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Sampling {
+pub(super) struct Sampling {
+    draw: Draw,
+    /// 1 is none.
+    repeat_penalty: f32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Draw {
     /// Always the likeliest.
     Greedy,
-    /// Drawn from the likeliest ones.
-    Drawn { temperature: f32, top_p: f32, seed: u32 },
+    /// One of the likeliest ones.
+    Random { temperature: f32, top_k: i32, top_p: f32, min_p: f32, seed: u32 },
 }
 
 impl Sampling {
     pub(super) fn of(request: &ChatRequest) -> Result<Self, ModelError> {
         let temperature = request.temperature.unwrap_or(DEFAULT_TEMPERATURE);
         let top_p = request.top_p.unwrap_or(DEFAULT_TOP_P);
-        if !(0.0..=5.0).contains(&temperature) {
-            return Err(ModelError::bad_request(
-                super::NAME,
-                format!("temperature {temperature} is not between 0 and 5"),
-            ));
-        }
-        if !(top_p > 0.0 && top_p <= 1.0) {
-            return Err(ModelError::bad_request(super::NAME, format!("top_p {top_p} is not above 0 and at most 1")));
+        let top_k = request.top_k.unwrap_or(DEFAULT_TOP_K);
+        let min_p = request.min_p.unwrap_or(DEFAULT_MIN_P);
+        let repeat_penalty = request.repeat_penalty.unwrap_or(1.0);
+        for (holds, fault) in [
+            ((0.0..=5.0).contains(&temperature), format!("temperature {temperature} is not between 0 and 5")),
+            (top_p > 0.0 && top_p <= 1.0, format!("top_p {top_p} is not above 0 and at most 1")),
+            (top_k > 0 && top_k <= 1 << 20, format!("top_k {top_k} is not between 1 and {}", 1 << 20)),
+            ((0.0..=1.0).contains(&min_p), format!("min_p {min_p} is not between 0 and 1")),
+            (
+                (0.5..=2.0).contains(&repeat_penalty),
+                format!("repeat_penalty {repeat_penalty} is not between 0.5 and 2"),
+            ),
+        ] {
+            if !holds {
+                return Err(ModelError::bad_request(super::NAME, fault));
+            }
         }
         if temperature == 0.0 {
-            return Ok(Sampling::Greedy);
+            return Ok(Sampling { draw: Draw::Greedy, repeat_penalty });
         }
         // The runtime's seeds have 32 bits; both halves count.
         let seed = request.seed.map_or_else(rand::random, |seed| (seed ^ (seed >> 32)) as u32);
-        Ok(Sampling::Drawn { temperature, top_p, seed })
+        let top_k = i32::try_from(top_k).unwrap_or(i32::MAX);
+        Ok(Sampling { draw: Draw::Random { temperature, top_k, top_p, min_p, seed }, repeat_penalty })
     }
 
     /// The chain of samplers; a constraint comes first, so that only what it allows is compared.
-    pub(super) fn chain(self, constraint: Option<LlamaSampler>) -> LlamaSampler {
+    pub(super) fn chain(self, constraint: Option<LlamaSampler>, vocabulary: i32) -> LlamaSampler {
         let mut samplers: Vec<LlamaSampler> = constraint.into_iter().collect();
-        match self {
-            Sampling::Greedy => samplers.push(LlamaSampler::greedy()),
-            Sampling::Drawn { temperature, top_p, seed } => samplers.extend([
-                LlamaSampler::top_k(TOP_K),
+        if self.repeat_penalty != 1.0 {
+            samplers.push(LlamaSampler::penalties(vocabulary, PENALTY_TOKENS, self.repeat_penalty, 0.0, 0.0));
+        }
+        match self.draw {
+            Draw::Greedy => samplers.push(LlamaSampler::greedy()),
+            Draw::Random { temperature, top_k, top_p, min_p, seed } => samplers.extend([
+                LlamaSampler::top_k(top_k),
                 LlamaSampler::top_p(top_p, 1),
-                LlamaSampler::min_p(MIN_P, 1),
+                LlamaSampler::min_p(min_p, 1),
                 LlamaSampler::temp(temperature),
                 LlamaSampler::dist(seed),
             ]),
@@ -62,20 +83,36 @@ impl Sampling {
 mod tests {
     use super::*;
 
+    fn of(change: impl FnOnce(&mut ChatRequest)) -> Result<Sampling, ModelError> {
+        let mut request = ChatRequest { seed: Some(1 << 32), ..ChatRequest::default() };
+        change(&mut request);
+        Sampling::of(&request)
+    }
+
     #[test]
-    fn given_settings_when_they_are_read_then_zero_is_greedy_and_nonsense_is_refused() {
-        let of = |temperature, top_p| {
-            Sampling::of(&ChatRequest { temperature, top_p, seed: Some(1 << 32), ..ChatRequest::default() })
-        };
-        assert_eq!(of(Some(0.0), None), Ok(Sampling::Greedy));
-        assert_eq!(
-            of(None, None),
-            Ok(Sampling::Drawn { temperature: DEFAULT_TEMPERATURE, top_p: DEFAULT_TOP_P, seed: 1 })
-        );
-        for (temperature, top_p) in
-            [(Some(-1.0), None), (Some(f32::NAN), None), (Some(9.0), None), (None, Some(0.0)), (None, Some(1.5))]
-        {
-            assert_eq!(of(temperature, top_p).unwrap_err().code(), "model_bad_request");
+    fn given_settings_when_they_are_read_then_zero_is_greedy_and_defaults_fill_the_rest() {
+        let greedy = of(|request| request.temperature = Some(0.0)).unwrap();
+        assert_eq!(greedy, Sampling { draw: Draw::Greedy, repeat_penalty: 1.0 });
+        let usual =
+            Draw::Random { temperature: DEFAULT_TEMPERATURE, top_k: 40, top_p: DEFAULT_TOP_P, min_p: 0.05, seed: 1 };
+        assert_eq!(of(|_| ()).unwrap().draw, usual);
+    }
+
+    #[test]
+    fn given_nonsense_when_it_is_read_then_it_is_refused() {
+        let changes: [fn(&mut ChatRequest); 9] = [
+            |request| request.temperature = Some(-1.0),
+            |request| request.temperature = Some(f32::NAN),
+            |request| request.temperature = Some(9.0),
+            |request| request.top_p = Some(0.0),
+            |request| request.top_p = Some(1.5),
+            |request| request.top_k = Some(0),
+            |request| request.min_p = Some(f32::NAN),
+            |request| request.repeat_penalty = Some(0.0),
+            |request| request.repeat_penalty = Some(f32::INFINITY),
+        ];
+        for change in changes {
+            assert_eq!(of(change).unwrap_err().code(), "model_bad_request");
         }
     }
 }

@@ -6,8 +6,8 @@ use minijinja::value::{Kwargs, Serde, Value as JinjaValue};
 use minijinja::{Environment, Error, ErrorKind, context};
 use serde_json::{Value, json};
 
-use crate::openai::wire_tools;
 use crate::provider::{ChatRequest, Message, Role, ToolCall};
+use crate::remote::openai::wire_tools;
 
 /// The format that is used for models that bring none.
 pub(super) const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";

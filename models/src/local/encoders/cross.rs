@@ -2,19 +2,20 @@
 
 use std::path::Path;
 
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 use candle_nn::{Linear, Module, linear};
-use candle_transformers::models::bert::{BertModel, Config as BertConfig};
 use serde_json::Value;
+use tokenizers::Encoding;
 
 use super::batching;
+use super::encoder::{Config, Encoder};
 use super::layout;
-use super::text::{EncodeError, PaddedBatch, TextReader};
+use super::text::{self, EncodeError, TextReader};
 use super::weights::Weights;
 
 /// A loaded cross-encoder with one output.
 pub(super) struct CrossEncoder {
-    body: BertModel,
+    body: Encoder,
     pooler: Linear,
     classifier: Linear,
     reader: TextReader,
@@ -32,38 +33,44 @@ impl CrossEncoder {
         if labels != 1 {
             return Err(EncodeError(format!("it has {labels} outputs; a re-ranker has one")));
         }
-        let bert: BertConfig = layout::typed(&config)?;
+        let bert: Config = layout::typed(&config)?;
         let root = Weights::read(&folder.join("model.safetensors"))?.into_builder();
         let hidden = bert.hidden_size;
         Ok(CrossEncoder {
-            body: BertModel::load(root.pp("bert"), &bert)?,
+            body: Encoder::load(&root.pp("bert"), &bert)?,
             pooler: linear(hidden, hidden, root.pp("bert.pooler.dense"))?,
             classifier: linear(hidden, 1, root.pp("classifier"))?,
-            reader: TextReader::load(folder, bert.max_position_embeddings, bert.pad_token_id as u32)?,
+            reader: TextReader::load(folder, bert.max_tokens())?,
             sigmoid: !has_identity(&config),
         })
     }
 
     /// Scores in the order of the documents; higher is nearer to the query.
     pub(super) fn scores(&self, query: &str, documents: Vec<String>) -> Result<Vec<f32>, EncodeError> {
-        let mut scores = vec![0.0; documents.len()];
         let pairs = documents.into_iter().map(|document| (query.to_owned(), document)).collect();
         let encodings = self.reader.encode::<(String, String)>(pairs)?;
         let lengths: Vec<usize> = encodings.iter().map(|encoding| encoding.len()).collect();
+        let mut scores = Vec::with_capacity(encodings.len());
         for batch in batching::plan(&lengths) {
-            let padded = self.reader.pad(&encodings, &batch)?;
-            let logits = self.forward(&padded)?.to_vec1::<f32>()?;
-            for (index, logit) in batch.into_iter().zip(logits) {
-                scores[index] = if self.sigmoid { 1.0 / (1.0 + (-logit).exp()) } else { logit };
-            }
+            let logits = self.forward(&encodings[batch.clone()], &lengths[batch])?.to_vec1::<f32>()?;
+            scores.extend(
+                logits.into_iter().map(|logit| if self.sigmoid { 1.0 / (1.0 + (-logit).exp()) } else { logit }),
+            );
         }
         Ok(scores)
     }
 
-    fn forward(&self, batch: &PaddedBatch) -> Result<Tensor, EncodeError> {
-        let hidden = self.body.forward(&batch.ids, &batch.types, Some(&batch.mask))?;
-        let first = hidden.narrow(1, 0, 1)?.squeeze(1)?;
-        let pooled = self.pooler.forward(&first.contiguous()?)?.tanh()?;
+    fn forward(&self, encodings: &[Encoding], lengths: &[usize]) -> Result<Tensor, EncodeError> {
+        let (ids, types) = text::joined(encodings);
+        let hidden = self.body.forward(ids, types, lengths)?;
+        // The first token of each text stands for the whole.
+        let ends = lengths.iter().scan(0, |end, length| {
+            *end += *length as u32;
+            Some(*end)
+        });
+        let firsts: Vec<u32> = ends.zip(lengths).map(|(end, length)| end - *length as u32).collect();
+        let first = hidden.index_select(&Tensor::from_vec(firsts, lengths.len(), &Device::Cpu)?, 0)?;
+        let pooled = self.pooler.forward(&first)?.tanh()?;
         Ok(self.classifier.forward(&pooled)?.squeeze(1)?)
     }
 }

@@ -2,8 +2,9 @@
 
 mod batching;
 mod cross;
+mod encoder;
+mod kernels;
 mod layout;
-mod mpnet;
 mod sentence;
 mod text;
 mod weights;

@@ -2,25 +2,17 @@
 
 use std::path::Path;
 
-use candle_core::Tensor;
-use candle_transformers::models::bert::{BertModel, Config as BertConfig};
-
 use super::batching;
+use super::encoder::{Config, Encoder};
 use super::layout::{self, Layout, Pooling};
-use super::mpnet::{self, Mpnet};
-use super::text::{EncodeError, PaddedBatch, TextReader};
+use super::text::{self, EncodeError, TextReader};
 use super::weights::Weights;
 
 /// A loaded encoder.
 pub(super) struct SentenceEncoder {
-    body: Body,
+    encoder: Encoder,
     reader: TextReader,
     layout: Layout,
-}
-
-enum Body {
-    Bert(BertModel),
-    Mpnet(Mpnet),
 }
 
 /// Vectors in the order of the texts.
@@ -36,64 +28,62 @@ impl SentenceEncoder {
         let config = layout::config(folder)?;
         let layout = Layout::read(folder)?;
         let weights = Weights::read(&folder.join("model.safetensors"))?;
-        let probe = "embeddings.word_embeddings.weight";
-        let (body, positions, pad) = match config["model_type"].as_str() {
-            Some("bert") => {
-                let config: BertConfig = layout::typed(&config)?;
-                let model = BertModel::load(weights.rooted_at("bert", probe), &config)?;
-                (Body::Bert(model), config.max_position_embeddings, config.pad_token_id as u32)
-            }
-            Some("mpnet") => {
-                let config: mpnet::Config = layout::typed(&config)?;
-                let model = Mpnet::load(weights.rooted_at("mpnet", probe), &config)?;
-                // The first positions belong to the padding.
-                let positions = config.max_position_embeddings.saturating_sub(config.pad_token_id as usize + 1);
-                (Body::Mpnet(model), positions, config.pad_token_id)
-            }
+        let name = match config["model_type"].as_str() {
+            Some(name @ ("bert" | "mpnet")) => name,
             other => {
                 let name = other.unwrap_or("none");
                 return Err(EncodeError(format!("architecture '{name}' is not supported; supported: bert, mpnet")));
             }
         };
-        let max_tokens = layout.max_tokens.unwrap_or(positions).min(positions);
-        Ok(SentenceEncoder { body, reader: TextReader::load(folder, max_tokens, pad)?, layout })
+        let shape: Config = layout::typed(&config)?;
+        let encoder = Encoder::load(&weights.rooted_at(name, "embeddings.word_embeddings.weight"), &shape)?;
+        let max_tokens = layout.max_tokens.unwrap_or(usize::MAX).min(shape.max_tokens());
+        Ok(SentenceEncoder { encoder, reader: TextReader::load(folder, max_tokens)?, layout })
     }
 
     /// Embeds texts.
     pub(super) fn embed(&self, texts: Vec<String>) -> Result<Embedded, EncodeError> {
-        let count = texts.len();
         let encodings = self.reader.encode(texts)?;
         let truncated = encodings.iter().filter(|encoding| !encoding.get_overflowing().is_empty()).count();
         let lengths: Vec<usize> = encodings.iter().map(|encoding| encoding.len()).collect();
-        let mut vectors = vec![Vec::new(); count];
+        let mut vectors = Vec::with_capacity(encodings.len());
         for batch in batching::plan(&lengths) {
-            let padded = self.reader.pad(&encodings, &batch)?;
-            let rows = self.pool(&padded)?.to_vec2::<f32>()?;
-            for (index, row) in batch.into_iter().zip(rows) {
-                vectors[index] = row;
+            let lengths = &lengths[batch.clone()];
+            let (ids, types) = text::joined(&encodings[batch]);
+            let hidden = self.encoder.forward(ids, types, lengths)?;
+            let width = hidden.dim(1)?;
+            let numbers = hidden.flatten_all()?.to_vec1::<f32>()?;
+            let mut rest = numbers.as_slice();
+            for length in lengths {
+                let (tokens, behind) = rest.split_at(length * width);
+                vectors.push(self.pool(tokens, width));
+                rest = behind;
             }
         }
         Ok(Embedded { vectors, truncated, tokens: lengths.iter().sum::<usize>() as u64 })
     }
 
-    fn pool(&self, batch: &PaddedBatch) -> Result<Tensor, EncodeError> {
-        let hidden = match &self.body {
-            Body::Bert(model) => model.forward(&batch.ids, &batch.types, Some(&batch.mask))?,
-            Body::Mpnet(model) => model.forward(&batch.ids, &batch.mask)?,
+    /// The vector of a text from those of its tokens.
+    fn pool(&self, tokens: &[f32], width: usize) -> Vec<f32> {
+        let rows = tokens.chunks_exact(width);
+        let fold = |start: f32, join: fn(f32, f32) -> f32| {
+            rows.clone().fold(vec![start; width], |mut pooled, row| {
+                pooled.iter_mut().zip(row).for_each(|(all, one)| *all = join(*all, *one));
+                pooled
+            })
         };
-        let mask = batch.mask.unsqueeze(2)?;
-        let pooled = match self.layout.pooling {
+        let mut pooled = match self.layout.pooling {
             Pooling::Mean => {
-                let count = mask.sum(1)?.clamp(1e-9, f64::INFINITY)?;
-                hidden.broadcast_mul(&mask)?.sum(1)?.broadcast_div(&count)?
+                let count = rows.len() as f32;
+                fold(0.0, |sum, one| sum + one).into_iter().map(|sum| sum / count).collect()
             }
-            Pooling::Cls => hidden.narrow(1, 0, 1)?.squeeze(1)?,
-            Pooling::Max => hidden.broadcast_add(&((mask - 1.0)? * 1e9)?)?.max(1)?,
+            Pooling::Cls => tokens[..width].to_vec(),
+            Pooling::Max => fold(f32::NEG_INFINITY, f32::max),
         };
-        if !self.layout.normalize {
-            return Ok(pooled);
+        if self.layout.normalize {
+            let norm = pooled.iter().map(|x| x * x).sum::<f32>().sqrt().max(1e-12);
+            pooled.iter_mut().for_each(|x| *x /= norm);
         }
-        let norm = pooled.sqr()?.sum_keepdim(1)?.sqrt()?.clamp(1e-12, f64::INFINITY)?;
-        Ok(pooled.broadcast_div(&norm)?)
+        pooled
     }
 }

@@ -1,8 +1,7 @@
-//! From texts to padded tensors.
+//! From texts to tokens.
 
 use std::path::Path;
 
-use candle_core::{Device, Tensor};
 use thiserror::Error;
 use tokenizers::{EncodeInput, Encoding, Tokenizer, TruncationParams, TruncationStrategy};
 
@@ -18,22 +17,13 @@ impl From<candle_core::Error> for EncodeError {
     }
 }
 
-/// A tokenizer that cuts at the model's length and leaves padding to the batches.
+/// A tokenizer that cuts at the model's length and pads nothing.
 pub(super) struct TextReader {
     tokenizer: Tokenizer,
-    pad: u32,
-}
-
-/// Tokens of a batch, padded to the longest.
-pub(super) struct PaddedBatch {
-    pub(super) ids: Tensor,
-    pub(super) types: Tensor,
-    /// 1 for a token, 0 for padding; 32-bit floats.
-    pub(super) mask: Tensor,
 }
 
 impl TextReader {
-    pub(super) fn load(folder: &Path, max_tokens: usize, pad: u32) -> Result<Self, EncodeError> {
+    pub(super) fn load(folder: &Path, max_tokens: usize) -> Result<Self, EncodeError> {
         let path = folder.join("tokenizer.json");
         let bad = |error: tokenizers::Error| EncodeError(format!("{}: {error}", path.display()));
         let mut tokenizer = Tokenizer::from_file(&path).map_err(bad)?;
@@ -47,34 +37,25 @@ impl TextReader {
             ..Default::default()
         };
         tokenizer.with_padding(None).with_truncation(Some(truncation)).map_err(bad)?;
-        Ok(TextReader { tokenizer, pad })
+        Ok(TextReader { tokenizer })
     }
 
     pub(super) fn encode<'s, E>(&self, inputs: Vec<E>) -> Result<Vec<Encoding>, EncodeError>
     where
         E: Into<EncodeInput<'s>> + Send,
     {
-        self.tokenizer.encode_batch(inputs, true).map_err(|error| EncodeError(format!("tokenizer: {error}")))
-    }
-
-    /// Puts some of the encodings into tensors.
-    pub(super) fn pad(&self, encodings: &[Encoding], batch: &[usize]) -> Result<PaddedBatch, EncodeError> {
-        let longest = batch.iter().map(|index| encodings[*index].len()).max().unwrap_or(0);
-        let shape = (batch.len(), longest);
-        let mut ids = vec![self.pad; batch.len() * longest];
-        let mut types = vec![0_u32; batch.len() * longest];
-        let mut mask = vec![0_f32; batch.len() * longest];
-        for (row, index) in batch.iter().enumerate() {
-            let encoding = &encodings[*index];
-            let cells = row * longest..row * longest + encoding.len();
-            ids[cells.clone()].copy_from_slice(encoding.get_ids());
-            types[cells.clone()].copy_from_slice(encoding.get_type_ids());
-            mask[cells].fill(1.0);
+        let encodings = self.tokenizer.encode_batch(inputs, true);
+        let encodings = encodings.map_err(|error| EncodeError(format!("tokenizer: {error}")))?;
+        // One that adds no special tokens makes nothing of an empty text.
+        if encodings.iter().any(Encoding::is_empty) {
+            return Err(EncodeError("a text has no tokens".to_owned()));
         }
-        Ok(PaddedBatch {
-            ids: Tensor::from_vec(ids, shape, &Device::Cpu)?,
-            types: Tensor::from_vec(types, shape, &Device::Cpu)?,
-            mask: Tensor::from_vec(mask, shape, &Device::Cpu)?,
-        })
+        Ok(encodings)
     }
+}
+
+/// Ids and types of the tokens of all texts, one text behind the other.
+pub(super) fn joined(encodings: &[Encoding]) -> (Vec<u32>, Vec<u32>) {
+    let all = |of: fn(&Encoding) -> &[u32]| encodings.iter().flat_map(of).copied().collect();
+    (all(Encoding::get_ids), all(Encoding::get_type_ids))
 }

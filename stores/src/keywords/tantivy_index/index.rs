@@ -1,5 +1,6 @@
 //! One tantivy index.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +24,7 @@ struct Fields {
     chunk_id: Field,
     document_id: Field,
     version: Field,
+    tags: Field,
     text: Field,
     /// The whole chunk as JSON: the only stored field.
     chunk: Field,
@@ -121,7 +123,7 @@ impl OpenIndex {
             .collect()
     }
 
-    /// Any of the words, and only in the documents of the filter; `None` when the query has no word.
+    /// Any of the words, and only in what the filter allows; `None` when the query has no word.
     fn query(&self, query: &str, filter: &ChunkFilter) -> Option<BooleanQuery> {
         let words: Vec<(Occur, Box<dyn Query>)> = query_words(query)
             .iter()
@@ -137,20 +139,48 @@ impl OpenIndex {
             return None;
         }
         let words = BooleanQuery::new(words);
-        if filter.documents.is_empty() {
+        let documents: Vec<String> = filter.documents.iter().map(ToString::to_string).collect();
+        let mut clauses: Vec<(Occur, Box<dyn Query>)> =
+            filter.tags.iter().map(|tags| (Occur::Must, any_of(self.fields.tags, tags))).collect();
+        if !documents.is_empty() {
+            clauses.push((Occur::Must, any_of(self.fields.document_id, &documents)));
+        }
+        if clauses.is_empty() {
             return Some(words);
         }
-        let documents = filter
-            .documents
-            .iter()
-            .map(|document| (Occur::Should, exactly(self.fields.document_id, &document.to_string())))
-            .collect();
-        let documents = ConstScoreQuery::new(Box::new(BooleanQuery::new(documents)), 0.0);
-        Some(BooleanQuery::new(vec![(Occur::Must, Box::new(words)), (Occur::Must, Box::new(documents))]))
+        clauses.push((Occur::Must, Box::new(words)));
+        Some(BooleanQuery::new(clauses))
     }
 
     pub(super) fn count(&self) -> usize {
         usize::try_from(self.reader.searcher().num_docs()).unwrap_or(usize::MAX)
+    }
+
+    /// How many chunks each document has.
+    pub(super) fn documents(&self) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
+        let searcher = self.reader.searcher();
+        let mut names = BTreeSet::new();
+        for segment in searcher.segment_readers() {
+            let inverted =
+                segment.inverted_index(self.fields.document_id).map_err(|error| failed(&self.path, error))?;
+            let mut terms = inverted.terms().stream().map_err(|error| failed(&self.path, error))?;
+            while terms.advance() {
+                names.extend(std::str::from_utf8(terms.key()).map(str::to_owned));
+            }
+        }
+        let mut found = BTreeMap::new();
+        for name in names {
+            // A term outlives the chunks that had it until its segment is merged.
+            let chunks = searcher
+                .search(&exactly(self.fields.document_id, &name), &Count)
+                .map_err(|error| failed(&self.path, error))?;
+            if chunks > 0 {
+                let document =
+                    name.parse::<DocumentId>().map_err(|error| failed(&self.path, format!("{name}: {error}")))?;
+                found.insert(document, chunks);
+            }
+        }
+        Ok(found)
     }
 
     pub(super) fn commit(&mut self) -> Result<(), StoreError> {
@@ -181,6 +211,7 @@ fn schema() -> (Schema, Fields) {
         chunk_id: builder.add_text_field("chunk_id", STRING),
         document_id: builder.add_text_field("document_id", STRING),
         version: builder.add_text_field("version", STRING),
+        tags: builder.add_text_field("tags", STRING),
         text: builder.add_text_field("text", TextOptions::default().set_indexing_options(words)),
         chunk: builder.add_text_field("chunk", STORED),
     };
@@ -193,6 +224,7 @@ fn document(fields: &Fields, chunk: &StoredChunk) -> TantivyDocument {
     document.add_text(fields.chunk_id, chunk.chunk_id.to_string());
     document.add_text(fields.document_id, chunk.document_id.to_string());
     document.add_text(fields.version, &chunk.version);
+    chunk.tags.iter().for_each(|tag| document.add_text(fields.tags, tag));
     document.add_text(fields.text, &chunk.text);
     if let Some(heading) = &chunk.heading {
         document.add_text(fields.text, heading);
@@ -206,6 +238,12 @@ fn document(fields: &Fields, chunk: &StoredChunk) -> TantivyDocument {
 
 fn term(field: Field, text: &str) -> Term {
     Term::from_field_text(field, text)
+}
+
+/// One of these values, whichever: it says nothing about how well a chunk fits.
+fn any_of(field: Field, values: &[String]) -> Box<dyn Query> {
+    let values = values.iter().map(|value| (Occur::Should, exactly(field, value))).collect();
+    Box::new(ConstScoreQuery::new(Box::new(BooleanQuery::new(values)), 0.0))
 }
 
 fn exactly(field: Field, text: &str) -> Box<dyn Query> {

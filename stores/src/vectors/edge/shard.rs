@@ -5,15 +5,16 @@
 //! closed, and a shard whose log has grown is closed and opened again. And `flush` panics when anybody else is at the
 //! shard: whoever holds a `&mut Shard` is alone with it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use qdrant_edge::{
     Condition, CountRequest, CreateIndex, Distance, EdgeConfig, EdgeOptimizersConfig, EdgeShard, EdgeVectorParams,
-    FieldCondition, FieldIndexOperations, Filter, HnswIndexConfig, JsonPath, Match, NamedQuery, OperationError,
-    PayloadFieldSchema, PayloadSchemaType, PointId, PointInsertOperations, PointOperations, PointStruct, QueryEnum,
-    SearchRequest, UpdateOperation, VectorInternal, WalOptions, WithPayloadInterface,
+    FacetRequest, FacetValue, FieldCondition, FieldIndexOperations, Filter, HnswIndexConfig, JsonPath, Match,
+    NamedQuery, OperationError, PayloadFieldSchema, PayloadSchemaType, PointId, PointInsertOperations, PointOperations,
+    PointStruct, QueryEnum, SearchRequest, UpdateOperation, VectorInternal, WalOptions, WithPayloadInterface,
 };
 use riverrun_schemas::DocumentId;
 use serde_json::Value;
@@ -26,6 +27,7 @@ use crate::vectors::{CollectionInfo, VectorHit, VectorPoint};
 const VECTOR: &str = "text";
 const DOCUMENT_ID: &str = "document_id";
 const VERSION: &str = "version";
+const TAGS: &str = "tags";
 const CONFIG_FILE: &str = "edge_config.json";
 const WAL_FOLDER: &str = "wal";
 const WAL_CLOSED_PREFIX: &str = "closed-";
@@ -66,12 +68,14 @@ impl Shard {
         }
         fs::create_dir_all(&self.path).map_err(StoreError::io("creating", &self.path))?;
         let edge = EdgeShard::new(&self.path, self.config()).map_err(|error| self.failed(error))?;
-        let index = CreateIndex {
-            field_name: key(DOCUMENT_ID),
-            field_schema: Some(PayloadFieldSchema::FieldType(PayloadSchemaType::Keyword)),
-        };
-        edge.update(UpdateOperation::FieldIndexOperation(FieldIndexOperations::CreateIndex(index)))
-            .map_err(|error| self.failed(error))?;
+        for field in [DOCUMENT_ID, TAGS] {
+            let index = CreateIndex {
+                field_name: key(field),
+                field_schema: Some(PayloadFieldSchema::FieldType(PayloadSchemaType::Keyword)),
+            };
+            edge.update(UpdateOperation::FieldIndexOperation(FieldIndexOperations::CreateIndex(index)))
+                .map_err(|error| self.failed(error))?;
+        }
         edge.flush();
         Ok(edge)
     }
@@ -149,10 +153,7 @@ impl Shard {
         filter: &ChunkFilter,
     ) -> Result<Vec<VectorHit>, StoreError> {
         self.check(&vector, None)?;
-        let documents: Vec<String> = filter.documents.iter().map(ToString::to_string).collect();
-        let filter = (!documents.is_empty()).then(|| {
-            Filter::new_must(Condition::Field(FieldCondition::new_match(key(DOCUMENT_ID), Match::from(documents))))
-        });
+        let filter = allowed(filter);
         let request = SearchRequest {
             query: QueryEnum::Nearest(NamedQuery::new(VectorInternal::Dense(vector), VECTOR)),
             filter,
@@ -178,6 +179,24 @@ impl Shard {
 
     pub(super) fn count(&self) -> Result<usize, StoreError> {
         self.edge()?.count(CountRequest { filter: None, exact: true }).map_err(|error| self.failed(error))
+    }
+
+    /// How many chunks each document has.
+    pub(super) fn documents(&self) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
+        let limit = self.count()?.max(1);
+        let request = FacetRequest { key: key(DOCUMENT_ID), limit, filter: None, exact: true };
+        let found = self.edge()?.facet(request).map_err(|error| self.failed(error))?;
+        found
+            .hits
+            .into_iter()
+            .map(|hit| {
+                let FacetValue::Keyword(text) = hit.value else {
+                    return Err(self.failed("a document id in it is no text"));
+                };
+                let document = text.parse::<DocumentId>().map_err(|error| self.failed(format!("{text}: {error}")))?;
+                Ok((document, hit.count))
+            })
+            .collect()
     }
 
     /// Makes what was written durable; true when the shard has grown enough to want a graph.
@@ -235,6 +254,18 @@ fn stored_point(point: VectorPoint) -> PointStruct {
         std::collections::HashMap::from([(VECTOR.to_owned(), point.vector)]),
         payload,
     )
+}
+
+/// Those that a search may find; `None` is every one.
+fn allowed(filter: &ChunkFilter) -> Option<Filter> {
+    let any =
+        |field: &str, values: Vec<String>| Condition::Field(FieldCondition::new_match(key(field), Match::from(values)));
+    let documents: Vec<String> = filter.documents.iter().map(ToString::to_string).collect();
+    let mut conditions: Vec<Condition> = filter.tags.iter().map(|tags| any(TAGS, tags.clone())).collect();
+    if !documents.is_empty() {
+        conditions.push(any(DOCUMENT_ID, documents));
+    }
+    (!conditions.is_empty()).then(|| Filter { must: Some(conditions), ..Filter::default() })
 }
 
 fn of_document(document: &DocumentId, versions: &Versions) -> Filter {

@@ -131,3 +131,31 @@ async fn given_events_on_the_log_when_deciding_then_they_are_read_to_their_end_e
     drop(history);
     broker.stop().await;
 }
+
+#[tokio::test]
+async fn given_a_reader_that_nobody_asks_when_time_passes_then_it_is_closed_and_goes_on_where_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = EmbeddedBroker::start(dir.path(), 0).await.unwrap();
+    let log = broker.config("test");
+    admin::ensure_topics(&log, riverrun_schemas::topics::all_specs()).await.unwrap();
+    let producer = Producer::new(&log).unwrap();
+    let history = History { idle: Duration::from_millis(50), ..History::new(log, Schemas::built_in()) };
+    let document = DocumentId::derive(&["d"]);
+    let decide = |partition: i32| history.decide(partition, IngestId::derive(&["z"]), document, "v1");
+    let partition = producer.send(&chunked("a", "v1"), "test", None).await.unwrap().partition;
+    assert_eq!(decide(partition).await.unwrap(), Decision::Take);
+    let fold = history.partitions.lock()[&partition].clone();
+    let closed = async {
+        while fold.lock().await.tail.is_some() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), closed).await.expect("an idle reader is closed");
+    producer.send(&indexed("a", "v1"), "test", None).await.unwrap();
+    assert_eq!(decide(partition).await.unwrap(), Decision::Unchanged);
+    history.forget([partition]);
+    assert!(history.partitions.lock().is_empty());
+    assert_eq!(decide(partition).await.unwrap(), Decision::Unchanged, "what was forgotten is read again");
+    drop(history);
+    broker.stop().await;
+}

@@ -1,0 +1,151 @@
+//! Removing documents and collections: a command on the log, and a receipt of what went from which index.
+
+use std::time::Duration;
+
+use axum::Json as Reply;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use riverrun_schemas::ingest::{DeleteCollection, DeleteDocument, IngestCommand};
+use riverrun_schemas::{Collection, CollectionName, DocumentId, IngestId, now_ms};
+use riverrun_stores::StoreError;
+use riverrun_stores::read_models::{DeletionView, deletions, documents};
+use serde::Deserialize;
+use tokio::time::Instant;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::documents::unknown;
+use super::runs::location;
+use crate::error::ApiError;
+use crate::extract::{IdempotencyKey, Query, id};
+use crate::state::AppState;
+use crate::submit::Checks;
+use crate::wire::Problem;
+
+/// How long a request waits for its receipt before it answers that the removal goes on.
+const PATIENCE: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(25);
+const COMPONENT: &str = "api";
+
+pub(super) fn router() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(delete_document)).routes(routes!(delete_collection)).routes(routes!(show))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+struct NamespaceQuery {
+    /// The namespace; `default` when left out.
+    namespace: Option<String>,
+}
+
+/// Removes a document from vectors, keywords, warehouse and read models; says what went.
+#[utoipa::path(delete, path = "/documents/{id}", tag = "knowledge", params(("id" = String, Path), NamespaceQuery,
+        ("Idempotency-Key" = Option<String>, Header, description = "a repeat with the same key is the same removal")),
+    responses((status = 200, description = "gone", body = DeletionView), (status = 202, description = "accepted, and not done within 30 s", body = DeletionView),
+        (status = 404, description = "no such document", body = Problem)))]
+async fn delete_document(
+    State(state): State<AppState>,
+    Path(document): Path<String>,
+    Query(query): Query<NamespaceQuery>,
+    key: IdempotencyKey,
+) -> Result<Response, ApiError> {
+    let document_id: DocumentId = id(&document)?;
+    let mut checks = Checks::default();
+    let namespace = checks.namespace(query.namespace.as_deref());
+    checks.finish()?;
+    let deletion_id = deletion_id(key.0.as_deref(), &["document", namespace.as_str(), &document]);
+    if let Some(known) = deletions::deletion(&state.parts().sql, deletion_id).await? {
+        return Ok(receipt(known));
+    }
+    let found = documents::document_in(&state.parts().sql, &namespace, document_id)
+        .await?
+        .ok_or_else(|| unknown(document_id, &namespace))?;
+    let command = DeleteDocument {
+        document_id,
+        ingest_id: deletion_id,
+        namespace,
+        collection: found.collection,
+        source: found.source,
+        at: now_ms(),
+    };
+    state.parts().producer.send(&IngestCommand::from(command), COMPONENT, None).await?;
+    wait(&state, deletion_id, false).await
+}
+
+/// Removes every document of a collection that was handed in before the request; says what went. A collection without
+/// documents is none: it may come back with another embedding model.
+#[utoipa::path(delete, path = "/collections/{name}", tag = "knowledge", params(("name" = String, Path), NamespaceQuery,
+        ("Idempotency-Key" = Option<String>, Header, description = "a repeat with the same key is the same removal")),
+    responses((status = 200, description = "gone", body = DeletionView), (status = 202, description = "accepted, and not done within 30 s", body = DeletionView),
+        (status = 404, description = "no such collection", body = Problem)))]
+async fn delete_collection(
+    State(state): State<AppState>,
+    Path(name): Path<String>,
+    Query(query): Query<NamespaceQuery>,
+    key: IdempotencyKey,
+) -> Result<Response, ApiError> {
+    let mut checks = Checks::default();
+    let namespace = checks.namespace(query.namespace.as_deref());
+    let name = checks.take("collection", name.parse::<CollectionName>());
+    checks.finish()?;
+    let name = name.ok_or_else(|| ApiError::internal("a collection name passed its check and is not there"))?;
+    let collection = Collection::new(namespace, name);
+    let deletion_id = deletion_id(key.0.as_deref(), &["collection", &collection.physical_name()]);
+    if let Some(known) = deletions::deletion(&state.parts().sql, deletion_id).await? {
+        return Ok(receipt(known));
+    }
+    if !documents::holds_anything(&state.parts().sql, &collection).await? {
+        return Err(StoreError::NoCollection(collection).into());
+    }
+    let Collection { namespace, name } = collection;
+    let command = DeleteCollection { ingest_id: deletion_id, namespace, collection: name, at: now_ms() };
+    state.parts().producer.send(&IngestCommand::from(command), COMPONENT, None).await?;
+    wait(&state, deletion_id, true).await
+}
+
+/// What a removal came to so far.
+#[utoipa::path(get, path = "/deletions/{id}", tag = "knowledge", params(("id" = String, Path)),
+    responses((status = 200, body = DeletionView), (status = 404, body = Problem)))]
+async fn show(State(state): State<AppState>, Path(deletion): Path<String>) -> Result<Reply<DeletionView>, ApiError> {
+    let deletion_id: IngestId = id(&deletion)?;
+    deletions::deletion(&state.parts().sql, deletion_id).await?.map(Reply).ok_or_else(|| {
+        ApiError::not_found("deletion_not_found", format!("nothing was heard of deletion {deletion_id} yet"))
+    })
+}
+
+fn deletion_id(key: Option<&str>, what: &[&str]) -> IngestId {
+    match key {
+        Some(key) => IngestId::derive(&[&["delete", key][..], what].concat()),
+        None => IngestId::new(),
+    }
+}
+
+async fn wait(state: &AppState, deletion_id: IngestId, whole_collection: bool) -> Result<Response, ApiError> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let known = deletions::deletion(&state.parts().sql, deletion_id).await?;
+        let done = known.as_ref().is_some_and(|view| view.is_done() && (!whole_collection || view.total.is_some()));
+        match known {
+            Some(view) if done || Instant::now() > until => return Ok(receipt(view)),
+            None if Instant::now() > until => {
+                return Err(ApiError::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "deletion_not_begun",
+                    format!("deletion {deletion_id} is on the log, and no worker has said a word of it"),
+                )
+                .hint(format!("GET /deletions/{deletion_id} tells when it is done")));
+            }
+            Some(_) | None => tokio::time::sleep(POLL).await,
+        }
+    }
+}
+
+fn receipt(view: DeletionView) -> Response {
+    if view.is_done() {
+        return Reply(view).into_response();
+    }
+    let place = location(&format!("/deletions/{}", view.deletion_id));
+    (StatusCode::ACCEPTED, place, Reply(view)).into_response()
+}

@@ -1,0 +1,147 @@
+//! A run of an agent behind the shape of a chat. The run is on the log like every other: a client that goes away leaves it running.
+
+use axum::Json as Reply;
+use axum::response::{IntoResponse, Response};
+use futures::{StreamExt, stream};
+use riverrun_models::{Message, Role};
+use serde_json::{Value, json};
+
+use super::chat::{Head, sse};
+use super::error::error_body;
+use super::{AUTO, request, usage};
+use crate::accept;
+use crate::error::{ApiError, run_failed};
+use crate::hub::StreamEnd;
+use crate::state::AppState;
+use crate::submit::Checks;
+use crate::wire::openai::CompletionBody;
+use crate::wire::{RunBody, RunMessage, RunStatus, RunView, StepView};
+
+/// Answers a chat by a run.
+pub(super) async fn complete(state: AppState, agent: &str, body: CompletionBody) -> Result<Response, ApiError> {
+    let slot = state.stream_slot()?;
+    let streams = body.stream.unwrap_or(false);
+    let with_usage = body.stream_options.as_ref().is_some_and(|options| options.include_usage);
+    let head = Head::new(&body.model);
+    let run = run_body(agent, body)?;
+    let accepted = accept::run(&state, None, run).await?;
+    let run_stream = state.hub().run_stream(accepted.run_id, 0, false);
+    if !streams {
+        let result = run_stream.result().await?;
+        drop(slot);
+        let answer = answer(&result)?;
+        let message = json!({"role": "assistant", "content": answer, "refusal": null, "run_id": result.run_id});
+        return Ok(Reply(head.completion(message, "stop", tokens(&result))).into_response());
+    }
+    let chunks = run_stream.into_stream().flat_map(move |item| {
+        let _ = &slot;
+        stream::iter(chunks(&head, item, with_usage))
+    });
+    Ok(sse(chunks))
+}
+
+/// The run that a conversation asks for. A run has one task: what was said before stands in front of the last words.
+fn run_body(agent: &str, body: CompletionBody) -> Result<RunBody, ApiError> {
+    let mut checks = Checks::default();
+    checks.require(body.tools.as_ref().is_none_or(Vec::is_empty), "tools", "are the agent's own; leave them out");
+    let messages = request::messages(&mut checks, body.messages);
+    checks.finish()?;
+    Ok(RunBody {
+        task: task(&messages),
+        agent: (agent != AUTO).then(|| agent.to_owned()),
+        temperature: body.temperature.map(f64::from),
+        ..RunBody::default()
+    })
+}
+
+fn task(messages: &[Message]) -> String {
+    match messages {
+        [only] => only.content.clone(),
+        [before @ .., last] => {
+            let line = |message: &Message| {
+                let who = match message.role {
+                    Role::System => "Instructions",
+                    Role::User => "User",
+                    Role::Assistant => "Assistant",
+                    Role::Tool => "Tool",
+                };
+                format!("{who}: {}", message.content)
+            };
+            let before: Vec<String> = before.iter().map(line).collect();
+            format!("The conversation so far:\n{}\n\nThe task:\n{}", before.join("\n"), last.content)
+        }
+        [] => String::new(),
+    }
+}
+
+fn answer(result: &RunView) -> Result<String, ApiError> {
+    match (&result.error, result.status) {
+        (Some(error), _) => Err(run_failed(error, result.run_id)),
+        (None, RunStatus::Cancelled) => {
+            Err(ApiError::conflict("run_cancelled", format!("run {} was cancelled", result.run_id)))
+        }
+        (None, _) => Ok(result.answer.clone().unwrap_or_default()),
+    }
+}
+
+fn tokens(result: &RunView) -> Value {
+    let count = |tokens: i64| u64::try_from(tokens).unwrap_or(0);
+    usage(count(result.usage.prompt_tokens), count(result.usage.completion_tokens))
+}
+
+/// The chunks that a message of a run's stream becomes.
+fn chunks(head: &Head, item: Result<RunMessage, StreamEnd>, with_usage: bool) -> Vec<Value> {
+    match item {
+        Ok(RunMessage::Start { .. } | RunMessage::Token { .. }) => Vec::new(),
+        Ok(RunMessage::Step { step }) => reasoning(&step)
+            .map(|text| head.chunk(json!({"role": "assistant", "reasoning_content": text}), None))
+            .into_iter()
+            .collect(),
+        Ok(RunMessage::Final { result }) => match answer(&result) {
+            Err(error) => vec![error_body(&error.problem())],
+            Ok(answer) => {
+                let mut chunks = vec![
+                    head.chunk(json!({"role": "assistant", "content": answer}), None),
+                    head.chunk(json!({}), Some("stop")),
+                ];
+                if with_usage {
+                    chunks.push(head.usage_chunk(tokens(&result)));
+                }
+                chunks
+            }
+        },
+        Err(StreamEnd::TooSlow) => {
+            let error = ApiError::busy("the reader is too slow; the run goes on");
+            vec![error_body(&error.problem())]
+        }
+        Err(StreamEnd::Failed(error)) => vec![error_body(&error.problem())],
+    }
+}
+
+/// A step in words; none for the answer, which is the content.
+fn reasoning(step: &StepView) -> Option<String> {
+    let kind = serde_json::to_value(step.kind).ok()?;
+    let kind = kind.as_str()?.to_owned();
+    if kind == "answer" {
+        return None;
+    }
+    let what = match (&step.tool, &step.text) {
+        (Some(tool), _) if kind == "tool_call" => format!("{} {}", tool.name, tool.arguments),
+        (Some(tool), None) => tool.name.clone(),
+        (_, Some(text)) => text.clone(),
+        (None, None) => return None,
+    };
+    Some(format!("[{kind}] {what}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_a_conversation_when_it_becomes_a_task_then_the_last_words_are_the_task() {
+        assert_eq!(task(&[Message::user("add")]), "add");
+        let long = task(&[Message::system("short"), Message::user("a"), Message::assistant("b"), Message::user("c")]);
+        assert_eq!(long, "The conversation so far:\nInstructions: short\nUser: a\nAssistant: b\n\nThe task:\nc");
+    }
+}

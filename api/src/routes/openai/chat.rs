@@ -1,0 +1,136 @@
+//! A chat of a model.
+
+use std::convert::Infallible;
+
+use axum::Json as Reply;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures::{Stream, StreamExt, stream};
+use riverrun_models::{ChatReply, FinishReason, NoDeltas, ToolCall};
+use riverrun_schemas::EventId;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::error::error_body;
+use super::{now, request, usage};
+use crate::error::ApiError;
+use crate::routes::chat::{Piece, deltas};
+use crate::state::AppState;
+use crate::wire::openai::CompletionBody;
+
+/// Answers a chat of a model.
+pub(super) async fn complete(state: AppState, body: CompletionBody) -> Result<Response, ApiError> {
+    let streams = body.stream.unwrap_or(false);
+    let with_usage = body.stream_options.as_ref().is_some_and(|options| options.include_usage);
+    let shown = body.model.clone();
+    let request = request::chat_request(body)?;
+    let models = state.core().models().clone();
+    let cancel = CancellationToken::new();
+    let stop = cancel.clone().drop_guard(); // a caller that goes away stops the model
+    let head = Head::new(&shown);
+    if !streams {
+        let reply = models.chat(None, request, &mut NoDeltas, cancel).await?;
+        drop(stop);
+        return Ok(Reply(head.whole(&reply)).into_response());
+    }
+    let slot = state.stream_slot()?;
+    let pieces = deltas(move |mut sender| async move {
+        models.chat(None, request, &mut sender, cancel).await.map_err(ApiError::from)
+    });
+    let chunks = pieces.flat_map(move |piece| {
+        let _ = (&stop, &slot);
+        stream::iter(match piece {
+            Piece::Delta(text) => vec![head.chunk(json!({"role": "assistant", "content": text}), None)],
+            Piece::Final(reply) => head.last(&reply, with_usage),
+            Piece::Error(error) => vec![error_body(&error.problem())],
+        })
+    });
+    Ok(sse(chunks))
+}
+
+/// What all chunks of an answer have in common.
+#[derive(Debug, Clone)]
+pub(super) struct Head {
+    id: String,
+    model: String,
+    created: u64,
+}
+
+impl Head {
+    pub(super) fn new(model: &str) -> Self {
+        Self { id: format!("chatcmpl-{}", EventId::new()), model: model.to_owned(), created: now() }
+    }
+
+    /// A `chat.completion.chunk`.
+    pub(super) fn chunk(&self, delta: Value, finish: Option<&str>) -> Value {
+        json!({
+            "id": self.id, "object": "chat.completion.chunk", "created": self.created, "model": self.model,
+            "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
+        })
+    }
+
+    /// The chunk behind the last one, for clients that asked for it.
+    pub(super) fn usage_chunk(&self, usage: Value) -> Value {
+        json!({
+            "id": self.id, "object": "chat.completion.chunk", "created": self.created, "model": self.model,
+            "choices": [], "usage": usage,
+        })
+    }
+
+    /// A `chat.completion`.
+    pub(super) fn completion(&self, message: Value, finish: &str, usage: Value) -> Value {
+        json!({
+            "id": self.id, "object": "chat.completion", "created": self.created, "model": self.model,
+            "choices": [{"index": 0, "message": message, "finish_reason": finish, "logprobs": null}], "usage": usage,
+        })
+    }
+
+    fn whole(&self, reply: &ChatReply) -> Value {
+        let mut message = json!({"role": "assistant", "content": reply.text, "refusal": null});
+        if !reply.tool_calls.is_empty() {
+            message["tool_calls"] = wire_calls(&reply.tool_calls);
+            if reply.text.is_empty() {
+                message["content"] = Value::Null;
+            }
+        }
+        let used = usage(reply.usage.prompt_tokens, reply.usage.completion_tokens);
+        self.completion(message, finish_reason(reply.finish), used)
+    }
+
+    /// What comes behind the text.
+    fn last(&self, reply: &ChatReply, with_usage: bool) -> Vec<Value> {
+        let mut chunks = Vec::new();
+        if !reply.tool_calls.is_empty() {
+            let mut calls = wire_calls(&reply.tool_calls);
+            for (index, call) in calls.as_array_mut().into_iter().flatten().enumerate() {
+                call["index"] = json!(index);
+            }
+            chunks.push(self.chunk(json!({"role": "assistant", "tool_calls": calls}), None));
+        }
+        chunks.push(self.chunk(json!({}), Some(finish_reason(reply.finish))));
+        if with_usage {
+            chunks.push(self.usage_chunk(usage(reply.usage.prompt_tokens, reply.usage.completion_tokens)));
+        }
+        chunks
+    }
+}
+
+fn wire_calls(calls: &[ToolCall]) -> Value {
+    let call = |call: &ToolCall| json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments.to_string()}});
+    calls.iter().map(call).collect()
+}
+
+fn finish_reason(finish: FinishReason) -> &'static str {
+    match finish {
+        FinishReason::Stop | FinishReason::Cancelled => "stop",
+        FinishReason::Length => "length",
+        FinishReason::ToolCalls => "tool_calls",
+    }
+}
+
+/// The chunks as OpenAI's clients read them, with their end.
+pub(super) fn sse(chunks: impl Stream<Item = Value> + Send + 'static) -> Response {
+    let events = chunks.map(|chunk| chunk.to_string()).chain(stream::iter(["[DONE]".to_owned()]));
+    let events = events.map(|data| Ok::<_, Infallible>(Event::default().data(data)));
+    Sse::new(events).keep_alive(KeepAlive::default()).into_response()
+}

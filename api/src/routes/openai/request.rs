@@ -1,0 +1,183 @@
+//! From the fields of OpenAI's API to a request of the adapter. What can't be honoured is refused, not ignored.
+
+use riverrun_models::{ChatRequest, Message, Role, ToolCall, ToolSpec};
+use serde_json::{Value, json};
+
+use crate::error::ApiError;
+use crate::submit::Checks;
+use crate::wire::openai::{CompletionBody, CompletionMessage, OneOrMany};
+
+/// Most messages of a conversation.
+const MAX_MESSAGES: usize = 500;
+/// Most tools of a request.
+const MAX_TOOLS: usize = 128;
+/// Most texts that end an answer.
+const MAX_STOPS: usize = 16;
+
+/// The request of a chat.
+pub(super) fn chat_request(body: CompletionBody) -> Result<ChatRequest, ApiError> {
+    let mut checks = Checks::default();
+    let messages = messages(&mut checks, body.messages);
+    checks.require(body.n.is_none_or(|n| n == 1), "n", "must be 1");
+    if let Some(temperature) = body.temperature {
+        let fault = format!("is {temperature}, which is not between 0 and 2");
+        checks.require((0.0..=2.0).contains(&temperature), "temperature", fault);
+    }
+    let tools =
+        tools(&mut checks, body.tools.unwrap_or_default().into_iter().map(|tool| tool.function), &body.tool_choice);
+    let response_schema = schema(&mut checks, body.response_format.as_ref());
+    let stop = body.stop.map(OneOrMany::into_vec).unwrap_or_default();
+    checks.require(stop.len() <= MAX_STOPS, "stop", format!("has {}; at most {MAX_STOPS} are read", stop.len()));
+    checks.require(stop.iter().all(|text| !text.is_empty()), "stop", "must not hold an empty text");
+    checks.finish()?;
+    Ok(ChatRequest {
+        model: super::model_name(&body.model),
+        messages,
+        tools,
+        response_schema,
+        temperature: body.temperature,
+        top_p: body.top_p,
+        top_k: body.top_k,
+        min_p: body.min_p,
+        repeat_penalty: body.repeat_penalty,
+        max_tokens: body.max_completion_tokens.or(body.max_tokens),
+        stop,
+        seed: body.seed.map(i64::cast_unsigned),
+    })
+}
+
+/// The messages, with their texts.
+pub(super) fn messages(checks: &mut Checks, given: Vec<CompletionMessage>) -> Vec<Message> {
+    checks.require(!given.is_empty(), "messages", "must not be empty");
+    let count = given.len();
+    checks.require(count <= MAX_MESSAGES, "messages", format!("has {count}; at most {MAX_MESSAGES} are read"));
+    given.into_iter().take(MAX_MESSAGES).enumerate().filter_map(|(index, one)| message(checks, index, one)).collect()
+}
+
+fn message(checks: &mut Checks, index: usize, given: CompletionMessage) -> Option<Message> {
+    let field = |name: &str| format!("messages[{index}].{name}");
+    let role = match given.role.as_str() {
+        "system" | "developer" => Role::System,
+        "user" => Role::User,
+        "assistant" => Role::Assistant,
+        "tool" => Role::Tool,
+        _ => {
+            checks.refuse(&field("role"), "must be system, developer, user, assistant or tool");
+            return None;
+        }
+    };
+    let content = checks.take(&field("content"), text(given.content.as_ref()))?;
+    checks.require(role != Role::Tool || given.tool_call_id.is_some(), &field("tool_call_id"), "is missing");
+    let calls = given.tool_calls.unwrap_or_default().into_iter().map(|call| ToolCall {
+        id: call.id,
+        name: call.function.name,
+        arguments: serde_json::from_str(&call.function.arguments).unwrap_or(Value::String(call.function.arguments)),
+    });
+    Some(Message { role, content, tool_calls: calls.collect(), tool_call_id: given.tool_call_id })
+}
+
+/// A text, or the texts of parts.
+fn text(content: Option<&Value>) -> Result<String, &'static str> {
+    match content {
+        None | Some(Value::Null) => Ok(String::new()),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(Value::Array(parts)) => {
+            let texts: Option<Vec<&str>> =
+                parts.iter().map(|part| part["text"].as_str().filter(|_| part["type"] == "text")).collect();
+            texts.map(|texts| texts.join("\n")).ok_or("holds a part that is no text; only text is read")
+        }
+        Some(_) => Err("must be a text or a list of parts"),
+    }
+}
+
+fn tools(
+    checks: &mut Checks,
+    given: impl ExactSizeIterator<Item = crate::wire::openai::CompletionToolFunction>,
+    choice: &Option<Value>,
+) -> Vec<ToolSpec> {
+    checks.require(given.len() <= MAX_TOOLS, "tools", format!("has {}; at most {MAX_TOOLS} are read", given.len()));
+    let choice = choice.as_ref().map_or("auto", |choice| choice.as_str().unwrap_or("a function"));
+    match choice {
+        "auto" => {}
+        "none" => return Vec::new(),
+        other => checks.refuse("tool_choice", format!("is {other}; only auto and none can be had")),
+    }
+    let spec = |tool: crate::wire::openai::CompletionToolFunction| ToolSpec {
+        name: tool.name,
+        description: tool.description,
+        parameters: if tool.parameters.is_null() {
+            json!({"type": "object", "properties": {}})
+        } else {
+            tool.parameters
+        },
+    };
+    given.map(spec).collect()
+}
+
+/// The schema that the answer must satisfy.
+fn schema(checks: &mut Checks, format: Option<&Value>) -> Option<Value> {
+    let format = format?;
+    match format["type"].as_str() {
+        None | Some("text") => None,
+        Some("json_object") => Some(json!({"type": "object"})),
+        Some("json_schema") => {
+            let schema = &format["json_schema"]["schema"];
+            checks.require(schema.is_object(), "response_format.json_schema.schema", "must be a JSON schema");
+            Some(schema.clone())
+        }
+        Some(_) => {
+            checks.refuse("response_format.type", "must be text, json_object or json_schema");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(body: Value) -> Result<ChatRequest, ApiError> {
+        chat_request(serde_json::from_value(body).unwrap())
+    }
+
+    #[test]
+    fn given_bodies_of_clients_when_they_are_read_then_every_form_of_a_field_counts() {
+        let read = request(json!({
+            "model": "default", "user": "ignored", "n": 1, "max_completion_tokens": 7, "stop": "x", "seed": -1,
+            "messages": [
+                {"role": "developer", "content": "be short"},
+                {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+                {"role": "assistant", "content": null, "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{\"a\":1}"}}]},
+                {"role": "tool", "tool_call_id": "1", "content": "2"},
+            ],
+            "tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "auto",
+            "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "array"}}},
+        }))
+        .unwrap();
+        assert_eq!(
+            (read.model.as_str(), read.max_tokens, read.stop.as_slice()),
+            ("", Some(7), ["x".to_owned()].as_slice())
+        );
+        assert_eq!((read.messages[0].role, read.messages[1].content.as_str()), (Role::System, "a\nb"));
+        assert_eq!(read.messages[2].tool_calls[0].arguments, json!({"a": 1}));
+        assert_eq!(read.tools[0].parameters["type"], "object");
+        assert_eq!(read.response_schema, Some(json!({"type": "array"})));
+    }
+
+    #[test]
+    fn given_what_can_not_be_had_when_it_is_asked_for_then_the_field_is_named() {
+        let user = json!([{"role": "user", "content": "x"}]);
+        for (body, field) in [
+            (json!({"messages": []}), "messages"),
+            (json!({"messages": user, "n": 2}), "n"),
+            (json!({"messages": user, "temperature": 3}), "temperature"),
+            (json!({"messages": user, "tool_choice": "required", "tools": []}), "tool_choice"),
+            (json!({"messages": user, "response_format": {"type": "grammar"}}), "response_format.type"),
+            (json!({"messages": [{"role": "robot", "content": "x"}]}), "messages[0].role"),
+            (json!({"messages": [{"role": "tool", "content": "x"}]}), "messages[0].tool_call_id"),
+            (json!({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}), "messages[0].content"),
+        ] {
+            assert_eq!(request(body.clone()).unwrap_err().problem().errors[0].field, field, "{body}");
+        }
+    }
+}

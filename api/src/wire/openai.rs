@@ -1,0 +1,149 @@
+//! The shapes of OpenAI's API that `/v1` reads. Fields that are not listed are ignored: clients send many that change nothing here.
+
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// A chat.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct CompletionBody {
+    /// A chat model, `provider/model`, or `agent/<name>`; `agent/auto` lets the supervisor choose. Empty or `default` is the default model.
+    pub model: String,
+    /// The conversation, oldest first.
+    pub messages: Vec<CompletionMessage>,
+    /// Answer with server-sent events.
+    pub stream: Option<bool>,
+    /// What the stream tells besides.
+    pub stream_options: Option<StreamOptions>,
+    /// Sampling temperature, 0 to 2.
+    pub temperature: Option<f32>,
+    /// Nucleus sampling.
+    pub top_p: Option<f32>,
+    /// Most tokens to write.
+    pub max_tokens: Option<u32>,
+    /// The newer name of the same.
+    pub max_completion_tokens: Option<u32>,
+    /// One or more texts that end the answer.
+    #[schema(value_type = Option<Object>)]
+    pub stop: Option<OneOrMany>,
+    /// Seed of the sampler.
+    pub seed: Option<i64>,
+    /// Tools that the model may call.
+    pub tools: Option<Vec<CompletionTool>>,
+    /// `auto` or `none`.
+    #[schema(value_type = Option<Object>)]
+    pub tool_choice: Option<Value>,
+    /// `text`, `json_object`, or `json_schema` with a schema.
+    #[schema(value_type = Option<Object>)]
+    pub response_format: Option<Value>,
+    /// Answers; only 1.
+    pub n: Option<u32>,
+    /// Of local models and servers that have it.
+    pub top_k: Option<u32>,
+    /// Of local models and servers that have it.
+    pub min_p: Option<f32>,
+    /// Of local models and servers that have it.
+    pub repeat_penalty: Option<f32>,
+}
+
+/// What a stream tells besides.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct StreamOptions {
+    /// One more chunk with the tokens.
+    pub include_usage: bool,
+}
+
+/// A text or several.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub enum OneOrMany {
+    /// One.
+    One(String),
+    /// Several.
+    Many(Vec<String>),
+}
+
+impl OneOrMany {
+    /// All of them.
+    pub fn into_vec(self) -> Vec<String> {
+        match self {
+            OneOrMany::One(text) => vec![text],
+            OneOrMany::Many(texts) => texts,
+        }
+    }
+}
+
+/// One message of a conversation.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct CompletionMessage {
+    /// `system`, `developer`, `user`, `assistant` or `tool`.
+    pub role: String,
+    /// Text, or parts of type `text`.
+    #[schema(value_type = Option<Object>)]
+    pub content: Option<Value>,
+    /// On `assistant`: the calls that it asked for.
+    pub tool_calls: Option<Vec<CompletionCall>>,
+    /// On `tool`: the call that this is the result of.
+    pub tool_call_id: Option<String>,
+}
+
+/// A call that a model asked for.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct CompletionCall {
+    /// Its id.
+    pub id: String,
+    /// What is called.
+    pub function: CompletionFunction,
+}
+
+/// A function and its arguments.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct CompletionFunction {
+    /// Its name.
+    pub name: String,
+    /// JSON as text.
+    pub arguments: String,
+}
+
+/// A tool.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+pub struct CompletionTool {
+    /// What it is.
+    pub function: CompletionToolFunction,
+}
+
+/// What a tool is.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+pub struct CompletionToolFunction {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    #[serde(default)]
+    pub description: String,
+    /// JSON schema of its arguments.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub parameters: Value,
+}
+
+/// Texts to embed.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+pub struct EmbeddingsBody {
+    /// An embedding model or `provider/model`; empty or `default` is the default one.
+    #[serde(default)]
+    pub model: String,
+    /// A text or several.
+    #[schema(value_type = Object)]
+    pub input: OneOrMany,
+    /// `float` (the default) or `base64`.
+    #[serde(default)]
+    pub encoding_format: Option<String>,
+    /// The length that the vectors should have; only the model's own.
+    #[serde(default)]
+    pub dimensions: Option<usize>,
+}

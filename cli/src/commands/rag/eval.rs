@@ -1,0 +1,255 @@
+//! `riverrun rag eval`: how good retrieval is, by judgements of people, for each way of searching side by side.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressDrawTarget};
+use riverrun_api::wire::{SearchBody, SearchDone, SearchMode};
+use riverrun_knowledge::retrieval::metrics::{Judged, Quality, quality};
+use serde::Serialize;
+
+use crate::error::{CliError, Exit};
+use crate::host::Connection;
+use crate::output::{Output, stderr_is_terminal, table};
+
+/// Chunks that are asked for: their documents are the ranking.
+const DEPTH: usize = 100;
+
+/// Options of `rag eval`.
+#[derive(Debug, Args)]
+pub struct EvalArgs {
+    /// Judgements, one a line: query, document, gain; or in TREC's four columns
+    #[arg(long, value_name = "FILE")]
+    pub qrels: PathBuf,
+    /// Queries, one a line: its id, a tab, its text
+    #[arg(long, value_name = "FILE")]
+    pub queries: PathBuf,
+    /// The collection; a document's id in the judgements is its file's name without extension
+    #[arg(short, long, default_value = "default")]
+    pub collection: String,
+    /// Its namespace
+    #[arg(short, long)]
+    pub namespace: Option<String>,
+    /// A way of searching; may be repeated. Dense, sparse and hybrid when left out
+    #[arg(long = "config", value_enum)]
+    pub configs: Vec<Config>,
+    /// Fail when nDCG@10 of a way of searching is below this
+    #[arg(long, value_name = "0..1")]
+    pub at_least: Option<f64>,
+}
+
+/// A way of searching.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Config {
+    /// By meaning
+    Dense,
+    /// By words
+    Sparse,
+    /// Both, fused
+    Hybrid,
+    /// Both, fused, then ordered by a cross-encoder
+    Rerank,
+}
+
+impl Config {
+    fn name(self) -> &'static str {
+        match self {
+            Config::Dense => "dense",
+            Config::Sparse => "sparse",
+            Config::Hybrid => "hybrid",
+            Config::Rerank => "rerank",
+        }
+    }
+
+    fn mode(self) -> SearchMode {
+        match self {
+            Config::Dense => SearchMode::Dense,
+            Config::Sparse => SearchMode::Sparse,
+            Config::Hybrid | Config::Rerank => SearchMode::Hybrid,
+        }
+    }
+}
+
+/// What one way of searching came to.
+#[derive(Debug, Serialize)]
+struct Line {
+    config: &'static str,
+    queries: usize,
+    ndcg_at_10: f64,
+    recall_at_10: f64,
+    recall_at_100: f64,
+    mrr: f64,
+    mean_ms: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    collection: String,
+    items: Vec<Line>,
+}
+
+/// Queries with their judgements, read before anything is started.
+pub struct Prepared {
+    args: EvalArgs,
+    queries: Vec<(String, Judged)>,
+}
+
+/// Reads both files.
+pub fn prepare(args: EvalArgs) -> Result<Prepared, CliError> {
+    let texts = queries(&read(&args.queries)?).map_err(|reason| unusable(&args.queries, &reason))?;
+    let judged = qrels(&read(&args.qrels)?).map_err(|reason| unusable(&args.qrels, &reason))?;
+    let queries: Vec<(String, Judged)> =
+        texts.into_iter().filter_map(|(id, text)| Some((text, judged.get(&id)?.clone()))).collect();
+    if queries.is_empty() {
+        return Err(unusable(&args.qrels, "no query of the other file is judged in it"));
+    }
+    Ok(Prepared { args, queries })
+}
+
+fn read(path: &Path) -> Result<String, CliError> {
+    std::fs::read_to_string(path).map_err(|error| unusable(path, &error.to_string()))
+}
+
+fn unusable(path: &Path, reason: &str) -> CliError {
+    CliError::new(Exit::Usage, format!("{} can't be used: {reason}", path.display()))
+        .hint("a line of queries is `id<TAB>text`, a line of judgements `query document gain`")
+}
+
+fn queries(text: &str) -> Result<Vec<(String, String)>, String> {
+    let lines = text.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty());
+    lines
+        .map(|(line, at)| {
+            let (id, text) = line.split_once('\t').ok_or_else(|| format!("line {at} has no tab"))?;
+            Ok((id.trim().to_owned(), text.trim().to_owned()))
+        })
+        .collect()
+}
+
+fn qrels(text: &str) -> Result<BTreeMap<String, Judged>, String> {
+    let mut found: BTreeMap<String, Judged> = BTreeMap::new();
+    for (line, at) in text.lines().zip(1..) {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let (query, document, gain) = match fields[..] {
+            [] => continue,
+            [query, document, gain] | [query, _, document, gain] => (query, document, gain),
+            _ => return Err(format!("line {at} has {} columns", fields.len())),
+        };
+        let gain: f64 = gain.parse().map_err(|_| format!("gain {gain:?} in line {at} is no number"))?;
+        found.entry(query.to_owned()).or_default().insert(document.to_owned(), gain);
+    }
+    Ok(found)
+}
+
+pub async fn run(connection: &Connection, prepared: Prepared, output: Output) -> Result<(), CliError> {
+    let Prepared { args, queries } = prepared;
+    let configs = if args.configs.is_empty() {
+        vec![Config::Dense, Config::Sparse, Config::Hybrid]
+    } else {
+        args.configs.clone()
+    };
+    let target = if stderr_is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(Some((configs.len() * queries.len()) as u64), target);
+    let mut items = Vec::with_capacity(configs.len());
+    for config in configs {
+        let (mut rankings, mut took_ms) = (Vec::with_capacity(queries.len()), 0.0);
+        for (query, _) in &queries {
+            let (ranking, ms) = ranking(connection, &args, config, query).await?;
+            rankings.push(ranking);
+            took_ms += ms;
+            bar.inc(1);
+        }
+        let found = quality(rankings.iter().map(Vec::as_slice).zip(queries.iter().map(|(_, judged)| judged)));
+        items.push(line(config, found, took_ms / queries.len() as f64));
+    }
+    bar.finish_and_clear();
+    let report = Report { collection: args.collection, items };
+    output.show(&report, |report| {
+        let row = |line: &Line| {
+            let share = |value: f64| format!("{value:.3}");
+            [
+                line.config.to_owned(),
+                share(line.ndcg_at_10),
+                share(line.recall_at_10),
+                share(line.recall_at_100),
+                share(line.mrr),
+                line.queries.to_string(),
+                format!("{:.1}", line.mean_ms),
+            ]
+        };
+        table(
+            ["config", "ndcg@10", "recall@10", "recall@100", "mrr", "queries", "mean ms"],
+            report.items.iter().map(row).collect(),
+            "nothing was measured",
+        )
+    })?;
+    let floor = args.at_least.unwrap_or(0.0);
+    match report.items.iter().find(|line| line.ndcg_at_10 < floor) {
+        Some(line) => Err(CliError::new(
+            Exit::Failed,
+            format!("nDCG@10 of {} is {:.3}, which is below {floor}", line.config, line.ndcg_at_10),
+        )),
+        None => Ok(()),
+    }
+}
+
+fn line(config: Config, found: Quality, mean_ms: f64) -> Line {
+    Line {
+        config: config.name(),
+        queries: found.queries,
+        ndcg_at_10: found.ndcg_at_10,
+        recall_at_10: found.recall_at_10,
+        recall_at_100: found.recall_at_100,
+        mrr: found.mrr,
+        mean_ms,
+    }
+}
+
+/// Documents in the order of their best chunk, and how long the search took.
+async fn ranking(
+    connection: &Connection,
+    args: &EvalArgs,
+    config: Config,
+    query: &str,
+) -> Result<(Vec<String>, f64), CliError> {
+    let body = SearchBody {
+        query: query.to_owned(),
+        collection: args.collection.clone(),
+        namespace: args.namespace.clone(),
+        k: Some(DEPTH),
+        rerank: Some(config == Config::Rerank),
+        mode: Some(config.mode()),
+        ..SearchBody::default()
+    };
+    let since = std::time::Instant::now();
+    let found: SearchDone = connection.client.post("/rag/search", &body).await?;
+    let ms = since.elapsed().as_secs_f64() * 1_000.0;
+    let mut seen = HashSet::new();
+    let documents =
+        found.items.iter().map(|item| stem(&item.source)).filter(|name| seen.insert(name.clone())).collect();
+    Ok((documents, ms))
+}
+
+fn stem(source: &str) -> String {
+    Path::new(source).file_stem().map_or_else(|| source.to_owned(), |stem| stem.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_judgements_in_three_or_four_columns_when_read_then_they_are_the_same() {
+        let (three, four) = (qrels("1 d1 2\n\n2 d2 0\n").unwrap(), qrels("1 0 d1 2\n2 0 d2 0").unwrap());
+        assert_eq!(three, four);
+        assert_eq!(three["1"]["d1"], 2.0);
+        assert!(qrels("1 d1").unwrap_err().contains("line 1"));
+        assert!(qrels("1 d1 x").unwrap_err().contains("\"x\""));
+    }
+
+    #[test]
+    fn given_queries_without_a_tab_then_the_line_is_named() {
+        assert_eq!(queries("1\twhat is it\n").unwrap(), [("1".to_owned(), "what is it".to_owned())]);
+        assert!(queries("1\ta\nno tab").unwrap_err().contains("line 2"));
+    }
+}

@@ -1,0 +1,230 @@
+//! `riverrun stream consume`, and `riverrun ingest --type kafka`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use riverrun_api::stack;
+use riverrun_api::submit;
+use riverrun_api::wire::{IngestBody, IngestView};
+use riverrun_log::BlobStore;
+use riverrun_schemas::{Collection, IngestId, Topic};
+use riverrun_workers::stream::{self, StreamConfig, StreamTarget};
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use super::produce::failed;
+use crate::error::{CliError, Exit};
+use crate::host::{self, Connection};
+use crate::output::{Output, tell};
+use crate::settings::Settings;
+use crate::signals::Signals;
+
+const POLL: Duration = Duration::from_millis(100);
+/// How long the documents that were handed in may take to be found.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// Idle time-out of a topic that is read once.
+pub const USUAL_IDLE_SECONDS: f64 = 5.0;
+
+/// Options of `stream consume`.
+#[derive(Debug, Args)]
+pub struct ConsumeArgs {
+    /// The collection; made when it is not there
+    #[arg(short, long)]
+    pub collection: String,
+    /// Its namespace
+    #[arg(short, long)]
+    pub namespace: Option<String>,
+    /// The topic
+    #[arg(long, default_value = Topic::Documents.name())]
+    pub topic: String,
+    /// End when no document came for so many seconds; goes on until it is stopped when left out
+    #[arg(long, value_name = "SECONDS")]
+    pub idle_timeout: Option<f64>,
+    /// Force the type of every document
+    #[arg(short = 't', long = "type", value_name = "TYPE")]
+    pub source_type: Option<String>,
+    /// A JSON object to keep with each document
+    #[arg(long, value_name = "JSON")]
+    pub metadata: Option<String>,
+}
+
+/// What came of it.
+#[derive(Debug, Serialize)]
+struct Summary {
+    topic: String,
+    namespace: String,
+    collection: String,
+    records: usize,
+    documents: usize,
+    indexed: i64,
+    unchanged: i64,
+    failed: i64,
+    dead_letters: usize,
+}
+
+/// Takes documents until nothing came for a while or until a signal; then waits for what was taken.
+pub async fn run(args: ConsumeArgs, settings: &Settings, name: &str, output: Output) -> Result<(), CliError> {
+    let idle = idle(args.idle_timeout)?;
+    let target = target(&args, settings)?;
+    let (topic, place) = (args.topic.clone(), target.collection.clone());
+    if !stream::is_open_topic(&topic) {
+        return Err(failed(&stream::StreamError::WrongTopic(topic)));
+    }
+    let connection = super::super::until_signal(Connection::full(settings, name)).await?;
+    let result = async {
+        let stop = CancellationToken::new();
+        let consumed = consume(&connection, settings, &topic, target, idle, &stop, output).await?;
+        let summary = summary(&connection, topic, &place, consumed).await?;
+        output.show(&summary, people)?;
+        if summary.failed > 0 || summary.dead_letters > 0 {
+            return Err(CliError::new(
+                Exit::Failed,
+                format!("{} documents failed, {} records are dead letters", summary.failed, summary.dead_letters),
+            )
+            .hint("riverrun docs ls shows documents, riverrun dlq ls dead letters"));
+        }
+        Ok(())
+    }
+    .await;
+    connection.close().await;
+    result
+}
+
+async fn consume(
+    connection: &Connection,
+    settings: &Settings,
+    topic: &str,
+    target: StreamTarget,
+    idle: Option<Duration>,
+    stop: &CancellationToken,
+    output: Output,
+) -> Result<stream::Consumed, CliError> {
+    let blobs: Arc<dyn BlobStore> = Arc::new(
+        stack::blobs(&settings.data_dir)
+            .map_err(|error| CliError::new(Exit::Failed, error.to_string()).hint("riverrun diagnose"))?,
+    );
+    let config = StreamConfig { log: connection.log()?.clone(), topic: topic.to_owned(), target, idle };
+    let producer = connection.producer()?;
+    if !output.json {
+        tell(&format!("taking documents from {topic}; Ctrl-C ends it, and the next time goes on from there"));
+    }
+    let mut signals = Signals::listen()?;
+    let progress = |so_far: &stream::Consumed| {
+        if !output.json {
+            tell(&format!("{} documents taken, {} dead letters", so_far.documents, so_far.dead_letters));
+        }
+    };
+    let work = stream::consume(config, &producer, &blobs, stop.clone(), progress);
+    let mut work = std::pin::pin!(work);
+    let done = tokio::select! {
+        done = &mut work => done,
+        () = signals.next() => {
+            // What is in work is finished and committed first.
+            stop.cancel();
+            work.await
+        }
+    };
+    done.map_err(|error| failed(&error))
+}
+
+fn idle(seconds: Option<f64>) -> Result<Option<Duration>, CliError> {
+    const LONGEST: f64 = 1e9;
+    seconds
+        .map(|seconds| {
+            if (0.0..=LONGEST).contains(&seconds) {
+                Ok(Duration::from_secs_f64(seconds))
+            } else {
+                Err(CliError::new(Exit::Usage, format!("--idle-timeout is {seconds}, which is no number of seconds"))
+                    .hint("--idle-timeout 10"))
+            }
+        })
+        .transpose()
+}
+
+fn target(args: &ConsumeArgs, settings: &Settings) -> Result<StreamTarget, CliError> {
+    let defaults = host::core(settings)?.ingest_defaults();
+    let metadata = super::super::metadata(args.metadata.as_deref())?;
+    let body = IngestBody {
+        source: args.topic.clone(),
+        collection: args.collection.clone(),
+        namespace: args.namespace.clone(),
+        source_type: args.source_type.clone(),
+        metadata: metadata.clone(),
+        ..IngestBody::default()
+    };
+    let checked = submit::ingest_target(&body, &defaults)?;
+    let size = |size: usize| i64::try_from(size).unwrap_or(i64::MAX);
+    Ok(StreamTarget {
+        collection: Collection::new(checked.namespace, checked.collection),
+        embed_model: defaults.embed_model.clone(),
+        chunk_size: size(defaults.chunk_size),
+        chunk_overlap: size(defaults.chunk_overlap),
+        source_type: checked.source_type,
+        metadata,
+    })
+}
+
+/// Waits until every document that was handed in has ended, and counts how.
+async fn summary(
+    connection: &Connection,
+    topic: String,
+    place: &Collection,
+    consumed: stream::Consumed,
+) -> Result<Summary, CliError> {
+    let mut summary = Summary {
+        topic,
+        namespace: place.namespace.to_string(),
+        collection: place.name.to_string(),
+        records: consumed.records,
+        documents: consumed.documents,
+        indexed: 0,
+        unchanged: 0,
+        failed: 0,
+        dead_letters: consumed.dead_letters,
+    };
+    let until = tokio::time::Instant::now() + PATIENCE;
+    for ingest in consumed.ingests {
+        let Some(view) = ended(connection, ingest, until).await? else {
+            tell("some documents are still on their way; they go on without this command");
+            break;
+        };
+        summary.indexed += view.indexed;
+        summary.unchanged += view.unchanged;
+        summary.failed += view.failed;
+    }
+    Ok(summary)
+}
+
+async fn ended(
+    connection: &Connection,
+    ingest: IngestId,
+    until: tokio::time::Instant,
+) -> Result<Option<IngestView>, CliError> {
+    loop {
+        match connection.client.get::<IngestView>(&format!("/ingest/{ingest}")).await {
+            Ok(view) if view.ended() => return Ok(Some(view)),
+            // The command is on the log; the first word of it may take a moment.
+            Ok(_) => {}
+            Err(error) if error.exit == Exit::Refused => {}
+            Err(error) => return Err(error),
+        }
+        if tokio::time::Instant::now() > until {
+            return Ok(None);
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+fn people(summary: &Summary) -> String {
+    format!(
+        "{} records · indexed {} · unchanged {} · failed {} · dead letters {} in {}/{}",
+        summary.records,
+        summary.indexed,
+        summary.unchanged,
+        summary.failed,
+        summary.dead_letters,
+        summary.namespace,
+        summary.collection
+    )
+}

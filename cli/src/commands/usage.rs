@@ -1,0 +1,52 @@
+//! `riverrun usage`.
+
+use clap::{Args, ValueEnum};
+use riverrun_api::wire::{Items, UsageSum};
+
+use crate::client::with_query;
+use crate::error::CliError;
+use crate::host::Connection;
+use crate::output::{Output, table};
+
+/// Options of `usage`.
+#[derive(Debug, Args)]
+pub struct UsageArgs {
+    /// What runs are summed by
+    #[arg(long, value_enum, default_value_t = By::Namespace)]
+    pub by: By,
+    /// Only runs of this namespace
+    #[arg(short, long)]
+    pub namespace: Option<String>,
+}
+
+/// What runs are summed by.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum By {
+    /// Namespaces
+    Namespace,
+    /// Conversations
+    Session,
+    /// Models
+    Model,
+    /// Agent types
+    Agent,
+}
+
+pub async fn run(connection: &Connection, args: UsageArgs, output: Output) -> Result<(), CliError> {
+    let by = args.by.to_possible_value().map(|value| value.get_name().to_owned());
+    let query = with_query("/usage", &[("by", by.clone()), ("namespace", args.namespace)]);
+    let found: Items<UsageSum> = connection.client.get(&query).await?;
+    output.show(&found, |found| {
+        let row = |sum: &UsageSum| {
+            [
+                if sum.key.is_empty() { "(default)".to_owned() } else { sum.key.clone() },
+                sum.runs.to_string(),
+                sum.usage.prompt_tokens.to_string(),
+                sum.usage.completion_tokens.to_string(),
+                sum.usage.cost_usd.map(|cost| format!("{cost:.4}")).unwrap_or_default(),
+            ]
+        };
+        let head = [by.as_deref().unwrap_or("group"), "runs", "tokens read", "tokens written", "cost (USD)"];
+        table(head, found.items.iter().map(row).collect(), "there are no runs yet")
+    })
+}

@@ -1,0 +1,106 @@
+//! `riverrun warehouse`.
+
+use clap::Subcommand;
+use riverrun_api::wire::{Items, QueryBody, QueryResult, TableInfo};
+use serde_json::Value;
+
+use crate::client::with_query;
+use crate::error::CliError;
+use crate::host::Connection;
+use crate::output::{Output, grid, print_line, table, tell};
+
+/// What to do with tables.
+#[derive(Debug, Subcommand)]
+pub enum WarehouseCommand {
+    /// List the tables of a namespace
+    Tables {
+        /// The namespace
+        #[arg(short, long)]
+        namespace: Option<String>,
+    },
+    /// Run one reading SQL statement
+    Query {
+        /// SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW or SUMMARIZE
+        sql: String,
+        /// The namespace whose tables it sees
+        #[arg(short, long)]
+        namespace: Option<String>,
+        /// Most rows, 1 to 10,000
+        #[arg(long)]
+        limit: Option<usize>,
+        /// Print CSV with a header
+        #[arg(long)]
+        csv: bool,
+    },
+}
+
+pub async fn run(connection: &Connection, command: WarehouseCommand, output: Output) -> Result<(), CliError> {
+    match command {
+        WarehouseCommand::Tables { namespace } => tables(connection, namespace, output).await,
+        WarehouseCommand::Query { sql, namespace, limit, csv } => {
+            let found: QueryResult =
+                connection.client.post("/warehouse/query", &QueryBody { sql, namespace, limit }).await?;
+            show(&found, csv, output)
+        }
+    }
+}
+
+async fn tables(connection: &Connection, namespace: Option<String>, output: Output) -> Result<(), CliError> {
+    let found: Items<TableInfo> =
+        connection.client.get(&with_query("/warehouse/tables", &[("namespace", namespace)])).await?;
+    output.show(&found, |found| {
+        let row = |table: &TableInfo| {
+            let columns: Vec<String> =
+                table.columns.iter().map(|column| format!("{} {}", column.name, column.sql_type)).collect();
+            [table.name.clone(), table.rows.to_string(), table.collection.to_string(), columns.join(", ")]
+        };
+        let empty = "there are no tables yet; make one: riverrun ingest <file.csv> --table <name>";
+        table(["table", "rows", "collection", "columns"], found.items.iter().map(row).collect(), empty)
+    })
+}
+
+fn show(found: &QueryResult, csv: bool, output: Output) -> Result<(), CliError> {
+    let names: Vec<String> = found.columns.iter().map(|column| column.name.clone()).collect();
+    if csv {
+        print_line(&csv_line(&names))?;
+        for row in &found.rows {
+            print_line(&csv_line(&row.iter().map(shown).collect::<Vec<_>>()))?;
+        }
+    } else {
+        output.show(found, |found| {
+            grid(&names, found.rows.iter().map(|row| row.iter().map(shown).collect()).collect(), "no rows")
+        })?;
+    }
+    if found.truncated && !output.json {
+        tell("there are more rows: raise --limit, or ask for less");
+    }
+    Ok(())
+}
+
+/// A value without quotes; nothing for NULL.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+    }
+}
+
+/// RFC 4180.
+fn csv_line(fields: &[String]) -> String {
+    let field = |text: &String| {
+        if text.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.clone() }
+    };
+    fields.iter().map(field).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_fields_with_commas_quotes_and_lines_then_a_csv_line_keeps_them() {
+        let fields = ["a", "b, c", "say \"hi\"", "two\nlines", ""].map(str::to_owned);
+        assert_eq!(csv_line(&fields), "a,\"b, c\",\"say \"\"hi\"\"\",\"two\nlines\",");
+    }
+}

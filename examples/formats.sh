@@ -1,0 +1,29 @@
+#!/bin/sh
+# Makes documents of several types, ingests them as a folder and as an archive, streams one, and finds each.
+# Usage: examples/formats.sh   (needs `riverrun` in the PATH)
+set -eu
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+cat > "$folder/prices.csv" <<'CSV'
+Launch;Price;Height
+Winch;9;400 m
+"Aero tow";42,5;600 m
+CSV
+cat > "$folder/club.html" <<'HTML'
+<html><head><title>The club</title><script>ignored()</script></head>
+<body><h1>Opening hours</h1><p>The field is open from <b>9 to 19</b> on weekends.</p></body></html>
+HTML
+printf '%s\n' '{"glider": "ASK 21", "seats": 2}' '{"glider": "LS 4", "seats": 1}' > "$folder/fleet.jsonl"
+printf 'From: ann@example.org\nSubject: Winch inspection\n\nThe cable was replaced on Tuesday.\n' > "$folder/mail.eml"
+
+riverrun ingest "$folder" -c formats
+riverrun search "price of an aero tow" -c formats -k 1
+riverrun search "when is the field open" -c formats -k 1
+riverrun search "two-seated glider" -c formats -k 1
+riverrun search "cable replaced" -c formats -k 1
+
+riverrun stream produce "The tow plane is in maintenance until Friday." --key tow-plane
+riverrun stream consume --collection formats --idle-timeout 3
+riverrun search "tow plane maintenance" -c formats -k 1

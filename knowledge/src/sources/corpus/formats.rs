@@ -1,0 +1,154 @@
+//! What is read out of a whole document of each type.
+
+use super::build::{self, Font};
+use super::{read, refusal};
+use crate::sources::{Cell, Row, by_name};
+
+#[test]
+fn given_a_pdf_when_read_then_lines_pages_and_title_are_there() {
+    let bytes = build::saved(build::pdf(&["First line\nsecond line", "Page two: caf\u{e9}"], Font::Plain));
+    let text = read("pdf", &bytes).unwrap();
+    assert_eq!(text.title.as_deref(), Some("The title"));
+    assert_eq!(text.text, "First line\nsecond line\n\nPage two: caf\u{e9}\n");
+    let second = text.text.find("Page two").unwrap();
+    assert_eq!((text.page(0), text.page(second - 1), text.page(second)), (Some(1), Some(1), Some(2)));
+}
+
+#[test]
+fn given_a_pdf_with_ligatures_when_read_then_its_words_can_be_found() {
+    let bytes = build::saved(build::pdf(&["of\u{1}ce a\u{2}uent"], Font::Ligatures));
+    assert_eq!(read("pdf", &bytes).unwrap().text, "office affluent\n");
+}
+
+#[test]
+fn given_an_encrypted_pdf_when_read_then_the_empty_password_opens_it_and_any_other_is_an_error() {
+    let document = || build::pdf(&["Secret words"], Font::Plain);
+    assert_eq!(read("pdf", &build::encrypted(document(), "")).unwrap().text, "Secret words\n");
+    assert_eq!(refusal("pdf", &build::encrypted(document(), "hunter2")), "encrypted");
+}
+
+#[test]
+fn given_a_pdf_without_fonts_pages_or_text_when_read_then_the_reason_is_named() {
+    let why = |bytes: &[u8]| by_name("pdf").unwrap().extract("a.pdf", bytes).unwrap_err().to_string();
+    let no_font = build::saved(build::pdf(&["words"], Font::None));
+    assert_eq!(refusal("pdf", &no_font), "no_text");
+    assert!(why(&no_font).contains("without naming a font"), "{}", why(&no_font));
+    let blank = build::saved(build::pdf(&[""], Font::Plain));
+    assert!(why(&blank).contains("no characters"), "{}", why(&blank));
+    assert!(why(&build::saved(build::pdf(&[], Font::Plain))).contains("no pages"));
+}
+
+#[test]
+fn given_a_word_document_when_read_then_headings_lists_tables_and_notes_are_there() {
+    let p = |style: &str, text: &str| {
+        format!("<w:p><w:pPr><w:pStyle w:val='{style}'/></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>")
+    };
+    let plain = |text: &str| format!("<w:p><w:r><w:t>{text}</w:t></w:r></w:p>");
+    let item = "<w:p><w:pPr><w:numPr><w:ilvl w:val='1'/></w:numPr></w:pPr><w:r><w:t>an item</w:t></w:r></w:p>";
+    let deleted = "<w:p><w:del><w:r><w:delText>deleted</w:delText></w:r></w:del><w:r><w:t>kept &amp; </w:t></w:r><w:r><w:t>joined</w:t></w:r></w:p>";
+    let cell = |text: &str| format!("<w:tc>{}</w:tc>", plain(text));
+    let table = format!(
+        "<w:tbl><w:tr>{}{}</w:tr><w:tr>{}{}</w:tr></w:tbl>",
+        cell("Launch"),
+        cell("Price"),
+        cell("Winch"),
+        cell("9 | 10")
+    );
+    let body = p("berschrift1", "Gliding")
+        + &plain("Quiet flight.")
+        + &p("Custom", "Costs")
+        + &table
+        + item
+        + deleted
+        + &p("Heading3", "Deep");
+    let text = read("docx", &build::docx(&body)).unwrap();
+    assert_eq!(text.title.as_deref(), Some("Core title"));
+    let headings: Vec<_> = text.sections.iter().map(|section| (section.level, section.heading.as_str())).collect();
+    assert_eq!(headings, [(1, "Gliding"), (2, "Costs"), (3, "Deep"), (1, "Footnotes")]);
+    for part in [
+        "# Gliding\n\nQuiet flight.",
+        "| Launch | Price |\n| --- | --- |\n| Winch | 9 \\| 10 |",
+        "  - an item",
+        "kept & joined",
+        "A note at the foot.",
+    ] {
+        assert!(text.text.contains(part), "{part:?} is not in {}", text.text);
+    }
+    assert!(!text.text.contains("deleted"));
+    assert_eq!(refusal("docx", &build::zip(&[("word/document.xml", b"<w:document/>")])), "no_text");
+}
+
+#[test]
+fn given_a_presentation_when_read_then_slides_are_pages_in_their_order_with_notes() {
+    let text = read("pptx", &build::pptx()).unwrap();
+    let headings: Vec<_> = text.sections.iter().map(|section| section.heading.as_str()).collect();
+    assert_eq!(headings, ["Welcome", "Notes", "Slide 2"]);
+    let at = |part: &str| text.page(text.text.find(part).unwrap_or_else(|| panic!("{part} is not in {}", text.text)));
+    assert_eq!(
+        (at("Gliding is quiet"), at("Say hello first"), at("Second slide"), at("Launch")),
+        (Some(1), Some(1), Some(2), Some(2))
+    );
+    assert_eq!(text.title.as_deref(), Some("Welcome"));
+}
+
+#[test]
+fn given_workbooks_when_read_then_rows_have_their_columns_and_sheets_are_sections() {
+    let text = read("xlsx", &build::xlsx(build::SHEET)).unwrap();
+    assert_eq!(text.text, "# Prices\n\nLaunch: Winch; Price: 9; Since: 2023-03-15\nLaunch: Tow; Price: 42.5\n");
+    let mut tables = by_name("xlsx").unwrap().tables("a.xlsx", &build::xlsx(build::SHEET)).unwrap();
+    let table = tables.remove(0);
+    assert_eq!(
+        (table.name.as_str(), table.columns),
+        ("Prices", ["Launch", "Price", "Since"].map(str::to_owned).to_vec())
+    );
+    let rows: Vec<Row> = table.rows.map(Result::unwrap).collect();
+    assert_eq!(rows[0], [Cell::Text("Winch".into()), Cell::Int(9), Cell::Text("2023-03-15".into())]);
+    assert_eq!(rows[1], [Cell::Text("Tow".into()), Cell::Float(42.5), Cell::Null]);
+    assert_eq!(read("ods", &build::ods()).unwrap().text, "# Prices\n\nLaunch: Winch; Price: 9\n");
+    assert_eq!(refusal("xlsx", &build::xlsx("")), "no_text");
+}
+
+#[test]
+fn given_a_book_when_read_then_chapters_come_in_the_order_of_its_spine() {
+    let text = read("epub", &build::epub()).unwrap();
+    assert_eq!(text.title.as_deref(), Some("A book"));
+    let headings: Vec<_> = text.sections.iter().map(|section| section.heading.as_str()).collect();
+    assert_eq!(headings, ["Chapter one", "Chapter two"]);
+    assert!(text.text.find("It begins.").unwrap() < text.text.find("It ends.").unwrap(), "{}", text.text);
+    for section in &text.sections {
+        assert!(text.text[section.start..].starts_with("# Chapter"), "{section:?}");
+    }
+}
+
+#[test]
+fn given_a_message_when_read_then_headers_text_and_names_of_attachments_are_there() {
+    let text = read("eml", build::EMAIL.as_bytes()).unwrap();
+    assert_eq!(text.title.as_deref(), Some("Gr\u{fc}\u{df}e"));
+    for part in [
+        "From: J\u{f6}rg <joerg@example.org>",
+        "To: Ada <ada@example.org>, bob@example.org",
+        "Date: 2026-09-01T10:00:00+02:00",
+        "Attachments: plan.pdf",
+        "The caf\u{e9} is open.",
+    ] {
+        assert!(text.text.contains(part), "{part:?} is not in {}", text.text);
+    }
+    assert!(!text.text.contains("html part"));
+    let html = "From: a@example.org\r\nSubject: x\r\nContent-Type: text/html\r\n\r\n<p>Only <b>html</b></p><script>evil()</script>";
+    let text = read("eml", html.as_bytes()).unwrap().text;
+    assert!(text.contains("Only **html**") && !text.contains("evil"), "{text}");
+    assert_eq!(refusal("eml", b"no header at all"), "malformed_document");
+}
+
+#[test]
+fn given_documents_without_an_extension_when_detected_then_their_content_tells() {
+    let name =
+        |bytes: &[u8]| crate::sources::detect(std::path::Path::new("/d/file"), bytes, None).map(|source| source.name());
+    assert_eq!(name(&build::docx("<w:p/>")), Ok("docx"));
+    assert_eq!(name(&build::pptx()), Ok("pptx"));
+    assert_eq!(name(&build::xlsx(build::SHEET)), Ok("xlsx"));
+    assert_eq!(name(&build::ods()), Ok("ods"));
+    assert_eq!(name(&build::epub()), Ok("epub"));
+    assert_eq!(name(&build::saved(build::pdf(&["x"], Font::Plain))), Ok("pdf"));
+    assert!(name(&build::zip(&[("a.txt", b"x")])).is_err());
+}

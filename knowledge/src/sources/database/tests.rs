@@ -1,0 +1,98 @@
+use super::*;
+use crate::sources::place::{Place, place};
+
+async fn read(source: &str, query: Option<&str>) -> (Result<(), SourceError>, Vec<(String, String)>) {
+    let Place::Database(address) = place(source, None).unwrap() else { panic!("{source}") };
+    let (sender, mut receiver) = mpsc::channel(10_000);
+    let result = read_rows(&address, source, query, &sender).await;
+    drop(sender);
+    let mut documents = Vec::new();
+    while let Some(item) = receiver.recv().await {
+        let Item::Document(found) = item else { panic!("{item:?}") };
+        documents.push((found.source, String::from_utf8(found.bytes).unwrap()));
+    }
+    (result, documents)
+}
+
+async fn sqlite_file(dir: &tempfile::TempDir) -> String {
+    let file = dir.path().join("data.db");
+    let options = SqliteConnectOptions::new().filename(&file).create_if_missing(true);
+    let mut connection = SqliteConnection::connect_with(&options).await.unwrap();
+    sqlx::raw_sql("CREATE TABLE t (id INTEGER, name TEXT, price REAL, raw BLOB); INSERT INTO t VALUES (1, 'Ada; or not', 1.5, x'00ff'), (2, NULL, 2, x'6869')")
+        .execute(&mut connection)
+        .await
+        .unwrap();
+    connection.close().await.unwrap();
+    format!("sqlite:{}", file.display())
+}
+
+#[tokio::test]
+async fn given_a_database_when_asked_then_its_rows_are_lines_of_documents() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = sqlite_file(&dir).await;
+    let (result, documents) = read(&source, Some("SELECT * FROM t ORDER BY id;")).await;
+    result.unwrap();
+    let [(name, lines)] = documents.as_slice() else { panic!("{documents:?}") };
+    assert!(name.starts_with(&format!("{source}#")) && name.ends_with("/1"), "{name}");
+    assert_eq!(
+        lines,
+        "{\"id\":1,\"name\":\"Ada; or not\",\"price\":1.5,\"raw\":\"(2 bytes)\"}\n{\"id\":2,\"name\":null,\"price\":2.0,\"raw\":\"hi\"}\n"
+    );
+    let (result, documents) = read(
+        &source,
+        Some("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 250) SELECT i FROM n"),
+    )
+    .await;
+    result.unwrap();
+    assert_eq!(documents.iter().map(|(_, lines)| lines.lines().count()).collect::<Vec<_>>(), [100, 100, 50]);
+}
+
+#[tokio::test]
+async fn given_queries_that_do_more_than_read_or_do_not_end_when_asked_then_they_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = sqlite_file(&dir).await;
+    for query in [
+        "DROP TABLE t",
+        "DELETE FROM t",
+        "INSERT INTO t VALUES (3)",
+        "ATTACH '/tmp/x.db' AS x",
+        "PRAGMA query_only = 0",
+        "SELECT 1; DROP TABLE t",
+        "VACUUM INTO '/tmp/x'",
+        "",
+        " ; ",
+        "COPY (SELECT 1) TO PROGRAM 'id'",
+        "/* x */ DROP TABLE t",
+        "SELECT 1 INTO OUTFILE '/tmp/x'",
+        "SELECT LOAD_FILE('/etc/passwd')",
+        "SELECT pg_read_file('/etc/passwd')",
+        "SELECT /*!50000 1 */",
+        "SELECT lo_export(1, '/tmp/x')",
+        "SELECT * FROM dblink('host=x', 'y')",
+        "SELECT U&\"\\0070g_read_file\"('x')",
+        "CALL x()",
+        "SELECT readfile('/etc/passwd')",
+        "EXPLAIN ANALYZE DELETE FROM t",
+    ] {
+        let (result, documents) = read(&source, Some(query)).await;
+        assert_eq!((result.unwrap_err().code(), documents.len()), ("query_refused", 0), "{query}");
+    }
+    let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n";
+    assert_eq!(read(&source, Some(endless)).await.0.unwrap_err().code(), "limit_exceeded");
+    assert_eq!(read(&source, None).await.0.unwrap_err().code(), "bad_option");
+    assert_eq!(read(&source, Some("SELECT * FROM t WHERE 1 = 0")).await.0.unwrap_err().code(), "no_text");
+    assert_eq!(read(&source, Some("SELECT nothing FROM nowhere")).await.0.unwrap_err().code(), "source_failed");
+    assert_eq!(read("sqlite:/nowhere/x.db", Some("SELECT 1")).await.0.unwrap_err().code(), "not_found");
+    assert_eq!(read("sqlite:x.db", Some("SELECT 1")).await.0.unwrap_err().code(), "path_not_absolute");
+    assert!(!Path::new("/nowhere").exists());
+}
+
+#[tokio::test]
+async fn given_a_server_that_is_not_there_when_asked_then_the_error_has_no_password() {
+    for scheme in ["postgres", "mysql"] {
+        let (result, _) = read(&format!("{scheme}://user:hunter2@127.0.0.1:1/db?x=hunter2"), Some("SELECT 1")).await;
+        let error = result.unwrap_err();
+        assert_eq!(error.code(), "source_failed");
+        assert!(!format!("{error} {error:?} {:?}", error.hint()).contains("hunter2"), "{error}");
+    }
+}

@@ -1,0 +1,182 @@
+//! Word documents (ECMA-376): headings, lists, tables, foot- and endnotes in reading order.
+
+use std::collections::HashMap;
+
+use super::archive::Package;
+use super::builder::Builder;
+use super::xml::{self, Node};
+use super::{ExtractedText, Source, SourceError};
+use crate::chunking::{self, Chunker};
+
+const FORMAT: &str = "DOCX document";
+const BODY: &str = "word/document.xml";
+/// Parts that stand beside the body, with the heading that they get.
+const NOTES: [(&str, &str); 3] =
+    [("word/footnotes.xml", "Footnotes"), ("word/endnotes.xml", "Endnotes"), ("word/comments.xml", "Comments")];
+
+/// Office Open XML text documents.
+pub(super) struct Docx;
+
+impl Source for Docx {
+    fn name(&self) -> &'static str {
+        "docx"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["docx", "docm", "dotx"]
+    }
+
+    fn media_type(&self) -> &'static str {
+        "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+    }
+
+    fn chunker(&self) -> &'static dyn Chunker {
+        &chunking::MarkdownChunks
+    }
+
+    fn hostile(&self) -> bool {
+        true
+    }
+
+    fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError> {
+        let mut package = Package::open(name, FORMAT, bytes)?;
+        let body = package.needed(BODY)?;
+        let styles = match package.xml("word/styles.xml")? {
+            Some(xml) => heading_styles(name, &xml)?,
+            None => HashMap::new(),
+        };
+        let mut out = Builder::default();
+        if let Some(xml) = package.xml("docProps/core.xml")? {
+            out.title(&core_title(name, FORMAT, &xml)?);
+        }
+        read_body(name, &body, &styles, &mut out)?;
+        for (part, heading) in NOTES {
+            let Some(xml) = package.xml(part)? else { continue };
+            let mut notes = Builder::default();
+            read_body(name, &xml, &styles, &mut notes)?;
+            if !notes.is_blank() {
+                out.heading(1, heading);
+                read_body(name, &xml, &styles, &mut out)?;
+            }
+        }
+        out.finish(name, "it has no characters in its body; it may be made of pictures")
+    }
+}
+
+/// `dc:title` of the core properties that all Office formats share.
+pub(super) fn core_title(name: &str, format: &str, xml: &str) -> Result<String, SourceError> {
+    let (mut title, mut within) = (String::new(), false);
+    xml::walk(name, format, xml, |node| match node {
+        Node::Open(tag) => within = tag.name() == "title",
+        Node::Close(_) => within = false,
+        Node::Text(text) if within => title.push_str(text),
+        Node::Text(_) => {}
+    })?;
+    Ok(title)
+}
+
+/// The level of each style that is a heading: by its outline level, or by the name that every language version keeps.
+fn heading_styles(name: &str, xml: &str) -> Result<HashMap<String, u8>, SourceError> {
+    let mut styles = HashMap::new();
+    let mut style = String::new();
+    xml::walk(name, FORMAT, xml, |node| {
+        let Node::Open(tag) = node else { return };
+        match tag.name() {
+            "style" => style = tag.attribute("styleId").unwrap_or_default(),
+            "name" => {
+                let given = tag.attribute("val").unwrap_or_default().to_lowercase();
+                let level = if given == "title" {
+                    Some(1)
+                } else {
+                    given.strip_prefix("heading ").and_then(|level| level.parse().ok())
+                };
+                styles.extend(level.map(|level| (style.clone(), level)));
+            }
+            "outlineLvl" => {
+                // 9 is body text.
+                let level = tag.attribute("val").and_then(|level| level.parse::<u8>().ok()).filter(|level| *level < 9);
+                styles.extend(level.map(|level| (style.clone(), level + 1)));
+            }
+            _ => {}
+        }
+    })?;
+    Ok(styles)
+}
+
+/// A paragraph in the making.
+#[derive(Default)]
+struct Paragraph {
+    text: String,
+    level: Option<u8>,
+    list: Option<usize>,
+}
+
+/// A table in the making. One within another becomes text of its cell.
+#[derive(Default)]
+struct Tables {
+    depth: usize,
+    rows: Vec<Vec<String>>,
+    row: Vec<String>,
+    cell: String,
+}
+
+fn read_body(name: &str, xml: &str, styles: &HashMap<String, u8>, out: &mut Builder) -> Result<(), SourceError> {
+    let mut paragraph = Paragraph::default();
+    let mut tables = Tables::default();
+    // What was deleted in tracked changes, and field codes, are no text.
+    let mut text = false;
+    let mut fallback = 0usize;
+    xml::walk(name, FORMAT, xml, |node| match node {
+        Node::Open(tag) => match tag.name() {
+            "Fallback" => fallback += 1,
+            _ if fallback > 0 => {}
+            "p" => paragraph = Paragraph::default(),
+            "pStyle" => paragraph.level = tag.attribute("val").and_then(|style| level_of(&style, styles)),
+            "ilvl" => paragraph.list = tag.attribute("val").and_then(|level| level.parse().ok()),
+            "numPr" => paragraph.list = paragraph.list.or(Some(0)),
+            "t" => text = true,
+            "tab" => paragraph.text.push('\t'),
+            "br" | "cr" => paragraph.text.push('\n'),
+            "noBreakHyphen" => paragraph.text.push('-'),
+            "tbl" => tables.depth += 1,
+            _ => {}
+        },
+        Node::Text(words) if text && fallback == 0 => paragraph.text.push_str(words),
+        Node::Text(_) => {}
+        Node::Close("Fallback") => fallback = fallback.saturating_sub(1),
+        Node::Close(_) if fallback > 0 => {}
+        Node::Close("t") => text = false,
+        Node::Close("p") => end_paragraph(&std::mem::take(&mut paragraph), &mut tables, out),
+        Node::Close("tc") if tables.depth == 1 => tables.row.push(std::mem::take(&mut tables.cell)),
+        Node::Close("tr") if tables.depth == 1 => tables.rows.push(std::mem::take(&mut tables.row)),
+        Node::Close("tbl") => {
+            tables.depth = tables.depth.saturating_sub(1);
+            if tables.depth == 0 {
+                out.table(&std::mem::take(&mut tables.rows));
+            }
+        }
+        Node::Close(_) => {}
+    })
+}
+
+/// The level of a paragraph's style; also without a list of styles, as small writers of the format leave it out.
+fn level_of(style: &str, styles: &HashMap<String, u8>) -> Option<u8> {
+    let by_name =
+        || if style == "Title" { Some(1) } else { style.strip_prefix("Heading").and_then(|level| level.parse().ok()) };
+    styles.get(style).copied().or_else(by_name)
+}
+
+fn end_paragraph(paragraph: &Paragraph, tables: &mut Tables, out: &mut Builder) {
+    if tables.depth > 0 {
+        tables.cell.push_str(&paragraph.text);
+        tables.cell.push(' ');
+        return;
+    }
+    match (paragraph.level, paragraph.list) {
+        (Some(level), _) => out.heading(level, &paragraph.text),
+        (None, Some(level)) if !paragraph.text.trim().is_empty() => {
+            out.line(&format!("{}- {}", "  ".repeat(level.min(8)), paragraph.text.trim()));
+        }
+        (None, _) => out.paragraph(&paragraph.text),
+    }
+}

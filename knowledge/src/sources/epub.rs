@@ -1,0 +1,139 @@
+//! Books (EPUB 2 and 3): the chapters in the order of the spine, each read as the page of HTML that it is.
+
+use std::collections::HashMap;
+
+use super::archive::{Package, resolve};
+use super::builder::Builder;
+use super::xml::{self, Node};
+use super::{ExtractedText, Fault, Source, SourceError, html};
+use crate::chunking::{self, Chunker};
+
+const FORMAT: &str = "EPUB book";
+
+/// Most chapters of a book.
+const MAX_CHAPTERS: usize = 5_000;
+
+/// Electronic books.
+pub(super) struct Epub;
+
+impl Source for Epub {
+    fn name(&self) -> &'static str {
+        "epub"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["epub"]
+    }
+
+    fn media_type(&self) -> &'static str {
+        "application/epub+zip"
+    }
+
+    fn chunker(&self) -> &'static dyn Chunker {
+        &chunking::MarkdownChunks
+    }
+
+    fn hostile(&self) -> bool {
+        true
+    }
+
+    fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError> {
+        let mut package = Package::open(name, FORMAT, bytes)?;
+        let encrypted = package.parts().iter().any(|part| part == "META-INF/rights.xml");
+        if encrypted {
+            return Err(SourceError::fault(
+                name,
+                Fault::Encrypted,
+                "is protected by digital rights management",
+                "use a copy without it",
+            ));
+        }
+        let book = book(name, &mut package)?;
+        let mut out = Builder::default();
+        out.title(&book.title);
+        for chapter in &book.chapters {
+            // A chapter that the book lists and does not have is left out.
+            let Some(page) = package.xml(chapter)? else { continue };
+            let seen = html::visible(name, &page)?;
+            if seen.text.trim().is_empty() {
+                continue;
+            }
+            if let (true, Some(title)) = (seen.sections.is_empty(), &seen.title) {
+                out.heading(1, title);
+            }
+            out.append(&seen, 0);
+        }
+        out.finish(name, "its chapters have no characters; they may be made of pictures")
+    }
+}
+
+struct Book {
+    title: String,
+    chapters: Vec<String>,
+}
+
+/// Title and chapters, from the package document that the container names.
+fn book(name: &str, package: &mut Package<'_>) -> Result<Book, SourceError> {
+    let container = package.needed("META-INF/container.xml")?;
+    let mut root = None;
+    xml::walk(name, FORMAT, &container, |node| {
+        if let Node::Open(tag) = node
+            && tag.name() == "rootfile"
+        {
+            root = root.take().or(tag.attribute("full-path"));
+        }
+    })?;
+    let root = root.ok_or_else(|| SourceError::malformed(name, FORMAT, "its container names no book"))?;
+    let document = package.needed(&root)?;
+    let mut items = HashMap::new();
+    let mut spine = Vec::new();
+    let (mut title, mut in_title) = (String::new(), false);
+    xml::walk(name, FORMAT, &document, |node| match node {
+        Node::Open(tag) => {
+            in_title = tag.name() == "title" && title.is_empty();
+            match tag.name() {
+                "item" => items.extend(tag.attribute("id").zip(tag.attribute("href"))),
+                "itemref" => spine.extend(tag.attribute("idref")),
+                _ => {}
+            }
+        }
+        Node::Text(text) if in_title => title.push_str(text),
+        Node::Text(_) => {}
+        Node::Close(_) => in_title = false,
+    })?;
+    if spine.len() > MAX_CHAPTERS {
+        return Err(SourceError::fault(
+            name,
+            Fault::LimitExceeded,
+            format!("has more than {MAX_CHAPTERS} chapters"),
+            "split it",
+        ));
+    }
+    let chapters =
+        spine.iter().filter_map(|id| items.get(id)).map(|href| resolve(&root, &percent_decoded(href))).collect();
+    Ok(Book { title, chapters })
+}
+
+/// `%20` and the like, as addresses within a book are written.
+fn percent_decoded(href: &str) -> String {
+    let mut bytes = Vec::with_capacity(href.len());
+    let mut rest = href.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        let code = || {
+            tail.get(..2)
+                .and_then(|digits| std::str::from_utf8(digits).ok())
+                .and_then(|digits| u8::from_str_radix(digits, 16).ok())
+        };
+        match (first, code()) {
+            (b'%', Some(byte)) => {
+                bytes.push(byte);
+                rest = &tail[2..];
+            }
+            (byte, _) => {
+                bytes.push(*byte);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,284 @@
+//! PDF (ISO 32000-1): the characters of each page in the order in which it draws them.
+//!
+//! Lines come from the text operators (9.4): a move down, or a new text matrix on another line, ends one. Columns and tables
+//! are not put together again.
+
+use std::collections::BTreeMap;
+
+use lopdf::content::{Content, Operation};
+use lopdf::{Document, Encoding, Error, Object, ObjectId};
+
+use super::builder::Builder;
+use super::{ExtractedText, Fault, Source, SourceError};
+use crate::chunking::{self, Chunker};
+
+/// Most pages of a document.
+const MAX_PAGES: usize = 10_000;
+
+/// A gap in a line, in thousandths of the font's size, from which on it stands for a space (9.4.3, operator `TJ`).
+const SPACE_GAP: f32 = -180.0;
+
+/// Difference of height, in text space units, that is another line.
+const LINE_STEP: f32 = 1.0;
+
+/// Portable Document Format.
+pub(super) struct Pdf;
+
+impl Source for Pdf {
+    fn name(&self) -> &'static str {
+        "pdf"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["pdf"]
+    }
+
+    fn media_type(&self) -> &'static str {
+        "application/pdf"
+    }
+
+    fn chunker(&self) -> &'static dyn Chunker {
+        &chunking::Recursive
+    }
+
+    fn hostile(&self) -> bool {
+        true
+    }
+
+    fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError> {
+        if bytes.is_empty() {
+            return Err(SourceError::Empty { name: name.to_owned(), detail: "" });
+        }
+        let document = open(name, bytes)?;
+        let pages: Vec<ObjectId> = document.page_iter().take(MAX_PAGES + 1).collect();
+        if pages.len() > MAX_PAGES {
+            return Err(SourceError::fault(
+                name,
+                Fault::LimitExceeded,
+                format!("has more than {MAX_PAGES} pages"),
+                "split it",
+            ));
+        }
+        let mut out = Builder::default();
+        if let Some(title) = title(&document) {
+            out.title(&title);
+        }
+        let mut seen = Seen::default();
+        for (number, page) in (1..).zip(&pages) {
+            out.page(number);
+            let text = page_text(&document, *page, &mut seen);
+            out.paragraph(&normalise(&text));
+        }
+        if out.is_blank() {
+            return Err(SourceError::no_text(name, seen.why(pages.len())));
+        }
+        out.finish(name, "its pages are blank")
+    }
+}
+
+fn open(name: &str, bytes: &[u8]) -> Result<Document, SourceError> {
+    let encrypted = || {
+        SourceError::fault(
+            name,
+            Fault::Encrypted,
+            "is encrypted and can't be opened without its password",
+            "save it without a password, for example with: qpdf --decrypt",
+        )
+    };
+    // The empty user password is tried: with it, everyone may read the document.
+    let mut document = match Document::load_mem(bytes) {
+        Ok(document) => document,
+        Err(Error::Decryption(_) | Error::InvalidPassword | Error::UnsupportedSecurityHandler(_)) => {
+            return Err(encrypted());
+        }
+        Err(error) => return Err(SourceError::malformed(name, "PDF", error)),
+    };
+    if document.is_encrypted() && document.decrypt("").is_err() {
+        return Err(encrypted());
+    }
+    Ok(document)
+}
+
+fn title(document: &Document) -> Option<String> {
+    let info = document.trailer.get(b"Info").ok()?;
+    let (_, info) = document.dereference(info).ok()?;
+    let (_, title) = document.dereference(info.as_dict().ok()?.get(b"Title").ok()?).ok()?;
+    lopdf::decode_text_string(title).ok()
+}
+
+/// What the pages turned out to have, for the reason that there is no text.
+#[derive(Debug, Default)]
+struct Seen {
+    shown: usize,
+    fonts: usize,
+    broken_pages: usize,
+    images: bool,
+}
+
+impl Seen {
+    fn why(&self, pages: usize) -> &'static str {
+        match self {
+            _ if pages == 0 => "it has no pages",
+            Self { broken_pages, .. } if *broken_pages == pages => "none of its pages can be read",
+            Self { shown: 1.., fonts: 0, .. } => "it shows characters without naming a font, so nobody can tell which",
+            Self { shown: 1.., .. } => "its fonts do not say which characters they show",
+            Self { images: true, .. } => "its pages are pictures, as of a scan",
+            Self { .. } => "its pages have no characters",
+        }
+    }
+}
+
+/// The text of a page; a page that is broken is blank and counted.
+fn page_text(document: &Document, page: ObjectId, seen: &mut Seen) -> String {
+    let content = document.get_page_content(page).and_then(|bytes| Content::decode(&bytes));
+    let Ok(content) = content else {
+        seen.broken_pages += 1;
+        return String::new();
+    };
+    let fonts = document.get_page_fonts(page).unwrap_or_default();
+    seen.fonts += fonts.len();
+    let encodings: BTreeMap<Vec<u8>, Encoding<'_>> = fonts
+        .into_iter()
+        .filter_map(|(name, font)| font.get_font_encoding(document).ok().map(|encoding| (name, encoding)))
+        .collect();
+    let mut lines = Lines { encodings: &encodings, font: None, text: String::new(), height: None };
+    for operation in &content.operations {
+        match operation.operator.as_str() {
+            "Tj" | "TJ" | "'" | "\"" => seen.shown += 1,
+            "Do" | "BI" => seen.images = true,
+            _ => {}
+        }
+        lines.take(operation);
+    }
+    lines.text
+}
+
+/// The lines of a page in the making.
+struct Lines<'p> {
+    encodings: &'p BTreeMap<Vec<u8>, Encoding<'p>>,
+    font: Option<&'p Encoding<'p>>,
+    text: String,
+    height: Option<f32>,
+}
+
+impl Lines<'_> {
+    fn take(&mut self, operation: &Operation) {
+        let number = |index: usize| operation.operands.get(index).and_then(|operand| operand.as_float().ok());
+        match operation.operator.as_str() {
+            "Tf" => {
+                let name = operation.operands.first().and_then(|operand| operand.as_name().ok());
+                self.font = name.and_then(|name| self.encodings.get(name));
+            }
+            "Td" | "TD" => match number(1) {
+                Some(down) if down.abs() >= LINE_STEP => self.new_line(),
+                _ => self.space(),
+            },
+            "Tm" => {
+                let height = number(5);
+                match (self.height, height) {
+                    (Some(before), Some(now)) if (before - now).abs() < LINE_STEP => self.space(),
+                    _ => self.new_line(),
+                }
+                self.height = height;
+            }
+            "T*" | "ET" => self.new_line(),
+            "Tj" => self.show(&operation.operands),
+            "TJ" => {
+                if let Some(Object::Array(parts)) = operation.operands.first() {
+                    self.show(parts);
+                }
+            }
+            "'" => {
+                self.new_line();
+                self.show(&operation.operands);
+            }
+            "\"" => {
+                self.new_line();
+                self.show(operation.operands.get(2..).unwrap_or_default());
+            }
+            // Everything else draws.
+            _ => {}
+        }
+    }
+
+    fn show(&mut self, parts: &[Object]) {
+        let Some(font) = self.font else { return };
+        for part in parts {
+            match part {
+                Object::String(bytes, _) => {
+                    // What its font can't tell is left out.
+                    let _ = font.write_to_string(bytes, &mut self.text);
+                }
+                part => {
+                    if part.as_float().is_ok_and(|gap| gap < SPACE_GAP) {
+                        self.space();
+                    }
+                }
+            }
+        }
+    }
+
+    fn space(&mut self) {
+        if self.text.ends_with(|last: char| !last.is_whitespace()) {
+            self.text.push(' ');
+        }
+    }
+
+    fn new_line(&mut self) {
+        let kept = self.text.trim_end_matches(' ').len();
+        self.text.truncate(kept);
+        if !self.text.is_empty() && !self.text.ends_with('\n') {
+            self.text.push('\n');
+        }
+    }
+}
+
+/// Ligatures as the letters that they stand for, so that words with them are found; soft hyphens and what could not be told
+/// (U+FFFD, controls, private use) are left out, and so are hyphens that part a word at the end of a line.
+fn normalise(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\u{fb00}' => out.push_str("ff"),
+            '\u{fb01}' => out.push_str("fi"),
+            '\u{fb02}' => out.push_str("fl"),
+            '\u{fb03}' => out.push_str("ffi"),
+            '\u{fb04}' => out.push_str("ffl"),
+            '\u{fb05}' | '\u{fb06}' => out.push_str("st"),
+            '\u{132}' => out.push_str("IJ"),
+            '\u{133}' => out.push_str("ij"),
+            '\u{a0}' => out.push(' '),
+            '\u{ad}' | '\u{fffd}' | '\u{feff}' | '\u{e000}'..='\u{f8ff}' => {}
+            '\n' => out.push('\n'),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    join_hyphens(&out)
+}
+
+/// `exam-` at the end of a line and `ple` at the beginning of the next are one word.
+fn join_hyphens(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let parted = out.strip_suffix("-\n").is_some_and(|before| before.ends_with(char::is_lowercase));
+        if parted && line.starts_with(char::is_lowercase) {
+            out.truncate(out.len() - 2);
+        }
+        out.push_str(line);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_ligatures_and_parted_words_when_normalised_then_words_can_be_found() {
+        assert_eq!(
+            normalise("of\u{fb01}ce a\u{fb04}uent exam-\nple Co-\nOp soft\u{ad}en \u{fffd}x\u{7}y"),
+            "office affluent example Co-\nOp soften x y"
+        );
+    }
+}

@@ -1,0 +1,189 @@
+//! Presentations (ECMA-376): a slide is a page, with its title as heading, its tables and its notes.
+
+use super::archive::{Package, resolve};
+use super::builder::{Builder, one_line};
+use super::docx::core_title;
+use super::xml::{self, Node};
+use super::{ExtractedText, Source, SourceError};
+use crate::chunking::{self, Chunker};
+
+const FORMAT: &str = "PPTX presentation";
+const DECK: &str = "ppt/presentation.xml";
+
+/// Office Open XML presentations.
+pub(super) struct Pptx;
+
+impl Source for Pptx {
+    fn name(&self) -> &'static str {
+        "pptx"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["pptx", "pptm", "ppsx"]
+    }
+
+    fn media_type(&self) -> &'static str {
+        "application/vnd.openxmlformats-officedocument.presentationml.presentation"
+    }
+
+    fn chunker(&self) -> &'static dyn Chunker {
+        &chunking::MarkdownChunks
+    }
+
+    fn hostile(&self) -> bool {
+        true
+    }
+
+    fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError> {
+        let mut package = Package::open(name, FORMAT, bytes)?;
+        let mut out = Builder::default();
+        if let Some(xml) = package.xml("docProps/core.xml")? {
+            out.title(&core_title(name, FORMAT, &xml)?);
+        }
+        let slides = slides(name, &mut package)?;
+        let mut blank = true;
+        for (number, slide) in (1..).zip(&slides) {
+            let shapes = shapes(name, &package.needed(slide)?)?;
+            let notes = notes(name, &mut package, slide)?;
+            blank &= shapes.is_empty() && notes.is_empty();
+            out.page(number);
+            write_slide(number, &shapes, &notes, &mut out);
+        }
+        if blank {
+            return Err(SourceError::no_text(name, "its slides have no characters; they may be made of pictures"));
+        }
+        out.finish(name, "its slides have no characters; they may be made of pictures")
+    }
+}
+
+/// The relations of a part: id, kind and target of each.
+fn relations(name: &str, package: &mut Package<'_>, part: &str) -> Result<Vec<(String, String, String)>, SourceError> {
+    let (folder, file) = part.rsplit_once('/').unwrap_or(("", part));
+    let Some(xml) = package.xml(&format!("{folder}/_rels/{file}.rels"))? else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    xml::walk(name, FORMAT, &xml, |node| {
+        if let Node::Open(tag) = node
+            && tag.name() == "Relationship"
+            && let (Some(id), Some(kind), Some(target)) =
+                (tag.attribute("Id"), tag.attribute("Type"), tag.attribute("Target"))
+        {
+            found.push((id, kind, resolve(part, &target)));
+        }
+    })?;
+    Ok(found)
+}
+
+/// The slides in the order of the presentation.
+fn slides(name: &str, package: &mut Package<'_>) -> Result<Vec<String>, SourceError> {
+    let deck = package.needed(DECK)?;
+    let relations = relations(name, package, DECK)?;
+    let mut slides = Vec::new();
+    xml::walk(name, FORMAT, &deck, |node| {
+        if let Node::Open(tag) = node
+            && tag.name() == "sldId"
+            && let Some(id) = tag.qualified("r:id")
+        {
+            slides.extend(relations.iter().find(|(known, ..)| *known == id).map(|(.., target)| target.clone()));
+        }
+    })?;
+    Ok(slides)
+}
+
+/// What stands on a slide.
+#[derive(Debug, PartialEq)]
+enum Shape {
+    Title(String),
+    Text(Vec<String>),
+    Table(Vec<Vec<String>>),
+}
+
+#[derive(Default)]
+struct Reading {
+    shapes: Vec<Shape>,
+    placeholder: Option<String>,
+    paragraphs: Vec<String>,
+    line: String,
+    in_text: bool,
+    rows: Vec<Vec<String>>,
+}
+
+fn shapes(name: &str, xml: &str) -> Result<Vec<Shape>, SourceError> {
+    let mut reading = Reading::default();
+    xml::walk(name, FORMAT, xml, |node| reading.see(node))?;
+    Ok(reading.shapes)
+}
+
+impl Reading {
+    fn see(&mut self, node: Node<'_>) {
+        match node {
+            Node::Open(tag) => match tag.name() {
+                "sp" => (self.placeholder, self.paragraphs) = (None, Vec::new()),
+                "ph" => self.placeholder = Some(tag.attribute("type").unwrap_or_default()),
+                "tbl" => self.rows = Vec::new(),
+                "tr" => self.rows.push(Vec::new()),
+                "t" => self.in_text = true,
+                "br" => self.line.push(' '),
+                _ => {}
+            },
+            Node::Text(words) if self.in_text => self.line.push_str(words),
+            Node::Text(_) => {}
+            Node::Close("t") => self.in_text = false,
+            Node::Close("p") => {
+                let line = std::mem::take(&mut self.line);
+                if !line.trim().is_empty() {
+                    self.paragraphs.push(line.trim().to_owned());
+                }
+            }
+            Node::Close("tc") => {
+                let cell = std::mem::take(&mut self.paragraphs).join(" ");
+                if let Some(row) = self.rows.last_mut() {
+                    row.push(cell);
+                }
+            }
+            Node::Close("tbl") => self.shapes.push(Shape::Table(std::mem::take(&mut self.rows))),
+            Node::Close("sp") if !self.paragraphs.is_empty() => {
+                let paragraphs = std::mem::take(&mut self.paragraphs);
+                match self.placeholder.take().as_deref() {
+                    Some("title" | "ctrTitle") => self.shapes.push(Shape::Title(paragraphs.join(" "))),
+                    // The number of the slide, the date and the footer repeat on every page.
+                    Some("sldNum" | "dt" | "ftr" | "hdr" | "sldImg") => {}
+                    _ => self.shapes.push(Shape::Text(paragraphs)),
+                }
+            }
+            Node::Close(_) => {}
+        }
+    }
+}
+
+fn notes(name: &str, package: &mut Package<'_>, slide: &str) -> Result<Vec<String>, SourceError> {
+    let relations = relations(name, package, slide)?;
+    let Some((.., part)) = relations.into_iter().find(|(_, kind, _)| kind.ends_with("/notesSlide")) else {
+        return Ok(Vec::new());
+    };
+    let Some(xml) = package.xml(&part)? else { return Ok(Vec::new()) };
+    let texts = shapes(name, &xml)?.into_iter().filter_map(|shape| match shape {
+        Shape::Text(paragraphs) => Some(paragraphs),
+        Shape::Title(_) | Shape::Table(_) => None,
+    });
+    Ok(texts.flatten().collect())
+}
+
+fn write_slide(number: usize, shapes: &[Shape], notes: &[String], out: &mut Builder) {
+    let title =
+        shapes.iter().find_map(|shape| if let Shape::Title(title) = shape { Some(one_line(title)) } else { None });
+    if let Some(title) = title.as_deref().filter(|_| number == 1) {
+        out.title(title);
+    }
+    out.heading(1, title.as_deref().unwrap_or(&format!("Slide {number}")));
+    for shape in shapes {
+        match shape {
+            Shape::Title(_) => {}
+            Shape::Text(paragraphs) => paragraphs.iter().for_each(|paragraph| out.paragraph(paragraph)),
+            Shape::Table(rows) => out.table(rows),
+        }
+    }
+    if !notes.is_empty() {
+        out.heading(2, "Notes");
+        notes.iter().for_each(|note| out.paragraph(note));
+    }
+}

@@ -1,0 +1,237 @@
+//! Spreadsheets: each sheet is a table whose first row names the columns, and a section of the text.
+
+use std::collections::BTreeMap;
+use std::io::Cursor;
+
+use calamine::{Data, DataRef, ExcelDateTime, Ods, OdsError, Reader, Xlsx, XlsxError};
+
+use super::archive::Package;
+use super::builder::Builder;
+use super::table::{Cell, MAX_COLUMNS, Row, Table, column_names};
+use super::{ExtractedText, Fault, Source, SourceError};
+use crate::chunking::{self, Chunker};
+
+/// Most cells with a value in one document.
+const MAX_CELLS: usize = 2_000_000;
+
+/// Excel workbooks (ECMA-376).
+pub(super) struct Spreadsheet;
+
+/// Open Document spreadsheets.
+pub(super) struct OpenSpreadsheet;
+
+impl Source for Spreadsheet {
+    fn name(&self) -> &'static str {
+        "xlsx"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["xlsx", "xlsm"]
+    }
+
+    fn media_type(&self) -> &'static str {
+        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+    }
+
+    fn chunker(&self) -> &'static dyn Chunker {
+        &chunking::Recursive
+    }
+
+    fn hostile(&self) -> bool {
+        true
+    }
+
+    fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError> {
+        text(name, self.tables(name, bytes)?)
+    }
+
+    fn tables(&self, name: &str, bytes: &[u8]) -> Result<Vec<Table>, SourceError> {
+        unpack(name, "XLSX workbook", bytes)?;
+        let failed = |error| match error {
+            XlsxError::Password => protected(name),
+            error => SourceError::malformed(name, "XLSX workbook", error),
+        };
+        let mut book: Xlsx<_> = Xlsx::new(Cursor::new(bytes)).map_err(failed)?;
+        let mut left = MAX_CELLS;
+        let mut tables = Vec::new();
+        for sheet in book.sheet_names() {
+            let mut cells = match book.worksheet_cells_reader(&sheet) {
+                Ok(cells) => cells,
+                // Sheets that are charts or macros have no cells.
+                Err(XlsxError::NotAWorksheet(_) | XlsxError::WorksheetNotFound(_)) => continue,
+                Err(error) => return Err(failed(error)),
+            };
+            // Only cells with a value are kept: a sheet may claim a billion of them and have two.
+            let mut rows = Sparse::default();
+            while let Some(cell) = cells.next_cell().map_err(failed)? {
+                rows.put(name, cell.get_position(), of_ref(cell.get_value()), &mut left)?;
+            }
+            tables.extend(rows.table(&sheet));
+        }
+        not_blank(name, tables)
+    }
+}
+
+impl Source for OpenSpreadsheet {
+    fn name(&self) -> &'static str {
+        "ods"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["ods"]
+    }
+
+    fn media_type(&self) -> &'static str {
+        "application/vnd.oasis.opendocument.spreadsheet"
+    }
+
+    fn chunker(&self) -> &'static dyn Chunker {
+        &chunking::Recursive
+    }
+
+    fn hostile(&self) -> bool {
+        true
+    }
+
+    fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError> {
+        text(name, self.tables(name, bytes)?)
+    }
+
+    fn tables(&self, name: &str, bytes: &[u8]) -> Result<Vec<Table>, SourceError> {
+        unpack(name, "ODS spreadsheet", bytes)?;
+        let failed = |error| match error {
+            OdsError::Password => protected(name),
+            error => SourceError::malformed(name, "ODS spreadsheet", error),
+        };
+        let mut book: Ods<_> = Ods::new(Cursor::new(bytes)).map_err(failed)?;
+        let mut left = MAX_CELLS;
+        let mut tables = Vec::new();
+        for sheet in book.sheet_names() {
+            let range = book.worksheet_range(&sheet).map_err(failed)?;
+            let mut rows = Sparse::default();
+            for (row, column, value) in range.used_cells() {
+                let at = (u32::try_from(row).unwrap_or(u32::MAX), u32::try_from(column).unwrap_or(u32::MAX));
+                rows.put(name, at, of_data(value), &mut left)?;
+            }
+            tables.extend(rows.table(&sheet));
+        }
+        not_blank(name, tables)
+    }
+}
+
+/// Unpacks everything once within limits, so that the reader of the format meets no bomb.
+fn unpack(name: &str, format: &'static str, bytes: &[u8]) -> Result<(), SourceError> {
+    let mut package = Package::open(name, format, bytes)?;
+    let sheets = |part: &&String| part.ends_with(".xml") || part.ends_with(".rels");
+    for part in package.parts().iter().filter(sheets) {
+        package.part(part)?;
+    }
+    Ok(())
+}
+
+fn protected(name: &str) -> SourceError {
+    SourceError::fault(name, Fault::Encrypted, "is protected by a password", "save it without a password")
+}
+
+fn not_blank(name: &str, tables: Vec<Table>) -> Result<Vec<Table>, SourceError> {
+    if tables.is_empty() { Err(SourceError::no_text(name, "its sheets have no values")) } else { Ok(tables) }
+}
+
+fn text(name: &str, tables: Vec<Table>) -> Result<ExtractedText, SourceError> {
+    let mut out = Builder::default();
+    for table in tables {
+        out.heading(1, &table.name);
+        let mut blank = true;
+        for row in table.rows {
+            blank = false;
+            out.row(&table.columns, &row?);
+        }
+        if blank {
+            out.line(&table.columns.join("; "));
+        }
+    }
+    out.finish(name, "its sheets have no values")
+}
+
+/// The cells of a sheet that have a value, by row and column.
+#[derive(Default)]
+struct Sparse(BTreeMap<u32, BTreeMap<u32, Cell>>);
+
+impl Sparse {
+    fn put(&mut self, name: &str, (row, column): (u32, u32), cell: Cell, left: &mut usize) -> Result<(), SourceError> {
+        if cell == Cell::Null {
+            return Ok(());
+        }
+        *left = left.checked_sub(1).ok_or_else(|| {
+            SourceError::fault(
+                name,
+                Fault::LimitExceeded,
+                format!("has more than {MAX_CELLS} cells with a value"),
+                "split it, or save its sheets as CSV files",
+            )
+        })?;
+        self.0.entry(row).or_default().insert(column, cell);
+        Ok(())
+    }
+
+    /// The table, its first row with a value as the header; columns without any value are left out.
+    fn table(self, sheet: &str) -> Option<Table> {
+        let mut columns: Vec<u32> = self.0.values().flat_map(|row| row.keys().copied()).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        columns.truncate(MAX_COLUMNS);
+        let mut rows = self
+            .0
+            .into_values()
+            .map(|mut row| -> Row { columns.iter().map(|column| row.remove(column).unwrap_or(Cell::Null)).collect() });
+        let header: Vec<String> = rows.next()?.iter().map(|cell| cell.text().into_owned()).collect();
+        let rows = rows.collect::<Vec<_>>();
+        Some(Table { name: sheet.to_owned(), columns: column_names(header), rows: Box::new(rows.into_iter().map(Ok)) })
+    }
+}
+
+fn of_data(data: &Data) -> Cell {
+    match data {
+        Data::Int(value) => Cell::Int(*value),
+        Data::Float(value) => number(*value),
+        Data::String(text) | Data::DateTimeIso(text) | Data::DurationIso(text) => Cell::of_text(text.trim()),
+        Data::Bool(value) => Cell::Bool(*value),
+        Data::DateTime(time) => Cell::Text(time_text(*time)),
+        Data::Error(error) => Cell::Text(error.to_string()),
+        Data::Empty => Cell::Null,
+    }
+}
+
+fn of_ref(data: &DataRef<'_>) -> Cell {
+    match data {
+        DataRef::Int(value) => Cell::Int(*value),
+        DataRef::Float(value) => number(*value),
+        DataRef::String(text) | DataRef::DateTimeIso(text) | DataRef::DurationIso(text) => Cell::of_text(text.trim()),
+        DataRef::SharedString(text) => Cell::of_text(text.trim()),
+        DataRef::Bool(value) => Cell::Bool(*value),
+        DataRef::DateTime(time) => Cell::Text(time_text(*time)),
+        DataRef::Error(error) => Cell::Text(error.to_string()),
+        DataRef::Empty => Cell::Null,
+    }
+}
+
+/// Workbooks know no whole numbers.
+fn number(value: f64) -> Cell {
+    const EXACT: f64 = 9_007_199_254_740_992.0; // 2^53
+    if value.fract() == 0.0 && value.abs() < EXACT { Cell::Int(value as i64) } else { Cell::Float(value) }
+}
+
+/// ISO 8601: a date where it has no time, a time where it has no date.
+fn time_text(time: ExcelDateTime) -> String {
+    if time.is_duration() {
+        let seconds = (time.as_f64() * 86_400.0).round() as i64;
+        return format!("{}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    }
+    let (year, month, day, hour, minute, second, _) = time.to_ymd_hms_milli();
+    let clock = format!("{hour:02}:{minute:02}:{second:02}");
+    match (time.as_f64() < 1.0, time.as_f64().fract() == 0.0) {
+        (true, _) => clock,
+        (false, true) => format!("{year:04}-{month:02}-{day:02}"),
+        (false, false) => format!("{year:04}-{month:02}-{day:02}T{clock}"),
+    }
+}

@@ -1,0 +1,367 @@
+//! Pages of the web: one, those that it links to, or those of a sitemap. Always of one host, through the guarded client.
+
+use std::collections::{HashSet, VecDeque};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use encoding_rs::Encoding;
+use tokio::sync::mpsc;
+use url::Url;
+
+use super::gather::{Gathered, Item, SourceRequest};
+use super::globs::Globs;
+use super::xml::{self, Node};
+use super::{Fault, Limits, Source, SourceError, by_media_type, detect};
+use crate::web::{FetchLimits, Fetched, GuardedClient, WebError};
+
+/// Most pages of one site.
+pub const MAX_PAGES: usize = 1_000;
+
+/// Deepest that links are followed.
+pub const MAX_DEPTH: u32 = 5;
+
+/// How long one site may take.
+const MAX_TIME: Duration = Duration::from_secs(15 * 60);
+
+/// Pause between two pages: a site is not a benchmark.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Sitemaps that one sitemap may name.
+const MAX_SITEMAPS: usize = 50;
+
+/// Reads a page and, if asked, more of its site. The first page has to be there; others that are not are refused one by one.
+pub(super) async fn read_site(
+    start: &Url,
+    request: &SourceRequest,
+    globs: &Globs,
+    client: &GuardedClient,
+    limits: Limits,
+    out: &mpsc::Sender<Item>,
+) -> Result<(), SourceError> {
+    if request.depth > MAX_DEPTH {
+        return Err(SourceError::fault(
+            "--depth",
+            Fault::BadOption,
+            format!("is {}; at most {MAX_DEPTH} links are followed", request.depth),
+            "begin at several pages instead",
+        ));
+    }
+    let site = Site {
+        start,
+        client,
+        fetch: FetchLimits {
+            max_bytes: usize::try_from(limits.max_file_bytes).unwrap_or(usize::MAX),
+            ..FetchLimits::default()
+        },
+    };
+    let most = limits.max_files.min(MAX_PAGES);
+    let mut crawl = if request.sitemap { site.from_sitemap(most).await? } else { Crawl::begin(start) };
+    let forced =
+        request.forced.as_deref().filter(|name| super::is_document_type(name)).map(super::by_name).transpose()?;
+    let began = Instant::now();
+    let mut first = true;
+    while let Some((url, depth)) = crawl.next() {
+        if began.elapsed() > MAX_TIME {
+            return Err(SourceError::fault(
+                start.as_str(),
+                Fault::TimedOut,
+                format!("takes more than {} s to read", MAX_TIME.as_secs()),
+                "begin further down the site, or lower --depth",
+            ));
+        }
+        if !first {
+            tokio::time::sleep(PAUSE).await;
+        }
+        let fetched = site.fetch(&url).await;
+        let item = match fetched {
+            Err(error) if first && !request.sitemap => return Err(error),
+            Err(error) => Item::Refused { source: url.to_string(), error },
+            Ok(fetched) => {
+                if depth < request.depth {
+                    crawl.add(links(&url, &fetched), start, depth + 1, most, globs);
+                }
+                document(&url, fetched, forced)
+            }
+        };
+        first = false;
+        if out.send(item).await.is_err() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+struct Site<'s> {
+    start: &'s Url,
+    client: &'s GuardedClient,
+    fetch: FetchLimits,
+}
+
+impl Site<'_> {
+    async fn fetch(&self, url: &Url) -> Result<Fetched, SourceError> {
+        let fetched = self.client.get(url.as_str(), self.fetch).await.map_err(|error| refused(url, &error))?;
+        if !(200..300).contains(&fetched.status) {
+            return Err(SourceError::fault(
+                url.as_str(),
+                Fault::SourceFailed,
+                format!("answered with status {}", fetched.status),
+                "open it in a browser; what needs a login is not read",
+            ));
+        }
+        Ok(fetched)
+    }
+
+    async fn from_sitemap(&self, most: usize) -> Result<Crawl, SourceError> {
+        let mut crawl = Crawl::default();
+        let mut maps = VecDeque::from([self.start.clone()]);
+        let mut read = 0;
+        while let Some(map) = maps.pop_front() {
+            read += 1;
+            if read > MAX_SITEMAPS {
+                break;
+            }
+            let fetched = self.fetch(&map).await?;
+            let text = xml::decode(&fetched.body)
+                .ok_or_else(|| SourceError::malformed(map.as_str(), "sitemap", "it is no text"))?;
+            let found = Sitemap::read(map.as_str(), &text)?;
+            let own = |locations: Vec<String>| {
+                locations
+                    .into_iter()
+                    .filter_map(|location| Url::parse(&location).ok())
+                    .filter(|url| same_site(self.start, url))
+                    .collect::<Vec<_>>()
+            };
+            maps.extend(own(found.maps));
+            own(found.pages).into_iter().for_each(|page| crawl.push(page, 0, most));
+        }
+        if crawl.queue.is_empty() {
+            return Err(SourceError::no_text(self.start.as_str(), "the sitemap lists no page of its own host"));
+        }
+        Ok(crawl)
+    }
+}
+
+fn refused(url: &Url, error: &WebError) -> SourceError {
+    SourceError::Told {
+        code: error.code(),
+        message: format!("{} can't be read: {error}", super::shown(url.as_str())),
+        hint: error.hint().or_else(|| Some("check the address".to_owned())),
+    }
+}
+
+/// Pages that are still to be read, each once.
+#[derive(Default)]
+struct Crawl {
+    queue: VecDeque<(Url, u32)>,
+    seen: HashSet<String>,
+}
+
+impl Crawl {
+    fn begin(start: &Url) -> Self {
+        let mut crawl = Self::default();
+        crawl.push(start.clone(), 0, 1);
+        crawl
+    }
+
+    fn next(&mut self) -> Option<(Url, u32)> {
+        self.queue.pop_front()
+    }
+
+    /// Pages beyond `most` are not taken.
+    fn push(&mut self, mut url: Url, depth: u32, most: usize) {
+        url.set_fragment(None);
+        if self.seen.len() < most && self.seen.insert(url.to_string()) {
+            self.queue.push_back((url, depth));
+        }
+    }
+
+    fn add(&mut self, links: Vec<Url>, start: &Url, depth: u32, most: usize, globs: &Globs) {
+        let wanted = |url: &Url| globs.wants(Path::new(url.path().trim_start_matches('/')));
+        links
+            .into_iter()
+            .filter(|url| same_site(start, url) && wanted(url))
+            .for_each(|url| self.push(url, depth, most));
+    }
+}
+
+fn same_site(start: &Url, url: &Url) -> bool {
+    matches!(url.scheme(), "http" | "https")
+        && url.host_str() == start.host_str()
+        && url.port_or_known_default() == start.port_or_known_default()
+}
+
+/// What a page turned out to be.
+fn document(url: &Url, fetched: Fetched, forced: Option<&'static dyn Source>) -> Item {
+    let media_type =
+        fetched.content_type.as_deref().map(|given| given.split(';').next().unwrap_or_default().trim().to_lowercase());
+    let by_header = || media_type.as_deref().and_then(by_media_type);
+    let by_path = || detect(Path::new(url.path()), &fetched.body, None);
+    // "text/plain" is what servers say of everything that they do not know.
+    let kind = match (forced, by_header()) {
+        (Some(kind), _) => Ok(kind),
+        (None, Some(kind)) if kind.name() != "text" => Ok(kind),
+        (None, Some(text)) => by_path().or(Ok(text)),
+        (None, None) => by_path(),
+    };
+    match kind {
+        Ok(kind) => {
+            let bytes = labelled(fetched.content_type.as_deref(), fetched.body, kind);
+            Item::Document(Gathered { source: url.to_string(), bytes, kind })
+        }
+        Err(error) => Item::Refused { source: url.to_string(), error },
+    }
+}
+
+/// The encoding that the server names goes into the bytes, which travel without its headers.
+fn labelled(content_type: Option<&str>, body: Vec<u8>, kind: &dyn Source) -> Vec<u8> {
+    let label = content_type.and_then(|given| {
+        given
+            .to_lowercase()
+            .split_once("charset=")
+            .map(|(_, label)| label.trim_matches(['"', '\'', ' ', ';']).to_owned())
+    });
+    let encoding = label.and_then(|label| Encoding::for_label(label.as_bytes()));
+    match encoding {
+        Some(encoding) if kind.media_type().starts_with("text/") && Encoding::for_bom(&body).is_none() => {
+            match encoding.decode_without_bom_handling_and_without_replacement(&body) {
+                Some(text) => [b"\xef\xbb\xbf", text.as_bytes()].concat(),
+                None => body,
+            }
+        }
+        _ => body,
+    }
+}
+
+/// Where the links of a page lead.
+fn links(url: &Url, fetched: &Fetched) -> Vec<Url> {
+    let is_html = fetched.content_type.as_deref().is_none_or(|kind| kind.to_lowercase().contains("html"));
+    if !is_html {
+        return Vec::new();
+    }
+    let base = Url::parse(&fetched.final_url).unwrap_or_else(|_| url.clone());
+    let page = String::from_utf8_lossy(&fetched.body);
+    let mut found = Vec::new();
+    for anchor in page.split('<').filter(|tag| {
+        tag.get(..2).is_some_and(|name| name.eq_ignore_ascii_case("a ") || name.eq_ignore_ascii_case("a\n"))
+    }) {
+        let tag = anchor.split('>').next().unwrap_or_default();
+        let Some(at) = tag.to_ascii_lowercase().find("href") else { continue };
+        let Some(value) = tag[at + 4..].trim_start().strip_prefix('=').map(str::trim_start) else { continue };
+        let href = match value.chars().next() {
+            Some(quote @ ('"' | '\'')) => value[1..].split(quote).next().unwrap_or_default(),
+            _ => value.split_whitespace().next().unwrap_or_default(),
+        };
+        found.extend(base.join(&href.replace("&amp;", "&")));
+    }
+    found
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Sitemap {
+    pages: Vec<String>,
+    maps: Vec<String>,
+}
+
+impl Sitemap {
+    /// After <https://www.sitemaps.org/protocol.html>.
+    fn read(name: &str, text: &str) -> Result<Self, SourceError> {
+        let mut found = Self::default();
+        let (mut in_map, mut in_location, mut location) = (false, false, String::new());
+        xml::walk(name, "sitemap", text, |node| match node {
+            Node::Open(tag) => match tag.name() {
+                "sitemap" => in_map = true,
+                "url" => in_map = false,
+                "loc" => (in_location, location) = (true, String::new()),
+                _ => {}
+            },
+            Node::Text(text) if in_location => location.push_str(text),
+            Node::Text(_) => {}
+            Node::Close("loc") => {
+                in_location = false;
+                let list = if in_map { &mut found.maps } else { &mut found.pages };
+                list.push(location.trim().to_owned());
+            }
+            Node::Close(_) => {}
+        })?;
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_a_page_when_its_links_are_read_then_they_are_whole_addresses() {
+        let body = b"<a href='/b?x=1&amp;y=2'>b</a><A class=x HREF=c.html>c</A> <a\nhref=\"https://other.example/\">d</a><abbr href='no'>";
+        let fetched = Fetched {
+            final_url: "https://host/dir/a".into(),
+            status: 200,
+            content_type: Some("text/html".into()),
+            body: body.to_vec(),
+        };
+        let found: Vec<String> =
+            links(&Url::parse("https://host/").unwrap(), &fetched).iter().map(Url::to_string).collect();
+        assert_eq!(found, ["https://host/b?x=1&y=2", "https://host/dir/c.html", "https://other.example/"]);
+    }
+
+    #[test]
+    fn given_a_sitemap_when_read_then_pages_and_further_maps_are_told_apart() {
+        let pages =
+            Sitemap::read("s", "<urlset><url><loc> https://h/a </loc></url><url><loc>https://h/b</loc></url></urlset>")
+                .unwrap();
+        assert_eq!((pages.pages.len(), pages.pages[0].as_str()), (2, "https://h/a"));
+        let maps =
+            Sitemap::read("s", "<sitemapindex><sitemap><loc>https://h/s2.xml</loc></sitemap></sitemapindex>").unwrap();
+        assert_eq!(maps.maps, ["https://h/s2.xml"]);
+    }
+
+    #[test]
+    fn given_links_when_they_are_added_then_each_page_of_the_site_is_read_once_and_not_too_many() {
+        let start = Url::parse("https://h/").unwrap();
+        let url = |path: &str| start.join(path).unwrap();
+        let mut crawl = Crawl::begin(&start);
+        crawl.add(
+            vec![
+                url("/a#x"),
+                url("/a#y"),
+                url("https://other/"),
+                url("http://h/"),
+                url("mailto:a@h"),
+                url("/b"),
+                url("/c"),
+            ],
+            &start,
+            1,
+            3,
+            &Globs::all(),
+        );
+        let queued: Vec<String> = std::iter::from_fn(|| crawl.next()).map(|(url, _)| url.to_string()).collect();
+        assert_eq!(queued, ["https://h/", "https://h/a", "https://h/b"]);
+    }
+
+    #[test]
+    fn given_what_servers_say_of_a_page_when_it_becomes_a_document_then_type_and_encoding_are_kept() {
+        let item = |path: &str, content_type: Option<&str>, body: &[u8]| {
+            let url = Url::parse("https://h/").unwrap().join(path).unwrap();
+            let fetched = Fetched {
+                final_url: url.to_string(),
+                status: 200,
+                content_type: content_type.map(str::to_owned),
+                body: body.to_vec(),
+            };
+            match document(&url, fetched, None) {
+                Item::Document(found) => (found.kind.name(), found.bytes),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(
+            item("/x", Some("text/html; charset=ISO-8859-1"), b"caf\xe9"),
+            ("html", b"\xef\xbb\xbfcaf\xc3\xa9".to_vec())
+        );
+        assert_eq!(item("/a.md", Some("text/plain"), b"# A").0, "markdown");
+        assert_eq!(item("/a", Some("text/plain; charset=utf-8"), b"A").0, "text");
+        assert_eq!(item("/a.pdf", None, b"%PDF-").0, "pdf");
+        assert_eq!(item("/a", Some("application/json"), b"{}").0, "json");
+    }
+}

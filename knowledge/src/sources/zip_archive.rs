@@ -1,0 +1,219 @@
+//! Zip archives: the members are documents, read in memory one after the other. Nothing is ever written to a disk.
+//!
+//! - `ZIP-1` a member whose name leads out of the archive, that is a link or that is encrypted is refused by name; the others go on.
+//! - `ZIP-2` sizes are counted while unpacking; what the directory says of them is not believed.
+//! - `ZIP-3` an archive within an archive is refused, and so is one whose members share bytes (<https://www.bamsoftware.com/hacks/zipbomb/>).
+
+use std::io::{Cursor, Read, Seek};
+use std::path::Path;
+
+use zip::ZipArchive;
+use zip::read::ZipFile;
+
+use super::archive::{FREE_BYTES, MAX_RATIO};
+use super::gather::{Gathered, Item};
+use super::globs::Globs;
+use super::{Extension, Fault, Limits, SourceError, by_extension, detect, unsupported_extension};
+
+/// The name of this source on the list of types.
+pub const ZIP: &str = "zip";
+
+/// Most bytes that the members of one archive may unpack to together.
+pub const MAX_ARCHIVE_BYTES: u64 = 1 << 30;
+
+/// What stands between an archive and its member in the name of a document.
+const SEPARATOR: &str = "!/";
+
+/// Extensions of archives, which are refused within one.
+const ARCHIVES: &[&str] = &["zip", "jar", "war", "apk", "tar", "gz", "tgz", "bz2", "xz", "zst", "7z", "rar"];
+
+/// Reads the members of an archive; `take` says whether to go on. An error is one of the whole archive.
+pub(super) fn read_members(
+    source: &str,
+    bytes: &[u8],
+    globs: &Globs,
+    limits: Limits,
+    mut take: impl FnMut(Item) -> bool,
+) -> Result<(), SourceError> {
+    let mut archive =
+        ZipArchive::new(Cursor::new(bytes)).map_err(|error| SourceError::malformed(source, "zip archive", error))?;
+    if archive.len() > limits.max_files {
+        return Err(limit(source, format!("has {} members; at most {} are read", archive.len(), limits.max_files)));
+    }
+    if archive.has_overlapping_files().map_err(|error| SourceError::malformed(source, "zip archive", error))? {
+        return Err(SourceError::malformed(source, "zip archive", "its members share the same bytes"));
+    }
+    let mut left = MAX_ARCHIVE_BYTES;
+    for index in 0..archive.len() {
+        let name = archive.name_for_index(index).and_then(Result::ok).unwrap_or_default().into_owned();
+        let item = match archive.by_index(index) {
+            Ok(member) => read_member(source, member, globs, limits, &mut left)?,
+            Err(zip::result::ZipError::UnsupportedArchive(reason)) if reason.to_lowercase().contains("password") => {
+                Some(refused(source, &name, Fault::Encrypted, "is encrypted".to_owned(), "pack it without a password"))
+            }
+            Err(error) => Some(refused(
+                source,
+                &name,
+                Fault::Malformed,
+                format!("can't be unpacked: {error}"),
+                "pack the archive again",
+            )),
+        };
+        if item.is_some_and(|item| !take(item)) {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// A member as a document, or why it isn't one; `None` for folders.
+fn read_member<R: Read + Seek>(
+    source: &str,
+    member: ZipFile<'_, R>,
+    globs: &Globs,
+    limits: Limits,
+    left: &mut u64,
+) -> Result<Option<Item>, SourceError> {
+    let Ok(name) = member.name().map(|name| name.into_owned()) else {
+        return Ok(Some(refused(
+            source,
+            "a member",
+            Fault::UnsafeEntry,
+            "has a name that is no text".to_owned(),
+            "pack it under another name",
+        )));
+    };
+    if let Some(reason) = unsafe_name(&name) {
+        return Ok(Some(refused(
+            source,
+            &name,
+            Fault::UnsafeEntry,
+            reason.to_owned(),
+            "pack it under a plain relative name",
+        )));
+    }
+    if member.is_symlink() {
+        return Ok(Some(refused(
+            source,
+            &name,
+            Fault::UnsafeEntry,
+            "is a symbolic link, which is not followed".to_owned(),
+            "pack what it points to",
+        )));
+    }
+    if member.is_dir() {
+        return Ok(None);
+    }
+    let path = Path::new(&name);
+    let hidden = path
+        .components()
+        .any(|part| part.as_os_str().to_string_lossy().starts_with('.') || part.as_os_str() == "__MACOSX");
+    if hidden || !globs.wants(path) {
+        return Ok(Some(Item::Skipped { extension: None }));
+    }
+    let extension = path.extension().map(|extension| extension.to_string_lossy().to_lowercase()).unwrap_or_default();
+    if ARCHIVES.contains(&extension.as_str()) {
+        return Ok(Some(refused(
+            source,
+            &name,
+            Fault::UnsafeEntry,
+            "is an archive within an archive".to_owned(),
+            "unpack it and ingest it on its own",
+        )));
+    }
+    if let Extension::Unknown(extension) = by_extension(path) {
+        return Ok(Some(Item::Skipped { extension: Some(extension) }));
+    }
+    if member.encrypted() {
+        return Ok(Some(refused(
+            source,
+            &name,
+            Fault::Encrypted,
+            "is encrypted".to_owned(),
+            "pack it without a password",
+        )));
+    }
+    unpack(source, &name, member, limits, left).map(Some)
+}
+
+fn unpack(
+    source: &str,
+    name: &str,
+    member: impl ReadMember,
+    limits: Limits,
+    left: &mut u64,
+) -> Result<Item, SourceError> {
+    let by_ratio = member.packed().saturating_mul(MAX_RATIO).max(FREE_BYTES);
+    let allowed = limits.max_file_bytes.min(by_ratio).min(*left);
+    let mut bytes = Vec::new();
+    if let Err(error) = member.take(allowed.saturating_add(1)).read_to_end(&mut bytes) {
+        return Ok(refused(
+            source,
+            name,
+            Fault::Malformed,
+            format!("can't be unpacked: {error}"),
+            "pack the archive again",
+        ));
+    }
+    let size = bytes.len() as u64;
+    if size > *left {
+        return Err(limit(source, format!("unpacks to more than {MAX_ARCHIVE_BYTES} bytes")));
+    }
+    *left -= size.min(*left);
+    if size > allowed {
+        let why = if allowed == limits.max_file_bytes {
+            "the limit of one document"
+        } else {
+            "far more than it is packed in"
+        };
+        return Ok(refused(
+            source,
+            name,
+            Fault::LimitExceeded,
+            format!("unpacks to more than {allowed} bytes, {why}"),
+            "split it, or pack what is needed of it",
+        ));
+    }
+    let full = format!("{source}{SEPARATOR}{name}");
+    Ok(match detect(Path::new(name), &bytes, None) {
+        Ok(kind) => Item::Document(Gathered { source: full, bytes, kind }),
+        Err(_) => Item::Skipped { extension: unsupported_extension(Path::new(name)) },
+    })
+}
+
+/// What is needed of a member to unpack it.
+trait ReadMember: Read + Sized {
+    fn packed(&self) -> u64;
+}
+
+impl<R: Read> ReadMember for ZipFile<'_, R> {
+    fn packed(&self) -> u64 {
+        self.compressed_size()
+    }
+}
+
+/// Why a name is none of a member; backslashes and drive letters are those of another system.
+fn unsafe_name(name: &str) -> Option<&'static str> {
+    if name.is_empty() || name.len() > 4_096 {
+        Some("has a name that is empty or too long")
+    } else if name.contains(|c: char| c.is_control()) {
+        Some("has control characters in its name")
+    } else if name.starts_with('/') || name.contains('\\') || name.get(1..2) == Some(":") {
+        Some("has a name that begins at a root")
+    } else if name.split('/').any(|part| part == ".." || (part.len() > 2 && part.bytes().all(|b| b == b'.'))) {
+        Some("has a name that leads out of the archive")
+    } else {
+        None
+    }
+}
+
+fn refused(source: &str, member: &str, fault: Fault, reason: String, fix: &str) -> Item {
+    let full =
+        format!("{source}{SEPARATOR}{}", member.chars().filter(|c| !c.is_control()).take(500).collect::<String>());
+    let error = SourceError::fault(&full, fault, reason, fix);
+    Item::Refused { source: full, error }
+}
+
+fn limit(source: &str, reason: String) -> SourceError {
+    SourceError::fault(source, Fault::LimitExceeded, reason, "split the archive, or unpack it and ingest the folder")
+}

@@ -1,0 +1,131 @@
+//! What the error bodies of model servers mean.
+
+use serde_json::Value;
+
+use crate::error::ModelError;
+
+/// What servers say of a prompt that is too long, with the places of the prompt's tokens and of the limit among the numbers behind.
+const TOO_LONG: [(&str, usize, usize); 5] = [
+    ("prompt is too long", 0, 1),
+    ("input token count", 0, 1),
+    ("Prompt contains", 0, 2),
+    ("maximum context length is", 1, 0),
+    ("number of tokens in the prompt cannot exceed", 1, 0),
+];
+
+/// The message in the shapes that servers use: `{"error": "…"}`, `{"error": {"message": "…"}}`, `{"message": "…"}`, `{"detail": "…"}`, a
+/// list of one of these, text.
+pub(crate) fn message_of(body: &[u8]) -> String {
+    let Ok(json) = serde_json::from_slice::<Value>(body) else {
+        return String::from_utf8_lossy(body).trim().chars().take(300).collect();
+    };
+    let json = json.get(0).unwrap_or(&json);
+    let candidates = [&json["error"], &json["error"]["message"], &json["message"], &json["detail"]];
+    match candidates.iter().find_map(|value| value.as_str()) {
+        Some(message) => message.to_owned(),
+        None => json.to_string(),
+    }
+}
+
+/// Recognizes a prompt that does not fit: OpenAI and vLLM by code, llama.cpp's server by type, the others by what they say.
+pub(crate) fn overflow_of(body: &[u8]) -> Option<ModelError> {
+    let json: Value = serde_json::from_slice(body).ok()?;
+    let error = &json["error"];
+    let overflow = |tokens, limit| ModelError::ContextOverflow { model: String::new(), tokens, limit };
+    if error["type"] == "exceed_context_size_error" {
+        let number = |name: &str| error[name].as_u64().and_then(|number| usize::try_from(number).ok()).unwrap_or(0);
+        return Some(overflow(number("n_prompt_tokens"), number("n_ctx")));
+    }
+    let message = message_of(body);
+    let said = TOO_LONG.iter().find_map(|(words, tokens, limit)| {
+        let numbers = numbers(&message[message.find(words)?..]);
+        let at = |index: &usize| numbers.get(*index).copied().unwrap_or(0);
+        Some((at(tokens), at(limit)))
+    });
+    let coded = error["code"] == "context_length_exceeded" || message.contains("exceeds the context length");
+    said.or(coded.then_some((0, 0))).map(|(tokens, limit)| overflow(tokens, limit))
+}
+
+/// Whether a body says that the key is wrong, which one service does with the status of a bad request.
+pub(crate) fn is_bad_key(body: &[u8]) -> bool {
+    String::from_utf8_lossy(body).contains("API_KEY_INVALID")
+}
+
+/// Whether a body says that the model is not there, which some services do with the status of a bad request.
+pub(crate) fn is_missing_model(body: &[u8]) -> bool {
+    let json: Value = serde_json::from_slice(body).unwrap_or_default();
+    let code = [&json["error"]["code"], &json["code"], &json["error"]["type"]];
+    code.iter().any(|code| *code == "model_not_found" || *code == "invalid_model")
+        || message_of(body).starts_with("Invalid model")
+}
+
+fn numbers(text: &str) -> Vec<usize> {
+    text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_error_bodies_when_they_are_read_then_the_message_is_found() {
+        for (body, message) in [
+            (r#"{"error":"model 'x' not found"}"#, "model 'x' not found"),
+            (r#"{"error":{"message":"bad key","code":"invalid_api_key"}}"#, "bad key"),
+            (r#"[{"error":{"message":"listed"}}]"#, "listed"),
+            (r#"{"detail":"no"}"#, "no"),
+            ("upstream gone\n", "upstream gone"),
+            ("", ""),
+        ] {
+            assert_eq!(message_of(body.as_bytes()), message);
+        }
+    }
+
+    #[test]
+    fn given_overflow_errors_when_they_are_read_then_they_are_recognized_with_their_numbers() {
+        for (body, numbers) in [
+            (
+                r#"{"error":{"code":400,"type":"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":4096}}"#,
+                (9000, 4096),
+            ),
+            (r#"{"error":{"code":"context_length_exceeded"}}"#, (0, 0)),
+            (
+                r#"{"error":{"message":"This model's maximum context length is 4096 tokens. However, you requested 5000 tokens"}}"#,
+                (5000, 4096),
+            ),
+            (
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}"#,
+                (210_000, 200_000),
+            ),
+            (
+                r#"{"error":{"message":"The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."}}"#,
+                (1_200_000, 1_048_576),
+            ),
+            (
+                r#"{"message":"Prompt contains 65673 tokens and 0 draft tokens, too large for model with 32768 maximum context length"}"#,
+                (65_673, 32_768),
+            ),
+            (
+                r#"{"message":"too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 8000."}"#,
+                (8000, 4081),
+            ),
+            (r#"{"error":"the input length exceeds the context length"}"#, (0, 0)),
+        ] {
+            match overflow_of(body.as_bytes()) {
+                Some(ModelError::ContextOverflow { tokens, limit, .. }) => {
+                    assert_eq!((tokens, limit), numbers, "{body}")
+                }
+                other => panic!("{body}: {other:?}"),
+            }
+        }
+        assert!(overflow_of(br#"{"error":{"code":"other"}}"#).is_none());
+    }
+
+    #[test]
+    fn given_refusals_when_they_are_read_then_bad_keys_and_missing_models_are_recognized() {
+        assert!(is_bad_key(br#"{"error":{"code":400,"details":[{"reason":"API_KEY_INVALID"}]}}"#));
+        assert!(is_missing_model(br#"{"error":{"code":"model_not_found"}}"#));
+        assert!(is_missing_model(br#"{"object":"error","message":"Invalid model: x","code":"1500"}"#));
+        assert!(!is_missing_model(br#"{"error":{"message":"Invalid temperature"}}"#) && !is_bad_key(b"x"));
+    }
+}

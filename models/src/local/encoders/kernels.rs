@@ -1,0 +1,291 @@
+//! What an encoder computes between its matrix products, in place and on all cores.
+//!
+//! Candle's own operations make a new tensor each, and their threads wait for one another by spinning, which on a machine that has other
+//! work to do costs more than the operation.
+
+use candle_core::{CpuStorage, InplaceOp1, InplaceOp2, Layout, Result, Tensor, bail};
+use rayon::prelude::*;
+
+/// Numbers that one thread takes at a time at least.
+const GRAIN: usize = 16 << 10;
+
+/// What follows a dense layer in the feed-forward part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Activation {
+    /// x·Φ(x) with the exact distribution.
+    Gelu,
+    /// The same by the hyperbolic tangent.
+    GeluTanh,
+    /// The positive part.
+    Relu,
+}
+
+impl Activation {
+    /// By its name in `config.json`.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        match name {
+            "gelu" => Some(Activation::Gelu),
+            "gelu_new" | "gelu_pytorch_tanh" | "gelu_approximate" => Some(Activation::GeluTanh),
+            "relu" => Some(Activation::Relu),
+            _ => None,
+        }
+    }
+
+    fn of(self, x: f32) -> f32 {
+        match self {
+            Activation::Gelu => 0.5 * x * (1.0 + erf(x * std::f32::consts::FRAC_1_SQRT_2)),
+            Activation::GeluTanh => {
+                let inner = (2.0 / std::f32::consts::PI).sqrt() * x * (1.0 + 0.044_715 * x * x);
+                0.5 * x * (1.0 + inner.tanh())
+            }
+            Activation::Relu => x.max(0.0),
+        }
+    }
+}
+
+/// The error function by the rational approximation that Eigen and XLA use for 32-bit floats.
+fn erf(x: f32) -> f32 {
+    const ODD: [f32; 7] = [
+        -2.726_142_3e-10,
+        2.770_681_4e-8,
+        -2.101_024e-6,
+        -5.692_506_4e-5,
+        -7.349_906_3e-4,
+        -2.954_6e-3,
+        -1.609_603_3e-2,
+    ];
+    const EVEN: [f32; 5] = [-1.456_607_2e-5, -2.133_740_6e-4, -1.682_827e-3, -7.373_329_3e-3, -1.426_473_9e-2];
+    let x = x.clamp(-4.0, 4.0);
+    let square = x * x;
+    let of = |coefficients: &[f32]| coefficients.iter().fold(0.0, |sum, coefficient| sum * square + coefficient);
+    x * of(&ODD) / of(&EVEN)
+}
+
+/// Adds a bias to each row.
+pub(super) fn add_bias(rows: &Tensor, bias: &[f32]) -> Result<()> {
+    rows.inplace_op1(&Rows { width: bias.len(), each: |row: &mut [f32]| add(row, bias) })
+}
+
+/// Adds a bias to each row and applies the activation.
+pub(super) fn activate(rows: &Tensor, bias: &[f32], activation: Activation) -> Result<()> {
+    let each = |row: &mut [f32]| {
+        for (x, bias) in row.iter_mut().zip(bias) {
+            *x = activation.of(*x + bias);
+        }
+    };
+    rows.inplace_op1(&Rows { width: bias.len(), each })
+}
+
+/// Attention weights from the products of queries and keys, `[heads, length, length]`: scaled, with a bias for each head and distance
+/// (key − query, beginning at −(length − 1)), and summing to 1 in each row.
+pub(super) fn softmax(scores: &Tensor, scale: f32, bias: Option<&[Vec<f32>]>) -> Result<()> {
+    let (_, length, _) = scores.dims3()?;
+    let each = |index: usize, row: &mut [f32]| {
+        let (head, query) = (index / length, index % length);
+        match bias {
+            None => row.iter_mut().for_each(|x| *x *= scale),
+            Some(bias) => {
+                let from = length - 1 - query;
+                for (x, bias) in row.iter_mut().zip(&bias[head][from..from + length]) {
+                    *x = *x * scale + bias;
+                }
+            }
+        }
+        let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let mut sum = 0.0;
+        for x in row.iter_mut() {
+            *x = (*x - largest).exp();
+            sum += *x;
+        }
+        let inverse = 1.0 / sum;
+        row.iter_mut().for_each(|x| *x *= inverse);
+    };
+    scores.inplace_op1(&NumberedRows { width: length, each })
+}
+
+/// A layer norm's weights.
+pub(super) struct Norm {
+    pub(super) weight: Vec<f32>,
+    pub(super) bias: Vec<f32>,
+    pub(super) epsilon: f32,
+}
+
+impl Norm {
+    /// Normalizes each row.
+    pub(super) fn apply(&self, rows: &Tensor) -> Result<()> {
+        rows.inplace_op1(&Rows { width: self.weight.len(), each: |row: &mut [f32]| self.row(row) })
+    }
+
+    /// Adds a bias and the rows of `residual` to each row, and normalizes it.
+    pub(super) fn apply_to_sum(&self, rows: &Tensor, bias: &[f32], residual: &Tensor) -> Result<()> {
+        let each = |row: &mut [f32], residual: &[f32]| {
+            for ((x, bias), residual) in row.iter_mut().zip(bias).zip(residual) {
+                *x += bias + residual;
+            }
+            self.row(row);
+        };
+        rows.inplace_op2(residual, &RowPairs { width: self.weight.len(), each })
+    }
+
+    fn row(&self, row: &mut [f32]) {
+        let count = row.len() as f32;
+        let mean = row.iter().sum::<f32>() / count;
+        let variance = row.iter().map(|x| (x - mean) * (x - mean)).sum::<f32>() / count;
+        let scale = 1.0 / (variance + self.epsilon).sqrt();
+        for ((x, weight), bias) in row.iter_mut().zip(&self.weight).zip(&self.bias) {
+            *x = (*x - mean) * scale * weight + bias;
+        }
+    }
+}
+
+/// Adds the rows of `other` to those of `rows`.
+pub(super) fn add_rows(rows: &Tensor, other: &Tensor) -> Result<()> {
+    let width = rows.dims().last().copied().unwrap_or(0);
+    rows.inplace_op2(other, &RowPairs { width, each: |row: &mut [f32], other: &[f32]| add(row, other) })
+}
+
+fn add(row: &mut [f32], other: &[f32]) {
+    for (x, other) in row.iter_mut().zip(other) {
+        *x += other;
+    }
+}
+
+struct Rows<F> {
+    width: usize,
+    each: F,
+}
+
+impl<F: Fn(&mut [f32]) + Sync> InplaceOp1 for Rows<F> {
+    fn name(&self) -> &'static str {
+        "rows"
+    }
+
+    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> Result<()> {
+        let data = contiguous_mut(storage, layout)?;
+        data.par_chunks_mut(self.width).with_min_len(grain(self.width)).for_each(&self.each);
+        Ok(())
+    }
+}
+
+struct NumberedRows<F> {
+    width: usize,
+    each: F,
+}
+
+impl<F: Fn(usize, &mut [f32]) + Sync> InplaceOp1 for NumberedRows<F> {
+    fn name(&self) -> &'static str {
+        "numbered rows"
+    }
+
+    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> Result<()> {
+        let rows = contiguous_mut(storage, layout)?.par_chunks_mut(self.width).with_min_len(grain(self.width));
+        rows.enumerate().for_each(|(index, row)| (self.each)(index, row));
+        Ok(())
+    }
+}
+
+struct RowPairs<F> {
+    width: usize,
+    each: F,
+}
+
+impl<F: Fn(&mut [f32], &[f32]) + Sync> InplaceOp2 for RowPairs<F> {
+    fn name(&self) -> &'static str {
+        "row pairs"
+    }
+
+    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout, other: &CpuStorage, other_l: &Layout) -> Result<()> {
+        let data = contiguous_mut(storage, layout)?;
+        let (CpuStorage::F32(other), Some((start, end))) = (other, other_l.contiguous_offsets()) else {
+            bail!("the second operand is not contiguous 32-bit floats");
+        };
+        let other = &other[start..end];
+        if other.len() != data.len() {
+            bail!("{} numbers meet {}", data.len(), other.len());
+        }
+        let rows = data.par_chunks_mut(self.width).zip(other.par_chunks(self.width)).with_min_len(grain(self.width));
+        rows.for_each(|(row, other)| (self.each)(row, other));
+        Ok(())
+    }
+}
+
+fn contiguous_mut<'s>(storage: &'s mut CpuStorage, layout: &Layout) -> Result<&'s mut [f32]> {
+    match (storage, layout.contiguous_offsets()) {
+        (CpuStorage::F32(data), Some((start, end))) => Ok(&mut data[start..end]),
+        _ => bail!("the operand is not contiguous 32-bit floats"),
+    }
+}
+
+/// Rows that one thread takes at a time at least.
+fn grain(width: usize) -> usize {
+    (GRAIN / width.max(1)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+
+    fn tensor(data: &[f32], shape: &[usize]) -> Tensor {
+        Tensor::from_vec(data.to_vec(), shape, &Device::Cpu).unwrap()
+    }
+
+    fn numbers(tensor: &Tensor) -> Vec<f32> {
+        tensor.flatten_all().unwrap().to_vec1().unwrap()
+    }
+
+    #[track_caller]
+    fn assert_near(actual: &[f32], expected: &[f32]) {
+        assert_eq!(actual.len(), expected.len());
+        for (a, b) in actual.iter().zip(expected) {
+            assert!((a - b).abs() < 2e-6, "{actual:?} is not {expected:?}");
+        }
+    }
+
+    #[test]
+    fn given_values_of_the_tables_when_erf_is_computed_then_they_agree_to_the_precision_of_floats() {
+        let table = [
+            (0.0, 0.0),
+            (0.1, 0.112_462_92),
+            (0.5, 0.520_499_9),
+            (1.0, 0.842_700_8),
+            (2.0, 0.995_322_27),
+            (3.0, 0.999_977_9),
+            (9.0, 1.0),
+        ];
+        for (x, expected) in table {
+            assert_near(&[erf(x), erf(-x)], &[expected, -expected]);
+        }
+        // From the tables of the normal distribution: Φ(1) = 0.8413447.
+        assert_near(&[Activation::Gelu.of(1.0), Activation::Gelu.of(-20.0)], &[0.841_344_7, 0.0]);
+        assert_near(&[Activation::Relu.of(-1.0), Activation::Relu.of(2.0)], &[0.0, 2.0]);
+        assert!((Activation::GeluTanh.of(1.0) - 0.8412).abs() < 1e-4);
+    }
+
+    #[test]
+    fn given_scores_when_they_become_weights_then_rows_sum_to_one_and_distances_choose_their_bias() {
+        let scores = tensor(&[0.0; 8], &[2, 2, 2]);
+        // Head 0 has no preference; head 1 looks at the next token only.
+        softmax(&scores, 0.5, Some(&[vec![0.0; 3], vec![0.0, 0.0, 100.0]])).unwrap();
+        assert_near(&numbers(&scores), &[0.5, 0.5, 0.5, 0.5, 0.0, 1.0, 0.5, 0.5]);
+        let scores = tensor(&[0.0, 2.0 * 3.0_f32.ln(), 1.0, 1.0], &[1, 2, 2]);
+        softmax(&scores, 0.5, None).unwrap();
+        assert_near(&numbers(&scores), &[0.25, 0.75, 0.5, 0.5]);
+    }
+
+    #[test]
+    fn given_rows_when_they_are_normalized_then_mean_and_variance_are_those_of_the_weights() {
+        let norm = Norm { weight: vec![1.0, 2.0], bias: vec![0.0, 1.0], epsilon: 0.0 };
+        let rows = tensor(&[1.0, 3.0, 0.0, 0.0], &[2, 2]);
+        let residual = tensor(&[0.0, 0.0, 1.0, 2.0], &[2, 2]);
+        norm.apply_to_sum(&rows, &[1.0, 1.0], &residual).unwrap();
+        assert_near(&numbers(&rows), &[-1.0, 3.0, -1.0, 3.0]);
+        add_bias(&rows, &[1.0, -3.0]).unwrap();
+        add_rows(&rows, &residual).unwrap();
+        assert_near(&numbers(&rows), &[0.0, 0.0, 1.0, 2.0]);
+        activate(&rows, &[-1.0, -1.0], Activation::Relu).unwrap();
+        assert_near(&numbers(&rows), &[0.0, 0.0, 0.0, 1.0]);
+        assert!(add_rows(&rows, &tensor(&[0.0; 2], &[1, 2])).is_err());
+    }
+}

@@ -1,0 +1,111 @@
+//! What the stream of a chat brought so far, whatever the protocol.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::protocol::Fault;
+use crate::provider::{ChatReply, ChatRequest, DeltaSink, FinishReason, ToolCall, Usage};
+
+/// Calls in one message beyond this are refused: the index comes from the server.
+const MAX_TOOL_CALLS: usize = 128;
+
+/// The parts of a reply.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    text: String,
+    calls: BTreeMap<usize, PartialCall>,
+    pub(super) usage: Usage,
+    pub(super) finish: Option<FinishReason>,
+    pub(super) schema: Schema,
+}
+
+/// What the whole answer must be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Schema {
+    /// Anything.
+    #[default]
+    None,
+    /// An object of a schema.
+    Object,
+    /// Another JSON value of a schema.
+    Other,
+}
+
+#[derive(Debug, Default)]
+struct PartialCall {
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+impl Gathered {
+    pub(super) fn of(request: &ChatRequest) -> Self {
+        let schema = match &request.response_schema {
+            None => Schema::None,
+            Some(schema) if schema["type"] == "object" => Schema::Object,
+            Some(_) => Schema::Other,
+        };
+        Gathered { schema, ..Gathered::default() }
+    }
+
+    /// A piece of the text.
+    pub(super) fn say(&mut self, text: &str, sink: &mut dyn DeltaSink) {
+        if !text.is_empty() {
+            sink.delta(text);
+            self.text.push_str(text);
+        }
+    }
+
+    /// Pieces of the call at `index`.
+    pub(super) fn call(&mut self, index: usize, id: &str, name: &str, arguments: &str) -> Result<(), Fault> {
+        if !self.calls.contains_key(&index) && self.calls.len() >= MAX_TOOL_CALLS {
+            return Err(Fault::Broken(format!("it calls more than {MAX_TOOL_CALLS} tools at once")));
+        }
+        let call = self.calls.entry(index).or_default();
+        call.id.push_str(id);
+        call.name.push_str(name);
+        call.arguments.push_str(arguments);
+        Ok(())
+    }
+
+    /// A call that comes in one piece.
+    pub(super) fn whole_call(&mut self, id: Option<&str>, name: &str, arguments: &Value) -> Result<(), Fault> {
+        let index = self.calls.keys().next_back().map_or(0, |last| last + 1);
+        self.call(index, id.unwrap_or_default(), name, &arguments.to_string())
+    }
+
+    /// The call at `index` in its pieces so far: name and arguments.
+    pub(super) fn partial(&self, index: usize) -> Option<(&str, &str)> {
+        self.calls.get(&index).map(|call| (call.name.as_str(), call.arguments.as_str()))
+    }
+
+    /// Takes the call at `index` out: it was none.
+    pub(super) fn drop_call(&mut self, index: usize) {
+        self.calls.remove(&index);
+    }
+
+    pub(super) fn into_reply(self, model: String, cancelled: bool) -> ChatReply {
+        // A call that was cut off in the middle is no call.
+        let calls = self.calls.into_values().filter(|call| !cancelled && !call.name.is_empty());
+        let tool_calls: Vec<ToolCall> = calls.enumerate().map(into_call).collect();
+        let finish = match self.finish {
+            _ if cancelled => FinishReason::Cancelled,
+            _ if !tool_calls.is_empty() => FinishReason::ToolCalls,
+            // A call without a name is none.
+            Some(FinishReason::ToolCalls) | None => FinishReason::Stop,
+            Some(finish) => finish,
+        };
+        ChatReply { text: self.text, tool_calls, usage: self.usage, finish, model }
+    }
+}
+
+fn into_call((position, call): (usize, PartialCall)) -> ToolCall {
+    let id = if call.id.is_empty() { format!("call_{}", position + 1) } else { call.id };
+    let arguments = match call.arguments.trim() {
+        "" => json!({}),
+        // What is no JSON is passed on as it is: who checks arguments says so to the model.
+        text => serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned())),
+    };
+    ToolCall { id, name: call.name, arguments }
+}

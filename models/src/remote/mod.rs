@@ -1,0 +1,379 @@
+//! The providers behind HTTP: a [`table`] of services, a file for each wire protocol, and [`Remote`], which does for all of them what
+//! happens between a request and its answer: keys, time-outs, retries, streams, cancellation, checks and errors.
+
+mod anthropic;
+mod cohere;
+mod gathered;
+mod gemini;
+mod ollama;
+pub(crate) mod openai;
+mod protocol;
+pub(crate) mod table;
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use serde_json::Value;
+use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::ModelError;
+use crate::http::Server;
+use crate::http::client::LazyClient;
+use crate::http::lines::{SseParser, for_each_line};
+use crate::models::ProviderKind;
+use crate::provider::{
+    ChatReply, ChatRequest, DeltaSink, EmbedReply, EmbedRequest, ModelInfo, ProbeReport, Provider, RerankRequest, Usage,
+};
+use crate::settings::ModelSettings;
+use gathered::Gathered;
+use protocol::{EmbedPart, Fault, Framing, Protocol};
+use table::{Spec, Wire};
+
+/// A provider behind HTTP. Clones share what they learned.
+#[derive(Debug, Clone)]
+pub(crate) struct Remote {
+    spec: &'static Spec,
+    /// Hosted services do nothing without a key; a server of the operator's in a service's place may.
+    kind: ProviderKind,
+    protocol: Arc<dyn Protocol>,
+    server: Server,
+    /// Contexts of the models that the server lists with one.
+    contexts: Arc<OnceCell<HashMap<String, usize>>>,
+}
+
+impl Remote {
+    /// The provider of a row, as the settings change it.
+    pub(crate) fn new(spec: &'static Spec, settings: &ModelSettings, client: LazyClient) -> Self {
+        let given = settings.address_of(spec);
+        let elsewhere = given.is_some() && spec.address.is_some();
+        let kind = if elsewhere { ProviderKind::Server } else { spec.kind };
+        let address = given.map(|address| with_path(address, spec.path)).or_else(|| spec.address.map(str::to_owned));
+        let mut server = Server {
+            provider: spec.name,
+            address: address.unwrap_or_default(),
+            key: settings.key_of(spec).cloned(),
+            auth: spec.auth,
+            headers: spec.headers,
+            key_setting: spec.key_setting(),
+            fix: fix(spec),
+            timeout: settings.timeout,
+            idle_timeout: settings.idle_timeout,
+            client,
+        };
+        let protocol: Arc<dyn Protocol> = match spec.wire {
+            Wire::OpenAi(dialect) => {
+                // Another server in OpenAI's place speaks what the compatible ones speak.
+                let compatible = elsewhere && spec.name == "openai";
+                let dialect = if compatible { openai::dialect::SERVER } else { dialect };
+                let api_version = settings.azure_api_version.clone().filter(|_| dialect.deployments);
+                if api_version.is_some() {
+                    // The paths with a version begin at the resource.
+                    server.address = server.address.trim_end_matches(spec.path).to_owned();
+                }
+                Arc::new(openai::OpenAi { dialect, api_version })
+            }
+            Wire::Anthropic => Arc::new(anthropic::Anthropic),
+            Wire::Gemini => Arc::new(gemini::Gemini),
+            Wire::Cohere => Arc::new(cohere::Cohere),
+            Wire::Ollama => Arc::new(ollama::Ollama { context_tokens: settings.context_tokens }),
+        };
+        Remote { spec, kind, protocol, server, contexts: Arc::default() }
+    }
+
+    /// Where it runs.
+    pub(crate) fn kind(&self) -> ProviderKind {
+        self.kind
+    }
+
+    /// The server's address; none when nobody told it.
+    pub(crate) fn address(&self) -> Option<&str> {
+        Some(self.server.address.as_str()).filter(|address| !address.is_empty())
+    }
+
+    /// Whether a key is set; none where none is needed and none is set.
+    pub(crate) fn has_key(&self) -> Option<bool> {
+        let has = self.server.key.is_some();
+        (has || self.kind == ProviderKind::Hosted || self.spec.kind == ProviderKind::Hosted).then_some(has)
+    }
+
+    /// The service's row.
+    pub(crate) fn spec(&self) -> &'static Spec {
+        self.spec
+    }
+
+    /// Says what is missing before the network does.
+    pub(crate) fn ready(&self) -> Result<(), ModelError> {
+        if self.address().is_none() {
+            return Err(ModelError::RuntimeDown {
+                provider: self.spec.name.to_owned(),
+                address: "an unknown address".to_owned(),
+                reason: "no address is set".to_owned(),
+                fix: format!("set {}", self.spec.address_setting()),
+            });
+        }
+        if self.kind == ProviderKind::Hosted && self.server.key.is_none() {
+            return Err(ModelError::Unauthorized {
+                provider: self.spec.name.to_owned(),
+                reason: "no key is set".to_owned(),
+                setting: self.server.key_setting.clone(),
+            });
+        }
+        Ok(())
+    }
+
+    fn unsupported(&self, what: &str) -> ModelError {
+        ModelError::unsupported(self.spec.name, what)
+    }
+
+    async fn stream(
+        &self,
+        request: &ChatRequest,
+        sink: &mut dyn DeltaSink,
+        gathered: &mut Gathered,
+    ) -> Result<(), ModelError> {
+        let call = self.protocol.chat(request).ok_or_else(|| self.unsupported("chat"))?;
+        let response = self.server.send(&call).await.map_err(|error| self.explain(error, &request.model))?;
+        let framing = self.protocol.framing();
+        let mut events = SseParser::default();
+        let ended = for_each_line(&self.server, response, |line| {
+            let event = match framing {
+                Framing::Sse => events.push(line),
+                Framing::JsonLines => Some(line.to_vec()).filter(|line| !line.is_empty()),
+            };
+            let Some(event) = event.filter(|event| !event.is_empty()) else { return Ok(ControlFlow::Continue(())) };
+            self.protocol.gather(&event, gathered, sink).map_err(|fault| self.faulty(fault, &request.model))
+        })
+        .await?;
+        // Some servers end without the mark; the finish reason says that the answer is whole.
+        if !ended && gathered.finish.is_none() {
+            return Err(self.server.bad_response(None, "the stream ended before the answer did"));
+        }
+        Ok(())
+    }
+
+    async fn embed_part(&self, part: EmbedPart<'_>) -> Result<protocol::Embedded, ModelError> {
+        let call = self.protocol.embed(part).ok_or_else(|| self.unsupported("embed"))?;
+        let body = self.server.ask(&call).await.map_err(|error| self.explain(error, part.model))?;
+        let (vectors, usage) = self.protocol.embedded(&body).map_err(|fault| self.faulty(fault, part.model))?;
+        crate::checked_dimensions(self.spec.name, &vectors, part.inputs.len())?;
+        Ok((vectors, usage))
+    }
+
+    async fn count(&self, call: Option<crate::http::Call>, model: &str, what: &str) -> Result<usize, ModelError> {
+        self.ready()?;
+        let unsupported = || self.unsupported(&format!("{what}: its API shows no tokenizer"));
+        let call = call.ok_or_else(unsupported)?;
+        let address = self.protocol.count_address(&self.server.address).ok_or_else(unsupported)?;
+        let server = Server { address: address.to_owned(), ..self.server.clone() };
+        let body = match server.ask(&call).await {
+            // A server of the kind that may have a tokenizer, and has none.
+            Err(ModelError::ModelMissing { .. } | ModelError::BadRequest { .. })
+                if self.kind == ProviderKind::Server =>
+            {
+                return Err(unsupported());
+            }
+            answer => answer.map_err(|error| self.explain(error, model))?,
+        };
+        self.protocol.counted(&body).map_err(|fault| self.faulty(fault, model))?.ok_or_else(unsupported)
+    }
+
+    fn faulty(&self, fault: Fault, model: &str) -> ModelError {
+        match fault {
+            Fault::Broken(reason) => self.server.bad_response(None, reason),
+            Fault::Busy(reason) => ModelError::RateLimited {
+                provider: self.spec.name.to_owned(),
+                reason: self.server.redact(&reason),
+                retry_after: None,
+            },
+            Fault::Overflow { tokens, limit } => ModelError::ContextOverflow { model: model.to_owned(), tokens, limit },
+        }
+    }
+
+    /// Turns the server's refusals into what they mean for the model that was asked for.
+    fn explain(&self, error: ModelError, model: &str) -> ModelError {
+        let ollama = matches!(self.spec.wire, Wire::Ollama);
+        match error {
+            ModelError::ModelMissing { reason, fix, .. } => {
+                let fix = if ollama { format!("`ollama pull {model}`") } else { fix };
+                ModelError::ModelMissing { model: model.to_owned(), reason, fix }
+            }
+            ModelError::BadRequest { reason, .. } if ollama && reason.contains("does not support tools") => {
+                self.unsupported(&format!("call tools with model '{model}'"))
+            }
+            ModelError::ContextOverflow { tokens, limit, .. } => {
+                ModelError::ContextOverflow { model: model.to_owned(), tokens, limit }
+            }
+            other => other,
+        }
+    }
+}
+
+#[async_trait]
+impl Provider for Remote {
+    fn name(&self) -> &str {
+        self.spec.name
+    }
+
+    async fn list_models(&self) -> Result<Vec<ModelInfo>, ModelError> {
+        self.ready()?;
+        let call = self.protocol.list().ok_or_else(|| self.unsupported("list its models"))?;
+        let body = self.server.ask(&call).await?;
+        let listed = self.protocol.listed(&body).map_err(|fault| self.faulty(fault, ""))?;
+        let info = |model: protocol::Listed| ModelInfo {
+            name: model.name,
+            provider: self.spec.name.to_owned(),
+            kind: model.kind,
+            present: true,
+            size_bytes: model.size_bytes,
+            context_tokens: model.context_tokens,
+            dimensions: None,
+            source: Some(self.server.address.clone()),
+        };
+        Ok(listed.into_iter().map(info).collect())
+    }
+
+    async fn chat(
+        &self,
+        request: ChatRequest,
+        sink: &mut dyn DeltaSink,
+        cancel: CancellationToken,
+    ) -> Result<ChatReply, ModelError> {
+        self.ready()?;
+        let mut gathered = Gathered::of(&request);
+        let outcome = tokio::select! {
+            biased;
+            // Dropping the other branch drops the connection, which is how the server learns of it.
+            () = cancel.cancelled() => None,
+            outcome = self.server.within(self.stream(&request, sink, &mut gathered)) => Some(outcome),
+        };
+        match outcome {
+            Some(Err(error)) => Err(error),
+            Some(Ok(())) => Ok(gathered.into_reply(request.model, false)),
+            None => Ok(gathered.into_reply(request.model, true)),
+        }
+    }
+
+    async fn embed(&self, request: EmbedRequest) -> Result<EmbedReply, ModelError> {
+        self.ready()?;
+        let EmbedRequest { model, inputs, purpose } = request;
+        let mut vectors = Vec::with_capacity(inputs.len());
+        let mut usage = Usage::default();
+        for inputs in inputs.chunks(self.protocol.embed_batch()) {
+            let (part, used) = self.embed_part(EmbedPart { model: &model, inputs, purpose }).await?;
+            vectors.extend(part);
+            usage.prompt_tokens += used.prompt_tokens;
+        }
+        let dimensions = match vectors.is_empty() {
+            true => 0,
+            false => crate::checked_dimensions(self.spec.name, &vectors, inputs.len())?,
+        };
+        Ok(EmbedReply { model, vectors, dimensions, truncated: 0, usage })
+    }
+
+    async fn rerank(&self, request: RerankRequest) -> Result<Vec<f32>, ModelError> {
+        let RerankRequest { model, query, documents } = request;
+        let call = self.protocol.rerank(&model, &query, &documents).ok_or_else(|| self.unsupported("re-rank"))?;
+        self.ready()?;
+        let body = self.server.ask(&call).await.map_err(|error| self.explain(error, &model))?;
+        let ranked = self.protocol.ranked(&body).map_err(|fault| self.faulty(fault, &model))?;
+        in_order(ranked, documents.len()).map_err(|reason| self.server.bad_response(None, reason))
+    }
+
+    async fn probe(&self) -> Result<ProbeReport, ModelError> {
+        let start = Instant::now();
+        self.ready()?;
+        let version = match self.protocol.version() {
+            None => None,
+            Some(call) => {
+                let body = self.server.ask(&call).await?;
+                let answer: Value = protocol::json(&body).map_err(|fault| self.faulty(fault, ""))?;
+                answer["version"].as_str().map(str::to_owned)
+            }
+        };
+        let latency_ms = start.elapsed().as_millis() as u64;
+        let models = self.list_models().await?.len();
+        let address = Some(self.server.address.clone());
+        Ok(ProbeReport { provider: self.spec.name.to_owned(), address, version, latency_ms, models })
+    }
+
+    async fn count_tokens(&self, model: &str, text: &str) -> Result<usize, ModelError> {
+        self.count(self.protocol.count_text(model, text), model, "count tokens").await
+    }
+
+    async fn count_prompt(&self, request: &ChatRequest) -> Result<usize, ModelError> {
+        self.count(self.protocol.count_prompt(request), &request.model, "count the tokens of a whole prompt").await
+    }
+
+    async fn context_tokens(&self, model: &str) -> Result<usize, ModelError> {
+        if let Some(tokens) = self.protocol.own_context() {
+            return Ok(tokens);
+        }
+        let contexts = self.contexts.get_or_try_init(|| async {
+            let listed = self.list_models().await?.into_iter();
+            let known = listed.filter_map(|info| Some((info.name, usize::try_from(info.context_tokens?).ok()?)));
+            Ok::<_, ModelError>(known.collect())
+        });
+        contexts.await?.get(model).copied().ok_or_else(|| self.unsupported("tell the size of the context"))
+    }
+}
+
+/// A number as it was written: what is 0.2 in 32 bits is not 0.20000000298 on the wire.
+fn number(value: f32) -> Value {
+    value.to_string().parse::<f64>().map_or(Value::Null, Value::from)
+}
+
+/// Adds the path of an API to an address that names only a server.
+fn with_path(address: &str, path: &str) -> String {
+    let address = address.trim_end_matches('/');
+    match reqwest::Url::parse(address) {
+        Ok(url) if url.path() == "/" => format!("{address}{path}"),
+        _ => address.to_owned(),
+    }
+}
+
+fn fix(spec: &Spec) -> String {
+    let setting = spec.address_setting();
+    match (spec.wire, spec.kind) {
+        (Wire::Ollama, _) => {
+            format!(
+                "start it with `ollama serve`, or set {setting} to its address, or unset that to use the in-process runtime"
+            )
+        }
+        (_, ProviderKind::Hosted) => format!("check the network, or {setting} where it is set"),
+        _ => format!("start the server, or set {setting} to its address"),
+    }
+}
+
+/// Scores in the order of the documents; each document has exactly one.
+fn in_order(ranked: Vec<(usize, f32)>, documents: usize) -> Result<Vec<f32>, String> {
+    let mut scores = vec![None; documents];
+    for (index, score) in ranked {
+        match scores.get_mut(index) {
+            Some(place) => *place = Some(score).filter(|score| score.is_finite()),
+            None => return Err(format!("it scores a document {index} that was not sent")),
+        }
+    }
+    scores.into_iter().collect::<Option<Vec<f32>>>().ok_or_else(|| "it leaves documents without a score".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_addresses_when_the_path_is_added_then_only_bare_servers_change() {
+        assert_eq!(with_path("http://127.0.0.1:8080", "/v1"), "http://127.0.0.1:8080/v1");
+        assert_eq!(with_path("http://127.0.0.1:8080/", "/v1"), "http://127.0.0.1:8080/v1");
+        assert_eq!(with_path("https://gate.example/openai/v1", "/v1"), "https://gate.example/openai/v1");
+    }
+
+    #[test]
+    fn given_numbers_when_they_are_sent_then_they_are_as_they_were_written() {
+        assert_eq!(number(0.2).to_string(), "0.2");
+        assert_eq!(number(1.0).to_string(), "1.0");
+    }
+}

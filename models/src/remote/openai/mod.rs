@@ -1,0 +1,293 @@
+//! OpenAI's protocol, which most services and servers speak, each with the differences of its [`Dialect`].
+
+pub(super) mod dialect;
+mod request;
+
+use std::ops::ControlFlow;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::gathered::Gathered;
+use super::protocol::{EmbedPart, Embedded, Fault, Listed, Protocol, Rank, json};
+use crate::http::Call;
+use crate::provider::{ChatRequest, DeltaSink, EmbedPurpose, FinishReason, ModelKind, Usage};
+use dialect::Dialect;
+pub(crate) use request::wire_tools;
+
+/// A tool call's place in a message beyond this is refused: it comes from the server.
+const MAX_INDEX: usize = 4096;
+
+/// OpenAI's protocol in a dialect.
+#[derive(Debug, Clone)]
+pub(super) struct OpenAi {
+    pub(super) dialect: Dialect,
+    /// For a dialect with deployments: the version of the API; none for the paths that need none.
+    pub(super) api_version: Option<String>,
+}
+
+impl OpenAi {
+    fn path(&self, what: &str, model: &str) -> String {
+        match &self.api_version {
+            Some(version) if self.dialect.deployments => {
+                format!("/openai/deployments/{}{what}?api-version={}", encoded(model), encoded(version))
+            }
+            _ => what.to_owned(),
+        }
+    }
+}
+
+/// A name within a path.
+pub(super) fn encoded(name: &str) -> String {
+    name.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
+            _ => format!("%{byte:02X}"),
+        })
+        .collect()
+}
+
+impl Protocol for OpenAi {
+    fn chat(&self, request: &ChatRequest) -> Option<Call> {
+        let body = request::chat_body(request, &self.dialect);
+        self.dialect.chats.then(|| Call::post(self.path("/chat/completions", &request.model), body))
+    }
+
+    fn gather(
+        &self,
+        event: &[u8],
+        gathered: &mut Gathered,
+        sink: &mut dyn DeltaSink,
+    ) -> Result<ControlFlow<()>, Fault> {
+        if event == b"[DONE]" {
+            return Ok(ControlFlow::Break(()));
+        }
+        let chunk: Chunk = json(event)?;
+        if !chunk.error.is_null() {
+            return Err(Fault::Broken(crate::http::refusal::message_of(event)));
+        }
+        if let Some(usage) = chunk.usage.or(chunk.x_groq.and_then(|own| own.usage)) {
+            gathered.usage = usage.into();
+        }
+        // One choice is asked for.
+        let Some(choice) = chunk.choices.into_iter().next() else { return Ok(ControlFlow::Continue(())) };
+        gathered.say(&choice.delta.content.unwrap_or_default(), sink);
+        for call in choice.delta.tool_calls.unwrap_or_default() {
+            let index = call.index.unwrap_or_default();
+            if index > MAX_INDEX {
+                return Err(Fault::Broken(format!("it numbers a tool call {index}")));
+            }
+            let function = call.function.unwrap_or_default();
+            let arguments = match function.arguments {
+                Some(Value::String(text)) => text,
+                // Some servers send an object instead of its text.
+                Some(Value::Null) | None => String::new(),
+                Some(other) => other.to_string(),
+            };
+            gathered.call(index, &call.id.unwrap_or_default(), &function.name.unwrap_or_default(), &arguments)?;
+        }
+        if let Some(reason) = choice.finish_reason {
+            gathered.finish = Some(match reason.as_str() {
+                "length" | "model_length" => FinishReason::Length,
+                "tool_calls" | "function_call" => FinishReason::ToolCalls,
+                "error" => return Err("the model failed within its answer".into()),
+                _ => FinishReason::Stop,
+            });
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn list(&self) -> Option<Call> {
+        let call = match &self.api_version {
+            Some(version) if self.dialect.deployments => {
+                Call::get(format!("/openai/models?api-version={}", encoded(version)))
+            }
+            _ => Call::get("/models"),
+        };
+        self.dialect.lists.then_some(call)
+    }
+
+    fn listed(&self, body: &[u8]) -> Result<Vec<Listed>, Fault> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Listing {
+            Wrapped { data: Vec<Entry> },
+            Bare(Vec<Entry>),
+        }
+        let entries = match json(body)? {
+            Listing::Wrapped { data } | Listing::Bare(data) => data,
+        };
+        Ok(entries.into_iter().map(Listed::from).collect())
+    }
+
+    fn embed(&self, part: EmbedPart<'_>) -> Option<Call> {
+        let mut body = json!({"model": part.model, "input": part.inputs});
+        if self.dialect.encoding_format {
+            body["encoding_format"] = json!("float");
+        }
+        if let Some(purpose) = self.dialect.purpose {
+            body[purpose.field] = json!(match part.purpose {
+                EmbedPurpose::Document => purpose.document,
+                EmbedPurpose::Query => purpose.query,
+            });
+        }
+        self.dialect.embeds.then(|| Call::post(self.path("/embeddings", part.model), body))
+    }
+
+    fn embedded(&self, body: &[u8]) -> Result<Embedded, Fault> {
+        #[derive(Deserialize)]
+        struct Entry {
+            index: usize,
+            embedding: Vec<f32>,
+        }
+        #[derive(Deserialize)]
+        struct Answer {
+            data: Vec<Entry>,
+            #[serde(default)]
+            usage: WireUsage,
+        }
+        let mut answer: Answer = json(body)?;
+        answer.data.sort_by_key(|entry| entry.index);
+        if answer.data.iter().enumerate().any(|(position, entry)| position != entry.index) {
+            return Err("the vectors' indexes are not 0 to n".into());
+        }
+        Ok((answer.data.into_iter().map(|entry| entry.embedding).collect(), answer.usage.into()))
+    }
+
+    fn embed_batch(&self) -> usize {
+        // The least of what the services allow.
+        if self.dialect.purpose.is_some() { 128 } else { 2048 }
+    }
+
+    fn rerank(&self, model: &str, query: &str, documents: &[String]) -> Option<Call> {
+        let body = json!({"model": model, "query": query, "documents": documents});
+        self.dialect.reranks.then(|| Call::post("/rerank", body))
+    }
+
+    fn ranked(&self, body: &[u8]) -> Result<Vec<(usize, f32)>, Fault> {
+        let mut answer: Value = json(body)?;
+        let ranks: Vec<Rank> = serde_json::from_value(answer[self.dialect.ranks].take())
+            .map_err(|error| Fault::Broken(format!("its '{}' are no scores: {error}", self.dialect.ranks)))?;
+        Ok(ranks.into_iter().map(Into::into).collect())
+    }
+
+    fn count_text(&self, model: &str, text: &str) -> Option<Call> {
+        let body = json!({"model": model, "content": text, "prompt": text});
+        self.dialect.tokenizes.then(|| Call::post("/tokenize", body))
+    }
+
+    fn count_address<'a>(&self, address: &'a str) -> Option<&'a str> {
+        address.strip_suffix("/v1")
+    }
+
+    fn counted(&self, body: &[u8]) -> Result<Option<usize>, Fault> {
+        #[derive(Deserialize)]
+        struct Answer {
+            #[serde(default)]
+            count: Option<usize>,
+            #[serde(default)]
+            tokens: Option<Vec<Value>>,
+        }
+        let answer: Answer = json(body)?;
+        Ok(answer.count.or(answer.tokens.map(|tokens| tokens.len())))
+    }
+}
+
+#[derive(Deserialize)]
+struct Chunk {
+    #[serde(default)]
+    error: Value,
+    #[serde(default)]
+    choices: Vec<Choice>,
+    #[serde(default)]
+    usage: Option<WireUsage>,
+    /// Where Groq puts the usage unless it is asked for.
+    #[serde(default)]
+    x_groq: Option<XGroq>,
+}
+
+#[derive(Deserialize)]
+struct XGroq {
+    #[serde(default)]
+    usage: Option<WireUsage>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    #[serde(default)]
+    delta: Delta,
+    #[serde(default)]
+    finish_reason: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct Delta {
+    #[serde(default)]
+    content: Option<String>,
+    #[serde(default)]
+    tool_calls: Option<Vec<CallDelta>>,
+}
+
+#[derive(Deserialize)]
+struct CallDelta {
+    #[serde(default)]
+    index: Option<usize>,
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default)]
+    function: Option<FunctionDelta>,
+}
+
+#[derive(Default, Deserialize)]
+struct FunctionDelta {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    arguments: Option<Value>,
+}
+
+#[derive(Default, Deserialize)]
+struct WireUsage {
+    #[serde(default)]
+    prompt_tokens: Option<u64>,
+    #[serde(default)]
+    completion_tokens: Option<u64>,
+    #[serde(default)]
+    total_tokens: Option<u64>,
+}
+
+impl From<WireUsage> for Usage {
+    fn from(usage: WireUsage) -> Self {
+        let completion_tokens = usage.completion_tokens.unwrap_or(0);
+        // Services that only embed tell the total.
+        let prompt_tokens =
+            usage.prompt_tokens.or(usage.total_tokens.map(|total| total.saturating_sub(completion_tokens)));
+        Usage { prompt_tokens: prompt_tokens.unwrap_or(0), completion_tokens }
+    }
+}
+
+/// A model of a listing; what else is told has another name at every service.
+#[derive(Deserialize)]
+struct Entry {
+    id: String,
+    #[serde(default, rename = "type")]
+    kind: Option<String>,
+    #[serde(flatten)]
+    rest: serde_json::Map<String, Value>,
+}
+
+impl From<Entry> for Listed {
+    fn from(entry: Entry) -> Self {
+        // vLLM, Groq, OpenRouter and Together, Mistral and LM Studio, llama.cpp.
+        let names = ["max_model_len", "context_window", "context_length", "max_context_length"];
+        let told = names.iter().find_map(|name| entry.rest.get(*name).and_then(Value::as_u64));
+        let trained = entry.rest.get("meta").and_then(|meta| meta["n_ctx_train"].as_u64());
+        let kind = match entry.kind.as_deref() {
+            Some("chat" | "llm" | "vlm" | "language") => ModelKind::Chat,
+            Some("embedding" | "embeddings") => ModelKind::Embed,
+            Some("rerank") => ModelKind::Rerank,
+            _ => ModelKind::Unknown,
+        };
+        Listed { kind, context_tokens: told.or(trained), ..Listed::named(entry.id) }
+    }
+}

@@ -1,0 +1,117 @@
+//! What vectors and keywords have in common: one engine a collection, in a folder of its own under one root, opened when
+//! first used and used from threads that may block.
+
+use std::any::Any;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use riverrun_schemas::Collection;
+
+use crate::error::StoreError;
+use crate::folder;
+use crate::open_set::{Closable, OpenSet};
+
+/// Engines put whole backtraces into what they panic with.
+const MAX_PANIC_CHARS: usize = 300;
+
+/// The engines of one kind, by collection.
+pub(crate) struct Shelf<T> {
+    kind: &'static str,
+    root: PathBuf,
+    engines: OpenSet<T>,
+}
+
+impl<T: Closable> Shelf<T> {
+    /// A shelf in that folder, which is made if need be, with so many engines open at once.
+    pub(crate) fn open(kind: &'static str, root: &Path, max_open: usize) -> Result<Self, StoreError> {
+        fs::create_dir_all(root).map_err(StoreError::io("creating", root))?;
+        Ok(Self { kind, root: root.to_path_buf(), engines: OpenSet::new(max_open) })
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(crate) fn folder(&self, collection: &Collection) -> PathBuf {
+        self.root.join(collection.physical_name())
+    }
+
+    /// Uses the engine beside other readers.
+    pub(crate) fn read<R>(
+        &self,
+        collection: &Collection,
+        open: impl FnOnce(&Path) -> Result<T, StoreError>,
+        work: impl FnOnce(&T) -> Result<R, StoreError>,
+    ) -> Result<R, StoreError> {
+        self.engines.read(&collection.physical_name(), || open(&self.folder(collection)), work)
+    }
+
+    /// Uses the engine alone.
+    pub(crate) fn write<R>(
+        &self,
+        collection: &Collection,
+        open: impl FnOnce(&Path) -> Result<T, StoreError>,
+        work: impl FnOnce(&mut T) -> Result<R, StoreError>,
+    ) -> Result<R, StoreError> {
+        self.engines.write(&collection.physical_name(), || open(&self.folder(collection)), work)
+    }
+
+    /// Closes the engine if it is open and keeps everybody out while `then` runs.
+    pub(crate) fn closed<R>(&self, collection: &Collection, then: impl FnOnce() -> R) -> R {
+        self.engines.closed(&collection.physical_name(), then)
+    }
+
+    /// Runs `work` on the engine if it happens to be open.
+    pub(crate) fn if_open<R>(&self, collection: &Collection, work: impl FnOnce(&T) -> R) -> Option<R> {
+        self.engines.if_open(&collection.physical_name(), work)
+    }
+
+    /// Deletes the collection's folder; false when there was none.
+    pub(crate) fn remove(&self, collection: &Collection) -> Result<bool, StoreError> {
+        self.closed(collection, || folder::remove(&self.folder(collection)))
+    }
+}
+
+/// Runs on a thread that may block. A panic of the engine becomes an error.
+pub(crate) async fn blocking<I, T, R>(
+    inner: &Arc<I>,
+    shelf: impl Fn(&I) -> &Shelf<T>,
+    collection: &Collection,
+    work: impl FnOnce(&I, &Collection) -> Result<R, StoreError> + Send + 'static,
+) -> Result<R, StoreError>
+where
+    I: Send + Sync + 'static,
+    T: Closable,
+    R: Send + 'static,
+{
+    let (shared, owned) = (inner.clone(), collection.clone());
+    match tokio::task::spawn_blocking(move || work(&shared, &owned)).await {
+        Ok(result) => result,
+        Err(error) if error.is_panic() => {
+            let shelf = shelf(inner);
+            let (kind, path) = (shelf.kind, shelf.folder(collection));
+            Err(StoreError::Index { kind, path, reason: panic_message(error.into_panic()) })
+        }
+        Err(_) => Err(StoreError::ShuttingDown),
+    }
+}
+
+/// A collection that is not there holds nothing.
+pub(crate) fn nothing_if_missing<R: Default>(result: Result<R, StoreError>) -> Result<R, StoreError> {
+    match result {
+        Err(StoreError::NoCollection(_)) => Ok(R::default()),
+        other => other,
+    }
+}
+
+/// What a panic said, without the backtrace.
+pub(crate) fn panic_message(panic: Box<dyn Any + Send>) -> String {
+    let text =
+        panic.downcast_ref::<&str>().map(|text| (*text).to_owned()).or_else(|| panic.downcast_ref::<String>().cloned());
+    let text = text.unwrap_or_else(|| "no message".to_owned());
+    format!(
+        "the engine panicked: {}",
+        text.lines().next().unwrap_or_default().chars().take(MAX_PANIC_CHARS).collect::<String>()
+    )
+}

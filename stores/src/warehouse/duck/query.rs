@@ -1,0 +1,86 @@
+//! One query, on a connection of its own.
+
+use duckdb::Connection;
+
+use crate::warehouse::duck::check::{self, Reading};
+use crate::warehouse::duck::values;
+use crate::warehouse::{Column, QueryLimits, QueryResult, WarehouseError};
+
+/// Most bytes of an answer's values, as JSON.
+const MAX_ANSWER_BYTES: usize = 8 << 20;
+
+/// Checks and runs a statement. The transaction is a reading one, so that the engine, too, writes nothing.
+pub(super) fn run(
+    connection: &Connection,
+    sql: &str,
+    limits: QueryLimits,
+    memory_mb: usize,
+) -> Result<QueryResult, WarehouseError> {
+    let failed = |error: duckdb::Error| failed(&error, limits, memory_mb);
+    let reading = check::reading(connection, sql)?;
+    connection.execute_batch("BEGIN TRANSACTION READ ONLY").map_err(failed)?;
+    answer(connection, sql, &reading, limits.rows).map_err(failed)
+}
+
+fn answer(connection: &Connection, sql: &str, reading: &Reading, limit: usize) -> duckdb::Result<QueryResult> {
+    let described = match &reading.select {
+        Some(select) => Some(describe(connection, select)?),
+        None => None,
+    };
+    let limited = match &reading.select {
+        // One more than wanted tells whether there are more.
+        Some(select) => format!("SELECT * FROM ({select}\n) LIMIT {}", limit.saturating_add(1)),
+        None => sql.to_owned(),
+    };
+    let mut statement = connection.prepare(&limited)?;
+    let mut rows = statement.query([])?;
+    let columns = match (described, rows.as_ref()) {
+        (Some(columns), _) => columns,
+        (None, Some(statement)) => listed(statement),
+        (None, None) => Vec::new(),
+    };
+    let mut found = Vec::new();
+    let (mut bytes, mut truncated) = (0, false);
+    while let Some(row) = rows.next()? {
+        let values: Vec<_> = columns
+            .iter()
+            .enumerate()
+            .map(|(at, column)| Ok(values::json(row.get::<_, duckdb::types::Value>(at)?, &column.sql_type)))
+            .collect::<duckdb::Result<_>>()?;
+        bytes += values.iter().map(values::weight).sum::<usize>();
+        if found.len() == limit || bytes > MAX_ANSWER_BYTES {
+            truncated = true;
+            break;
+        }
+        found.push(values);
+    }
+    Ok(QueryResult { columns, rows: found, truncated })
+}
+
+fn describe(connection: &Connection, select: &str) -> duckdb::Result<Vec<Column>> {
+    let mut statement = connection.prepare(&format!("DESCRIBE {select}"))?;
+    let columns = statement.query_map([], |row| Ok(Column { name: row.get(0)?, sql_type: row.get(1)? }))?;
+    columns.collect()
+}
+
+/// The columns of a statement that lists, whose types are few.
+fn listed(statement: &duckdb::Statement<'_>) -> Vec<Column> {
+    let names = statement.column_names().into_iter().enumerate();
+    names
+        .map(|(at, name)| {
+            let sql_type = format!("{:?}", statement.column_logical_type(at).id()).to_uppercase();
+            Column { name, sql_type }
+        })
+        .collect()
+}
+
+fn failed(error: &duckdb::Error, limits: QueryLimits, memory_mb: usize) -> WarehouseError {
+    let reason = error.to_string();
+    if reason.contains("Out of Memory Error") {
+        WarehouseError::OutOfMemory { limit_mb: memory_mb }
+    } else if reason.contains("INTERRUPT Error") {
+        WarehouseError::TimedOut { limit: limits.time }
+    } else {
+        WarehouseError::Query { reason }
+    }
+}

@@ -1,0 +1,114 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The warehouse could not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum WarehouseError {
+    /// Not one reading statement.
+    #[error("the statement is refused: {reason}")]
+    Refused {
+        /// Why.
+        reason: String,
+    },
+    /// A reading statement that the engine can't run, such as one that names no table of the namespace.
+    #[error("the query failed: {reason}")]
+    Query {
+        /// What the engine said.
+        reason: String,
+    },
+    /// It took too long.
+    #[error("the query was stopped after {seconds} s", seconds = limit.as_secs_f64())]
+    TimedOut {
+        /// How long it was allowed to run.
+        limit: Duration,
+    },
+    /// It wanted too much memory.
+    #[error("the query needs more memory than the {limit_mb} MB that queries of a namespace have")]
+    OutOfMemory {
+        /// The limit.
+        limit_mb: usize,
+    },
+    /// Others are asking.
+    #[error("{running} queries are running, which is as many as may")]
+    Busy {
+        /// How many.
+        running: usize,
+    },
+    /// The name of a table can't be used.
+    #[error("table name {name:?} can't be used: {reason}")]
+    TableName {
+        /// Its beginning.
+        name: String,
+        /// Why.
+        reason: &'static str,
+    },
+    /// The rows are not those of a table.
+    #[error("table {table:?} can't be loaded: {reason}")]
+    Rows {
+        /// The table.
+        table: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The database of a namespace failed.
+    #[error("warehouse {path} failed: {reason}", path = path.display())]
+    Database {
+        /// Its file.
+        path: PathBuf,
+        /// What the engine said.
+        reason: String,
+    },
+    /// The process is ending.
+    #[error("the warehouse is shutting down")]
+    ShuttingDown,
+}
+
+impl WarehouseError {
+    /// Stable code for answers and events.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Refused { .. } => "statement_refused",
+            Self::Query { .. } => "query_failed",
+            Self::TimedOut { .. } => "query_timed_out",
+            Self::OutOfMemory { .. } => "query_out_of_memory",
+            Self::Busy { .. } => "warehouse_busy",
+            Self::TableName { .. } => "bad_table_name",
+            Self::Rows { .. } => "bad_table",
+            Self::Database { .. } => "warehouse_failed",
+            Self::ShuttingDown => "shutting_down",
+        }
+    }
+
+    /// Whether the same call may succeed later without anybody doing anything.
+    pub fn retryable(&self) -> bool {
+        match self {
+            Self::Busy { .. } | Self::Database { .. } | Self::ShuttingDown => true,
+            Self::Refused { .. }
+            | Self::Query { .. }
+            | Self::TimedOut { .. }
+            | Self::OutOfMemory { .. }
+            | Self::TableName { .. }
+            | Self::Rows { .. } => false,
+        }
+    }
+
+    /// The fix, where there is one.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Refused { .. } => {
+                Some("send one SELECT, WITH, VALUES, DESCRIBE, SHOW or SUMMARIZE statement about tables".to_owned())
+            }
+            Self::Query { .. } => Some("riverrun warehouse tables lists tables and their columns".to_owned()),
+            Self::TimedOut { .. } | Self::OutOfMemory { .. } => {
+                Some("ask for less: filter rows before joining and sorting them".to_owned())
+            }
+            Self::Busy { .. } => Some("ask again in a moment".to_owned()),
+            Self::TableName { .. } => Some("name the table with --table, for example sales_2024".to_owned()),
+            Self::Database { path, .. } => Some(format!(
+                "if it goes on, stop riverrun, delete {} and ingest the tables' sources again",
+                path.display()
+            )),
+            Self::Rows { .. } | Self::ShuttingDown => None,
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Tables: rows of tabular documents, asked with SQL.
+//!
+//! Like vectors and keywords the warehouse is a projection: a table holds the rows of one document and goes with it. Who
+//! asks may only read, see [`Warehouse::query`].
+
+use std::path::Path;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use riverrun_schemas::{CollectionName, DocumentId, Namespace};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+pub mod duck;
+pub mod parquet;
+
+mod error;
+mod infer;
+
+pub use duck::check_table;
+pub use duck::{DuckConfig, DuckWarehouse};
+pub use error::WarehouseError;
+
+/// Longest name of a table in bytes.
+pub const MAX_TABLE_NAME_BYTES: usize = 255;
+/// Longest part of a table's name that comes from a file's or sheet's, in characters.
+const MAX_NAME_PART: usize = 60;
+/// Most columns of a table.
+pub const MAX_COLUMNS: usize = 2_000;
+
+/// One cell a column; `None` and the empty text are NULL.
+pub type LoadRow = Vec<Option<String>>;
+
+/// The rows of a document, on their way into a table.
+pub struct TableLoad {
+    /// The table's name: any text of 1 to [`MAX_TABLE_NAME_BYTES`] bytes. As in SQL, case does not tell tables apart.
+    pub table: String,
+    /// The document whose rows these are.
+    pub document_id: DocumentId,
+    /// The document's collection.
+    pub collection: CollectionName,
+    /// The document's version: the same version is not loaded twice.
+    pub version: String,
+    /// The names of the columns: any text; an empty or repeated one is given another. Types follow from the cells.
+    pub columns: Vec<String>,
+    /// The rows; an error ends the load and leaves the table as it was.
+    pub rows: Box<dyn Iterator<Item = Result<LoadRow, String>> + Send>,
+}
+
+/// A column of a table or of a result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// Its SQL type.
+    #[serde(rename = "type")]
+    pub sql_type: String,
+}
+
+/// What is known of a table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TableInfo {
+    /// Its name.
+    pub name: String,
+    /// Its columns, in order.
+    pub columns: Vec<Column>,
+    /// How many rows it has.
+    pub rows: i64,
+    /// The document whose rows they are.
+    #[schema(value_type = String)]
+    pub document_id: DocumentId,
+    /// The document's collection.
+    #[schema(value_type = String)]
+    pub collection: CollectionName,
+    /// The document's version.
+    pub version: String,
+}
+
+/// The table of a document: the name itself for a document that came alone, else with the file's name behind it.
+pub fn table_name(table: &str, source: &str, alone: bool) -> String {
+    if alone {
+        return table.to_owned();
+    }
+    let stem = Path::new(source).file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    format!("{table}_{}", name_part(&stem))
+}
+
+/// The name of a file or sheet as part of one that needs no quotes.
+pub fn name_part(name: &str) -> String {
+    let part: String = name.chars().take(MAX_NAME_PART).map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
+    part.to_lowercase()
+}
+
+/// How much a query may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueryLimits {
+    /// Rows that are answered with; more are cut off, and the answer says so.
+    pub rows: usize,
+    /// How long it may run.
+    pub time: Duration,
+}
+
+impl QueryLimits {
+    /// Most rows of any answer.
+    pub const MAX_ROWS: usize = 10_000;
+    /// Longest run of a query.
+    pub const MAX_TIME: Duration = Duration::from_secs(10);
+    /// Rows when nothing is said.
+    pub const DEFAULT_ROWS: usize = 1_000;
+
+    /// So many rows, and the usual time.
+    pub fn rows(rows: usize) -> Self {
+        Self { rows: rows.clamp(1, Self::MAX_ROWS), time: Self::MAX_TIME }
+    }
+}
+
+impl Default for QueryLimits {
+    fn default() -> Self {
+        Self::rows(Self::DEFAULT_ROWS)
+    }
+}
+
+/// What a query found. Values are JSON without loss: a whole number that needs more than 64 bits, a DECIMAL and a number
+/// that JSON has no word for are texts; dates, times and intervals are ISO 8601; bytes are hexadecimal; lists are arrays,
+/// structs objects, maps arrays of `{key, value}`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct QueryResult {
+    /// The columns.
+    pub columns: Vec<Column>,
+    /// The rows, a value a column.
+    pub rows: Vec<Vec<Value>>,
+    /// There were more rows, or more bytes of them, than an answer holds.
+    pub truncated: bool,
+}
+
+/// Tables by namespace. What lies in one namespace can't be named in another.
+///
+/// `TABLE-1` a table that is replaced is wholly the old or wholly the new one for every query, and after a crash.
+///
+/// `TABLE-2` a table has as many rows as its source, or the load fails.
+#[async_trait]
+pub trait Warehouse: Send + Sync + 'static {
+    /// Makes the table of these rows, in place of one of the same name. Loading what is there already does nothing.
+    async fn load(&self, namespace: &Namespace, load: TableLoad) -> Result<TableInfo, WarehouseError>;
+
+    /// Whether the table holds that version of the document.
+    async fn holds(
+        &self,
+        namespace: &Namespace,
+        table: &str,
+        document: &DocumentId,
+        version: &str,
+    ) -> Result<bool, WarehouseError>;
+
+    /// Removes the tables that hold rows of the document; returns what they were.
+    async fn remove_document(
+        &self,
+        namespace: &Namespace,
+        document: &DocumentId,
+    ) -> Result<Vec<TableInfo>, WarehouseError>;
+
+    /// Every table of the namespace, by name.
+    async fn tables(&self, namespace: &Namespace) -> Result<Vec<TableInfo>, WarehouseError>;
+
+    /// Runs one reading statement (SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE) and refuses everything else.
+    async fn query(&self, namespace: &Namespace, sql: &str, limits: QueryLimits)
+    -> Result<QueryResult, WarehouseError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_one_or_many_documents_when_tables_are_named_then_each_has_its_own() {
+        assert_eq!(table_name("Prices 2024", "/a/b.csv", true), "Prices 2024");
+        assert_eq!(table_name("p", "/a/North-West 1.csv", false), "p_north_west_1");
+    }
+}

@@ -1,0 +1,249 @@
+"""Documents of many types and places, by command line and HTTP alike, and those that are made to do harm."""
+
+import http.server
+import io
+import json
+import sqlite3
+import subprocess
+import threading
+import time
+import uuid
+import zipfile
+
+import pytest
+
+W = "xmlns:w='http://schemas.openxmlformats.org/wordprocessingml/2006/main'"
+
+
+def package(**members):
+    return archive({name.replace("__", "/").replace("_dot_", "."): text for name, text in members.items()})
+
+
+def archive(members):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as made:
+        for name, content in members.items():
+            made.writestr(name, content)
+    return buffer.getvalue()
+
+
+def pdf(text):
+    """The smallest PDF with a line of text; the cross-reference table is left to the reader's repair."""
+    stream = f"BT /F1 12 Tf 50 700 Td ({text}) Tj ET".encode()
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 /Resources << /Font << /F1 5 0 R >> >> /MediaBox [0 0 595 842] >>",
+        b"<< /Type /Page /Parent 2 0 R /Contents 4 0 R >>",
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>",
+    ]
+    out, offsets = b"%PDF-1.4\n", []
+    for number, body in enumerate(objects, 1):
+        offsets.append(len(out))
+        out += b"%d 0 obj\n%s\nendobj\n" % (number, body)
+    table = len(out)
+    out += b"xref\n0 6\n0000000000 65535 f \n" + b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
+    return out + b"trailer\n<< /Size 6 /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % table
+
+
+GOOD = {
+    "page.html": (b"<html><title>t</title><script>evil()</script><h1>Quokka</h1><p>A quokka smiles.</p></html>", "quokka smiles"),
+    "paper.pdf": (pdf("Capybaras swim well"), "capybaras swim"),
+    "letter.docx": (archive({"word/document.xml": f"<w:document {W}><w:body><w:p><w:r><w:t>Wombats dig burrows</w:t></w:r></w:p></w:body></w:document>"}), "wombats dig"),
+    "table.csv": ("Tier;Gewicht\r\nÄffchen;3\r\n".encode("cp1252"), "Äffchen"),
+    "rows.jsonl": (b'{"animal": "axolotl", "legs": 4}\n', "axolotl legs"),
+    "mail.eml": (b"From: ann@example.org\r\nSubject: Narwhal\r\n\r\nThe narwhal has a tusk.\r\n", "narwhal tusk"),
+    "main.rs": (b"fn pangolin() -> u32 { 7 }\n", "pangolin"),
+}
+
+BAD = {
+    "broken.pdf": (b"%PDF-1.7 and nothing else", "malformed_document"),
+    "cut.docx": (GOOD["letter.docx"][0][:60], "malformed_document"),
+    "script.html": (b"<script>alert(1)</script>", "no_text"),
+    "deep.html": (b"<div>" * 50_000, "limit_exceeded"),
+    "bomb.docx": (archive({"word/document.xml": b" " * (200 << 20)}), "limit_exceeded"),
+    "old.xlsx": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "encrypted"),
+    "empty.json": (b"", "empty_document"),
+    "torn.json": (b'{"a"', "malformed_document"),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(server):
+    place = server.folder / "formats"
+    place.mkdir()
+    for name, (content, _) in (GOOD | BAD).items():
+        (place / name).write_bytes(content)
+    return place
+
+
+def search(server, query, collection):
+    reply = server.post("/rag/search", {"query": query, "collection": collection, "k": 3})
+    assert reply.status == 200, reply
+    return reply.json["items"]
+
+
+def multipart(fields, files):
+    boundary = uuid.uuid4().hex
+    parts = [f'--{boundary}\r\ncontent-disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode() for name, value in fields]
+    for name, content in files:
+        parts.append(f'--{boundary}\r\ncontent-disposition: form-data; name="file"; filename="{name}"\r\n\r\n'.encode() + content + b"\r\n")
+    return b"".join(parts) + f"--{boundary}--\r\n".encode(), {"content-type": f"multipart/form-data; boundary={boundary}"}
+
+
+def test_a_folder_of_all_types_is_found_and_each_bad_file_fails_alone(server, folder):
+    reply = server.post("/ingest", {"source": str(folder), "collection": "formats"})
+    assert reply.status == 202, reply
+    state = server.ingest_end(reply.json["ingest_id"])
+    assert (state["indexed"], state["failed"]) == (len(GOOD), len(BAD)), state
+    codes = {failure["source"].rsplit("/", 1)[1]: failure["error"]["code"] for failure in state["failures"]}
+    assert codes == {name: code for name, (_, code) in BAD.items()}
+    assert all(failure["error"]["hint"] for failure in state["failures"])
+    for name, (_, words) in GOOD.items():
+        found = search(server, words, "formats")
+        assert any(item["source"].endswith(name) for item in found), (name, found)
+        assert not any("evil()" in item["text"] for item in found)
+
+
+def test_the_command_line_says_the_same(server, folder):
+    done = server.cli("--json", "ingest", str(folder), "-c", "formats-cli", "--exclude", "*.docx")
+    state = json.loads(done.stdout)
+    assert (state["indexed"], state["failed"]) == (len(GOOD) - 1, len(BAD) - 2), state
+    done = server.cli("ingest", str(folder / "page.html"), "-c", "formats-cli")
+    assert done.returncode == 0 and "unchanged 1" in done.stdout, done
+
+
+def test_uploads_of_every_type_and_of_an_archive(server):
+    body, headers = multipart([("collection", "uploads")], [(name, content) for name, (content, _) in GOOD.items()])
+    reply = server.request("POST", "/ingest", body, headers)
+    assert reply.status == 202, reply
+    assert server.ingest_end(reply.json["ingest_id"])["indexed"] == len(GOOD)
+    content = archive({"docs/a.md": "# Tapir\n\nThe tapir naps.", "../../evil.txt": "x", "/abs.txt": "x", "inner.zip": archive({"x": "x"}), "skip.log": "x"})
+    body, headers = multipart([("collection", "uploads"), ("exclude", "*.log")], [("papers.zip", content)])
+    reply = server.request("POST", "/ingest", body, headers)
+    assert reply.status == 202, reply
+    state = server.ingest_end(reply.json["ingest_id"])
+    assert (state["indexed"], state["failed"], state["skipped"]) == (1, 3, 1), state
+    assert {failure["error"]["code"] for failure in state["failures"]} == {"unsafe_entry"}
+    assert search(server, "tapir naps", "uploads")[0]["source"] == "upload/papers.zip!/docs/a.md"
+
+
+ADDRESSES = [
+    "http://169.254.169.254/latest/meta-data/", "http://2130706433/", "http://0x7f.1/", "http://127.1/", "http://0/", "http://[::]/", "http://user@127.0.0.1:80/",
+    "http://[fd00::1]/", "file:///etc/passwd", "gopher://h/", "dict://h/", "ftp://h/x", "jar:file:///x!/y", "--upload-pack=touch /tmp/p", "-u./x.git",
+    "ext::sh -c touch% /tmp/p", "git@-oProxyCommand=x:y", "https://127.0.0.1/x.git", "sqlite:/etc/passwd", "postgres:///db?host=/tmp", "mongodb://h/d/c",
+]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_addresses_that_lead_elsewhere_are_refused(server, address):
+    reply = server.post("/ingest", {"source": address, "collection": "c"} | ({"query": "SELECT 1"} if address.startswith(("sqlite", "postgres")) else {}))
+    assert reply.status == 422 and reply.json["detail"], reply
+
+
+def test_a_name_that_leads_to_this_machine_fails_in_the_worker(server):
+    reply = server.post("/ingest", {"source": "http://localhost:1/", "collection": "c"})
+    state = server.ingest_end(reply.json["ingest_id"]) if reply.status == 202 else {"status": "failed", "error": {"code": reply.json["code"]}}
+    assert state["status"] == "failed" and state["error"]["code"] == "address_not_allowed", state
+
+
+class Site(http.server.BaseHTTPRequestHandler):
+    pages = {
+        "/": ("text/html", b"<title>Home</title><p>The okapi is shy.</p><a href='/two'>two</a><a href='http://127.0.0.1:1/away'>away</a>"),
+        "/two": ("text/html; charset=iso-8859-1", "<p>The caf\xe9 of the ibex.</p>".encode("latin-1")),
+    }
+
+    def do_GET(self):
+        kind, body = self.pages.get(self.path, (None, b""))
+        self.send_response(200 if kind else 404)
+        self.send_header("content-type", kind or "text/plain")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_site_that_the_operator_opened_is_read_with_its_links(new_server):
+    site = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site)
+    threading.Thread(target=site.serve_forever, daemon=True).start()
+    try:
+        server = new_server(RIVERRUN_WEB_ALLOW="127.0.0.1").start()
+        reply = server.post("/ingest", {"source": f"http://127.0.0.1:{site.server_port}/", "collection": "site", "depth": 1})
+        state = server.ingest_end(reply.json["ingest_id"])
+        assert (state["indexed"], state["failed"]) == (2, 0), state
+        assert "caf\xe9" in search(server, "ibex", "site")[0]["text"]
+    finally:
+        site.shutdown()
+
+
+def test_rows_of_a_database_and_queries_that_do_more(server):
+    place = server.folder / "shop.db"
+    with sqlite3.connect(place) as shop:
+        shop.execute("CREATE TABLE products (name TEXT, price REAL)")
+        shop.execute("INSERT INTO products VALUES ('Dugong plush', 12.5)")
+    ask = lambda query: server.post("/ingest", {"source": f"sqlite:{place}", "collection": "shop", "query": query})
+    state = server.ingest_end(ask("SELECT * FROM products").json["ingest_id"])
+    assert state["indexed"] == 1, state
+    assert "name: Dugong plush; price: 12.5" in search(server, "dugong", "shop")[0]["text"]
+    for query in ["DROP TABLE products", "SELECT 1; DROP TABLE products", "ATTACH '/tmp/x' AS x", "PRAGMA query_only=0", "VACUUM INTO '/tmp/x'"]:
+        reply = ask(query)
+        assert (reply.status, reply.json["code"]) == (422, "query_refused"), reply
+    done = server.cli("ingest", f"sqlite:{place}", "-c", "shop", "--query", "SELECT name FROM products")
+    assert done.returncode == 0, done
+
+
+def test_a_repository_is_read_and_its_hooks_do_not_run(server, tmp_path):
+    repository = server.folder / "repository"
+    proof = tmp_path / "ran"
+    run = lambda *words: subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@example.org", *words], cwd=repository, check=True, capture_output=True)
+    repository.mkdir()
+    run("init", "-q")
+    (repository / "README.md").write_text("# Echidna\n\nThe echidna has spines.")
+    (repository / "link.txt").symlink_to("/etc/passwd")
+    run("add", ".")
+    run("commit", "-q", "-m", "x")
+    hook = repository / ".git/hooks/post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {proof}\n")
+    hook.chmod(0o755)
+    done = server.cli("--json", "ingest", str(repository), "-t", "git", "-c", "repository")
+    assert json.loads(done.stdout)["indexed"] >= 1, done
+    assert search(server, "echidna spines", "repository")[0]["source"].endswith("#README.md")
+    assert not proof.exists()
+    assert not any("root:" in item["text"] for item in search(server, "root bin passwd", "repository"))
+
+
+def test_a_password_is_nowhere(server):
+    done = server.cli("ingest", "postgres://ann:hunter2@127.0.0.1:1/db", "-c", "c", "--query", "SELECT 1")
+    assert done.returncode == 4 and "RIVERRUN_SOURCE_" in done.stderr, done
+    assert "hunter2" not in done.stdout + done.stderr + server.log_path.read_text()
+
+
+def test_documents_of_a_topic(server):
+    published = server.cli("--json", "stream", "produce", "The marmot whistles.", "--key", "marmot")
+    assert published.returncode == 0 and json.loads(published.stdout)["topic"] == "riverrun.documents", published
+    assert server.cli("stream", "produce", "# Lynx\n\nA lynx.", "--format", "avro", "--content-type", "text/markdown", "--metadata", '{"by": "ann"}').returncode == 0
+    consume = lambda: server.cli("--json", "stream", "consume", "--collection", "animals", "--idle-timeout", "1")
+    first = consume()
+    assert first.returncode == 0 and json.loads(first.stdout)["indexed"] == 2, first
+    again = consume()
+    assert json.loads(again.stdout)["records"] == 0, again
+    assert search(server, "marmot whistles", "animals")[0]["source"] == "kafka://riverrun.documents/marmot"
+    refused = server.cli("stream", "consume", "--collection", "x", "--topic", "riverrun.ingest.commands")
+    assert refused.returncode == 4 and "hint:" in refused.stderr, refused
+
+
+def test_records_that_are_no_documents(server):
+    from confluent_kafka import Producer
+
+    topic = f"hostile-{int(time.time())}"
+    assert server.cli("stream", "produce", "good words about the gecko", "--topic", topic).returncode == 0
+    producer = Producer({"bootstrap.servers": server.brokers})
+    for value, headers in [(b"\0\0\0\x27\x0fgarbage", []), (b"\0", []), (None, []), (b"\x89PNG\x01\x02\x03", []), (b"words", [("content-type", b"application/pdf")]), (b"\xff\xfe\xfd", [])]:
+        producer.produce(topic, value, headers=headers)
+    assert producer.flush(20) == 0
+    done = server.cli("--json", "stream", "consume", "--collection", "hostile", "--topic", topic, "--idle-timeout", "1")
+    told = json.loads(done.stdout)
+    assert (told["records"], told["indexed"], told["failed"], told["dead_letters"]) == (7, 1, 3, 3), told
