@@ -37,6 +37,8 @@ pub struct CompletionBody {
     /// `text`, `json_object`, or `json_schema` with a schema.
     #[schema(value_type = Option<Object>)]
     pub response_format: Option<Value>,
+    /// The namespace of an agent's run; `default` when left out. Not OpenAI's: clients send it as an extra field.
+    pub namespace: Option<String>,
     /// Answers; only 1.
     pub n: Option<u32>,
     /// Of local models and servers that have it.
