@@ -18,6 +18,7 @@ use utoipa_axum::routes;
 
 use super::documents::unknown;
 use super::runs::location;
+use crate::access::caller;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Query, id};
 use crate::state::AppState;
@@ -110,7 +111,8 @@ async fn delete_collection(
     responses((status = 200, body = DeletionView), (status = 404, body = Problem)))]
 async fn show(State(state): State<AppState>, Path(deletion): Path<String>) -> Result<Reply<DeletionView>, ApiError> {
     let deletion_id: IngestId = id(&deletion)?;
-    deletions::deletion(&state.parts().sql, deletion_id).await?.map(Reply).ok_or_else(|| {
+    let found = deletions::deletion(&state.parts().sql, deletion_id).await?;
+    found.filter(|view| caller::may_see(&view.namespace)).map(Reply).ok_or_else(|| {
         ApiError::not_found("deletion_not_found", format!("nothing was heard of deletion {deletion_id} yet"))
     })
 }
