@@ -91,6 +91,9 @@ pub enum Command {
     Usage(crate::commands::usage::UsageArgs),
     /// The topics of the log
     Topics,
+    /// Tokens of the API: make, list, revoke
+    #[command(subcommand)]
+    Tokens(crate::commands::tokens::TokensCommand),
     /// Completion for a shell
     Completion {
         /// The shell
@@ -127,6 +130,7 @@ impl Command {
             Command::Dlq(_) => "dlq",
             Command::Usage(_) => "usage",
             Command::Topics => "topics",
+            Command::Tokens(_) => "tokens",
             Command::Completion { .. } => "completion",
             Command::Openapi => "openapi",
         }
@@ -552,6 +556,9 @@ mod tests {
             "memory why epi_x -n team -s ann",
             "memory forget trn_x -n team -s ann",
             "memory forget --all -n team -s ann",
+            "tokens create ann --scope read --scope run -n team --per-minute 60 --days 30",
+            "tokens ls",
+            "tokens revoke ann",
             "completion bash",
         ] {
             let words = std::iter::once("riverrun").chain(line.split_whitespace());

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use riverrun_api::ApiConfig;
-use riverrun_api::auth::Tokens;
+use riverrun_api::access::token_file;
+use riverrun_api::access::tokens::Tokens;
 use riverrun_api::config::{DEFAULT_WINDOW_TOKENS, MAX_WINDOW_TOKENS};
 use riverrun_knowledge::SearchRequest;
 use riverrun_knowledge::chunking::{ChunkConfig, DEFAULT_OVERLAP, DEFAULT_SIZE};
@@ -111,6 +112,8 @@ impl Settings {
         }
         let data_dir = data_dir(values, folder)?;
         let tools_file = values.text("RIVERRUN_TOOLS_FILE").map(|file| folder.join(file));
+        let tokens_file = values.text("RIVERRUN_TOKENS_FILE").map(|file| folder.join(file));
+        let tokens_file = tokens_file.unwrap_or_else(|| data_dir.join(token_file::FILE_NAME));
         Ok(Self {
             tools_file_named: tools_file.is_some(),
             tools_file: tools_file.unwrap_or_else(|| data_dir.join("tools.toml")),
@@ -125,6 +128,9 @@ impl Settings {
                 allowed_hosts,
                 allowed_origins: values.list("RIVERRUN_API_ALLOWED_ORIGINS"),
                 tokens,
+                tokens_file: Some(tokens_file),
+                rate_per_token: values.number("RIVERRUN_RATE_PER_TOKEN", 0, 0..=1_000_000)?,
+                rate_per_namespace: values.number("RIVERRUN_RATE_PER_NAMESPACE", 0, 0..=1_000_000)?,
                 ingest_roots: ingest_roots(values, folder)?,
                 ingest_databases: values.list("RIVERRUN_INGEST_DATABASES"),
                 web: web_policy(values)?,
@@ -169,17 +175,22 @@ impl Settings {
 
     /// Refuses to be reachable by others without tokens.
     pub fn check_bind(&self) -> Result<(), CliError> {
-        if riverrun_api::guard::is_loopback(&self.api_host) || !self.api.tokens.is_empty() {
+        if riverrun_api::guard::is_loopback(&self.api_host) || self.wants_tokens() {
             return Ok(());
         }
         Err(CliError::new(
             Exit::Usage,
             format!(
-                "RIVERRUN_API_HOST is {}, which others can reach, and RIVERRUN_API_TOKENS is not set",
+                "RIVERRUN_API_HOST is {}, which others can reach, and there are no tokens",
                 self.api_host
             ),
         )
-        .hint("set RIVERRUN_API_TOKENS to name:sha256 pairs (printf %s TOKEN | sha256sum), or bind to 127.0.0.1"))
+        .hint("make one by `riverrun tokens create NAME`, set RIVERRUN_API_TOKENS to name:sha256 pairs (printf %s TOKEN | sha256sum), or bind to 127.0.0.1"))
+    }
+
+    /// Whether a server with these settings asks for tokens from the start.
+    pub fn wants_tokens(&self) -> bool {
+        !self.api.tokens.is_empty() || self.api.tokens_file.as_ref().is_some_and(|file| file.is_file())
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) mod limits;
 pub(crate) mod operations;
 pub mod scope;
 pub(crate) mod session;
-pub mod store;
+pub(crate) mod store;
 pub mod token_file;
 pub mod tokens;
 

@@ -2,8 +2,8 @@
 //! operators only, and `given_the_openapi_document_…` fails until it is.
 
 use axum::http::Method;
-use utoipa::openapi::{OpenApi, RefOr};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{OpenApi, RefOr};
 
 use super::scope::Scope;
 

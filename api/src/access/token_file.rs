@@ -272,7 +272,11 @@ mod tests {
         for bad in ["", "Ann", "a b", "a:b", "a,b", &"x".repeat(64)] {
             assert!(matches!(file.create(reader(bad)), Err(TokenFileError::BadName(_))), "{bad:?}");
         }
-        for bad in ["secret", "{\"tokens\": [{\"name\": \"secret\"}]}", "{\"tokens\": [{\"name\": \"x\", \"scopes\": [], \"created_at\": \"2026-01-01T00:00:00Z\", \"sha256\": \"secret\"}]}"] {
+        for bad in [
+            "secret",
+            "{\"tokens\": [{\"name\": \"secret\"}]}",
+            "{\"tokens\": [{\"name\": \"x\", \"scopes\": [], \"created_at\": \"2026-01-01T00:00:00Z\", \"sha256\": \"secret\"}]}",
+        ] {
             fs::write(&path, bad).unwrap();
             let error = TokenFile::read(&path).unwrap_err().to_string();
             assert!(!error.contains("secret"), "{error}");

@@ -30,7 +30,9 @@ impl fmt::Debug for Tokens {
 
 /// A text is no list of tokens. The text itself is not shown: a token may have been put where its hash belongs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("entry {entry} is not <name>:<sha256 of the token in 64 hex digits>[:<scopes>[:<namespaces>]], as in ann:<sha256>:read+run:team")]
+#[error(
+    "entry {entry} is not <name>:<sha256 of the token in 64 hex digits>[:<scopes>[:<namespaces>]], as in ann:<sha256>:read+run:team"
+)]
 pub struct TokensError {
     /// Counts from 1.
     entry: usize,

@@ -45,10 +45,7 @@ async fn log_in(
     headers: HeaderMap,
     Json(body): Json<LoginBody>,
 ) -> Result<Response, ApiError> {
-    core.access()
-        .limits
-        .take(Counted::Login, None, Instant::now())
-        .map_err(|wait| too_many("logins", wait))?;
+    core.access().limits.take(Counted::Login, None, Instant::now()).map_err(|wait| too_many("logins", wait))?;
     let bearer = core.access().tokens.bearer(Some(&body.token), now_ms());
     match &bearer {
         Bearer::Unknown => Err(ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", "there is no such token")

@@ -20,6 +20,7 @@ pub(crate) mod rag;
 pub mod runs;
 mod search;
 pub mod stream;
+pub mod tokens;
 mod tools;
 mod topics;
 pub mod usage;
@@ -45,6 +46,7 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
         Command::Serve => serve::serve(settings).await,
         Command::Completion { shell } => completion::run(shell),
         Command::Openapi => openapi::run(),
+        Command::Tokens(command) => tokens::run(command, settings, output),
         Command::Diagnose => until_signal(diagnose::run(settings, output)).await,
         Command::Providers => with_light(settings, async |c| providers::run(c, output).await).await,
         Command::Agents => with_light(settings, async |c| agents::run(c, output).await).await,
