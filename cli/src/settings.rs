@@ -73,6 +73,8 @@ pub struct Settings {
     pub log_filter: Option<String>,
     /// Log lines as JSON.
     pub log_json: bool,
+    /// The settings that were given, as text, without those that may hold a secret.
+    pub shown: BTreeMap<String, String>,
 }
 
 impl Settings {
@@ -170,6 +172,7 @@ impl Settings {
                 Some(other) => return Err(wrong("RIVERRUN_LOG_FORMAT", other, "text or json")),
             },
             api_host,
+            shown: shown(&values.0),
         })
     }
 
@@ -192,6 +195,20 @@ impl Settings {
     pub fn wants_tokens(&self) -> bool {
         !self.api.tokens.is_empty() || self.api.tokens_file.as_ref().is_some_and(|file| file.is_file())
     }
+}
+
+/// Words in names of settings that may hold a secret.
+const SECRET_WORDS: [&str; 8] = ["KEY", "TOKEN", "PASSWORD", "SECRET", "HEADERS", "SASL", "SSL", "SOURCE"];
+
+fn shown(values: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let is_secret = |name: &str, value: &str| {
+        SECRET_WORDS.iter().any(|word| name.contains(word)) || (value.contains("://") && value.contains('@'))
+    };
+    values
+        .iter()
+        .filter(|(name, value)| name.starts_with(PREFIX) && !is_secret(name, value))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 fn is_ours(name: &str) -> bool {

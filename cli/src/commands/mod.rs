@@ -23,6 +23,7 @@ pub mod stream;
 pub mod tokens;
 mod tools;
 mod topics;
+pub mod transfer;
 pub mod usage;
 pub(crate) mod warehouse;
 
@@ -46,6 +47,8 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
         Command::Serve => serve::serve(settings).await,
         Command::Completion { shell } => completion::run(shell),
         Command::Openapi => openapi::run(),
+        Command::Export(args) => until_signal(transfer::export::run(args, settings, output)).await,
+        Command::Import(args) => until_signal(transfer::import::run(args, settings, output)).await,
         Command::Tokens(command) => tokens::run(command, settings, output),
         Command::Diagnose => until_signal(diagnose::run(settings, output)).await,
         Command::Providers => with_light(settings, async |c| providers::run(c, output).await).await,
