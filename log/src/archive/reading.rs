@@ -42,7 +42,7 @@ pub fn check_file(path: &Path, expected: &PartitionFile) -> Result<(), ArchiveEr
         hash.update(text.as_bytes());
         hash.update(b"\n");
     }
-    let found = hex(&hash.finalize());
+    let found = format!("{:x}", hash.finalize());
     if records != expected.records || found != expected.sha256 {
         return Err(damaged(format!(
             "it has {records} records and the hash {found}; the manifest says {} and {}",
@@ -132,7 +132,7 @@ pub async fn verify(config: &LogConfig, expected: &PartitionFile) -> Result<(), 
             Err(error) => return Err(error.into()),
         }
     }
-    let found = hex(&hash.finalize());
+    let found = format!("{:x}", hash.finalize());
     if records == expected.records && found == expected.sha256 {
         return Ok(());
     }
@@ -145,8 +145,4 @@ pub async fn verify(config: &LogConfig, expected: &PartitionFile) -> Result<(), 
 
 fn lines(path: &Path) -> Result<Lines<BufReader<File>>, ArchiveError> {
     Ok(BufReader::new(File::open(path).map_err(ArchiveError::io("reading", path))?).lines())
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

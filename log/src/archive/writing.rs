@@ -58,7 +58,7 @@ pub async fn save(
         topic: place.topic.to_string(),
         partition: place.partition,
         records: form.records,
-        sha256: super::reading::hex(&hash.finalize()),
+        sha256: format!("{:x}", hash.finalize()),
     })
 }
 

@@ -31,7 +31,7 @@ pub async fn run(args: ArchiveArgs, settings: &Settings, output: Output) -> Resu
     std::fs::create_dir_all(&args.folder).map_err(|error| {
         CliError::new(Exit::Failed, format!("making {} failed: {error}", args.folder.display())).hint("check the disk")
     })?;
-    let place = Place::open(settings).await?;
+    let place = Place::open(settings, "export").await?;
     let result = export(&place, &args.folder, settings).await;
     place.close().await;
     let manifest = result?;
@@ -53,7 +53,7 @@ async fn export(place: &Place, folder: &Path, settings: &Settings) -> Result<Man
     let mut asked = asked(&groups);
     let mut log: Vec<PartitionFile> = Vec::with_capacity(partitions.len());
     for partition in &partitions {
-        let path = log_file(folder, (&partition.topic, partition.partition));
+        let path = log_file(folder, partition);
         let of = asked.entry(partition.clone()).or_default();
         log.push(archive::save(&place.log, partition, of, &path).await.map_err(failed)?);
     }

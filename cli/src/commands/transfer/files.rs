@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::manifest::{FileEntry, hex};
+use super::manifest::FileEntry;
 use crate::error::{CliError, Exit};
 use crate::settings::Settings;
 
@@ -138,7 +138,7 @@ fn sum(path: &Path) -> Result<(u64, String), CliError> {
         loop {
             let count = file.read(&mut buffer)?;
             if count == 0 {
-                return Ok((size, hex(&hash.finalize())));
+                return Ok((size, format!("{:x}", hash.finalize())));
             }
             hash.update(&buffer[..count]);
             size += count as u64;

@@ -34,7 +34,7 @@ pub async fn run(args: ArchiveArgs, settings: &Settings, output: Output) -> Resu
     let manifest = Manifest::read(&args.folder)?;
     check_archive(&manifest, &args.folder, settings).await?;
     check_folder(&settings.data_dir)?;
-    let place = Place::open(settings).await?;
+    let place = Place::open(settings, "import").await?;
     let result = import(&place, &manifest, &args.folder, settings).await;
     place.close().await;
     let written = result?;
@@ -69,7 +69,7 @@ async fn check_archive(manifest: &Manifest, folder: &Path, settings: &Settings) 
                 "use the version that made the archive, or a later one, with the partitions of its deploy/topics.toml",
             ));
         }
-        archive::check_file(&log_file(folder, (&file.topic, file.partition)), file).map_err(failed)?;
+        archive::check_file(&log_file(folder, &file.place()), file).map_err(failed)?;
     }
     let blobs = archive_blobs(folder)?.list().await.map_err(|error| failed(error.into()))?;
     if BlobSum::of(&blobs) != manifest.blobs {
@@ -102,7 +102,7 @@ async fn import(place: &Place, manifest: &Manifest, folder: &Path, settings: &Se
     let producer = Producer::new(&place.log).map_err(down)?;
     let mut written = 0;
     for file in in_order(&manifest.log) {
-        let path = log_file(folder, (&file.topic, file.partition));
+        let path = log_file(folder, &file.place());
         written += archive::restore(&place.log, &producer, file, &path).await.map_err(failed)?.written;
     }
     for file in &manifest.log {

@@ -1,8 +1,9 @@
 //! The manifest: what an archive holds, with counts and hashes. It is written last; a folder without one is no archive.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use riverrun_log::TopicPartition;
 use riverrun_log::archive::{Committed, PartitionFile};
 use riverrun_schemas::BlobRef;
 use serde::{Deserialize, Serialize};
@@ -45,7 +46,7 @@ impl BlobSum {
         Self {
             count: blobs.len() as u64,
             bytes: blobs.iter().map(|blob| blob.size_bytes).sum(),
-            sha256: hex(&hash.finalize()),
+            sha256: format!("{:x}", hash.finalize()),
         }
     }
 }
@@ -91,11 +92,7 @@ impl Manifest {
     }
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// Where a partition's records are.
-pub(super) fn log_file(folder: &Path, file: (&str, i32)) -> std::path::PathBuf {
-    folder.join("log").join(file.0).join(format!("{}.jsonl", file.1))
+pub(super) fn log_file(folder: &Path, place: &TopicPartition) -> PathBuf {
+    folder.join("log").join(&*place.topic).join(format!("{}.jsonl", place.partition))
 }

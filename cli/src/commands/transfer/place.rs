@@ -9,7 +9,7 @@ use riverrun_workers::runtime::group_of;
 
 use crate::error::{CliError, Exit};
 use crate::host;
-use crate::lock::DataLock;
+use crate::lock::{DataLock, Owner};
 use crate::settings::Settings;
 
 const BROKER_PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
@@ -24,8 +24,15 @@ pub(super) struct Place {
 
 impl Place {
     /// Only the broker: no worker runs.
-    pub(super) async fn open(settings: &Settings) -> Result<Self, CliError> {
+    pub(super) async fn open(settings: &Settings, command: &str) -> Result<Self, CliError> {
         let lock = host::own_for_server(settings).await?;
+        lock.tell(&Owner {
+            pid: std::process::id(),
+            command: command.to_owned(),
+            api_url: None,
+            brokers: String::new(),
+            needs_token: false,
+        })?;
         let blobs = stack::blobs(&settings.data_dir)
             .map_err(|error| CliError::new(Exit::Failed, error.to_string()).hint("check the data folder"))?;
         let (broker, log) = match &settings.kafka_brokers {
