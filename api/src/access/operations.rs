@@ -55,6 +55,7 @@ const UNLISTED: (Need, Reach) = (Need::Scope(Scope::Admin), Reach::Everywhere);
 const READ: Need = Need::Scope(Scope::Read);
 const RUN: Need = Need::Scope(Scope::Run);
 const INGEST: Need = Need::Scope(Scope::Ingest);
+const TRAIN: Need = Need::Scope(Scope::Train);
 const ADMIN: Need = Need::Scope(Scope::Admin);
 
 type Line = (&'static str, &'static str, Need, Reach);
@@ -97,7 +98,10 @@ const OPERATIONS: &[Line] = &[
     ("DELETE", "/collections/{name}", INGEST, Reach::Named),
     ("GET", "/documents", READ, Reach::Named),
     ("GET", "/documents/{id}", READ, Reach::Named),
+    ("GET", "/documents/{id}/text", READ, Reach::Named),
     ("DELETE", "/documents/{id}", INGEST, Reach::Named),
+    ("POST", "/collections/{name}/reembed", INGEST, Reach::Named),
+    ("GET", "/reembeddings/{id}", READ, Reach::ById),
     ("GET", "/deletions/{id}", READ, Reach::ById),
     ("POST", "/ingest", INGEST, Reach::Named),
     ("GET", "/ingest/{id}", READ, Reach::ById),
@@ -109,6 +113,35 @@ const OPERATIONS: &[Line] = &[
     ("POST", "/memory/turns", RUN, Reach::Named),
     ("POST", "/memory/chat", RUN, Reach::Named),
     ("DELETE", "/memory", RUN, Reach::Named),
+    // Data sets, jobs and models that were trained are of no namespace.
+    ("GET", "/finetune/datasets", READ, Reach::Everywhere),
+    ("POST", "/finetune/datasets", TRAIN, Reach::Everywhere),
+    ("GET", "/finetune/datasets/{name}", READ, Reach::Everywhere),
+    ("GET", "/finetune/defaults", READ, Reach::Everywhere),
+    ("POST", "/finetune/estimate", READ, Reach::Everywhere),
+    ("GET", "/finetune/jobs", READ, Reach::Everywhere),
+    ("POST", "/finetune/jobs", TRAIN, Reach::Everywhere),
+    ("GET", "/finetune/jobs/{id}", READ, Reach::Everywhere),
+    ("POST", "/finetune/jobs/{id}/cancel", TRAIN, Reach::Everywhere),
+    ("GET", "/finetune/registry", READ, Reach::Everywhere),
+    ("POST", "/finetune/registry/{model}/{version}/stage", TRAIN, Reach::Everywhere),
+    // So are projects.
+    ("GET", "/projects", READ, Reach::Everywhere),
+    ("POST", "/projects/import", INGEST, Reach::Everywhere),
+    ("GET", "/projects/{id}", READ, Reach::Everywhere),
+    ("DELETE", "/projects/{id}", INGEST, Reach::Everywhere),
+    ("POST", "/projects/{id}/analyze", RUN, Reach::Everywhere),
+    ("GET", "/projects/{id}/report", READ, Reach::Everywhere),
+    ("GET", "/projects/{id}/analyses", READ, Reach::Everywhere),
+    ("GET", "/projects/{id}/trend", READ, Reach::Everywhere),
+    ("GET", "/projects/{id}/files", READ, Reach::Everywhere),
+    ("GET", "/projects/{id}/file", READ, Reach::Everywhere),
+    ("POST", "/projects/{id}/improve", RUN, Reach::Everywhere),
+    ("GET", "/projects/{id}/proposals", READ, Reach::Everywhere),
+    ("GET", "/projects/{id}/proposals/{proposal_id}", READ, Reach::Everywhere),
+    ("POST", "/projects/{id}/apply", INGEST, Reach::Everywhere),
+    ("POST", "/projects/{id}/revert", INGEST, Reach::Everywhere),
+    ("GET", "/projects/{id}/patch", READ, Reach::Everywhere),
     ("GET", "/dlq", ADMIN, Reach::Everywhere),
     ("GET", "/dlq/{id}", ADMIN, Reach::Everywhere),
     ("POST", "/dlq/{id}/drop", ADMIN, Reach::Everywhere),
@@ -132,6 +165,7 @@ const OPERATIONS: &[Line] = &[
     ("GET", "/ws/agent", RUN, Reach::Later),
     ("GET", "/ws/runs/{id}", READ, Reach::ById),
     ("GET", "/ws/ingest/{id}", READ, Reach::ById),
+    ("GET", "/ws/finetune/{id}", READ, Reach::Everywhere),
 ];
 
 /// What an operation wants; `None` for one that nobody listed.
@@ -208,7 +242,13 @@ mod tests {
         let open: Vec<_> = OPERATIONS.iter().filter(|line| line.2 == Need::Open).map(|line| line.1).collect();
         assert_eq!(open, ["/health", "/metrics", "/auth/session", "/auth/session", "/auth/session"]);
         // Whoever may only look changes nothing.
-        let asks = ["/rag/search", "/warehouse/query", "/subjects/{subject}", "/subjects/{subject}/versions"];
+        let asks = [
+            "/rag/search",
+            "/warehouse/query",
+            "/finetune/estimate",
+            "/subjects/{subject}",
+            "/subjects/{subject}/versions",
+        ];
         for (method, route, need, _) in OPERATIONS {
             let harmless = *method == "GET" || asks.contains(route);
             assert!(*need != READ || harmless, "{method} {route}");
