@@ -200,9 +200,14 @@ impl Settings {
 /// Words in names of settings that may hold a secret.
 const SECRET_WORDS: [&str; 8] = ["KEY", "TOKEN", "PASSWORD", "SECRET", "HEADERS", "SASL", "SSL", "SOURCE"];
 
+/// Settings with such a word that hold none: numbers.
+const NO_SECRETS: [&str; 3] =
+    ["RIVERRUN_MEMORY_WINDOW_TOKENS", "RIVERRUN_MODEL_CONTEXT_TOKENS", "RIVERRUN_RATE_PER_TOKEN"];
+
 fn shown(values: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let is_secret = |name: &str, value: &str| {
-        SECRET_WORDS.iter().any(|word| name.contains(word)) || (value.contains("://") && value.contains('@'))
+        let named = SECRET_WORDS.iter().any(|word| name.contains(word)) && !NO_SECRETS.contains(&name);
+        named || (value.contains("://") && value.contains('@'))
     };
     values
         .iter()
@@ -407,6 +412,23 @@ mod tests {
         assert!(
             !read(&[("RIVERRUN_DATABASE_URL", "postgres://ann:secret@db/x")]).unwrap_err().message.contains("secret")
         );
+    }
+
+    #[test]
+    fn given_settings_with_secrets_when_they_are_shown_then_only_the_others_are() {
+        let settings = read(&[
+            ("RIVERRUN_API_PORT", "8123"),
+            ("RIVERRUN_MEMORY_WINDOW_TOKENS", "512"),
+            ("RIVERRUN_API_TOKEN", "canary"),
+            ("RIVERRUN_OPENAI_API_KEY", "canary"),
+            ("RIVERRUN_KAFKA_SASL_PASSWORD", "canary"),
+            ("RIVERRUN_SOURCE_SHOP", "canary"),
+            ("RIVERRUN_TRACING_HEADERS", "authorization=canary"),
+            ("RIVERRUN_TRACING_ENDPOINT", "https://ann:canary@traces.example/v1"),
+        ])
+        .unwrap();
+        let shown: Vec<&str> = settings.shown.keys().map(String::as_str).collect();
+        assert_eq!(shown, ["RIVERRUN_API_PORT", "RIVERRUN_MEMORY_WINDOW_TOKENS"]);
     }
 
     #[test]

@@ -1,6 +1,10 @@
 """Everything that a data folder has, carried to another one: the same answers there, nothing done again."""
 
 import json
+import os
+import subprocess
+
+from server import BINARY, ROOT
 
 
 def cli(server, *arguments, expect=0):
@@ -58,6 +62,12 @@ def test_what_is_exported_is_imported_with_the_same_counts_and_goes_on(new_serve
 
 def source_answer(source, run_id):
     return cli(source, "runs", "show", run_id, "--json")["answer"]
+
+
+def test_the_example_moves_a_conversation():
+    done = subprocess.run([ROOT / "examples/move.sh"], env=os.environ | {"RIVERRUN": str(BINARY)}, capture_output=True, text=True, timeout=300,
+                          check=False)
+    assert done.returncode == 0 and "my boat is blue" in done.stdout, done
 
 
 def test_an_archive_that_is_damaged_writes_nothing(new_server, tmp_path):

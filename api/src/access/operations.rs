@@ -74,6 +74,7 @@ const OPERATIONS: &[Line] = &[
     ("POST", "/chat", RUN, Reach::Nowhere),
     ("POST", "/embed", RUN, Reach::Nowhere),
     ("GET", "/v1/models", READ, Reach::Nowhere),
+    ("GET", "/v1/models/{*name}", READ, Reach::Nowhere),
     // A chat of a model keeps nothing, one of an agent is a run: whether a namespace is looked at depends on the body.
     ("POST", "/v1/chat/completions", RUN, Reach::Later),
     ("POST", "/v1/embeddings", RUN, Reach::Nowhere),
@@ -178,9 +179,10 @@ pub(crate) fn listed(method: &str, route: &str) -> Option<(Need, Reach)> {
 pub(crate) fn of(method: &Method, route: Option<&str>) -> (Need, Reach) {
     let Some(route) = route else { return (Need::Token, Reach::Nowhere) };
     let method = if *method == Method::HEAD { "GET" } else { method.as_str() };
-    match route.strip_prefix("/registry") {
-        Some(alias) if alias.starts_with('/') => return listed(method, alias).unwrap_or(UNLISTED),
-        _ => {}
+    if let Some(alias) = route.strip_prefix("/registry")
+        && alias.starts_with('/')
+    {
+        return listed(method, alias).unwrap_or(UNLISTED);
     }
     if route == "/openapi.json" || route == "/docs" || route.starts_with("/docs/") {
         return (READ, Reach::Nowhere);

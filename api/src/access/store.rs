@@ -84,12 +84,9 @@ impl TokenStore {
         if seen.stamp == Some(stamp) {
             return;
         }
-        seen.had_file = true;
+        (seen.had_file, seen.stamp) = (true, Some(stamp));
         match TokenFile::read(path) {
-            Ok(file) => {
-                seen.tokens = file.tokens();
-                seen.stamp = Some(stamp);
-            }
+            Ok(file) => seen.tokens = file.tokens(),
             Err(error) => {
                 tracing::error!(%error, "the file of tokens can't be read; the tokens that were read last go on holding");
             }

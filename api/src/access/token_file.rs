@@ -54,7 +54,7 @@ pub enum TokenFileError {
     #[error("there is no token {0:?}")]
     Unknown(String),
     /// There are too many.
-    #[error("there are {MAX_TOKENS} tokens, which is the limit")]
+    #[error("there are {limit} tokens, which is the limit", limit = MAX_TOKENS)]
     Full,
 }
 

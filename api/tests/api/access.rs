@@ -73,7 +73,11 @@ async fn given_tokens_when_every_operation_is_asked_without_one_or_without_its_s
         let wanted = document["paths"][route][verb]["security"][0]["bearer"][0].as_str().unwrap();
         if wanted != "train" {
             let reply = send(&api, Some("trainer-token"), &method, &path, None).await;
-            assert_eq!(problem(&reply, &[403])["code"], "scope_missing", "{name}");
+            assert_eq!(reply.status, 403, "{name}: {}", reply.body);
+            // Errors of /v1 have OpenAI's shape.
+            if !path.starts_with("/v1/") {
+                assert_eq!(problem(&reply, &[403])["code"], "scope_missing", "{name}");
+            }
         }
     }
     for path in ["/health", "/metrics", "/auth/session"] {
