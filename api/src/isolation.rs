@@ -35,8 +35,8 @@ pub(crate) async fn check(State(state): State<AppState>, mut request: Request, n
 /// The address without the parameter, where there was one to check.
 async fn checked(state: &AppState, uri: &Uri) -> Result<Option<Uri>, ApiError> {
     let Some(id) = named(uri.path()) else { return Ok(None) };
-    // A query that can't be read is the route's to refuse.
-    let Ok(Query(pairs)) = Query::<Vec<(String, String)>>::try_from_uri(uri) else { return Ok(None) };
+    // A query that can't be read is the route's to refuse; the id in the path counts all the same.
+    let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri).map(|query| query.0).unwrap_or_default();
     let given = pairs.iter().find(|(name, _)| name == PARAMETER).map(|(_, given)| given.as_str());
     let namespaces = match given {
         None => caller::bound_to(),
