@@ -6,7 +6,7 @@ use std::sync::Arc;
 pub use riverrun_agents::memory::{DEFAULT_WINDOW_TOKENS, MAX_WINDOW_TOKENS};
 use riverrun_knowledge::web::WebPolicy;
 
-use crate::auth::Tokens;
+use crate::access::tokens::Tokens;
 
 /// Largest JSON body, in bytes: 1 MiB. Larger ones get 413.
 pub const MAX_JSON_BYTES: usize = 1 << 20;
@@ -28,8 +28,14 @@ pub struct ApiConfig {
     pub allowed_hosts: Vec<String>,
     /// Origins of pages that may use the API from a browser, such as `https://console.example`, besides those of loopback.
     pub allowed_origins: Vec<String>,
-    /// Bearer tokens; with none, everyone who reaches the port may do everything.
+    /// Bearer tokens; with none, and without a file of them, everyone who reaches the port may do everything.
     pub tokens: Tokens,
+    /// A file of more tokens, looked at again as it changes; it need not be there.
+    pub tokens_file: Option<PathBuf>,
+    /// Requests a minute for each token that has no limit of its own; 0 is no limit.
+    pub rate_per_token: u32,
+    /// Requests a minute for each namespace; 0 is no limit.
+    pub rate_per_namespace: u32,
     /// Folders that `POST /ingest` may read from. Canonical paths.
     pub ingest_roots: Vec<PathBuf>,
     /// Hosts of databases that `POST /ingest` may read from, as `host` or `host:port`.

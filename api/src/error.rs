@@ -67,6 +67,12 @@ impl ApiError {
         Self { retry_after_s: Some(1), ..Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", detail) }
     }
 
+    /// Says after which time it may be tried again, in whole seconds, at least one.
+    pub(crate) fn retry_after(mut self, wait: std::time::Duration) -> Self {
+        self.retry_after_s = Some(wait.as_secs_f64().ceil().max(1.0) as u64);
+        self
+    }
+
     /// 500: a defect of ours.
     pub fn internal(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail)

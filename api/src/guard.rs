@@ -1,29 +1,24 @@
-//! Who may speak to the API: `Host` and `Origin` against DNS rebinding and foreign pages, bearer tokens where any are set.
+//! From where the API may be spoken to: `Host` and `Origin`, against DNS rebinding and foreign pages. Who may do what is
+//! decided behind it, in [`access`](crate::access).
 
 use std::net::IpAddr;
 
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, UPGRADE, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use axum::http::header::{HOST, ORIGIN, UPGRADE};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::config::{ApiConfig, SharedConfig};
 use crate::error::ApiError;
-use crate::routes::web;
 
-/// Routes that probes call by any name and without a token.
+/// Routes that probes call by any name.
 const OPEN: &[&str] = &["/health", "/metrics"];
 
-/// Lets a request through or answers it with 401 or 403.
+/// Lets a request through or answers it with 403.
 pub async fn check(State(config): State<SharedConfig>, request: Request, next: Next) -> Response {
     match judge(&config, request.method(), request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
-        Err(error) if error.status() == StatusCode::UNAUTHORIZED => {
-            let mut response = error.into_response();
-            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            response
-        }
         Err(error) => error.into_response(),
     }
 }
@@ -36,17 +31,6 @@ fn judge(config: &ApiConfig, method: &Method, uri: &Uri, headers: &HeaderMap) ->
     let reads = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
     if !reads || headers.contains_key(UPGRADE) {
         check_origin(config, headers)?;
-    }
-    if !config.tokens.is_empty() && *method != Method::OPTIONS && !web::is_page(method, uri.path()) {
-        let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        if config.tokens.check(given).is_none() {
-            return Err(ApiError::new(
-                StatusCode::UNAUTHORIZED,
-                "unauthorized",
-                "the request has no valid bearer token",
-            )
-            .hint("send `Authorization: Bearer <token>` with a token of RIVERRUN_API_TOKENS"));
-        }
     }
     Ok(())
 }
@@ -85,6 +69,12 @@ fn check_origin(config: &ApiConfig, headers: &HeaderMap) -> Result<(), ApiError>
 fn foreign(who: &str) -> ApiError {
     ApiError::new(StatusCode::FORBIDDEN, "origin_not_allowed", format!("{who} may not use this API"))
         .hint("add the origin, such as https://console.example, to RIVERRUN_API_ALLOWED_ORIGINS")
+}
+
+/// Whether an origin is that of a `Host` header, port included.
+pub(crate) fn equals_host(origin: &str, host: &str) -> bool {
+    let authority = origin.split_once("://").map(|(_, authority)| authority).unwrap_or_default();
+    !authority.is_empty() && authority.eq_ignore_ascii_case(host.trim())
 }
 
 /// The host without its port.
@@ -149,15 +139,5 @@ mod tests {
         ] {
             assert_eq!(status(&config, method, path, &headers), expected, "{method} {path} {headers:?}");
         }
-    }
-
-    #[test]
-    fn given_tokens_when_a_request_has_none_then_it_is_401_except_for_probes() {
-        let hash = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"; // hello
-        let config = ApiConfig { tokens: format!("ann:{hash}").parse().unwrap(), ..ApiConfig::default() };
-        assert_eq!(status(&config, "GET", "/runs", &[("host", "localhost")]), 401);
-        assert_eq!(status(&config, "GET", "/runs", &[("host", "localhost"), ("authorization", "Bearer nope")]), 401);
-        assert_eq!(status(&config, "GET", "/runs", &[("host", "localhost"), ("authorization", "Bearer hello")]), 200);
-        assert_eq!(status(&config, "GET", "/health", &[]), 200);
     }
 }

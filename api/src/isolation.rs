@@ -1,8 +1,9 @@
 //! Whoever names a namespace sees nothing of another: also where an id alone would do.
 //!
 //! Runs, ingests and removals are found by their ids, which no one guesses. With `?namespace=` a caller says where it must be; what is
-//! elsewhere is then as unknown as what never was. It is checked here, in front of every route below `/runs/{id}`,
-//! `/ingest/{id}` and `/deletions/{id}` and their WebSockets, those to come included, and for every id in path and query alike.
+//! elsewhere is then as unknown as what never was. Whoever comes with a token that is bound to namespaces says so without
+//! the parameter, too. It is checked here, in front of every route below `/runs/{id}`, `/ingest/{id}` and
+//! `/deletions/{id}` and their WebSockets, those to come included, and for every id in path and query alike.
 
 use axum::extract::{Query, Request, State};
 use axum::http::Uri;
@@ -14,6 +15,7 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn, Paths};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 
+use crate::access::caller;
 use crate::error::ApiError;
 use crate::hub::{unknown_ingest, unknown_run};
 use crate::routes::deletions::unknown_deletion;
@@ -37,16 +39,26 @@ pub(crate) async fn check(State(state): State<AppState>, mut request: Request, n
 /// The address without the parameter, where there was one to check.
 async fn checked(state: &AppState, uri: &Uri) -> Result<Option<Uri>, ApiError> {
     let Some(id) = named(uri.path()) else { return Ok(None) };
-    // A query that can't be read is the route's to refuse.
-    let Ok(Query(pairs)) = Query::<Vec<(String, String)>>::try_from_uri(uri) else { return Ok(None) };
-    let Some((_, given)) = pairs.iter().find(|(name, _)| name == PARAMETER) else { return Ok(None) };
-    let mut checks = Checks::default();
-    let namespace = checks.namespace(Some(given));
-    checks.finish()?;
-    for text in std::iter::once(id).chain(pairs.iter().map(|(_, value)| value.as_str())) {
-        must_be_in(state, &namespace, text).await?;
+    // A query that can't be read is the route's to refuse; the id in the path counts all the same.
+    let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri).map(|query| query.0).unwrap_or_default();
+    let given = pairs.iter().find(|(name, _)| name == PARAMETER).map(|(_, given)| given.as_str());
+    let namespaces = match given {
+        None => caller::bound_to(),
+        Some(given) => {
+            let mut checks = Checks::default();
+            let namespace = checks.namespace(Some(given));
+            checks.finish()?;
+            vec![namespace]
+        }
+    };
+    if namespaces.is_empty() {
+        return Ok(None);
     }
-    Ok(Some(without_parameter(uri)))
+    for text in std::iter::once(id).chain(pairs.iter().map(|(_, value)| value.as_str())) {
+        must_be_in(state, &namespaces, text).await?;
+    }
+    caller::looked_at(&namespaces[0]);
+    Ok(given.map(|_| without_parameter(uri)))
 }
 
 /// The id of an address below one of the places.
@@ -56,19 +68,20 @@ fn named(path: &str) -> Option<&str> {
     below.split('/').next().filter(|id| !id.is_empty())
 }
 
-async fn must_be_in(state: &AppState, namespace: &Namespace, text: &str) -> Result<(), ApiError> {
+async fn must_be_in(state: &AppState, namespaces: &[Namespace], text: &str) -> Result<(), ApiError> {
     if let Ok(run_id) = text.parse::<RunId>() {
         return match state.hub().request(run_id).await? {
-            Some(request) if request.namespace != *namespace => Err(unknown_run(run_id)),
+            Some(request) if !namespaces.contains(&request.namespace) => Err(unknown_run(run_id)),
             Some(_) | None => Ok(()),
         };
     }
+    let elsewhere = |found: &str| namespaces.iter().all(|namespace| found != namespace.as_str());
     let Ok(ingest_id) = text.parse::<IngestId>() else { return Ok(()) };
-    if state.hub().ingest(ingest_id).await?.is_some_and(|ingest| ingest.namespace != namespace.as_str()) {
+    if state.hub().ingest(ingest_id).await?.is_some_and(|ingest| elsewhere(&ingest.namespace)) {
         return Err(unknown_ingest(ingest_id));
     }
     match deletions::deletion(&state.parts().sql, ingest_id).await? {
-        Some(deletion) if deletion.namespace != *namespace => Err(unknown_deletion(ingest_id)),
+        Some(deletion) if elsewhere(deletion.namespace.as_str()) => Err(unknown_deletion(ingest_id)),
         Some(_) | None => Ok(()),
     }
 }

@@ -6,7 +6,7 @@
 //! - `HUB-1` a stream shows each step once and one end, from whatever point it begins ([`hub`]).
 
 pub mod accept;
-pub mod auth;
+pub mod access;
 pub mod config;
 mod documents;
 pub mod error;
@@ -71,6 +71,7 @@ fn wrap(routes: Router, core: Core) -> Router {
         .fallback(routes::web::page)
         .method_not_allowed_fallback(error::no_method)
         .layer(DefaultBodyLimit::max(MAX_JSON_BYTES))
+        .layer(middleware::from_fn_with_state(core.clone(), access::check::check))
         .layer(middleware::from_fn_with_state(config.clone(), guard::check))
         .layer(middleware::from_fn(routes::openai::reshape))
         .layer(nosniff)

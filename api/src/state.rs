@@ -22,6 +22,7 @@ use riverrun_workers::runtime::{WorkerHandle, WorkerState, WorkerStatus};
 use riverrun_workers::tracer::TracingService;
 use tokio::sync::Semaphore;
 
+use crate::access::Access;
 use crate::config::{ApiConfig, MAX_STREAMS, SharedConfig};
 use crate::error::ApiError;
 use crate::hub::Hub;
@@ -41,6 +42,7 @@ pub struct Core {
 
 struct CoreParts {
     config: SharedConfig,
+    access: Arc<Access>,
     models: Models,
     tools: ToolParts,
     metrics: Metrics,
@@ -71,7 +73,8 @@ impl Core {
 
     /// The same with tools of the operator's.
     pub fn with_tools(config: ApiConfig, models: Models, tools: ToolParts) -> Self {
-        let parts = CoreParts { config: Arc::new(config), models, tools, metrics: Metrics::default() };
+        let access = Arc::new(Access::new(&config));
+        let parts = CoreParts { config: Arc::new(config), access, models, tools, metrics: Metrics::default() };
         Self { inner: Arc::new(parts), tracing: TracingService::default() }
     }
 
@@ -88,6 +91,11 @@ impl Core {
     /// What the operator decided.
     pub fn config(&self) -> &SharedConfig {
         &self.inner.config
+    }
+
+    /// Who may do what.
+    pub(crate) fn access(&self) -> &Arc<Access> {
+        &self.inner.access
     }
 
     /// The model providers.

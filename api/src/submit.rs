@@ -14,6 +14,7 @@ use riverrun_stores::read_models::CollectionView;
 use riverrun_stores::warehouse::check_table;
 use serde_json::{Map, Value};
 
+use crate::access::caller;
 use crate::error::ApiError;
 use crate::wire::{FieldError, IngestBody, RunBody};
 
@@ -58,12 +59,16 @@ impl Checks {
         result.map_err(|error| self.refuse(field, error.to_string())).ok()
     }
 
-    /// A namespace; the default one when none is named.
+    /// A namespace; when none is named, the first of the caller's token or the default one.
     pub fn namespace(&mut self, given: Option<&str>) -> Namespace {
-        match given {
-            None => Namespace::default(),
-            Some(text) => self.take("namespace", text.parse()).unwrap_or_default(),
-        }
+        let namespace = match given {
+            None => Some(caller::home()),
+            Some(text) => self.take("namespace", text.parse::<Namespace>()),
+        };
+        let Some(namespace) = namespace else { return Namespace::default() };
+        // A bound token reaches only its own; the answer is then 403 and not what is noted here.
+        self.take("namespace", caller::admit(&namespace));
+        namespace
     }
 
     /// Text that must say something and be no longer than `limit` bytes.

@@ -91,6 +91,13 @@ pub enum Command {
     Usage(crate::commands::usage::UsageArgs),
     /// The topics of the log
     Topics,
+    /// Write log, blobs and files into a folder, to be carried to another broker or data folder
+    Export(crate::commands::transfer::ArchiveArgs),
+    /// Write what export made into an empty broker and data folder
+    Import(crate::commands::transfer::ArchiveArgs),
+    /// Tokens of the API: make, list, revoke
+    #[command(subcommand)]
+    Tokens(crate::commands::tokens::TokensCommand),
     /// Completion for a shell
     Completion {
         /// The shell
@@ -127,6 +134,9 @@ impl Command {
             Command::Dlq(_) => "dlq",
             Command::Usage(_) => "usage",
             Command::Topics => "topics",
+            Command::Export(_) => "export",
+            Command::Import(_) => "import",
+            Command::Tokens(_) => "tokens",
             Command::Completion { .. } => "completion",
             Command::Openapi => "openapi",
         }
@@ -552,6 +562,11 @@ mod tests {
             "memory why epi_x -n team -s ann",
             "memory forget trn_x -n team -s ann",
             "memory forget --all -n team -s ann",
+            "tokens create ann --scope read --scope run -n team --per-minute 60 --days 30",
+            "tokens ls",
+            "export ./archive",
+            "import ./archive",
+            "tokens revoke ann",
             "completion bash",
         ] {
             let words = std::iter::once("riverrun").chain(line.split_whitespace());

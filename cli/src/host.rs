@@ -8,7 +8,7 @@ use std::time::Duration;
 use riverrun_agents::Policy;
 use riverrun_agents::tools::sandbox::Sandbox;
 use riverrun_agents::tools::{DefinedConfig, DefinedTools};
-use riverrun_api::auth::Tokens;
+use riverrun_api::access::tokens::Tokens;
 use riverrun_api::stack::{BrokerChoice, Stack, StackConfig, StackError};
 use riverrun_api::{ApiConfig, Core, ToolParts, app, light_app};
 use riverrun_knowledge::web::GuardedClient;
@@ -129,7 +129,14 @@ pub async fn reach(settings: &Settings, command: &str) -> Result<Reached, CliErr
 
 /// Settings and models, nothing loaded. A command asks its own router, which nobody else reaches: tokens are for servers.
 pub fn core(settings: &Settings) -> Result<Core, CliError> {
-    make_core(settings, ApiConfig { tokens: Tokens::default(), ..settings.api.clone() })
+    let config = ApiConfig {
+        tokens: Tokens::default(),
+        tokens_file: None,
+        rate_per_token: 0,
+        rate_per_namespace: 0,
+        ..settings.api.clone()
+    };
+    make_core(settings, config)
 }
 
 /// The same for a server.
@@ -175,7 +182,7 @@ fn to_server(settings: &Settings, core: Core, owner: &Owner) -> Result<Connectio
     };
     if owner.needs_token && settings.api_token.is_none() {
         return Err(CliError::new(Exit::Usage, format!("the server at {url} wants a token"))
-            .hint("set RIVERRUN_API_TOKEN to one of its tokens"));
+            .hint("set RIVERRUN_API_TOKEN to one of its tokens; riverrun tokens create makes one"));
     }
     let client = Client::server(url, settings.api_token.clone())?;
     let mut log = LogConfig::new(owner.brokers.clone(), "riverrun-cli");

@@ -93,6 +93,6 @@ fn tell_others(settings: &Settings, hosted: &Hosted, address: SocketAddr) -> Res
         command: "serve".to_owned(),
         api_url: Some(url(settings, address)),
         brokers: hosted.stack.log().brokers.clone(),
-        needs_token: !settings.api.tokens.is_empty(),
+        needs_token: settings.wants_tokens(),
     })
 }

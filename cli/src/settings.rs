@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use riverrun_api::ApiConfig;
-use riverrun_api::auth::Tokens;
+use riverrun_api::access::token_file;
+use riverrun_api::access::tokens::Tokens;
 use riverrun_api::config::{DEFAULT_WINDOW_TOKENS, MAX_WINDOW_TOKENS};
 use riverrun_knowledge::SearchRequest;
 use riverrun_knowledge::chunking::{ChunkConfig, DEFAULT_OVERLAP, DEFAULT_SIZE};
@@ -72,6 +73,8 @@ pub struct Settings {
     pub log_filter: Option<String>,
     /// Log lines as JSON.
     pub log_json: bool,
+    /// The settings that were given, as text, without those that may hold a secret.
+    pub shown: BTreeMap<String, String>,
 }
 
 impl Settings {
@@ -111,6 +114,8 @@ impl Settings {
         }
         let data_dir = data_dir(values, folder)?;
         let tools_file = values.text("RIVERRUN_TOOLS_FILE").map(|file| folder.join(file));
+        let tokens_file = values.text("RIVERRUN_TOKENS_FILE").map(|file| folder.join(file));
+        let tokens_file = tokens_file.unwrap_or_else(|| data_dir.join(token_file::FILE_NAME));
         Ok(Self {
             tools_file_named: tools_file.is_some(),
             tools_file: tools_file.unwrap_or_else(|| data_dir.join("tools.toml")),
@@ -125,6 +130,9 @@ impl Settings {
                 allowed_hosts,
                 allowed_origins: values.list("RIVERRUN_API_ALLOWED_ORIGINS"),
                 tokens,
+                tokens_file: Some(tokens_file),
+                rate_per_token: values.number("RIVERRUN_RATE_PER_TOKEN", 0, 0..=1_000_000)?,
+                rate_per_namespace: values.number("RIVERRUN_RATE_PER_NAMESPACE", 0, 0..=1_000_000)?,
                 ingest_roots: ingest_roots(values, folder)?,
                 ingest_databases: values.list("RIVERRUN_INGEST_DATABASES"),
                 web: web_policy(values)?,
@@ -164,23 +172,48 @@ impl Settings {
                 Some(other) => return Err(wrong("RIVERRUN_LOG_FORMAT", other, "text or json")),
             },
             api_host,
+            shown: shown(&values.0),
         })
     }
 
     /// Refuses to be reachable by others without tokens.
     pub fn check_bind(&self) -> Result<(), CliError> {
-        if riverrun_api::guard::is_loopback(&self.api_host) || !self.api.tokens.is_empty() {
+        if riverrun_api::guard::is_loopback(&self.api_host) || self.wants_tokens() {
             return Ok(());
         }
         Err(CliError::new(
             Exit::Usage,
             format!(
-                "RIVERRUN_API_HOST is {}, which others can reach, and RIVERRUN_API_TOKENS is not set",
+                "RIVERRUN_API_HOST is {}, which others can reach, and there are no tokens",
                 self.api_host
             ),
         )
-        .hint("set RIVERRUN_API_TOKENS to name:sha256 pairs (printf %s TOKEN | sha256sum), or bind to 127.0.0.1"))
+        .hint("make one by `riverrun tokens create NAME`, set RIVERRUN_API_TOKENS to name:sha256 pairs (printf %s TOKEN | sha256sum), or bind to 127.0.0.1"))
     }
+
+    /// Whether a server with these settings asks for tokens from the start.
+    pub fn wants_tokens(&self) -> bool {
+        !self.api.tokens.is_empty() || self.api.tokens_file.as_ref().is_some_and(|file| file.is_file())
+    }
+}
+
+/// Words in names of settings that may hold a secret.
+const SECRET_WORDS: [&str; 8] = ["KEY", "TOKEN", "PASSWORD", "SECRET", "HEADERS", "SASL", "SSL", "SOURCE"];
+
+/// Settings with such a word that hold none: numbers.
+const NO_SECRETS: [&str; 3] =
+    ["RIVERRUN_MEMORY_WINDOW_TOKENS", "RIVERRUN_MODEL_CONTEXT_TOKENS", "RIVERRUN_RATE_PER_TOKEN"];
+
+fn shown(values: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let is_secret = |name: &str, value: &str| {
+        let named = SECRET_WORDS.iter().any(|word| name.contains(word)) && !NO_SECRETS.contains(&name);
+        named || (value.contains("://") && value.contains('@'))
+    };
+    values
+        .iter()
+        .filter(|(name, value)| name.starts_with(PREFIX) && !is_secret(name, value))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 fn is_ours(name: &str) -> bool {
@@ -379,6 +412,23 @@ mod tests {
         assert!(
             !read(&[("RIVERRUN_DATABASE_URL", "postgres://ann:secret@db/x")]).unwrap_err().message.contains("secret")
         );
+    }
+
+    #[test]
+    fn given_settings_with_secrets_when_they_are_shown_then_only_the_others_are() {
+        let settings = read(&[
+            ("RIVERRUN_API_PORT", "8123"),
+            ("RIVERRUN_MEMORY_WINDOW_TOKENS", "512"),
+            ("RIVERRUN_API_TOKEN", "canary"),
+            ("RIVERRUN_OPENAI_API_KEY", "canary"),
+            ("RIVERRUN_KAFKA_SASL_PASSWORD", "canary"),
+            ("RIVERRUN_SOURCE_SHOP", "canary"),
+            ("RIVERRUN_TRACING_HEADERS", "authorization=canary"),
+            ("RIVERRUN_TRACING_ENDPOINT", "https://ann:canary@traces.example/v1"),
+        ])
+        .unwrap();
+        let shown: Vec<&str> = settings.shown.keys().map(String::as_str).collect();
+        assert_eq!(shown, ["RIVERRUN_API_PORT", "RIVERRUN_MEMORY_WINDOW_TOKENS"]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::TryStreamExt;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as ObjectPath;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
@@ -108,6 +109,25 @@ impl ObjectStoreBlobs {
             .with_fsync(true)
             .with_automatic_cleanup(false);
         Ok(Self::new(Arc::new(store)))
+    }
+}
+
+impl ObjectStoreBlobs {
+    /// What is kept, by name. Media types are not: whoever refers to a blob knows its own.
+    pub async fn list(&self) -> Result<Vec<BlobRef>, BlobError> {
+        let found: Vec<object_store::ObjectMeta> =
+            self.store.list(None).try_collect().await.map_err(|source| BlobError::Store { doing: "list", source })?;
+        let mut blobs: Vec<BlobRef> = found
+            .into_iter()
+            .filter_map(|object| {
+                let sha256 = object.location.as_ref().replace('/', "");
+                path_of(&sha256).ok()?;
+                let size_bytes = i64::try_from(object.size).unwrap_or(i64::MAX);
+                Some(BlobRef { sha256, size_bytes, media_type: "application/octet-stream".to_owned() })
+            })
+            .collect();
+        blobs.sort_by(|a, b| a.sha256.cmp(&b.sha256));
+        Ok(blobs)
     }
 }
 

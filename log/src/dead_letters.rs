@@ -191,6 +191,20 @@ fn mark(id: &LetterId, state: LetterState) -> Outgoing {
     }
 }
 
+/// The letter that a mark is about, by its offset.
+pub(crate) fn marked_offset(record: &Record) -> Option<i64> {
+    read_mark(record).map(|(offset, _)| offset)
+}
+
+/// The same mark for the letter at another offset.
+pub(crate) fn re_mark(record: &mut Record, offset: i64) {
+    for (name, value) in &mut record.headers {
+        if name == MARKED {
+            *value = offset.to_string().into_bytes();
+        }
+    }
+}
+
 fn read_mark(record: &Record) -> Option<(i64, LetterState)> {
     let state = [LetterState::Redriven, LetterState::Dropped]
         .into_iter()

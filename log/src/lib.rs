@@ -2,6 +2,7 @@
 //! the start of the embedded broker. Everything above speaks in [`Record`]s, [`Outgoing`]s and typed events.
 
 pub mod admin;
+pub mod archive;
 pub mod blobs;
 pub mod dead_letters;
 pub mod embedded;

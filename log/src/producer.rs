@@ -62,7 +62,7 @@ impl Producer {
 
     /// Writes one record.
     pub async fn send_one(&self, record: Outgoing) -> Result<Position, LogError> {
-        let sent = enqueue(&self.inner, &record).await?;
+        let sent = enqueue(&self.inner, &record, None).await?;
         acknowledged(&record, sent).await
     }
 
@@ -70,6 +70,18 @@ impl Producer {
     /// may have been written: send them again, their ids are derived.
     pub async fn send_many(&self, records: Vec<Outgoing>) -> Result<Vec<Position>, LogError> {
         send_all(&self.inner, &records).await
+    }
+
+    /// Writes records with the times that they had where they come from, in milliseconds since the epoch.
+    pub(crate) async fn send_again(&self, records: &[(Outgoing, i64)]) -> Result<Vec<Position>, LogError> {
+        let mut sent = Vec::with_capacity(records.len());
+        for (record, at_ms) in records {
+            sent.push(enqueue(&self.inner, record, Some(*at_ms)).await?);
+        }
+        join_all(records.iter().zip(sent).map(|((record, _), sent)| acknowledged(record, sent)))
+            .await
+            .into_iter()
+            .collect()
     }
 }
 
@@ -79,7 +91,7 @@ pub(crate) async fn send_all(
 ) -> Result<Vec<Position>, LogError> {
     let mut sent = Vec::with_capacity(records.len());
     for record in records {
-        sent.push(enqueue(producer, record).await?);
+        sent.push(enqueue(producer, record, None).await?);
     }
     join_all(records.iter().zip(sent).map(|(record, sent)| acknowledged(record, sent))).await.into_iter().collect()
 }
@@ -89,10 +101,15 @@ fn doing(record: &Outgoing) -> String {
 }
 
 /// Hands a record to the client; waits while its queue is full.
-async fn enqueue(producer: &FutureProducer<Quiet>, record: &Outgoing) -> Result<DeliveryFuture, LogError> {
+async fn enqueue(
+    producer: &FutureProducer<Quiet>,
+    record: &Outgoing,
+    at_ms: Option<i64>,
+) -> Result<DeliveryFuture, LogError> {
     let since = Instant::now();
     let mut next = FutureRecord::<[u8], [u8]>::to(&record.topic).headers(record.owned_headers());
     next.partition = record.partition;
+    next.timestamp = at_ms;
     next.key = record.key.as_deref();
     next.payload = record.payload.as_deref();
     loop {

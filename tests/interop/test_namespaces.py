@@ -14,6 +14,8 @@ NOT_OF_A_NAMESPACE = {
     "models show": "the same for all", "models probe": "the same for all", "chat": "keeps nothing", "embed": "keeps nothing",
     "topics": "names of topics", "openapi": "the API's description", "completion": "for a shell",
     "stream produce": "to a topic that the caller names", "stream consume": "from a topic that the caller names",
+    "tokens create": "for operators", "tokens ls": "for operators", "tokens revoke": "for operators",
+    "export": "for operators", "import": "for operators",
     "chaos run": "for operators", "chaos load": "for operators", "tools check": "a file of one's own",
     "mcp": "asks the routes of one namespace, which the HTTP twin tries", "dlq ls": "for operators", "dlq show": "for operators", "dlq redrive": "for operators", "dlq drop": "for operators",
     # By ids that nobody guesses; over HTTP they take `?namespace=`.

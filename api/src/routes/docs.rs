@@ -17,7 +17,9 @@ and may come back with `after`, 1011 something failed; reasons say which.
 **Limits**: JSON bodies 1 MiB, uploads 64 MiB in 100 files of 20 MiB, 2,048 open streams (429 beyond), pages of 500.
 
 **Access**: requests must be for a loopback host or one of `RIVERRUN_API_ALLOWED_HOSTS`; pages of other origins must be in `RIVERRUN_API_ALLOWED_ORIGINS`. \
-Where `RIVERRUN_API_TOKENS` is set, every route but `/health` and `/metrics` wants `Authorization: Bearer <token>`.";
+Where there are tokens (`RIVERRUN_API_TOKENS`, `riverrun tokens create`), every operation but `/health`, `/metrics` and `/auth/session` wants \
+`Authorization: Bearer <token>` with the scope that is named at it, or the cookie of a login. WebSocket clients that can't set headers ask for the \
+subprotocols `riverrun` and `riverrun.bearer.<token>`.";
 
 /// The OpenAPI document.
 pub fn openapi() -> OpenApi {
@@ -27,6 +29,7 @@ pub fn openapi() -> OpenApi {
 
 fn describe(mut collected: OpenApi) -> OpenApi {
     crate::isolation::describe(&mut collected.paths);
+    crate::access::operations::describe(&mut collected);
     let mut info = Info::new("riverrun", env!("CARGO_PKG_VERSION"));
     info.description = Some(DESCRIPTION.to_owned());
     let tags = [
@@ -37,7 +40,7 @@ fn describe(mut collected: OpenApi) -> OpenApi {
         ("openai", "the API of OpenAI's clients, for models and agents"),
         ("log", "topics and dead letters"),
         ("registry", "a Confluent-compatible schema registry, read-only"),
-        ("operation", "health and figures"),
+        ("operation", "health, figures, login"),
     ];
     let tags: Vec<Tag> = tags
         .into_iter()

@@ -1,6 +1,7 @@
 //! One file a resource, each with its router and its part of the OpenAPI document.
 
 pub mod agents;
+mod auth;
 pub mod chat;
 pub mod collections;
 mod context;
@@ -37,6 +38,7 @@ where
 {
     OpenApiRouter::new()
         .merge(agents::router())
+        .merge(auth::router())
         .merge(tools::router())
         .merge(models::router())
         .merge(chat::router())

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
-use riverrun_schemas::{Namespace, RunId};
+use riverrun_schemas::RunId;
 use riverrun_stores::read_models::PageRequest;
 use riverrun_stores::read_models::runs::{self, RunFilter};
 use serde::Deserialize;
@@ -104,8 +104,7 @@ async fn list(
     Query(query): Query<ListQuery>,
 ) -> Result<Reply<Page<RunSummary>>, ApiError> {
     let mut checks = Checks::default();
-    let namespace: Option<Namespace> =
-        query.namespace.as_deref().and_then(|name| checks.take("namespace", name.parse()));
+    let namespace = query.namespace.as_deref().map(|name| checks.namespace(Some(name)));
     let status: Option<RunStatus> = query.status.as_deref().and_then(|name| checks.take("status", name.parse()));
     checks.require(query.limit != Some(0), "limit", "must be at least 1");
     checks.finish()?;

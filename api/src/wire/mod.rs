@@ -10,8 +10,10 @@ pub mod openai;
 mod rag;
 mod run_control;
 mod runs;
+mod session;
 mod warehouse;
 
+pub use crate::access::scope::Scope;
 pub use riverrun_stores::read_models::document_views::DocumentStatus;
 pub use riverrun_stores::read_models::run_forks::TreeNode;
 pub use riverrun_stores::read_models::run_views::{BlobView, RunStatus};
@@ -41,4 +43,5 @@ pub use riverrun_stores::read_models::DeletionView;
 pub use riverrun_stores::warehouse::{Column, QueryResult, TableInfo};
 pub use run_control::{ApprovalBody, ApprovalDecision, ComparedRun, ComparedStep, ForkBody, RunComparison, RunTree};
 pub use runs::{ApprovalMode, Budget, CancelBody, RunAccepted, RunBody, RunMessage, SessionMode};
+pub use session::{AuthMode, LoginBody, SessionView};
 pub use warehouse::QueryBody;

@@ -15,6 +15,8 @@ use riverrun_schemas::{IngestId, RunId};
 use serde_json::Value;
 
 use crate::accept;
+use crate::access::caller;
+use crate::access::session::WS_PROTOCOL;
 use crate::config::MAX_WS_MESSAGE_BYTES;
 use crate::error::ApiError;
 use crate::extract::{self, Query, id};
@@ -38,6 +40,7 @@ fn upgrade(given: Upgrade) -> Result<WebSocketUpgrade, ApiError> {
         ApiError::new(rejection.status(), "websocket_expected", rejection.body_text())
             .hint("open this path with a WebSocket client, version 13")
     })?;
+    let upgrade = upgrade.protocols([WS_PROTOCOL]); // for clients that put their token beside it
     Ok(upgrade.max_message_size(MAX_WS_MESSAGE_BYTES).max_frame_size(MAX_WS_MESSAGE_BYTES))
 }
 
@@ -90,10 +93,15 @@ async fn ingest(
 async fn agent(State(state): State<AppState>, given: Upgrade) -> Result<Response, ApiError> {
     let given = upgrade(given)?;
     let slot = state.stream_slot()?;
+    let caller = caller::current();
     Ok(given.on_upgrade(move |mut socket| async move {
         let _slot = slot;
         let _open = state.core().metrics().stream();
-        match begin(&state, &mut socket).await {
+        let begun = match caller {
+            Some(caller) => caller::scope(caller, begin(&state, &mut socket)).await,
+            None => begin(&state, &mut socket).await,
+        };
+        match begun {
             Ok((run_id, tokens)) => {
                 follow(socket, state.hub().run_stream(run_id, 0, tokens).into_stream().map(say)).await
             }

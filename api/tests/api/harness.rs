@@ -48,11 +48,20 @@ impl Api {
 
     /// A stack whose runs are told to `tracing`.
     pub async fn traced(tracing: TracingService) -> Self {
+        Self::with(tracing, |config| config).await
+    }
+
+    /// A stack with other settings than those of the tests.
+    pub async fn configured(change: impl FnOnce(ApiConfig) -> ApiConfig) -> Self {
+        Self::with(TracingService::default(), change).await
+    }
+
+    async fn with(tracing: TracingService, change: impl FnOnce(ApiConfig) -> ApiConfig) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let files = folder.path().canonicalize().unwrap().join("files");
         std::fs::create_dir(&files).unwrap();
         let (model_server, asked) = model_server::start().await;
-        let core = Core::new(config(&files), models(&model_server, folder.path())).with_tracing(tracing);
+        let core = Core::new(change(config(&files)), models(&model_server, folder.path())).with_tracing(tracing);
         let stack = Stack::start(StackConfig::new(folder.path().join("data"), core)).await.unwrap();
         let router = app(stack.state().clone());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -4,6 +4,7 @@
 // Nothing of a test program is reached from outside.
 #![allow(unreachable_pub)]
 
+mod access;
 mod bad_input;
 mod harness;
 mod ingest;

@@ -20,8 +20,10 @@ pub(crate) mod rag;
 pub mod runs;
 mod search;
 pub mod stream;
+pub mod tokens;
 mod tools;
 mod topics;
+pub mod transfer;
 pub mod usage;
 pub(crate) mod warehouse;
 
@@ -45,6 +47,9 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
         Command::Serve => serve::serve(settings).await,
         Command::Completion { shell } => completion::run(shell),
         Command::Openapi => openapi::run(),
+        Command::Export(args) => until_signal(transfer::export::run(args, settings, output)).await,
+        Command::Import(args) => until_signal(transfer::import::run(args, settings, output)).await,
+        Command::Tokens(command) => tokens::run(command, settings, output),
         Command::Diagnose => until_signal(diagnose::run(settings, output)).await,
         Command::Providers => with_light(settings, async |c| providers::run(c, output).await).await,
         Command::Agents => with_light(settings, async |c| agents::run(c, output).await).await,

@@ -1,0 +1,209 @@
+//! The one place where a request is let through or refused for who it comes from, and where that is recorded.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::header::{UPGRADE, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use riverrun_schemas::{Namespace, now_ms};
+
+use super::caller::{self, Caller, too_many};
+use super::limits::Counted;
+use super::operations::{self, Need, Reach};
+use super::scope::{Grant, Scope};
+use super::session::{self, Via};
+use super::store::Bearer;
+use crate::error::ApiError;
+use crate::routes::web;
+use crate::state::Core;
+
+/// Lets a request through or answers it with 401, 403 or 429.
+pub(crate) async fn check(State(core): State<Core>, mut request: Request, next: Next) -> Response {
+    let since = Instant::now();
+    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let method = request.method().clone();
+    if method == Method::OPTIONS || (route.is_none() && web::is_page(&method, request.uri().path())) {
+        return next.run(request).await;
+    }
+    let (need, reach) = operations::of(&method, route.as_deref());
+    let (token, via) = session::presented(request.headers());
+    let bearer = core.access().tokens.bearer(token, now_ms());
+    let asked = Asked { need, reach, via, method: &method, headers: request.headers() };
+    let judged = judge(&core, &asked, &bearer);
+    let grant = match bearer {
+        Bearer::Known(grant) => Some(grant),
+        Bearer::Anyone | Bearer::Unknown => None,
+    };
+    let caller = Arc::new(Caller::new(grant, core.access().clone()));
+    let response = match judged {
+        Err(error) => refusal(error),
+        Ok(()) => {
+            if reach == Reach::Listed && caller.is_bound() {
+                name_home(&caller, request.uri_mut());
+            }
+            let path = request.uri().path().to_owned();
+            let handled = caller::scope(caller.clone(), async move {
+                if reach == Reach::Path
+                    && let Err(error) = admit_path(&path)
+                {
+                    return error.into_response();
+                }
+                next.run(request).await
+            });
+            let response = handled.await;
+            match caller.verdict(reach.must_look(), response.status()) {
+                Some(error) => error.into_response(),
+                None => response,
+            }
+        }
+    };
+    let done = Done { caller: &caller, via, method: &method, route: route.as_deref(), need };
+    record(&done, response.status(), since);
+    response
+}
+
+struct Asked<'r> {
+    need: Need,
+    reach: Reach,
+    via: Via,
+    method: &'r Method,
+    headers: &'r HeaderMap,
+}
+
+/// Whether a request may be handled at all. Its namespace is looked at when the handler has found it.
+fn judge(core: &Core, asked: &Asked<'_>, bearer: &Bearer) -> Result<(), ApiError> {
+    if asked.need == Need::Open {
+        return Ok(());
+    }
+    let (counted, own) = match bearer {
+        Bearer::Unknown => return Err(unauthorized()),
+        Bearer::Anyone => (Counted::Anyone, None),
+        Bearer::Known(grant) => {
+            permit(asked, grant)?;
+            let reads = matches!(*asked.method, Method::GET | Method::HEAD);
+            let changes = !reads || asked.headers.contains_key(UPGRADE);
+            if asked.via == Via::Cookie
+                && changes
+                && !session::is_from_own_page(asked.headers, &core.config().allowed_origins)
+            {
+                return Err(foreign_page());
+            }
+            (Counted::Token(grant.name.clone()), grant.per_minute)
+        }
+    };
+    let whose = match bearer {
+        Bearer::Known(grant) => format!("token {:?}", grant.name),
+        Bearer::Anyone | Bearer::Unknown => "everyone together".to_owned(),
+    };
+    core.access().limits.take(counted, own, Instant::now()).map_err(|wait| too_many(&whose, wait))
+}
+
+fn permit(asked: &Asked<'_>, grant: &Grant) -> Result<(), ApiError> {
+    if let Need::Scope(scope) = asked.need
+        && !grant.allows(scope)
+    {
+        return Err(lacks(grant, scope));
+    }
+    if asked.reach == Reach::Everywhere && grant.is_bound() {
+        return Err(ApiError::new(
+            StatusCode::FORBIDDEN,
+            "token_is_bound",
+            format!("token {:?} is bound to namespaces, and this concerns every one", grant.name),
+        )
+        .hint("use a token without namespaces: riverrun tokens create NAME --scope admin"));
+    }
+    Ok(())
+}
+
+fn lacks(grant: &Grant, scope: Scope) -> ApiError {
+    let has = grant.scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", ");
+    ApiError::new(
+        StatusCode::FORBIDDEN,
+        "scope_missing",
+        format!("token {:?} has the scopes {has}; this wants {scope}", grant.name),
+    )
+    .hint(format!("use a token that has it: riverrun tokens create NAME --scope {scope}"))
+}
+
+fn unauthorized() -> ApiError {
+    ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", "the request has no valid token").hint(
+        "send `Authorization: Bearer <token>` with a token of RIVERRUN_API_TOKENS or of `riverrun tokens create`, or log in at POST /auth/session",
+    )
+}
+
+fn foreign_page() -> ApiError {
+    ApiError::new(
+        StatusCode::FORBIDDEN,
+        "origin_not_allowed",
+        "a login counts only for pages of this server itself",
+    )
+    .hint("send the token as `Authorization: Bearer <token>`, or add the page's origin to RIVERRUN_API_ALLOWED_ORIGINS")
+}
+
+fn refusal(error: ApiError) -> Response {
+    let unauthorized = error.status() == StatusCode::UNAUTHORIZED;
+    let mut response = error.into_response();
+    if unauthorized {
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}
+
+/// `/mcp` is the default namespace, `/mcp/{namespace}` another.
+fn admit_path(path: &str) -> Result<(), ApiError> {
+    match path.strip_prefix("/mcp/") {
+        Some(name) => caller::admit(&name.parse::<Namespace>()?),
+        None => caller::admit(&Namespace::default()),
+    }
+}
+
+/// Adds a bound token's first namespace where the query names none.
+fn name_home(caller: &Arc<Caller>, uri: &mut Uri) {
+    let query = uri.query().unwrap_or_default();
+    if query.split('&').any(|pair| pair.split('=').next() == Some("namespace")) {
+        return;
+    }
+    let Some(home) = caller.home() else { return };
+    let joined = if query.is_empty() { String::new() } else { format!("{query}&") };
+    let path = format!("{}?{joined}namespace={home}", uri.path());
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = path.parse().ok();
+    if let Ok(named) = Uri::from_parts(parts) {
+        *uri = named;
+    }
+}
+
+struct Done<'r> {
+    caller: &'r Caller,
+    via: Via,
+    method: &'r Method,
+    route: Option<&'r str>,
+    need: Need,
+}
+
+/// Who did what, when and how it ended: for what changes something or is for operators, and for whatever was refused.
+/// Never a body, a query or a token.
+fn record(done: &Done<'_>, status: StatusCode, since: Instant) {
+    let refused = matches!(status.as_u16(), 401 | 403 | 429);
+    let changes = !matches!(*done.method, Method::GET | Method::HEAD);
+    let counts = refused || changes || done.need == Need::Scope(Scope::Admin);
+    if !counts {
+        return;
+    }
+    let namespace = done.caller.namespace();
+    tracing::info!(
+        target: "riverrun::audit",
+        who = done.caller.name(),
+        via = done.via.as_str(),
+        method = done.method.as_str(),
+        operation = done.route.unwrap_or("none"),
+        namespace = namespace.as_ref().map_or("-", |namespace| namespace.as_str()),
+        status = status.as_u16(),
+        refused,
+        took_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX),
+        "request"
+    );
+}

@@ -1,0 +1,151 @@
+//! Limits of rate: a token bucket (<https://en.wikipedia.org/wiki/Token_bucket>) for each token and each namespace. They are
+//! kept in this process: several processes behind one address allow as much each.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// Most buckets at once. Beyond, those that are full are forgotten, which changes nothing; when none is, all begin anew.
+const MAX_BUCKETS: usize = 10_000;
+/// Logins that are tried in a minute, by everyone together.
+pub(crate) const LOGINS_PER_MINUTE: u32 = 60;
+
+/// Whose requests are counted together.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Counted {
+    /// Those of a token.
+    Token(String),
+    /// Those that come without one, where none is asked for.
+    Anyone,
+    /// Those for a namespace.
+    Namespace(String),
+    /// Logins.
+    Login,
+}
+
+/// As many requests as `per_minute` at once, and again as many over the next minute.
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    left: f64,
+    at: Instant,
+}
+
+impl Bucket {
+    fn full(per_minute: u32, now: Instant) -> Self {
+        Self { left: f64::from(per_minute), at: now }
+    }
+
+    fn refill(&mut self, per_minute: u32, now: Instant) {
+        let gained = now.saturating_duration_since(self.at).as_secs_f64() * f64::from(per_minute) / 60.0;
+        self.left = (self.left + gained).min(f64::from(per_minute));
+        self.at = now;
+    }
+
+    /// Takes one; where none is left, how long until there is one.
+    fn take(&mut self, per_minute: u32, now: Instant) -> Result<(), Duration> {
+        self.refill(per_minute, now);
+        if self.left >= 1.0 {
+            self.left -= 1.0;
+            return Ok(());
+        }
+        Err(Duration::from_secs_f64((1.0 - self.left) * 60.0 / f64::from(per_minute)))
+    }
+}
+
+/// The limits of a process, in requests a minute; 0 is none.
+pub(crate) struct RateLimits {
+    per_token: u32,
+    per_namespace: u32,
+    buckets: Mutex<HashMap<Counted, (u32, Bucket)>>,
+}
+
+impl RateLimits {
+    pub(crate) fn new(per_token: u32, per_namespace: u32) -> Self {
+        Self { per_token, per_namespace, buckets: Mutex::default() }
+    }
+
+    /// Counts one request; over the limit, the time after which it may come again. `own` is a limit of the token's.
+    pub(crate) fn take(&self, counted: Counted, own: Option<u32>, now: Instant) -> Result<(), Duration> {
+        let per_minute = match &counted {
+            Counted::Token(_) | Counted::Anyone => own.unwrap_or(self.per_token),
+            Counted::Namespace(_) => self.per_namespace,
+            Counted::Login => LOGINS_PER_MINUTE,
+        };
+        if per_minute == 0 {
+            return Ok(());
+        }
+        let mut buckets = self.buckets.lock();
+        if buckets.len() >= MAX_BUCKETS && !buckets.contains_key(&counted) {
+            forget_full(&mut buckets, now);
+        }
+        let (limit, bucket) = buckets.entry(counted).or_insert_with(|| (per_minute, Bucket::full(per_minute, now)));
+        if *limit != per_minute {
+            // The token was made anew with another limit.
+            (*limit, *bucket) = (per_minute, Bucket::full(per_minute, now));
+        }
+        bucket.take(per_minute, now)
+    }
+}
+
+fn forget_full(buckets: &mut HashMap<Counted, (u32, Bucket)>, now: Instant) {
+    buckets.retain(|_, (per_minute, bucket)| {
+        bucket.refill(*per_minute, now);
+        bucket.left < f64::from(*per_minute)
+    });
+    if buckets.len() >= MAX_BUCKETS {
+        buckets.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(name: &str) -> Counted {
+        Counted::Token(name.to_owned())
+    }
+
+    #[test]
+    fn given_a_limit_when_it_is_used_up_then_the_next_waits_and_others_do_not() {
+        let limits = RateLimits::new(60, 0);
+        let start = Instant::now();
+        for _ in 0..60 {
+            limits.take(token("ann"), None, start).unwrap();
+        }
+        let wait = limits.take(token("ann"), None, start).unwrap_err();
+        assert!(wait > Duration::from_millis(990) && wait <= Duration::from_secs(1), "{wait:?}");
+        limits.take(token("bob"), None, start).unwrap();
+        limits.take(Counted::Namespace("team".into()), None, start).unwrap();
+        limits.take(token("ann"), None, start + Duration::from_secs(1)).unwrap();
+        limits.take(token("ann"), None, start + Duration::from_secs(1)).unwrap_err();
+        for _ in 0..60 {
+            limits.take(token("ann"), None, start + Duration::from_secs(3_600)).unwrap();
+        }
+        limits.take(token("ann"), None, start + Duration::from_secs(3_600)).unwrap_err();
+    }
+
+    #[test]
+    fn given_no_limit_or_one_of_its_own_when_requests_come_then_that_one_counts() {
+        let limits = RateLimits::new(0, 2);
+        let now = Instant::now();
+        for _ in 0..1_000 {
+            limits.take(Counted::Anyone, None, now).unwrap();
+        }
+        limits.take(token("ann"), Some(1), now).unwrap();
+        limits.take(token("ann"), Some(1), now).unwrap_err();
+        for allowed in [true, true, false] {
+            assert_eq!(limits.take(Counted::Namespace("team".into()), None, now).is_ok(), allowed);
+        }
+    }
+
+    #[test]
+    fn given_more_names_than_buckets_when_requests_come_then_the_number_of_buckets_has_a_bound() {
+        let limits = RateLimits::new(0, 1);
+        let now = Instant::now();
+        for index in 0..MAX_BUCKETS * 2 + 5 {
+            let _ = limits.take(Counted::Namespace(format!("n{index}")), None, now);
+        }
+        assert!(limits.buckets.lock().len() <= MAX_BUCKETS);
+    }
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Draws the passwords and the token that docker-compose.yml wants: deploy/compose-env.sh >.env
+# The token goes to stderr, once; the file has its hash only.
+set -euo pipefail
+
+draw() { od -An -tx1 -N "${1:-24}" /dev/urandom | tr -d ' \n'; }
+
+token="rr_$(draw 32)"
+cat <<TEXT
+API_TOKENS=admin:$(printf %s "$token" | sha256sum | cut -d' ' -f1)
+POSTGRES_PASSWORD=$(draw)
+REDIS_PASSWORD=$(draw)
+MONGODB_PASSWORD=$(draw)
+CLICKHOUSE_PASSWORD=$(draw)
+MINIO_PASSWORD=$(draw)
+GRAFANA_PASSWORD=$(draw)
+LANGFUSE_SALT=$(draw)
+LANGFUSE_ENCRYPTION_KEY=$(draw 32)
+LANGFUSE_NEXTAUTH_SECRET=$(draw)
+LANGFUSE_PUBLIC_KEY=pk-lf-$(draw 16)
+LANGFUSE_SECRET_KEY=sk-lf-$(draw 16)
+# With the profiles tracing and models:
+#TRACING_ENDPOINT=http://langfuse:3000
+#MODEL_RUNTIME_BASE_URL=http://ollama:11434
+# The folder that POST /ingest may read:
+#DOCUMENTS=./examples
+TEXT
+echo "the token of the API, which is shown only now: $token" >&2

@@ -1,0 +1,2 @@
+-- Langfuse keeps its own database beside riverrun's.
+CREATE DATABASE langfuse;

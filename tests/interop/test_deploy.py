@@ -1,0 +1,148 @@
+"""Files of deployment against the program: settings that it knows, figures that it has, values that exist. Nothing is started."""
+
+import json
+import re
+import subprocess
+
+import pytest
+import yaml
+
+from server import ROOT
+
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES = COMPOSE["services"]
+CHART = ROOT / "deploy/helm/riverrun"
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+TEMPLATES = sorted((CHART / "templates").glob("*.yaml"))
+
+
+def sources(pattern="*.rs"):
+    return "\n".join(path.read_text() for crate in ("cli", "models", "workers", "api", "stores", "knowledge")
+                     for path in (ROOT / crate / "src").rglob(pattern))
+
+
+KNOWN = set(re.findall(r"RIVERRUN_[A-Z][A-Z_]*[A-Z]", sources()))
+
+
+def is_known(name):
+    # Whatever follows RIVERRUN_KAFKA_ is a setting of librdkafka.
+    return name in KNOWN or name.startswith("RIVERRUN_KAFKA_")
+
+
+def test_every_setting_of_the_compose_file_is_one_of_the_program():
+    used = {name for service in SERVICES.values() for name in service.get("environment", {}) if name.startswith("RIVERRUN_")}
+    assert used, "riverrun is in it"
+    assert not [name for name in sorted(used) if not is_known(name)]
+
+
+@pytest.mark.parametrize("name", sorted(SERVICES))
+def test_every_service_is_pinned_checked_and_on_loopback(name):
+    service = SERVICES[name]
+    tag = service["image"].rpartition(":")[2]
+    assert re.search(r"\d", tag) and tag != "latest", service["image"]
+    assert service["healthcheck"]["test"], name
+    assert service["profiles"] and set(service["profiles"]) <= {"core", "servers", "tracing", "models", "metrics"}
+    assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), service.get("ports")
+    for needed in service.get("depends_on", {}):
+        missing = set(service["profiles"]) - set(SERVICES[needed]["profiles"])
+        assert not missing, f"{name} needs {needed}, which {missing} does not start"
+    for volume in service.get("volumes", []):
+        source = volume.split(":")[0]
+        if source.startswith("./"):
+            assert (ROOT / source).exists(), volume
+        elif not source.startswith("$"):
+            assert source in COMPOSE["volumes"], volume
+
+
+def test_no_two_services_take_the_same_port():
+    taken = [port.split(":")[1] for service in SERVICES.values() for port in service.get("ports", [])]
+    assert len(taken) == len(set(taken)), taken
+
+
+def test_no_secret_is_in_the_compose_file_and_the_script_draws_each(tmp_path):
+    text = (ROOT / "docker-compose.yml").read_text()
+    wanted = set(re.findall(r"\$\{([A-Z_]+)(?::\?[^}]*)?\}", text))
+    made = subprocess.run([ROOT / "deploy/compose-env.sh"], capture_output=True, text=True, check=True)
+    drawn = dict(line.split("=", 1) for line in made.stdout.splitlines() if not line.startswith("#"))
+    assert wanted <= set(drawn), wanted - set(drawn)
+    assert len(set(drawn.values())) == len(drawn)
+    token = made.stderr.split()[-1]
+    assert token.startswith("rr_") and token not in made.stdout
+    for service in SERVICES.values():
+        for name, value in service.get("environment", {}).items():
+            if re.search(r"PASSWORD|SECRET|_AUTH$|SALT|ENCRYPTION_KEY|TOKENS", name):
+                assert str(value).startswith("${"), name
+
+
+def test_the_image_runs_as_nobody_and_its_versions_are_those_of_the_build():
+    text = (ROOT / "deploy/Dockerfile").read_text()
+    toolchain = re.search(r'channel = "(.+)"', (ROOT / "rust-toolchain.toml").read_text()).group(1)
+    assert f"FROM rust:{toolchain}-" in text
+    duckdb = re.search(r"^DUCKDB_PACKAGE_VERSION=(\S+)", (ROOT / "x").read_text(), re.M).group(1)
+    assert f"DUCKDB_PACKAGE_VERSION={duckdb}" in text
+    assert re.search(r"^USER 10001$", text, re.M)
+    assert SERVICES["riverrun"]["read_only"] and SERVICES["riverrun"]["cap_drop"] == ["ALL"]
+    assert all(is_known(name) for name in re.findall(r"RIVERRUN_[A-Z_]+[A-Z]", text))
+
+
+def resolve(path, values):
+    for part in path.split("."):
+        assert isinstance(values, dict) and part in values, f".Values.{path} is no value of the chart"
+        values = values[part]
+
+
+def test_every_value_that_a_template_names_exists():
+    assert TEMPLATES
+    for template in TEMPLATES:
+        text = template.read_text()
+        for path in re.findall(r"\$?\.Values\.([A-Za-z.]+)", text):
+            resolve(path, VALUES)
+        opened = len(re.findall(r"{{-? *(?:if|range|with|define)\b", text))
+        assert opened == len(re.findall(r"{{-? *end\b", text)), f"{template.name}: a block is not closed"
+    assert all(is_known(name) for name in VALUES["settings"])
+    settings = re.findall(r"^  (RIVERRUN_\w+):", (CHART / "templates/configmap.yaml").read_text(), re.M)
+    assert settings and all(is_known(name) for name in settings)
+
+
+def test_templates_are_yaml_once_their_expressions_stand_for_something():
+    for template in TEMPLATES:
+        # Blocks fall away, values become a word: what is left has to be documents of Kubernetes.
+        text = re.sub(r"^[ \t]*{{-? *(?:if|range|end|else)\b.*?}}[ \t]*\n", "", template.read_text(), flags=re.M)
+        text = re.sub(r"{{ *toJson [^}]*}}", "{}", text)
+        text = re.sub(r"{{[^}]*}}", "word", text)
+        documents = [document for document in yaml.safe_load_all(text) if document]
+        assert documents, template.name
+        for document in documents:
+            assert document["apiVersion"] and document["kind"] and document["metadata"]["name"], template.name
+
+
+def metrics():
+    """Names that the program writes; a histogram has three more."""
+    names = set(re.findall(r'"(riverrun_[a-z_]+)"', sources()))
+    return names | {f"{name}{end}" for name in names for end in ("_bucket", "_sum", "_count")}
+
+
+def test_dashboards_and_alerts_ask_for_figures_that_there_are():
+    dashboard = json.loads((ROOT / "deploy/grafana/dashboards/riverrun.json").read_text())
+    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    rules = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yml").read_text())["groups"][0]["rules"]
+    asked += [rule["expr"] for rule in rules]
+    known = metrics()
+    unknown = {name for expression in asked for name in re.findall(r"riverrun_[a-z_]+", expression)} - known
+    assert not unknown
+    for rule in rules:
+        assert rule["annotations"]["description"] and rule["labels"]["severity"] in {"critical", "warning", "info"}
+
+
+def test_the_bill_of_materials_has_every_package_of_the_lock_file():
+    made = subprocess.run(["python3", ROOT / "scripts/sbom.py"], cwd=ROOT, capture_output=True, text=True, check=True)
+    bill = json.loads(made.stdout)
+    locked = len(re.findall(r"^\[\[package\]\]", (ROOT / "Cargo.lock").read_text(), re.M))
+    rust = [part for part in bill["components"] if part["purl"].startswith("pkg:cargo/")]
+    own = bill["metadata"]["component"]["name"]
+    assert bill["bomFormat"] == "CycloneDX" and own == "riverrun"
+    assert len(rust) == locked
+    assert any(part["purl"].startswith("pkg:npm/") for part in bill["components"])
+    known = {part["bom-ref"] for part in bill["components"]} | {bill["metadata"]["component"]["bom-ref"]}
+    for entry in bill["dependencies"]:
+        assert {entry["ref"], *entry["dependsOn"]} <= known

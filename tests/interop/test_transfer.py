@@ -1,0 +1,90 @@
+"""Everything that a data folder has, carried to another one: the same answers there, nothing done again."""
+
+import json
+import os
+import subprocess
+
+from server import BINARY, ROOT
+
+
+def cli(server, *arguments, expect=0):
+    done = server.cli(*arguments)
+    assert done.returncode == expect, done
+    return json.loads(done.stdout) if "--json" in arguments and expect == 0 else done
+
+
+def runs(server):
+    return {run["run_id"]: run["status"] for run in server.get("/runs?limit=100").json["items"]}
+
+
+def test_what_is_exported_is_imported_with_the_same_counts_and_goes_on(new_server, tmp_path):
+    source = new_server("source").start()
+    file = source.folder / "notes.md"
+    file.write_text("# Notes\n\nThe zanzibar is blue and lies in a drawer.\n")
+    source.ingest(file, "notes")
+    run_id = source.start_run("say hello")
+    source.run_end(run_id)
+    turn = source.post("/memory/turns", {"role": "user", "text": "my zanzibar is blue", "session": "talk"})
+    assert turn.status == 200, turn
+    source.settle()
+    before = runs(source)
+    cli(source, "export", str(tmp_path / "early"), expect=1)  # a server is at work on the folder
+    assert source.stop() == 0
+
+    archive = tmp_path / "archive"
+    exported = cli(source, "export", str(archive), "--json")
+    assert exported["records"] > 0 and exported["blobs"] > 0
+    manifest = json.loads((archive / "manifest.json").read_text())
+    assert sum(part["records"] for part in manifest["log"]) == exported["records"]
+    again = cli(source, "export", str(archive), "--json")
+    assert again["records"] == exported["records"]
+
+    target = new_server("target")
+    imported = cli(target, "import", str(archive), "--json")
+    assert imported["verified"] and imported["written"] == imported["records"] == exported["records"]
+    once_more = cli(target, "import", str(archive), "--json")
+    assert once_more["written"] == 0, "a second try finds everything there"
+
+    target.start()
+    target.settle()
+    assert runs(target) == before
+    assert target.run_end(run_id)["answer"] == source_answer(source, run_id)
+    found = target.post("/rag/search", {"query": "where is the zanzibar?", "collection": "notes"})
+    assert "drawer" in found.json["items"][0]["text"], found
+    turns = target.get("/memory/turns?session=talk").json["items"]
+    assert [turn["text"] for turn in turns] == ["my zanzibar is blue"]
+    assert cli(target, "dlq", "ls", "--json")["items"] == []
+    target.start_run("and on it goes")
+    assert target.stop() == 0
+    refused = cli(target, "import", str(archive), expect=4)
+    assert "not empty" in refused.stderr, refused
+
+
+def source_answer(source, run_id):
+    return cli(source, "runs", "show", run_id, "--json")["answer"]
+
+
+def test_the_example_moves_a_conversation():
+    done = subprocess.run([ROOT / "examples/move.sh"], env=os.environ | {"RIVERRUN": str(BINARY)}, capture_output=True, text=True, timeout=300,
+                          check=False)
+    assert done.returncode == 0 and "my boat is blue" in done.stdout, done
+
+
+def test_an_archive_that_is_damaged_writes_nothing(new_server, tmp_path):
+    source = new_server("source").start()
+    source.run_end(source.start_run("say hello"))
+    source.settle()
+    assert source.stop() == 0
+    archive = tmp_path / "archive"
+    cli(source, "export", str(archive))
+    file = next(path for path in (archive / "log").rglob("*.jsonl") if path.stat().st_size)
+    text = file.read_text()
+    file.write_text(text.replace('"at_ms":1', '"at_ms":2', 1))
+    target = new_server("target")
+    done = cli(target, "import", str(archive), expect=1)
+    assert "damaged" in done.stderr and "hint:" in done.stderr, done
+    assert not (target.folder / "data" / "broker").exists()
+    file.write_text(text)
+    cli(target, "import", str(archive))
+    (archive / "manifest.json").unlink()
+    cli(new_server("other"), "import", str(archive), expect=2)
