@@ -25,11 +25,13 @@
 mod broker;
 mod clock;
 mod config;
+mod fetch_sessions;
 mod groups;
 mod handlers;
 mod housekeeping;
 mod meta;
 mod node;
+mod security;
 mod server;
 mod storage;
 mod topic_config;
@@ -40,6 +42,7 @@ pub mod wire;
 
 pub use broker::{Broker, GroupInfo, GroupMemberInfo, TopicInfo};
 pub use config::{BrokerConfig, StartError};
+pub use security::{SecureListener, SecurityError, TlsFiles};
 pub use storage::disk::{Disk, DiskFile, OpenMode, RealDisk};
 pub use storage::journal::JournalError;
 pub use storage::partition::PartitionStats;

@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::config::BrokerConfig;
+use crate::fetch_sessions::FetchSessions;
 use crate::groups::Groups;
 use crate::meta::{Entry, Meta, TopicMeta};
 use crate::storage::flusher::FlushPool;
@@ -34,6 +35,8 @@ pub(crate) struct Node {
     pub topics: Topics,
     /// Live groups.
     pub groups: Groups,
+    /// What clients fetch again and again.
+    pub fetch_sessions: FetchSessions,
     /// Transactions.
     pub coordinator: Coordinator,
     /// Writes and syncs.
