@@ -181,7 +181,9 @@ impl Session {
         }
         let forgotten: HashSet<Key> = forgotten
             .iter()
-            .flat_map(|topic| topic.partitions.iter().map(|index| (topic.topic.to_string(), topic.topic_id, *index)))
+            .flat_map(|topic| {
+                topic.partitions.iter().map(move |index| (topic.topic.to_string(), topic.topic_id, *index))
+            })
             .collect();
         if !forgotten.is_empty() {
             self.partitions.retain(|key, _| !forgotten.contains(key));
@@ -245,7 +247,7 @@ impl Cached {
 
 fn partitions_of(topics: &[FetchTopic]) -> IndexMap<Key, Cached> {
     let asked = topics.iter().flat_map(|topic| {
-        topic.partitions.iter().map(|asked| {
+        topic.partitions.iter().map(move |asked| {
             let cached = Cached {
                 offset: asked.fetch_offset,
                 leader_epoch: asked.current_leader_epoch,
@@ -260,7 +262,7 @@ fn partitions_of(topics: &[FetchTopic]) -> IndexMap<Key, Cached> {
 }
 
 fn told(topic: &FetchableTopicResponse) -> impl Iterator<Item = (Key, &PartitionData)> {
-    topic.partitions.iter().map(|data| ((topic.topic.to_string(), topic.topic_id, data.partition_index), data))
+    topic.partitions.iter().map(move |data| ((topic.topic.to_string(), topic.topic_id, data.partition_index), data))
 }
 
 #[cfg(test)]

@@ -12,12 +12,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::disk::{Disk, DiskFile, OpenMode};
+use super::partition::MAX_GROUP_BYTES;
 use super::producers::Producers;
 use super::segment::{Checkpoint, Segment, parse_name};
 use crate::clock::now_ms;
 use crate::wire::batch::{BatchError, BatchHeader, HEADER_LEN, marker_of};
 
 const SCAN_CHUNK: usize = 1 << 20;
+/// What a medium writes whole or not at all.
+const SECTOR: usize = 512;
 
 /// What was found.
 #[derive(Default)]
@@ -61,7 +64,7 @@ pub(crate) fn recover(disk: &Arc<dyn Disk>, folder: &Path) -> io::Result<Recover
             found.segments.push(segment);
             continue;
         };
-        if at == last && !good_batch_behind(&*bad.file, bad.position, found.end_offset)? {
+        if at == last && is_unfinished_write(disk, folder, &segment, &bad, found.end_offset)? {
             let size = bad.file.len()?;
             tracing::warn!(
                 file = %segment.path.display(), bytes = size - bad.position, offset = found.end_offset,
@@ -174,15 +177,50 @@ fn next_batch(buffer: &[u8], at: usize, expected: i64) -> Result<BatchHeader, Ba
     if header.base_offset < expected { Err(BatchError::Malformed) } else { Ok(header) }
 }
 
-/// Whether a batch with a good checksum and a plausible offset begins anywhere behind `position`.
-fn good_batch_behind(file: &dyn DiskFile, position: u64, end_offset: i64) -> io::Result<bool> {
-    let mut rest = vec![0; (file.len()? - position) as usize];
-    let read = file.read_at(&mut rest, position)?;
+/// Whether what stands at the end of the last segment was written and never synced, and so never acknowledged.
+///
+/// Nothing good behind the bad batch: a write that was cut short. Something good behind it: parts of one write may reach the
+/// medium in any order, and what is missing of it reads as zeros; a whole sector of zeros within the bad stretch, all of it
+/// no longer than one group, is taken for that. Since damage could look the same, those bytes are set aside first.
+fn is_unfinished_write(
+    disk: &Arc<dyn Disk>,
+    folder: &Path,
+    segment: &Segment,
+    bad: &Bad,
+    end_offset: i64,
+) -> io::Result<bool> {
+    let mut rest = vec![0; (bad.file.len()? - bad.position) as usize];
+    let read = bad.file.read_at(&mut rest, bad.position)?;
     rest.truncate(read);
-    let starts = 1..rest.len().saturating_sub(HEADER_LEN) + 1;
-    Ok(starts.into_iter().any(|at| {
+    let Some(good) = good_batch_in(&rest, end_offset) else { return Ok(true) };
+    if rest.len() > MAX_GROUP_BYTES || !has_zero_sector(&rest[..good], bad.position) {
+        return Ok(false);
+    }
+    let aside = segment.path.with_extension(format!("{}.torn", bad.position));
+    tracing::error!(
+        file = %segment.path.display(), aside = %aside.display(), bytes = rest.len(), offset = end_offset,
+        "the end of the log was written in part; it was never acknowledged and is set aside"
+    );
+    let copy = disk.open(&aside, OpenMode::Truncate)?;
+    copy.write_all_at(&rest, 0)?;
+    copy.sync_data()?;
+    disk.sync_dir(folder)?;
+    Ok(true)
+}
+
+/// Whether a sector of the file that begins within `bytes`, which stand at `position`, is all zeros.
+fn has_zero_sector(bytes: &[u8], position: u64) -> bool {
+    let skip = (SECTOR - position as usize % SECTOR) % SECTOR;
+    let aligned = bytes.get(skip..).unwrap_or(&[]);
+    aligned.chunks_exact(SECTOR).any(|sector| sector.iter().all(|byte| *byte == 0))
+}
+
+/// Where a batch with a good checksum and a plausible offset begins behind the first byte.
+fn good_batch_in(rest: &[u8], end_offset: i64) -> Option<usize> {
+    let mut starts = 1..rest.len().saturating_sub(HEADER_LEN) + 1;
+    starts.find(|at| {
         // Stored batches have leader epoch 0 and magic 2; looking at these first keeps the search cheap.
         rest.get(at + 12..at + 17) == Some(&[0, 0, 0, 0, 2])
-            && BatchHeader::parse_checked(&rest[at..]).is_ok_and(|header| header.base_offset >= end_offset)
-    }))
+            && BatchHeader::parse_checked(&rest[*at..]).is_ok_and(|header| header.base_offset >= end_offset)
+    })
 }
