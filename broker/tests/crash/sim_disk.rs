@@ -100,11 +100,6 @@ impl SimDisk {
         state.dead || state.life != self.life
     }
 
-    /// Whether the call that was to fail has failed.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.state.lock().fail_at.is_none()
-    }
-
     /// What the power cut leaves, as a disk that works again.
     pub(crate) fn after_power_cut(&self, dice: &mut Dice) -> Self {
         let mut state = self.state.lock();
