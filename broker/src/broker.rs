@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::config::{BrokerConfig, StartError};
 use crate::fetch_sessions::FetchSessions;
+use crate::figures::{Counters, FiguresHandle};
 use crate::groups::Groups;
 use crate::groups::group::Phase;
 use crate::housekeeping;
@@ -126,46 +127,58 @@ impl Broker {
 
     /// Every topic with offsets and sizes.
     pub fn topics(&self) -> Vec<TopicInfo> {
-        let topics = self.node.topics.all().into_iter();
-        topics
-            .map(|topic| TopicInfo {
-                name: topic.name.clone(),
-                partitions: topic.partitions().iter().map(|partition| partition.stats()).collect(),
-            })
-            .collect()
+        topics(&self.node)
     }
 
     /// Every consumer group with members, committed offsets and lag.
     pub fn groups(&self) -> Vec<GroupInfo> {
-        let meta = self.node.journal.lock();
-        let mut ids: Vec<String> = self.node.groups.ids();
-        ids.extend(meta.groups.keys().cloned());
-        ids.sort_unstable();
-        ids.dedup();
-        ids.into_iter().map(|id| self.group(&meta, id)).collect()
+        groups(&self.node)
     }
 
-    fn group(&self, meta: &Meta, id: String) -> GroupInfo {
-        let live = self.node.groups.peek(&id, |group, _| {
-            let members = group.members().iter().map(|(id, member)| GroupMemberInfo {
-                id: id.clone(),
-                client_id: member.client_id.clone(),
-                host: member.client_host.clone(),
-            });
-            (group.phase().as_str(), members.collect())
-        });
-        let (state, members) = live.unwrap_or((Phase::Empty.as_str(), Vec::new()));
-        let committed = meta.groups.get(&id).into_iter().flat_map(|offsets| offsets.values());
-        let offsets = committed
-            .map(|item| {
-                let end =
-                    self.node.topics.partition(&item.topic, item.partition).map(|found| found.bounds().high_watermark);
-                let lag = end.map_or(0, |end| (end - item.offset).max(0));
-                (item.topic.clone(), item.partition, item.offset, lag)
-            })
-            .collect();
-        GroupInfo { id, state, members, offsets }
+    /// A handle on the figures that outlives the broker harmlessly.
+    pub fn figures(&self) -> FiguresHandle {
+        FiguresHandle(Arc::downgrade(&self.node))
     }
+}
+
+pub(crate) fn topics(node: &Node) -> Vec<TopicInfo> {
+    let topics = node.topics.all().into_iter();
+    topics
+        .map(|topic| TopicInfo {
+            name: topic.name.clone(),
+            partitions: topic.partitions().iter().map(|partition| partition.stats()).collect(),
+        })
+        .collect()
+}
+
+pub(crate) fn groups(node: &Node) -> Vec<GroupInfo> {
+    let meta = node.journal.lock();
+    let mut ids: Vec<String> = node.groups.ids();
+    ids.extend(meta.groups.keys().cloned());
+    ids.sort_unstable();
+    ids.dedup();
+    ids.into_iter().map(|id| group(node, &meta, id)).collect()
+}
+
+fn group(node: &Node, meta: &Meta, id: String) -> GroupInfo {
+    let live = node.groups.peek(&id, |group, _| {
+        let members = group.members().iter().map(|(id, member)| GroupMemberInfo {
+            id: id.clone(),
+            client_id: member.client_id.clone(),
+            host: member.client_host.clone(),
+        });
+        (group.phase().as_str(), members.collect())
+    });
+    let (state, members) = live.unwrap_or((Phase::Empty.as_str(), Vec::new()));
+    let committed = meta.groups.get(&id).into_iter().flat_map(|offsets| offsets.values());
+    let offsets = committed
+        .map(|item| {
+            let end = node.topics.partition(&item.topic, item.partition).map(|found| found.bounds().high_watermark);
+            let lag = end.map_or(0, |end| (end - item.offset).max(0));
+            (item.topic.clone(), item.partition, item.offset, lag)
+        })
+        .collect();
+    GroupInfo { id, state, members, offsets }
 }
 
 impl Drop for Broker {
@@ -228,6 +241,7 @@ fn open(config: BrokerConfig) -> Result<Node, StartError> {
         topics,
         groups: Groups::default(),
         fetch_sessions: FetchSessions::default(),
+        counters: Counters::default(),
         coordinator: Coordinator::default(),
         flush,
         storage,

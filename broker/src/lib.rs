@@ -26,6 +26,7 @@ mod broker;
 mod clock;
 mod config;
 mod fetch_sessions;
+mod figures;
 mod groups;
 mod handlers;
 mod housekeeping;
@@ -42,6 +43,7 @@ pub mod wire;
 
 pub use broker::{Broker, GroupInfo, GroupMemberInfo, TopicInfo};
 pub use config::{BrokerConfig, StartError};
+pub use figures::{Figures, FiguresHandle};
 pub use security::{SecureListener, SecurityError, TlsFiles};
 pub use storage::disk::{Disk, DiskFile, OpenMode, RealDisk};
 pub use storage::journal::JournalError;

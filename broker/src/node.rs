@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::config::BrokerConfig;
 use crate::fetch_sessions::FetchSessions;
+use crate::figures::Counters;
 use crate::groups::Groups;
 use crate::meta::{Entry, Meta, TopicMeta};
 use crate::storage::flusher::FlushPool;
@@ -37,6 +38,8 @@ pub(crate) struct Node {
     pub groups: Groups,
     /// What clients fetch again and again.
     pub fetch_sessions: FetchSessions,
+    /// What is counted.
+    pub counters: Counters,
     /// Transactions.
     pub coordinator: Coordinator,
     /// Writes and syncs.

@@ -16,6 +16,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
+use crate::figures::{Counters, OpenConnection};
 use crate::handlers::{Answer, Context, RequestError, begin};
 use crate::node::Node;
 use crate::security::authentication::Authentication;
@@ -76,6 +77,7 @@ pub(crate) async fn accept(node: Arc<Node>, listener: Listener) {
                     });
                 }
                 Err(_) => {
+                    Counters::add(&node.counters.refused, 1);
                     tracing::warn!(%peer, limit = node.config.max_connections, "connection refused, the limit is reached")
                 }
             },
@@ -90,6 +92,7 @@ pub(crate) async fn accept(node: Arc<Node>, listener: Listener) {
 
 async fn serve(node: Arc<Node>, listener: &Listener, stream: TcpStream, peer: SocketAddr) {
     let Ok(local) = stream.local_addr() else { return };
+    let _open = OpenConnection::new(&node.counters);
     // Without this an answer waits for the client's delayed acknowledgement; a socket that refuses is slow, not wrong.
     let _ = stream.set_nodelay(true);
     let advertised = listener.advertised.clone();
@@ -121,6 +124,10 @@ async fn serve(node: Arc<Node>, listener: &Listener, stream: TcpStream, peer: So
     match ended {
         Ok(()) => {}
         Err(ConnectionError::Io(error)) => tracing::debug!(%peer, error = %error, "connection lost"),
+        Err(error @ ConnectionError::Request(RequestError::Unauthenticated { .. })) => {
+            Counters::add(&node.counters.unauthenticated, 1);
+            tracing::warn!(%peer, error = %error, "connection closed");
+        }
         Err(ConnectionError::Idle(after)) => tracing::debug!(%peer, ?after, "idle connection closed"),
         Err(error) => tracing::warn!(%peer, error = %error, "connection closed"),
     }
@@ -133,7 +140,7 @@ async fn converse(
     writer: impl AsyncWrite + Unpin,
 ) -> Result<(), ConnectionError> {
     let (sender, receiver) = mpsc::channel(MAX_IN_FLIGHT);
-    let mut writing = std::pin::pin!(write_answers(writer, receiver, context.node.config.stall_timeout));
+    let mut writing = std::pin::pin!(write_answers(context, writer, receiver));
     tokio::select! {
         ended = read_requests(context, authentication, reader, sender) => match ended {
             Ok(()) => timeout(LINGER, &mut writing).await.unwrap_or(Ok(())),
@@ -162,6 +169,8 @@ async fn read_requests(
         let Some(frame) = read_frame(context, &mut reader, &mut buffer, &answers, idle, max).await? else {
             return Ok(());
         };
+        Counters::add(&context.node.counters.requests, 1);
+        Counters::add(&context.node.counters.received, 4 + frame.len() as u64);
         let answer = begin(context, &mut authentication, frame).await?;
         if answers.send(answer).await.is_err() {
             return Ok(());
@@ -210,12 +219,14 @@ async fn read_frame(
 }
 
 async fn write_answers(
+    context: &Context,
     mut writer: impl AsyncWrite + Unpin,
     mut answers: mpsc::Receiver<Answer>,
-    stall: Duration,
 ) -> Result<(), ConnectionError> {
+    let stall = context.node.config.stall_timeout;
     while let Some(answer) = answers.recv().await {
         let Some(bytes) = answer.await? else { continue };
+        Counters::add(&context.node.counters.sent, bytes.len() as u64);
         let mut rest = &bytes[..];
         while !rest.is_empty() {
             match timeout(stall, writer.write(rest)).await {

@@ -347,7 +347,11 @@ fn end_orphans(node: &Node) {
         // Locked like a produce request's, so that no transaction begins between the look and the marker.
         let meta = node.journal.lock();
         let open: Vec<(i64, i16)> = partition.with_producers(|producers| {
-            producers.iter().filter(|(_, known)| known.open_since.is_some()).map(|(id, known)| (id, known.epoch)).collect()
+            producers
+                .iter()
+                .filter(|(_, known)| known.open_since.is_some())
+                .map(|(id, known)| (id, known.epoch))
+                .collect()
         });
         let key = (partition.name.topic.clone(), partition.name.index);
         let is_covered = |producer_id: &i64| {
