@@ -17,9 +17,9 @@
 //!
 //! # Limits
 //! - One node: replication factor 1, `acks=1` and `acks=all` are the same, both wait for the sync. `acks=0` waits for nothing.
-//! - Batches are kept as sent. Compaction looks into uncompressed batches only; compressed ones are left whole, and an
-//!   offset looked up by time in a compressed batch is that of its first record.
-//! - A torn write at the end of a log is cut off at start. If sound batches follow a bad one, the partition ends at the last
+//! - Batches are kept as sent, until compaction takes records out of them.
+//! - A torn write at the end of a log is cut off at start, as are the parts of a write that power took away in the
+//!   middle (these are set aside). If sound batches follow a bad one otherwise, the partition ends at the last
 //!   good offset, refuses writes and says so; its files are left alone.
 
 mod broker;
