@@ -5,6 +5,7 @@ import asyncio
 import json
 import shutil
 import subprocess
+import sys
 import uuid
 from pathlib import Path
 
@@ -197,3 +198,10 @@ def test_a_secure_listener_that_protects_nothing_is_refused(new_server):
     server = new_server(RIVERRUN_BROKER_SECURE_LISTEN="127.0.0.1:0")
     done = server.cli("runs", "ls")
     assert done.returncode == 2 and "RIVERRUN_BROKER_SECURE_LISTEN" in done.stderr and "hint" in done.stderr
+
+
+def test_the_same_random_program_comes_to_the_same_answers_twice(server):
+    """The differential test against itself: what it compares is repeatable. docs/broker.md says how to run it against Kafka."""
+    done = subprocess.run([sys.executable, ROOT / "scripts/bench/kafka_diff.py", server.brokers, server.brokers, "--seeds", "2",
+                           "--steps", "25"], capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -224,3 +224,97 @@ fn good_batch_in(rest: &[u8], end_offset: i64) -> Option<usize> {
             && BatchHeader::parse_checked(&rest[*at..]).is_ok_and(|header| header.base_offset >= end_offset)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::storage::disk::RealDisk;
+    use crate::wire::batch::build_batch;
+
+    fn batch(base_offset: i64, body: &[u8]) -> Vec<u8> {
+        let header = BatchHeader {
+            base_offset,
+            size: 0,
+            attributes: 0,
+            last_offset_delta: 0,
+            base_timestamp: 1_000,
+            max_timestamp: 1_000,
+            producer_id: -1,
+            producer_epoch: -1,
+            base_sequence: -1,
+            records: 1,
+        };
+        build_batch(&header, body)
+    }
+
+    fn recovered(bytes: &[u8]) -> (Recovered, Vec<u8>, usize) {
+        let folder = tempfile::tempdir().unwrap();
+        let segment = Segment::new(folder.path(), 0, 0);
+        std::fs::write(&segment.path, bytes).unwrap();
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        let found = recover(&disk, folder.path()).unwrap();
+        let left = std::fs::read(&segment.path).unwrap();
+        let files = std::fs::read_dir(folder.path()).unwrap().count();
+        (found, left, files)
+    }
+
+    #[test]
+    fn given_a_group_of_which_the_middle_is_missing_when_recovered_then_it_is_set_aside_and_the_log_goes_on() {
+        let body = vec![1; 2_000];
+        let good = batch(0, &body);
+        let mut log = [good.clone(), batch(1, &body), batch(2, &body)].concat();
+        let hole = good.len().next_multiple_of(SECTOR);
+        log[hole..hole + SECTOR].fill(0);
+        let (found, left, files) = recovered(&log);
+        assert_eq!((found.end_offset, found.corrupt, left.len(), files), (1, None, good.len(), 2));
+    }
+
+    #[test]
+    fn given_damage_before_a_good_batch_when_recovered_then_nothing_is_cut() {
+        let body = vec![1; 2_000];
+        let good = batch(0, &body);
+        let mut log = [good.clone(), batch(1, &body), batch(2, &body)].concat();
+        log[good.len() + 700] ^= 1;
+        let (found, left, files) = recovered(&log);
+        assert!(found.corrupt.is_some());
+        assert_eq!((found.end_offset, left, files), (1, log, 1));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+
+        #[test]
+        fn given_any_damage_when_recovered_then_nothing_panics_and_what_stands_before_it_is_found(
+            sizes in proptest::collection::vec(1usize..900, 1..8),
+            damage in proptest::collection::vec((0usize..8_000, any::<u8>()), 0..4),
+            tail in proptest::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let batches: Vec<Vec<u8>> =
+                sizes.iter().enumerate().map(|(at, size)| batch(at as i64, &vec![at as u8; *size])).collect();
+            let mut log = batches.concat();
+            log.extend_from_slice(&tail);
+            let mut first_damaged = log.len();
+            for (at, byte) in damage {
+                if let Some(old) = log.get_mut(at).filter(|old| **old != byte) {
+                    *old = byte;
+                    first_damaged = first_damaged.min(at);
+                }
+            }
+            let mut end = 0;
+            let sound = batches.iter().take_while(|batch| {
+                end += batch.len();
+                end <= first_damaged
+            });
+            let sound = sound.count() as i64;
+            let (found, _, _) = recovered(&log);
+            prop_assert!(found.end_offset >= sound, "{} of {sound}", found.end_offset);
+        }
+
+        #[test]
+        fn given_any_bytes_when_recovered_then_nothing_panics(bytes in proptest::collection::vec(any::<u8>(), 0..4_000)) {
+            recovered(&bytes);
+        }
+    }
+}
