@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use riverrun_log::broker::FiguresHandle;
 use riverrun_models::{Models, Presence, ProviderInfo, ProviderKind};
 use riverrun_schemas::registry;
 use riverrun_stores::read_models::checkpoints;
 use riverrun_workers::tracer::{self, TracingService, TracingState, TracingStatus};
 
+use crate::broker_figures;
 use crate::state::{AppState, Core, worker_trouble};
 use crate::wire::ServiceView;
 
@@ -82,12 +84,16 @@ fn ms(since: Instant) -> u64 {
 
 async fn broker(state: &AppState) -> ServiceView {
     let parts = state.parts();
-    let kind = if parts.embedded_broker { "embedded" } else { "kafka" };
+    let hosted = parts.embedded_broker.is_some();
+    let kind = if hosted { "embedded" } else { "kafka" };
     let since = Instant::now();
-    let fix =
-        if parts.embedded_broker { "restart riverrun" } else { "start the broker, or check RIVERRUN_KAFKA_BROKERS" };
+    let fix = if hosted { "restart riverrun" } else { "start the broker, or check RIVERRUN_KAFKA_BROKERS" };
     let row = match tokio::time::timeout(PATIENCE, parts.admin.topics()).await {
-        Ok(Ok(topics)) => ServiceView::up("broker", kind, true, format!("{} topics", topics.len())),
+        Ok(Ok(topics)) => {
+            let figures = parts.embedded_broker.as_ref().and_then(FiguresHandle::read);
+            let line = figures.map(|figures| broker_figures::line(&figures.topics));
+            ServiceView::up("broker", kind, true, line.unwrap_or_else(|| format!("{} topics", topics.len())))
+        }
         Ok(Err(error)) => ServiceView::down("broker", kind, true, error.to_string(), fix),
         Err(_) => ServiceView::down("broker", kind, true, format!("no answer within {} s", PATIENCE.as_secs()), fix),
     };

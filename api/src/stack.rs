@@ -10,6 +10,7 @@ use riverrun_knowledge::answer::AnswerConfig;
 use riverrun_knowledge::sources::{Limits, SourceSecrets};
 use riverrun_knowledge::{Answerer, LanguageModels, Retriever};
 use riverrun_log::admin::{Admin, GroupTopics};
+use riverrun_log::broker::{FiguresHandle, SecureListener};
 use riverrun_log::{BlobError, BlobStore, EmbeddedBroker, LogConfig, LogError, ObjectStoreBlobs, Producer, Schemas};
 use riverrun_schemas::Topic;
 use riverrun_schemas::topics::all_specs;
@@ -49,6 +50,8 @@ pub enum BrokerChoice {
     Embedded {
         /// Its port.
         port: u16,
+        /// A second listener for clients beyond this machine.
+        secure: Option<SecureListener>,
     },
     /// One elsewhere.
     External(LogConfig),
@@ -83,7 +86,7 @@ impl StackConfig {
     pub fn new(data_dir: impl Into<PathBuf>, core: Core) -> Self {
         Self {
             data_dir: data_dir.into(),
-            broker: BrokerChoice::Embedded { port: 0 },
+            broker: BrokerChoice::Embedded { port: 0, secure: None },
             core,
             instance: "riverrun".to_owned(),
             max_runs: 32,
@@ -168,7 +171,7 @@ impl Stack {
     pub async fn start(config: StackConfig) -> Result<Self, StackError> {
         let (broker, log) = start_broker(&config).await?;
         let stop = CancellationToken::new();
-        match start_rest(config, log, broker.is_some(), stop.clone()).await {
+        match start_rest(config, log, broker.as_ref().map(EmbeddedBroker::figures), stop.clone()).await {
             Ok((state, workers)) => Ok(Self { state, broker, workers, stop }),
             Err(error) => {
                 stop.cancel();
@@ -234,9 +237,10 @@ impl Stack {
 
 async fn start_broker(config: &StackConfig) -> Result<(Option<EmbeddedBroker>, LogConfig), StackError> {
     match &config.broker {
-        BrokerChoice::Embedded { port } => {
+        BrokerChoice::Embedded { port, secure } => {
+            let folder = config.data_dir.join("broker");
             let broker =
-                EmbeddedBroker::start(&config.data_dir.join("broker"), *port).await.map_err(StackError::Broker)?;
+                EmbeddedBroker::start_with(&folder, *port, secure.clone()).await.map_err(StackError::Broker)?;
             let log = broker.config("riverrun");
             Ok((Some(broker), log))
         }
@@ -278,7 +282,7 @@ async fn open_stores(data_dir: &Path) -> Result<Stores, StackError> {
 async fn start_rest(
     config: StackConfig,
     log: LogConfig,
-    embedded_broker: bool,
+    embedded_broker: Option<FiguresHandle>,
     stop: CancellationToken,
 ) -> Result<(AppState, WorkerSet), StackError> {
     let admin = Admin::new(&log)?;

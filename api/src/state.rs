@@ -14,6 +14,7 @@ use riverrun_agents::tools::{DefinedTools, Dependencies, Toolbox};
 use riverrun_knowledge::web::GuardedClient;
 use riverrun_knowledge::{Answerer, Retriever};
 use riverrun_log::admin::{Admin, GroupTopics, PartitionLag};
+use riverrun_log::broker::FiguresHandle;
 use riverrun_log::dead_letters::DeadLetters;
 use riverrun_log::{BlobStore, LogConfig, LogError, Producer};
 use riverrun_models::Models;
@@ -188,8 +189,8 @@ pub fn worker_trouble(status: &WorkerStatus) -> Option<String> {
 pub struct Parts {
     /// Where the log is.
     pub log: LogConfig,
-    /// Whether this process hosts the broker.
-    pub embedded_broker: bool,
+    /// Figures of the broker that this process hosts, if it does.
+    pub embedded_broker: Option<FiguresHandle>,
     /// Writes commands.
     pub producer: Producer,
     /// Read models.

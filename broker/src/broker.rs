@@ -10,12 +10,16 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::config::{BrokerConfig, StartError};
+use crate::fetch_sessions::FetchSessions;
+use crate::figures::{Counters, FiguresHandle};
 use crate::groups::Groups;
 use crate::groups::group::Phase;
 use crate::housekeeping;
 use crate::meta::{Entry, Meta, TopicMeta};
 use crate::node::Node;
-use crate::server;
+use crate::security::users::Users;
+use crate::security::{SecureListener, SecurityError, tls};
+use crate::server::{self, Listener};
 use crate::storage::files::FileCache;
 use crate::storage::flusher::FlushPool;
 use crate::storage::journal::{Journal, wait};
@@ -28,6 +32,7 @@ use crate::txn::coordinator::{self, Coordinator};
 pub struct Broker {
     node: Arc<Node>,
     address: SocketAddr,
+    secure_address: Option<SocketAddr>,
 }
 
 /// A topic in figures.
@@ -67,11 +72,12 @@ impl Broker {
     /// Opens the data folder, recovers what is in it, and listens.
     pub async fn start(config: BrokerConfig) -> Result<Self, StartError> {
         let listen = config.listen;
-        let listener = TcpListener::bind(listen).await.map_err(|error| match error.kind() {
-            std::io::ErrorKind::AddrInUse => StartError::AddressInUse { address: listen },
-            _ => StartError::Listen { address: listen, error },
-        })?;
-        let address = listener.local_addr().map_err(|error| StartError::Listen { address: listen, error })?;
+        let (socket, address) = bind(listen).await?;
+        let listener = Listener { socket, advertised: config.advertised.clone(), tls: None, users: None };
+        let secure = match config.secure.clone() {
+            Some(secure) => Some(secure_listener(secure).await?),
+            None => None,
+        };
         let opening = tokio::task::spawn_blocking(move || open(config));
         let node = opening.await.map_err(|error| StartError::DataDir {
             path: listen.to_string().into(),
@@ -83,13 +89,23 @@ impl Broker {
         node.tasks.spawn(coordinator::run_timeouts(timing));
         node.tasks.spawn(housekeeping::run(keeping));
         node.tasks.spawn(server::accept(serving, listener));
+        let secure_address = secure.as_ref().map(|(_, address)| *address);
+        if let Some((listener, address)) = secure {
+            tracing::info!(%address, tls = listener.tls.is_some(), sasl = listener.users.is_some(), "broker listens for others");
+            node.tasks.spawn(server::accept(node.clone(), listener));
+        }
         tracing::info!(%address, data_dir = %node.config.data_dir.display(), "broker listens");
-        Ok(Self { node, address })
+        Ok(Self { node, address, secure_address })
     }
 
     /// Where the broker listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where the secure listener listens, if there is one.
+    pub fn secure_addr(&self) -> Option<SocketAddr> {
+        self.secure_address
     }
 
     /// Closes connections, writes what is queued, checkpoints every log, and returns.
@@ -111,52 +127,91 @@ impl Broker {
 
     /// Every topic with offsets and sizes.
     pub fn topics(&self) -> Vec<TopicInfo> {
-        let topics = self.node.topics.all().into_iter();
-        topics
-            .map(|topic| TopicInfo {
-                name: topic.name.clone(),
-                partitions: topic.partitions().iter().map(|partition| partition.stats()).collect(),
-            })
-            .collect()
+        topics(&self.node)
     }
 
     /// Every consumer group with members, committed offsets and lag.
     pub fn groups(&self) -> Vec<GroupInfo> {
-        let meta = self.node.journal.lock();
-        let mut ids: Vec<String> = self.node.groups.ids();
-        ids.extend(meta.groups.keys().cloned());
-        ids.sort_unstable();
-        ids.dedup();
-        ids.into_iter().map(|id| self.group(&meta, id)).collect()
+        groups(&self.node)
     }
 
-    fn group(&self, meta: &Meta, id: String) -> GroupInfo {
-        let live = self.node.groups.peek(&id, |group, _| {
-            let members = group.members().iter().map(|(id, member)| GroupMemberInfo {
-                id: id.clone(),
-                client_id: member.client_id.clone(),
-                host: member.client_host.clone(),
-            });
-            (group.phase().as_str(), members.collect())
-        });
-        let (state, members) = live.unwrap_or((Phase::Empty.as_str(), Vec::new()));
-        let committed = meta.groups.get(&id).into_iter().flat_map(|offsets| offsets.values());
-        let offsets = committed
-            .map(|item| {
-                let end =
-                    self.node.topics.partition(&item.topic, item.partition).map(|found| found.bounds().high_watermark);
-                let lag = end.map_or(0, |end| (end - item.offset).max(0));
-                (item.topic.clone(), item.partition, item.offset, lag)
-            })
-            .collect();
-        GroupInfo { id, state, members, offsets }
+    /// A handle on the figures that outlives the broker harmlessly.
+    pub fn figures(&self) -> FiguresHandle {
+        FiguresHandle(Arc::downgrade(&self.node))
     }
+}
+
+pub(crate) fn topics(node: &Node) -> Vec<TopicInfo> {
+    let topics = node.topics.all().into_iter();
+    topics
+        .map(|topic| TopicInfo {
+            name: topic.name.clone(),
+            partitions: topic.partitions().iter().map(|partition| partition.stats()).collect(),
+        })
+        .collect()
+}
+
+pub(crate) fn groups(node: &Node) -> Vec<GroupInfo> {
+    let meta = node.journal.lock();
+    let mut ids: Vec<String> = node.groups.ids();
+    ids.extend(meta.groups.keys().cloned());
+    ids.sort_unstable();
+    ids.dedup();
+    ids.into_iter().map(|id| group(node, &meta, id)).collect()
+}
+
+fn group(node: &Node, meta: &Meta, id: String) -> GroupInfo {
+    let live = node.groups.peek(&id, |group, _| {
+        let members = group.members().iter().map(|(id, member)| GroupMemberInfo {
+            id: id.clone(),
+            client_id: member.client_id.clone(),
+            host: member.client_host.clone(),
+        });
+        (group.phase().as_str(), members.collect())
+    });
+    let (state, members) = live.unwrap_or((Phase::Empty.as_str(), Vec::new()));
+    let committed = meta.groups.get(&id).into_iter().flat_map(|offsets| offsets.values());
+    let offsets = committed
+        .map(|item| {
+            let end = node.topics.partition(&item.topic, item.partition).map(|found| found.bounds().high_watermark);
+            let lag = end.map_or(0, |end| (end - item.offset).max(0));
+            (item.topic.clone(), item.partition, item.offset, lag)
+        })
+        .collect();
+    GroupInfo { id, state, members, offsets }
 }
 
 impl Drop for Broker {
     fn drop(&mut self) {
         self.node.shutdown.cancel();
     }
+}
+
+async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let socket = TcpListener::bind(address).await.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AddrInUse => StartError::AddressInUse { address },
+        _ => StartError::Listen { address, error },
+    })?;
+    let bound = socket.local_addr().map_err(|error| StartError::Listen { address, error })?;
+    Ok((socket, bound))
+}
+
+async fn secure_listener(secure: SecureListener) -> Result<(Listener, SocketAddr), StartError> {
+    if secure.tls.is_none() && secure.users_file.is_none() {
+        return Err(SecurityError::Open { address: secure.listen }.into());
+    }
+    let (socket, address) = bind(secure.listen).await?;
+    let (tls_files, users_file) = (secure.tls, secure.users_file);
+    // Hashing the passwords of many users takes a moment.
+    let read = tokio::task::spawn_blocking(move || {
+        let tls = tls_files.as_ref().map(tls::acceptor).transpose()?;
+        let users = users_file.as_deref().map(Users::read).transpose()?.map(Arc::new);
+        Ok::<_, SecurityError>((tls, users))
+    });
+    let (tls, users) = read
+        .await
+        .map_err(|error| StartError::Listen { address: secure.listen, error: std::io::Error::other(error) })??;
+    Ok((Listener { socket, advertised: secure.advertised, tls, users }, address))
 }
 
 /// Opens the data folder. Blocks.
@@ -185,6 +240,8 @@ fn open(config: BrokerConfig) -> Result<Node, StartError> {
         journal,
         topics,
         groups: Groups::default(),
+        fetch_sessions: FetchSessions::default(),
+        counters: Counters::default(),
         coordinator: Coordinator::default(),
         flush,
         storage,

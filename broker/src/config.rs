@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::security::{SecureListener, SecurityError};
 use crate::storage::disk::{Disk, RealDisk};
 use crate::storage::journal::JournalError;
 
@@ -17,6 +18,8 @@ pub struct BrokerConfig {
     pub data_dir: PathBuf,
     /// Host and port told to clients; none tells each client the address that it has connected to.
     pub advertised: Option<(String, u16)>,
+    /// A second listener for clients beyond this machine; none listens on [`listen`](Self::listen) alone.
+    pub secure: Option<SecureListener>,
     /// Whether asking for a topic, or producing to it, creates it.
     pub auto_create_topics: bool,
     /// Partitions of a topic when nothing is said.
@@ -27,7 +30,7 @@ pub struct BrokerConfig {
     pub max_partitions: usize,
     /// Largest request in bytes; a connection that announces a larger one is closed.
     pub max_frame_bytes: usize,
-    /// Most connections at a time; more are closed at once.
+    /// Most connections of a listener at a time; more are closed at once.
     pub max_connections: usize,
     /// Bytes of records that may wait for the disk; producers wait beyond.
     pub max_queued_bytes: usize,
@@ -71,6 +74,7 @@ impl BrokerConfig {
             listen: SocketAddr::from(([127, 0, 0, 1], 9092)),
             data_dir: data_dir.into(),
             advertised: None,
+            secure: None,
             auto_create_topics: true,
             default_partitions: 1,
             segment_bytes: 64 * MIB as u64,
@@ -145,4 +149,7 @@ pub enum StartError {
     /// The journal cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// The secure listener cannot be.
+    #[error(transparent)]
+    Security(#[from] SecurityError),
 }

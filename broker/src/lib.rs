@@ -17,19 +17,22 @@
 //!
 //! # Limits
 //! - One node: replication factor 1, `acks=1` and `acks=all` are the same, both wait for the sync. `acks=0` waits for nothing.
-//! - Batches are kept as sent. Compaction looks into uncompressed batches only; compressed ones are left whole, and an
-//!   offset looked up by time in a compressed batch is that of its first record.
-//! - A torn write at the end of a log is cut off at start. If sound batches follow a bad one, the partition ends at the last
+//! - Batches are kept as sent, until compaction takes records out of them.
+//! - A torn write at the end of a log is cut off at start, as are the parts of a write that power took away in the
+//!   middle (these are set aside). If sound batches follow a bad one otherwise, the partition ends at the last
 //!   good offset, refuses writes and says so; its files are left alone.
 
 mod broker;
 mod clock;
 mod config;
+mod fetch_sessions;
+mod figures;
 mod groups;
 mod handlers;
 mod housekeeping;
 mod meta;
 mod node;
+mod security;
 mod server;
 mod storage;
 mod topic_config;
@@ -40,6 +43,8 @@ pub mod wire;
 
 pub use broker::{Broker, GroupInfo, GroupMemberInfo, TopicInfo};
 pub use config::{BrokerConfig, StartError};
+pub use figures::{Figures, FiguresHandle};
+pub use security::{SecureListener, SecurityError, TlsFiles};
 pub use storage::disk::{Disk, DiskFile, OpenMode, RealDisk};
 pub use storage::journal::JournalError;
 pub use storage::partition::PartitionStats;

@@ -10,6 +10,8 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::config::BrokerConfig;
+use crate::fetch_sessions::FetchSessions;
+use crate::figures::Counters;
 use crate::groups::Groups;
 use crate::meta::{Entry, Meta, TopicMeta};
 use crate::storage::flusher::FlushPool;
@@ -34,6 +36,10 @@ pub(crate) struct Node {
     pub topics: Topics,
     /// Live groups.
     pub groups: Groups,
+    /// What clients fetch again and again.
+    pub fetch_sessions: FetchSessions,
+    /// What is counted.
+    pub counters: Counters,
     /// Transactions.
     pub coordinator: Coordinator,
     /// Writes and syncs.
@@ -152,9 +158,13 @@ impl Node {
     pub(crate) async fn delete_topic(&self, name: &str) -> Result<(), Refusal> {
         let _admin = self.admin.lock().await;
         let topic = self.topics.get(name).ok_or(ResponseError::UnknownTopicOrPartition)?;
-        self.journal.record(Entry::TopicDeleted { name: name.to_owned() }).await?;
+        let durable = self.journal.lock().record(Entry::TopicDeleted { name: name.to_owned() })?;
+        let recorded = wait(durable).await;
         self.topics.remove(name);
         topic.partitions().iter().for_each(|partition| partition.mark_deleted());
+        // The deletion is part of the state, so nothing may be written to the topic any more. If it did not reach the disk,
+        // its folder stays until a start finds that it did.
+        recorded?;
         let (root, disk) = (self.storage.root.clone(), self.storage.files.disk().clone());
         let removed = tokio::task::spawn_blocking(move || {
             topic.partitions().iter().for_each(|partition| partition.wait_for_writer());

@@ -306,7 +306,12 @@ fn broker_choice(settings: &Settings, any_port: bool) -> Result<BrokerChoice, Cl
             log.extra = settings.kafka_extra.clone();
             Ok(BrokerChoice::External(log))
         }
-        None => Ok(BrokerChoice::Embedded { port: broker_port(settings.broker_port, any_port)? }),
+        None => {
+            let port = broker_port(settings.broker_port, any_port)?;
+            // A command that hosts a broker for a moment leaves the outside port to a server.
+            let secure = settings.broker_secure.clone().filter(|_| !any_port);
+            Ok(BrokerChoice::Embedded { port, secure })
+        }
     }
 }
 

@@ -15,10 +15,12 @@ use riverrun_knowledge::SearchRequest;
 use riverrun_knowledge::chunking::{ChunkConfig, DEFAULT_OVERLAP, DEFAULT_SIZE};
 use riverrun_knowledge::sources::{Limits, SECRET_PREFIX, SourceSecrets};
 use riverrun_knowledge::web::WebPolicy;
+use riverrun_log::broker::SecureListener;
 use riverrun_models::{ModelSettings, Secret};
 use riverrun_workers::tracer::TracingSettings;
 
 use crate::error::{CliError, Exit};
+use crate::secure_broker::secure_listener;
 
 const PREFIX: &str = "RIVERRUN_";
 /// Raw librdkafka settings: `RIVERRUN_KAFKA_SECURITY_PROTOCOL` is `security.protocol`.
@@ -45,6 +47,8 @@ pub struct Settings {
     pub api_port: u16,
     /// Port of the embedded broker; 0 takes a free one.
     pub broker_port: u16,
+    /// Its listener for clients beyond this machine.
+    pub broker_secure: Option<SecureListener>,
     /// An outside Kafka; `None` hosts a broker.
     pub kafka_brokers: Option<String>,
     /// Raw librdkafka settings.
@@ -123,6 +127,7 @@ impl Settings {
             data_dir,
             api_port: values.number("RIVERRUN_API_PORT", 8000, 0..=u16::MAX)?,
             broker_port: values.number("RIVERRUN_BROKER_PORT", 9092, 0..=u16::MAX)?,
+            broker_secure: secure_listener(&|name| values.text(name), folder)?,
             kafka_brokers: values.text(KAFKA_BROKERS),
             kafka_extra: values.kafka_extra(),
             api_token: values.text("RIVERRUN_API_TOKEN").as_deref().and_then(Secret::new),

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use riverrun_broker::{Broker, BrokerConfig};
+use riverrun_broker::{Broker, BrokerConfig, FiguresHandle, SecureListener};
 
 use crate::config::LogConfig;
 use crate::error::LogError;
@@ -17,9 +17,15 @@ pub struct EmbeddedBroker {
 impl EmbeddedBroker {
     /// Starts over `data_dir`; port 0 takes a free one. One process at a time owns the folder.
     pub async fn start(data_dir: &Path, port: u16) -> Result<Self, LogError> {
+        Self::start_with(data_dir, port, None).await
+    }
+
+    /// The same, with a second listener for clients beyond this machine.
+    pub async fn start_with(data_dir: &Path, port: u16, secure: Option<SecureListener>) -> Result<Self, LogError> {
         let mut config = BrokerConfig::new(data_dir).listen(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
         // The list in deploy/topics.toml is the only one: a misspelt topic is an error, not a new topic.
         config.auto_create_topics = false;
+        config.secure = secure;
         let broker = Broker::start(config).await.map_err(|error| LogError::Embedded(error.to_string()))?;
         Ok(Self { broker })
     }
@@ -37,6 +43,11 @@ impl EmbeddedBroker {
     /// The broker itself, for its figures.
     pub fn broker(&self) -> &Broker {
         &self.broker
+    }
+
+    /// Its figures, for as long as it runs.
+    pub fn figures(&self) -> FiguresHandle {
+        self.broker.figures()
     }
 
     /// Closes its connections and writes everything; clients should be gone by then.

@@ -19,6 +19,11 @@ mod tail;
 mod transaction;
 mod watermarks;
 
+/// What the embedded broker says of itself, and how it is reached from elsewhere.
+pub mod broker {
+    pub use riverrun_broker::{Figures, FiguresHandle, PartitionStats, SecureListener, TlsFiles, TopicInfo};
+}
+
 pub use blobs::{BlobError, BlobStore, ObjectStoreBlobs};
 pub use config::LogConfig;
 pub use dead_letters::DeadLetter;

@@ -4,9 +4,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use riverrun_log::broker::FiguresHandle;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::broker_figures;
 use crate::figures;
 use crate::metrics::Page;
 use crate::services;
@@ -107,6 +109,9 @@ async fn metrics(State(state): State<AppState>) -> Response {
             ("partition", &line.partition.partition.to_string()),
         ];
         page.sample("riverrun_consumer_lag", "gauge", "records not yet handled", &labels, line.lag as f64);
+    }
+    if let Some(figures) = state.parts().embedded_broker.as_ref().and_then(FiguresHandle::read) {
+        broker_figures::write(&figures, &mut page);
     }
     figures::write(&state, &mut page).await;
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page.finish()).into_response()

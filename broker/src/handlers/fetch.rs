@@ -35,11 +35,12 @@ struct Topic {
     targets: Vec<Target>,
 }
 
-pub(super) async fn fetch(context: &Context, version: i16, request: FetchRequest) -> FetchResponse {
-    // Sessions are not kept: a client that starts one is told "session 0" and goes on with complete requests.
-    if request.session_id != 0 {
-        return FetchResponse::default().with_error_code(ResponseError::FetchSessionIdNotFound.code());
-    }
+pub(super) async fn fetch(context: &Context, version: i16, mut request: FetchRequest) -> FetchResponse {
+    let sessions = &context.node.fetch_sessions;
+    let session = match sessions.begin(version, &mut request) {
+        Ok(session) => session,
+        Err(error) => return FetchResponse::default().with_error_code(error.code()),
+    };
     let committed_only = request.isolation_level == 1;
     let deadline = Instant::now() + Duration::from_millis(request.max_wait_ms.max(0) as u64).min(MAX_WAIT);
     let max_bytes = usize::try_from(request.max_bytes).unwrap_or(0).min(context.node.config.max_fetch_bytes);
@@ -47,7 +48,8 @@ pub(super) async fn fetch(context: &Context, version: i16, request: FetchRequest
     if request.min_bytes > 0 {
         wait_for_data(context, &topics, committed_only, request.min_bytes as u64, deadline).await;
     }
-    read_all(topics, version, committed_only, max_bytes).await
+    let response = read_all(topics, version, committed_only, max_bytes).await;
+    sessions.finish(version, session, response)
 }
 
 fn resolve(context: &Context, version: i16, topic: FetchTopic) -> Topic {

@@ -7,6 +7,7 @@ mod groups;
 mod metadata;
 mod offsets;
 mod produce;
+mod sasl;
 mod txn;
 
 use std::future::Future;
@@ -20,6 +21,7 @@ use kafka_protocol::messages::*;
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, StrBytes};
 
 use crate::node::Node;
+use crate::security::authentication::Authentication;
 use crate::versions::announced;
 use crate::wire::shape::{self, ShapeError};
 
@@ -34,12 +36,14 @@ pub(crate) struct Context {
     pub peer: SocketAddr,
     /// The address of ours that it has connected to.
     pub local: SocketAddr,
+    /// Host and port that its listener tells to clients, if not that address.
+    pub advertised: Option<(String, u16)>,
 }
 
 impl Context {
     /// Host and port under which this client finds the broker.
     pub(crate) fn advertised(&self) -> (StrBytes, i32) {
-        match &self.node.config.advertised {
+        match &self.advertised {
             Some((host, port)) => (text(host.clone()), i32::from(*port)),
             None => (text(self.local.ip().to_string()), i32::from(self.local.port())),
         }
@@ -66,6 +70,12 @@ pub(crate) enum RequestError {
     /// The codec refuses.
     #[error("malformed request: {0}")]
     Codec(String),
+    /// A request before the client has said who it is, or after it could not.
+    #[error("request {key} before authentication")]
+    Unauthenticated {
+        /// The API's number.
+        key: i16,
+    },
 }
 
 /// An answer in the making; none for requests that want no answer.
@@ -75,7 +85,14 @@ pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Option<Bytes>, Reque
 ///
 /// A produce request is queued before this returns, so that the order of a connection's requests is the order in the log;
 /// its answer waits for the disk. Everything else starts when the answer is awaited.
-pub(crate) async fn begin(context: &Context, frame: Bytes) -> Result<Answer, RequestError> {
+pub(crate) async fn begin(
+    context: &Context,
+    authentication: &mut Authentication,
+    frame: Bytes,
+) -> Result<Answer, RequestError> {
+    if authentication.takes_bare_token() {
+        return sasl::bare_token(authentication, &frame).await;
+    }
     let (key, version, header, body) = parse_header(frame)?;
     let mut context = context.clone();
     context.client_id = header.client_id.map(|id| id.to_string()).unwrap_or_default();
@@ -90,6 +107,13 @@ pub(crate) async fn begin(context: &Context, frame: Bytes) -> Result<Answer, Req
         return Err(RequestError::Unknown { key: key as i16, version });
     }
     shape::check(key, version, &body)?;
+    match key {
+        ApiKey::SaslHandshake => return sasl::handshake(authentication, version, correlation, body),
+        ApiKey::SaslAuthenticate => return sasl::authenticate(authentication, version, correlation, body).await,
+        ApiKey::ApiVersions => {}
+        _ if authentication.is_done() => {}
+        _ => return Err(RequestError::Unauthenticated { key: key as i16 }),
+    }
     if key == ApiKey::Produce {
         let request = decode::<ProduceRequest>(body, version)?;
         let answer = produce::begin(&context, version, request).await;

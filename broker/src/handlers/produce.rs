@@ -13,7 +13,8 @@ use crate::node::{Node, Refusal};
 use crate::storage::partition::Appended;
 use crate::topics::{Topic, is_internal};
 use crate::txn::TxnState;
-use crate::wire::batch::{BatchError, BatchHeader};
+use crate::wire::batch::{BatchError, BatchHeader, records};
+use crate::wire::compression::uncompressed;
 
 struct Queued {
     index: i32,
@@ -73,7 +74,11 @@ async fn append(
 ) -> Result<Appended, Refusal> {
     let partition = topic.partition(data.index).ok_or(ResponseError::UnknownTopicOrPartition)?;
     let records = data.records.unwrap_or_default();
-    let header = check(&records, topic.config().max_message_bytes)?;
+    let config = topic.config();
+    let header = check(&records, config.max_message_bytes)?;
+    if config.compacts() {
+        check_keys(&header, &records)?;
+    }
     let memory = node.reserve(records.len()).await;
     let bytes = BytesMut::from(&records[..]);
     if !header.is_transactional() {
@@ -123,6 +128,14 @@ fn check(records: &Bytes, max_bytes: usize) -> Result<BatchHeader, Refusal> {
         return Err(invalid("producer id, epoch and sequence number do not go together"));
     }
     Ok(header)
+}
+
+/// A compacted topic takes no record without a key: nothing could ever replace it.
+fn check_keys(header: &BatchHeader, batch: &[u8]) -> Result<(), Refusal> {
+    let invalid = |message: &str| Refusal::new(ResponseError::InvalidRecord, message);
+    let (header, batch) = uncompressed(header, batch).ok_or_else(|| invalid("the records cannot be decompressed"))?;
+    let keyed = records(&header, &batch).all(|record| record.is_ok_and(|record| record.key.is_some()));
+    if keyed { Ok(()) } else { Err(invalid("a compacted topic takes no record without a key")) }
 }
 
 async fn settle(queued: Queued, version: i16) -> PartitionProduceResponse {

@@ -1,11 +1,12 @@
 //! Compaction: of every key only the last record stays (`cleanup.policy=compact`).
 //!
 //! Closed segments are rewritten without records that a later one of the same key replaces, without records of aborted
-//! transactions, and without tombstones older than `delete.retention.ms`; small neighbours become one file. Offsets never
-//! change. Kept whole are compressed batches (the broker does not decompress), batches without keys, and transaction
-//! markers, which a later start needs to tell committed from aborted.
+//! transactions, and without tombstones and markers of empty transactions whose segment was closed for longer than
+//! `delete.retention.ms`; small neighbours become one file. Offsets never change, and records that are not decided yet are
+//! never touched. Kept whole are records without keys, and compressed batches that cannot be read; while there is one of
+//! those, no tombstone goes, since it may stand for a record in there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ use super::partition::Partition;
 use super::producers::Aborted;
 use super::segment::{Checkpoint, Segment};
 use crate::wire::batch::{BatchHeader, Record, build_batch, records};
+use crate::wire::compression::{recompressed, uncompressed};
 
 /// Most keys remembered in one pass, at about 40 bytes each; the rest of the log waits for the next pass.
 const MAX_KEYS: usize = 4_000_000;
@@ -39,7 +41,24 @@ struct Plan {
     aborted: Vec<Aborted>,
     /// Records from here on have not been looked at.
     end: i64,
-    tombstones_before_ms: i64,
+    /// Some compressed batch cannot be read.
+    opaque: bool,
+}
+
+/// The segments that may be compacted.
+struct Closed {
+    segments: Vec<Segment>,
+    /// When each was closed at the latest, by the broker's clock; none if nothing has come since.
+    closed_ms: Vec<Option<i64>>,
+    /// Where the last of them ends.
+    end: i64,
+}
+
+/// What has been written so far in a pass.
+#[derive(Default)]
+struct Written {
+    /// Producers with records of a transaction whose marker is still to come.
+    open: HashSet<i64>,
 }
 
 impl Compactor {
@@ -49,7 +68,8 @@ impl Compactor {
             return;
         }
         let config = partition.config();
-        let (segments, end) = partition.compactable(now - config.min_compaction_lag_ms);
+        let closed = partition.compactable(now - config.min_compaction_lag_ms);
+        let segments = &closed.segments;
         let cleaned = self.cleaned.lock().get(partition.folder()).copied().unwrap_or(0);
         let total: u64 = segments.iter().map(|segment| segment.size).sum();
         let dirty: u64 =
@@ -57,7 +77,7 @@ impl Compactor {
         if dirty == 0 || (dirty as f64) < total as f64 * config.min_cleanable_dirty_ratio {
             return;
         }
-        match self.compact(partition, &segments, end, now - config.delete_retention_ms) {
+        match self.compact(partition, &closed, now - config.delete_retention_ms) {
             Ok((cleaned, after)) => {
                 tracing::debug!(partition = %partition.name, before = total, after, "log compacted");
                 self.cleaned.lock().insert(partition.folder().to_path_buf(), cleaned);
@@ -66,14 +86,10 @@ impl Compactor {
         }
     }
 
-    fn compact(
-        &self,
-        partition: &Partition,
-        segments: &[Segment],
-        end: i64,
-        tombstones_before_ms: i64,
-    ) -> io::Result<(i64, u64)> {
-        let plan = self.plan(partition, segments, end, tombstones_before_ms)?;
+    fn compact(&self, partition: &Partition, closed: &Closed, expired_before_ms: i64) -> io::Result<(i64, u64)> {
+        let (segments, end) = (&closed.segments, closed.end);
+        let plan = self.plan(partition, segments, end)?;
+        let mut written = Written::default();
         let limit = partition.config().segment_bytes;
         let mut group: Vec<(Segment, Vec<u8>)> = Vec::new();
         let mut after = 0;
@@ -82,7 +98,8 @@ impl Compactor {
             if segment.base_offset >= plan.end {
                 return Ok((segment.base_offset, after));
             }
-            let bytes = self.rewrite(&read_segment(partition, segment)?, &plan);
+            let expired = closed.closed_ms[at].is_some_and(|closed| closed < expired_before_ms);
+            let bytes = self.rewrite(&read_segment(partition, segment)?, &plan, expired, &mut written);
             let size: usize = group.iter().map(|(_, bytes)| bytes.len()).sum();
             if !group.is_empty() && (size + bytes.len()) as u64 > limit {
                 after += replace(partition, std::mem::take(&mut group), segment.base_offset)?;
@@ -95,20 +112,14 @@ impl Compactor {
         Ok((end, after))
     }
 
-    fn plan(
-        &self,
-        partition: &Partition,
-        segments: &[Segment],
-        end: i64,
-        tombstones_before_ms: i64,
-    ) -> io::Result<Plan> {
+    fn plan(&self, partition: &Partition, segments: &[Segment], end: i64) -> io::Result<Plan> {
         let start = segments.first().map_or(0, |segment| segment.base_offset);
         let mut plan = Plan {
             last: HashMap::new(),
             last_of_producer: HashMap::new(),
             aborted: partition.aborted_in(start, end),
             end,
-            tombstones_before_ms,
+            opaque: false,
         };
         for segment in segments {
             if plan.last.len() >= MAX_KEYS {
@@ -120,10 +131,14 @@ impl Compactor {
                 if header.producer_id >= 0 {
                     plan.last_of_producer.insert(header.producer_id, header.base_offset);
                 }
-                if header.is_control() || header.is_compressed() || plan.is_aborted(&header) {
+                if header.is_control() || plan.is_aborted(&header) {
                     continue;
                 }
-                for record in records(&header, batch).filter_map(Result::ok) {
+                let Some((header, batch)) = uncompressed(&header, batch) else {
+                    plan.opaque = true;
+                    continue;
+                };
+                for record in records(&header, &batch).filter_map(Result::ok) {
                     if let Some(key) = record.key {
                         plan.last.insert(self.hash(key), record.offset);
                     }
@@ -137,35 +152,62 @@ impl Compactor {
         (self.hashers[0].hash_one(key), self.hashers[1].hash_one(key))
     }
 
-    fn rewrite(&self, bytes: &[u8], plan: &Plan) -> Vec<u8> {
+    /// The segment without what may go. `expired` says that tombstones and needless markers are among that.
+    fn rewrite(&self, bytes: &[u8], plan: &Plan, expired: bool, written: &mut Written) -> Vec<u8> {
         let mut out = Vec::with_capacity(bytes.len());
         for (header, batch) in batches(bytes) {
-            let aborted = plan.is_aborted(&header);
-            if header.is_control() || header.is_compressed() && !aborted {
-                out.extend_from_slice(batch);
+            let is_last = plan.last_of_producer.get(&header.producer_id) == Some(&header.base_offset);
+            if header.is_control() {
+                // Without it a later start could not tell what became of the records before it; without records, it could.
+                let has_records = written.open.remove(&header.producer_id);
+                if has_records || is_last || !expired {
+                    out.extend_from_slice(batch);
+                }
                 continue;
             }
-            let all: Vec<Record<'_>> = records(&header, batch).filter_map(Result::ok).collect();
-            if all.len() != header.records as usize && !header.is_compressed() {
-                // Not what we understand: leave it alone.
-                out.extend_from_slice(batch);
-                continue;
+            let before = out.len();
+            if plan.is_aborted(&header) {
+                if is_last {
+                    out.extend_from_slice(&without(&header, &[]));
+                }
+            } else {
+                self.rewrite_batch(&header, batch, plan, expired, is_last, &mut out);
             }
-            let stays = |record: &&Record<'_>| !aborted && self.stays(record, plan);
-            let kept: Vec<&Record<'_>> = all.iter().filter(stays).collect();
-            if kept.len() == all.len() && !aborted {
-                out.extend_from_slice(batch);
-            } else if !kept.is_empty() || plan.last_of_producer.get(&header.producer_id) == Some(&header.base_offset) {
-                out.extend_from_slice(&without(&header, &kept));
+            if header.is_transactional() && out.len() > before {
+                written.open.insert(header.producer_id);
             }
         }
         out
     }
 
-    fn stays(&self, record: &Record<'_>, plan: &Plan) -> bool {
+    fn rewrite_batch(
+        &self,
+        header: &BatchHeader,
+        batch: &[u8],
+        plan: &Plan,
+        expired: bool,
+        is_last: bool,
+        out: &mut Vec<u8>,
+    ) {
+        let Some((plain_header, plain)) = uncompressed(header, batch) else {
+            out.extend_from_slice(batch);
+            return;
+        };
+        let all: Vec<Record<'_>> = records(&plain_header, &plain).filter_map(Result::ok).collect();
+        let stays = |record: &&Record<'_>| self.stays(record, plan, expired);
+        let kept: Vec<&Record<'_>> = all.iter().filter(stays).collect();
+        // Where the records are not as many as the header says, the batch is not what we understand: it is left alone.
+        if all.len() != header.records as usize || kept.len() == all.len() && !kept.is_empty() {
+            out.extend_from_slice(batch);
+        } else if !kept.is_empty() || is_last {
+            out.extend_from_slice(&without(header, &kept));
+        }
+    }
+
+    fn stays(&self, record: &Record<'_>, plan: &Plan, expired: bool) -> bool {
         let Some(key) = record.key else { return true };
         let newest = plan.last.get(&self.hash(key)).is_none_or(|last| *last <= record.offset);
-        let old_tombstone = record.value.is_none() && record.timestamp < plan.tombstones_before_ms;
+        let old_tombstone = record.value.is_none() && expired && !plan.opaque;
         newest && !old_tombstone
     }
 }
@@ -182,11 +224,10 @@ impl Plan {
 
 /// The batch with these records only. Offsets and timestamps are relative to the unchanged base, so records stay as they are.
 fn without(header: &BatchHeader, kept: &[&Record<'_>]) -> Vec<u8> {
-    const COMPRESSION_MASK: i16 = 0x07;
     let mut body = Vec::new();
     kept.iter().for_each(|record| body.extend_from_slice(record.raw));
     let newest = kept.iter().map(|record| record.timestamp).max().unwrap_or(header.base_timestamp);
-    let attributes = header.attributes & !COMPRESSION_MASK;
+    let (attributes, body) = recompressed(header.attributes, body);
     build_batch(&BatchHeader { records: kept.len() as i32, max_timestamp: newest, attributes, ..*header }, &body)
 }
 
@@ -252,8 +293,8 @@ fn replace(partition: &Partition, group: Vec<(Segment, Vec<u8>)>, end_offset: i6
 }
 
 impl Partition {
-    /// The closed segments whose records are all decided and older than `before_ms`, and the offset at which they end.
-    fn compactable(&self, before_ms: i64) -> (Vec<Segment>, i64) {
+    /// The closed segments whose records are all decided and older than `before_ms`.
+    fn compactable(&self, before_ms: i64) -> Closed {
         let state = self.state.lock();
         let decided = state.bounds().last_stable;
         let closed = state
@@ -262,7 +303,9 @@ impl Partition {
             .take_while(|pair| pair[1].base_offset <= decided && pair[0].max_timestamp <= before_ms);
         let count = closed.count();
         let end = state.segments.get(count).map_or(0, |next| next.base_offset);
-        (state.segments[..count].to_vec(), end)
+        // A segment was closed before the first batch of the next one came.
+        let closed_ms = state.segments.iter().skip(1).take(count).map(|next| next.first_ms).collect();
+        Closed { segments: state.segments[..count].to_vec(), closed_ms, end }
     }
 
     fn swap_segments(&self, old: &[Segment], new: Segment, end_offset: i64) {
@@ -275,6 +318,10 @@ impl Partition {
         }
         for segment in old {
             self.remove_files(segment);
+            if let Err(error) = self.shared.files.disk().sync_dir(&self.folder) {
+                // What comes back at the next start is recognised as replaced.
+                tracing::warn!(partition = %self.name, error = %error, "removal of a segment not synced");
+            }
         }
     }
 }

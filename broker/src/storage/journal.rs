@@ -76,6 +76,8 @@ struct Inner<S> {
     state: S,
     pending: Vec<u8>,
     waiters: Vec<oneshot::Sender<Result<(), ResponseError>>>,
+    /// Whether entries have been taken out of `pending` and are not known to be on the disk.
+    writing: bool,
     failed: Option<Instant>,
     closed: bool,
 }
@@ -103,7 +105,14 @@ impl<S: Folded> Journal<S> {
             disk,
             path: path.clone(),
             compact_above,
-            inner: Mutex::new(Inner { state, pending: Vec::new(), waiters: Vec::new(), failed: None, closed: false }),
+            inner: Mutex::new(Inner {
+                state,
+                pending: Vec::new(),
+                waiters: Vec::new(),
+                writing: false,
+                failed: None,
+                closed: false,
+            }),
             ready: Condvar::new(),
         });
         let running = core.clone();
@@ -169,6 +178,13 @@ impl<S: Folded> Locked<'_, S> {
     }
 }
 
+impl<S: Folded> Locked<'_, S> {
+    /// Whether something that is part of the state may not be on the disk.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.inner.writing || !self.inner.pending.is_empty() || self.inner.failed.is_some()
+    }
+}
+
 impl<S: Folded> std::ops::Deref for Locked<'_, S> {
     type Target = S;
     fn deref(&self) -> &S {
@@ -188,6 +204,7 @@ impl<S: Folded> Core<S> {
                     return;
                 }
                 let repair = inner.failed.is_some();
+                inner.writing = true;
                 (std::mem::take(&mut inner.pending), std::mem::take(&mut inner.waiters), repair)
             };
             let grown = file.size + bytes.len() as u64 > self.compact_above.max(4 * file.snapshot_size);
@@ -195,7 +212,11 @@ impl<S: Folded> Core<S> {
             if let Err(error) = &written {
                 tracing::error!(file = %self.path.display(), error = %error, "writing the journal failed, changes are refused");
             }
-            self.inner.lock().failed = written.is_err().then(Instant::now);
+            {
+                let mut inner = self.inner.lock();
+                inner.failed = written.is_err().then(Instant::now);
+                inner.writing = false;
+            }
             let answer = written.map_err(|_| ResponseError::KafkaStorageError);
             for waiter in waiters {
                 let _ = waiter.send(answer);

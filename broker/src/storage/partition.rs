@@ -27,8 +27,8 @@ use crate::clock::now_ms;
 use crate::topic_config::TopicConfig;
 use crate::wire::batch::{BatchHeader, Marker, assign_offset, stamp_append_time};
 
-pub(in crate::storage) use state::State;
 use state::{Health, Pending};
+pub(in crate::storage) use state::{MAX_GROUP_BYTES, State};
 
 /// Pause between attempts to repair a partition after a failed write.
 const REPAIR_PAUSE: Duration = Duration::from_secs(1);

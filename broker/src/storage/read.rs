@@ -9,6 +9,7 @@ use kafka_protocol::ResponseError;
 use super::partition::{Bounds, Partition, State};
 use super::segment::Segment;
 use crate::wire::batch::{BatchHeader, HEADER_LEN, records};
+use crate::wire::compression::uncompressed;
 
 /// How often a read starts again because compaction or retention took the segment away meanwhile.
 const RETRIES: usize = 3;
@@ -120,7 +121,6 @@ impl Partition {
 
     /// The first record at or after `timestamp` and before `end`: its offset and timestamp. Blocks.
     ///
-    /// In a compressed batch the answer is the batch's first record, since the broker does not decompress.
     pub(crate) fn offset_for_time(&self, timestamp: i64, end: i64) -> io::Result<Option<(i64, i64)>> {
         let (stretches, log_start) = {
             let state = self.state.lock();
@@ -201,13 +201,14 @@ fn time_stretches(segment: &Segment, timestamp: i64) -> Vec<Stretch> {
 }
 
 fn first_record_at(header: &BatchHeader, batch: &[u8], timestamp: i64, log_start: i64) -> Option<(i64, i64)> {
-    if header.is_compressed() {
+    let Some((header, batch)) = uncompressed(header, batch) else {
+        // It cannot be read here; its reader finds the record from its first one on.
         return Some((
             header.base_offset.max(log_start),
             header.base_timestamp.max(timestamp.min(header.max_timestamp)),
         ));
-    }
-    records(header, batch)
+    };
+    records(&header, &batch)
         .filter_map(Result::ok)
         .find(|record| record.timestamp >= timestamp && record.offset >= log_start)
         .map(|record| (record.offset, record.timestamp))

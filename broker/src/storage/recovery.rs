@@ -12,12 +12,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::disk::{Disk, DiskFile, OpenMode};
+use super::partition::MAX_GROUP_BYTES;
 use super::producers::Producers;
 use super::segment::{Checkpoint, Segment, parse_name};
 use crate::clock::now_ms;
 use crate::wire::batch::{BatchError, BatchHeader, HEADER_LEN, marker_of};
 
 const SCAN_CHUNK: usize = 1 << 20;
+/// What a medium writes whole or not at all.
+const SECTOR: usize = 512;
 
 /// What was found.
 #[derive(Default)]
@@ -61,7 +64,7 @@ pub(crate) fn recover(disk: &Arc<dyn Disk>, folder: &Path) -> io::Result<Recover
             found.segments.push(segment);
             continue;
         };
-        if at == last && !good_batch_behind(&*bad.file, bad.position, found.end_offset)? {
+        if at == last && is_unfinished_write(disk, folder, &segment, &bad, found.end_offset)? {
             let size = bad.file.len()?;
             tracing::warn!(
                 file = %segment.path.display(), bytes = size - bad.position, offset = found.end_offset,
@@ -174,15 +177,144 @@ fn next_batch(buffer: &[u8], at: usize, expected: i64) -> Result<BatchHeader, Ba
     if header.base_offset < expected { Err(BatchError::Malformed) } else { Ok(header) }
 }
 
-/// Whether a batch with a good checksum and a plausible offset begins anywhere behind `position`.
-fn good_batch_behind(file: &dyn DiskFile, position: u64, end_offset: i64) -> io::Result<bool> {
-    let mut rest = vec![0; (file.len()? - position) as usize];
-    let read = file.read_at(&mut rest, position)?;
+/// Whether what stands at the end of the last segment was written and never synced, and so never acknowledged.
+///
+/// Nothing good behind the bad batch: a write that was cut short. Something good behind it: parts of one write may reach the
+/// medium in any order, and what is missing of it reads as zeros; a whole sector of zeros within the bad stretch, all of it
+/// no longer than one group, is taken for that. Since damage could look the same, those bytes are set aside first.
+fn is_unfinished_write(
+    disk: &Arc<dyn Disk>,
+    folder: &Path,
+    segment: &Segment,
+    bad: &Bad,
+    end_offset: i64,
+) -> io::Result<bool> {
+    let mut rest = vec![0; (bad.file.len()? - bad.position) as usize];
+    let read = bad.file.read_at(&mut rest, bad.position)?;
     rest.truncate(read);
-    let starts = 1..rest.len().saturating_sub(HEADER_LEN) + 1;
-    Ok(starts.into_iter().any(|at| {
+    let Some(good) = good_batch_in(&rest, end_offset) else { return Ok(true) };
+    if rest.len() > MAX_GROUP_BYTES || !has_zero_sector(&rest[..good], bad.position) {
+        return Ok(false);
+    }
+    let aside = segment.path.with_extension(format!("{}.torn", bad.position));
+    tracing::error!(
+        file = %segment.path.display(), aside = %aside.display(), bytes = rest.len(), offset = end_offset,
+        "the end of the log was written in part; it was never acknowledged and is set aside"
+    );
+    let copy = disk.open(&aside, OpenMode::Truncate)?;
+    copy.write_all_at(&rest, 0)?;
+    copy.sync_data()?;
+    disk.sync_dir(folder)?;
+    Ok(true)
+}
+
+/// Whether a sector of the file that begins within `bytes`, which stand at `position`, is all zeros.
+fn has_zero_sector(bytes: &[u8], position: u64) -> bool {
+    let skip = (SECTOR - position as usize % SECTOR) % SECTOR;
+    let aligned = bytes.get(skip..).unwrap_or(&[]);
+    aligned.chunks_exact(SECTOR).any(|sector| sector.iter().all(|byte| *byte == 0))
+}
+
+/// Where a batch with a good checksum and a plausible offset begins behind the first byte.
+fn good_batch_in(rest: &[u8], end_offset: i64) -> Option<usize> {
+    let mut starts = 1..rest.len().saturating_sub(HEADER_LEN) + 1;
+    starts.find(|at| {
         // Stored batches have leader epoch 0 and magic 2; looking at these first keeps the search cheap.
         rest.get(at + 12..at + 17) == Some(&[0, 0, 0, 0, 2])
-            && BatchHeader::parse_checked(&rest[at..]).is_ok_and(|header| header.base_offset >= end_offset)
-    }))
+            && BatchHeader::parse_checked(&rest[*at..]).is_ok_and(|header| header.base_offset >= end_offset)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::storage::disk::RealDisk;
+    use crate::wire::batch::build_batch;
+
+    fn batch(base_offset: i64, body: &[u8]) -> Vec<u8> {
+        let header = BatchHeader {
+            base_offset,
+            size: 0,
+            attributes: 0,
+            last_offset_delta: 0,
+            base_timestamp: 1_000,
+            max_timestamp: 1_000,
+            producer_id: -1,
+            producer_epoch: -1,
+            base_sequence: -1,
+            records: 1,
+        };
+        build_batch(&header, body)
+    }
+
+    fn recovered(bytes: &[u8]) -> (Recovered, Vec<u8>, usize) {
+        let folder = tempfile::tempdir().unwrap();
+        let segment = Segment::new(folder.path(), 0, 0);
+        std::fs::write(&segment.path, bytes).unwrap();
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        let found = recover(&disk, folder.path()).unwrap();
+        let left = std::fs::read(&segment.path).unwrap();
+        let files = std::fs::read_dir(folder.path()).unwrap().count();
+        (found, left, files)
+    }
+
+    #[test]
+    fn given_a_group_of_which_the_middle_is_missing_when_recovered_then_it_is_set_aside_and_the_log_goes_on() {
+        let body = vec![1; 2_000];
+        let good = batch(0, &body);
+        let mut log = [good.clone(), batch(1, &body), batch(2, &body)].concat();
+        let hole = good.len().next_multiple_of(SECTOR);
+        log[hole..hole + SECTOR].fill(0);
+        let (found, left, files) = recovered(&log);
+        assert_eq!((found.end_offset, found.corrupt, left.len(), files), (1, None, good.len(), 2));
+    }
+
+    #[test]
+    fn given_damage_before_a_good_batch_when_recovered_then_nothing_is_cut() {
+        let body = vec![1; 2_000];
+        let good = batch(0, &body);
+        let mut log = [good.clone(), batch(1, &body), batch(2, &body)].concat();
+        log[good.len() + 700] ^= 1;
+        let (found, left, files) = recovered(&log);
+        assert!(found.corrupt.is_some());
+        assert_eq!((found.end_offset, left, files), (1, log, 1));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+
+        #[test]
+        fn given_any_damage_when_recovered_then_nothing_panics_and_what_stands_before_it_is_found(
+            sizes in proptest::collection::vec(1usize..900, 1..8),
+            damage in proptest::collection::vec((0usize..8_000, any::<u8>()), 0..4),
+            tail in proptest::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let batches: Vec<Vec<u8>> =
+                sizes.iter().enumerate().map(|(at, size)| batch(at as i64, &vec![at as u8; *size])).collect();
+            let mut log = batches.concat();
+            log.extend_from_slice(&tail);
+            let mut first_damaged = log.len();
+            for (at, byte) in damage {
+                if let Some(old) = log.get_mut(at).filter(|old| **old != byte) {
+                    *old = byte;
+                    first_damaged = first_damaged.min(at);
+                }
+            }
+            let mut end = 0;
+            let sound = batches.iter().take_while(|batch| {
+                end += batch.len();
+                end <= first_damaged
+            });
+            let sound = sound.count() as i64;
+            let (found, _, _) = recovered(&log);
+            prop_assert!(found.end_offset >= sound, "{} of {sound}", found.end_offset);
+        }
+
+        #[test]
+        fn given_any_bytes_when_recovered_then_nothing_panics(bytes in proptest::collection::vec(any::<u8>(), 0..4_000)) {
+            recovered(&bytes);
+        }
+    }
 }

@@ -48,6 +48,8 @@ pub(crate) struct Segment {
     pub first_ms: Option<i64>,
     /// Sorted by offset.
     pub index: Vec<IndexEntry>,
+    /// Bytes that a checkpoint on the disk describes.
+    pub checkpointed: u64,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -65,6 +67,7 @@ impl Segment {
             max_timestamp_offset: -1,
             first_ms: None,
             index: Vec::new(),
+            checkpointed: 0,
         }
     }
 
@@ -142,6 +145,7 @@ impl Checkpoint {
     /// Puts what the checkpoint says into an empty `segment`.
     pub(crate) fn restore(&self, segment: &mut Segment) {
         segment.size = self.size;
+        segment.checkpointed = self.size;
         segment.max_timestamp = self.max_timestamp;
         segment.max_timestamp_offset = self.max_timestamp_offset;
         segment.first_ms = self.first_ms;

@@ -15,11 +15,13 @@ use super::{MAX_EPOCH, TxnRecord, TxnState};
 use crate::clock::now_ms;
 use crate::meta::{Entry, Meta, OffsetItem};
 use crate::node::Node;
-use crate::storage::journal::{Journal, wait};
+use crate::storage::journal::{Durable, Journal, wait};
 use crate::wire::batch::{BatchHeader, Marker, marker_batch};
 
 /// Producer ids are reserved in the journal in blocks of this many.
 const ID_BLOCK: i64 = 1_000;
+/// Pause between attempts to write a decision down.
+const DECISION_PAUSE: Duration = Duration::from_millis(300);
 
 /// Who calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,10 +154,11 @@ async fn change(
         record.check(producer.id, producer.epoch)?;
         let mut changed = record.begun(now_ms());
         change(&mut changed);
-        if changed.partitions == record.partitions
+        let known = changed.partitions == record.partitions
             && changed.groups == record.groups
-            && record.state == TxnState::Ongoing
-        {
+            && record.state == TxnState::Ongoing;
+        // What is known may not be on the disk yet; whoever is queued behind it knows when it is.
+        if known && !meta.is_behind() {
             return Ok(());
         }
         meta.record(Entry::Txn(changed))?
@@ -208,8 +211,7 @@ pub(crate) async fn end(
         let durable = meta.record(Entry::Txn(prepared.clone()))?;
         (prepared, durable)
     };
-    wait(durable).await?;
-    finish_detached(node, prepared).await
+    finish_detached(node, prepared, durable).await
 }
 
 /// Aborts a transaction that its producer has left or that took too long. `fence` raises the epoch so that the producer
@@ -231,18 +233,35 @@ async fn abort(node: &Arc<Node>, seen: &TxnRecord, fence: bool) -> Result<(), Re
         let durable = meta.record(Entry::Txn(prepared.clone()))?;
         (prepared, durable)
     };
-    wait(durable).await?;
-    finish_detached(node, prepared).await
+    finish_detached(node, prepared, durable).await
 }
 
 /// Finishes in a task of its own: the caller may go away, the decision may not.
-async fn finish_detached(node: &Arc<Node>, prepared: TxnRecord) -> Result<(), ResponseError> {
+async fn finish_detached(node: &Arc<Node>, prepared: TxnRecord, durable: Durable) -> Result<(), ResponseError> {
     let node = node.clone();
     let task = node.tasks.spawn({
         let node = node.clone();
-        async move { finish(&node, prepared).await }
+        async move {
+            decide(&node, &prepared, durable).await?;
+            finish(&node, prepared).await
+        }
     });
     task.await.unwrap_or(Err(ResponseError::UnknownServerError))
+}
+
+/// Returns once the decision is on the disk. It stands in memory already, so a journal that cannot be written now is asked
+/// again until it can: giving up would leave the transaction decided and never carried out.
+async fn decide(node: &Arc<Node>, prepared: &TxnRecord, durable: Durable) -> Result<(), ResponseError> {
+    let mut decided = wait(durable).await;
+    while let Err(error) = decided {
+        tracing::warn!(transaction = %prepared.id, error = %error, "outcome of a transaction not written, trying again");
+        tokio::select! {
+            () = tokio::time::sleep(DECISION_PAUSE) => {}
+            () = node.shutdown.cancelled() => return Err(ResponseError::CoordinatorNotAvailable),
+        }
+        decided = node.journal.record(Entry::Txn(prepared.clone())).await;
+    }
+    Ok(())
 }
 
 /// Writes the markers of a decided transaction, again and again until all are durable, and completes it.
@@ -316,6 +335,38 @@ pub(crate) async fn resume(node: &Arc<Node>) {
         let id = record.id.clone();
         if let Err(error) = finish(node, record).await {
             tracing::error!(transaction = %id, error = %error, "decided transaction not finished");
+        }
+    }
+    end_orphans(node);
+}
+
+/// Ends parts of logs that no known transaction covers, as a journal that could not be written may leave them: nobody else
+/// ever would, and readers of committed records would wait for them for ever.
+fn end_orphans(node: &Node) {
+    for partition in node.topics.all_partitions() {
+        // Locked like a produce request's, so that no transaction begins between the look and the marker.
+        let meta = node.journal.lock();
+        let open: Vec<(i64, i16)> = partition.with_producers(|producers| {
+            producers
+                .iter()
+                .filter(|(_, known)| known.open_since.is_some())
+                .map(|(id, known)| (id, known.epoch))
+                .collect()
+        });
+        let key = (partition.name.topic.clone(), partition.name.index);
+        let is_covered = |producer_id: &i64| {
+            let txn = meta.txn_of_producer.get(producer_id).and_then(|id| meta.txns.get(id));
+            txn.is_some_and(|txn| txn.state.is_open() && txn.partitions.contains(&key))
+        };
+        for (producer_id, epoch) in open.into_iter().filter(|(producer_id, _)| !is_covered(producer_id)) {
+            tracing::warn!(partition = %partition.name, producer_id, "records of an unknown transaction are aborted");
+            let bytes = marker_batch(Marker::Abort, producer_id, epoch, now_ms());
+            let queued = BatchHeader::parse(&bytes)
+                .map_err(|_| ResponseError::UnknownServerError)
+                .and_then(|header| partition.append_marker(header, Marker::Abort, BytesMut::from(&bytes[..])));
+            if let Err(error) = queued {
+                tracing::error!(partition = %partition.name, producer_id, error = %error, "unknown transaction not ended");
+            }
         }
     }
 }

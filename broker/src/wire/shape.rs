@@ -211,3 +211,28 @@ impl Walk<'_> {
         Ok(&self.body[start..start + size])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::versions::ANNOUNCED;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(512))]
+
+        #[test]
+        fn given_any_bytes_when_walked_as_any_request_then_no_more_is_believed_than_is_there(
+            api in 0..ANNOUNCED.len(),
+            version in 0i16..20,
+            body in proptest::collection::vec(any::<u8>(), 0..300),
+        ) {
+            let api = ANNOUNCED[api];
+            let version = version.clamp(api.min, api.max);
+            if let Ok(length) = check(api.key, version, &body) {
+                prop_assert!(length <= body.len());
+            }
+        }
+    }
+}

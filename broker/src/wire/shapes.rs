@@ -47,6 +47,7 @@ pub fn shape_of(key: ApiKey) -> &'static [Field] {
         ApiKey::SyncGroup => SYNC_GROUP,
         ApiKey::DescribeGroups => DESCRIBE_GROUPS,
         ApiKey::ListGroups => LIST_GROUPS,
+        ApiKey::SaslHandshake => SASL_HANDSHAKE,
         ApiKey::ApiVersions => API_VERSIONS,
         ApiKey::CreateTopics => CREATE_TOPICS,
         ApiKey::DeleteTopics => DELETE_TOPICS,
@@ -58,6 +59,7 @@ pub fn shape_of(key: ApiKey) -> &'static [Field] {
         ApiKey::EndTxn => END_TXN,
         ApiKey::TxnOffsetCommit => TXN_OFFSET_COMMIT,
         ApiKey::DescribeConfigs => DESCRIBE_CONFIGS,
+        ApiKey::SaslAuthenticate => SASL_AUTHENTICATE,
         ApiKey::AlterConfigs => ALTER_CONFIGS,
         ApiKey::CreatePartitions => CREATE_PARTITIONS,
         ApiKey::DeleteGroups => DELETE_GROUPS,
@@ -70,6 +72,9 @@ pub fn shape_of(key: ApiKey) -> &'static [Field] {
         _ => &[],
     }
 }
+
+const SASL_HANDSHAKE: &[Field] = &[always(TEXT)]; // mechanism
+const SASL_AUTHENTICATE: &[Field] = &[always(Kind::Blob)]; // token
 
 const PRODUCE: &[Field] = &[
     always(NULLABLE_TEXT), // transactional_id

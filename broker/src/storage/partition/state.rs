@@ -17,7 +17,7 @@ use crate::topic_config::TopicConfig;
 use crate::wire::batch::{BatchHeader, Marker};
 
 /// Most bytes written in one group before a sync.
-const MAX_GROUP_BYTES: usize = 16 << 20;
+pub(in crate::storage) const MAX_GROUP_BYTES: usize = 16 << 20;
 /// Recent batches kept in memory per partition for readers at the tail.
 const TAIL_BYTES: usize = 128 << 10;
 

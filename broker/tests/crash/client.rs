@@ -1,0 +1,362 @@
+//! A client of few words: the oldest announced forms of the requests that the crash tests need. It gives up as soon as the
+//! broker's disk is dead, since some answers never come then.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use riverrun_broker::wire::batch::{BatchHeader, Marker, build_batch, marker_of, records};
+
+use crate::sim_disk::SimDisk;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const TRANSACTIONAL: i16 = 0x10;
+
+/// Offset, key and value.
+pub(crate) type Seen = (i64, String, String);
+
+/// What went wrong: Kafka's code, or no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    Code(i16),
+    NoAnswer,
+}
+
+/// A producer's identity.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    pub(crate) id: i64,
+    pub(crate) epoch: i16,
+}
+
+pub(crate) struct Client {
+    stream: TcpStream,
+    disk: SimDisk,
+    correlation: i32,
+}
+
+/// A frame being written.
+struct Frame(Vec<u8>);
+
+impl Frame {
+    fn i8(mut self, value: i8) -> Self {
+        self.0.extend(value.to_be_bytes());
+        self
+    }
+    fn i16(mut self, value: i16) -> Self {
+        self.0.extend(value.to_be_bytes());
+        self
+    }
+    fn i32(mut self, value: i32) -> Self {
+        self.0.extend(value.to_be_bytes());
+        self
+    }
+    fn i64(mut self, value: i64) -> Self {
+        self.0.extend(value.to_be_bytes());
+        self
+    }
+    fn text(self, text: &str) -> Self {
+        let mut frame = self.i16(text.len() as i16);
+        frame.0.extend(text.as_bytes());
+        frame
+    }
+    fn bytes(self, bytes: &[u8]) -> Self {
+        let mut frame = self.i32(bytes.len() as i32);
+        frame.0.extend(bytes);
+        frame
+    }
+}
+
+/// An answer being read; the tests only meet well-formed ones.
+struct Answer(Vec<u8>, usize);
+
+impl Answer {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let bytes = self.0[self.1..self.1 + N].try_into().unwrap();
+        self.1 += N;
+        bytes
+    }
+    fn i16(&mut self) -> i16 {
+        i16::from_be_bytes(self.take())
+    }
+    fn i32(&mut self) -> i32 {
+        i32::from_be_bytes(self.take())
+    }
+    fn i64(&mut self) -> i64 {
+        i64::from_be_bytes(self.take())
+    }
+    fn text(&mut self) {
+        let length = self.i16();
+        self.1 += length.max(0) as usize;
+    }
+    fn bytes(&mut self) -> Vec<u8> {
+        let length = self.i32().max(0) as usize;
+        self.1 += length;
+        self.0[self.1 - length..self.1].to_vec()
+    }
+}
+
+fn checked<T>(code: i16, value: T) -> Result<T, Failure> {
+    if code == 0 { Ok(value) } else { Err(Failure::Code(code)) }
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr, disk: SimDisk) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream, disk, correlation: 0 }
+    }
+
+    fn call(&mut self, key: i16, version: i16, body: Frame) -> Result<Answer, Failure> {
+        self.correlation += 1;
+        let head = Frame(Vec::new()).i16(key).i16(version).i32(self.correlation).text("crash");
+        let frame = [head.0, body.0].concat();
+        let sent = self.stream.write_all(&Frame(Vec::new()).bytes(&frame).0);
+        sent.map_err(|_| Failure::NoAnswer)?;
+        let mut length = [0; 4];
+        self.fill(&mut length)?;
+        let mut answer = vec![0; u32::from_be_bytes(length) as usize];
+        self.fill(&mut answer)?;
+        // Behind the correlation id.
+        Ok(Answer(answer, 4))
+    }
+
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<(), Failure> {
+        let since = Instant::now();
+        let mut done = 0;
+        while done < buffer.len() {
+            match self.stream.read(&mut buffer[done..]) {
+                Ok(0) => return Err(Failure::NoAnswer),
+                Ok(count) => done += count,
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    assert!(since.elapsed() < PATIENCE, "no answer although the disk is alive");
+                    if self.disk.is_dead() {
+                        return Err(Failure::NoAnswer);
+                    }
+                }
+                Err(_) => return Err(Failure::NoAnswer),
+            }
+        }
+        Ok(())
+    }
+
+    /// `CreateTopics` 2 with one partition.
+    pub(crate) fn create(&mut self, topic: &str, settings: &[(&str, &str)]) -> Result<(), Failure> {
+        let body = Frame(Vec::new()).i32(1).text(topic).i32(1).i16(1).i32(0).i32(settings.len() as i32);
+        let body = settings.iter().fold(body, |body, (name, value)| body.text(name).text(value));
+        let mut answer = self.call(19, 2, body.i32(10_000).i8(0))?;
+        answer.i32(); // throttle
+        answer.i32(); // one topic
+        answer.text();
+        let code = answer.i16();
+        // A creation that was interrupted may have taken place.
+        checked(if code == 36 { 0 } else { code }, ())
+    }
+
+    /// `Produce` 3 of one record; the offset that it got.
+    pub(crate) fn produce(
+        &mut self,
+        topic: &str,
+        key: &str,
+        value: &str,
+        transaction: Option<(&str, &Identity, i32)>,
+    ) -> Result<i64, Failure> {
+        let batch = batch(key, value, transaction.map(|(_, identity, sequence)| (identity, sequence)));
+        let body = match transaction {
+            Some((id, _, _)) => Frame(Vec::new()).text(id),
+            None => Frame(Vec::new()).i16(-1),
+        };
+        let body = body.i16(-1).i32(10_000).i32(1).text(topic).i32(1).i32(0).bytes(&batch);
+        let mut answer = self.call(0, 3, body)?;
+        answer.i32(); // one topic
+        answer.text();
+        answer.i32(); // one partition
+        answer.i32(); // index
+        let code = answer.i16();
+        let offset = answer.i64();
+        checked(code, offset)
+    }
+
+    /// `InitProducerId` 0.
+    pub(crate) fn init(&mut self, transactional_id: &str) -> Result<Identity, Failure> {
+        let mut answer = self.call(22, 0, Frame(Vec::new()).text(transactional_id).i32(60_000))?;
+        answer.i32(); // throttle
+        let code = answer.i16();
+        let (id, epoch) = (answer.i64(), answer.i16());
+        checked(code, Identity { id, epoch })
+    }
+
+    /// `AddPartitionsToTxn` 0: partition 0 of each topic.
+    pub(crate) fn add(&mut self, id: &str, producer: &Identity, topics: &[&str]) -> Result<(), Failure> {
+        let body = Frame(Vec::new()).text(id).i64(producer.id).i16(producer.epoch).i32(topics.len() as i32);
+        let body = topics.iter().fold(body, |body, topic| body.text(topic).i32(1).i32(0));
+        let mut answer = self.call(24, 0, body)?;
+        answer.i32(); // throttle
+        for _ in 0..answer.i32() {
+            answer.text();
+            answer.i32(); // one partition
+            answer.i32(); // index
+            let code = answer.i16();
+            checked(code, ())?;
+        }
+        Ok(())
+    }
+
+    /// `EndTxn` 0.
+    pub(crate) fn end(&mut self, id: &str, producer: &Identity, commit: bool) -> Result<(), Failure> {
+        let body = Frame(Vec::new()).text(id).i64(producer.id).i16(producer.epoch).i8(i8::from(commit));
+        let mut answer = self.call(26, 0, body)?;
+        answer.i32(); // throttle
+        let code = answer.i16();
+        checked(code, ())
+    }
+
+    /// `OffsetCommit` 2 from outside a group.
+    pub(crate) fn commit(&mut self, group: &str, topic: &str, offset: i64) -> Result<(), Failure> {
+        let body = Frame(Vec::new()).text(group).i32(-1).text("").i64(-1).i32(1).text(topic).i32(1).i32(0).i64(offset);
+        let mut answer = self.call(8, 2, body.i16(-1))?;
+        answer.i32(); // one topic
+        answer.text();
+        answer.i32(); // one partition
+        answer.i32(); // index
+        let code = answer.i16();
+        checked(code, ())
+    }
+
+    /// `OffsetFetch` 1; -1 for none.
+    pub(crate) fn committed(&mut self, group: &str, topic: &str) -> Result<i64, Failure> {
+        let mut answer = self.call(9, 1, Frame(Vec::new()).text(group).i32(1).text(topic).i32(1).i32(0))?;
+        answer.i32(); // one topic
+        answer.text();
+        answer.i32(); // one partition
+        answer.i32(); // index
+        Ok(answer.i64())
+    }
+
+    /// `Fetch` 4 from `offset`: the batches, the end of the log, and the aborted transactions as (producer, first offset).
+    fn fetch(&mut self, topic: &str, offset: i64, committed: bool) -> Result<(Vec<u8>, i64, Vec<(i64, i64)>), Failure> {
+        let body = Frame(Vec::new()).i32(-1).i32(0).i32(0).i32(1 << 20).i8(i8::from(committed));
+        let body = body.i32(1).text(topic).i32(1).i32(0).i64(offset).i32(1 << 20);
+        let mut answer = self.call(1, 4, body)?;
+        answer.i32(); // throttle
+        answer.i32(); // one topic
+        answer.text();
+        answer.i32(); // one partition
+        answer.i32(); // index
+        let code = answer.i16();
+        let high_watermark = answer.i64();
+        let last_stable = answer.i64();
+        let aborted = (0..answer.i32().max(0)).map(|_| (answer.i64(), answer.i64())).collect();
+        let batches = answer.bytes();
+        checked(code, (batches, if committed { last_stable } else { high_watermark }, aborted))
+    }
+
+    /// Every record that a reader of committed records sees: offset, key and value. What the broker says of aborted
+    /// transactions must agree with the markers in the log.
+    pub(crate) fn read_committed(&mut self, topic: &str) -> Result<Vec<Seen>, Failure> {
+        let start = self.log_start(topic)?;
+        let mut offset = start;
+        let mut seen = Vec::new();
+        let mut by_markers = Vec::new();
+        let mut open: Vec<(i64, Vec<Seen>)> = Vec::new();
+        let mut aborting: Vec<i64> = Vec::new();
+        loop {
+            let (batches, end, mut aborted) = self.fetch(topic, offset, true)?;
+            let mut rest = &batches[..];
+            while let Ok(header) = BatchHeader::parse_checked(rest) {
+                let whole = Bytes::copy_from_slice(&rest[..header.size]);
+                rest = &rest[header.size..];
+                if header.last_offset() < offset {
+                    continue;
+                }
+                offset = header.last_offset() + 1;
+                let found: Vec<Seen> = records(&header, &whole)
+                    .map(|record| {
+                        let record = record.unwrap();
+                        let text =
+                            |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
+                        (record.offset, text(record.key), text(record.value))
+                    })
+                    .collect();
+                // The rule of Apache Kafka's consumer.
+                aborting.extend(aborted.extract_if(.., |(_, first)| *first <= header.last_offset()).map(|(id, _)| id));
+                if header.is_control() {
+                    aborting.retain(|id| *id != header.producer_id);
+                    let at = open.iter().position(|(id, _)| *id == header.producer_id);
+                    let ended = at.map(|at| open.remove(at).1).unwrap_or_default();
+                    if marker_of(&header, &whole) == Some(Marker::Commit) {
+                        by_markers.extend(ended);
+                    }
+                    continue;
+                }
+                if !header.is_transactional() {
+                    by_markers.extend(found.clone());
+                } else if let Some((_, records)) = open.iter_mut().find(|(id, _)| *id == header.producer_id) {
+                    records.extend(found.clone());
+                } else {
+                    open.push((header.producer_id, found.clone()));
+                }
+                if !(header.is_transactional() && aborting.contains(&header.producer_id)) {
+                    seen.extend(found);
+                }
+            }
+            if offset >= end || batches.is_empty() {
+                break;
+            }
+        }
+        by_markers.sort();
+        assert_eq!(seen, by_markers, "{topic}: the list of aborted transactions and the markers disagree");
+        Ok(seen)
+    }
+
+    /// `ListOffsets` 1: the first offset.
+    fn log_start(&mut self, topic: &str) -> Result<i64, Failure> {
+        let mut answer = self.call(2, 1, Frame(Vec::new()).i32(-1).i32(1).text(topic).i32(1).i32(0).i64(-2))?;
+        answer.i32(); // one topic
+        answer.text();
+        answer.i32(); // one partition
+        answer.i32(); // index
+        let code = answer.i16();
+        answer.i64(); // timestamp
+        checked(code, answer.i64())
+    }
+}
+
+fn batch(key: &str, value: &str, producer: Option<(&Identity, i32)>) -> Vec<u8> {
+    let (id, epoch, sequence) = producer.map_or((-1, -1, -1), |(identity, at)| (identity.id, identity.epoch, at));
+    let attributes = if producer.is_some() { TRANSACTIONAL } else { 0 };
+    let mut record = vec![0, 0, 0];
+    for part in [key, value] {
+        varint(&mut record, part.len());
+        record.extend_from_slice(part.as_bytes());
+    }
+    record.push(0);
+    let mut body = Vec::new();
+    varint(&mut body, record.len());
+    body.extend_from_slice(&record);
+    let header = BatchHeader {
+        base_offset: 0,
+        size: 0,
+        attributes,
+        last_offset_delta: 0,
+        base_timestamp: 1_000,
+        max_timestamp: 1_000,
+        producer_id: id,
+        producer_epoch: epoch,
+        base_sequence: sequence,
+        records: 1,
+    };
+    build_batch(&header, &body)
+}
+
+/// A length in the zigzag form that records use.
+fn varint(out: &mut Vec<u8>, length: usize) {
+    let mut value = length << 1;
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}

@@ -1,0 +1,256 @@
+#!/usr/bin/env python3
+"""Runs the same random program of client calls against two Kafkas and compares them answer by answer.
+
+    python scripts/bench/kafka_diff.py HOST:PORT HOST:PORT [--seeds 20] [--first 0] [--steps 60]
+
+The first is usually ours (`cargo run -p riverrun-broker --example broker -- 127.0.0.1:9092 DIR`), the second an Apache Kafka.
+What may differ by nature (ids, times, texts of errors) is not compared; error codes, offsets, records, settings and the states
+of groups are. Exit status 1 if something differs.
+"""
+
+import argparse
+import random
+import sys
+import uuid
+
+from confluent_kafka import (OFFSET_BEGINNING, Consumer, ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException,
+                             Producer, TopicPartition)
+from confluent_kafka.admin import (AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource, NewPartitions,
+                                   NewTopic, OffsetSpec, ResourceType)
+
+TIMEOUT_S = 20
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+SETTINGS = [("retention.ms", "3600000"), ("retention.ms", "-2"), ("cleanup.policy", "compact"), ("cleanup.policy", "compact,delete"),
+            ("cleanup.policy", "nonsense"), ("max.message.bytes", "2000"), ("segment.bytes", "1048576"), ("no.such.setting", "1"),
+            ("min.cleanable.dirty.ratio", "1.5"), ("message.timestamp.type", "LogAppendTime"), ("delete.retention.ms", "0")]
+BASE_MS = 1_700_000_000_000
+
+
+def outcome(work):
+    """What a call comes to: its value, or the name of its error."""
+    try:
+        return work()
+    except KafkaException as error:
+        return f"error {error.args[0].name()}"
+
+
+class Side:
+    """One Kafka and the clients of the program. Topics, groups and ids have a suffix of the side's own."""
+
+    def __init__(self, address, suffix):
+        self.config = {"bootstrap.servers": address, "log_level": 0}
+        self.suffix = suffix
+        self.admin = AdminClient(self.config)
+        self.transactional = {}
+
+    def name(self, name):
+        return f"diff-{name}-{self.suffix}"
+
+    # ---- topics ------------------------------------------------------------------------------------------------------
+
+    def create(self, topic, partitions, settings, validate_only):
+        new = NewTopic(self.name(topic), partitions, 1, config=dict(settings))
+        return outcome(lambda: self.admin.create_topics([new], validate_only=validate_only)[new.topic].result(TIMEOUT_S))
+
+    def delete(self, topic):
+        return outcome(lambda: self.admin.delete_topics([self.name(topic)])[self.name(topic)].result(TIMEOUT_S))
+
+    def grow(self, topic, count):
+        return outcome(lambda: self.admin.create_partitions([NewPartitions(self.name(topic), count)])[self.name(topic)].result(TIMEOUT_S))
+
+    def set(self, topic, setting, value):
+        entry = ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, self.name(topic), incremental_configs=[entry])
+        return outcome(lambda: self.admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S))
+
+    def settings(self, topic):
+        resource = ConfigResource(ResourceType.TOPIC, self.name(topic))
+
+        def ask():
+            found = self.admin.describe_configs([resource])[resource].result(TIMEOUT_S)
+            return {name: entry.value for name, entry in found.items() if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value}
+        return outcome(ask)
+
+    def layout(self, topic):
+        def ask():
+            found = self.admin.list_topics(timeout=TIMEOUT_S).topics.get(self.name(topic))
+            return None if found is None else sorted(found.partitions)
+        return outcome(ask)
+
+    # ---- records -----------------------------------------------------------------------------------------------------
+
+    def produce(self, topic, partition, records, codec, idempotent):
+        producer = Producer({**self.config, "compression.type": codec, "enable.idempotence": idempotent, "linger.ms": 20,
+                             "message.timeout.ms": 5_000, "batch.num.messages": 10_000, "acks": "all"})
+        answers = []
+        for key, value, at in records:
+            producer.produce(self.name(topic), value, key, partition, timestamp=BASE_MS + at,
+                             on_delivery=lambda error, record: answers.append(error.name() if error else record.offset()))
+        producer.flush(TIMEOUT_S)
+        return answers
+
+    def transaction(self, who, topic, partitions, values, commit):
+        def run():
+            producer = self.transactional.get(who)
+            if producer is None:
+                producer = Producer({**self.config, "transactional.id": self.name(who), "message.timeout.ms": 5_000})
+                producer.init_transactions(TIMEOUT_S)
+                self.transactional[who] = producer
+            producer.begin_transaction()
+            for partition in partitions:
+                for value in values:
+                    producer.produce(self.name(topic), value, b"k", partition, timestamp=BASE_MS)
+            if commit:
+                producer.commit_transaction(TIMEOUT_S)
+            else:
+                producer.flush(TIMEOUT_S)
+                producer.abort_transaction(TIMEOUT_S)
+            return "ended"
+        found = outcome(run)
+        if found != "ended":
+            self.transactional.pop(who, None)
+        return found
+
+    def read(self, topic, partition, isolation):
+        consumer = Consumer({**self.config, "group.id": self.name("reader"), "enable.auto.commit": False,
+                             "enable.partition.eof": True, "isolation.level": isolation})
+        consumer.assign([TopicPartition(self.name(topic), partition, OFFSET_BEGINNING)])
+        read = []
+        try:
+            while True:
+                record = consumer.poll(TIMEOUT_S)
+                if record is None:
+                    return [*read, "nothing comes"]
+                if record.error():
+                    end = record.error().code() == KafkaError._PARTITION_EOF
+                    return read if end else [*read, record.error().name()]
+                read.append((record.offset(), record.key(), record.value(), record.timestamp()[0]))
+        finally:
+            consumer.close()
+
+    def offsets(self, topic, partition, what, isolation):
+        at = TopicPartition(self.name(topic), partition)
+        spec = {"earliest": OffsetSpec.earliest, "latest": OffsetSpec.latest, "max": OffsetSpec.max_timestamp}.get(what)
+        spec = spec() if spec else OffsetSpec.for_timestamp(BASE_MS + what)
+        level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
+        return outcome(lambda: self.admin.list_offsets({at: spec}, isolation_level=level)[at].result(TIMEOUT_S).offset)
+
+    def delete_before(self, topic, partition, offset):
+        at = TopicPartition(self.name(topic), partition, offset)
+        return outcome(lambda: self.admin.delete_records([at])[at].result(TIMEOUT_S).low_watermark)
+
+    # ---- groups ------------------------------------------------------------------------------------------------------
+
+    def commit(self, group, topic, partition, offset):
+        consumer = Consumer({**self.config, "group.id": self.name(group), "enable.auto.commit": False})
+        at = TopicPartition(self.name(topic), partition, offset)
+        try:
+            return outcome(lambda: [(one.partition, one.offset, one.error and one.error.name())
+                                    for one in consumer.commit(offsets=[at], asynchronous=False)])
+        finally:
+            consumer.close()
+
+    def committed(self, group):
+        def ask():
+            asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name(group))])
+            found = asked[self.name(group)].result(TIMEOUT_S).topic_partitions
+            return sorted((one.topic.removesuffix(self.suffix), one.partition, one.offset) for one in found)
+        return outcome(ask)
+
+    def consume(self, group, topic):
+        """A member joins, reads what there is, commits and leaves."""
+        consumer = Consumer({**self.config, "group.id": self.name(group), "auto.offset.reset": "earliest",
+                             "enable.auto.commit": False, "enable.partition.eof": True, "session.timeout.ms": 6_000})
+        consumer.subscribe([self.name(topic)])
+        count = 0
+        try:
+            found = self.admin.list_topics(timeout=TIMEOUT_S).topics.get(self.name(topic))
+            ends = set()
+            while found is not None and len(ends) < len(found.partitions):
+                record = consumer.poll(TIMEOUT_S)
+                if record is None:
+                    return "nothing comes"
+                if record.error():
+                    if record.error().code() != KafkaError._PARTITION_EOF:
+                        return record.error().name()
+                    ends.add(record.partition())
+                else:
+                    count += 1
+            if count:
+                consumer.commit(asynchronous=False)
+            return count
+        finally:
+            consumer.close()
+
+    def delete_group(self, group):
+        return outcome(lambda: self.admin.delete_consumer_groups([self.name(group)])[self.name(group)].result(TIMEOUT_S))
+
+    def clean_up(self):
+        self.transactional.clear()
+        for topic in ("a", "b"):
+            self.delete(topic)
+
+
+def step(dice):
+    """A call as (method, arguments); the same for both sides."""
+    topic, partition, group = dice.choice("ab"), dice.randrange(3), dice.choice(["g", "h"])
+    isolation = dice.choice(["read_committed", "read_uncommitted"])
+    records = [(dice.choice([None, b"k1", b"k2"]), bytes(dice.choices(b"abc", k=dice.choice([1, 50, 3_000]))), dice.randrange(10_000))
+               for _ in range(dice.randrange(1, 6))]
+    return dice.choice([
+        ("create", (topic, dice.choice([1, 2, 3, 0]), dice.sample(SETTINGS, dice.randrange(2)), dice.random() < 0.2)),
+        ("create", (topic, 3, [], False)),
+        ("delete", (topic,)),
+        ("grow", (topic, dice.randrange(1, 5))),
+        ("set", (topic, *dice.choice(SETTINGS))),
+        ("settings", (topic,)),
+        ("layout", (topic,)),
+        ("produce", (topic, partition, records, dice.choice(CODECS), dice.random() < 0.5)),
+        ("produce", (topic, partition, records, "none", True)),
+        ("transaction", (dice.choice(["x", "y"]), topic, sorted({partition, 0}), [b"t1", b"t2"], dice.random() < 0.6)),
+        ("read", (topic, partition, isolation)),
+        ("read", (topic, 0, isolation)),
+        ("offsets", (topic, partition, dice.choice(["earliest", "latest", "max", 0, 5_000, 20_000]), isolation)),
+        ("delete_before", (topic, partition, dice.choice([-1, 0, 1, 3, 1_000]))),
+        ("commit", (group, topic, partition, dice.randrange(10))),
+        ("committed", (group,)),
+        ("consume", (group, topic)),
+        ("delete_group", (group,)),
+    ])
+
+
+def compare(addresses, seed, steps):
+    """Differences of one program, as text."""
+    dice = random.Random(seed)
+    sides = [Side(address, uuid.uuid4().hex[:8]) for address in addresses]
+    differences = []
+    try:
+        for number in range(steps):
+            method, arguments = step(dice)
+            ours, theirs = (getattr(side, method)(*arguments) for side in sides)
+            if ours != theirs:
+                differences.append(f"seed {seed} step {number}: {method}{arguments!r}\n  {addresses[0]}: {ours!r}\n  {addresses[1]}: {theirs!r}")
+    finally:
+        for side in sides:
+            side.clean_up()
+    return differences
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("addresses", nargs=2, metavar="HOST:PORT")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=60)
+    options = parser.parse_args()
+    total = 0
+    for seed in range(options.first, options.first + options.seeds):
+        for difference in compare(options.addresses, seed, options.steps):
+            total += 1
+            print(difference, flush=True)
+    print(f"{options.seeds} programs of {options.steps} calls: {total} differences", file=sys.stderr)
+    sys.exit(1 if total else 0)
+
+
+if __name__ == "__main__":
+    main()
