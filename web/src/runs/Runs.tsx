@@ -11,7 +11,7 @@ import { Button, Empty, Panel, Select, Status } from "@/ui";
 import { Answer } from "./Answer";
 import { compareSteps } from "./compare";
 import { Figures } from "./Figures";
-import { hasEnded } from "./fold";
+import { hasEnded, pendingApprovals } from "./fold";
 import { Steps } from "./Steps";
 import { useRuns } from "./store";
 
@@ -164,7 +164,7 @@ function RunDetail({ id }: { id: string }) {
 				<Steps
 					steps={run.steps}
 					height={560}
-					waiting={run.status === "waiting_approval"}
+					waiting={pendingApprovals(run)}
 					onDecide={(seq, decision) => void decide(id, seq, decision)}
 					onFork={(seq) => void forkAt(seq)}
 				/>

@@ -7,7 +7,7 @@ import { memo } from "react";
 import { useShallow } from "zustand/react/shallow";
 import { Answer } from "@/runs/Answer";
 import { Figures } from "@/runs/Figures";
-import { hasEnded } from "@/runs/fold";
+import { hasEnded, pendingApprovals } from "@/runs/fold";
 import { Steps } from "@/runs/Steps";
 import { useRuns } from "@/runs/store";
 import { IconButton, Status } from "@/ui";
@@ -77,7 +77,7 @@ export const AgentNode = memo(function AgentNode({ id, data, selected }: NodePro
 							<Steps
 								steps={live.steps}
 								height={180}
-								waiting={live.status === "waiting_approval"}
+								waiting={pendingApprovals(live)}
 								onDecide={(seq, decision) => void decide(live.runId, seq, decision)}
 								onFork={async (seq) => adopt(id, await fork(live.runId, seq))}
 							/>
