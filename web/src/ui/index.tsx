@@ -4,7 +4,13 @@
 
 import clsx from "clsx";
 import { Dialog as RadixDialog, Tooltip } from "radix-ui";
-import type { ButtonHTMLAttributes, InputHTMLAttributes, ReactNode, SelectHTMLAttributes } from "react";
+import type {
+	ButtonHTMLAttributes,
+	InputHTMLAttributes,
+	ReactNode,
+	SelectHTMLAttributes,
+	TextareaHTMLAttributes,
+} from "react";
 
 type Tone = "plain" | "accent" | "danger" | "quiet";
 
@@ -122,17 +128,63 @@ export function Panel({ title, actions, children }: { title: string; actions?: R
 	);
 }
 
+export function Alert({ children }: { children: ReactNode }) {
+	return children ? (
+		<p role="alert" className="break-words text-bad">
+			{children}
+		</p>
+	) : null;
+}
+
+export function TextArea({ className, ...rest }: TextareaHTMLAttributes<HTMLTextAreaElement>) {
+	return <textarea className={clsx(FIELD, "resize-y", className)} {...rest} />;
+}
+
+/** A table with a head; it scrolls by itself where it is too wide. */
+export function Table({ head, children }: { head: ReactNode[]; children: ReactNode }) {
+	return (
+		// biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard
+		<section className="overflow-x-auto" tabIndex={0} aria-label="table">
+			<table className="w-full">
+				<thead>
+					<tr className="text-left text-soft text-xs">
+						{head.map((title, at) => (
+							// biome-ignore lint/suspicious/noArrayIndexKey: columns have no other name
+							<th key={at} className="whitespace-nowrap pr-3 font-medium">
+								{title}
+							</th>
+						))}
+					</tr>
+				</thead>
+				<tbody className="[&>tr]:border-line [&>tr]:border-t [&>tr]:align-top [&_td]:py-1 [&_td]:pr-3">
+					{children}
+				</tbody>
+			</table>
+		</section>
+	);
+}
+
 const STATUS: Record<string, string> = {
 	succeeded: "text-good",
 	up: "text-good",
 	ok: "text-good",
 	indexed: "text-good",
+	ready: "text-good",
+	applied: "text-good",
+	analyzed: "text-good",
+	ran: "text-good",
 	failed: "text-bad",
 	down: "text-bad",
+	critical: "text-bad",
+	high: "text-bad",
+	refused: "text-bad",
 	cancelled: "text-warn",
 	missing: "text-warn",
 	waiting_approval: "text-warn",
 	degraded: "text-warn",
+	medium: "text-warn",
+	stale: "text-warn",
+	retired: "text-warn",
 };
 
 /** A state in words; its colour only repeats them. */
