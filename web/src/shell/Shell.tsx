@@ -1,7 +1,7 @@
 "use client";
 
 import clsx from "clsx";
-import { Activity, Library, Moon, Server, Sun, Workflow } from "lucide-react";
+import { Activity, FolderGit2, GraduationCap, Library, Moon, Server, Sun, Workflow } from "lucide-react";
 import Link from "next/link";
 import { usePathname } from "next/navigation";
 import { Tooltip } from "radix-ui";
@@ -14,6 +14,8 @@ const PAGES = [
 	{ href: "/", label: "Canvas", icon: Workflow },
 	{ href: "/ui/runs/", label: "Runs", icon: Activity },
 	{ href: "/ui/collections/", label: "Collections", icon: Library },
+	{ href: "/ui/finetuning/", label: "Fine-tuning", icon: GraduationCap },
+	{ href: "/ui/projects/", label: "Projects", icon: FolderGit2 },
 	{ href: "/ui/system/", label: "System", icon: Server },
 ] as const;
 
