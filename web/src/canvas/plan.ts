@@ -62,7 +62,7 @@ export function requestOf(document: CanvasDocument, node: AgentNode, answers: st
 		...(maxIters ? { max_iters: maxIters } : {}),
 		...(approval ? { approval } : {}),
 		...(session ? { session } : {}),
-		metadata: { canvas: document.name, node: node.id } as unknown as RunBody["metadata"],
+		metadata: { canvas: document.name, node: node.id },
 	};
 }
 
