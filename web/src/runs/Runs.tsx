@@ -151,7 +151,9 @@ function RunDetail({ id }: { id: string }) {
 			{(run.result?.answer || run.result?.error || run.writing) && (
 				<Panel title="Answer">
 					{run.writing && <p className="whitespace-pre-wrap text-soft">{run.writing.text}</p>}
-					{run.result?.answer && <Answer text={run.result.answer} citations={run.result.citations} />}
+					{run.result?.answer && (
+						<Answer text={run.result.answer} citations={run.result.citations} namespace={run.result.namespace} />
+					)}
 					{run.result?.error && (
 						<p className="text-bad">
 							{run.result.error.message}

@@ -84,7 +84,9 @@ export const AgentNode = memo(function AgentNode({ id, data, selected }: NodePro
 						</div>
 						{live.writing && <p className="whitespace-pre-wrap break-words text-soft">{live.writing.text}</p>}
 						<div aria-live="polite" className="nodrag nowheel max-h-72 overflow-auto">
-							{live.result?.answer && <Answer text={live.result.answer} citations={live.result.citations} />}
+							{live.result?.answer && (
+								<Answer text={live.result.answer} citations={live.result.citations} namespace={live.result.namespace} />
+							)}
 							{live.result?.error && (
 								<p className="text-bad">
 									{live.result.error.message}
