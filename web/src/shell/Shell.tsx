@@ -1,13 +1,15 @@
 "use client";
 
 import clsx from "clsx";
-import { Activity, FolderGit2, GraduationCap, Library, Moon, Server, Sun, Workflow } from "lucide-react";
+import { Activity, FolderGit2, GraduationCap, Library, LogOut, Moon, Server, Sun, Workflow } from "lucide-react";
 import Link from "next/link";
 import { usePathname } from "next/navigation";
 import { Tooltip } from "radix-ui";
 import { type ReactNode, useEffect, useState } from "react";
 import type { HealthView } from "@/api/client";
 import { usePolled } from "@/api/polling";
+import { SignIn } from "@/session/SignIn";
+import { isSignedIn, useSession } from "@/session/store";
 import { IconButton } from "@/ui";
 
 const PAGES = [
@@ -24,6 +26,7 @@ export function Shell({ children }: { children: ReactNode }) {
 	const path = usePathname();
 	const health = usePolled<HealthView>("/health", 10_000);
 	const [theme, toggle] = useTheme();
+	const signedIn = useSession(isSignedIn);
 	return (
 		<Tooltip.Provider delayDuration={300}>
 			<div className="flex h-screen flex-col">
@@ -49,6 +52,11 @@ export function Shell({ children }: { children: ReactNode }) {
 					<span className="ml-auto text-soft text-xs">
 						{health.data && !health.offline ? `${health.data.version} · ${health.data.status}` : ""}
 					</span>
+					{signedIn && (
+						<IconButton label="Sign out" onClick={() => void useSession.getState().signOut()}>
+							<LogOut size={16} aria-hidden />
+						</IconButton>
+					)}
 					<IconButton label={theme === "dark" ? "Light" : "Dark"} onClick={toggle}>
 						{theme === "dark" ? <Sun size={16} aria-hidden /> : <Moon size={16} aria-hidden />}
 					</IconButton>
@@ -64,6 +72,7 @@ export function Shell({ children }: { children: ReactNode }) {
 					{children}
 				</main>
 			</div>
+			<SignIn />
 		</Tooltip.Provider>
 	);
 }
