@@ -1,6 +1,7 @@
 """Nothing of a namespace shows in another by the command line: tried with every command that `--help` lists, so that a new
 one that this test can't ask anything of breaks it. (The HTTP twin is `api/tests/api/namespaces.rs`.)"""
 
+import json
 import re
 
 import pytest
@@ -14,6 +15,7 @@ NOT_OF_A_NAMESPACE = {
     "models show": "the same for all", "models probe": "the same for all", "chat": "keeps nothing", "embed": "keeps nothing",
     "topics": "names of topics", "openapi": "the API's description", "completion": "for a shell",
     "chaos run": "for operators", "chaos load": "for operators", "tools check": "a file of one's own",
+    "canvas check": "a file of one's own",
     "mcp": "asks the routes of one namespace, which the HTTP twin tries", "dlq ls": "for operators", "dlq show": "for operators", "dlq redrive": "for operators", "dlq drop": "for operators",
     # By ids that nobody guesses; over HTTP they take `?namespace=`.
     "runs show": "by id", "runs watch": "by id", "runs cancel": "by id", "runs approve": "by id", "runs resume": "by id",
@@ -31,6 +33,7 @@ def questions(owned):
         "rag ask": ["rag", "ask", "what is blue?", "-c", "papers"],
         "tools": ["tools"],
         "agent run": ["agent", "run", "what is blue?", "-c", "papers", "--session", "talk"],
+        "canvas run": ["canvas", "run", owned["canvas"], "--task", "what is blue?"],
         "runs ls": ["runs", "ls"],
         "docs ls": ["docs", "ls", "-c", "papers"],
         "memory add": ["memory", "add", "user", "mine", "-s", "talk"],
@@ -64,7 +67,14 @@ def owned(server):
     server.ingest(file, "papers", namespace="owner")
     assert server.post("/agent/run", {"task": f"the {WORD}", "namespace": "owner"}).status == 200
     turn = server.post("/memory/turns", {"role": "user", "text": f"my {WORD} is blue", "namespace": "owner", "session": "talk"})
-    return {"file": str(other), "turn_id": turn.json["turn_id"]}
+    canvas = server.folder / "canvas.json"
+    data = {"agent": "react", "task": "{{input}}", "session": "talk"}
+    canvas.write_text(json.dumps({
+        "format": "riverrun.canvas", "version": 1, "name": "", "namespace": "owner", "edges": [{"from": "papers", "to": "a"}],
+        "nodes": [{"id": "a", "kind": "agent", "x": 0, "y": 0, "data": data},
+                  {"id": "papers", "kind": "collection", "x": 0, "y": 0, "data": {"collection": "papers"}}],
+    }))
+    return {"file": str(other), "turn_id": turn.json["turn_id"], "canvas": str(canvas)}
 
 
 def test_every_command_is_known_here(server, owned):

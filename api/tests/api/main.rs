@@ -5,6 +5,7 @@
 #![allow(unreachable_pub)]
 
 mod bad_input;
+mod document_text;
 mod harness;
 mod ingest;
 mod memory;

@@ -3,7 +3,7 @@
 import type { AgentEntry } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import { Button, Field, Input, Select } from "@/ui";
-import type { AgentNode, Approval } from "./document";
+import { type AgentNode, type Approval, LIMITS } from "./document";
 import { useCanvas } from "./store";
 
 /** The settings of the one agent that is selected. */
@@ -42,10 +42,10 @@ function AgentSettings({ node }: { node: AgentNode }) {
 				<Input
 					type="number"
 					min={1}
-					max={1000}
+					max={LIMITS.iterations}
 					placeholder="8"
 					value={data.maxIters ?? ""}
-					onChange={(event) => change(node.id, { maxIters: Number(event.target.value) || undefined })}
+					onChange={(event) => change(node.id, { maxIters: iterations(event.target.value) })}
 				/>
 			</Field>
 			<Field label="tool calls that wait for your approval">
@@ -75,4 +75,10 @@ function AgentSettings({ node }: { node: AgentNode }) {
 			</div>
 		</aside>
 	);
+}
+
+/** A number that a run takes; nothing is the server's default. */
+function iterations(text: string): number | undefined {
+	const value = Math.round(Number(text));
+	return value > 0 ? Math.min(value, LIMITS.iterations) : undefined;
 }

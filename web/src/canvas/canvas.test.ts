@@ -1,3 +1,6 @@
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import {
 	aligned,
@@ -10,7 +13,7 @@ import {
 	refusal,
 	without,
 } from "./document";
-import { exportCanvas, ImportError, importCanvas } from "./exchange";
+import { exportCanvas, ImportError, importCanvas, publishedSchema } from "./exchange";
 import { amend, begin, MAX_HISTORY, record, redo, undo } from "./history";
 import { chainTo, notRunnable, requestOf, taskWith } from "./plan";
 import { TEMPLATES } from "./templates";
@@ -78,6 +81,7 @@ describe("the request of an agent node", () => {
 	test("takes the answers before it where the task says, and as they are", () => {
 		expect(taskWith("Shorten: {{input}}", ["$& and $1"])).toBe("Shorten: $& and $1");
 		expect(taskWith("Shorten", ["a", "b"])).toBe("Shorten\n\na\n\nb");
+		expect(taskWith(" ", ["a"])).toBe("a");
 	});
 	test("runs what it waits for first, each once", () => {
 		const document = given(
@@ -175,6 +179,26 @@ describe("export and import", () => {
 	])("%s is refused with its place", (_, json, words) => {
 		expect(() => importCanvas(json)).toThrow(ImportError);
 		expect(() => importCanvas(json)).toThrow(words);
+	});
+
+	describe("the files that the command line reads, too", () => {
+		const files = (folder: string) => {
+			const path = fileURLToPath(new URL(`../../fixtures/canvas/${folder}`, import.meta.url));
+			return readdirSync(path).map((name) => [name, readFileSync(join(path, name), "utf8")] as const);
+		};
+		test.each(files("good"))("%s is read and comes back as it was", (_, json) => {
+			expect(JSON.parse(exportCanvas(importCanvas(json)))).toEqual(JSON.parse(json));
+		});
+		test.each(files("bad"))("%s is refused", (_, json) => {
+			expect(() => importCanvas(json)).toThrow(ImportError);
+		});
+	});
+
+	test("the published schema is the one that is checked (`UPDATE_SCHEMA=1 npm test` writes it anew)", () => {
+		const path = fileURLToPath(new URL("../../public/canvas.schema.json", import.meta.url));
+		const schema = `${JSON.stringify(publishedSchema(), null, 2)}\n`;
+		if (process.env.UPDATE_SCHEMA) writeFileSync(path, schema);
+		expect(readFileSync(path, "utf8")).toBe(schema);
 	});
 
 	test("script in a label stays a label", () => {

@@ -39,6 +39,7 @@ export function chainTo(document: CanvasDocument, id: string): AgentNode[] {
 export function taskWith(task: string, answers: string[]): string {
 	const input = answers.join("\n\n");
 	if (task.includes(INPUT)) return task.replaceAll(INPUT, () => input);
+	if (task.trim() === "") return input;
 	return input ? `${task}\n\n${input}` : task;
 }
 
