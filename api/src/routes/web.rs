@@ -98,15 +98,9 @@ mod tests {
             assert_eq!(get("/", &[]).await.status(), StatusCode::NOT_FOUND, "and the hint says how to build them");
             return;
         }
-        for path in [
-            "/",
-            "/ui/runs/",
-            "/ui/collections/",
-            "/ui/documents/",
-            "/ui/finetuning/",
-            "/ui/projects/",
-            "/ui/system/",
-        ] {
+        for path in
+            ["/", "/ui/runs/", "/ui/collections/", "/ui/documents/", "/ui/finetuning/", "/ui/projects/", "/ui/system/"]
+        {
             let response = get(path, &[]).await;
             assert_eq!(response.status(), StatusCode::OK, "{path}");
             let policy = response.headers()[CONTENT_SECURITY_POLICY].to_str().unwrap().to_owned();

@@ -16,6 +16,8 @@ type RunsState = {
 	/** Follows a run that exists; from its last known step when it was followed before. */
 	follow: (runId: string) => void;
 	cancel: (runId: string) => Promise<void>;
+	/** Asks a run that waits to look again. */
+	resume: (runId: string) => Promise<void>;
 	decide: (runId: string, step: number, decision: "approve" | "deny") => Promise<void>;
 	fork: (runId: string, atSeq: number) => Promise<string>;
 };
@@ -110,6 +112,16 @@ export const useRuns = create<RunsState>((set, get) => {
 		async cancel(runId) {
 			try {
 				await post(`/runs/${runId}/cancel`, { reason: "stopped on the canvas" });
+			} catch (error) {
+				change(runId, (run) => ({ ...run, problem: describe(error) }));
+			}
+		},
+
+		async resume(runId) {
+			try {
+				await post(`/runs/${runId}/resume`, {});
+				change(runId, (run) => ({ ...run, problem: null }));
+				get().follow(runId);
 			} catch (error) {
 				change(runId, (run) => ({ ...run, problem: describe(error) }));
 			}

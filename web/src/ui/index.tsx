@@ -3,7 +3,7 @@
 /** The few controls that every page is made of. */
 
 import clsx from "clsx";
-import { Dialog as RadixDialog, Tooltip } from "radix-ui";
+import { DropdownMenu, Dialog as RadixDialog, Tooltip } from "radix-ui";
 import type {
 	ButtonHTMLAttributes,
 	InputHTMLAttributes,
@@ -113,6 +113,43 @@ export function Dialog({
 				</RadixDialog.Content>
 			</RadixDialog.Portal>
 		</RadixDialog.Root>
+	);
+}
+
+/** A button that opens a list of actions. */
+export function Menu({
+	label,
+	icon,
+	items,
+}: {
+	label: string;
+	icon: ReactNode;
+	items: { label: string; act: () => void }[];
+}) {
+	return (
+		<DropdownMenu.Root>
+			<DropdownMenu.Trigger asChild>
+				<Button tone="quiet" aria-label={label} title={label}>
+					{icon}
+				</Button>
+			</DropdownMenu.Trigger>
+			<DropdownMenu.Portal>
+				<DropdownMenu.Content
+					sideOffset={4}
+					className="z-50 min-w-40 rounded-md border border-line bg-surface p-1 text-ink shadow-xl"
+				>
+					{items.map((item) => (
+						<DropdownMenu.Item
+							key={item.label}
+							onSelect={item.act}
+							className="cursor-default rounded px-2 py-1.5 outline-none data-[highlighted]:bg-raised"
+						>
+							{item.label}
+						</DropdownMenu.Item>
+					))}
+				</DropdownMenu.Content>
+			</DropdownMenu.Portal>
+		</DropdownMenu.Root>
 	);
 }
 

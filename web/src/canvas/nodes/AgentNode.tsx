@@ -2,7 +2,8 @@
 
 import { Handle, type NodeProps, Position } from "@xyflow/react";
 import clsx from "clsx";
-import { Bot, Play, Route, Square } from "lucide-react";
+import { Bot, Play, RotateCw, Route, Square } from "lucide-react";
+import Link from "next/link";
 import { memo } from "react";
 import { useShallow } from "zustand/react/shallow";
 import { Answer } from "@/runs/Answer";
@@ -24,7 +25,8 @@ export const AgentNode = memo(function AgentNode({ id, data, selected }: NodePro
 	const runId = useCanvas((s) => s.runOf[id]);
 	const problem = useCanvas((s) => s.problems[id]);
 	const live = useRuns((s) => (runId ? s.runs[runId] : undefined));
-	const { decide, fork } = useRuns(useShallow((s) => ({ decide: s.decide, fork: s.fork })));
+	const { decide, fork, resume } = useRuns(useShallow((s) => ({ decide: s.decide, fork: s.fork, resume: s.resume })));
+	const before = useCanvas((s) => s.runBefore[id]);
 	const busy = live !== undefined && !hasEnded(live) && !live.problem;
 	const name = node.agent ?? "supervisor";
 	const Icon = node.agent ? Bot : Route;
@@ -40,6 +42,11 @@ export const AgentNode = memo(function AgentNode({ id, data, selected }: NodePro
 				{live?.agent && live.agent !== node.agent && <span className="text-soft">→ {live.agent}</span>}
 				<span className="ml-auto flex items-center gap-1">
 					{live && <Status of={live.status} />}
+					{busy && (
+						<IconButton label="resume" className="nodrag" onClick={() => void resume(runId ?? "")}>
+							<RotateCw size={14} aria-hidden />
+						</IconButton>
+					)}
 					{busy ? (
 						<IconButton label="stop" className="nodrag" onClick={() => void stop(id)}>
 							<Square size={14} aria-hidden />
@@ -70,7 +77,21 @@ export const AgentNode = memo(function AgentNode({ id, data, selected }: NodePro
 				)}
 				{live && (
 					<>
-						<Figures run={live} />
+						<div className="flex flex-wrap items-center gap-x-3">
+							<Figures run={live} />
+							<Link className="nodrag text-accent text-xs" prefetch={false} href={`/ui/runs/?id=${live.runId}`}>
+								in full
+							</Link>
+							{before && (
+								<Link
+									className="nodrag text-accent text-xs"
+									prefetch={false}
+									href={`/ui/runs/?id=${before}&with=${live.runId}`}
+								>
+									compare with the one before
+								</Link>
+							)}
+						</div>
 						{live.problem && <p className="text-bad text-xs">{live.problem}</p>}
 						{busy && !live.connected && <p className="text-warn text-xs">connection lost; joining again…</p>}
 						<div className="nodrag rounded-md border border-line">
