@@ -18,7 +18,8 @@ const MOST_SHOWN = 100;
 export function Datasets({ page }: { page: Polled<Page<DatasetView>> }) {
 	return (
 		<Panel title="Datasets">
-			<ul className="mb-3 max-h-80 overflow-auto">
+			{/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard */}
+			<ul aria-label="datasets" tabIndex={0} className="mb-3 max-h-80 overflow-auto">
 				{page.data?.items.map((one) => (
 					<li key={`${one.name}/${one.sha256}`} className="border-line border-b py-1.5 last:border-0">
 						<span className="block break-words font-medium">{one.name}</span>
@@ -125,7 +126,8 @@ function UploadDataset({ onDone }: { onDone: () => void }) {
 				<div>
 					<Alert>{refused.message}</Alert>
 					{refused.lines.length > 0 && (
-						<ol aria-label="what is wrong, by line" className="mt-1 max-h-60 overflow-auto text-xs">
+						// biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard
+						<ol aria-label="what is wrong, by line" tabIndex={0} className="mt-1 max-h-60 overflow-auto text-xs">
 							{refused.lines.slice(0, MOST_SHOWN).map((line) => (
 								<li key={`${line.field} ${line.reason}`} className="border-line border-b py-0.5 last:border-0">
 									<span className="font-mono">{line.field}</span>: {line.reason}

@@ -89,7 +89,8 @@ function Side({ title, findings }: { title: string; findings: FindingView[] }) {
 	return (
 		<section aria-label={title} className="min-w-0">
 			<h3 className="font-semibold">{title}</h3>
-			<ul className="max-h-96 overflow-auto">
+			{/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard */}
+			<ul tabIndex={0} className="max-h-96 overflow-auto">
 				{findings.slice(0, MOST_SHOWN).map((one) => (
 					<li key={one.id} className="border-line border-b py-1 last:border-0">
 						<Status of={one.severity} />{" "}
