@@ -6,7 +6,7 @@ import { ApiError, type CollectionView, type DocumentView } from "@/api/client";
 import type { Page } from "@/api/pending";
 import { usePolled } from "@/api/polling";
 import { homeNamespace, useSession } from "@/session/store";
-import { Empty, Field, Input, Panel, Status, Table } from "@/ui";
+import { Empty, Field, Input, Panel, Refused, Status, Table } from "@/ui";
 import { DocumentDialog } from "./DocumentDialog";
 import { Remove } from "./Remove";
 import { SearchBench } from "./SearchBench";
@@ -55,6 +55,7 @@ export function Collections() {
 							</li>
 						))}
 					</ul>
+					<Refused error={collections.error} />
 					{collections.data?.items.length === 0 && <Empty>No collections in {namespace}.</Empty>}
 				</Panel>
 				<Upload namespace={namespace} collection={name} onDone={collections.refresh} />

@@ -4,7 +4,7 @@ import { useRef, useState } from "react";
 import { ApiError, call, describe, type FieldError } from "@/api/client";
 import type { DatasetFormat, DatasetView, Page } from "@/api/pending";
 import type { Polled } from "@/api/polling";
-import { Alert, Button, Empty, Field, Input, Panel, Select } from "@/ui";
+import { Alert, Button, Empty, Field, Input, Panel, Refused, Select } from "@/ui";
 import { bytes, number } from "@/ui/words";
 
 const FORMATS: { value: DatasetFormat; label: string }[] = [
@@ -48,20 +48,21 @@ export function Datasets({ page }: { page: Polled<Page<DatasetView>> }) {
 					</li>
 				))}
 			</ul>
+			<Refused error={page.error} />
 			{page.data?.items.length === 0 && <Empty>No datasets.</Empty>}
 			<UploadDataset onDone={page.refresh} />
 		</Panel>
 	);
 }
 
-type Refused = { message: string; lines: FieldError[] };
+type Refusal = { message: string; lines: FieldError[] };
 
 function UploadDataset({ onDone }: { onDone: () => void }) {
 	const [name, setName] = useState("");
 	const [format, setFormat] = useState<DatasetFormat>("sft");
 	const [file, setFile] = useState<File | null>(null);
 	const [sending, setSending] = useState(false);
-	const [refused, setRefused] = useState<Refused | null>(null);
+	const [refused, setRefused] = useState<Refusal | null>(null);
 	const [taken, setTaken] = useState<DatasetView | null>(null);
 	const input = useRef<HTMLInputElement>(null);
 

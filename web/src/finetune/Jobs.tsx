@@ -3,7 +3,7 @@
 import clsx from "clsx";
 import type { JobView, Page } from "@/api/pending";
 import type { Polled } from "@/api/polling";
-import { Empty, Panel, Status, Table } from "@/ui";
+import { Empty, Panel, Refused, Status, Table } from "@/ui";
 
 /** Every job, newest first. */
 export function Jobs({
@@ -18,6 +18,7 @@ export function Jobs({
 	const jobs = page.data?.items ?? [];
 	return (
 		<Panel title="Jobs">
+			<Refused error={page.error} />
 			{page.data && jobs.length === 0 && <Empty>No jobs: upload a dataset and start one.</Empty>}
 			{jobs.length > 0 && (
 				<Table head={["model", "status", "step", "loss", "held out", "begun"]}>

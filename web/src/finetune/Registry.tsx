@@ -4,7 +4,7 @@ import { useState } from "react";
 import { call, describe } from "@/api/client";
 import type { ModelVersionView, Page, Stage } from "@/api/pending";
 import type { Polled } from "@/api/polling";
-import { Alert, Button, Dialog, Empty, Panel, Status, Table } from "@/ui";
+import { Alert, Button, Dialog, Empty, Panel, Refused, Status, Table } from "@/ui";
 import { bytes, number } from "@/ui/words";
 import { SideBySide } from "./SideBySide";
 
@@ -36,6 +36,7 @@ export function Registry({ page }: { page: Polled<Page<ModelVersionView>> }) {
 	return (
 		<Panel title="Registry">
 			<Alert>{problem}</Alert>
+			<Refused error={page.error} />
 			{page.data && versions.length === 0 && <Empty>No versions: a job that succeeds makes one.</Empty>}
 			{versions.length > 0 && (
 				<Table head={["version", "stage", "metrics", "size", "made", ""]}>

@@ -4,7 +4,7 @@ import { useEffect, useState } from "react";
 import { call, describe } from "@/api/client";
 import type { FileChanged, Page, ProjectFile, ProposalView } from "@/api/pending";
 import { usePolled } from "@/api/polling";
-import { Alert, Button, Empty, Field, Input, Panel, Select, Status } from "@/ui";
+import { Alert, Button, Empty, Field, Input, Panel, Refused, Select, Status } from "@/ui";
 import { number } from "@/ui/words";
 import { Diff } from "./Diff";
 
@@ -113,7 +113,7 @@ function Proposal({ base, id, onChanged }: { base: string; id: string; onChanged
 	const { data, error, refresh } = usePolled<ProposalView>(path, settled ? 30_000 : 1_000);
 	const [problem, setProblem] = useState<string | null>(null);
 	useEffect(() => setSettled(data !== null && data.status !== "proposing"), [data]);
-	if (!data) return error ? <Alert>{describe(error)}</Alert> : null;
+	if (!data) return <Refused error={error} />;
 	const { file, status, improves } = data;
 	const act = async (what: "apply" | "revert") => {
 		try {

@@ -5,7 +5,7 @@ import { useEffect, useState } from "react";
 import { API_BASE, call, describe } from "@/api/client";
 import type { ProjectView } from "@/api/pending";
 import { usePolled } from "@/api/polling";
-import { Alert, Button, Empty, Panel, Status } from "@/ui";
+import { Alert, Button, Empty, Panel, Refused, Status } from "@/ui";
 import { bytes, number } from "@/ui/words";
 import { Improve } from "./Improve";
 import { Report } from "./Report";
@@ -25,7 +25,7 @@ export function ProjectDetail({ id }: { id: string }) {
 	const { data: project, error, refresh } = usePolled<ProjectView>(path, busy ? BUSY_MS : IDLE_MS);
 	const working = project?.status === "importing" || project?.status === "analyzing";
 	useEffect(() => setBusy(project === null || working), [project, working]);
-	if (!project) return error ? <Alert>{describe(error)}</Alert> : null;
+	if (!project) return <Refused error={error} />;
 	return (
 		<>
 			<Head project={project} working={working} onChanged={refresh} />

@@ -5,7 +5,7 @@ import Link from "next/link";
 import { useRouter, useSearchParams } from "next/navigation";
 import type { Page, ProjectView } from "@/api/pending";
 import { usePolled } from "@/api/polling";
-import { Empty, Panel, Status } from "@/ui";
+import { Empty, Panel, Refused, Status } from "@/ui";
 import { bytes, number } from "@/ui/words";
 import { Import } from "./Import";
 import { ProjectDetail } from "./ProjectDetail";
@@ -26,6 +26,7 @@ export function Projects() {
 					}}
 				/>
 				<Panel title="Projects">
+					<Refused error={projects.error} />
 					{projects.data?.items.length === 0 && <Empty>No projects.</Empty>}
 					<ul>
 						{projects.data?.items.map((project) => (

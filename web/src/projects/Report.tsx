@@ -1,11 +1,10 @@
 "use client";
 
 import { useState } from "react";
-import { describe } from "@/api/client";
 import type { ReportView, Severity } from "@/api/pending";
 import { usePolled } from "@/api/polling";
 import { Bars } from "@/charts/Bars";
-import { Alert, Panel, Status, Table } from "@/ui";
+import { Panel, Refused, Status, Table } from "@/ui";
 import { number } from "@/ui/words";
 import { Findings } from "./Findings";
 import { SEVERITIES } from "./grouping";
@@ -23,7 +22,7 @@ const TONES: Record<Severity, "bad" | "warn" | "soft"> = {
 export function Report({ id, onImprove }: { id: string; onImprove: (file: string) => void }) {
 	const { data: report, error } = usePolled<ReportView>(`/projects/${encodeURIComponent(id)}/report`, 60_000);
 	const [place, setPlace] = useState<Place | null>(null);
-	if (!report) return error ? <Alert>{describe(error)}</Alert> : null;
+	if (!report) return <Refused error={error} />;
 	const { summary } = report;
 	return (
 		<div className="space-y-3">

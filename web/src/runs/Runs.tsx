@@ -7,7 +7,7 @@ import { useEffect, useState } from "react";
 import { useShallow } from "zustand/react/shallow";
 import { type AgentEntry, describe, type RunSummary } from "@/api/client";
 import { usePolled } from "@/api/polling";
-import { Alert, Button, Empty, Input, Panel, Select, Status } from "@/ui";
+import { Alert, Button, Empty, Input, Panel, Refused, Select, Status } from "@/ui";
 import { Answer } from "./Answer";
 import { compareSteps } from "./compare";
 import { Figures } from "./Figures";
@@ -82,7 +82,7 @@ export function Runs() {
 						onKeyDown={(event) => event.key === "Enter" && event.currentTarget.blur()}
 					/>
 				</div>
-				{page.error && !page.offline ? <Alert>{describe(page.error)}</Alert> : null}
+				<Refused error={page.error} />
 				{page.data?.items.length === 0 && <Empty>No runs.</Empty>}
 				<ul>
 					{page.data?.items.map((run) => (

@@ -1,7 +1,7 @@
 "use client";
 
 import { Dialog as RadixDialog } from "radix-ui";
-import { useEffect, useState } from "react";
+import { useState } from "react";
 import { ApiError, describe } from "@/api/client";
 import { Alert, Button, Field, Input } from "@/ui";
 import { useSession } from "./store";
@@ -9,14 +9,10 @@ import { useSession } from "./store";
 /** Asks for a token in front of the page, for as long as the server wants one. */
 export function SignIn() {
 	const needed = useSession((s) => s.needed);
-	const { look, signIn } = useSession.getState();
+	const { signIn } = useSession.getState();
 	const [token, setToken] = useState("");
 	const [busy, setBusy] = useState(false);
 	const [problem, setProblem] = useState<string | null>(null);
-
-	useEffect(() => {
-		void look();
-	}, [look]);
 
 	const enter = async () => {
 		setBusy(true);

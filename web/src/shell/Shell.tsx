@@ -27,6 +27,10 @@ export function Shell({ children }: { children: ReactNode }) {
 	const health = usePolled<HealthView>("/health", 10_000);
 	const [theme, toggle] = useTheme();
 	const signedIn = useSession(isSignedIn);
+	// Also when a server is back: it may be another one, with other tokens.
+	useEffect(() => {
+		if (!health.offline) void useSession.getState().look();
+	}, [health.offline]);
 	return (
 		<Tooltip.Provider delayDuration={300}>
 			<div className="flex h-screen flex-col">

@@ -11,6 +11,7 @@ import type {
 	SelectHTMLAttributes,
 	TextareaHTMLAttributes,
 } from "react";
+import { describe, Offline } from "@/api/client";
 
 type Tone = "plain" | "accent" | "danger" | "quiet";
 
@@ -171,6 +172,11 @@ export function Alert({ children }: { children: ReactNode }) {
 			{children}
 		</p>
 	) : null;
+}
+
+/** Why something can't be shown; that nobody answers is said above every page. */
+export function Refused({ error }: { error: unknown }) {
+	return error && !(error instanceof Offline) ? <Alert>{describe(error)}</Alert> : null;
 }
 
 export function TextArea({ className, ...rest }: TextareaHTMLAttributes<HTMLTextAreaElement>) {
