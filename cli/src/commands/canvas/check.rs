@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::document::{Content, read_file};
+use super::document::{Canvas, Content, read_file};
 use crate::error::CliError;
 use crate::output::Output;
 
@@ -22,11 +22,10 @@ struct Checked {
 /// Reads a canvas and says what is on it.
 pub fn check(file: &Path, output: Output) -> Result<(), CliError> {
     let canvas = read_file(file)?;
-    let count = |is: fn(&Content) -> bool| canvas.nodes.iter().filter(|node| is(&node.content)).count();
     let checked = Checked {
-        agents: count(|content| matches!(content, Content::Agent(_))),
-        tools: count(|content| matches!(content, Content::Tool(_))),
-        collections: count(|content| matches!(content, Content::Collection(_))),
+        agents: count(&canvas, |content| matches!(content, Content::Agent(_))),
+        tools: count(&canvas, |content| matches!(content, Content::Tool(_))),
+        collections: count(&canvas, |content| matches!(content, Content::Collection(_))),
         connections: canvas.edges.len(),
         name: canvas.name,
         namespace: canvas.namespace,
@@ -37,4 +36,8 @@ pub fn check(file: &Path, output: Output) -> Result<(), CliError> {
             it.name, it.namespace, it.agents, it.tools, it.collections, it.connections
         )
     })
+}
+
+fn count(canvas: &Canvas, is: fn(&Content) -> bool) -> usize {
+    canvas.nodes.iter().filter(|node| is(&node.content)).count()
 }

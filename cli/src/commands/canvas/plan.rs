@@ -50,7 +50,7 @@ fn only_last(canvas: &Canvas) -> Result<&Node, CliError> {
         |id: &str| canvas.edges.iter().any(|(from, to)| from == id && agents(canvas).any(|node| node.id == *to));
     let last: Vec<&Node> = agents(canvas).filter(|node| !waited_for(&node.id)).collect();
     match last.as_slice() {
-        [one] => Ok(one),
+        &[one] => Ok(one),
         [] => Err(CliError::new(Exit::Refused, "the canvas has no agent").hint("drag one onto it and export it again")),
         several => {
             let ids: Vec<&str> = several.iter().map(|node| node.id.as_str()).collect();
