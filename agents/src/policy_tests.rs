@@ -1,26 +1,9 @@
-use riverrun_schemas::Namespace;
 use serde_json::json;
 
 use super::*;
 
 fn request(approval: ApprovalPolicy) -> RunRequest {
-    RunRequest {
-        task: "do it".into(),
-        agent: Some("react".into()),
-        namespace: Namespace::default(),
-        session: None,
-        provider: None,
-        model: None,
-        temperature: None,
-        max_iters: None,
-        tools: None,
-        collections: None,
-        budget_tokens: None,
-        budget_seconds: None,
-        approval,
-        metadata_json: None,
-        session_policy: Default::default(),
-    }
+    RunRequest { task: "do it".into(), agent: Some("react".into()), approval, ..RunRequest::default() }
 }
 
 fn tool(name: &str, effect: ToolEffect) -> ToolManifest {

@@ -13,27 +13,11 @@ use riverrun_knowledge::answer::{self, MarkerFilter};
 use riverrun_schemas::agent::{
     AgentEvent, ApprovalPolicy, RunAccepted, RunAdvanced, RunClaimed, RunRequest, StepKind, ToolEffect, ToolUse,
 };
-use riverrun_schemas::{ChunkId, DocumentId, Namespace, RunId, Usage};
+use riverrun_schemas::{ChunkId, DocumentId, RunId, Usage};
 use serde_json::json;
 
 fn request(approval: ApprovalPolicy) -> RunRequest {
-    RunRequest {
-        task: "when is the launch?".into(),
-        agent: Some("react".into()),
-        namespace: Namespace::default(),
-        session: None,
-        provider: None,
-        model: None,
-        temperature: None,
-        max_iters: None,
-        tools: None,
-        collections: None,
-        budget_tokens: None,
-        budget_seconds: None,
-        approval,
-        metadata_json: None,
-        session_policy: Default::default(),
-    }
+    RunRequest { task: "when is the launch?".into(), agent: Some("react".into()), approval, ..RunRequest::default() }
 }
 
 fn tools() -> Vec<ToolManifest> {

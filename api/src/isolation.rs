@@ -1,24 +1,28 @@
 //! Whoever names a namespace sees nothing of another: also where an id alone would do.
 //!
-//! Runs and ingests are found by their ids, which no one guesses. With `?namespace=` a caller says where it must be; what is
-//! elsewhere is then as unknown as what never was. It is checked here, in front of every route below `/runs/{id}` and
-//! `/ingest/{id}` and their WebSockets, those to come included, and for every id in path and query alike.
+//! Runs, ingests and removals are found by their ids, which no one guesses. With `?namespace=` a caller says where it must be; what is
+//! elsewhere is then as unknown as what never was. It is checked here, in front of every route below `/runs/{id}`,
+//! `/ingest/{id}` and `/deletions/{id}` and their WebSockets, those to come included, and for every id in path and query alike.
 
 use axum::extract::{Query, Request, State};
 use axum::http::Uri;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use riverrun_schemas::{IngestId, Namespace, RunId};
+use riverrun_stores::read_models::deletions;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn, Paths};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 
 use crate::error::ApiError;
 use crate::hub::{unknown_ingest, unknown_run};
+use crate::routes::deletions::unknown_deletion;
 use crate::state::AppState;
 use crate::submit::Checks;
 
 const PARAMETER: &str = "namespace";
+/// Below these, an id says what is meant.
+const PLACES: [&str; 3] = ["/runs/", "/ingest/", "/deletions/"];
 
 /// Answers 404 for what is in another namespace than the one named; hands on everything else, without the parameter.
 pub(crate) async fn check(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
@@ -45,10 +49,10 @@ async fn checked(state: &AppState, uri: &Uri) -> Result<Option<Uri>, ApiError> {
     Ok(Some(without_parameter(uri)))
 }
 
-/// The id of an address below `/runs` or `/ingest`.
+/// The id of an address below one of the places.
 fn named(path: &str) -> Option<&str> {
     let path = path.strip_prefix("/ws").unwrap_or(path);
-    let below = path.strip_prefix("/runs/").or_else(|| path.strip_prefix("/ingest/"))?;
+    let below = PLACES.iter().find_map(|place| path.strip_prefix(place))?;
     below.split('/').next().filter(|id| !id.is_empty())
 }
 
@@ -59,13 +63,14 @@ async fn must_be_in(state: &AppState, namespace: &Namespace, text: &str) -> Resu
             Some(_) | None => Ok(()),
         };
     }
-    if let Ok(ingest_id) = text.parse::<IngestId>()
-        && let Some(ingest) = state.hub().ingest(ingest_id).await?
-        && ingest.namespace != namespace.as_str()
-    {
+    let Ok(ingest_id) = text.parse::<IngestId>() else { return Ok(()) };
+    if state.hub().ingest(ingest_id).await?.is_some_and(|ingest| ingest.namespace != namespace.as_str()) {
         return Err(unknown_ingest(ingest_id));
     }
-    Ok(())
+    match deletions::deletion(&state.parts().sql, ingest_id).await? {
+        Some(deletion) if deletion.namespace != *namespace => Err(unknown_deletion(ingest_id)),
+        Some(_) | None => Ok(()),
+    }
 }
 
 fn without_parameter(uri: &Uri) -> Uri {
@@ -118,6 +123,7 @@ mod tests {
             ("/ingest", None),
             ("/ingest/ing_x", Some("ing_x")),
             ("/ws/ingest/ing_x", Some("ing_x")),
+            ("/deletions/ing_x", Some("ing_x")),
             ("/ws/agent", None),
             ("/runsome/x", None),
         ] {

@@ -38,7 +38,7 @@ pub enum SessionPolicy {
 }
 
 /// What a run is asked to do.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunRequest {
     /// The task, in words.
     pub task: String,

@@ -27,18 +27,14 @@ fn request() -> RunRequest {
         task: "how long is the wing? ✈".into(),
         agent: Some("react".into()),
         namespace: "team-a".parse().unwrap(),
-        session: None,
-        provider: None,
         model: Some("qwen2.5-0.5b-instruct".into()),
         temperature: Some(0.2),
         max_iters: Some(8),
         tools: Some(vec!["calculator".into(), "clock".into()]),
-        collections: None,
         budget_tokens: Some(4000),
-        budget_seconds: None,
-        approval: ApprovalPolicy::External,
         metadata_json: Some("{\"ticket\":7}".into()),
         session_policy: SessionPolicy::Interrupt,
+        ..RunRequest::default()
     }
 }
 

@@ -14,6 +14,7 @@ NOT_OF_A_NAMESPACE = {
     "models": "the same for all", "models ls": "the same for all", "models pull": "the same for all", "models rm": "the same for all",
     "models show": "the same for all", "models probe": "the same for all", "chat": "keeps nothing", "embed": "keeps nothing",
     "topics": "names of topics", "openapi": "the API's description", "completion": "for a shell",
+    "stream produce": "to a topic that the caller names", "stream consume": "from a topic that the caller names",
     "chaos run": "for operators", "chaos load": "for operators", "tools check": "a file of one's own",
     "canvas check": "a file of one's own",
     "mcp": "asks the routes of one namespace, which the HTTP twin tries", "dlq ls": "for operators", "dlq show": "for operators", "dlq redrive": "for operators", "dlq drop": "for operators",
@@ -28,14 +29,23 @@ def questions(owned):
     return {
         "ingest": ["ingest", owned["file"], "-c", "papers"],
         "collections": ["collections"],
+        "collections ls": ["collections", "ls"],
+        "collections check": ["collections", "check", "papers"],
+        "collections rm": ["collections", "rm", "papers"],
         "search": ["search", "what is blue?", "-c", "papers"],
         "rag search": ["rag", "search", "what is blue?", "-c", "papers"],
         "rag ask": ["rag", "ask", "what is blue?", "-c", "papers"],
+        "rag eval": ["rag", "eval", "--qrels", owned["qrels"], "--queries", owned["queries"], "-c", "papers", "--config", "sparse"],
         "tools": ["tools"],
         "agent run": ["agent", "run", "what is blue?", "-c", "papers", "--session", "talk"],
         "canvas run": ["canvas", "run", owned["canvas"], "--task", "what is blue?"],
         "runs ls": ["runs", "ls"],
         "docs ls": ["docs", "ls", "-c", "papers"],
+        "docs show": ["docs", "show", owned["document_id"]],
+        "docs rm": ["docs", "rm", owned["document_id"]],
+        "warehouse tables": ["warehouse", "tables"],
+        "warehouse query": ["warehouse", "query", "SELECT table_name FROM information_schema.tables"],
+        "usage": ["usage"],
         "memory add": ["memory", "add", "user", "mine", "-s", "talk"],
         "memory chat": ["memory", "chat", "what is blue?", "-s", "talk"],
         "memory context": ["memory", "context", "--query", "what is blue?", "-s", "talk"],
@@ -52,7 +62,7 @@ def leaves(server, path=()):
     names = [name for name in re.findall(r"^  (\S+)", listed.group(1), re.M) if name != "help"] if listed else []
     if not names:
         return [" ".join(path)]
-    found = [" ".join(path)] if path in (("models",), ("tools",)) else []  # they list by themselves, too
+    found = [" ".join(path)] if path in (("models",), ("tools",), ("collections",)) else []  # they list by themselves, too
     for name in names:
         found += leaves(server, (*path, name))
     return found
@@ -65,6 +75,10 @@ def owned(server):
     other = server.folder / "other.md"  # whoever reads a file of their own may find it: this one has nothing of the owner's
     other.write_text("# Other\n\nNothing of interest is blue.\n")
     server.ingest(file, "papers", namespace="owner")
+    document = server.get("/documents?collection=papers&namespace=owner").json["items"][0]["document_id"]
+    queries, qrels = server.folder / "queries.tsv", server.folder / "qrels.txt"
+    queries.write_text("1\twhat is blue?\n")
+    qrels.write_text("1 other 1\n")
     assert server.post("/agent/run", {"task": f"the {WORD}", "namespace": "owner"}).status == 200
     turn = server.post("/memory/turns", {"role": "user", "text": f"my {WORD} is blue", "namespace": "owner", "session": "talk"})
     canvas = server.folder / "canvas.json"
@@ -74,7 +88,8 @@ def owned(server):
         "nodes": [{"id": "a", "kind": "agent", "x": 0, "y": 0, "data": data},
                   {"id": "papers", "kind": "collection", "x": 0, "y": 0, "data": {"collection": "papers"}}],
     }))
-    return {"file": str(other), "turn_id": turn.json["turn_id"], "canvas": str(canvas)}
+    return {"file": str(other), "turn_id": turn.json["turn_id"], "document_id": document, "queries": str(queries),
+            "qrels": str(qrels), "canvas": str(canvas)}
 
 
 def test_every_command_is_known_here(server, owned):

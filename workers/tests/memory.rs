@@ -170,17 +170,8 @@ fn request(session: Option<&str>) -> RunRequest {
         agent: Some("react".into()),
         namespace: "team".parse().unwrap(),
         session: session.map(str::to_owned),
-        provider: None,
-        model: None,
-        temperature: None,
-        max_iters: None,
-        tools: None,
-        collections: None,
-        budget_tokens: None,
-        budget_seconds: None,
         approval: ApprovalPolicy::Never,
-        metadata_json: None,
-        session_policy: Default::default(),
+        ..RunRequest::default()
     }
 }
 

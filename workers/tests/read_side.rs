@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use riverrun_log::{EmbeddedBroker, LogConfig, Outgoing, Producer, Schemas, StartAt, Tail, TopicPartition, admin};
 use riverrun_schemas::agent::{
-    AgentEvent, ApprovalPolicy, RunAccepted, RunAdvanced, RunClaimed, RunFinished, RunOutcome, RunRequest, Step,
-    StepKind,
+    AgentEvent, RunAccepted, RunAdvanced, RunClaimed, RunFinished, RunOutcome, RunRequest, Step, StepKind,
 };
 use riverrun_schemas::codec::no_other_schemas;
 use riverrun_schemas::ingest::{
@@ -113,18 +112,7 @@ fn accepted(run_id: RunId) -> RunAccepted {
         task: "add".into(),
         agent: Some("react".into()),
         namespace: "default".parse().unwrap(),
-        session: None,
-        provider: None,
-        model: None,
-        temperature: None,
-        max_iters: None,
-        tools: None,
-        collections: None,
-        budget_tokens: None,
-        budget_seconds: None,
-        approval: ApprovalPolicy::External,
-        metadata_json: None,
-        session_policy: Default::default(),
+        ..RunRequest::default()
     };
     RunAccepted { run_id, request, forked_from: None, at: 1_000 }
 }

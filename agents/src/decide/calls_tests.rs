@@ -18,19 +18,10 @@ fn request(approval: ApprovalPolicy) -> RunRequest {
     RunRequest {
         task: "pay the bill".into(),
         agent: Some("react".into()),
-        namespace: Default::default(),
-        session: None,
-        provider: None,
-        model: None,
-        temperature: None,
         max_iters: Some(8),
-        tools: None,
-        collections: None,
-        budget_tokens: None,
         budget_seconds: Some(10),
         approval,
-        metadata_json: None,
-        session_policy: Default::default(),
+        ..RunRequest::default()
     }
 }
 

@@ -14,19 +14,9 @@ pub(super) fn request(agent: &str) -> RunRequest {
     RunRequest {
         task: "what is 6 times 7?".into(),
         agent: Some(agent.into()),
-        namespace: Default::default(),
-        session: None,
-        provider: None,
-        model: None,
-        temperature: None,
         max_iters: Some(8),
-        tools: None,
-        collections: None,
-        budget_tokens: None,
-        budget_seconds: None,
         approval: ApprovalPolicy::Never,
-        metadata_json: None,
-        session_policy: Default::default(),
+        ..RunRequest::default()
     }
 }
 

@@ -11,20 +11,9 @@ fn run_id() -> RunId {
 fn accepted(forked_from: Option<ForkedFrom>) -> RunAccepted {
     let request = RunRequest {
         task: "count".into(),
-        agent: None,
-        namespace: Default::default(),
-        session: None,
-        provider: None,
-        model: None,
-        temperature: None,
         max_iters: Some(100),
-        tools: None,
-        collections: None,
-        budget_tokens: None,
-        budget_seconds: None,
         approval: ApprovalPolicy::Never,
-        metadata_json: None,
-        session_policy: SessionPolicy::Enqueue,
+        ..RunRequest::default()
     };
     RunAccepted { run_id: run_id(), request, forked_from, at: 0 }
 }

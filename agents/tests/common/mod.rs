@@ -13,19 +13,9 @@ pub(crate) fn request(agent: &str, task: &str, max_iters: i32) -> RunRequest {
     RunRequest {
         task: task.into(),
         agent: Some(agent.into()),
-        namespace: Default::default(),
-        session: None,
-        provider: None,
-        model: None,
-        temperature: None,
         max_iters: Some(max_iters),
-        tools: None,
-        collections: None,
-        budget_tokens: None,
-        budget_seconds: None,
         approval: ApprovalPolicy::Never,
-        metadata_json: None,
-        session_policy: Default::default(),
+        ..RunRequest::default()
     }
 }
 

@@ -110,9 +110,11 @@ async fn delete_collection(
     responses((status = 200, body = DeletionView), (status = 404, body = Problem)))]
 async fn show(State(state): State<AppState>, Path(deletion): Path<String>) -> Result<Reply<DeletionView>, ApiError> {
     let deletion_id: IngestId = id(&deletion)?;
-    deletions::deletion(&state.parts().sql, deletion_id).await?.map(Reply).ok_or_else(|| {
-        ApiError::not_found("deletion_not_found", format!("nothing was heard of deletion {deletion_id} yet"))
-    })
+    deletions::deletion(&state.parts().sql, deletion_id).await?.map(Reply).ok_or_else(|| unknown_deletion(deletion_id))
+}
+
+pub(crate) fn unknown_deletion(deletion_id: IngestId) -> ApiError {
+    ApiError::not_found("deletion_not_found", format!("nothing was heard of deletion {deletion_id} yet"))
 }
 
 fn deletion_id(key: Option<&str>, what: &[&str]) -> IngestId {

@@ -13,7 +13,7 @@ use riverrun_agents::tools::{
     Dependencies, Document, Documents, Hit, ReadFailure, Search, SearchFailure, ToolContext, ToolError, ToolManifest,
     Toolbox,
 };
-use riverrun_schemas::agent::{ApprovalPolicy, RunRequest, ToolEffect};
+use riverrun_schemas::agent::{RunRequest, ToolEffect};
 use riverrun_schemas::{CollectionName, DocumentId, EventId, Namespace, Session};
 use riverrun_stores::warehouse::{QueryLimits, QueryResult, TableInfo, TableLoad};
 use riverrun_stores::{Warehouse, WarehouseError};
@@ -225,23 +225,7 @@ fn permit(state: &AppState, namespace: &Namespace, tool: &ToolManifest, confirme
 
 /// A request that stands for a call by hand when the policy is asked.
 fn by_hand(namespace: &Namespace) -> RunRequest {
-    RunRequest {
-        task: String::new(),
-        agent: None,
-        namespace: namespace.clone(),
-        session: None,
-        provider: None,
-        model: None,
-        temperature: None,
-        max_iters: None,
-        tools: None,
-        collections: None,
-        budget_tokens: None,
-        budget_seconds: None,
-        approval: ApprovalPolicy::External,
-        metadata_json: None,
-        session_policy: Default::default(),
-    }
+    RunRequest { namespace: namespace.clone(), ..RunRequest::default() }
 }
 
 fn failed(name: &str, error: &ToolError) -> ApiError {

@@ -1,11 +1,11 @@
 //! The shapes of OpenAI's API that `/v1` reads. Fields that are not listed are ignored: clients send many that change nothing here.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
 /// A chat.
-#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct CompletionBody {
     /// A chat model, `provider/model`, or `agent/<name>`; `agent/auto` lets the supervisor choose. Empty or `default` is the default model.
@@ -37,6 +37,8 @@ pub struct CompletionBody {
     /// `text`, `json_object`, or `json_schema` with a schema.
     #[schema(value_type = Option<Object>)]
     pub response_format: Option<Value>,
+    /// The namespace of an agent's run; `default` when left out. Not OpenAI's: clients send it as an extra field.
+    pub namespace: Option<String>,
     /// Answers; only 1.
     pub n: Option<u32>,
     /// Of local models and servers that have it.
@@ -48,7 +50,7 @@ pub struct CompletionBody {
 }
 
 /// What a stream tells besides.
-#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct StreamOptions {
     /// One more chunk with the tokens.
@@ -56,7 +58,7 @@ pub struct StreamOptions {
 }
 
 /// A text or several.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum OneOrMany {
     /// One.
@@ -76,7 +78,7 @@ impl OneOrMany {
 }
 
 /// One message of a conversation.
-#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct CompletionMessage {
     /// `system`, `developer`, `user`, `assistant` or `tool`.
@@ -91,7 +93,7 @@ pub struct CompletionMessage {
 }
 
 /// A call that a model asked for.
-#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct CompletionCall {
     /// Its id.
@@ -101,7 +103,7 @@ pub struct CompletionCall {
 }
 
 /// A function and its arguments.
-#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct CompletionFunction {
     /// Its name.
@@ -111,14 +113,14 @@ pub struct CompletionFunction {
 }
 
 /// A tool.
-#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct CompletionTool {
     /// What it is.
     pub function: CompletionToolFunction,
 }
 
 /// What a tool is.
-#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct CompletionToolFunction {
     /// Its name.
     pub name: String,
@@ -132,7 +134,7 @@ pub struct CompletionToolFunction {
 }
 
 /// Texts to embed.
-#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct EmbeddingsBody {
     /// An embedding model or `provider/model`; empty or `default` is the default one.
     #[serde(default)]

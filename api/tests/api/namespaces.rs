@@ -60,6 +60,12 @@ impl Owned {
         assert_eq!(ingest.status, 202, "{}", ingest.body);
         let ingest_id = ingest.body["ingest_id"].as_str().unwrap().to_owned();
         assert_eq!(api.ingest_end(&ingest_id).await["indexed"], 1);
+        let gone = json!({ "source": file, "collection": "gone", "namespace": OWNER });
+        let gone = api.post("/ingest", gone).await.body["ingest_id"].as_str().unwrap().to_owned();
+        assert_eq!(api.ingest_end(&gone).await["indexed"], 1);
+        let removed = Request::delete(format!("/collections/gone?namespace={OWNER}")).header("host", "localhost");
+        let removed = api.send(removed.body(Body::empty()).unwrap()).await;
+        assert_eq!(removed.status, 200, "{}", removed.body);
         let documents = api.get(&format!("/documents?collection=papers&namespace={OWNER}")).await;
         let document_id = documents.body["items"][0]["document_id"].as_str().unwrap().to_owned();
 
@@ -84,6 +90,7 @@ impl Owned {
             ("ingest_id", ingest_id),
             ("document_id", document_id),
             ("turn_id", turn_id),
+            ("deletion_id", removed.body["deletion_id"].as_str().unwrap().to_owned()),
             ("source", other.to_str().unwrap().to_owned()),
         ]);
         Self { values }
@@ -96,7 +103,7 @@ impl Owned {
             (path, "id" | "with") if path.starts_with("/runs") => of("run_id"),
             (path, "id") if path.starts_with("/ingest") => of("ingest_id"),
             (path, "id") if path.starts_with("/documents") => of("document_id"),
-            (path, "id") if path.starts_with("/deletions") => of("document_id"),
+            (path, "id") if path.starts_with("/deletions") => of("deletion_id"),
             (path, "id") if path.starts_with("/memory") => of("turn_id"),
             (path, "name") if path.starts_with("/collections") => Some(json!("papers")),
             (path, "name") if path.starts_with("/tools") => Some(json!("knowledge_search")),
@@ -243,7 +250,8 @@ fn given_what_an_owner_has_when_a_stranger_asks_every_operation_for_it_then_noth
         let mut faults = Vec::new();
         // What removes comes last: the owner's things are asked for by all the others.
         let mut all = operations(&document);
-        all.sort_by_key(|operation| operation.method == "DELETE");
+        // And a collection after its documents.
+        all.sort_by_key(|operation| (operation.method == "DELETE", operation.path.starts_with("/collections")));
         for operation in all.iter().filter(|operation| !is_exempt(operation)) {
             let ask = |namespace: &str| question(operation, &owned, namespace);
             let (stranger, owner) = match (ask(STRANGER), ask(OWNER)) {

@@ -46,7 +46,10 @@ fn given_the_catalogs_when_they_are_asked_then_they_have_their_shapes() {
         let tools = api.get("/tools?namespace=team").await.body;
         let names: Vec<&str> =
             tools["items"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-        assert_eq!(names, ["calculator", "clock", "knowledge_search", "document_read", "memory_recall", "note"]);
+        assert_eq!(
+            names,
+            ["calculator", "clock", "knowledge_search", "document_read", "memory_recall", "note", "warehouse_query"]
+        );
         assert_eq!(
             (&tools["items"][0]["namespace"], &tools["items"][0]["source"], &tools["items"][0]["effect"]),
             (&json!("team"), &json!("builtin"), &json!("none"))

@@ -14,20 +14,12 @@ pub(crate) fn run_id() -> RunId {
 pub(crate) fn request() -> RunRequest {
     RunRequest {
         task: "add two numbers".into(),
-        agent: None,
         namespace: "default".parse().unwrap(),
-        session: None,
-        provider: None,
         model: Some("tiny".into()),
         temperature: Some(0.2),
         max_iters: Some(8),
-        tools: None,
-        collections: None,
-        budget_tokens: None,
-        budget_seconds: None,
-        approval: ApprovalPolicy::External,
         metadata_json: Some(r#"{"ticket":7}"#.into()),
-        session_policy: SessionPolicy::Enqueue,
+        ..RunRequest::default()
     }
 }
 

@@ -17,20 +17,9 @@ fn accepted(name: &str) -> AgentEvent {
 fn of_session(name: &str, session: Option<&str>) -> RunAccepted {
     let request = RunRequest {
         task: name.into(),
-        agent: None,
-        namespace: Default::default(),
         session: session.map(str::to_owned),
-        provider: None,
-        model: None,
-        temperature: None,
-        max_iters: None,
-        tools: None,
-        collections: None,
-        budget_tokens: None,
-        budget_seconds: None,
         approval: ApprovalPolicy::Never,
-        metadata_json: None,
-        session_policy: Default::default(),
+        ..RunRequest::default()
     };
     RunAccepted { run_id: run(name), request, forked_from: None, at: 0 }
 }

@@ -107,19 +107,9 @@ mod tests {
         let request = RunRequest {
             task: "x".into(),
             agent: Some("react".into()),
-            namespace: Default::default(),
-            session: None,
-            provider: None,
-            model: None,
             temperature: Some(0.1),
-            max_iters: None,
-            tools: None,
-            collections: None,
-            budget_tokens: None,
-            budget_seconds: None,
             approval: ApprovalPolicy::Never,
-            metadata_json: None,
-            session_policy: SessionPolicy::Enqueue,
+            ..RunRequest::default()
         };
         RunAccepted { run_id: RunId::derive(&["snapshot"]), request, forked_from: None, at: 1 }
     }

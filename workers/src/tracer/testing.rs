@@ -22,17 +22,9 @@ pub(super) fn accepted(run: &str) -> RunAccepted {
         agent: Some("react".into()),
         namespace: "shop".parse().unwrap(),
         session: Some("s-1".into()),
-        provider: None,
-        model: None,
         temperature: Some(0.5),
-        max_iters: None,
-        tools: None,
-        collections: None,
-        budget_tokens: None,
-        budget_seconds: None,
         approval: ApprovalPolicy::Never,
-        metadata_json: None,
-        session_policy: SessionPolicy::default(),
+        ..RunRequest::default()
     };
     RunAccepted { run_id: run_id(run), request, forked_from: None, at: 1_000 }
 }

@@ -208,19 +208,8 @@ pub(crate) fn request() -> RunRequest {
     RunRequest {
         task: "count once".into(),
         agent: Some("react".into()),
-        namespace: Namespace::default(),
-        session: None,
-        provider: None,
-        model: None,
-        temperature: None,
-        max_iters: None,
-        tools: None,
-        collections: None,
-        budget_tokens: None,
-        budget_seconds: None,
         approval: ApprovalPolicy::Never,
-        metadata_json: None,
-        session_policy: Default::default(),
+        ..RunRequest::default()
     }
 }
 

@@ -49,6 +49,7 @@ fn run_body(agent: &str, body: CompletionBody) -> Result<RunBody, ApiError> {
     Ok(RunBody {
         task: task(&messages),
         agent: (agent != AUTO).then(|| agent.to_owned()),
+        namespace: body.namespace,
         temperature: body.temperature.map(f64::from),
         ..RunBody::default()
     })

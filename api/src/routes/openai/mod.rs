@@ -67,7 +67,8 @@ async fn show(State(state): State<AppState>, Path(name): Path<String>) -> Result
 
 async fn entries(models: &Models) -> Vec<Value> {
     let entry = |id: String, owner: &str| json!({"id": id, "object": "model", "created": 0, "owned_by": owner});
-    let agents = catalog().iter().map(|manifest| manifest.name).chain([AUTO]);
+    let catalog = catalog();
+    let agents = catalog.iter().map(|manifest| manifest.name).chain([AUTO]);
     let mut entries: Vec<Value> = agents.map(|name| entry(format!("{AGENT}{name}"), "riverrun")).collect();
     let providers: Vec<_> = models.providers().into_iter().filter(|provider| is_set_up(models, provider)).collect();
     let listings = providers.iter().map(|provider| async {

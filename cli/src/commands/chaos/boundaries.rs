@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use riverrun_schemas::agent::{ApprovalPolicy, RunRequest, SessionPolicy, StartRun};
+use riverrun_schemas::agent::{ApprovalPolicy, RunRequest, StartRun};
 use riverrun_schemas::{RunId, now_ms};
 use serde::Serialize;
 
@@ -153,19 +153,9 @@ pub(super) fn request(calls: u32) -> RunRequest {
     RunRequest {
         task: "book what is to be booked".to_owned(),
         agent: Some("react".to_owned()),
-        namespace: Default::default(),
-        session: None,
-        provider: None,
-        model: None,
-        temperature: None,
         max_iters: i32::try_from(calls).ok().map(|calls| calls + 2),
-        tools: None,
-        collections: None,
-        budget_tokens: None,
-        budget_seconds: None,
         approval: ApprovalPolicy::Never,
-        metadata_json: None,
-        session_policy: SessionPolicy::Enqueue,
+        ..RunRequest::default()
     }
 }
 

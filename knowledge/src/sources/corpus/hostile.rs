@@ -33,6 +33,7 @@ fn corpus() -> Vec<(&'static str, Vec<u8>)> {
         ("tsv", b"a\tb\n1\t2\n".to_vec()),
         ("json", br#"[{"a":1,"b":{"c":[1,2,"x"]}},{"a":null}]"#.to_vec()),
         ("jsonl", b"{\"a\":1}\n{\"b\":[true]}\n".to_vec()),
+        ("parquet", include_bytes!("data/rows.parquet").to_vec()),
         ("epub", build::epub()),
         ("eml", build::EMAIL.as_bytes().to_vec()),
         ("code", b"fn main() {\n    println!(\"x\");\n}\n".to_vec()),

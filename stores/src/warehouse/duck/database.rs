@@ -207,14 +207,14 @@ impl Database {
 fn settings(config: &DuckConfig) -> duckdb::Result<Config> {
     Config::default()
         .access_mode(AccessMode::ReadWrite)?
+        // What does not fit into memory fails, instead of filling the disk. It cannot be said any more once access is off.
+        .with("temp_directory", "")?
         .enable_external_access(false)?
         .enable_autoload_extension(false)?
         .with("autoinstall_known_extensions", "false")?
         .with("allow_community_extensions", "false")?
         .max_memory(&format!("{}MB", config.memory_mb))?
         .threads(i64::try_from(config.threads).unwrap_or(1))?
-        // What does not fit into memory fails, instead of filling the disk.
-        .with("temp_directory", "")?
         .with("lock_configuration", "true")
 }
 
