@@ -45,6 +45,8 @@ export function useKeyboard(onSearch: () => void): void {
 			};
 			const action = actions[key];
 			if (!action) return;
+			// Words that are marked, in an answer for instance, are what is copied then.
+			if ((key === "c" || key === "x") && window.getSelection()?.isCollapsed === false) return;
 			event.preventDefault();
 			action();
 		};
@@ -56,6 +58,8 @@ export function useKeyboard(onSearch: () => void): void {
 function isTyping(target: EventTarget | null): boolean {
 	return (
 		target instanceof HTMLElement &&
-		(target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName))
+		(target.isContentEditable ||
+			["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName) ||
+			target.closest('[role="dialog"], [role="menu"]') !== null)
 	);
 }

@@ -34,7 +34,7 @@ export function SignIn() {
 				<RadixDialog.Overlay className="fixed inset-0 z-40 bg-black/50" />
 				<RadixDialog.Content
 					aria-describedby="sign-in-why"
-					className="fixed top-1/2 left-1/2 z-50 w-[92vw] max-w-md -translate-x-1/2 -translate-y-1/2 rounded-lg border border-line bg-surface p-4 shadow-xl"
+					className="nokey fixed top-1/2 left-1/2 z-50 w-[92vw] max-w-md -translate-x-1/2 -translate-y-1/2 rounded-lg border border-line bg-surface p-4 shadow-xl"
 				>
 					<RadixDialog.Title className="mb-1 font-semibold text-base">Sign in</RadixDialog.Title>
 					<p id="sign-in-why" className="mb-3 text-soft">

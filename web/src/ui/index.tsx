@@ -102,7 +102,8 @@ export function Dialog({
 				<RadixDialog.Content
 					aria-describedby={undefined}
 					className={clsx(
-						"fixed top-1/2 left-1/2 z-50 max-h-[85vh] w-[92vw] -translate-x-1/2 -translate-y-1/2 overflow-auto rounded-lg border border-line bg-surface p-4 shadow-xl",
+						// What is typed here is not for the canvas below: `nokey` is React Flow's word for it.
+						"nokey fixed top-1/2 left-1/2 z-50 max-h-[85vh] w-[92vw] -translate-x-1/2 -translate-y-1/2 overflow-auto rounded-lg border border-line bg-surface p-4 shadow-xl",
 						wide ? "max-w-4xl" : "max-w-lg",
 					)}
 				>
