@@ -47,7 +47,13 @@ export type DeletionView = {
 
 // who one is
 
-export type SessionView = { auth: "required" | "off"; namespace?: string | null; scopes?: string[] };
+export type SessionView = {
+	auth: "required" | "off";
+	/** Of the token. */
+	name?: string | null;
+	namespace?: string | null;
+	scopes?: string[];
+};
 
 // fine-tuning
 

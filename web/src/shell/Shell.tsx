@@ -27,6 +27,7 @@ export function Shell({ children }: { children: ReactNode }) {
 	const health = usePolled<HealthView>("/health", 10_000);
 	const [theme, toggle] = useTheme();
 	const signedIn = useSession(isSignedIn);
+	const name = useSession((s) => s.session?.name);
 	// Also when a server is back: it may be another one, with other tokens.
 	useEffect(() => {
 		if (!health.offline) void useSession.getState().look();
@@ -57,7 +58,7 @@ export function Shell({ children }: { children: ReactNode }) {
 						{health.data && !health.offline ? `${health.data.version} · ${health.data.status}` : ""}
 					</span>
 					{signedIn && (
-						<IconButton label="Sign out" onClick={() => void useSession.getState().signOut()}>
+						<IconButton label={`Sign out ${name ?? ""}`.trim()} onClick={() => void useSession.getState().signOut()}>
 							<LogOut size={16} aria-hidden />
 						</IconButton>
 					)}
