@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use riverrun_api::wire::{ApprovalMode, SessionMode};
 
+use crate::commands::canvas::CanvasCommand;
 use crate::commands::chaos::ChaosCommand;
 use crate::commands::runs::RunsCommand;
 
@@ -69,6 +70,9 @@ pub enum Command {
     /// Run an agent
     #[command(subcommand)]
     Agent(AgentCommand),
+    /// Canvases that were drawn on the web page and exported
+    #[command(subcommand)]
+    Canvas(CanvasCommand),
     /// Runs: list, show, watch, answer, cancel, resume, fork, compare
     #[command(subcommand)]
     Runs(RunsCommand),
@@ -126,6 +130,7 @@ impl Command {
             Command::Tools(_) => "tools",
             Command::Mcp(_) => "mcp",
             Command::Agent(_) => "agent",
+            Command::Canvas(_) => "canvas",
             Command::Runs(_) => "runs",
             Command::Chaos(_) => "chaos",
             Command::Memory(_) => "memory",

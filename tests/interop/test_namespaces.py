@@ -1,6 +1,7 @@
 """Nothing of a namespace shows in another by the command line: tried with every command that `--help` lists, so that a new
 one that this test can't ask anything of breaks it. (The HTTP twin is `api/tests/api/namespaces.rs`.)"""
 
+import json
 import re
 
 import pytest
@@ -17,6 +18,7 @@ NOT_OF_A_NAMESPACE = {
     "tokens create": "for operators", "tokens ls": "for operators", "tokens revoke": "for operators",
     "export": "for operators", "import": "for operators",
     "chaos run": "for operators", "chaos load": "for operators", "tools check": "a file of one's own",
+    "canvas check": "a file of one's own",
     "mcp": "asks the routes of one namespace, which the HTTP twin tries", "dlq ls": "for operators", "dlq show": "for operators", "dlq redrive": "for operators", "dlq drop": "for operators",
     # By ids that nobody guesses; over HTTP they take `?namespace=`.
     "runs show": "by id", "runs watch": "by id", "runs cancel": "by id", "runs approve": "by id", "runs resume": "by id",
@@ -38,6 +40,7 @@ def questions(owned):
         "rag eval": ["rag", "eval", "--qrels", owned["qrels"], "--queries", owned["queries"], "-c", "papers", "--config", "sparse"],
         "tools": ["tools"],
         "agent run": ["agent", "run", "what is blue?", "-c", "papers", "--session", "talk"],
+        "canvas run": ["canvas", "run", owned["canvas"], "--task", "what is blue?"],
         "runs ls": ["runs", "ls"],
         "docs ls": ["docs", "ls", "-c", "papers"],
         "docs show": ["docs", "show", owned["document_id"]],
@@ -80,7 +83,15 @@ def owned(server):
     qrels.write_text("1 other 1\n")
     assert server.post("/agent/run", {"task": f"the {WORD}", "namespace": "owner"}).status == 200
     turn = server.post("/memory/turns", {"role": "user", "text": f"my {WORD} is blue", "namespace": "owner", "session": "talk"})
-    return {"file": str(other), "turn_id": turn.json["turn_id"], "document_id": document, "queries": str(queries), "qrels": str(qrels)}
+    canvas = server.folder / "canvas.json"
+    data = {"agent": "react", "task": "{{input}}", "session": "talk"}
+    canvas.write_text(json.dumps({
+        "format": "riverrun.canvas", "version": 1, "name": "", "namespace": "owner", "edges": [{"from": "papers", "to": "a"}],
+        "nodes": [{"id": "a", "kind": "agent", "x": 0, "y": 0, "data": data},
+                  {"id": "papers", "kind": "collection", "x": 0, "y": 0, "data": {"collection": "papers"}}],
+    }))
+    return {"file": str(other), "turn_id": turn.json["turn_id"], "document_id": document, "queries": str(queries),
+            "qrels": str(qrels), "canvas": str(canvas)}
 
 
 def test_every_command_is_known_here(server, owned):

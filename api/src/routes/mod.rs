@@ -8,6 +8,7 @@ mod context;
 pub mod dead_letters;
 pub mod deletions;
 pub mod docs;
+mod document_text;
 pub mod documents;
 pub mod health;
 pub mod ingest;
@@ -52,6 +53,7 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(health::router())
         .merge(collections::router())
         .merge(documents::router())
+        .merge(document_text::router())
         .merge(runs::router())
         .merge(run_control::router())
         .merge(rag::router())

@@ -46,7 +46,7 @@ pub struct IngestBody {
     pub sitemap: bool,
     /// An object of yours, at most 16 KiB, kept with each document; `filter` of a search looks at it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(additional_properties)]
     pub metadata: Option<Map<String, Value>>,
 }
 

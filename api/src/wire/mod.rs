@@ -3,6 +3,7 @@
 
 mod catalog;
 mod common;
+mod documents;
 mod health;
 mod ingest;
 mod memory;
@@ -29,6 +30,7 @@ pub use catalog::{
     ToolCallDone, ToolEntry, ToolLimitsEntry, TopicEntry,
 };
 pub use common::{FieldError, Items, Page, Problem};
+pub use documents::DocumentText;
 pub use health::{Diagnosis, HealthStatus, HealthView, ServiceStatus, ServiceView};
 pub use ingest::{
     CollectionCheck, DeadLetterEntry, DocumentDetail, IngestAccepted, IngestBody, IngestMessage, IngestView, Orphan,

@@ -72,7 +72,7 @@ pub struct FilterBody {
     /// Fields of the documents' metadata with the value that they must have, or a list of values of which they must have
     /// one: texts, numbers, truths. Every field must fit. A field that is a list fits when one of its items does.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
-    #[schema(value_type = Object)]
+    #[schema(additional_properties)]
     pub metadata: Map<String, Value>,
 }
 

@@ -49,7 +49,7 @@ pub struct RunBody {
     pub approval: Option<ApprovalMode>,
     /// An object of yours, at most 16 KiB; it comes back with the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(additional_properties)]
     pub metadata: Option<Map<String, Value>>,
 }
 

@@ -2,6 +2,7 @@
 
 mod agent;
 mod agents;
+pub mod canvas;
 pub mod chaos;
 mod chat;
 pub(crate) mod collections;
@@ -32,6 +33,7 @@ use std::future::Future;
 use serde_json::{Map, Value};
 
 use crate::args::{AgentCommand, Command, DlqCommand, ModelsCommand, RagCommand, ToolsArgs, ToolsCommand};
+use crate::commands::canvas::CanvasCommand;
 use crate::commands::stream::StreamCommand;
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
@@ -107,6 +109,11 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
             let prepared = agent::run::prepare(*args, settings)?;
             with_full(settings, name, async |c| agent::run::run(c, prepared, output).await).await
         }
+        Command::Canvas(CanvasCommand::Run(args)) => {
+            let prepared = canvas::prepare(args, settings)?;
+            with_full(settings, name, async |c| canvas::run(c, prepared, output).await).await
+        }
+        Command::Canvas(CanvasCommand::Check { file }) => canvas::check(&file, output),
         Command::Runs(command) => with_full(settings, name, async |c| runs::run(c, command, output).await).await,
         Command::Chaos(command) => chaos::run(command, output).await,
         Command::Docs(command) => with_full(settings, name, async |c| docs::run(c, command, output).await).await,

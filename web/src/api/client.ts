@@ -23,6 +23,7 @@ export type DocumentView = Schemas["DocumentView"];
 export type IngestView = Schemas["IngestView"];
 export type IngestAccepted = Schemas["IngestAccepted"];
 export type Problem = Schemas["Problem"];
+export type FieldError = Schemas["FieldError"];
 
 /** Where the API is: the page's own address unless the build names another. */
 export const API_BASE = (process.env.NEXT_PUBLIC_API_BASE ?? "").replace(/\/+$/, "");
@@ -40,6 +41,8 @@ export class ApiError extends Error {
 		readonly code: string,
 		message: string,
 		readonly hint?: string | null,
+		/** Each field, or line of a file, that was refused. */
+		readonly fields: FieldError[] = [],
 	) {
 		super(message);
 		this.name = "ApiError";
@@ -55,6 +58,15 @@ export class Offline extends Error {
 }
 
 const TIMEOUT_MS = 30_000;
+/** More refused fields than this are not put into one sentence. */
+const FIELDS_IN_WORDS = 3;
+
+let onUnauthorized: () => void = () => {};
+
+/** Who is told when the API wants to know who asks. */
+export function whenUnauthorized(tell: () => void): void {
+	onUnauthorized = tell;
+}
 
 type Options = {
 	method?: string;
@@ -85,17 +97,22 @@ export async function call<T>(path: string, options: Options = {}): Promise<T> {
 		if (options.signal?.aborted) throw error;
 		throw new Offline();
 	}
+	if (response.status === 401) onUnauthorized();
 	if (!response.ok) throw await refusal(response);
-	return (await response.json()) as T;
+	return (response.status === 204 ? undefined : await response.json()) as T;
 }
 
 async function refusal(response: Response): Promise<ApiError> {
 	const text = await response.text().catch(() => "");
 	try {
 		const problem = JSON.parse(text) as Problem;
-		const fields = (problem.errors ?? []).map((e) => `${e.field}: ${e.reason}`).join("; ");
-		const message = fields ? `${problem.detail} (${fields})` : problem.detail;
-		return new ApiError(response.status, problem.code, message || problem.title, problem.hint);
+		const fields = problem.errors ?? [];
+		const words = fields.slice(0, FIELDS_IN_WORDS).map((e) => `${e.field}: ${e.reason}`);
+		if (fields.length > FIELDS_IN_WORDS) words.push(`${fields.length - FIELDS_IN_WORDS} more`);
+		// What the detail says already is not said twice.
+		const more = words.length > 0 && !words.some((word) => problem.detail.includes(word));
+		const message = more ? `${problem.detail} (${words.join("; ")})` : problem.detail;
+		return new ApiError(response.status, problem.code, message || problem.title, problem.hint, fields);
 	} catch {
 		return new ApiError(response.status, "unreadable", `the server answered ${response.status}`);
 	}

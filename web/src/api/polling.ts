@@ -1,6 +1,7 @@
 "use client";
 
 import { useCallback, useEffect, useRef, useState } from "react";
+import { useSession } from "@/session/store";
 import { call, Offline } from "./client";
 
 export type Polled<T> = {
@@ -18,6 +19,7 @@ export function usePolled<T>(path: string | null, everyMs: number): Polled<T> {
 	const [error, setError] = useState<unknown>(null);
 	const [round, setRound] = useState(0);
 	const failures = useRef(0);
+	const session = useSession((s) => s.round);
 
 	// biome-ignore lint/correctness/useExhaustiveDependencies: another path starts from nothing
 	useEffect(() => {
@@ -25,7 +27,7 @@ export function usePolled<T>(path: string | null, everyMs: number): Polled<T> {
 		setError(null);
 	}, [path]);
 
-	// biome-ignore lint/correctness/useExhaustiveDependencies: `round` asks for a new reading
+	// biome-ignore lint/correctness/useExhaustiveDependencies: `round` and a new session ask for a new reading
 	useEffect(() => {
 		if (path === null) return;
 		const abort = new AbortController();
@@ -50,7 +52,7 @@ export function usePolled<T>(path: string | null, everyMs: number): Polled<T> {
 			abort.abort();
 			clearTimeout(timer);
 		};
-	}, [path, everyMs, round]);
+	}, [path, everyMs, round, session]);
 
 	const refresh = useCallback(() => setRound((n) => n + 1), []);
 	return { data, error, offline: error instanceof Offline, refresh };

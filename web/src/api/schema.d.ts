@@ -1331,7 +1331,9 @@ export interface components {
             /** @description Where embeddings are made. This version has only the default one. */
             embed_backend?: string | null;
             /** @description An object of yours, at most 16 KiB, kept with each document; `filter` of a search looks at it. */
-            metadata?: Record<string, never> | null;
+            metadata?: {
+                [key: string]: unknown;
+            } | null;
             /** @description Its namespace; `default` when left out. */
             namespace?: string | null;
             /** @description SQL text of a `sql` source. Not taken by this version. */
@@ -1914,7 +1916,9 @@ export interface components {
              */
             max_iters?: number | null;
             /** @description An object of yours, at most 16 KiB; it comes back with the result. */
-            metadata?: Record<string, never> | null;
+            metadata?: {
+                [key: string]: unknown;
+            } | null;
             /** @description Chat model of that provider. */
             model?: string | null;
             /** @description The only namespace whose tools, memory and collections the run may use; `default` when left out. */

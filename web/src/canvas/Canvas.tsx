@@ -14,6 +14,7 @@ import {
 	useReactFlow,
 } from "@xyflow/react";
 import { type DragEvent, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { homeNamespace, useSession } from "@/session/store";
 import { type CanvasDocument, type CanvasNode, nodeOf, refusal } from "./document";
 import { Inspector } from "./Inspector";
 import { useKeyboard } from "./keyboard";
@@ -35,6 +36,7 @@ function Workspace() {
 	const document = useCanvas((s) => s.history.present);
 	const selected = useCanvas((s) => s.selected);
 	const notice = useCanvas((s) => s.notice);
+	const home = useSession((s) => homeNamespace(s.session));
 	const { load, connect, remove, select, amend, settle, add, say } = useCanvas.getState();
 	const flow = useReactFlow();
 	const [searching, setSearching] = useState(false);
@@ -45,6 +47,11 @@ function Workspace() {
 		load();
 		return autosave();
 	}, [load]);
+
+	useEffect(() => {
+		// A canvas that nobody has begun is of the namespace that the token is for.
+		amend((now) => (now.nodes.length === 0 && now.namespace === "default" ? { ...now, namespace: home } : now));
+	}, [amend, home]);
 
 	useEffect(() => {
 		if (!notice) return;

@@ -1,10 +1,14 @@
 "use client";
 
+import { X } from "lucide-react";
 import type { AgentEntry } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import { Button, Field, Input, Select } from "@/ui";
-import type { AgentNode, Approval } from "./document";
+import { type AgentNode, type Approval, type CanvasNode, LIMITS, nodeOf, refusal } from "./document";
 import { useCanvas } from "./store";
+
+/** A longer list is no list to choose from. */
+const MOST_OFFERED = 200;
 
 /** The settings of the one agent that is selected. */
 export function Inspector() {
@@ -42,10 +46,10 @@ function AgentSettings({ node }: { node: AgentNode }) {
 				<Input
 					type="number"
 					min={1}
-					max={1000}
+					max={LIMITS.iterations}
 					placeholder="8"
 					value={data.maxIters ?? ""}
-					onChange={(event) => change(node.id, { maxIters: Number(event.target.value) || undefined })}
+					onChange={(event) => change(node.id, { maxIters: iterations(event.target.value) })}
 				/>
 			</Field>
 			<Field label="tool calls that wait for your approval">
@@ -65,6 +69,7 @@ function AgentSettings({ node }: { node: AgentNode }) {
 					onChange={(event) => change(node.id, { session: event.target.value || undefined })}
 				/>
 			</Field>
+			<Inputs node={node} />
 			<div className="flex gap-2">
 				<Button tone="accent" onClick={() => void run(node.id)}>
 					Run
@@ -75,4 +80,59 @@ function AgentSettings({ node }: { node: AgentNode }) {
 			</div>
 		</aside>
 	);
+}
+
+/** What is connected to the agent; connects and cuts without a mouse. */
+function Inputs({ node }: { node: AgentNode }) {
+	const document = useCanvas((s) => s.history.present);
+	const { connect, remove } = useCanvas.getState();
+	const edges = document.edges.filter((edge) => edge.to === node.id);
+	const possible = document.nodes.filter((one) => refusal(document, one.id, node.id) === null);
+	return (
+		<section aria-label="inputs" className="space-y-1">
+			<h3 className="text-soft text-xs">inputs</h3>
+			<ul>
+				{edges.map((edge) => {
+					const name = nameOf(nodeOf(document, edge.from));
+					return (
+						<li key={edge.id} className="flex items-center gap-1">
+							<span className="min-w-0 flex-1 truncate">{name}</span>
+							<Button tone="quiet" aria-label={`disconnect ${name}`} onClick={() => remove([edge.id])}>
+								<X size={14} aria-hidden />
+							</Button>
+						</li>
+					);
+				})}
+			</ul>
+			{possible.length > 0 && (
+				<Select aria-label="connect an input" value="" onChange={(event) => connect(event.target.value, node.id)}>
+					<option value="">connect…</option>
+					{possible.slice(0, MOST_OFFERED).map((one) => (
+						<option key={one.id} value={one.id}>
+							{nameOf(one)}
+						</option>
+					))}
+				</Select>
+			)}
+		</section>
+	);
+}
+
+function nameOf(node: CanvasNode | undefined): string {
+	switch (node?.kind) {
+		case "agent":
+			return `${node.data.agent ?? "supervisor"} ${node.data.task.slice(0, 40)}`.trim();
+		case "tool":
+			return node.data.tool;
+		case "collection":
+			return node.data.collection;
+		default:
+			return node?.kind ?? "";
+	}
+}
+
+/** A number that a run takes; nothing is the server's default. */
+function iterations(text: string): number | undefined {
+	const value = Math.round(Number(text));
+	return value > 0 ? Math.min(value, LIMITS.iterations) : undefined;
 }

@@ -1,8 +1,6 @@
 "use client";
 
 import {
-	AlignCenterVertical,
-	AlignStartHorizontal,
 	AlignStartVertical,
 	Copy,
 	Download,
@@ -12,22 +10,34 @@ import {
 	Redo2,
 	Search,
 	Undo2,
+	Ungroup,
 	Upload,
 } from "lucide-react";
 import { useRef, useState } from "react";
 import { describe } from "@/api/client";
-import { Button, Dialog, IconButton, Input } from "@/ui";
-import { type Alignment, aligned, emptyCanvas } from "./document";
+import { Button, Dialog, IconButton, Input, Menu } from "@/ui";
+import { type Alignment, type Axis, emptyCanvas } from "./document";
 import { exportCanvas, importCanvas } from "./exchange";
 import { KEYS } from "./keyboard";
 import { useCanvas } from "./store";
 import { TEMPLATES } from "./templates";
 
+const ARRANGEMENTS: { label: string; how: Alignment | Axis }[] = [
+	{ label: "left edges", how: "left" },
+	{ label: "centers", how: "center" },
+	{ label: "right edges", how: "right" },
+	{ label: "top edges", how: "top" },
+	{ label: "middles", how: "middle" },
+	{ label: "bottom edges", how: "bottom" },
+	{ label: "equal gaps across", how: "x" },
+	{ label: "equal gaps down", how: "y" },
+];
+
 export function Toolbar({ onSearch }: { onSearch: () => void }) {
 	const document = useCanvas((s) => s.history.present);
 	const past = useCanvas((s) => s.history.past.length);
 	const future = useCanvas((s) => s.history.future.length);
-	const { undo, redo, group, copy, paste, edit, replace, say } = useCanvas.getState();
+	const { undo, redo, group, ungroup, arrange, copy, paste, edit, replace, say } = useCanvas.getState();
 	const file = useRef<HTMLInputElement>(null);
 	const [dialog, setDialog] = useState<"templates" | "keys" | null>(null);
 
@@ -83,15 +93,14 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 			<IconButton label="group" onClick={group}>
 				<Group size={16} aria-hidden />
 			</IconButton>
-			<IconButton label="align left" onClick={() => align("left")}>
-				<AlignStartVertical size={16} aria-hidden />
+			<IconButton label="dissolve group" onClick={ungroup}>
+				<Ungroup size={16} aria-hidden />
 			</IconButton>
-			<IconButton label="align top" onClick={() => align("top")}>
-				<AlignStartHorizontal size={16} aria-hidden />
-			</IconButton>
-			<IconButton label="align centers" onClick={() => align("center")}>
-				<AlignCenterVertical size={16} aria-hidden />
-			</IconButton>
+			<Menu
+				label="align"
+				icon={<AlignStartVertical size={16} aria-hidden />}
+				items={ARRANGEMENTS.map(({ label, how }) => ({ label, act: () => arrange(how) }))}
+			/>
 			<IconButton label="search" onClick={onSearch}>
 				<Search size={16} aria-hidden />
 			</IconButton>
@@ -151,21 +160,6 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 			</Dialog>
 		</div>
 	);
-}
-
-function align(how: Alignment) {
-	const { history, selected, edit, say } = useCanvas.getState();
-	const nodes = history.present.nodes.filter((node) => selected.has(node.id));
-	if (nodes.length < 2) {
-		say("select two or more nodes to align them");
-		return;
-	}
-	const size = (id: string) => {
-		const node = nodes.find((one) => one.id === id);
-		return { width: node?.width ?? 0, height: node?.height ?? 0 };
-	};
-	const places = aligned(nodes, how, size);
-	edit((now) => ({ ...now, nodes: now.nodes.map((node) => ({ ...node, ...places.get(node.id) })) }));
 }
 
 function save(name: string, text: string) {

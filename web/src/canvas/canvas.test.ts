@@ -1,16 +1,23 @@
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import {
 	aligned,
 	type CanvasDocument,
 	type CanvasNode,
 	copied,
+	distributed,
 	edgeId,
 	emptyCanvas,
 	LIMITS,
+	moved,
+	placeOf,
 	refusal,
+	takenAlong,
 	without,
 } from "./document";
-import { exportCanvas, ImportError, importCanvas } from "./exchange";
+import { exportCanvas, ImportError, importCanvas, publishedSchema } from "./exchange";
 import { amend, begin, MAX_HISTORY, record, redo, undo } from "./history";
 import { chainTo, notRunnable, requestOf, taskWith } from "./plan";
 import { TEMPLATES } from "./templates";
@@ -78,6 +85,7 @@ describe("the request of an agent node", () => {
 	test("takes the answers before it where the task says, and as they are", () => {
 		expect(taskWith("Shorten: {{input}}", ["$& and $1"])).toBe("Shorten: $& and $1");
 		expect(taskWith("Shorten", ["a", "b"])).toBe("Shorten\n\na\n\nb");
+		expect(taskWith(" ", ["a"])).toBe("a");
 	});
 	test("runs what it waits for first, each once", () => {
 		const document = given(
@@ -120,6 +128,45 @@ describe("editing", () => {
 		const size = (id: string) => ({ width: id === "a" ? 60 : 100, height: 10 });
 		const places = aligned(nodes, how, size);
 		expect([places.get("a")?.x, places.get("b")?.x]).toEqual(xs);
+	});
+	describe("given a group with two nodes and one beside it", () => {
+		const group: CanvasNode = { id: "g", kind: "group", x: 100, y: 50, width: 300, height: 200, data: { title: "" } };
+		const [a, b] = [
+			{ ...agent("a"), x: 10, y: 10, group: "g" },
+			{ ...agent("b"), x: 90, y: 40, group: "g" },
+		];
+		const document = given([group, a, b, { ...agent("c"), x: 500 }], [["a", "b"]]);
+
+		test("copying the group takes along what lies in it", () => {
+			const { nodes, edges } = takenAlong(document, new Set(["g"]));
+			expect(nodes.map((one) => one.id)).toEqual(["g", "a", "b"]);
+			expect(edges).toHaveLength(1);
+		});
+		test("copying one of its nodes alone sets it free where it stands", () => {
+			expect(takenAlong(document, new Set(["b"])).nodes).toMatchObject([{ id: "b", x: 190, y: 90, group: undefined }]);
+		});
+		test("nodes in and beside it are moved to places on the canvas", () => {
+			const places = new Map([
+				["a", { x: 0, y: 0 }],
+				["c", { x: 0, y: 0 }],
+			]);
+			const after = moved(document, places);
+			expect(after.nodes.filter((one) => places.has(one.id)).map((one) => placeOf(after, one))).toEqual([
+				{ x: 0, y: 0 },
+				{ x: 0, y: 0 },
+			]);
+			expect(after.nodes.find((one) => one.id === "b")).toBe(b);
+		});
+	});
+	test("distributed nodes have equal gaps between the outermost ones", () => {
+		const nodes = [
+			{ ...agent("a"), x: 0 },
+			{ ...agent("c"), x: 300 },
+			{ ...agent("b"), x: 20 },
+		];
+		const places = distributed(nodes, "x", (id) => ({ width: id === "b" ? 100 : 50, height: 10 }));
+		expect(["a", "b", "c"].map((id) => places.get(id)?.x)).toEqual([0, 125, 300]);
+		expect(distributed(nodes.slice(1), "y", () => ({ width: 1, height: 1 })).size).toBe(0);
 	});
 	test("undo and redo go through what was recorded; amendments are not steps; the past is bounded", () => {
 		let history = begin(0);
@@ -175,6 +222,26 @@ describe("export and import", () => {
 	])("%s is refused with its place", (_, json, words) => {
 		expect(() => importCanvas(json)).toThrow(ImportError);
 		expect(() => importCanvas(json)).toThrow(words);
+	});
+
+	describe("the files that the command line reads, too", () => {
+		const files = (folder: string) => {
+			const path = fileURLToPath(new URL(`../../fixtures/canvas/${folder}`, import.meta.url));
+			return readdirSync(path).map((name) => [name, readFileSync(join(path, name), "utf8")] as const);
+		};
+		test.each(files("good"))("%s is read and comes back as it was", (_, json) => {
+			expect(JSON.parse(exportCanvas(importCanvas(json)))).toEqual(JSON.parse(json));
+		});
+		test.each(files("bad"))("%s is refused", (_, json) => {
+			expect(() => importCanvas(json)).toThrow(ImportError);
+		});
+	});
+
+	test("the published schema is the one that is checked (`UPDATE_SCHEMA=1 npm test` writes it anew)", () => {
+		const path = fileURLToPath(new URL("../../public/canvas.schema.json", import.meta.url));
+		const schema = `${JSON.stringify(publishedSchema(), null, 2)}\n`;
+		if (process.env.UPDATE_SCHEMA) writeFileSync(path, schema);
+		expect(readFileSync(path, "utf8")).toBe(schema);
 	});
 
 	test("script in a label stays a label", () => {

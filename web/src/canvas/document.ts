@@ -4,7 +4,7 @@
 export const FORMAT = "riverrun.canvas";
 export const VERSION = 1;
 
-export const LIMITS = { nodes: 2_000, edges: 8_000, text: 20_000, name: 120, bytes: 4 << 20 } as const;
+export const LIMITS = { nodes: 2_000, edges: 8_000, text: 20_000, name: 120, iterations: 100, bytes: 4 << 20 } as const;
 
 export type Approval = "never" | "external" | "always";
 
@@ -120,6 +120,23 @@ export function without(document: CanvasDocument, ids: ReadonlySet<string>): Can
 	return { ...document, nodes, edges: document.edges.filter((edge) => !ids.has(edge.from) && !ids.has(edge.to)) };
 }
 
+/** Where a node stands on the canvas, whatever group it lies in. */
+export function placeOf(document: CanvasDocument, node: CanvasNode): { x: number; y: number } {
+	const group = node.group ? nodeOf(document, node.group) : undefined;
+	return { x: node.x + (group?.x ?? 0), y: node.y + (group?.y ?? 0) };
+}
+
+/** What is copied when these are: a group with what lies in it; what lies in a group that is not copied stands by itself. */
+export function takenAlong(document: CanvasDocument, ids: ReadonlySet<string>) {
+	const all = new Set(document.nodes.filter((n) => ids.has(n.id) || (n.group && ids.has(n.group))).map((n) => n.id));
+	const nodes = document.nodes
+		.filter((node) => all.has(node.id))
+		.map((node) =>
+			node.group && !all.has(node.group) ? { ...node, ...placeOf(document, node), group: undefined } : node,
+		);
+	return { nodes, edges: document.edges.filter((edge) => all.has(edge.from) && all.has(edge.to)) };
+}
+
 /** Copies of nodes and of the connections among them, with ids of their own, a little aside. */
 export function copied(
 	nodes: CanvasNode[],
@@ -142,6 +159,19 @@ export function copied(
 		edges: edges.flatMap(({ from, to }) => {
 			const [a, b] = [names.get(from), names.get(to)];
 			return a && b ? [{ id: edgeId(a, b), from: a, to: b }] : [];
+		}),
+	};
+}
+
+/** Moves nodes to where they stand on the canvas, whatever groups they lie in. */
+export function moved(document: CanvasDocument, places: Map<string, { x: number; y: number }>): CanvasDocument {
+	return {
+		...document,
+		nodes: document.nodes.map((node) => {
+			const place = places.get(node.id);
+			if (!place) return node;
+			const now = placeOf(document, node);
+			return { ...node, x: node.x + place.x - now.x, y: node.y + place.y - now.y };
 		}),
 	};
 }
@@ -176,4 +206,28 @@ export function aligned(
 		}
 	};
 	return new Map(boxes.map((box) => [box.node.id, place(box)]));
+}
+
+export type Axis = "x" | "y";
+
+/** Gives nodes equal gaps between the two outermost ones. `size` gives a node's size on the screen. */
+export function distributed(
+	nodes: CanvasNode[],
+	axis: Axis,
+	size: (id: string) => { width: number; height: number },
+): Map<string, { x: number; y: number }> {
+	const length = (node: CanvasNode) => (axis === "x" ? size(node.id).width : size(node.id).height);
+	const ordered = [...nodes].sort((a, b) => a[axis] - b[axis]);
+	const [first, last] = [ordered[0], ordered.at(-1)];
+	if (!first || !last || ordered.length < 3) return new Map();
+	const filled = ordered.reduce((sum, node) => sum + length(node), 0);
+	const gap = (last[axis] + length(last) - first[axis] - filled) / (ordered.length - 1);
+	let at = first[axis];
+	return new Map(
+		ordered.map((node) => {
+			const place = { x: node.x, y: node.y, [axis]: at };
+			at += length(node) + gap;
+			return [node.id, place];
+		}),
+	);
 }

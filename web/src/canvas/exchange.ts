@@ -20,7 +20,7 @@ const node = z.discriminatedUnion("kind", [
 			agent: z.nullable(name),
 			task: text,
 			model: z.optional(name),
-			maxIters: z.optional(z.int().check(z.gte(1), z.lte(1_000))),
+			maxIters: z.optional(z.int().check(z.gte(1), z.lte(LIMITS.iterations))),
 			approval: z.optional(z.enum(["never", "external", "always"])),
 			session: z.optional(name),
 		}),
@@ -44,9 +44,9 @@ const schema = z.strictObject({
 	edges: z.array(z.strictObject({ from: name, to: name })).check(z.maxLength(LIMITS.edges)),
 });
 
-/** The JSON schema of the exchange format, for other programs. */
-export function publishedSchema(): unknown {
-	return z.toJSONSchema(schema);
+/** The JSON schema of the exchange format, for other programs: `public/canvas.schema.json`. */
+export function publishedSchema(): Record<string, unknown> {
+	return { title: "riverrun canvas", ...z.toJSONSchema(schema) };
 }
 
 export class ImportError extends Error {

@@ -6,9 +6,10 @@ import { useCanvas } from "./store";
 /** Keys of the canvas, for the help text and for the listener. Ctrl is Cmd on a Mac. */
 export const KEYS: { keys: string; does: string }[] = [
 	{ keys: "Ctrl Z / Ctrl Shift Z", does: "undo, redo" },
-	{ keys: "Ctrl C / Ctrl V", does: "copy, paste" },
+	{ keys: "Ctrl C / Ctrl X / Ctrl V", does: "copy, cut, paste" },
+	{ keys: "Ctrl D", does: "duplicate what is selected" },
 	{ keys: "Ctrl A", does: "select everything" },
-	{ keys: "Ctrl G", does: "group what is selected" },
+	{ keys: "Ctrl G / Ctrl Shift G", does: "group what is selected, dissolve a group" },
 	{ keys: "Ctrl K", does: "search the canvas" },
 	{ keys: "Ctrl Enter", does: "run the agent whose task is being typed" },
 	{ keys: "Delete", does: "remove what is selected" },
@@ -34,11 +35,18 @@ export function useKeyboard(onSearch: () => void): void {
 				y: canvas.redo,
 				c: canvas.copy,
 				v: canvas.paste,
-				g: canvas.group,
+				x: canvas.cut,
+				d: () => {
+					canvas.copy();
+					canvas.paste();
+				},
+				g: event.shiftKey ? canvas.ungroup : canvas.group,
 				a: () => canvas.select(canvas.history.present.nodes.map((node) => node.id)),
 			};
 			const action = actions[key];
 			if (!action) return;
+			// Words that are marked, in an answer for instance, are what is copied then.
+			if ((key === "c" || key === "x") && window.getSelection()?.isCollapsed === false) return;
 			event.preventDefault();
 			action();
 		};
@@ -50,6 +58,8 @@ export function useKeyboard(onSearch: () => void): void {
 function isTyping(target: EventTarget | null): boolean {
 	return (
 		target instanceof HTMLElement &&
-		(target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName))
+		(target.isContentEditable ||
+			["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName) ||
+			target.closest('[role="dialog"], [role="menu"]') !== null)
 	);
 }

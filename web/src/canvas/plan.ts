@@ -39,6 +39,7 @@ export function chainTo(document: CanvasDocument, id: string): AgentNode[] {
 export function taskWith(task: string, answers: string[]): string {
 	const input = answers.join("\n\n");
 	if (task.includes(INPUT)) return task.replaceAll(INPUT, () => input);
+	if (task.trim() === "") return input;
 	return input ? `${task}\n\n${input}` : task;
 }
 
@@ -62,7 +63,7 @@ export function requestOf(document: CanvasDocument, node: AgentNode, answers: st
 		...(maxIters ? { max_iters: maxIters } : {}),
 		...(approval ? { approval } : {}),
 		...(session ? { session } : {}),
-		metadata: { canvas: document.name, node: node.id } as unknown as RunBody["metadata"],
+		metadata: { canvas: document.name, node: node.id },
 	};
 }
 

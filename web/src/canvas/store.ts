@@ -8,16 +8,23 @@ import { hasEnded, type LiveRun } from "@/runs/fold";
 import { useRuns } from "@/runs/store";
 import {
 	type AgentData,
+	type Alignment,
+	type Axis,
+	aligned,
 	type CanvasDocument,
 	type CanvasEdge,
 	type CanvasNode,
 	copied,
+	distributed,
 	edgeId,
 	emptyCanvas,
 	LIMITS,
+	moved,
 	newId,
 	nodeOf,
+	placeOf,
 	refusal,
+	takenAlong,
 	without,
 } from "./document";
 import { exportCanvas, importCanvas } from "./exchange";
@@ -29,6 +36,7 @@ const COPY_OFFSET = 32;
 /** Changes of one node that follow each other this fast are one step of the history. */
 const TYPING_MS = 1_000;
 let typing = { id: "", at: 0 };
+let loaded = false;
 
 /** `canvas` is in the exchange format: what is read back is checked like any import. */
 type Saved = { canvas: string; runs: Record<string, string>; chains: Record<string, string> };
@@ -38,6 +46,8 @@ type CanvasState = {
 	selected: ReadonlySet<string>;
 	/** Node → its latest run. */
 	runOf: Record<string, string>;
+	/** Node → the run before its latest one, to compare it with. */
+	runBefore: Record<string, string>;
 	/** Last node of a chain that is under way → the chain's id: after a reload the chain goes on. */
 	chains: Record<string, string>;
 	/** Node → why its run could not be started. */
@@ -61,7 +71,12 @@ type CanvasState = {
 	change: (id: string, data: Partial<AgentData> & Record<string, unknown>) => void;
 	remove: (ids: Iterable<string>) => void;
 	group: () => void;
+	/** Dissolves the groups that are selected; what lies in them stays. */
+	ungroup: () => void;
+	/** Aligns what is selected, or gives it equal gaps along an axis. */
+	arrange: (how: Alignment | Axis) => void;
 	copy: () => void;
+	cut: () => void;
 	paste: () => void;
 
 	run: (id: string) => Promise<void>;
@@ -100,12 +115,16 @@ export const useCanvas = create<CanvasState>((set, get) => {
 		history: history.begin(emptyCanvas()),
 		selected: new Set(),
 		runOf: {},
+		runBefore: {},
 		chains: {},
 		problems: {},
 		clipboard: { nodes: [], edges: [] },
 		notice: null,
 
 		load() {
+			// Whoever comes back from another page finds everything as it was, undo included.
+			if (loaded) return;
+			loaded = true;
 			const saved = readSaved();
 			if (!saved) return;
 			const { document, runs, chains } = saved;
@@ -116,7 +135,7 @@ export const useCanvas = create<CanvasState>((set, get) => {
 
 		replace(document) {
 			edit(() => document);
-			set({ selected: new Set(), runOf: {}, chains: {}, problems: {} });
+			set({ selected: new Set(), runOf: {}, runBefore: {}, chains: {}, problems: {} });
 		},
 
 		edit,
@@ -195,14 +214,42 @@ export const useCanvas = create<CanvasState>((set, get) => {
 			set({ selected: new Set([id]) });
 		},
 
+		ungroup() {
+			const groups = selectedNodes().filter((node) => node.kind === "group");
+			if (groups.length === 0) set({ notice: "select a group to dissolve it" });
+			else get().remove(groups.map((node) => node.id));
+		},
+
+		arrange(how) {
+			const { selected } = get();
+			const document = present();
+			// What lies in a group that is selected, too, moves with it.
+			const nodes = selectedNodes().filter((node) => !node.group || !selected.has(node.group));
+			const least = how === "x" || how === "y" ? 3 : 2;
+			if (nodes.length < least) {
+				set({ notice: `select ${least} or more nodes to arrange them` });
+				return;
+			}
+			const size = (id: string) => {
+				const { width = 0, height = 0 } = nodeOf(document, id) ?? {};
+				return { width, height };
+			};
+			const standing = nodes.map((node) => ({ ...node, ...placeOf(document, node) }) as CanvasNode);
+			const places = how === "x" || how === "y" ? distributed(standing, how, size) : aligned(standing, how, size);
+			edit((now) => moved(now, places));
+		},
+
 		copy() {
-			const nodes = selectedNodes();
-			const ids = new Set(nodes.map((node) => node.id));
-			set({
-				clipboard: { nodes, edges: present().edges.filter((edge) => ids.has(edge.from) && ids.has(edge.to)) },
-				notice:
-					nodes.length > 0 ? `copied ${nodes.length} node${nodes.length === 1 ? "" : "s"}` : "nothing is selected",
-			});
+			const clipboard = takenAlong(present(), get().selected);
+			const count = clipboard.nodes.length;
+			set({ clipboard, notice: count > 0 ? `copied ${count} node${count === 1 ? "" : "s"}` : "nothing is selected" });
+		},
+
+		cut() {
+			const { selected } = get();
+			get().copy();
+			const inside = present().nodes.filter((node) => node.group && selected.has(node.group));
+			if (get().clipboard.nodes.length > 0) get().remove([...selected, ...inside.map((node) => node.id)]);
 		},
 
 		paste() {
@@ -237,7 +284,14 @@ export const useCanvas = create<CanvasState>((set, get) => {
 			if (runId) await useRuns.getState().cancel(runId);
 		},
 
-		adopt: (id, runId) => set((state) => ({ runOf: { ...state.runOf, [id]: runId } })),
+		adopt: (id, runId) =>
+			set((state) => {
+				const before = state.runOf[id];
+				return {
+					runOf: { ...state.runOf, [id]: runId },
+					runBefore: before && before !== runId ? { ...state.runBefore, [id]: before } : state.runBefore,
+				};
+			}),
 	};
 });
 
@@ -296,6 +350,7 @@ export function autosave(): () => void {
 	window.addEventListener("pagehide", save);
 	return () => {
 		clearTimeout(timer);
+		save();
 		unsubscribe();
 		window.removeEventListener("pagehide", save);
 	};

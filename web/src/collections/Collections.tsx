@@ -2,15 +2,21 @@
 
 import clsx from "clsx";
 import { useState } from "react";
-import type { CollectionView, DocumentView } from "@/api/client";
+import { ApiError, type CollectionView, type DocumentView } from "@/api/client";
+import type { Page } from "@/api/pending";
 import { usePolled } from "@/api/polling";
-import { Empty, Field, Input, Panel, Status } from "@/ui";
+import { homeNamespace, useSession } from "@/session/store";
+import { Empty, Field, Input, Panel, Refused, Status, Table } from "@/ui";
+import { DocumentDialog } from "./DocumentDialog";
+import { Remove } from "./Remove";
 import { SearchBench } from "./SearchBench";
 import { Upload } from "./Upload";
 
 /** What is known, by collection: documents, upload, and a bench to try searches on. */
 export function Collections() {
-	const [namespace, setNamespace] = useState("default");
+	const home = useSession((s) => homeNamespace(s.session));
+	const [named, setNamespace] = useState<string | null>(null);
+	const namespace = named ?? home;
 	const [chosen, setChosen] = useState<string | null>(null);
 	const query = `namespace=${encodeURIComponent(namespace)}`;
 	const collections = usePolled<{ items: CollectionView[] }>(`/collections?${query}`, 5_000);
@@ -21,9 +27,10 @@ export function Collections() {
 				<Panel title="Collections">
 					<Field label="namespace">
 						<Input
+							key={home}
 							defaultValue={namespace}
 							onBlur={(event) => {
-								setNamespace(event.target.value.trim() || "default");
+								setNamespace(event.target.value.trim() || home);
 								setChosen(null);
 							}}
 						/>
@@ -48,6 +55,7 @@ export function Collections() {
 							</li>
 						))}
 					</ul>
+					<Refused error={collections.error} />
 					{collections.data?.items.length === 0 && <Empty>No collections in {namespace}.</Empty>}
 				</Panel>
 				<Upload namespace={namespace} collection={name} onDone={collections.refresh} />
@@ -55,7 +63,7 @@ export function Collections() {
 			{name ? (
 				<div className="space-y-3">
 					<SearchBench key={`${namespace}/${name}`} namespace={namespace} collection={name} />
-					<Documents namespace={namespace} collection={name} />
+					<Documents namespace={namespace} collection={name} onChanged={collections.refresh} />
 				</div>
 			) : (
 				<Empty>Upload files to make a collection.</Empty>
@@ -64,37 +72,57 @@ export function Collections() {
 	);
 }
 
-function Documents({ namespace, collection }: { namespace: string; collection: string }) {
+function Documents({
+	namespace,
+	collection,
+	onChanged,
+}: {
+	namespace: string;
+	collection: string;
+	onChanged: () => void;
+}) {
 	const path = `/documents?${new URLSearchParams({ namespace, collection, limit: "200" })}`;
-	const documents = usePolled<{ items: DocumentView[] }>(path, 5_000);
+	const documents = usePolled<Page<DocumentView>>(path, 5_000);
+	const [open, setOpen] = useState<DocumentView | null>(null);
+	// The last answer is kept while nobody answers, but not when the answer is that there is nothing any more.
+	const gone = documents.error instanceof ApiError && documents.error.status === 404;
+	const items = gone ? [] : documents.data?.items;
+	const changed = () => {
+		documents.refresh();
+		onChanged();
+	};
 	return (
 		<Panel title="Documents">
-			<table className="w-full">
-				<thead>
-					<tr className="text-left text-soft text-xs">
-						<th>source</th>
-						<th>status</th>
-						<th className="text-right">chunks</th>
-						<th className="pl-3">updated</th>
-					</tr>
-				</thead>
-				<tbody>
-					{documents.data?.items.map((one) => (
-						<tr key={one.document_id} className="border-line border-t align-top">
-							<td className="break-all py-1">
+			<Table head={["source", "status", "chunks", "updated"]}>
+				{items?.map((one) => (
+					<tr key={one.document_id}>
+						<td className="break-all">
+							<button type="button" className="text-left text-accent" onClick={() => setOpen(one)}>
 								{one.source}
-								{one.error && <span className="block text-bad text-xs">{one.error.message}</span>}
-							</td>
-							<td className="py-1">
-								<Status of={one.status} />
-							</td>
-							<td className="py-1 text-right tabular-nums">{one.chunks}</td>
-							<td className="py-1 pl-3 text-soft text-xs">{new Date(one.updated_at).toLocaleString()}</td>
-						</tr>
-					))}
-				</tbody>
-			</table>
-			{documents.data?.items.length === 0 && <Empty>No documents.</Empty>}
+							</button>
+							{one.error && <span className="block text-bad text-xs">{one.error.message}</span>}
+						</td>
+						<td>
+							<Status of={one.status} />
+						</td>
+						<td className="text-right tabular-nums">{one.chunks}</td>
+						<td className="text-soft text-xs">{new Date(one.updated_at).toLocaleString()}</td>
+					</tr>
+				))}
+			</Table>
+			{items?.length === 0 && <Empty>No documents.</Empty>}
+			{documents.data?.next_cursor && (
+				<p className="text-soft text-xs">These are the first 200; riverrun docs ls shows all.</p>
+			)}
+			<div className="mt-3">
+				<Remove
+					key={`${namespace}/${collection}`}
+					what={`the collection ${collection}`}
+					path={`/collections/${encodeURIComponent(collection)}?${new URLSearchParams({ namespace })}`}
+					onRemoved={changed}
+				/>
+			</div>
+			<DocumentDialog document={open} onClose={() => setOpen(null)} onRemoved={changed} />
 		</Panel>
 	);
 }

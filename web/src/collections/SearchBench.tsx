@@ -1,7 +1,9 @@
 "use client";
 
+import Link from "next/link";
 import { useState } from "react";
 import { type AskDone, call, describe, type SearchDone } from "@/api/client";
+import { addressOf } from "@/documents/DocumentPage";
 import { Answer } from "@/runs/Answer";
 import { Button, Input, Panel } from "@/ui";
 
@@ -54,15 +56,15 @@ export function SearchBench({ namespace, collection }: { namespace: string; coll
 			)}
 			{answer && (
 				<div className="mt-3 rounded-md bg-raised p-3" aria-live="polite">
-					<Answer text={answer.answer} citations={answer.citations} />
+					<Answer text={answer.answer} citations={answer.citations} namespace={namespace} />
 				</div>
 			)}
-			{found && <Results found={found} />}
+			{found && <Results found={found} namespace={namespace} />}
 		</Panel>
 	);
 }
 
-function Results({ found }: { found: SearchDone }) {
+function Results({ found, namespace }: { found: SearchDone; namespace: string }) {
 	const score = (value: number | null | undefined) => (value == null ? "–" : value.toFixed(3));
 	const times = found.took_ms;
 	return (
@@ -87,9 +89,13 @@ function Results({ found }: { found: SearchDone }) {
 						<tr key={item.chunk_id} className="border-line border-t align-top">
 							<td className="py-1 pr-3">
 								<span className="line-clamp-3 whitespace-pre-wrap">{item.text}</span>
-								<span className="break-all text-soft text-xs">
+								<Link
+									prefetch={false}
+									href={addressOf({ id: item.document_id, namespace, span: item.span })}
+									className="break-all text-accent text-xs underline"
+								>
 									{item.source} {item.span.start}–{item.span.end}
-								</span>
+								</Link>
 							</td>
 							<td className="py-1 text-right tabular-nums">{score(item.scores.dense)}</td>
 							<td className="py-1 text-right tabular-nums">{score(item.scores.sparse)}</td>

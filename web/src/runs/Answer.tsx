@@ -1,12 +1,22 @@
 "use client";
 
-import { useState } from "react";
+import Link from "next/link";
+import { useMemo, useState } from "react";
 import type { CitationView } from "@/api/client";
+import { addressOf } from "@/documents/DocumentPage";
+import { DocumentReader } from "@/documents/DocumentReader";
 import { Dialog } from "@/ui";
 import { answerParts } from "./fold";
 
+type Props = {
+	text: string;
+	citations: CitationView[];
+	/** Where the documents are. */
+	namespace: string;
+};
+
 /** An answer as words and numbers that open their source. Model output is text here, never markup. */
-export function Answer({ text, citations }: { text: string; citations: CitationView[] }) {
+export function Answer({ text, citations, namespace }: Props) {
 	const [open, setOpen] = useState<CitationView | null>(null);
 	return (
 		<div className="whitespace-pre-wrap break-words">
@@ -28,23 +38,27 @@ export function Answer({ text, citations }: { text: string; citations: CitationV
 					</button>
 				),
 			)}
-			<Dialog open={open !== null} onClose={() => setOpen(null)} title={open ? `Source ${open.n}` : ""}>
-				{open && <Source citation={open} />}
+			<Dialog wide open={open !== null} onClose={() => setOpen(null)} title={open ? `Source ${open.n}` : ""}>
+				{open && <Source citation={open} namespace={namespace} />}
 			</Dialog>
 		</div>
 	);
 }
 
-function Source({ citation }: { citation: CitationView }) {
+function Source({ citation, namespace }: { citation: CitationView; namespace: string }) {
+	const { document_id: id, span, quote } = citation;
+	const wanted = useMemo(() => ({ id, namespace, span, quote }), [id, namespace, span, quote]);
 	return (
 		<div className="space-y-3">
-			<p className="break-all font-mono text-xs">{citation.source}</p>
-			<blockquote className="whitespace-pre-wrap border-accent border-l-2 pl-3">{citation.quote}</blockquote>
+			<blockquote className="whitespace-pre-wrap border-accent border-l-2 pl-3">{quote}</blockquote>
 			<p className="text-soft text-xs">
-				bytes {citation.span.start}–{citation.span.end}
-				{citation.page ? `, page ${citation.page}` : ""} of document {citation.document_id}.{" "}
-				{citation.supported ? "The quote supports the sentence." : "The quote does not support the sentence."}
+				{citation.page ? `Page ${citation.page}. ` : ""}
+				{citation.supported ? "The quote supports the sentence." : "The quote does not support the sentence."}{" "}
+				<Link href={addressOf(wanted)} prefetch={false} className="text-accent underline">
+					Open on a page of its own
+				</Link>
 			</p>
+			<DocumentReader wanted={wanted} />
 		</div>
 	);
 }

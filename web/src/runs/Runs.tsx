@@ -5,15 +5,16 @@ import Link from "next/link";
 import { useSearchParams } from "next/navigation";
 import { useEffect, useState } from "react";
 import { useShallow } from "zustand/react/shallow";
-import { describe, type RunSummary } from "@/api/client";
+import { type AgentEntry, describe, type RunSummary } from "@/api/client";
 import { usePolled } from "@/api/polling";
-import { Button, Empty, Panel, Select, Status } from "@/ui";
+import { Alert, Button, Empty, Input, Panel, Refused, Select, Status } from "@/ui";
 import { Answer } from "./Answer";
 import { compareSteps } from "./compare";
 import { Figures } from "./Figures";
-import { hasEnded } from "./fold";
+import { hasEnded, pendingApprovals } from "./fold";
 import { Steps } from "./Steps";
 import { useRuns } from "./store";
+import { Tree } from "./Tree";
 
 const STATUSES = ["queued", "running", "waiting_approval", "succeeded", "failed", "cancelled"];
 
@@ -23,9 +24,14 @@ export function Runs() {
 	const id = query.get("id");
 	const other = query.get("with");
 	const [status, setStatus] = useState("");
+	const [agent, setAgent] = useState("");
+	const [namespace, setNamespace] = useState("");
+	const agents = usePolled<{ items: AgentEntry[] }>("/agents", 60_000);
 	const [cursor, setCursor] = useState<string[]>([]);
 	const path = new URLSearchParams({ limit: "50" });
 	if (status) path.set("status", status);
+	if (agent) path.set("agent", agent);
+	if (namespace) path.set("namespace", namespace);
 	const at = cursor.at(-1);
 	if (at) path.set("cursor", at);
 	const page = usePolled<{ items: RunSummary[]; next_cursor?: string | null }>(`/runs?${path}`, 3_000);
@@ -52,6 +58,31 @@ export function Runs() {
 					</Select>
 				}
 			>
+				<div className="mb-2 grid grid-cols-2 gap-2">
+					<Select
+						aria-label="agent"
+						value={agent}
+						onChange={(event) => {
+							setAgent(event.target.value);
+							setCursor([]);
+						}}
+					>
+						<option value="">every agent</option>
+						{agents.data?.items.map((one) => (
+							<option key={one.name}>{one.name}</option>
+						))}
+					</Select>
+					<Input
+						aria-label="namespace"
+						placeholder="every namespace"
+						onBlur={(event) => {
+							setNamespace(event.target.value.trim());
+							setCursor([]);
+						}}
+						onKeyDown={(event) => event.key === "Enter" && event.currentTarget.blur()}
+					/>
+				</div>
+				<Refused error={page.error} />
 				{page.data?.items.length === 0 && <Empty>No runs.</Empty>}
 				<ul>
 					{page.data?.items.map((run) => (
@@ -110,7 +141,9 @@ function useFollowed(id: string) {
 
 function RunDetail({ id }: { id: string }) {
 	const run = useFollowed(id);
-	const { cancel, decide, fork } = useRuns(useShallow((s) => ({ cancel: s.cancel, decide: s.decide, fork: s.fork })));
+	const { cancel, decide, fork, resume } = useRuns(
+		useShallow((s) => ({ cancel: s.cancel, decide: s.decide, fork: s.fork, resume: s.resume })),
+	);
 	const [problem, setProblem] = useState<string | null>(null);
 	if (!run) return null;
 	if (run.problem && run.steps.length === 0) return <Empty>{run.problem}</Empty>;
@@ -130,9 +163,14 @@ function RunDetail({ id }: { id: string }) {
 					<span className="flex items-center gap-2">
 						<Status of={run.status} />
 						{!hasEnded(run) && (
-							<Button tone="danger" onClick={() => void cancel(id)}>
-								Stop
-							</Button>
+							<>
+								<Button title="Asks a run that waits to look again" onClick={() => void resume(id)}>
+									Resume
+								</Button>
+								<Button tone="danger" onClick={() => void cancel(id)}>
+									Stop
+								</Button>
+							</>
 						)}
 					</span>
 				}
@@ -142,16 +180,15 @@ function RunDetail({ id }: { id: string }) {
 				{run.result?.stop_reason && (
 					<p className="text-soft text-xs">stopped: {run.result.stop_reason.replaceAll("_", " ")}</p>
 				)}
-				{problem && (
-					<p role="alert" className="text-bad">
-						{problem}
-					</p>
-				)}
+				<Alert>{problem ?? run.problem}</Alert>
 			</Panel>
+			<Tree id={id} />
 			{(run.result?.answer || run.result?.error || run.writing) && (
 				<Panel title="Answer">
 					{run.writing && <p className="whitespace-pre-wrap text-soft">{run.writing.text}</p>}
-					{run.result?.answer && <Answer text={run.result.answer} citations={run.result.citations} />}
+					{run.result?.answer && (
+						<Answer text={run.result.answer} citations={run.result.citations} namespace={run.result.namespace} />
+					)}
 					{run.result?.error && (
 						<p className="text-bad">
 							{run.result.error.message}
@@ -164,7 +201,7 @@ function RunDetail({ id }: { id: string }) {
 				<Steps
 					steps={run.steps}
 					height={560}
-					waiting={run.status === "waiting_approval"}
+					waiting={pendingApprovals(run)}
 					onDecide={(seq, decision) => void decide(id, seq, decision)}
 					onFork={(seq) => void forkAt(seq)}
 				/>

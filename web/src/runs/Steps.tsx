@@ -16,7 +16,6 @@ import {
 import { type ReactNode, useRef, useState } from "react";
 import type { StepView } from "@/api/client";
 import { Button, IconButton } from "@/ui";
-import { waitsForApproval } from "./fold";
 
 const ICONS: Record<string, typeof Wrench> = {
 	route: Route,
@@ -41,8 +40,8 @@ type Props = {
 	height?: number;
 	onFork?: (seq: number) => void;
 	onDecide?: (seq: number, decision: "approve" | "deny") => void;
-	/** The run waits, so that the last approval can be decided. */
-	waiting?: boolean;
+	/** The approval steps that wait for an answer. */
+	waiting?: number[];
 };
 
 /** The trace of a run. Long ones are drawn only where they are looked at. */
@@ -68,7 +67,7 @@ export function Steps({ steps, height, onFork, onDecide, waiting }: Props) {
 						open={open === step.seq}
 						onToggle={() => setOpen(open === step.seq ? null : step.seq)}
 						onFork={onFork}
-						onDecide={waiting && waitsForApproval(step) ? onDecide : undefined}
+						onDecide={waiting?.includes(step.seq) ? onDecide : undefined}
 					/>
 				))}
 			</ol>

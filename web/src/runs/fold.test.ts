@@ -1,6 +1,16 @@
 import { describe, expect, test } from "vitest";
 import type { RunView, StepView } from "@/api/client";
-import { answerParts, apply, hasEnded, lastSeq, type RunMessage, unknownRun, usageOf } from "./fold";
+import {
+	answer,
+	answerParts,
+	apply,
+	hasEnded,
+	lastSeq,
+	pendingApprovals,
+	type RunMessage,
+	unknownRun,
+	usageOf,
+} from "./fold";
 
 const usage = (total: number) => ({
 	prompt_tokens: total - 1,
@@ -69,6 +79,33 @@ describe("the fold of a run's messages", () => {
 		expect(apply(unknownRun("r"), { type: "step", step: asked }).status).toBe("waiting_approval");
 		const again: StepView = { ...asked, tool: { call_id: "c", name: "mail", arguments: {}, error: "outcome unknown" } };
 		expect(apply(unknownRun("r"), { type: "step", step: again }).status).toBe("waiting_approval");
+	});
+
+	describe("given two calls that wait for a person", () => {
+		const asks = (seq: number, kind: string, call: string): RunMessage => ({
+			type: "step",
+			step: { ...step(seq, kind), tool: { call_id: call, name: "mail", arguments: {} } },
+		});
+		const both = apply(unknownRun("r"), asks(1, "approval", "a"), asks(2, "approval", "b"));
+
+		test("an answered one is asked no more, and the run waits for the other", () => {
+			const one = answer(both, [1]);
+			expect([pendingApprovals(one), one.status]).toEqual([[2], "waiting_approval"]);
+			const none = answer(one, [2, 1]);
+			expect([pendingApprovals(none), none.status]).toEqual([[], "running"]);
+		});
+		test("a result says that its answer came from elsewhere", () => {
+			const one = apply(both, asks(3, "tool_result", "b"));
+			expect([pendingApprovals(one), one.status]).toEqual([[1], "waiting_approval"]);
+			expect(apply(one, asks(4, "tool_result", "a")).status).toBe("running");
+		});
+		test("a joined stream and other steps change nothing of it", () => {
+			const joined = apply(both, { type: "start", run_id: "r" }, stepped(3));
+			expect([pendingApprovals(joined), joined.status]).toEqual([[1, 2], "waiting_approval"]);
+		});
+		test("the end ends the waiting", () => {
+			expect(pendingApprovals(apply(both, final(both.steps)))).toEqual([]);
+		});
 	});
 
 	test("given 5,000 steps one by one, each costs about the same", () => {

@@ -11,6 +11,8 @@ export type LiveRun = {
 	status: RunStatus;
 	/** In the order of `seq`, which counts from 1 without gaps. */
 	steps: StepView[];
+	/** Approval steps that somebody has answered: the stream itself does not say so before the call's result is there. */
+	answered: number[];
 	/** Text that the model is writing for step `seq`; gone when the step is there. */
 	writing: { seq: number; text: string } | null;
 	result: RunView | null;
@@ -19,7 +21,7 @@ export type LiveRun = {
 export const NO_USAGE: UsageView = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0, cost_usd: null };
 
 export function unknownRun(runId: string): LiveRun {
-	return { runId, agent: null, status: "queued", steps: [], writing: null, result: null };
+	return { runId, agent: null, status: "queued", steps: [], answered: [], writing: null, result: null };
 }
 
 /** `seq` of the last step: where a lost connection goes on. */
@@ -42,13 +44,13 @@ function take(run: LiveRun, message: RunMessage): void {
 	switch (message.type) {
 		case "start":
 			run.agent = message.agent ?? run.agent;
-			if (!run.result) run.status = "running";
+			if (!run.result) run.status = statusOf(run);
 			return;
 		case "step":
 			if (message.step.seq !== lastSeq(run) + 1) return;
 			run.steps.push(message.step);
 			run.agent = message.step.agent;
-			if (!run.result) run.status = statusAfter(message.step);
+			if (!run.result) run.status = statusAfter(run, message.step);
 			if (run.writing && run.writing.seq <= message.step.seq) run.writing = null;
 			return;
 		case "token": {
@@ -67,13 +69,35 @@ function take(run: LiveRun, message: RunMessage): void {
 	}
 }
 
-function statusAfter(step: StepView): RunStatus {
-	return waitsForApproval(step) ? "waiting_approval" : "running";
+/** Notes that approval steps have been answered, here or elsewhere. */
+export function answer(run: LiveRun, steps: number[]): LiveRun {
+	const next = { ...run, answered: [...new Set([...run.answered, ...steps])] };
+	return next.result || next.status === "queued" ? next : { ...next, status: statusOf(next) };
 }
 
-/** Somebody is asked: whether a call may be made, or, when its tool carries an error, be made again. */
-export function waitsForApproval(step: StepView): boolean {
-	return step.kind === "approval";
+/** The whole run is looked at only where an answer may have ended the waiting. */
+function statusAfter(run: LiveRun, step: StepView): RunStatus {
+	if (step.kind === "approval") return "waiting_approval";
+	return run.status === "waiting_approval" ? statusOf(run) : "running";
+}
+
+function statusOf(run: LiveRun): RunStatus {
+	return pendingApprovals(run).length > 0 ? "waiting_approval" : "running";
+}
+
+/**
+ * The approval steps that nobody has answered: somebody is asked whether a call may be made, or, when its tool carries an
+ * error, be made again. The call's result says that the answer came.
+ */
+export function pendingApprovals(run: LiveRun): number[] {
+	if (run.result) return [];
+	const open = new Map<number, string>();
+	for (const { seq, kind, tool } of run.steps) {
+		if (!tool) continue;
+		if (kind === "approval" && !run.answered.includes(seq)) open.set(seq, tool.call_id);
+		if (kind === "tool_result") for (const [asked, call] of open) if (call === tool.call_id) open.delete(asked);
+	}
+	return [...open.keys()];
 }
 
 /** Tokens so far, or of the whole run once it has ended. */

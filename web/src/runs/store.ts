@@ -3,8 +3,8 @@
 /** The runs that this page follows. Messages are taken in once a frame, however fast they come. */
 
 import { create } from "zustand";
-import { call, describe, type RunAccepted, type RunBody, type RunView } from "@/api/client";
-import { apply, hasEnded, type LiveRun, lastSeq, type RunMessage, unknownRun } from "./fold";
+import { ApiError, call, describe, type RunAccepted, type RunBody, type RunView } from "@/api/client";
+import { answer, apply, hasEnded, type LiveRun, lastSeq, pendingApprovals, type RunMessage, unknownRun } from "./fold";
 import { followRun } from "./stream";
 
 type Followed = LiveRun & { connected: boolean; problem: string | null };
@@ -16,12 +16,16 @@ type RunsState = {
 	/** Follows a run that exists; from its last known step when it was followed before. */
 	follow: (runId: string) => void;
 	cancel: (runId: string) => Promise<void>;
+	/** Asks a run that waits to look again. */
+	resume: (runId: string) => Promise<void>;
 	decide: (runId: string, step: number, decision: "approve" | "deny") => Promise<void>;
 	fork: (runId: string, atSeq: number) => Promise<string>;
 };
 
 const followers = new Map<string, () => void>();
 const waiting = new Map<string, RunMessage[]>();
+/** Run → the newest approval step for which it was read who has answered. */
+const looked = new Map<string, number>();
 let frame: ReturnType<typeof setTimeout> | null = null;
 
 export const useRuns = create<RunsState>((set, get) => {
@@ -41,6 +45,26 @@ export const useRuns = create<RunsState>((set, get) => {
 			waiting.clear();
 			return { runs: next };
 		});
+		lookAtApprovals();
+	};
+
+	/** What was answered before this page came, or in another window, the stream does not tell. */
+	const lookAtApprovals = () => {
+		for (const [runId, run] of Object.entries(get().runs)) {
+			if (run.status !== "waiting_approval") continue;
+			const asked = pendingApprovals(run);
+			const newest = asked.at(-1);
+			if (newest === undefined || looked.get(runId) === newest) continue;
+			looked.set(runId, newest);
+			void readRun(runId)
+				.then((seen) => {
+					const known = new Set(seen.steps.map((step) => step.seq));
+					const open = new Set((seen.pending_approvals ?? []).map((one) => one.step));
+					const gone = asked.filter((seq) => known.has(seq) && !open.has(seq));
+					if (gone.length > 0) change(runId, (now) => ({ ...now, ...answer(now, gone) }));
+				})
+				.catch(() => looked.delete(runId));
+		}
 	};
 
 	/** `seq` of the last step, counting those that wait for the next frame. */
@@ -73,7 +97,10 @@ export const useRuns = create<RunsState>((set, get) => {
 					// A timer, not an animation frame: a page in the background goes on taking in.
 					if (frame === null) frame = setTimeout(takeIn, 16);
 				},
-				onConnection: (connected) => change(runId, (run) => ({ ...run, connected })),
+				onConnection: (connected) => {
+					change(runId, (run) => ({ ...run, connected }));
+					if (connected) looked.delete(runId);
+				},
 				onRefused: (problem) => {
 					followers.delete(runId);
 					change(runId, (run) => ({ ...run, problem }));
@@ -90,11 +117,23 @@ export const useRuns = create<RunsState>((set, get) => {
 			}
 		},
 
+		async resume(runId) {
+			try {
+				await post(`/runs/${runId}/resume`, {});
+				change(runId, (run) => ({ ...run, problem: null }));
+				get().follow(runId);
+			} catch (error) {
+				change(runId, (run) => ({ ...run, problem: describe(error) }));
+			}
+		},
+
 		async decide(runId, step, decision) {
 			try {
 				await post(`/runs/${runId}/approvals/${step}`, { decision });
+				change(runId, (run) => ({ ...run, ...answer(run, [step]), problem: null }));
 			} catch (error) {
-				change(runId, (run) => ({ ...run, problem: describe(error) }));
+				const late = error instanceof ApiError && error.code === "approval_decided";
+				change(runId, (run) => (late ? { ...run, ...answer(run, [step]) } : { ...run, problem: describe(error) }));
 			}
 		},
 

@@ -1,6 +1,6 @@
-/** Follows a run over WebSocket from any point, through lost connections, to its end. */
+/** Follows a run from any point to its end. */
 
-import { socketUrl } from "@/api/client";
+import { followSocket } from "@/api/socket";
 import type { RunMessage } from "./fold";
 
 type Handlers = {
@@ -13,59 +13,12 @@ type Handlers = {
 	after: () => number;
 };
 
-const FIRST_PAUSE_MS = 250;
-const LONGEST_PAUSE_MS = 8_000;
-/** Closes after which another attempt is of no use: bad message, policy. */
-const FINAL_CLOSES = new Set([1007, 1008]);
-
 /** Starts following; the returned function lets go. */
-export function followRun(runId: string, handlers: Handlers): () => void {
-	let socket: WebSocket | null = null;
-	let timer: ReturnType<typeof setTimeout> | undefined;
-	let pause = FIRST_PAUSE_MS;
-	let done = false;
-
-	const connect = () => {
-		const query = new URLSearchParams({ after: String(handlers.after()), tokens: "true" });
-		socket = new WebSocket(socketUrl(`/ws/runs/${encodeURIComponent(runId)}?${query}`));
-		socket.onopen = () => {
-			pause = FIRST_PAUSE_MS;
-			handlers.onConnection(true);
-		};
-		socket.onmessage = (event) => {
-			const message = parse(event.data);
-			if (!message) return;
-			handlers.onMessage(message);
-			if (message.type === "final") {
-				done = true;
-				socket?.close();
-			}
-		};
-		socket.onclose = (event) => {
-			handlers.onConnection(false);
-			if (done) return;
-			if (FINAL_CLOSES.has(event.code)) {
-				done = true;
-				handlers.onRefused(event.reason || "the server refused the stream");
-				return;
-			}
-			timer = setTimeout(connect, pause * (0.75 + Math.random() / 2));
-			pause = Math.min(pause * 2, LONGEST_PAUSE_MS);
-		};
-	};
-
-	connect();
-	return () => {
-		done = true;
-		clearTimeout(timer);
-		socket?.close();
-	};
-}
-
-function parse(data: unknown): RunMessage | null {
-	try {
-		return typeof data === "string" ? (JSON.parse(data) as RunMessage) : null;
-	} catch {
-		return null;
-	}
+export function followRun(runId: string, { after, ...handlers }: Handlers): () => void {
+	return followSocket<RunMessage>({
+		...handlers,
+		path: () =>
+			`/ws/runs/${encodeURIComponent(runId)}?${new URLSearchParams({ after: String(after()), tokens: "true" })}`,
+		isLast: (message) => message.type === "final",
+	});
 }

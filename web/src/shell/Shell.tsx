@@ -1,19 +1,23 @@
 "use client";
 
 import clsx from "clsx";
-import { Activity, Library, Moon, Server, Sun, Workflow } from "lucide-react";
+import { Activity, FolderGit2, GraduationCap, Library, LogOut, Moon, Server, Sun, Workflow } from "lucide-react";
 import Link from "next/link";
 import { usePathname } from "next/navigation";
 import { Tooltip } from "radix-ui";
 import { type ReactNode, useEffect, useState } from "react";
 import type { HealthView } from "@/api/client";
 import { usePolled } from "@/api/polling";
+import { SignIn } from "@/session/SignIn";
+import { isSignedIn, useSession } from "@/session/store";
 import { IconButton } from "@/ui";
 
 const PAGES = [
 	{ href: "/", label: "Canvas", icon: Workflow },
 	{ href: "/ui/runs/", label: "Runs", icon: Activity },
 	{ href: "/ui/collections/", label: "Collections", icon: Library },
+	{ href: "/ui/finetuning/", label: "Fine-tuning", icon: GraduationCap },
+	{ href: "/ui/projects/", label: "Projects", icon: FolderGit2 },
 	{ href: "/ui/system/", label: "System", icon: Server },
 ] as const;
 
@@ -22,6 +26,12 @@ export function Shell({ children }: { children: ReactNode }) {
 	const path = usePathname();
 	const health = usePolled<HealthView>("/health", 10_000);
 	const [theme, toggle] = useTheme();
+	const signedIn = useSession(isSignedIn);
+	const name = useSession((s) => s.session?.name);
+	// Also when a server is back: it may be another one, with other tokens.
+	useEffect(() => {
+		if (!health.offline) void useSession.getState().look();
+	}, [health.offline]);
 	return (
 		<Tooltip.Provider delayDuration={300}>
 			<div className="flex h-screen flex-col">
@@ -47,6 +57,11 @@ export function Shell({ children }: { children: ReactNode }) {
 					<span className="ml-auto text-soft text-xs">
 						{health.data && !health.offline ? `${health.data.version} · ${health.data.status}` : ""}
 					</span>
+					{signedIn && (
+						<IconButton label={`Sign out ${name ?? ""}`.trim()} onClick={() => void useSession.getState().signOut()}>
+							<LogOut size={16} aria-hidden />
+						</IconButton>
+					)}
 					<IconButton label={theme === "dark" ? "Light" : "Dark"} onClick={toggle}>
 						{theme === "dark" ? <Sun size={16} aria-hidden /> : <Moon size={16} aria-hidden />}
 					</IconButton>
@@ -62,6 +77,7 @@ export function Shell({ children }: { children: ReactNode }) {
 					{children}
 				</main>
 			</div>
+			<SignIn />
 		</Tooltip.Provider>
 	);
 }

@@ -3,8 +3,15 @@
 /** The few controls that every page is made of. */
 
 import clsx from "clsx";
-import { Dialog as RadixDialog, Tooltip } from "radix-ui";
-import type { ButtonHTMLAttributes, InputHTMLAttributes, ReactNode, SelectHTMLAttributes } from "react";
+import { DropdownMenu, Dialog as RadixDialog, Tooltip } from "radix-ui";
+import type {
+	ButtonHTMLAttributes,
+	InputHTMLAttributes,
+	ReactNode,
+	SelectHTMLAttributes,
+	TextareaHTMLAttributes,
+} from "react";
+import { describe, Offline } from "@/api/client";
 
 type Tone = "plain" | "accent" | "danger" | "quiet";
 
@@ -95,7 +102,8 @@ export function Dialog({
 				<RadixDialog.Content
 					aria-describedby={undefined}
 					className={clsx(
-						"fixed top-1/2 left-1/2 z-50 max-h-[85vh] w-[92vw] -translate-x-1/2 -translate-y-1/2 overflow-auto rounded-lg border border-line bg-surface p-4 shadow-xl",
+						// What is typed here is not for the canvas below: `nokey` is React Flow's word for it.
+						"nokey fixed top-1/2 left-1/2 z-50 max-h-[85vh] w-[92vw] -translate-x-1/2 -translate-y-1/2 overflow-auto rounded-lg border border-line bg-surface p-4 shadow-xl",
 						wide ? "max-w-4xl" : "max-w-lg",
 					)}
 				>
@@ -107,6 +115,43 @@ export function Dialog({
 				</RadixDialog.Content>
 			</RadixDialog.Portal>
 		</RadixDialog.Root>
+	);
+}
+
+/** A button that opens a list of actions. */
+export function Menu({
+	label,
+	icon,
+	items,
+}: {
+	label: string;
+	icon: ReactNode;
+	items: { label: string; act: () => void }[];
+}) {
+	return (
+		<DropdownMenu.Root>
+			<DropdownMenu.Trigger asChild>
+				<Button tone="quiet" aria-label={label} title={label}>
+					{icon}
+				</Button>
+			</DropdownMenu.Trigger>
+			<DropdownMenu.Portal>
+				<DropdownMenu.Content
+					sideOffset={4}
+					className="z-50 min-w-40 rounded-md border border-line bg-surface p-1 text-ink shadow-xl"
+				>
+					{items.map((item) => (
+						<DropdownMenu.Item
+							key={item.label}
+							onSelect={item.act}
+							className="cursor-default rounded px-2 py-1.5 outline-none data-[highlighted]:bg-raised"
+						>
+							{item.label}
+						</DropdownMenu.Item>
+					))}
+				</DropdownMenu.Content>
+			</DropdownMenu.Portal>
+		</DropdownMenu.Root>
 	);
 }
 
@@ -122,17 +167,68 @@ export function Panel({ title, actions, children }: { title: string; actions?: R
 	);
 }
 
+export function Alert({ children }: { children: ReactNode }) {
+	return children ? (
+		<p role="alert" className="break-words text-bad">
+			{children}
+		</p>
+	) : null;
+}
+
+/** Why something can't be shown; that nobody answers is said above every page. */
+export function Refused({ error }: { error: unknown }) {
+	return error && !(error instanceof Offline) ? <Alert>{describe(error)}</Alert> : null;
+}
+
+export function TextArea({ className, ...rest }: TextareaHTMLAttributes<HTMLTextAreaElement>) {
+	return <textarea className={clsx(FIELD, "resize-y", className)} {...rest} />;
+}
+
+/** A table with a head; it scrolls by itself where it is too wide. */
+export function Table({ head, children }: { head: ReactNode[]; children: ReactNode }) {
+	return (
+		// biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard
+		<section className="overflow-x-auto" tabIndex={0} aria-label="table">
+			<table className="w-full">
+				<thead>
+					<tr className="text-left text-soft text-xs">
+						{head.map((title, at) => (
+							// biome-ignore lint/suspicious/noArrayIndexKey: columns have no other name
+							<th key={at} className="whitespace-nowrap pr-3 font-medium">
+								{title}
+							</th>
+						))}
+					</tr>
+				</thead>
+				<tbody className="[&>tr]:border-line [&>tr]:border-t [&>tr]:align-top [&_td]:py-1 [&_td]:pr-3">
+					{children}
+				</tbody>
+			</table>
+		</section>
+	);
+}
+
 const STATUS: Record<string, string> = {
 	succeeded: "text-good",
 	up: "text-good",
 	ok: "text-good",
 	indexed: "text-good",
+	ready: "text-good",
+	applied: "text-good",
+	analyzed: "text-good",
+	ran: "text-good",
 	failed: "text-bad",
 	down: "text-bad",
+	critical: "text-bad",
+	high: "text-bad",
+	refused: "text-bad",
 	cancelled: "text-warn",
 	missing: "text-warn",
 	waiting_approval: "text-warn",
 	degraded: "text-warn",
+	medium: "text-warn",
+	stale: "text-warn",
+	retired: "text-warn",
 };
 
 /** A state in words; its colour only repeats them. */

@@ -55,16 +55,33 @@ pub fn prepare(args: AgentRunArgs, settings: &Settings) -> Result<Prepared, CliE
 
 pub async fn run(connection: &Connection, prepared: Prepared, output: Output) -> Result<(), CliError> {
     let Prepared { request, steps } = prepared;
+    let result = submit_and_watch(connection, request, steps && !output.json, !output.json).await?;
+    if output.json {
+        print_json(&result)?;
+        return outcome(&result);
+    }
+    print_answer(&result)?;
+    tell(&format!("\n{}", summary(&result)));
+    outcome(&result)
+}
+
+/// Puts a run on the log and follows it to its end. With `ask`, its questions are asked here when somebody is there.
+pub async fn submit_and_watch(
+    connection: &Connection,
+    request: RunRequest,
+    steps: bool,
+    ask: bool,
+) -> Result<RunView, CliError> {
     check_collections(connection, &request).await?;
     let run_id = submit::run_id_for(&request, |_| RunId::new());
     submit::submit_run(&connection.producer()?, run_id, request, COMPONENT)
         .await
         .map_err(riverrun_api::ApiError::from)?;
-    let result = watch(connection, run_id, steps && !output.json, !output.json && approve::somebody_is_there()).await?;
-    if output.json {
-        print_json(&result)?;
-        return outcome(&result);
-    }
+    watch(connection, run_id, steps, ask && approve::somebody_is_there()).await
+}
+
+/// The answer with the places that it names.
+pub fn print_answer(result: &RunView) -> Result<(), CliError> {
     if let Some(answer) = &result.answer {
         print_line(answer)?;
     }
@@ -74,8 +91,7 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
             citation.n, citation.source, citation.span.start, citation.span.end
         ))?;
     }
-    tell(&format!("\n{}", summary(&result)));
-    outcome(&result)
+    Ok(())
 }
 
 /// Collections that a run names must be there: a misspelt one would silently be an empty one.

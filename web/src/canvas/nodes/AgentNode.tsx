@@ -2,12 +2,13 @@
 
 import { Handle, type NodeProps, Position } from "@xyflow/react";
 import clsx from "clsx";
-import { Bot, Play, Route, Square } from "lucide-react";
+import { Bot, Play, RotateCw, Route, Square } from "lucide-react";
+import Link from "next/link";
 import { memo } from "react";
 import { useShallow } from "zustand/react/shallow";
 import { Answer } from "@/runs/Answer";
 import { Figures } from "@/runs/Figures";
-import { hasEnded } from "@/runs/fold";
+import { hasEnded, pendingApprovals } from "@/runs/fold";
 import { Steps } from "@/runs/Steps";
 import { useRuns } from "@/runs/store";
 import { IconButton, Status } from "@/ui";
@@ -24,7 +25,8 @@ export const AgentNode = memo(function AgentNode({ id, data, selected }: NodePro
 	const runId = useCanvas((s) => s.runOf[id]);
 	const problem = useCanvas((s) => s.problems[id]);
 	const live = useRuns((s) => (runId ? s.runs[runId] : undefined));
-	const { decide, fork } = useRuns(useShallow((s) => ({ decide: s.decide, fork: s.fork })));
+	const { decide, fork, resume } = useRuns(useShallow((s) => ({ decide: s.decide, fork: s.fork, resume: s.resume })));
+	const before = useCanvas((s) => s.runBefore[id]);
 	const busy = live !== undefined && !hasEnded(live) && !live.problem;
 	const name = node.agent ?? "supervisor";
 	const Icon = node.agent ? Bot : Route;
@@ -40,6 +42,11 @@ export const AgentNode = memo(function AgentNode({ id, data, selected }: NodePro
 				{live?.agent && live.agent !== node.agent && <span className="text-soft">→ {live.agent}</span>}
 				<span className="ml-auto flex items-center gap-1">
 					{live && <Status of={live.status} />}
+					{busy && (
+						<IconButton label="resume" className="nodrag" onClick={() => void resume(runId ?? "")}>
+							<RotateCw size={14} aria-hidden />
+						</IconButton>
+					)}
 					{busy ? (
 						<IconButton label="stop" className="nodrag" onClick={() => void stop(id)}>
 							<Square size={14} aria-hidden />
@@ -70,21 +77,37 @@ export const AgentNode = memo(function AgentNode({ id, data, selected }: NodePro
 				)}
 				{live && (
 					<>
-						<Figures run={live} />
+						<div className="flex flex-wrap items-center gap-x-3">
+							<Figures run={live} />
+							<Link className="nodrag text-accent text-xs" prefetch={false} href={`/ui/runs/?id=${live.runId}`}>
+								in full
+							</Link>
+							{before && (
+								<Link
+									className="nodrag text-accent text-xs"
+									prefetch={false}
+									href={`/ui/runs/?id=${before}&with=${live.runId}`}
+								>
+									compare with the one before
+								</Link>
+							)}
+						</div>
 						{live.problem && <p className="text-bad text-xs">{live.problem}</p>}
 						{busy && !live.connected && <p className="text-warn text-xs">connection lost; joining again…</p>}
 						<div className="nodrag rounded-md border border-line">
 							<Steps
 								steps={live.steps}
 								height={180}
-								waiting={live.status === "waiting_approval"}
+								waiting={pendingApprovals(live)}
 								onDecide={(seq, decision) => void decide(live.runId, seq, decision)}
 								onFork={async (seq) => adopt(id, await fork(live.runId, seq))}
 							/>
 						</div>
 						{live.writing && <p className="whitespace-pre-wrap break-words text-soft">{live.writing.text}</p>}
 						<div aria-live="polite" className="nodrag nowheel max-h-72 overflow-auto">
-							{live.result?.answer && <Answer text={live.result.answer} citations={live.result.citations} />}
+							{live.result?.answer && (
+								<Answer text={live.result.answer} citations={live.result.citations} namespace={live.result.namespace} />
+							)}
 							{live.result?.error && (
 								<p className="text-bad">
 									{live.result.error.message}

@@ -1,0 +1,149 @@
+//! What is run when a canvas is: requests made from its agents and what is connected to each. The page makes the same ones
+//! (`web/src/canvas/plan.ts`). Pure.
+
+use riverrun_api::wire::RunBody;
+use serde_json::{Map, Value};
+
+use super::document::{AgentData, Canvas, Content, Node};
+use crate::error::{CliError, Exit};
+
+/// Stands in a task for the answers of the agents before.
+const INPUT: &str = "{{input}}";
+/// The tool that reads a collection.
+const SEARCH: &str = "knowledge_search";
+
+/// An agent with what it waits for.
+#[derive(Debug)]
+pub(super) struct Turn<'c> {
+    pub(super) node: &'c Node,
+    pub(super) agent: &'c AgentData,
+    /// Ids of the agents whose answers go into its task.
+    pub(super) before: Vec<&'c str>,
+}
+
+/// The agents that must run so that `wanted` can, and then that one; each after those it waits for. Left out, the one that
+/// no other waits for.
+pub(super) fn turns<'c>(canvas: &'c Canvas, wanted: Option<&str>) -> Result<Vec<Turn<'c>>, CliError> {
+    let last = match wanted {
+        Some(id) => agent_called(canvas, id)?,
+        None => only_last(canvas)?,
+    };
+    let mut order = Vec::new();
+    visit(canvas, last, &mut order);
+    Ok(order)
+}
+
+fn agents(canvas: &Canvas) -> impl Iterator<Item = &Node> {
+    canvas.nodes.iter().filter(|node| matches!(node.content, Content::Agent(_)))
+}
+
+fn agent_called<'c>(canvas: &'c Canvas, id: &str) -> Result<&'c Node, CliError> {
+    agents(canvas).find(|node| node.id == id).ok_or_else(|| {
+        let known: Vec<&str> = agents(canvas).map(|node| node.id.as_str()).collect();
+        CliError::new(Exit::Refused, format!("the canvas has no agent {id:?}"))
+            .hint(format!("choose one of: {}", known.join(", ")))
+    })
+}
+
+fn only_last(canvas: &Canvas) -> Result<&Node, CliError> {
+    let waited_for =
+        |id: &str| canvas.edges.iter().any(|(from, to)| from == id && agents(canvas).any(|node| node.id == *to));
+    let last: Vec<&Node> = agents(canvas).filter(|node| !waited_for(&node.id)).collect();
+    match last.as_slice() {
+        &[one] => Ok(one),
+        [] => Err(CliError::new(Exit::Refused, "the canvas has no agent").hint("drag one onto it and export it again")),
+        several => {
+            let ids: Vec<&str> = several.iter().map(|node| node.id.as_str()).collect();
+            Err(CliError::new(Exit::Refused, format!("the canvas has {} agents that nothing waits for", several.len()))
+                .hint(format!("say which to run by --node: {}", ids.join(", "))))
+        }
+    }
+}
+
+/// Depth first; a canvas that was read has no circles, and at most 2,000 nodes.
+fn visit<'c>(canvas: &'c Canvas, node: &'c Node, order: &mut Vec<Turn<'c>>) {
+    let Content::Agent(agent) = &node.content else { return };
+    if order.iter().any(|turn| turn.node.id == node.id) {
+        return;
+    }
+    let before: Vec<&Node> = agents_before(canvas, &node.id);
+    for one in &before {
+        visit(canvas, one, order);
+    }
+    order.push(Turn { node, agent, before: before.into_iter().map(|node| node.id.as_str()).collect() });
+}
+
+/// In the order in which they stand on the canvas: from above, then from the left.
+fn agents_before<'c>(canvas: &'c Canvas, id: &str) -> Vec<&'c Node> {
+    let mut found: Vec<&Node> = sources(canvas, id).filter(|node| matches!(node.content, Content::Agent(_))).collect();
+    found.sort_by(|a, b| a.y.total_cmp(&b.y).then(a.x.total_cmp(&b.x)).then_with(|| a.id.cmp(&b.id)));
+    found
+}
+
+fn sources<'c>(canvas: &'c Canvas, id: &str) -> impl Iterator<Item = &'c Node> {
+    let from: Vec<&str> = canvas.edges.iter().filter(|(_, to)| to == id).map(|(from, _)| from.as_str()).collect();
+    canvas.nodes.iter().filter(move |node| from.contains(&node.id.as_str()))
+}
+
+/// The task with the answers of the agents before it put in; an agent that waits for none takes `given` instead.
+pub(super) fn task_of(turn: &Turn<'_>, answers: &[&str], given: Option<&str>) -> Result<String, CliError> {
+    let task = &turn.agent.task;
+    let input = if turn.before.is_empty() { given.unwrap_or_default().to_owned() } else { answers.join("\n\n") };
+    let made = if task.contains(INPUT) {
+        task.replace(INPUT, &input)
+    } else if turn.before.is_empty() {
+        given.unwrap_or(task).to_owned()
+    } else if task.trim().is_empty() {
+        input
+    } else if input.is_empty() {
+        task.clone()
+    } else {
+        format!("{task}\n\n{input}")
+    };
+    if turn.before.is_empty() && made.trim().is_empty() {
+        return Err(CliError::new(Exit::Refused, format!("agent {} has no task", turn.node.id))
+            .hint("riverrun canvas run FILE --task \"…\""));
+    }
+    Ok(made)
+}
+
+/// The request: exactly the tools and collections that are connected, and no others.
+pub(super) fn body_of(canvas: &Canvas, namespace: &str, turn: &Turn<'_>, task: String) -> RunBody {
+    let (mut tools, mut collections) = (Vec::new(), Vec::new());
+    for node in sources(canvas, &turn.node.id) {
+        match &node.content {
+            Content::Tool(name) => tools.push(name.clone()),
+            Content::Collection(name) => collections.push(name.clone()),
+            Content::Agent(_) | Content::Note | Content::Group => {}
+        }
+    }
+    for names in [&mut tools, &mut collections] {
+        names.sort();
+        names.dedup();
+    }
+    // A connected collection is there to be read, and this is what reads one.
+    if !collections.is_empty() && !tools.iter().any(|tool| tool == SEARCH) {
+        tools.push(SEARCH.to_owned());
+    }
+    let text = |value: &str| Value::String(value.to_owned());
+    let metadata =
+        Map::from_iter([("canvas".to_owned(), text(&canvas.name)), ("node".to_owned(), text(&turn.node.id))]);
+    let AgentData { agent, model, max_iters, approval, session, task: _ } = turn.agent.clone();
+    RunBody {
+        task,
+        agent,
+        namespace: Some(namespace.to_owned()),
+        session,
+        model,
+        max_iters,
+        tools: Some(tools),
+        collections: Some(collections),
+        approval,
+        metadata: Some(metadata),
+        ..RunBody::default()
+    }
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

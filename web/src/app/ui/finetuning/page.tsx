@@ -1,0 +1,5 @@
+import { Finetuning } from "@/finetune/Finetuning";
+
+export default function FinetuningPage() {
+	return <Finetuning />;
+}

@@ -1,0 +1,82 @@
+"use client";
+
+import { useEffect, useRef, useState } from "react";
+import { call, describe } from "@/api/client";
+import type { DeletionView } from "@/api/pending";
+import { usePolled } from "@/api/polling";
+import { Alert, Button } from "@/ui";
+import { number } from "@/ui/words";
+
+type Props = { what: string; path: string; onRemoved: () => void };
+
+/** Removes something after it was said twice, and shows the receipt of what went from where. */
+export function Remove({ what, path, onRemoved }: Props) {
+	const [asked, setAsked] = useState(false);
+	const [busy, setBusy] = useState(false);
+	const [problem, setProblem] = useState<string | null>(null);
+	const [receipt, setReceipt] = useState<DeletionView | null>(null);
+	/** The same removal when it is tried again after a lost answer. */
+	const key = useRef<string | null>(null);
+
+	const remove = async () => {
+		key.current ??= crypto.randomUUID();
+		setBusy(true);
+		setProblem(null);
+		try {
+			const options = { method: "DELETE", key: key.current, timeoutMs: 60_000 };
+			setReceipt(await call<DeletionView>(path, options));
+			key.current = null;
+		} catch (error) {
+			setProblem(describe(error));
+		} finally {
+			setBusy(false);
+		}
+	};
+
+	if (receipt) return <Receipt first={receipt} onDone={onRemoved} />;
+	return (
+		<div className="flex flex-wrap items-center gap-2">
+			{asked ? (
+				<>
+					<span>Remove {what} for good?</span>
+					<Button tone="danger" disabled={busy} onClick={() => void remove()}>
+						{busy ? "Removing…" : "Remove"}
+					</Button>
+					<Button disabled={busy} onClick={() => setAsked(false)}>
+						Keep
+					</Button>
+				</>
+			) : (
+				<Button tone="danger" onClick={() => setAsked(true)}>
+					Remove {what}
+				</Button>
+			)}
+			<Alert>{problem}</Alert>
+		</div>
+	);
+}
+
+function Receipt({ first, onDone }: { first: DeletionView; onDone: () => void }) {
+	const [done, setDone] = useState(first.status === "done");
+	const path = `/deletions/${encodeURIComponent(first.deletion_id)}`;
+	const { data } = usePolled<DeletionView>(done ? null : path, 1_000);
+	const [last, setLast] = useState(first);
+	const told = useRef(onDone);
+	told.current = onDone;
+	useEffect(() => {
+		if (!data) return;
+		setLast(data);
+		if (data.status === "done") setDone(true);
+	}, [data]);
+	useEffect(() => {
+		if (done) told.current();
+	}, [done]);
+	return (
+		<output className="block rounded-md bg-raised p-3">
+			{done ? "Gone" : "Going"}: {number(last.documents)} documents
+			{last.total != null && ` of ${number(last.total)}`}, {number(last.vectors)} vectors, {number(last.keywords)}{" "}
+			chunks of the keyword index
+			{last.tables > 0 && `, ${number(last.tables)} tables with ${number(last.rows)} rows`}.
+		</output>
+	);
+}

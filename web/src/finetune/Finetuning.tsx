@@ -1,0 +1,41 @@
+"use client";
+
+import { useState } from "react";
+import type { DatasetView, JobDefaults, JobView, ModelVersionView, Page } from "@/api/pending";
+import { usePolled } from "@/api/polling";
+import { Datasets } from "./Datasets";
+import { JobDetail } from "./JobDetail";
+import { Jobs } from "./Jobs";
+import { Registry } from "./Registry";
+import { StartJob } from "./StartJob";
+
+/** From a file of examples to a model that can be tried: datasets, jobs with their curves, versions. */
+export function Finetuning() {
+	const datasets = usePolled<Page<DatasetView>>("/finetune/datasets?limit=200", 15_000);
+	const jobs = usePolled<Page<JobView>>("/finetune/jobs?limit=50", 3_000);
+	const registry = usePolled<Page<ModelVersionView>>("/finetune/registry?limit=200", 10_000);
+	const defaults = usePolled<JobDefaults>("/finetune/defaults", 60_000);
+	const [chosen, setChosen] = useState<string | null>(null);
+	const job = chosen ?? jobs.data?.items[0]?.job_id ?? null;
+	return (
+		<div className="grid gap-3 p-3 lg:grid-cols-[22rem_1fr]">
+			<h1 className="sr-only">Fine-tuning</h1>
+			<div className="space-y-3">
+				<Datasets page={datasets} />
+				<StartJob
+					datasets={datasets.data?.items ?? []}
+					defaults={defaults.data}
+					onStarted={(id) => {
+						setChosen(id);
+						jobs.refresh();
+					}}
+				/>
+			</div>
+			<div className="min-w-0 space-y-3">
+				<Jobs page={jobs} chosen={job} onChoose={setChosen} />
+				{job && <JobDetail key={job} id={job} onEnded={registry.refresh} />}
+				<Registry page={registry} />
+			</div>
+		</div>
+	);
+}

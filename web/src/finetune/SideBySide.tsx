@@ -1,0 +1,92 @@
+"use client";
+
+import { useRef, useState } from "react";
+import { call, describe } from "@/api/client";
+import type { ChatDone, ModelVersionView } from "@/api/pending";
+import { Alert, Button, Field, TextArea } from "@/ui";
+
+const MOST_TOKENS = 256;
+const PATIENCE_MS = 10 * 60_000;
+
+type Side = { text: string; note: string } | { problem: string } | null;
+
+/** The same words to a version and to the model that it was made from, both without chance. */
+export function SideBySide({ version }: { version: ModelVersionView }) {
+	const [prompt, setPrompt] = useState("");
+	const [busy, setBusy] = useState(false);
+	const [sides, setSides] = useState<{ tuned: Side; base: Side }>({ tuned: null, base: null });
+	const round = useRef(0);
+
+	const ask = async () => {
+		if (!prompt.trim()) return;
+		round.current += 1;
+		const mine = round.current;
+		setBusy(true);
+		setSides({ tuned: null, base: null });
+		// One after the other: on one machine each would only slow the other down.
+		for (const [side, model] of [
+			["tuned", version.chat_model],
+			["base", version.base_model],
+		] as const) {
+			const said = await say(model, prompt);
+			if (round.current !== mine) return;
+			setSides((now) => ({ ...now, [side]: said }));
+		}
+		setBusy(false);
+	};
+
+	return (
+		<form
+			className="space-y-3"
+			onSubmit={(event) => {
+				event.preventDefault();
+				void ask();
+			}}
+		>
+			<Field label="words for both">
+				<TextArea rows={3} value={prompt} onChange={(event) => setPrompt(event.target.value)} />
+			</Field>
+			<Button type="submit" tone="accent" disabled={busy || !prompt.trim()}>
+				{busy ? "Asking…" : "Ask both"}
+			</Button>
+			<div className="grid gap-3 md:grid-cols-2" aria-live="polite">
+				<Column title={`${version.model}@${version.version}`} side={sides.tuned} />
+				<Column title={version.base_model} side={sides.base} />
+			</div>
+		</form>
+	);
+}
+
+async function say(model: string, content: string): Promise<Side> {
+	const began = performance.now();
+	try {
+		const body = {
+			model,
+			messages: [{ role: "user", content }],
+			temperature: 0,
+			max_tokens: MOST_TOKENS,
+			stream: false,
+		};
+		const done = await call<ChatDone>("/chat", { method: "POST", body, timeoutMs: PATIENCE_MS });
+		const took = ((performance.now() - began) / 1000).toFixed(1);
+		const cut = done.finish_reason === "length" ? ", cut off" : "";
+		return { text: done.text, note: `${done.usage.completion_tokens} tokens in ${took} s${cut}` };
+	} catch (error) {
+		return { problem: describe(error) };
+	}
+}
+
+function Column({ title, side }: { title: string; side: Side }) {
+	return (
+		<section className="min-w-0 rounded-md border border-line p-3" aria-label={title}>
+			<h3 className="mb-1 break-words font-semibold">{title}</h3>
+			{side && "problem" in side && <Alert>{side.problem}</Alert>}
+			{side && "text" in side && (
+				<>
+					<p className="whitespace-pre-wrap break-words">{side.text}</p>
+					<p className="mt-2 text-soft text-xs">{side.note}</p>
+				</>
+			)}
+		</section>
+	);
+}

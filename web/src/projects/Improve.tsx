@@ -1,0 +1,154 @@
+"use client";
+
+import { useEffect, useState } from "react";
+import { call, describe } from "@/api/client";
+import type { FileChanged, Page, ProjectFile, ProposalView } from "@/api/pending";
+import { usePolled } from "@/api/polling";
+import { Alert, Button, Empty, Field, Input, Panel, Refused, Select, Status } from "@/ui";
+import { number } from "@/ui/words";
+import { Diff } from "./Diff";
+
+const PATIENCE_MS = 15 * 60_000;
+
+type Props = { id: string; file: string; onFile: (file: string) => void };
+
+/** Asks for a rewrite of one file, shows it as a diff, and changes the copy only when told to. */
+export function Improve({ id, file, onFile }: Props) {
+	const base = `/projects/${encodeURIComponent(id)}`;
+	const proposals = usePolled<Page<ProposalView>>(`${base}/proposals?limit=50`, 5_000);
+	const [chosen, setChosen] = useState<string | null>(null);
+	const shown = chosen ?? proposals.data?.items[0]?.proposal_id ?? null;
+	return (
+		<div className="space-y-3">
+			<Ask
+				base={base}
+				file={file}
+				onFile={onFile}
+				onProposed={(proposal) => {
+					setChosen(proposal);
+					proposals.refresh();
+				}}
+			/>
+			{proposals.data?.items.length === 0 && <Empty>Nothing was proposed yet.</Empty>}
+			{(proposals.data?.items.length ?? 0) > 0 && (
+				<Field label="proposals">
+					<Select value={shown ?? undefined} onChange={(event) => setChosen(event.target.value)}>
+						{proposals.data?.items.map((one) => (
+							<option key={one.proposal_id} value={one.proposal_id}>
+								{one.file}: {one.status}, {new Date(one.created_at).toLocaleString()}
+							</option>
+						))}
+					</Select>
+				</Field>
+			)}
+			{shown && <Proposal key={shown} base={base} id={shown} onChanged={proposals.refresh} />}
+		</div>
+	);
+}
+
+function Ask({
+	base,
+	file,
+	onFile,
+	onProposed,
+}: {
+	base: string;
+	file: string;
+	onFile: (file: string) => void;
+	onProposed: (id: string) => void;
+}) {
+	const files = usePolled<Page<ProjectFile>>(`${base}/files?limit=500`, 60_000);
+	const [instruction, setInstruction] = useState("");
+	const [asking, setAsking] = useState(false);
+	const [problem, setProblem] = useState<string | null>(null);
+	const ask = async () => {
+		setAsking(true);
+		setProblem(null);
+		try {
+			const body = { file: file.trim(), ...(instruction.trim() ? { instruction: instruction.trim() } : {}) };
+			const options = { method: "POST", body, key: crypto.randomUUID(), timeoutMs: PATIENCE_MS };
+			const proposal = await call<Pick<ProposalView, "proposal_id">>(`${base}/improve`, options);
+			onProposed(proposal.proposal_id);
+		} catch (error) {
+			setProblem(describe(error));
+		} finally {
+			setAsking(false);
+		}
+	};
+	return (
+		<Panel title="Improve a file">
+			<form
+				aria-label="improve a file"
+				className="grid gap-2 md:grid-cols-[1fr_1fr_auto] md:items-end"
+				onSubmit={(event) => {
+					event.preventDefault();
+					void ask();
+				}}
+			>
+				<Field label="file">
+					<Input list="project-files" value={file} onChange={(event) => onFile(event.target.value)} />
+					<datalist id="project-files">
+						{files.data?.items.map((one) => (
+							<option key={one.path} value={one.path}>
+								{one.findings} findings
+							</option>
+						))}
+					</datalist>
+				</Field>
+				<Field label="what to do; its findings, when empty">
+					<Input value={instruction} onChange={(event) => setInstruction(event.target.value)} />
+				</Field>
+				<Button type="submit" tone="accent" disabled={asking || !file.trim()}>
+					{asking ? "The model writes…" : "Propose"}
+				</Button>
+			</form>
+			<Alert>{problem}</Alert>
+		</Panel>
+	);
+}
+
+function Proposal({ base, id, onChanged }: { base: string; id: string; onChanged: () => void }) {
+	const [settled, setSettled] = useState(false);
+	const path = `${base}/proposals/${encodeURIComponent(id)}`;
+	const { data, error, refresh } = usePolled<ProposalView>(path, settled ? 30_000 : 1_000);
+	const [problem, setProblem] = useState<string | null>(null);
+	useEffect(() => setSettled(data !== null && data.status !== "proposing"), [data]);
+	if (!data) return <Refused error={error} />;
+	const { file, status, improves } = data;
+	const act = async (what: "apply" | "revert") => {
+		try {
+			const body = { file, confirm: true, ...(what === "apply" ? { proposal_id: id } : {}) };
+			await call<FileChanged>(`${base}/${what}`, { method: "POST", body, key: crypto.randomUUID() });
+			setProblem(null);
+		} catch (failed) {
+			setProblem(describe(failed));
+		}
+		refresh();
+		onChanged();
+	};
+	return (
+		<Panel title={file} actions={<Status of={status} />}>
+			<p>
+				{number(data.findings_before)} findings before, {number(data.findings_after)} after
+				{status !== "proposing" && !improves && (
+					<span className="text-warn"> · it improves nothing that the analysis sees</span>
+				)}
+			</p>
+			{data.note && <p className="break-words text-soft">{data.note}</p>}
+			<Alert>{problem}</Alert>
+			{data.diff && <Diff diff={data.diff} />}
+			<div className="mt-3 flex gap-2">
+				{status === "proposed" && (
+					<Button tone="accent" onClick={() => void act("apply")}>
+						Apply to the copy
+					</Button>
+				)}
+				{status === "applied" && (
+					<Button tone="danger" onClick={() => void act("revert")}>
+						Revert
+					</Button>
+				)}
+			</div>
+		</Panel>
+	);
+}

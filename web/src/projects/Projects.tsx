@@ -1,0 +1,59 @@
+"use client";
+
+import clsx from "clsx";
+import Link from "next/link";
+import { useRouter, useSearchParams } from "next/navigation";
+import type { Page, ProjectView } from "@/api/pending";
+import { usePolled } from "@/api/polling";
+import { Empty, Panel, Refused, Status } from "@/ui";
+import { bytes, number } from "@/ui/words";
+import { Import } from "./Import";
+import { ProjectDetail } from "./ProjectDetail";
+
+/** Imported code, what is known of it, and changes to the copy: one project in full by `?id=`. */
+export function Projects() {
+	const id = useSearchParams().get("id");
+	const router = useRouter();
+	const projects = usePolled<Page<ProjectView>>("/projects?limit=200", 5_000);
+	return (
+		<div className="grid gap-3 p-3 lg:grid-cols-[20rem_1fr]">
+			<h1 className="sr-only">Projects</h1>
+			<div className="space-y-3">
+				<Import
+					onImported={(made) => {
+						projects.refresh();
+						router.push(`/ui/projects/?id=${made}`);
+					}}
+				/>
+				<Panel title="Projects">
+					<Refused error={projects.error} />
+					{projects.data?.items.length === 0 && <Empty>No projects.</Empty>}
+					<ul>
+						{projects.data?.items.map((project) => (
+							<li key={project.project_id} className="border-line border-b last:border-0">
+								<Link
+									href={`/ui/projects/?id=${project.project_id}`}
+									prefetch={false}
+									aria-current={project.project_id === id}
+									className={clsx(
+										"block rounded px-2 py-1.5 hover:bg-raised",
+										project.project_id === id && "bg-raised",
+									)}
+								>
+									<span className="block break-words font-medium">{project.name}</span>
+									<span className="flex flex-wrap items-center gap-2 text-soft text-xs">
+										<Status of={project.status} />
+										{number(project.files)} files, {bytes(project.size_bytes)}
+									</span>
+								</Link>
+							</li>
+						))}
+					</ul>
+				</Panel>
+			</div>
+			<div className="min-w-0 space-y-3">
+				{id ? <ProjectDetail key={id} id={id} /> : <Empty>Import code, or choose a project.</Empty>}
+			</div>
+		</div>
+	);
+}

@@ -1,0 +1,50 @@
+"use client";
+
+import clsx from "clsx";
+import Link from "next/link";
+import { usePolled } from "@/api/polling";
+import type { components } from "@/api/schema";
+import { Panel, Status } from "@/ui";
+import { branches } from "./branches";
+
+const INDENT_PX = 20;
+
+/** The runs that branched off this one, and what it branched off itself. Nothing when it stands alone. */
+export function Tree({ id }: { id: string }) {
+	const path = `/runs/${encodeURIComponent(id)}/tree`;
+	const { data } = usePolled<components["schemas"]["RunTree"]>(path, 10_000);
+	if (!data || data.items.length < 2) return null;
+	return (
+		<Panel title="Branches">
+			<ul>
+				{branches(data.items).map(({ run, depth }) => (
+					<li key={run.run_id} style={{ paddingLeft: depth * INDENT_PX }} className="flex items-center gap-2 py-0.5">
+						<Status of={run.status} />
+						<Link
+							href={`/ui/runs/?id=${run.run_id}`}
+							prefetch={false}
+							aria-current={run.run_id === id}
+							className={clsx("min-w-0 truncate", run.run_id === id ? "font-semibold" : "text-accent")}
+						>
+							{run.task}
+						</Link>
+						<span className="whitespace-nowrap text-soft text-xs">
+							{run.forked_from && `from step ${run.forked_from.at_seq}, `}
+							{run.steps} steps
+						</span>
+						{run.run_id !== id && (
+							<Link
+								href={`/ui/runs/?id=${id}&with=${run.run_id}`}
+								prefetch={false}
+								className="text-accent text-xs"
+								aria-label={`compare with ${run.run_id}`}
+							>
+								compare
+							</Link>
+						)}
+					</li>
+				))}
+			</ul>
+		</Panel>
+	);
+}

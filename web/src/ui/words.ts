@@ -1,0 +1,23 @@
+/** Numbers as people read them. Pure. */
+
+const UNITS = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+
+export function bytes(count: number): string {
+	let [value, unit] = [count, 0];
+	while (value >= 1024 && unit < UNITS.length - 1) {
+		value /= 1024;
+		unit += 1;
+	}
+	return `${unit === 0 ? value : value.toFixed(value < 10 ? 1 : 0)} ${UNITS[unit]}`;
+}
+
+export function seconds(count: number): string {
+	if (count < 60) return `${Math.round(count)} s`;
+	if (count < 3600) return `${Math.round(count / 60)} min`;
+	const minutes = Math.round(count / 60);
+	return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+export function number(value: number): string {
+	return Number.isInteger(value) ? value.toLocaleString("en") : String(Number(value.toPrecision(4)));
+}
