@@ -75,7 +75,7 @@ impl Partition {
             let state = self.state.lock();
             let active = state.segments.last();
             let due = active.filter(|active| active.size >= active.checkpointed + CHECKPOINT_BYTES);
-            due.map(|active| active.id).zip(state.checkpoint())
+            due.and_then(|active| Some((active.id, state.checkpoint()?)))
         };
         let Some((id, (path, checkpoint))) = due else { return };
         match checkpoint.write(&**self.shared.files.disk(), &path) {
