@@ -127,14 +127,15 @@ mod tests {
     #[tokio::test]
     async fn given_a_listener_with_users_when_a_token_is_right_then_the_connection_is_open_and_else_never() {
         let users = Arc::new(for_tests(&[("ann", "secret")]));
-        for (token, right) in [
-            (&b"\0ann\0secret"[..], true),
+        let cases: [(&[u8], bool); 6] = [
+            (b"\0ann\0secret", true),
             (b"ann\0ann\0secret", true),
             (b"bob\0ann\0secret", false),
             (b"\0ann\0wrong", false),
             (b"\0ann", false),
             (b"\xff\xfe", false),
-        ] {
+        ];
+        for (token, right) in cases {
             let mut connection = Authentication::new(Some(users.clone()), true);
             assert!(!connection.is_done());
             assert_eq!(connection.token(token).await, Err(ResponseError::IllegalSaslState), "no mechanism yet");

@@ -283,8 +283,10 @@ fn replace(partition: &Partition, group: Vec<(Segment, Vec<u8>)>, end_offset: i6
     file.sync_data()?;
     // The producers at the end of the group are those of its last segment's checkpoint.
     let last = old.last().and_then(|segment| Checkpoint::read(&**disk, &segment.checkpoint_path()));
-    if let Some(last) = last {
-        Checkpoint::of(&new, end_offset, last.producers).write(&**disk, &new.checkpoint_path())?;
+    match last {
+        Some(last) => Checkpoint::of(&new, end_offset, last.producers).write(&**disk, &new.checkpoint_path())?,
+        // One of an earlier attempt would describe other contents.
+        None => drop(disk.remove_file(&new.checkpoint_path())),
     }
     disk.rename(&temporary, &new.path)?;
     disk.sync_dir(&partition.folder)?;
@@ -317,7 +319,7 @@ impl Partition {
             state.forget_tail_before(end_offset);
         }
         for segment in old {
-            self.remove_files(segment);
+            let _ = self.remove_files(segment);
             if let Err(error) = self.shared.files.disk().sync_dir(&self.folder) {
                 // What comes back at the next start is recognised as replaced.
                 tracing::warn!(partition = %self.name, error = %error, "removal of a segment not synced");

@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
 use super::disk::{Disk, DiskFile, OpenMode};
+use super::recovery::has_hole;
 
 const MAGIC: [u8; 4] = *b"RRJ1";
 const FRAME: usize = 12;
@@ -302,14 +303,27 @@ fn load<S: Folded>(disk: &Arc<dyn Disk>, folder: &Path, path: &Path) -> Result<(
     }
     if at < bytes.len() {
         let tail = &bytes[at..];
-        if (1..tail.len()).any(|start| tail[start..].starts_with(&MAGIC) && parse_entry(&tail[start..]).is_some()) {
-            return Err(JournalError::Corrupt { path: path.to_path_buf(), position: at as u64 });
+        let is_good = |start: &usize| tail[*start..].starts_with(&MAGIC) && parse_entry(&tail[*start..]).is_some();
+        if let Some(good) = (1..tail.len()).find(is_good) {
+            // Entries are text: zeros among them were never written, so neither was what stands behind them acknowledged.
+            if !has_hole(&tail[..good], at as u64) {
+                return Err(JournalError::Corrupt { path: path.to_path_buf(), position: at as u64 });
+            }
+            set_aside(&**disk, folder, &path.with_extension(format!("{at}.torn")), tail).map_err(fail)?;
         }
         tracing::warn!(file = %path.display(), bytes = tail.len(), "an unfinished journal entry is cut off");
         file.set_len(at as u64).and_then(|()| file.sync_data()).map_err(fail)?;
     }
     let size = at as u64;
     Ok((state, File { file, size, snapshot_size: 0 }))
+}
+
+/// Keeps a copy of bytes that are about to be cut off.
+pub(super) fn set_aside(disk: &dyn Disk, folder: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let copy = disk.open(path, OpenMode::Truncate)?;
+    copy.write_all_at(bytes, 0)?;
+    copy.sync_data()?;
+    disk.sync_dir(folder)
 }
 
 fn repair_due<S>(inner: &Inner<S>) -> bool {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::disk::{Disk, DiskFile, OpenMode};
+use super::journal::set_aside;
 use super::partition::MAX_GROUP_BYTES;
 use super::producers::Producers;
 use super::segment::{Checkpoint, Segment, parse_name};
@@ -180,8 +181,8 @@ fn next_batch(buffer: &[u8], at: usize, expected: i64) -> Result<BatchHeader, Ba
 /// Whether what stands at the end of the last segment was written and never synced, and so never acknowledged.
 ///
 /// Nothing good behind the bad batch: a write that was cut short. Something good behind it: parts of one write may reach the
-/// medium in any order, and what is missing of it reads as zeros; a whole sector of zeros within the bad stretch, all of it
-/// no longer than one group, is taken for that. Since damage could look the same, those bytes are set aside first.
+/// medium in any order, and what is missing of it reads as zeros; a sector of zeros within the bad stretch, all of it no
+/// longer than one group, is taken for that. Since damage could look the same, those bytes are set aside first.
 fn is_unfinished_write(
     disk: &Arc<dyn Disk>,
     folder: &Path,
@@ -193,7 +194,7 @@ fn is_unfinished_write(
     let read = bad.file.read_at(&mut rest, bad.position)?;
     rest.truncate(read);
     let Some(good) = good_batch_in(&rest, end_offset) else { return Ok(true) };
-    if rest.len() > MAX_GROUP_BYTES || !has_zero_sector(&rest[..good], bad.position) {
+    if rest.len() > MAX_GROUP_BYTES || !has_hole(&rest[..good], bad.position) {
         return Ok(false);
     }
     let aside = segment.path.with_extension(format!("{}.torn", bad.position));
@@ -201,18 +202,16 @@ fn is_unfinished_write(
         file = %segment.path.display(), aside = %aside.display(), bytes = rest.len(), offset = end_offset,
         "the end of the log was written in part; it was never acknowledged and is set aside"
     );
-    let copy = disk.open(&aside, OpenMode::Truncate)?;
-    copy.write_all_at(&rest, 0)?;
-    copy.sync_data()?;
-    disk.sync_dir(folder)?;
+    set_aside(&**disk, folder, &aside, &rest)?;
     Ok(true)
 }
 
-/// Whether a sector of the file that begins within `bytes`, which stand at `position`, is all zeros.
-fn has_zero_sector(bytes: &[u8], position: u64) -> bool {
-    let skip = (SECTOR - position as usize % SECTOR) % SECTOR;
-    let aligned = bytes.get(skip..).unwrap_or(&[]);
-    aligned.chunks_exact(SECTOR).any(|sector| sector.iter().all(|byte| *byte == 0))
+/// Whether something of `bytes`, which stand at `position` of their file, was never written: all zeros in one of its sectors,
+/// or from its first byte to the end of that sector.
+pub(super) fn has_hole(bytes: &[u8], position: u64) -> bool {
+    let is_empty = |part: &[u8]| part.iter().all(|byte| *byte == 0);
+    let (first, rest) = bytes.split_at((SECTOR - position as usize % SECTOR).min(bytes.len()));
+    is_empty(first) || rest.chunks_exact(SECTOR).any(is_empty)
 }
 
 /// Where a batch with a good checksum and a plausible offset begins behind the first byte.

@@ -58,8 +58,11 @@ impl Partition {
             state.remove_expired(now, &config, producers_idle_before_ms)
         };
         for segment in removed {
-            self.remove_files(&segment);
-            // One after the other, or a crash could leave a gap between two segments, which looks like damage.
+            // One after the other and no further after a failure, or a crash could leave a gap between two segments, which
+            // looks like damage. What stays is removed by a later start's retention.
+            if !self.remove_files(&segment) {
+                break;
+            }
             if let Err(error) = self.shared.files.disk().sync_dir(&self.folder) {
                 tracing::warn!(partition = %self.name, error = %error, "removal of a segment not synced");
                 break;
@@ -75,7 +78,7 @@ impl Partition {
             let state = self.state.lock();
             let active = state.segments.last();
             let due = active.filter(|active| active.size >= active.checkpointed + CHECKPOINT_BYTES);
-            due.map(|active| active.id).zip(state.checkpoint())
+            due.and_then(|active| Some((active.id, state.checkpoint()?)))
         };
         let Some((id, (path, checkpoint))) = due else { return };
         match checkpoint.write(&**self.shared.files.disk(), &path) {
@@ -90,16 +93,18 @@ impl Partition {
         }
     }
 
-    pub(in crate::storage) fn remove_files(&self, segment: &Segment) {
+    /// Removes a segment that is not part of the log any more; whether it is gone.
+    pub(in crate::storage) fn remove_files(&self, segment: &Segment) -> bool {
         self.shared.files.forget(segment.id);
         let disk = self.shared.files.disk();
         let removed = disk.remove_file(&segment.path);
         let _ = disk.remove_file(&segment.checkpoint_path());
-        match removed {
+        match &removed {
             Ok(()) => tracing::debug!(partition = %self.name, file = %segment.path.display(), "segment removed"),
             Err(error) => {
                 tracing::warn!(partition = %self.name, file = %segment.path.display(), error = %error, "segment not removed");
             }
         }
+        removed.is_ok()
     }
 }
