@@ -22,6 +22,7 @@ mod provider;
 mod remote;
 mod secret;
 mod settings;
+mod spans;
 
 pub use card::ModelCard;
 pub use catalog::{CatalogEntry, CatalogFile, catalog, find as find_in_catalog};
@@ -31,6 +32,7 @@ pub use models::{Models, ProviderInfo, ProviderKind};
 pub use progress::{NoProgress, PullProgress, TerminalProgress, default_progress};
 pub use provider::*;
 pub use secret::Secret;
+pub use spans::{EmbedTokenizer, SpansRequest};
 pub use settings::{
     DEFAULT_CHAT_MODEL, DEFAULT_EMBED_MODEL, DEFAULT_HUB_ADDRESS, DEFAULT_OLLAMA_ADDRESS, DEFAULT_OPENAI_ADDRESS,
     DEFAULT_RERANK_MODEL, ModelSettings, SettingError,
