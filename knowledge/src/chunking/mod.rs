@@ -3,9 +3,10 @@
 //! Invariants, held by property tests for every strategy:
 //! - `CHUNK-1`: `stored_text[chunk.start..chunk.end] == chunk.text`;
 //! - `CHUNK-2`: starts strictly increase, and so do ends;
-//! - `CHUNK-3`: no chunk is empty or white space only, and none has more characters than the chunk size;
+//! - `CHUNK-3`: no chunk is empty or white space only, and none has more characters, or tokens, than the chunk size;
 //! - `CHUNK-4`: every character of the text that is not white space is in some chunk.
 
+use riverrun_models::ModelError;
 use riverrun_schemas::ingest::Chunk;
 use riverrun_schemas::{ChunkId, DocumentId, Failure};
 use sha2::{Digest, Sha256};
@@ -14,12 +15,16 @@ use crate::sources::{ExtractedText, Source};
 
 mod batches;
 mod code;
+mod late;
 mod markdown;
+mod measure;
 mod recursive;
 mod windows;
 
 pub use batches::{MAX_BATCH_CHUNKS, MAX_DIMENSIONS, batches};
+pub use late::{LATE, Late};
 pub use markdown::MarkdownChunks;
+pub use measure::{Measure, Sizing};
 pub use recursive::Recursive;
 
 /// Characters of a chunk when nothing is set.
@@ -28,6 +33,12 @@ pub const DEFAULT_SIZE: usize = 800;
 pub const DEFAULT_OVERLAP: usize = 100;
 /// Largest chunk size in characters: such a chunk and its vector still fit in one event, whatever its characters.
 pub const MAX_SIZE: usize = 32_000;
+/// Tokens of a chunk when sizes are in tokens and nothing is set.
+pub const DEFAULT_TOKENS: usize = 200;
+/// Tokens that neighbours share when sizes are in tokens and nothing is set.
+pub const DEFAULT_TOKENS_OVERLAP: usize = 25;
+/// Largest chunk size in tokens, for the same reason.
+pub const MAX_TOKENS: usize = 3_000;
 /// Most chunks of one document; beyond it the document is refused.
 pub const MAX_CHUNKS: usize = 100_000;
 
@@ -40,11 +51,11 @@ pub trait Chunker: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// The chunks as `(first byte, text)` in reading order. May break `CHUNK-2` and `CHUNK-3`: [`chunks`] mends that.
-    fn split<'t>(&self, text: &'t ExtractedText, config: ChunkConfig) -> Vec<(usize, &'t str)>;
+    fn split<'t>(&self, text: &'t ExtractedText, sizing: &Sizing) -> Vec<(usize, &'t str)>;
 }
 
 /// Every strategy; a new one is one line here.
-static CHUNKERS: &[&dyn Chunker] = &[&Recursive, &MarkdownChunks];
+static CHUNKERS: &[&dyn Chunker] = &[&Recursive, &MarkdownChunks, &Late];
 
 /// The names of the strategies.
 pub fn strategy_names() -> Vec<&'static str> {
@@ -63,16 +74,96 @@ pub fn chunker(strategy: Option<&str>, source: &dyn Source) -> Result<&'static d
 pub struct ChunkConfig {
     size: usize,
     overlap: usize,
+    unit: ChunkUnit,
+}
+
+/// What sizes and overlaps count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ChunkUnit {
+    /// Unicode characters.
+    #[default]
+    Characters,
+    /// Tokens of the embedding model's own tokenizer.
+    Tokens,
+}
+
+impl ChunkUnit {
+    /// Both names.
+    pub const NAMES: [&'static str; 2] = ["characters", "tokens"];
+
+    /// The name that settings, requests and events have.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Characters => Self::NAMES[0],
+            Self::Tokens => Self::NAMES[1],
+        }
+    }
+
+    /// The unit of that name; characters when none is named.
+    pub fn named(name: Option<&str>) -> Result<Self, ChunkError> {
+        match name {
+            None | Some("characters") => Ok(Self::Characters),
+            Some("tokens") => Ok(Self::Tokens),
+            Some(other) => Err(ChunkError::BadUnit { given: other.to_owned() }),
+        }
+    }
+
+    /// Size and overlap when nothing is set.
+    pub fn defaults(self) -> (usize, usize) {
+        match self {
+            Self::Characters => (DEFAULT_SIZE, DEFAULT_OVERLAP),
+            Self::Tokens => (DEFAULT_TOKENS, DEFAULT_TOKENS_OVERLAP),
+        }
+    }
+
+    fn max_size(self) -> usize {
+        match self {
+            Self::Characters => MAX_SIZE,
+            Self::Tokens => MAX_TOKENS,
+        }
+    }
+}
+
+impl std::fmt::Display for ChunkUnit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// Size or overlap can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChunkError {
     /// The size is zero, negative or too large.
-    #[error("RIVERRUN_CHUNK_SIZE is {size}, which is not between 1 and {MAX_SIZE} characters")]
+    #[error("RIVERRUN_CHUNK_SIZE is {size}, which is not between 1 and {max} {unit}", max = .unit.max_size())]
     BadSize {
         /// What was asked for.
         size: i64,
+        /// What it counts.
+        unit: ChunkUnit,
+    },
+    /// There is no such unit.
+    #[error("RIVERRUN_CHUNK_UNIT is {given:?}, which is neither characters nor tokens")]
+    BadUnit {
+        /// What was asked for.
+        given: String,
+    },
+    /// The model does not read so many tokens at once.
+    #[error("RIVERRUN_CHUNK_SIZE is {size} tokens, and the embedding model {model} reads {limit} at once")]
+    BeyondModel {
+        /// What was asked for.
+        size: usize,
+        /// The embedding model.
+        model: String,
+        /// What it reads.
+        limit: usize,
+    },
+    /// The tokenizer could not read the document.
+    #[error("the tokens of {name} can't be counted: {reason}")]
+    Tokenizer {
+        /// The document.
+        name: String,
+        /// What the tokenizer said.
+        reason: String,
     },
     /// The overlap is negative or leaves no room for anything new.
     #[error(
@@ -91,12 +182,14 @@ pub enum ChunkError {
         given: String,
     },
     /// The document is too long for chunks of this size.
-    #[error("{name} has more than {MAX_CHUNKS} chunks with RIVERRUN_CHUNK_SIZE {size}")]
+    #[error("{name} has more than {MAX_CHUNKS} chunks with RIVERRUN_CHUNK_SIZE {size} {unit}")]
     TooMany {
         /// The document.
         name: String,
-        /// The chunk size in characters.
+        /// The chunk size.
         size: usize,
+        /// What it counts.
+        unit: ChunkUnit,
     },
 }
 
@@ -104,7 +197,9 @@ impl ChunkError {
     /// Stable code, lower snake case.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::BadSize { .. } => "bad_chunk_size",
+            Self::BadSize { .. } | Self::BeyondModel { .. } => "bad_chunk_size",
+            Self::BadUnit { .. } => "bad_chunk_unit",
+            Self::Tokenizer { .. } => "tokenizer_failed",
             Self::BadOverlap { .. } => "bad_chunk_overlap",
             Self::UnknownStrategy { .. } => "unknown_strategy",
             Self::TooMany { .. } => "too_many_chunks",
@@ -114,9 +209,12 @@ impl ChunkError {
     /// The fix.
     pub fn hint(&self) -> String {
         match self {
-            Self::BadSize { .. } => {
-                format!("set RIVERRUN_CHUNK_SIZE to a number of characters, for example {DEFAULT_SIZE}")
+            Self::BadSize { unit, .. } => {
+                format!("set RIVERRUN_CHUNK_SIZE to a number of {unit}, for example {}", unit.defaults().0)
             }
+            Self::BadUnit { .. } => "set RIVERRUN_CHUNK_UNIT to characters or to tokens".to_owned(),
+            Self::BeyondModel { limit, .. } => format!("set RIVERRUN_CHUNK_SIZE to {limit} or less"),
+            Self::Tokenizer { .. } => "set RIVERRUN_CHUNK_UNIT to characters".to_owned(),
             Self::BadOverlap { size, .. } => {
                 format!(
                     "set RIVERRUN_CHUNK_OVERLAP to a number below RIVERRUN_CHUNK_SIZE, for example {}",
@@ -137,37 +235,56 @@ impl ChunkError {
 impl ChunkConfig {
     /// Checks size and overlap, both in characters.
     pub fn new(size: i64, overlap: i64) -> Result<Self, ChunkError> {
+        Self::in_unit(size, overlap, ChunkUnit::Characters)
+    }
+
+    /// Checks size and overlap, both in that unit.
+    pub fn in_unit(size: i64, overlap: i64, unit: ChunkUnit) -> Result<Self, ChunkError> {
         let checked_size = usize::try_from(size)
             .ok()
-            .filter(|size| (1..=MAX_SIZE).contains(size))
-            .ok_or(ChunkError::BadSize { size })?;
+            .filter(|size| (1..=unit.max_size()).contains(size))
+            .ok_or(ChunkError::BadSize { size, unit })?;
         let checked_overlap = usize::try_from(overlap)
             .ok()
             .filter(|overlap| *overlap < checked_size)
             .ok_or(ChunkError::BadOverlap { overlap, size })?;
-        Ok(Self { size: checked_size, overlap: checked_overlap })
+        Ok(Self { size: checked_size, overlap: checked_overlap, unit })
     }
 
-    /// Most characters of a chunk.
+    /// Refuses chunks that the embedding model does not read whole.
+    pub fn for_window(self, model: &str, limit: usize) -> Result<Self, ChunkError> {
+        if self.size > limit {
+            return Err(ChunkError::BeyondModel { size: self.size, model: model.to_owned(), limit });
+        }
+        Ok(self)
+    }
+
+    /// Most characters, or tokens, of a chunk.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Characters that neighbours share at most.
+    /// Characters, or tokens, that neighbours share at most.
     pub fn overlap(&self) -> usize {
         self.overlap
+    }
+
+    /// What both count.
+    pub fn unit(&self) -> ChunkUnit {
+        self.unit
     }
 }
 
 impl Default for ChunkConfig {
     fn default() -> Self {
-        Self { size: DEFAULT_SIZE, overlap: DEFAULT_OVERLAP }
+        Self { size: DEFAULT_SIZE, overlap: DEFAULT_OVERLAP, unit: ChunkUnit::Characters }
     }
 }
 
 /// The version of a document: lower-case hex of a SHA-256 over everything that its chunks and vectors follow from, that is the
 /// SHA-256 of its bytes, how its text is taken out and split (source, strategy, size, overlap, the pipeline's own version), its
-/// embedding model, its metadata and the table its rows go to. Equal versions mean that nothing is to do; each part carries its length.
+/// metadata and the table its rows go to. The embedding model is part of it where its tokens are counted, and not otherwise: a
+/// collection that is re-embedded has the same chunks. Equal versions mean that nothing is to do; each part carries its length.
 pub fn version(
     content_sha256: &str,
     source: &dyn Source,
@@ -178,6 +295,10 @@ pub fn version(
     table: Option<&str>,
 ) -> String {
     let (size, overlap) = (config.size.to_string(), config.overlap.to_string());
+    let counted_by = match config.unit {
+        ChunkUnit::Characters => "",
+        ChunkUnit::Tokens => embed_model,
+    };
     let mut parts = vec![
         PIPELINE,
         content_sha256,
@@ -185,7 +306,7 @@ pub fn version(
         chunker.name(),
         &size,
         &overlap,
-        embed_model,
+        counted_by,
         metadata_json.unwrap_or(""),
     ];
     parts.extend(table);
@@ -202,13 +323,16 @@ pub fn chunks(
     name: &str,
     text: &ExtractedText,
     chunker: &dyn Chunker,
-    config: ChunkConfig,
+    sizing: impl Into<Sizing>,
     document_id: &DocumentId,
     version: &str,
 ) -> Result<Vec<Chunk>, ChunkError> {
-    let spans = without_gaps(&text.text, in_order(chunker.split(text, config)), config.size);
+    let sizing = sizing.into();
+    let uncountable = |error: ModelError| ChunkError::Tokenizer { name: name.to_owned(), reason: error.to_string() };
+    let split = fitting(&text.text, in_order(chunker.split(text, &sizing)), &sizing).map_err(uncountable)?;
+    let spans = without_gaps(&text.text, split, &sizing).map_err(uncountable)?;
     if spans.len() > MAX_CHUNKS {
-        return Err(ChunkError::TooMany { name: name.to_owned(), size: config.size });
+        return Err(ChunkError::TooMany { name: name.to_owned(), size: sizing.config.size, unit: sizing.config.unit });
     }
     let document = document_id.to_string();
     let mut headings = text.headings();
@@ -244,33 +368,53 @@ fn in_order(spans: Vec<(usize, &str)>) -> Vec<(usize, &str)> {
     kept
 }
 
+/// Cuts what has more tokens by itself than it was counted for within its window, as a part of a word may.
+fn fitting<'t>(
+    text: &'t str,
+    spans: Vec<(usize, &'t str)>,
+    sizing: &Sizing,
+) -> Result<Vec<(usize, &'t str)>, ModelError> {
+    if sizing.config.unit == ChunkUnit::Characters {
+        return Ok(spans);
+    }
+    let mut fit = Vec::with_capacity(spans.len());
+    for (start, part) in spans {
+        fit.extend(pieces(text, start, start + part.len(), sizing)?);
+    }
+    Ok(in_order(fit))
+}
+
 /// Adds what a splitter has left out, such as a line that it took for part of a block that it then dropped: no word of a
 /// document may be in no chunk.
-fn without_gaps<'t>(text: &'t str, spans: Vec<(usize, &'t str)>, size: usize) -> Vec<(usize, &'t str)> {
+fn without_gaps<'t>(
+    text: &'t str,
+    spans: Vec<(usize, &'t str)>,
+    sizing: &Sizing,
+) -> Result<Vec<(usize, &'t str)>, ModelError> {
     let mut whole = Vec::with_capacity(spans.len());
     let mut covered = 0;
     for (start, part) in spans {
-        whole.extend(pieces(text, covered, start, size));
+        whole.extend(pieces(text, covered, start, sizing)?);
         whole.push((start, part));
         covered = start + part.len();
     }
-    whole.extend(pieces(text, covered, text.len(), size));
-    whole
+    whole.extend(pieces(text, covered, text.len(), sizing)?);
+    Ok(whole)
 }
 
-/// The words of a stretch of text in pieces of at most `size` characters.
-fn pieces(text: &str, from: usize, to: usize, size: usize) -> Vec<(usize, &str)> {
-    let Some(gap) = text.get(from..to).filter(|gap| !gap.trim().is_empty()) else { return Vec::new() };
+/// The words of a stretch of text in pieces of at most the size.
+fn pieces<'t>(text: &'t str, from: usize, to: usize, sizing: &Sizing) -> Result<Vec<(usize, &'t str)>, ModelError> {
+    let Some(gap) = text.get(from..to).filter(|gap| !gap.trim().is_empty()) else { return Ok(Vec::new()) };
     let mut at = from + (gap.len() - gap.trim_start().len());
     let end = from + gap.trim_end().len();
     let mut found = Vec::new();
     while at < end {
-        let length = text[at..end].char_indices().nth(size).map_or(end - at, |(length, _)| length);
+        let length = sizing.beginning(&text[at..end])?;
         found.push((at, &text[at..at + length]));
         at += length;
     }
     found.retain(|(_, piece)| !piece.trim().is_empty());
-    found
+    Ok(found)
 }
 
 /// What is embedded for a chunk: its headings, which the chunk alone may not tell, and its text.
