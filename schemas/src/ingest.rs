@@ -292,8 +292,6 @@ pub struct CollectionReembedded {
     pub namespace: Namespace,
     /// The collection.
     pub collection: CollectionName,
-    /// The model that it had.
-    pub from_model: String,
     /// The model that it has.
     pub embed_model: String,
     /// Length of each vector.

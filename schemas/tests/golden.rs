@@ -304,7 +304,6 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
             ingest_id,
             namespace: namespace.clone(),
             collection: collection.clone(),
-            from_model: "m".into(),
             embed_model: "n".into(),
             dimensions: 384,
             documents: 2,

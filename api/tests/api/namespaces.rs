@@ -97,6 +97,7 @@ impl Owned {
             (path, "id") if path.starts_with("/ingest") => of("ingest_id"),
             (path, "id") if path.starts_with("/documents") => of("document_id"),
             (path, "id") if path.starts_with("/deletions") => of("document_id"),
+            (path, "id") if path.starts_with("/reembeddings") => of("document_id"),
             (path, "id") if path.starts_with("/memory") => of("turn_id"),
             (path, "name") if path.starts_with("/collections") => Some(json!("papers")),
             (path, "name") if path.starts_with("/tools") => Some(json!("knowledge_search")),

@@ -419,9 +419,14 @@ fn pieces<'t>(text: &'t str, from: usize, to: usize, sizing: &Sizing) -> Result<
 
 /// What is embedded for a chunk: its headings, which the chunk alone may not tell, and its text.
 pub fn embedding_text(chunk: &Chunk) -> String {
-    match &chunk.heading {
-        Some(heading) => format!("{heading}\n{}", chunk.text),
-        None => chunk.text.clone(),
+    embedding_text_of(chunk.heading.as_deref(), &chunk.text)
+}
+
+/// The same for a chunk that is stored.
+pub fn embedding_text_of(heading: Option<&str>, text: &str) -> String {
+    match heading {
+        Some(heading) => format!("{heading}\n{text}"),
+        None => text.to_owned(),
     }
 }
 

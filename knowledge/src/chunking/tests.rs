@@ -169,6 +169,7 @@ fn ready(chunks: Vec<Chunk>) -> ChunksReady {
         metadata_json: Some("m".repeat(16 << 10)),
         at: 0,
         chunks,
+        context: None,
     }
 }
 
@@ -186,6 +187,7 @@ fn embedded(ready: ChunksReady, vector: &[f32]) -> ChunksEmbedded {
         metadata_json,
         at,
         chunks,
+        context: _,
     } = ready;
     let chunks = chunks.into_iter().map(|chunk| EmbeddedChunk::new(chunk, vector)).collect();
     let dimensions = vector.len() as i32;

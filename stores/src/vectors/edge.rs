@@ -185,9 +185,9 @@ impl Inner {
 
     fn swap(&self, collection: &Collection) -> Result<(), StoreError> {
         let Some(shadows) = &self.shadows else { return Err(StoreError::Unsupported("swap a shadow")) };
-        self.shelf.closed(collection, || {
-            shadows.inner.shelf.closed(collection, || self.swap_closed(&shadows.inner, collection))
-        })
+        // The shadow first: while it is waited for, searches go on.
+        let shadows = &shadows.inner;
+        shadows.shelf.closed(collection, || self.shelf.closed(collection, || self.swap_closed(shadows, collection)))
     }
 
     /// Nobody has the collection or its shadow open.

@@ -102,6 +102,7 @@ fn batch(document: &str, batch: i32, batches: i32, texts: &[&str]) -> ChunksRead
         metadata_json: None,
         at: 0,
         chunks: (batch * 10..).zip(texts).map(chunk).collect(),
+        context: None,
     }
 }
 

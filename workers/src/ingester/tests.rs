@@ -125,6 +125,7 @@ impl World {
             content: None,
             table: None,
             strategy: None,
+            chunk_unit: None,
             at: 0,
         }
     }
