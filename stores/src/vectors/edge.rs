@@ -85,14 +85,14 @@ struct Inner {
 impl EdgeVectors {
     /// Opens the folder, making it if need be. Shards are opened when first used.
     pub fn open(config: EdgeConfig) -> Result<Self, StoreError> {
+        let shelf = Shelf::open("vector", &config.root, config.max_open)?;
         let shadows = EdgeConfig { root: config.root.join(SHADOWS), ..config.clone() };
-        let shadows = Self::at(shadows, None)?;
-        Self::at(config, Some(shadows))
+        let shadow_shelf = Shelf::later("vector", &shadows.root, shadows.max_open);
+        Ok(Self::of(config, shelf, Some(Self::of(shadows, shadow_shelf, None))))
     }
 
-    fn at(config: EdgeConfig, shadows: Option<Self>) -> Result<Self, StoreError> {
-        let shelf = Shelf::open("vector", &config.root, config.max_open)?;
-        Ok(Self { inner: Arc::new(Inner { config, shelf, optimizing: AtomicBool::new(false), shadows }) })
+    fn of(config: EdgeConfig, shelf: Shelf<Shard>, shadows: Option<Self>) -> Self {
+        Self { inner: Arc::new(Inner { config, shelf, optimizing: AtomicBool::new(false), shadows }) }
     }
 
     async fn blocking<R: Send + 'static>(
