@@ -26,6 +26,10 @@ def questions(owned):
     return {
         "ingest": ["ingest", owned["file"], "-c", "papers"],
         "collections": ["collections"],
+        "collections ls": ["collections", "ls"],
+        "collections rm": ["collections", "rm", "papers"],
+        "collections check": ["collections", "check", "papers"],
+        "collections reembed": ["collections", "reembed", "papers", "--model", "all-minilm-l6-v2"],
         "search": ["search", "what is blue?", "-c", "papers"],
         "rag search": ["rag", "search", "what is blue?", "-c", "papers"],
         "rag ask": ["rag", "ask", "what is blue?", "-c", "papers"],

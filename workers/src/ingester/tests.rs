@@ -459,7 +459,7 @@ async fn given_sizes_in_tokens_when_a_document_is_handed_in_then_the_models_toke
     assert_eq!(counts, vec![21; 20], "three sentences each");
     for (model, size, unit, code) in [
         ("words", 101, "tokens", "bad_chunk_size"),
-        ("nothing", 21, "tokens", "unsupported"),
+        ("nothing", 21, "tokens", "model_unsupported"),
         ("words", 21, "words", "bad_chunk_unit"),
     ] {
         let started = world.handle(start(model, size, unit)).await;
