@@ -9,7 +9,7 @@ import pytest
 from server import BINARY, ROOT, Server
 
 HANDBOOK = ROOT / "examples/handbook"
-SMALL = "all-minilm-l6-v2"
+OTHER = "all-mpnet-base-v2"  # the server's own is the small one
 
 
 @pytest.fixture(scope="module")
@@ -53,17 +53,17 @@ def test_late_chunks_are_found_and_cite_their_bytes(alone):
 def test_a_collection_goes_over_to_another_model(alone):
     done = asked(alone, "ingest", str(HANDBOOK), "-c", "anew")
     before = best(alone, "anew")["items"]
-    other = alone.cli("ingest", str(HANDBOOK), "-c", "anew", RIVERRUN_DEFAULT_EMBED_MODEL=SMALL)
-    assert other.returncode == 4 and f"riverrun collections reembed anew --namespace default --model {SMALL}" in other.stderr, other.stderr
-    view = asked(alone, "collections", "reembed", "anew", "--model", SMALL)
-    assert (view["status"], view["embed_model"], view["dimensions"], view["chunks"]) == ("done", SMALL, 384, done["chunks"]), view
+    other = alone.cli("ingest", str(HANDBOOK), "-c", "anew", RIVERRUN_DEFAULT_EMBED_MODEL=OTHER)
+    assert other.returncode == 4 and f"riverrun collections reembed anew --namespace default --model {OTHER}" in other.stderr, other.stderr
+    view = asked(alone, "collections", "reembed", "anew", "--model", OTHER)
+    assert (view["status"], view["embed_model"], view["dimensions"], view["chunks"]) == ("done", OTHER, 768, done["chunks"]), view
     after = best(alone, "anew")["items"]
     assert {item["chunk_id"] for item in after} & {item["chunk_id"] for item in before}, (before, after)
     # With the new model the same sources are no work: chunks do not follow from the model.
-    again = asked(alone, "ingest", str(HANDBOOK), "-c", "anew", RIVERRUN_DEFAULT_EMBED_MODEL=SMALL)
+    again = asked(alone, "ingest", str(HANDBOOK), "-c", "anew", RIVERRUN_DEFAULT_EMBED_MODEL=OTHER)
     assert again["unchanged"] == done["indexed"], again
     assert alone.cli("collections", "check", "anew").returncode == 0
-    nothing = alone.cli("collections", "reembed", "anew", "--model", SMALL)
+    nothing = alone.cli("collections", "reembed", "anew", "--model", OTHER)
     assert nothing.returncode == 4 and "already" in nothing.stderr, nothing.stderr
 
 
@@ -72,7 +72,7 @@ def test_the_example_runs(tmp_path):
     program = tmp_path / "bin"
     program.mkdir()
     (program / "riverrun").symlink_to(BINARY)
-    done = subprocess.run([ROOT / "examples/reembed.sh"], cwd=tmp_path, env=place.env | {"PATH": f"{program}:{os.environ['PATH']}"},
+    done = subprocess.run([ROOT / "examples/reembed.sh"], cwd=tmp_path, env=place.env | {"RIVERRUN_DEFAULT_EMBED_MODEL": OTHER, "PATH": f"{program}:{os.environ['PATH']}"},
                           capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("charges.md") >= 1, done.stdout

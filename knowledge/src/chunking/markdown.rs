@@ -2,6 +2,7 @@
 
 use text_splitter::MarkdownSplitter;
 
+use super::measure::Sizer;
 use super::recursive::splitter_config;
 use super::windows::windowed;
 use super::{Chunker, Sizing};
@@ -22,7 +23,7 @@ impl Chunker for MarkdownChunks {
 
     fn split<'t>(&self, text: &'t ExtractedText, sizing: &Sizing) -> Vec<(usize, &'t str)> {
         windowed(&text.text, sizing.window_bytes(WINDOW_CHUNKS, MIN_WINDOW_BYTES), |window| {
-            MarkdownSplitter::new(splitter_config(sizing, window)).chunk_indices(window).collect()
+            MarkdownSplitter::<Sizer>::new(splitter_config(sizing, window)).chunk_indices(window).collect()
         })
     }
 }

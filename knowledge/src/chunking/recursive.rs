@@ -26,7 +26,7 @@ impl Chunker for Recursive {
             return chunks;
         }
         windowed(&text.text, sizing.window_bytes(WINDOW_CHUNKS, MIN_WINDOW_BYTES), |window| {
-            TextSplitter::new(splitter_config(sizing, window)).chunk_indices(window).collect()
+            TextSplitter::<Sizer>::new(splitter_config(sizing, window)).chunk_indices(window).collect()
         })
     }
 }

@@ -279,8 +279,8 @@ pub(crate) async fn count_in_collection(
     Ok(())
 }
 
-/// Keeps what the newest document, or the whole collection after it, was embedded with; of two at the same time that with the greater name, so that the
-/// order in which the partitions are read does not show.
+/// Keeps what the newest document, or the whole collection after it, was embedded with; of two at the same time that with the
+/// greater name, so that the order in which the partitions are read does not show.
 pub(crate) async fn note_embedding(
     connection: &mut SqliteConnection,
     collection: &Collection,

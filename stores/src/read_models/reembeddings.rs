@@ -96,7 +96,7 @@ pub(crate) async fn done(connection: &mut SqliteConnection, event: &CollectionRe
     let collection = Collection::new(event.namespace.clone(), event.collection.clone());
     // The row has to be there: documents of other partitions, indexed before this, may be read after it.
     count_in_collection(connection, &collection, 0, 0).await?;
-    note_embedding(connection, &collection, (&event.embed_model, event.dimensions), event.at).await
+    note_embedding(connection, &collection, (event.embed_model.as_str(), event.dimensions), event.at).await
 }
 
 pub(crate) async fn failed(
