@@ -361,7 +361,7 @@ struct One;
 
 impl EmbedTokenizer for One {
     fn tokens(&self, text: &str) -> Result<Vec<std::ops::Range<usize>>, ModelError> {
-        Ok(vec![0..text.len()])
+        Ok(std::iter::once(0..text.len()).collect())
     }
 
     fn max_tokens(&self) -> usize {
