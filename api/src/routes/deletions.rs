@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use riverrun_schemas::ingest::{DeleteCollection, DeleteDocument, IngestCommand};
-use riverrun_schemas::{Collection, CollectionName, DocumentId, IngestId, now_ms};
+use riverrun_schemas::{Collection, CollectionName, DocumentId, IngestId, Namespace, now_ms};
 use riverrun_stores::StoreError;
 use riverrun_stores::read_models::{DeletionView, deletions, documents};
 use serde::Deserialize;
@@ -105,12 +105,35 @@ async fn delete_collection(
     wait(&state, deletion_id, true).await
 }
 
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WhereQuery {
+    /// Where it must be: what is in another namespace is answered as unknown.
+    namespace: Option<String>,
+}
+
+impl WhereQuery {
+    /// The namespace that was named.
+    pub(super) fn checked(&self) -> Result<Option<Namespace>, ApiError> {
+        let mut checks = Checks::default();
+        let namespace = self.namespace.as_deref().map(|name| checks.namespace(Some(name)));
+        checks.finish()?;
+        Ok(namespace)
+    }
+}
+
 /// What a removal came to so far.
-#[utoipa::path(get, path = "/deletions/{id}", tag = "knowledge", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/deletions/{id}", tag = "knowledge", params(("id" = String, Path), WhereQuery),
     responses((status = 200, body = DeletionView), (status = 404, body = Problem)))]
-async fn show(State(state): State<AppState>, Path(deletion): Path<String>) -> Result<Reply<DeletionView>, ApiError> {
+async fn show(
+    State(state): State<AppState>,
+    Path(deletion): Path<String>,
+    Query(query): Query<WhereQuery>,
+) -> Result<Reply<DeletionView>, ApiError> {
     let deletion_id: IngestId = id(&deletion)?;
-    deletions::deletion(&state.parts().sql, deletion_id).await?.map(Reply).ok_or_else(|| {
+    let namespace = query.checked()?;
+    let known = deletions::deletion(&state.parts().sql, deletion_id).await?;
+    known.filter(|view| namespace.is_none_or(|namespace| view.namespace == namespace)).map(Reply).ok_or_else(|| {
         ApiError::not_found("deletion_not_found", format!("nothing was heard of deletion {deletion_id} yet"))
     })
 }

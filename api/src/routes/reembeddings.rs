@@ -14,9 +14,10 @@ use tokio::time::Instant;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::deletions::WhereQuery;
 use super::runs::location;
 use crate::error::ApiError;
-use crate::extract::{IdempotencyKey, Json, id};
+use crate::extract::{IdempotencyKey, Json, Query, id};
 use crate::state::AppState;
 use crate::submit::Checks;
 use crate::wire::{Problem, ReembedBody, ReembeddingView};
@@ -78,14 +79,17 @@ async fn reembed(
 }
 
 /// Where a request is.
-#[utoipa::path(get, path = "/reembeddings/{id}", tag = "knowledge", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/reembeddings/{id}", tag = "knowledge", params(("id" = String, Path), WhereQuery),
     responses((status = 200, body = ReembeddingView), (status = 404, body = Problem)))]
 async fn show(
     State(state): State<AppState>,
     Path(reembedding): Path<String>,
+    Query(query): Query<WhereQuery>,
 ) -> Result<Reply<ReembeddingView>, ApiError> {
     let reembedding_id: IngestId = id(&reembedding)?;
-    reembeddings::reembedding(&state.parts().sql, reembedding_id).await?.map(Reply).ok_or_else(|| {
+    let namespace = query.checked()?;
+    let known = reembeddings::reembedding(&state.parts().sql, reembedding_id).await?;
+    known.filter(|view| namespace.is_none_or(|namespace| view.namespace == namespace)).map(Reply).ok_or_else(|| {
         ApiError::not_found("reembedding_not_found", format!("nothing was heard of reembedding {reembedding_id} yet"))
     })
 }
