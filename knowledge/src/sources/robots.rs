@@ -9,7 +9,7 @@ use url::Url;
 const AGENT: &str = "riverrun";
 /// Bytes of the file that are read, as the RFC wants at least; what is behind them counts for nothing.
 const MAX_BYTES: usize = 500 << 10;
-/// Rules that are kept; a file with more allows nothing beyond them to be told apart, so the rest is left out.
+/// Rules that are kept; those behind them count for nothing.
 const MAX_RULES: usize = 10_000;
 
 /// Why a page may not be read.
