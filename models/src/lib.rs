@@ -32,11 +32,11 @@ pub use models::{Models, ProviderInfo, ProviderKind};
 pub use progress::{NoProgress, PullProgress, TerminalProgress, default_progress};
 pub use provider::*;
 pub use secret::Secret;
-pub use spans::{EmbedTokenizer, SpansRequest};
 pub use settings::{
     DEFAULT_CHAT_MODEL, DEFAULT_EMBED_MODEL, DEFAULT_HUB_ADDRESS, DEFAULT_OLLAMA_ADDRESS, DEFAULT_OPENAI_ADDRESS,
     DEFAULT_RERANK_MODEL, ModelSettings, SettingError,
 };
+pub use spans::{EmbedTokenizer, SpansRequest};
 
 /// Checks that a server sent one vector per input, all of one length and finite.
 pub(crate) fn checked_dimensions(provider: &str, vectors: &[Vec<f32>], inputs: usize) -> Result<usize, ModelError> {
