@@ -230,11 +230,11 @@ async fn put(state: &AppState, ingest_id: IngestId, target: IngestTarget, conten
     let producer = &state.parts().producer;
     match content {
         Content::Source(source) => {
-            let command = submit::ingest_command(&source, target.clone(), &state.core().ingest_defaults(), ingest_id);
+            let command = submit::ingest_command(&source, target.clone(), ingest_id);
             submit::submit_ingest(producer, command, COMPONENT).await?;
         }
         Content::Archive { source, content } => {
-            let command = submit::ingest_command(&source, target.clone(), &state.core().ingest_defaults(), ingest_id);
+            let command = submit::ingest_command(&source, target.clone(), ingest_id);
             submit::submit_ingest(producer, StartIngest { content: Some(content), ..command }, COMPONENT).await?;
         }
         Content::Uploaded { records, .. } => {

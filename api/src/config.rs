@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use riverrun_agents::memory::{DEFAULT_WINDOW_TOKENS, MAX_WINDOW_TOKENS};
+use riverrun_knowledge::chunking::ChunkUnit;
 use riverrun_knowledge::web::WebPolicy;
 
 use crate::access::tokens::Tokens;
@@ -42,10 +43,12 @@ pub struct ApiConfig {
     pub ingest_databases: Vec<String>,
     /// Which hosts may be asked for pages and repositories beyond the public internet.
     pub web: WebPolicy,
-    /// Most characters of a chunk.
+    /// Most characters, or tokens, of a chunk.
     pub chunk_size: usize,
-    /// Characters that neighbouring chunks share at most.
+    /// Characters, or tokens, that neighbouring chunks share at most.
     pub chunk_overlap: usize,
+    /// What both count.
+    pub chunk_unit: ChunkUnit,
     /// Results of a search that names no number.
     pub rag_top_k: usize,
     /// Iterations of a run that names no number.

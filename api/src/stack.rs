@@ -24,6 +24,7 @@ use riverrun_workers::indexer::Indexer;
 use riverrun_workers::ingester::{Ingester, IngesterConfig};
 use riverrun_workers::memory::{self, EpisodeKeeper, RunRecorder, Summarizer};
 use riverrun_workers::projector::{self, ProjectorConfig};
+use riverrun_workers::reembedder::Reembedder;
 use riverrun_workers::runtime::{self, RuntimeConfig, WorkerHandle, WorkerState};
 use riverrun_workers::tracer::{self, Tracer, TracingState};
 use tokio::time::Instant;
@@ -391,7 +392,10 @@ fn spawn_workers(
             ..IngesterConfig::default()
         },
     )
-    .with_warehouse(stores.warehouse.clone());
+    .with_warehouse(stores.warehouse.clone())
+    .with_models(models.clone());
+    let indexer = Indexer::new(stores.vectors.clone(), stores.keywords.clone());
+    let reembedder = Reembedder::new(stores.vectors.clone(), models.clone(), indexer.turns());
     let projector = ProjectorConfig {
         log: log.clone(),
         producer: producer.clone(),
@@ -401,8 +405,9 @@ fn spawn_workers(
     let mut workers = vec![
         projector::spawn(projector, stop.clone()),
         runtime::spawn(ingester, runtime(), stop.clone()),
-        runtime::spawn(Embedder::new(models), runtime(), stop.clone()),
-        runtime::spawn(Indexer::new(stores.vectors.clone(), stores.keywords.clone()), runtime(), stop.clone()),
+        runtime::spawn(Embedder::new(models).with_texts(stores.blobs.clone()), runtime(), stop.clone()),
+        runtime::spawn(indexer, runtime(), stop.clone()),
+        runtime::spawn(reembedder, runtime(), stop.clone()),
         runtime::spawn(RunRecorder::default(), memory::patient(runtime()), stop.clone()),
         runtime::spawn(
             EpisodeKeeper::new(memory.models().clone(), memory.episodes().clone()),
@@ -435,7 +440,7 @@ fn spawn_workers(
 /// The topic that a worker commits offsets of; the projector keeps its own beside its rows.
 fn topic_of(worker: &str) -> Option<Topic> {
     match worker {
-        "ingester" => Some(Topic::IngestCommands),
+        "ingester" | "reembedder" => Some(Topic::IngestCommands),
         "embedder" => Some(Topic::IngestChunks),
         "indexer" => Some(Topic::IngestEmbeddings),
         "agent" => Some(Topic::AgentCommands),

@@ -139,8 +139,10 @@ impl Core {
     pub fn ingest_defaults(&self) -> IngestDefaults {
         IngestDefaults {
             embed_model: self.models().default_embed_model().to_owned(),
+            hub_embed_model: self.models().hub_embed_model().to_owned(),
             chunk_size: self.config().chunk_size,
             chunk_overlap: self.config().chunk_overlap,
+            chunk_unit: self.config().chunk_unit,
         }
     }
 }

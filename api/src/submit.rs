@@ -4,7 +4,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use riverrun_agents::catalog;
-use riverrun_knowledge::chunking::{ChunkConfig, strategy_names};
+use riverrun_knowledge::chunking::{ChunkConfig, ChunkError, ChunkUnit, strategy_names};
 use riverrun_knowledge::sources::{Globs, MAX_DEPTH, source_names};
 use riverrun_log::{LogError, Producer, partition_of};
 use riverrun_schemas::agent::{AgentCommand, CancelRun, RunRequest, StartRun};
@@ -312,10 +312,14 @@ pub async fn cancel_run(
 pub struct IngestDefaults {
     /// The embedding model of new collections.
     pub embed_model: String,
-    /// Most characters of a chunk.
+    /// The embedding model that runs in this process, from the hub: for `embed_backend: hf`.
+    pub hub_embed_model: String,
+    /// Most characters, or tokens, of a chunk.
     pub chunk_size: usize,
-    /// Characters that neighbours share at most.
+    /// Characters, or tokens, that neighbours share at most.
     pub chunk_overlap: usize,
+    /// What both count.
+    pub chunk_unit: ChunkUnit,
 }
 
 /// The parts of an ingest request that do not depend on where its content comes from.
@@ -335,6 +339,22 @@ pub struct IngestTarget {
     pub table: Option<String>,
     /// How texts are split.
     pub strategy: Option<String>,
+    /// The embedding model.
+    pub embed_model: String,
+    /// Size and overlap of chunks, checked.
+    pub chunking: ChunkConfig,
+}
+
+impl IngestTarget {
+    /// Size, overlap and unit as commands carry them.
+    pub fn chunk_sizes(&self) -> (i64, i64, Option<String>) {
+        let unit = match self.chunking.unit() {
+            // As records of older builds say it.
+            ChunkUnit::Characters => None,
+            unit @ ChunkUnit::Tokens => Some(unit.as_str().to_owned()),
+        };
+        (to_i64(self.chunking.size()), to_i64(self.chunking.overlap()), unit)
+    }
 }
 
 /// What of a source is read.
@@ -364,10 +384,11 @@ pub fn ingest_target(body: &IngestBody, defaults: &IngestDefaults) -> Result<Ing
     }
     let options = source_options(&mut checks, body);
     one_of(&mut checks, "strategy", body.strategy.as_deref(), strategy_names().into_iter());
-    one_of(&mut checks, "embed_backend", body.embed_backend.as_deref(), ["default"].into_iter());
+    one_of(&mut checks, "embed_backend", body.embed_backend.as_deref(), EMBED_BACKENDS.into_iter());
     let metadata_json = checks.metadata(body.metadata.as_ref());
-    checks.take("chunk_size", ChunkConfig::new(to_i64(defaults.chunk_size), to_i64(defaults.chunk_overlap)));
+    let chunking = checks.take("chunk_size", chunk_config(body, defaults));
     checks.finish()?;
+    let chunking = chunking.ok_or_else(|| ApiError::internal("chunk sizes passed their check and are not there"))?;
     let collection =
         collection.ok_or_else(|| ApiError::internal("a collection name passed its check and is not there"))?;
     Ok(IngestTarget {
@@ -378,7 +399,30 @@ pub fn ingest_target(body: &IngestBody, defaults: &IngestDefaults) -> Result<Ing
         metadata_json,
         table: body.table.clone(),
         strategy: body.strategy.clone(),
+        embed_model: match body.embed_backend.as_deref() {
+            Some(HUB_BACKEND) => defaults.hub_embed_model.clone(),
+            Some(_) | None => defaults.embed_model.clone(),
+        },
+        chunking,
     })
+}
+
+/// Embeddings come from a model of the hub that runs in this process, whatever the default is.
+const HUB_BACKEND: &str = "hf";
+const EMBED_BACKENDS: [&str; 2] = ["default", HUB_BACKEND];
+
+/// What a request says of sizes, and the settings where it says nothing: those of its unit, when that is another one.
+fn chunk_config(body: &IngestBody, defaults: &IngestDefaults) -> Result<ChunkConfig, ChunkError> {
+    let unit = match &body.chunk_unit {
+        Some(name) => ChunkUnit::named(Some(name))?,
+        None => defaults.chunk_unit,
+    };
+    let (size, overlap) =
+        if unit == defaults.chunk_unit { (defaults.chunk_size, defaults.chunk_overlap) } else { unit.defaults() };
+    let size = body.chunk_size.unwrap_or(to_i64(size));
+    // A size of one's own must not be refused for an overlap that nobody asked for.
+    let fitting = if body.chunk_size.is_some() { to_i64(overlap).min((size / 8).max(0)) } else { to_i64(overlap) };
+    ChunkConfig::in_unit(size, body.chunk_overlap.unwrap_or(fitting), unit)
 }
 
 fn source_options(checks: &mut Checks, body: &IngestBody) -> SourceOptions {
@@ -400,37 +444,33 @@ fn source_options(checks: &mut Checks, body: &IngestBody) -> SourceOptions {
 }
 
 /// Refuses to add to a collection of another embedding model, before anything is written.
-pub fn same_embed_model(known: Option<&CollectionView>, defaults: &IngestDefaults) -> Result<(), ApiError> {
-    let Some(collection) = known.filter(|known| known.embedding.model != defaults.embed_model) else {
+pub fn same_embed_model(known: Option<&CollectionView>, embed_model: &str) -> Result<(), ApiError> {
+    let Some(collection) = known.filter(|known| known.embedding.model != embed_model) else {
         return Ok(());
     };
-    let (name, stored, wanted) = (&collection.name, &collection.embedding.model, &defaults.embed_model);
+    let (name, stored) = (&collection.name, &collection.embedding.model);
     let what = format!(
-        "collection {}/{name} holds vectors of {stored} ({} dimensions), and the embedding model is {wanted}",
+        "collection {}/{name} holds vectors of {stored} ({} dimensions), and the embedding model is {embed_model}",
         collection.namespace, collection.embedding.dimensions
     );
     Err(ApiError::conflict("embedding_model_mismatch", what).hint(format!(
-        "set RIVERRUN_DEFAULT_EMBED_MODEL={stored}, ingest into a collection of another name, or remove this one and ingest again: riverrun collections rm {name} --namespace {}",
+        "set RIVERRUN_DEFAULT_EMBED_MODEL={stored}, ingest into a collection of another name, or embed this one anew: riverrun collections reembed {name} --namespace {} --model {embed_model}",
         collection.namespace
     )))
 }
 
 /// An ingest that can be put on the log. `source` must be an absolute path that the caller may read.
-pub fn ingest_command(
-    source: &str,
-    target: IngestTarget,
-    defaults: &IngestDefaults,
-    ingest_id: IngestId,
-) -> StartIngest {
+pub fn ingest_command(source: &str, target: IngestTarget, ingest_id: IngestId) -> StartIngest {
+    let (chunk_size, chunk_overlap, chunk_unit) = target.chunk_sizes();
     StartIngest {
         ingest_id,
         namespace: target.namespace,
         collection: target.collection,
         source: source.to_owned(),
         source_type: target.source_type,
-        embed_model: defaults.embed_model.clone(),
-        chunk_size: to_i64(defaults.chunk_size),
-        chunk_overlap: to_i64(defaults.chunk_overlap),
+        embed_model: target.embed_model,
+        chunk_size,
+        chunk_overlap,
         metadata_json: target.metadata_json,
         query: target.options.query,
         include: target.options.include,
@@ -440,6 +480,7 @@ pub fn ingest_command(
         content: None,
         table: target.table,
         strategy: target.strategy,
+        chunk_unit,
         at: now_ms(),
     }
 }

@@ -301,12 +301,21 @@ pub struct IngestArgs {
     /// Go on with what comes later; for a topic
     #[arg(long)]
     pub follow: bool,
-    /// Chunking strategy
+    /// Chunking strategy: recursive, markdown or late; left out, it goes by the type of the source
     #[arg(long)]
     pub strategy: Option<String>,
-    /// Where embeddings are made
+    /// Where embeddings are made: hf runs a model of the hub in this process, whatever the default model is
     #[arg(long)]
     pub embed_backend: Option<String>,
+    /// Most characters, or tokens, of a chunk
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub chunk_size: Option<i64>,
+    /// Characters, or tokens, that neighbouring chunks share at most
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub chunk_overlap: Option<i64>,
+    /// What both count: characters, or tokens of the embedding model
+    #[arg(long, value_name = "UNIT")]
+    pub chunk_unit: Option<String>,
     /// A JSON object to keep with each document
     #[arg(long, value_name = "JSON")]
     pub metadata: Option<String>,
@@ -523,6 +532,8 @@ mod tests {
             "embed hi",
             "ingest ./docs -c notes --table t -t sql --query q --strategy late --embed-backend hf",
             "ingest ./docs -c notes --type text",
+            "ingest ./docs -c notes --chunk-size 200 --chunk-overlap 20 --chunk-unit tokens",
+            "collections reembed notes --model m --namespace team",
             "ingest https://h/ --depth 2 --include *.html --exclude old/** --sitemap",
             "ingest riverrun.documents -t kafka --follow",
             "stream consume --collection notes --idle-timeout 5",

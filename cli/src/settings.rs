@@ -12,7 +12,7 @@ use riverrun_api::access::token_file;
 use riverrun_api::access::tokens::Tokens;
 use riverrun_api::config::{DEFAULT_WINDOW_TOKENS, MAX_WINDOW_TOKENS};
 use riverrun_knowledge::SearchRequest;
-use riverrun_knowledge::chunking::{ChunkConfig, DEFAULT_OVERLAP, DEFAULT_SIZE};
+use riverrun_knowledge::chunking::{ChunkConfig, ChunkError, ChunkUnit};
 use riverrun_knowledge::sources::{Limits, SECRET_PREFIX, SourceSecrets};
 use riverrun_knowledge::web::WebPolicy;
 use riverrun_log::broker::SecureListener;
@@ -111,7 +111,7 @@ impl Settings {
         };
         let models = ModelSettings::from_env(&|name| values.0.get(name).cloned())
             .map_err(|error| CliError::new(Exit::Usage, error.to_string()).hint(fix(&error.name)))?;
-        let (chunk_size, chunk_overlap) = chunking(values)?;
+        let (chunk_size, chunk_overlap, chunk_unit) = chunking(values)?;
         let mut allowed_hosts = values.list("RIVERRUN_API_ALLOWED_HOSTS");
         if !is_wildcard(&api_host) {
             allowed_hosts.push(api_host.clone());
@@ -143,6 +143,7 @@ impl Settings {
                 web: web_policy(values)?,
                 chunk_size,
                 chunk_overlap,
+                chunk_unit,
                 rag_top_k: values.number("RIVERRUN_RAG_TOP_K", SearchRequest::DEFAULT_K, 1..=SearchRequest::MAX_K)?,
                 agent_max_iters: values.number("RIVERRUN_AGENT_MAX_ITERS", 8, 1..=100)?,
                 agent_temperature: values.number("RIVERRUN_AGENT_TEMPERATURE", 0.2, 0.0..=2.0)?,
@@ -305,21 +306,19 @@ pub fn tool_secret(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-fn chunking(values: &Values) -> Result<(usize, usize), CliError> {
+fn chunking(values: &Values) -> Result<(usize, usize, ChunkUnit), CliError> {
+    let refused = |error: ChunkError| CliError::new(Exit::Usage, error.to_string()).hint(error.hint());
+    let unit = ChunkUnit::named(values.text("RIVERRUN_CHUNK_UNIT").as_deref()).map_err(refused)?;
     let read = |name: &str, default: usize| -> Result<i64, CliError> {
         let default = i64::try_from(default).unwrap_or(i64::MAX);
         values
             .number(name, default, i64::MIN..=i64::MAX)
             .map_err(|_| wrong(name, &values.text(name).unwrap_or_default(), "a whole number"))
     };
-    let (size, overlap) =
-        (read("RIVERRUN_CHUNK_SIZE", DEFAULT_SIZE)?, read("RIVERRUN_CHUNK_OVERLAP", DEFAULT_OVERLAP)?);
-    ChunkConfig::new(size, overlap).map_err(|error| {
-        CliError::new(Exit::Usage, error.to_string())
-            .hint("RIVERRUN_CHUNK_OVERLAP must be smaller than RIVERRUN_CHUNK_SIZE")
-    })?;
-    let checked = |value: i64| usize::try_from(value).unwrap_or_default(); // the check above leaves no negative one
-    Ok((checked(size), checked(overlap)))
+    let usual = unit.defaults();
+    let (size, overlap) = (read("RIVERRUN_CHUNK_SIZE", usual.0)?, read("RIVERRUN_CHUNK_OVERLAP", usual.1)?);
+    let checked = ChunkConfig::in_unit(size, overlap, unit).map_err(refused)?;
+    Ok((checked.size(), checked.overlap(), unit))
 }
 
 /// `RIVERRUN_DATA_DIR`, else the user's data folder by the XDG rules.

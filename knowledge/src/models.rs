@@ -1,7 +1,11 @@
 //! What this crate asks of models, so that retrieval and answers can be tested without a model of hundreds of megabytes.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
-use riverrun_models::{ChatReply, ChatRequest, DeltaSink, EmbedPurpose, EmbedReply, ModelError, Models};
+use riverrun_models::{
+    ChatReply, ChatRequest, DeltaSink, EmbedPurpose, EmbedReply, EmbedTokenizer, ModelError, Models, SpansRequest,
+};
 use tokio_util::sync::CancellationToken;
 
 /// The calls of [`Models`] that knowledge needs; they mean what they mean there.
@@ -14,6 +18,16 @@ pub trait LanguageModels: Send + Sync {
         inputs: Vec<String>,
         purpose: EmbedPurpose,
     ) -> Result<EmbedReply, ModelError>;
+
+    /// The tokenizer of an embedding model.
+    async fn embed_tokenizer(&self, model: &str) -> Result<Arc<dyn EmbedTokenizer>, ModelError> {
+        Err(unsupported(model, "count the tokens of an embedding model"))
+    }
+
+    /// Embeds spans of one text, each in the light of what stands around it.
+    async fn embed_spans(&self, request: SpansRequest) -> Result<EmbedReply, ModelError> {
+        Err(unsupported(&request.model, "embed chunks within their document"))
+    }
 
     /// Whether [`LanguageModels::rerank`] works without fetching anything.
     fn reranker_available(&self) -> bool;
@@ -37,6 +51,10 @@ pub trait LanguageModels: Send + Sync {
     async fn context_tokens(&self, provider: Option<&str>, model: &str) -> Result<usize, ModelError>;
 }
 
+fn unsupported(model: &str, what: &str) -> ModelError {
+    ModelError::Unsupported { provider: model.to_owned(), what: what.to_owned() }
+}
+
 #[async_trait]
 impl LanguageModels for Models {
     async fn embed(
@@ -46,6 +64,14 @@ impl LanguageModels for Models {
         purpose: EmbedPurpose,
     ) -> Result<EmbedReply, ModelError> {
         Models::embed(self, model, inputs, purpose).await
+    }
+
+    async fn embed_tokenizer(&self, model: &str) -> Result<Arc<dyn EmbedTokenizer>, ModelError> {
+        Models::embed_tokenizer(self, model).await
+    }
+
+    async fn embed_spans(&self, request: SpansRequest) -> Result<EmbedReply, ModelError> {
+        Models::embed_spans(self, request).await
     }
 
     fn reranker_available(&self) -> bool {

@@ -22,6 +22,7 @@ mod provider;
 mod remote;
 mod secret;
 mod settings;
+mod spans;
 
 pub use card::ModelCard;
 pub use catalog::{CatalogEntry, CatalogFile, catalog, find as find_in_catalog};
@@ -35,6 +36,7 @@ pub use settings::{
     DEFAULT_CHAT_MODEL, DEFAULT_EMBED_MODEL, DEFAULT_HUB_ADDRESS, DEFAULT_OLLAMA_ADDRESS, DEFAULT_OPENAI_ADDRESS,
     DEFAULT_RERANK_MODEL, ModelSettings, SettingError,
 };
+pub use spans::{EmbedTokenizer, SpansRequest};
 
 /// Checks that a server sent one vector per input, all of one length and finite.
 pub(crate) fn checked_dimensions(provider: &str, vectors: &[Vec<f32>], inputs: usize) -> Result<usize, ModelError> {

@@ -18,7 +18,8 @@ use crate::provider::{
 };
 use crate::remote::Remote;
 use crate::remote::table::PROVIDERS;
-use crate::settings::{DEFAULT_CHAT_MODEL, ModelSettings};
+use crate::settings::{DEFAULT_CHAT_MODEL, DEFAULT_EMBED_MODEL, ModelSettings};
+use crate::spans::{EmbedTokenizer, SpansRequest};
 
 /// Where a provider runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -139,6 +140,12 @@ impl Models {
         &self.inner.settings.default_embed_model
     }
 
+    /// The embedding model of the in-process runtime, which comes from the hub: the default one where that is no model of a server.
+    pub fn hub_embed_model(&self) -> &str {
+        let model = self.default_embed_model();
+        if self.split(model).0.name() == crate::local::NAME { model } else { DEFAULT_EMBED_MODEL }
+    }
+
     /// Chats with `provider`, or the default one. An empty model means the default chat model, which only the default provider has; a model
     /// of the form `provider/model` names its provider itself.
     pub async fn chat(
@@ -196,6 +203,19 @@ impl Models {
         let reply = provider.embed(request).await?;
         // Collections remember the model by the name that reaches it again.
         Ok(EmbedReply { model: model.to_owned(), ..reply })
+    }
+
+    /// The tokenizer of an embedding model, where its provider has it.
+    pub async fn embed_tokenizer(&self, model: &str) -> Result<Arc<dyn EmbedTokenizer>, ModelError> {
+        let (provider, name) = self.split(model);
+        provider.embed_tokenizer(name).await
+    }
+
+    /// Embeds spans of one text, each in the light of what stands around it.
+    pub async fn embed_spans(&self, request: SpansRequest) -> Result<EmbedReply, ModelError> {
+        let (provider, name) = self.split(&request.model);
+        let reply = provider.embed_spans(SpansRequest { model: name.to_owned(), ..request.clone() }).await?;
+        Ok(EmbedReply { model: request.model, ..reply })
     }
 
     /// Scores documents against a query with `model`, or the default re-ranker.

@@ -1,11 +1,14 @@
 //! The one interface that every model provider implements, and the types that cross it.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ModelError;
+use crate::spans::{EmbedTokenizer, SpansRequest};
 
 /// Receives the pieces of an answer while it is generated. Pieces are valid UTF-8 and never empty; joined, they are [`ChatReply::text`].
 pub trait DeltaSink: Send {
@@ -49,6 +52,16 @@ pub trait Provider: Send + Sync {
 
     /// Embeds texts; vectors come in the order of the inputs.
     async fn embed(&self, request: EmbedRequest) -> Result<EmbedReply, ModelError>;
+
+    /// The tokenizer of an embedding model.
+    async fn embed_tokenizer(&self, _model: &str) -> Result<Arc<dyn EmbedTokenizer>, ModelError> {
+        Err(ModelError::unsupported(self.name(), "count the tokens of an embedding model"))
+    }
+
+    /// Embeds spans of one text, each in the light of what stands around it; vectors come in the order of the spans.
+    async fn embed_spans(&self, _request: SpansRequest) -> Result<EmbedReply, ModelError> {
+        Err(ModelError::unsupported(self.name(), "embed chunks within their document"))
+    }
 
     /// Scores each document against the query; scores come in the order of the documents, higher is nearer.
     async fn rerank(&self, request: RerankRequest) -> Result<Vec<f32>, ModelError>;

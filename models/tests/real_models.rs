@@ -296,3 +296,56 @@ async fn given_reference_vectors_when_the_same_texts_are_embedded_then_they_agre
         assert!(near > 0.5 && far < 0.3, "{model}: {near} {far}");
     }
 }
+
+#[tokio::test]
+async fn given_the_tokenizer_of_an_encoder_when_it_counts_then_tokens_are_bytes_of_the_text() {
+    let Some(models) = models() else { return };
+    for model in [MINILM, MPNET] {
+        let tokenizer = models.embed_tokenizer(model).await.unwrap();
+        assert!((126..=510).contains(&tokenizer.max_tokens()), "{model} reads {}", tokenizer.max_tokens());
+        assert_eq!(tokenizer.tokens("H\u{e9}llo, world").unwrap(), [0..6, 6..7, 8..13]);
+        assert!(tokenizer.tokens("").unwrap().is_empty());
+        assert_eq!(tokenizer.tokens(&"river ".repeat(5_000)).unwrap().len(), 5_000, "nothing is cut");
+    }
+}
+
+fn one(span: std::ops::Range<usize>) -> Vec<std::ops::Range<usize>> {
+    std::iter::once(span).collect()
+}
+
+#[tokio::test]
+async fn given_spans_of_a_text_when_they_are_embedded_then_each_is_the_mean_of_its_tokens_in_their_context() {
+    let Some(models) = models() else { return };
+    let spans_of = async |text: &str, spans: Vec<std::ops::Range<usize>>| {
+        let request = riverrun_models::SpansRequest { model: MINILM.to_owned(), text: text.to_owned(), spans };
+        models.embed_spans(request).await
+    };
+    let near = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f32>();
+    let text = "The winch is at the north end of the field.";
+    let plain = models.embed(Some(MINILM), vec![text.to_owned()], EmbedPurpose::Document).await.unwrap();
+    let whole = spans_of(text, one(0..text.len())).await.unwrap();
+    assert_eq!((whole.dimensions, whole.model.as_str()), (384, MINILM));
+    assert!(near(&plain.vectors[0], &whole.vectors[0]) > 0.9);
+
+    // The same words in another context have another vector, and one of the same length.
+    let (river, money) = ("We sat by the river on the bank.", "She took a loan from the bank.");
+    let bank = |text: &str| {
+        let start = text.find("bank").unwrap();
+        one(start..start + 4)
+    };
+    let (a, b) = (spans_of(river, bank(river)).await.unwrap(), spans_of(money, bank(money)).await.unwrap());
+    assert!(near(&a.vectors[0], &b.vectors[0]) < 0.98);
+    assert!((near(&a.vectors[0], &a.vectors[0]) - 1.0).abs() < 1e-3);
+
+    // Longer than the model reads: every span gets its vector, also where windows meet.
+    let long = "A sentence about gliders and winches. ".repeat(200);
+    let spans: Vec<_> = (0..200).map(|n| n * 38..n * 38 + 37).collect();
+    let reply = spans_of(&long, spans).await.unwrap();
+    assert_eq!((reply.vectors.len(), reply.truncated), (200, 0));
+    let middle = &reply.vectors[100];
+    assert!(reply.vectors.iter().all(|vector| near(middle, vector) > 0.8));
+
+    for bad in [0..0, 0..99_999] {
+        assert!(matches!(spans_of(text, one(bad)).await, Err(ModelError::BadRequest { .. })));
+    }
+}

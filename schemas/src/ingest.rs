@@ -27,9 +27,9 @@ pub struct StartIngest {
     pub source_type: Option<String>,
     /// The collection's embedding model.
     pub embed_model: String,
-    /// Most characters of a chunk.
+    /// Most characters, or tokens, of a chunk.
     pub chunk_size: i64,
-    /// Characters that neighbours share at most.
+    /// Characters, or tokens, that neighbours share at most.
     pub chunk_overlap: i64,
     /// The caller's own JSON object, kept with each document.
     pub metadata_json: Option<String>,
@@ -49,6 +49,8 @@ pub struct StartIngest {
     pub table: Option<String>,
     /// How texts are split; `None` goes by the type of the source.
     pub strategy: Option<String>,
+    /// What sizes count: `characters` or `tokens`; `None` means characters.
+    pub chunk_unit: Option<String>,
     /// Milliseconds since the epoch.
     pub at: i64,
 }
@@ -72,9 +74,9 @@ pub struct SubmitDocument {
     pub content: BlobRef,
     /// The collection's embedding model.
     pub embed_model: String,
-    /// Most characters of a chunk.
+    /// Most characters, or tokens, of a chunk.
     pub chunk_size: i64,
-    /// Characters that neighbours share at most.
+    /// Characters, or tokens, that neighbours share at most.
     pub chunk_overlap: i64,
     /// The caller's own JSON object.
     pub metadata_json: Option<String>,
@@ -82,6 +84,8 @@ pub struct SubmitDocument {
     pub table: Option<String>,
     /// How texts are split; `None` goes by the type of the source.
     pub strategy: Option<String>,
+    /// What sizes count: `characters` or `tokens`; `None` means characters.
+    pub chunk_unit: Option<String>,
     /// Milliseconds since the epoch.
     pub at: i64,
 }
@@ -99,6 +103,21 @@ pub struct DeleteCollection {
     pub at: i64,
 }
 
+/// Asks for every chunk of a collection to be embedded with another model. Searches go on with the old one until all are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReembedCollection {
+    /// The request: drawn by the caller, or derived from its idempotency key.
+    pub ingest_id: IngestId,
+    /// Where the collection is.
+    pub namespace: Namespace,
+    /// The collection.
+    pub collection: CollectionName,
+    /// The model that it is to have.
+    pub embed_model: String,
+    /// Milliseconds since the epoch.
+    pub at: i64,
+}
+
 event_set! {
     /// Commands to the ingester.
     IngestCommand on IngestCommands;
@@ -110,6 +129,8 @@ event_set! {
     DeleteDocument = "riverrun.ingest.DeleteDocument", key |e| e.document_id.to_string(), id |e| document_event(&e.ingest_id, &e.document_id, "delete");
     /// Asks for every document of a collection to be removed.
     DeleteCollection = "riverrun.ingest.DeleteCollection", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "delete"]);
+    /// Asks for every chunk of a collection to be embedded with another model.
+    ReembedCollection = "riverrun.ingest.ReembedCollection", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "reembed"]);
 }
 
 /// Declares an event about a document: the five fields that all share, then its own.
@@ -241,6 +262,65 @@ pub struct CollectionWithdrawn {
     pub at: i64,
 }
 
+/// The chunks of a collection are being embedded anew, beside those that are searched.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CollectionReembedding {
+    /// The request.
+    pub ingest_id: IngestId,
+    /// Where the collection is.
+    pub namespace: Namespace,
+    /// The collection.
+    pub collection: CollectionName,
+    /// The model that it has.
+    pub from_model: String,
+    /// The model that it is to have.
+    pub embed_model: String,
+    /// Documents that it has now.
+    pub documents: i64,
+    /// Chunks that it has now.
+    pub chunks: i64,
+    /// Milliseconds since the epoch.
+    pub at: i64,
+}
+
+/// The collection is searched with the new model from here on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CollectionReembedded {
+    /// The request.
+    pub ingest_id: IngestId,
+    /// Where the collection is.
+    pub namespace: Namespace,
+    /// The collection.
+    pub collection: CollectionName,
+    /// The model that it has.
+    pub embed_model: String,
+    /// Length of each vector.
+    pub dimensions: i32,
+    /// Documents in it.
+    pub documents: i64,
+    /// Chunks in it.
+    pub chunks: i64,
+    /// Milliseconds since the epoch.
+    pub at: i64,
+}
+
+/// The collection could not be embedded anew and is as it was.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CollectionReembedFailed {
+    /// The request.
+    pub ingest_id: IngestId,
+    /// Where the collection is.
+    pub namespace: Namespace,
+    /// The collection.
+    pub collection: CollectionName,
+    /// The model that it was to have.
+    pub embed_model: String,
+    /// Why.
+    pub error: Failure,
+    /// Milliseconds since the epoch.
+    pub at: i64,
+}
+
 /// The source was read; this many documents were handed in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct IngestScanned {
@@ -307,6 +387,12 @@ event_set! {
     DocumentDeleted = "riverrun.ingest.DocumentDeleted", key |e| e.document_id.to_string(), id |e| document_event(&e.ingest_id, &e.document_id, "deleted");
     /// The documents of a collection are being removed.
     CollectionWithdrawn = "riverrun.ingest.CollectionWithdrawn", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "withdrawn"]);
+    /// The chunks of a collection are being embedded anew.
+    CollectionReembedding = "riverrun.ingest.CollectionReembedding", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "reembedding"]);
+    /// The collection is searched with the new model.
+    CollectionReembedded = "riverrun.ingest.CollectionReembedded", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "reembedded"]);
+    /// The collection could not be embedded anew.
+    CollectionReembedFailed = "riverrun.ingest.CollectionReembedFailed", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "reembed_failed"]);
 }
 
 /// A span of the stored text.
@@ -417,6 +503,8 @@ chunk_batches! {
     ChunksReady {
         /// In reading order.
         chunks: Vec<Chunk>,
+        /// The stored text, when its chunks are embedded within it (late chunking).
+        context: Option<BlobRef>,
     }
     /// Chunks of one document version with their vectors.
     ChunksEmbedded {

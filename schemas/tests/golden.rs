@@ -168,6 +168,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
         content: Some(blob()),
         table: Some("prices".into()),
         strategy: Some("late".into()),
+        chunk_unit: Some("tokens".into()),
         at,
     };
     let mut all = sample::<AgentCommand>(vec![
@@ -218,11 +219,20 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
             chunk_overlap: 100,
             metadata_json: None,
             table: Some("prices".into()),
-            strategy: None
+            strategy: None,
+            chunk_unit: Some("tokens".into())
         })
         .into(),
         doc!(DeleteDocument {}).into(),
         DeleteCollection { ingest_id, namespace: namespace.clone(), collection: collection.clone(), at }.into(),
+        ReembedCollection {
+            ingest_id,
+            namespace: namespace.clone(),
+            collection: collection.clone(),
+            embed_model: "n".into(),
+            at,
+        }
+        .into(),
     ]));
     all.extend(sample::<IngestEvent>(vec![
         IngestScanned {
@@ -275,9 +285,41 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
             at,
         }
         .into(),
+        CollectionReembedding {
+            ingest_id,
+            namespace: namespace.clone(),
+            collection: collection.clone(),
+            from_model: "m".into(),
+            embed_model: "n".into(),
+            documents: 2,
+            chunks: 6,
+            at,
+        }
+        .into(),
+        CollectionReembedded {
+            ingest_id,
+            namespace: namespace.clone(),
+            collection: collection.clone(),
+            embed_model: "n".into(),
+            dimensions: 384,
+            documents: 2,
+            chunks: 6,
+            at,
+        }
+        .into(),
+        CollectionReembedFailed {
+            ingest_id,
+            namespace: namespace.clone(),
+            collection: collection.clone(),
+            embed_model: "n".into(),
+            error: Failure::new("model_missing", "model 'n' is not on this machine")
+                .with_hint("riverrun models pull n"),
+            at,
+        }
+        .into(),
     ]));
     all.extend(sample::<ChunkEvent>(vec![
-        batch!(ChunksReady { chunks: vec![chunk.clone()] }).into(),
+        batch!(ChunksReady { chunks: vec![chunk.clone()], context: Some(blob()) }).into(),
         doc!(ChunksWithdrawn { tables: 1, rows: 20 }).into(),
     ]));
     all.extend(sample::<EmbeddingEvent>(vec![

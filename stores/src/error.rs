@@ -83,6 +83,9 @@ pub enum StoreError {
         /// What the engine said.
         reason: String,
     },
+    /// This kind of store can't do that.
+    #[error("this vector store can't {0}")]
+    Unsupported(&'static str),
     /// The process is ending.
     #[error("the store is shutting down")]
     ShuttingDown,
@@ -122,6 +125,7 @@ impl StoreError {
             Self::NotFinite(_) => "vector_not_finite",
             Self::Io { .. } => "store_io_failed",
             Self::Index { .. } => "index_failed",
+            Self::Unsupported(_) => "store_unsupported",
             Self::ShuttingDown => "shutting_down",
         }
     }
@@ -136,6 +140,7 @@ impl StoreError {
             | Self::NoCollection(_)
             | Self::EmbeddingMismatch { .. }
             | Self::Dimensions { .. }
+            | Self::Unsupported(_)
             | Self::NotFinite(_) => false,
         }
     }
@@ -158,9 +163,13 @@ impl StoreError {
                 "riverrun ingest --source <path> --collection {} --namespace {}",
                 collection.name, collection.namespace
             )),
-            Self::EmbeddingMismatch { stored_model, .. } => Some(format!(
-                "set RIVERRUN_DEFAULT_EMBED_MODEL={stored_model}, or ingest into a collection of another name"
+            Self::EmbeddingMismatch { collection, stored_model, wanted_model, .. } => Some(format!(
+                "set RIVERRUN_DEFAULT_EMBED_MODEL={stored_model}, or embed the collection anew: riverrun collections reembed {} --namespace {} --model {wanted_model}",
+                collection.name, collection.namespace
             )),
+            Self::Unsupported(_) => {
+                Some("remove the collection and ingest its sources again: riverrun collections rm <name>".to_owned())
+            }
             Self::Dimensions { .. } => Some("embed with the model that the collection was made with".to_owned()),
             Self::Index { path, .. } => Some(format!(
                 "if it goes on, stop riverrun, delete {} and ingest the collection's sources again",

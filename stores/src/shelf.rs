@@ -26,7 +26,12 @@ impl<T: Closable> Shelf<T> {
     /// A shelf in that folder, which is made if need be, with so many engines open at once.
     pub(crate) fn open(kind: &'static str, root: &Path, max_open: usize) -> Result<Self, StoreError> {
         fs::create_dir_all(root).map_err(StoreError::io("creating", root))?;
-        Ok(Self { kind, root: root.to_path_buf(), engines: OpenSet::new(max_open) })
+        Ok(Self::later(kind, root, max_open))
+    }
+
+    /// The same in a folder that whoever writes first makes.
+    pub(crate) fn later(kind: &'static str, root: &Path, max_open: usize) -> Self {
+        Self { kind, root: root.to_path_buf(), engines: OpenSet::new(max_open) }
     }
 
     pub(crate) fn root(&self) -> &Path {

@@ -178,6 +178,37 @@ def test_a_site_that_the_operator_opened_is_read_with_its_links(new_server):
         site.shutdown()
 
 
+class Shy(Site):
+    asked = []
+    pages = Site.pages | {
+        "/robots.txt": ("text/plain", b"User-agent: *\nDisallow: /private\n"),
+        "/": ("text/html", b"<p>The okapi is shy.</p><a href='/two'>two</a><a href='/private/x'>x</a>"),
+        "/private/x": ("text/html", b"<p>The aardvark is private.</p>"),
+    }
+
+    def do_GET(self):
+        self.asked.append(self.path)
+        super().do_GET()
+
+
+def test_a_crawl_keeps_to_robots_txt_and_a_page_named_alone_is_none(new_server):
+    site = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Shy)
+    threading.Thread(target=site.serve_forever, daemon=True).start()
+    try:
+        server = new_server(RIVERRUN_WEB_ALLOW="127.0.0.1").start()
+        home = f"http://127.0.0.1:{site.server_port}"
+        reply = server.post("/ingest", {"source": f"{home}/", "collection": "shy", "depth": 2})
+        state = server.ingest_end(reply.json["ingest_id"])
+        assert (state["indexed"], state["failed"]) == (2, 1), state
+        assert state["failures"][0]["error"]["code"] == "robots_disallowed" and "/private/x" not in Shy.asked, state
+        closed = server.post("/ingest", {"source": f"{home}/private/x", "collection": "shy", "depth": 1})
+        assert server.ingest_end(closed.json["ingest_id"])["error"]["code"] == "robots_disallowed"
+        alone = server.post("/ingest", {"source": f"{home}/private/x", "collection": "shy"})
+        assert server.ingest_end(alone.json["ingest_id"])["indexed"] == 1
+    finally:
+        site.shutdown()
+
+
 def test_rows_of_a_database_and_queries_that_do_more(server):
     place = server.folder / "shop.db"
     with sqlite3.connect(place) as shop:

@@ -10,14 +10,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use riverrun_knowledge::LanguageModels;
-use riverrun_knowledge::chunking::{self, MAX_DIMENSIONS};
-use riverrun_log::Outgoing;
-use riverrun_models::{EmbedPurpose, EmbedReply, ModelError};
+use riverrun_knowledge::chunking::{self, Late, MAX_DIMENSIONS};
+use riverrun_log::{BlobStore, Outgoing};
+use riverrun_models::{EmbedPurpose, EmbedReply, ModelError, SpansRequest};
 use riverrun_schemas::ingest::{
     ChunkEvent, ChunksEmbedded, ChunksReady, ChunksWithdrawn, DocumentEmbedded, DocumentFailed, EmbeddedChunk,
     EmbeddingEvent, EmbeddingsWithdrawn, IngestEvent,
 };
-use riverrun_schemas::{DocumentId, Envelope, EventSet, Failure, IngestId};
+use riverrun_schemas::{BlobRef, DocumentId, Envelope, EventSet, Failure, IngestId};
 
 use crate::about::about;
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
@@ -40,6 +40,7 @@ const MAX_FAILED: usize = 10_000;
 /// Embeds chunks.
 pub struct Embedder {
     models: Arc<dyn LanguageModels>,
+    blobs: Option<Arc<dyn BlobStore>>,
     failed: Mutex<Failed>,
 }
 
@@ -54,13 +55,19 @@ type ReadyDelivery<'d> = (&'d ChunksReady, &'d Envelope);
 impl Embedder {
     /// An embedder with these models.
     pub fn new(models: Arc<dyn LanguageModels>) -> Self {
-        Self { models, failed: Mutex::default() }
+        Self { models, blobs: None, failed: Mutex::default() }
+    }
+
+    /// The same, with the texts that chunks are embedded within (late chunking).
+    pub fn with_texts(mut self, blobs: Arc<dyn BlobStore>) -> Self {
+        self.blobs = Some(blobs);
+        self
     }
 
     /// Embeds batches of one model.
     async fn embed(&self, model: &str, group: &[ReadyDelivery<'_>]) -> Result<Vec<Outgoing>, WorkError> {
         let texts = group.iter().flat_map(|(ready, _)| ready.chunks.iter().map(chunking::embedding_text)).collect();
-        let reply = self.vectors(model, texts).await.map_err(|error| work_error(&error))?;
+        let reply = vectors(self.models.as_ref(), model, texts).await.map_err(|error| work_error(&error))?;
         let mut vectors = reply.vectors.into_iter();
         let mut out = Vec::new();
         for (ready, cause) in group {
@@ -70,32 +77,35 @@ impl Embedder {
         Ok(out)
     }
 
-    /// One usable vector for every text.
-    async fn vectors(&self, model: &str, texts: Vec<String>) -> Result<EmbedReply, ModelError> {
-        let count = texts.len();
-        let reply = self.models.embed(Some(model), texts, EmbedPurpose::Document).await?;
-        if reply.truncated > 0 {
-            tracing::warn!(
-                model,
-                chunks = reply.truncated,
-                "chunks are longer than the model reads and only their beginning was embedded; lower RIVERRUN_CHUNK_SIZE"
-            );
-        }
-        let defect = |reason: String| ModelError::BadResponse { provider: model.to_owned(), status: Some(200), reason };
-        if reply.vectors.len() != count {
-            return Err(defect(format!("{} vectors came for {count} texts", reply.vectors.len())));
-        }
-        if reply.dimensions == 0 || reply.dimensions > MAX_DIMENSIONS {
-            return Err(defect(format!(
-                "vectors have {} dimensions, which is not between 1 and {MAX_DIMENSIONS}",
-                reply.dimensions
-            )));
-        }
-        let is_usable = |vector: &Vec<f32>| vector.len() == reply.dimensions && vector.iter().all(|x| x.is_finite());
-        match reply.vectors.iter().position(|vector| !is_usable(vector)) {
-            Some(at) => Err(defect(format!("vector {at} has a wrong length or a number that is not finite"))),
-            None => Ok(reply),
-        }
+    /// Embeds a batch within the text that it stands in.
+    async fn embed_within(
+        &self,
+        ready: &ChunksReady,
+        context: &BlobRef,
+        cause: &Envelope,
+    ) -> Result<Vec<Outgoing>, WorkError> {
+        let Some(blobs) = &self.blobs else {
+            let fix = "ingest through riverrun serve, or with another strategy";
+            let reason = format!("{} is to be embedded within its text, which this process can't read", ready.source);
+            return Err(WorkError::poison("text_missing", format!("{reason}{HINT_MARK}{fix}")));
+        };
+        let bytes = match blobs.get(context).await {
+            Ok(bytes) => bytes,
+            Err(error) if error.retryable() => return Err(WorkError::retry(error.code(), &error)),
+            Err(error) => return Err(WorkError::poison(error.code(), &error)),
+        };
+        let within = std::str::from_utf8(&bytes).ok().and_then(|text| {
+            let (bytes, spans) = Late::context(text, &ready.chunks)?;
+            Some((text[bytes].to_owned(), spans))
+        });
+        let Some((text, spans)) = within else {
+            let reason = format!("the chunks of {} are not of its stored text", ready.source);
+            return Err(WorkError::poison("text_damaged", format!("{reason}{HINT_MARK}ingest the document again")));
+        };
+        let (model, count) = (ready.embed_model.clone(), spans.len());
+        let reply = self.models.embed_spans(SpansRequest { model: model.clone(), text, spans }).await;
+        let reply = reply.and_then(|reply| usable(&model, reply, count)).map_err(|error| work_error(&error))?;
+        self.say(ready, &reply.vectors, reply.dimensions as i32, cause)
     }
 
     /// The batch with its vectors and, when it is the last one, that the document is done here.
@@ -140,6 +150,41 @@ impl Embedder {
     }
 }
 
+/// One usable vector for every text.
+pub(crate) async fn vectors(
+    models: &dyn LanguageModels,
+    model: &str,
+    texts: Vec<String>,
+) -> Result<EmbedReply, ModelError> {
+    let count = texts.len();
+    usable(model, models.embed(Some(model), texts, EmbedPurpose::Document).await?, count)
+}
+
+fn usable(model: &str, reply: EmbedReply, count: usize) -> Result<EmbedReply, ModelError> {
+    if reply.truncated > 0 {
+        tracing::warn!(
+            model,
+            chunks = reply.truncated,
+            "chunks are longer than the model reads and only their beginning was embedded; lower RIVERRUN_CHUNK_SIZE"
+        );
+    }
+    let defect = |reason: String| ModelError::BadResponse { provider: model.to_owned(), status: Some(200), reason };
+    if reply.vectors.len() != count {
+        return Err(defect(format!("{} vectors came for {count} texts", reply.vectors.len())));
+    }
+    if reply.dimensions == 0 || reply.dimensions > MAX_DIMENSIONS {
+        return Err(defect(format!(
+            "vectors have {} dimensions, which is not between 1 and {MAX_DIMENSIONS}",
+            reply.dimensions
+        )));
+    }
+    let is_usable = |vector: &Vec<f32>| vector.len() == reply.dimensions && vector.iter().all(|x| x.is_finite());
+    match reply.vectors.iter().position(|vector| !is_usable(vector)) {
+        Some(at) => Err(defect(format!("vector {at} has a wrong length or a number that is not finite"))),
+        None => Ok(reply),
+    }
+}
+
 impl Failed {
     fn insert(&mut self, document: (IngestId, DocumentId)) {
         if self.documents.insert(document) {
@@ -178,18 +223,20 @@ impl Worker for Embedder {
                     }
                 }
             }
-            if let Some((first, _)) = ready.first() {
-                out.extend(self.embed(&first.embed_model, &ready).await?);
+            // Those within a text are one text each, and come where they stand among the others.
+            for part in ready.chunk_by(|(a, _), (b, _)| a.context.is_none() && b.context.is_none()) {
+                let Some((first, cause)) = part.first() else { continue };
+                match &first.context {
+                    Some(context) => out.extend(self.embed_within(first, context, cause).await?),
+                    None => out.extend(self.embed(&first.embed_model, part).await?),
+                }
             }
         }
         Ok(out)
     }
 
     fn dead(&self, delivery: &Delivery<ChunkEvent>, code: &str, reason: &str) -> Vec<Outgoing> {
-        let failure = match reason.split_once(HINT_MARK) {
-            Some((message, hint)) => Failure::new(code, message).with_hint(hint),
-            None => Failure::new(code, reason),
-        };
+        let failure = failure_of(code, reason);
         let ready = match &delivery.event {
             ChunkEvent::ChunksReady(ready) => ready,
             // Nothing in it can fail but the writing; what was indexed must go in any case.
@@ -216,8 +263,16 @@ fn passed_on(event: &ChunksWithdrawn) -> EmbeddingsWithdrawn {
     about!(event, EmbeddingsWithdrawn { tables: event.tables, rows: event.rows })
 }
 
+/// The failure that a reason tells, once a delivery is given up.
+pub(crate) fn failure_of(code: &str, reason: &str) -> Failure {
+    match reason.split_once(HINT_MARK) {
+        Some((message, hint)) => Failure::new(code, message).with_hint(hint),
+        None => Failure::new(code, reason),
+    }
+}
+
 /// Whether waiting can help: the model comes back, is fetched, or the operator sets a key.
-fn may_pass(error: &ModelError) -> bool {
+pub(crate) fn may_pass(error: &ModelError) -> bool {
     match error {
         ModelError::RuntimeDown { .. }
         | ModelError::ModelMissing { .. }
@@ -235,7 +290,7 @@ fn may_pass(error: &ModelError) -> bool {
     }
 }
 
-fn work_error(error: &ModelError) -> WorkError {
+pub(crate) fn work_error(error: &ModelError) -> WorkError {
     let reason = match error.hint() {
         Some(hint) => format!("{error}{HINT_MARK}{hint}"),
         None => error.to_string(),

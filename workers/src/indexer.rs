@@ -4,12 +4,10 @@
 //! indexed. With the last batch of a version the chunks of other versions go. Everything may be done twice: chunks have
 //! derived ids.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use parking_lot::Mutex;
 use riverrun_log::Outgoing;
 use riverrun_schemas::ingest::{
     ChunksEmbedded, DocumentDeleted, DocumentFailed, DocumentIndexed, EmbeddedChunk, EmbeddingEvent,
@@ -20,6 +18,7 @@ use riverrun_stores::{KeywordIndex, StoreError, StoredChunk, VectorPoint, Vector
 
 use crate::about::about;
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
+use crate::turns::Turns;
 
 const NAME: &str = "indexer";
 
@@ -71,6 +70,11 @@ impl Indexer {
         Self { vectors, keywords, turns: Turns::default() }
     }
 
+    /// Who is alone with a collection: for whoever else writes to it.
+    pub fn turns(&self) -> Turns {
+        self.turns.clone()
+    }
+
     /// Writes the records of one collection and makes them durable, alone with the collection (`VEC-2`, `KEY-2`).
     async fn index(&self, collection: &Collection, group: &[Handed<'_>]) -> Result<Vec<Outgoing>, StoreError> {
         let turn = self.turns.of(collection);
@@ -104,6 +108,9 @@ impl Indexer {
         if self.vectors.count(collection).await? == 0 && self.keywords.count(collection).await? == 0 {
             self.vectors.drop_collection(collection).await?;
             self.keywords.drop_collection(collection).await?;
+            if let Some(shadows) = self.vectors.shadows() {
+                shadows.drop_collection(collection).await?;
+            }
         }
         Ok(())
     }
@@ -305,17 +312,5 @@ fn reason(error: &StoreError) -> String {
     match error.hint() {
         Some(hint) => format!("{error}{HINT_MARK}{hint}"),
         None => error.to_string(),
-    }
-}
-
-/// One lock a collection, for as long as somebody wants it.
-#[derive(Default)]
-struct Turns(Mutex<HashMap<Collection, Arc<tokio::sync::Mutex<()>>>>);
-
-impl Turns {
-    fn of(&self, collection: &Collection) -> Arc<tokio::sync::Mutex<()>> {
-        let mut turns = self.0.lock();
-        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
-        turns.entry(collection.clone()).or_default().clone()
     }
 }

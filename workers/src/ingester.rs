@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use riverrun_knowledge::chunking::{self, ChunkConfig, Chunker};
+use riverrun_knowledge::LanguageModels;
+use riverrun_knowledge::chunking::{self, Chunker, LATE, Sizing};
 use riverrun_knowledge::sources::{self, Access, ExtractedText, Limits, Source, SourceError, SourceSecrets};
 use riverrun_knowledge::web::{GuardedClient, WebPolicy};
 use riverrun_log::{BlobError, BlobStore, LogConfig, LogError, Outgoing, Schemas, TopicPartition};
@@ -21,14 +22,17 @@ use riverrun_stores::Warehouse;
 use riverrun_stores::warehouse::table_name;
 
 use crate::about::about;
+use crate::embedder::failure_of;
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
 
 pub mod history;
+mod measures;
 mod reading;
 mod removal;
 mod tables;
 
 use history::{Decision, History};
+use measures::Measures;
 use reading::{Read, Reading};
 use removal::Removal;
 use tables::Tables;
@@ -64,6 +68,7 @@ pub struct Ingester {
     history: History,
     removal: Removal,
     tables: Tables,
+    measures: Measures,
     access: Result<Access, Failure>,
     config: IngesterConfig,
 }
@@ -86,6 +91,7 @@ impl Ingester {
             history: History::new(log.clone(), schemas.clone()),
             removal: Removal::new(log, schemas),
             tables: Tables::default(),
+            measures: Measures::default(),
             access,
             config,
         }
@@ -94,6 +100,12 @@ impl Ingester {
     /// The same, with a warehouse for tabular documents.
     pub fn with_warehouse(mut self, warehouse: Arc<dyn Warehouse>) -> Self {
         self.tables = Tables::of(warehouse);
+        self
+    }
+
+    /// The same, with the models whose tokens sizes may count.
+    pub fn with_models(mut self, models: Arc<dyn LanguageModels>) -> Self {
+        self.measures = Measures::of(models);
         self
     }
 
@@ -124,9 +136,9 @@ impl Ingester {
         submit: &SubmitDocument,
         delivery: &Delivery<IngestCommand>,
     ) -> Result<Result<Vec<Outgoing>, Failure>, WorkError> {
-        let config = match ChunkConfig::new(submit.chunk_size, submit.chunk_overlap) {
-            Ok(config) => config,
-            Err(error) => return Ok(Err(error.failure())),
+        let (config, measure) = match self.measures.of_document(submit).await? {
+            Ok(found) => found,
+            Err(failure) => return Ok(Err(failure)),
         };
         let bytes = match self.blobs.get(&submit.content).await {
             Ok(bytes) => bytes,
@@ -157,7 +169,10 @@ impl Ingester {
                 Ok(()) => Ok(vec![outgoing(IngestEvent::from(unchanged(submit, version)), &delivery.envelope)?]),
                 Err(failure) => Err(failure),
             }),
-            Decision::Take => self.take(submit, version, (source, chunker), config, bytes, &delivery.envelope).await,
+            Decision::Take => {
+                let sizing = Sizing::new(config, measure);
+                self.take(submit, version, (source, chunker), sizing, bytes, &delivery.envelope).await
+            }
         }
     }
 
@@ -166,7 +181,7 @@ impl Ingester {
         submit: &SubmitDocument,
         version: String,
         (source, chunker): (&'static dyn Source, &'static dyn Chunker),
-        config: ChunkConfig,
+        sizing: Sizing,
         bytes: Bytes,
         cause: &Envelope,
     ) -> Result<Result<Vec<Outgoing>, Failure>, WorkError> {
@@ -176,7 +191,7 @@ impl Ingester {
         let prepared = tokio::task::spawn_blocking(move || -> Result<Prepared, Failure> {
             let text = sources::extract(source, &name, &bytes).map_err(|error| error.failure())?;
             let chunks =
-                chunking::chunks(&name, &text, chunker, config, &id, &of_version).map_err(|error| error.failure())?;
+                chunking::chunks(&name, &text, chunker, sizing, &id, &of_version).map_err(|error| error.failure())?;
             Ok(Prepared { text, chunks })
         })
         .await;
@@ -197,8 +212,9 @@ impl Ingester {
             Ok(stored) => stored,
             Err(error) => return Err(blob_retry(&error)),
         };
+        let context = (chunker.name() == LATE).then(|| stored.clone());
         let mut out = vec![outgoing(IngestEvent::from(chunked(submit, &version, stored, chunks.len(), title)), cause)?];
-        for ready in ready_batches(submit, &version, chunks) {
+        for ready in ready_batches(submit, &version, chunks, context.as_ref()) {
             out.push(outgoing(ChunkEvent::from(ready), cause)?);
         }
         Ok(Ok(out))
@@ -231,6 +247,8 @@ impl Worker for Ingester {
                 IngestCommand::DeleteCollection(delete) => {
                     out.extend(self.removal.collection(delete, &delivery.envelope).await?);
                 }
+                // The reembedder's.
+                IngestCommand::ReembedCollection(_) => {}
             }
         }
         Ok(out)
@@ -241,12 +259,14 @@ impl Worker for Ingester {
     }
 
     fn dead(&self, delivery: &Delivery<IngestCommand>, code: &str, reason: &str) -> Vec<Outgoing> {
-        let failure = Failure::new(code, reason);
+        let failure = failure_of(code, reason);
         let event: IngestEvent = match &delivery.event {
             IngestCommand::StartIngest(start) => ingest_failed(start, failure).into(),
             IngestCommand::SubmitDocument(submit) => document_failed(submit, failure).into(),
             // The dead letter stays; who waits for the receipt is told by its absence, and deletes again.
-            IngestCommand::DeleteDocument(_) | IngestCommand::DeleteCollection(_) => return Vec::new(),
+            IngestCommand::DeleteDocument(_)
+            | IngestCommand::DeleteCollection(_)
+            | IngestCommand::ReembedCollection(_) => return Vec::new(),
         };
         outgoing(event, &delivery.envelope).map_or_else(|_| Vec::new(), |event| vec![event])
     }
@@ -302,6 +322,7 @@ fn submission(start: &StartIngest, source: String, source_type: Option<String>, 
         metadata_json: start.metadata_json.clone(),
         table: start.table.clone(),
         strategy: start.strategy.clone(),
+        chunk_unit: start.chunk_unit.clone(),
         at: now_ms(),
     }
 }
@@ -343,7 +364,12 @@ fn document_failed(submit: &SubmitDocument, error: Failure) -> DocumentFailed {
     about!(submit, DocumentFailed { stage: STAGE.to_owned(), error })
 }
 
-fn ready_batches(submit: &SubmitDocument, version: &str, chunks: Vec<Chunk>) -> Vec<ChunksReady> {
+fn ready_batches(
+    submit: &SubmitDocument,
+    version: &str,
+    chunks: Vec<Chunk>,
+    context: Option<&BlobRef>,
+) -> Vec<ChunksReady> {
     let batches = chunking::batches(chunks);
     // The number of chunks of a document is limited far below the range of the type.
     let count = batches.len() as i32;
@@ -357,6 +383,7 @@ fn ready_batches(submit: &SubmitDocument, version: &str, chunks: Vec<Chunk>) -> 
                 batches: count,
                 metadata_json: submit.metadata_json.clone(),
                 chunks,
+                context: context.cloned(),
             }
         )
     };

@@ -6,8 +6,10 @@ pub mod indexer;
 pub mod ingester;
 pub mod memory;
 pub mod projector;
+pub mod reembedder;
 pub mod runtime;
 pub mod stream;
 pub mod tracer;
+pub mod turns;
 
 mod about;

@@ -62,8 +62,10 @@ pub struct StreamTarget {
     pub embed_model: String,
     /// Most characters of a chunk.
     pub chunk_size: i64,
-    /// Characters that neighbours share at most.
+    /// Characters, or tokens, that neighbours share at most.
     pub chunk_overlap: i64,
+    /// What both count; `None` means characters.
+    pub chunk_unit: Option<String>,
     /// The type of every document; `None` goes by each record.
     pub source_type: Option<String>,
     /// Kept with each document; what a message has of its own comes on top.
@@ -348,6 +350,7 @@ impl Intake<'_> {
             metadata_json: arrived.metadata_json,
             table: None,
             strategy: None,
+            chunk_unit: target.chunk_unit.clone(),
             at: now_ms(),
         };
         let cause = record.envelope();

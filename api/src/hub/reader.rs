@@ -99,6 +99,9 @@ fn ingest_of(event: &IngestEvent) -> IngestId {
         IngestEvent::DocumentWithdrawn(e) => e.ingest_id,
         IngestEvent::DocumentDeleted(e) => e.ingest_id,
         IngestEvent::CollectionWithdrawn(e) => e.ingest_id,
+        IngestEvent::CollectionReembedding(e) => e.ingest_id,
+        IngestEvent::CollectionReembedded(e) => e.ingest_id,
+        IngestEvent::CollectionReembedFailed(e) => e.ingest_id,
     }
 }
 

@@ -67,7 +67,7 @@ async fn from_source(state: &AppState, key: Option<&str>, body: IngestBody) -> R
 pub(super) async fn check_model(state: &AppState, target: &IngestTarget) -> Result<(), ApiError> {
     let collection = Collection::new(target.namespace.clone(), target.collection.clone());
     let known = documents::collection(&state.parts().sql, &collection).await?;
-    submit::same_embed_model(known.as_ref(), &state.core().ingest_defaults())
+    submit::same_embed_model(known.as_ref(), &target.embed_model)
 }
 
 fn accepted_ingest(accepted: AcceptedIngest) -> Response {

@@ -16,6 +16,7 @@ pub mod memory;
 pub mod models;
 pub(crate) mod openai;
 pub mod rag;
+pub mod reembeddings;
 pub mod registry;
 pub mod run_control;
 pub mod runs;
@@ -64,5 +65,6 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(openai::router())
         .merge(usage::router())
         .merge(deletions::router())
+        .merge(reembeddings::router())
         .merge(warehouse::router())
 }

@@ -18,7 +18,7 @@ use crate::config::{MAX_FILE_BYTES, MAX_FILES};
 use crate::error::ApiError;
 use crate::extract::too_large;
 use crate::state::AppState;
-use crate::submit::{self, IngestDefaults, IngestTarget};
+use crate::submit::{self, IngestTarget};
 use crate::wire::IngestBody;
 
 /// Longest text field, in bytes.
@@ -59,7 +59,7 @@ pub(super) async fn start(state: &AppState, key: Option<&str>, form: Multipart) 
         stored.push(Stored { source, content });
     }
     let documents = submit::to_i64(stored.len());
-    let records = Box::new(move |ingest_id, target: &IngestTarget| records(ingest_id, target, &defaults, stored));
+    let records = Box::new(move |ingest_id, target: &IngestTarget| records(ingest_id, target, stored));
     accept::ingest(state, key, &body, target, Content::Uploaded { records, fingerprint, documents }).await
 }
 
@@ -88,12 +88,7 @@ async fn start_archive(
 }
 
 /// The documents first, then how many they are: a writer that dies in between leaves an ingest that its repeat completes.
-fn records(
-    ingest_id: IngestId,
-    target: &IngestTarget,
-    defaults: &IngestDefaults,
-    stored: Vec<Stored>,
-) -> Result<Vec<Outgoing>, ApiError> {
+fn records(ingest_id: IngestId, target: &IngestTarget, stored: Vec<Stored>) -> Result<Vec<Outgoing>, ApiError> {
     let collection = Collection::new(target.namespace.clone(), target.collection.clone());
     let scanned = IngestScanned {
         ingest_id,
@@ -106,6 +101,7 @@ fn records(
     };
     let mut records = Vec::with_capacity(stored.len() + 1);
     let alone = stored.len() == 1;
+    let (chunk_size, chunk_overlap, chunk_unit) = target.chunk_sizes();
     for Stored { source, content } in stored {
         let command = SubmitDocument {
             document_id: document_id(&collection, &source),
@@ -114,12 +110,13 @@ fn records(
             collection: target.collection.clone(),
             source_type: target.source_type.clone(),
             content,
-            embed_model: defaults.embed_model.clone(),
-            chunk_size: submit::to_i64(defaults.chunk_size),
-            chunk_overlap: submit::to_i64(defaults.chunk_overlap),
+            embed_model: target.embed_model.clone(),
+            chunk_size,
+            chunk_overlap,
             metadata_json: target.metadata_json.clone(),
             table: target.table.as_deref().map(|table| table_name(table, &source, alone)),
             strategy: target.strategy.clone(),
+            chunk_unit: chunk_unit.clone(),
             source,
             at: now_ms(),
         };
@@ -151,6 +148,9 @@ async fn read(mut form: Multipart) -> Result<(IngestBody, Vec<File>), ApiError> 
             "type" => body.source_type = Some(text),
             "strategy" => body.strategy = Some(text),
             "embed_backend" => body.embed_backend = Some(text),
+            "chunk_size" => body.chunk_size = Some(number(&name, &text)?),
+            "chunk_overlap" => body.chunk_overlap = Some(number(&name, &text)?),
+            "chunk_unit" => body.chunk_unit = Some(text),
             "table" => body.table = Some(text),
             "include" => body.include.push(text),
             "exclude" => body.exclude.push(text),
@@ -163,6 +163,10 @@ async fn read(mut form: Multipart) -> Result<(IngestBody, Vec<File>), ApiError> 
         }
     }
     Ok((body, files))
+}
+
+fn number(name: &str, text: &str) -> Result<i64, ApiError> {
+    text.trim().parse().map_err(|_| ApiError::field(name, format!("is {text:?}, which is no whole number")))
 }
 
 async fn bytes(mut field: Field<'_>, limit: usize) -> Result<Bytes, ApiError> {

@@ -26,12 +26,21 @@ pub struct IngestBody {
     /// What to read of a database: one SELECT, or for `mongo` a filter as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
-    /// Chunking strategy; left out, it goes by the type of the source.
+    /// Chunking strategy: `recursive`, `markdown` or `late`; left out, it goes by the type of the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<String>,
-    /// Where embeddings are made. This version has only the default one.
+    /// Where embeddings are made: `default`, or `hf` for a model of the hub that runs in this process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub embed_backend: Option<String>,
+    /// Most characters, or tokens, of a chunk; `RIVERRUN_CHUNK_SIZE` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunk_size: Option<i64>,
+    /// Characters, or tokens, that neighbouring chunks share at most; `RIVERRUN_CHUNK_OVERLAP` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunk_overlap: Option<i64>,
+    /// What both count: `characters`, or `tokens` of the embedding model; `RIVERRUN_CHUNK_UNIT` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunk_unit: Option<String>,
     /// Globs of what to read below a folder, archive, repository or site, as in a `.gitignore`; none means everything.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<String>,
@@ -88,6 +97,18 @@ pub struct Orphan {
     pub vectors: usize,
     /// Chunks in the keyword index.
     pub keywords: usize,
+}
+
+/// Another embedding model for a collection.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReembedBody {
+    /// The model that it is to have; the default one when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The collection's namespace; `default` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
 }
 
 /// The request was accepted: its command is on the log.

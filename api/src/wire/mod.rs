@@ -34,14 +34,14 @@ pub use documents::DocumentText;
 pub use health::{Diagnosis, HealthStatus, HealthView, ServiceStatus, ServiceView};
 pub use ingest::{
     CollectionCheck, DeadLetterEntry, DocumentDetail, IngestAccepted, IngestBody, IngestMessage, IngestView, Orphan,
-    Redriven,
+    Redriven, ReembedBody,
 };
 pub use memory::{ForgetCounts, ForgetDone, MemoryChatBody, MemoryChatDone, MemoryContextView, RecalledView, TurnBody};
 pub use rag::{
     AskBody, AskDone, FilterBody, SearchBody, SearchContext, SearchDone, SearchItem, SearchMode, SearchScores,
     SearchTimes,
 };
-pub use riverrun_stores::read_models::DeletionView;
+pub use riverrun_stores::read_models::{DeletionView, ReembeddingView};
 pub use riverrun_stores::warehouse::{Column, QueryResult, TableInfo};
 pub use run_control::{ApprovalBody, ApprovalDecision, ComparedRun, ComparedStep, ForkBody, RunComparison, RunTree};
 pub use runs::{ApprovalMode, Budget, CancelBody, RunAccepted, RunBody, RunMessage, SessionMode};

@@ -189,3 +189,79 @@ fn given_documents_that_hold_no_text_when_they_are_ingested_then_each_is_told_wi
         }
     });
 }
+
+#[test]
+fn given_a_collection_when_it_is_embedded_anew_then_searches_go_on_and_the_old_model_is_refused_with_the_fix() {
+    const OTHER: &str = "ollama/other-embed";
+    test(async |api| {
+        let done = api.ingest("renewed", NOTES).await;
+        assert_eq!(done["indexed"], 2, "{done}");
+        let question = json!({"query": "what does a winch launch cost", "collection": "renewed", "k": 1});
+        let before = api.post("/rag/search", question.clone()).await.body["items"][0]["chunk_id"].clone();
+
+        let path = "/collections/renewed/reembed";
+        let headers = [("idempotency-key", "renew")];
+        let reply = api.post_with(path, json!({"model": OTHER}), &headers).await;
+        assert!(matches!(reply.status, 200 | 202), "{} {}", reply.status, reply.body);
+        let id = reply.body["reembedding_id"].as_str().unwrap().to_owned();
+        let view = crate::harness::wait_for("the new vectors", async || {
+            let view = api.get(&format!("/reembeddings/{id}")).await.body;
+            (view["status"] != "running").then_some(view)
+        })
+        .await;
+        assert_eq!(
+            (&view["status"], &view["from_model"], &view["embed_model"], &view["documents"], &view["chunks"]),
+            (&json!("done"), &json!("ollama/stub-embed"), &json!(OTHER), &json!(2), &done["chunks"]),
+            "{view}"
+        );
+        let again = api.post_with(path, json!({"model": OTHER}), &headers).await;
+        assert_eq!((again.status, &again.body["reembedding_id"]), (200, &json!(id)), "{}", again.body);
+
+        let found = api.post("/rag/search", question).await.body;
+        assert_eq!((&found["items"][0]["chunk_id"], &found["embed_model"]), (&before, &json!(OTHER)), "{found}");
+        let check = api.get("/collections/renewed/check").await.body;
+        assert_eq!((&check["orphans"], &check["vectors"]), (&json!([]), &done["chunks"]), "{check}");
+        let refused = api.post("/ingest", json!({"source": api.files.join("renewed"), "collection": "renewed"})).await;
+        let problem_of = problem(&refused, &[409]);
+        assert_eq!(problem_of["code"], "embedding_model_mismatch");
+        assert!(problem_of["hint"].as_str().unwrap().contains("riverrun collections reembed renewed"), "{problem_of}");
+
+        for (status, path, body) in [
+            (409, path, json!({"model": OTHER})),
+            (404, "/collections/nowhere/reembed", json!({"model": OTHER})),
+            (422, path, json!({"model": " "})),
+            (422, path, json!({"model": OTHER, "namespace": "a__b"})),
+        ] {
+            problem(&api.post(path, body).await, &[status]);
+        }
+        assert_eq!(api.get("/reembeddings/nothing").await.status, 404);
+    });
+}
+
+#[test]
+fn given_sizes_that_can_not_be_when_an_ingest_is_asked_for_then_the_setting_is_named() {
+    test(async |api| {
+        let source = api.files.join("sized");
+        std::fs::create_dir_all(&source).unwrap();
+        std::fs::write(source.join("a.md"), "# A\n\nWords.").unwrap();
+        for (sizes, words) in [
+            (json!({"chunk_size": 0}), "RIVERRUN_CHUNK_SIZE is 0"),
+            (json!({"chunk_size": -5}), "RIVERRUN_CHUNK_SIZE is -5"),
+            (json!({"chunk_size": 100, "chunk_overlap": 100}), "RIVERRUN_CHUNK_OVERLAP is 100"),
+            (json!({"chunk_overlap": -1}), "RIVERRUN_CHUNK_OVERLAP is -1"),
+            (json!({"chunk_unit": "words"}), "neither characters nor tokens"),
+            (json!({"chunk_unit": "tokens", "chunk_size": 5000}), "between 1 and 3000 tokens"),
+        ] {
+            let mut body = json!({"source": source, "collection": "sized"});
+            body.as_object_mut().unwrap().extend(sizes.as_object().unwrap().clone());
+            let refused = problem(&api.post("/ingest", body).await, &[422]);
+            assert!(refused["errors"][0]["reason"].as_str().unwrap().contains(words), "{refused}");
+        }
+        // The model of a server has no tokenizer here: the document fails and says what to do.
+        let reply = api.post("/ingest", json!({"source": source, "collection": "sized", "chunk_unit": "tokens"})).await;
+        let done = api.ingest_end(reply.body["ingest_id"].as_str().unwrap()).await;
+        let failure = &done["failures"][0]["error"];
+        assert_eq!((&done["failed"], &failure["code"]), (&json!(1), &json!("model_unsupported")), "{done}");
+        assert!(failure["hint"].as_str().unwrap().contains("RIVERRUN_CHUNK_UNIT"), "{done}");
+    });
+}

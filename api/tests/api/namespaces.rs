@@ -44,8 +44,13 @@ const NOT_OF_A_NAMESPACE: &[(&str, &str)] = &[
 /// The schema registry: schemas are public.
 const REGISTRY: [&str; 5] = ["/schemas", "/subjects", "/config", "/mode", "/contexts"];
 
-/// Operations of the owner that may be refused although they are right: the run has ended.
-const MAY_CONFLICT: &[&str] = &["post /runs/{id}/cancel", "post /runs/{id}/resume", "post /runs/{id}/approvals/{step}"];
+/// Operations of the owner that may be refused although they are right: the run has ended, the collection has that model.
+const MAY_CONFLICT: &[&str] = &[
+    "post /runs/{id}/cancel",
+    "post /runs/{id}/resume",
+    "post /runs/{id}/approvals/{step}",
+    "post /collections/{name}/reembed",
+];
 
 struct Owned {
     values: BTreeMap<&'static str, String>,
@@ -63,14 +68,26 @@ impl Owned {
         assert_eq!(ingest.status, 202, "{}", ingest.body);
         let ingest_id = ingest.body["ingest_id"].as_str().unwrap().to_owned();
         assert_eq!(api.ingest_end(&ingest_id).await["indexed"], 1);
-        let gone = json!({ "source": file, "collection": "gone", "namespace": OWNER });
-        let gone = api.post("/ingest", gone).await.body["ingest_id"].as_str().unwrap().to_owned();
-        assert_eq!(api.ingest_end(&gone).await["indexed"], 1);
-        let removed = Request::delete(format!("/collections/gone?namespace={OWNER}")).header("host", "localhost");
-        let removed = api.send(removed.body(Body::empty()).unwrap()).await;
-        assert_eq!(removed.status, 200, "{}", removed.body);
         let documents = api.get(&format!("/documents?collection=papers&namespace={OWNER}")).await;
         let document_id = documents.body["items"][0]["document_id"].as_str().unwrap().to_owned();
+
+        // A collection of its own that gets another model, and then goes.
+        let body = json!({ "source": other, "collection": "renewed", "namespace": OWNER });
+        let ingest = api.post("/ingest", body).await;
+        assert_eq!(api.ingest_end(ingest.body["ingest_id"].as_str().unwrap()).await["indexed"], 1);
+        let body = json!({ "model": "ollama/other-embed", "namespace": OWNER });
+        let renewed = api.post("/collections/renewed/reembed", body).await;
+        assert!(matches!(renewed.status, 200 | 202), "{}", renewed.body);
+        let reembedding_id = renewed.body["reembedding_id"].as_str().unwrap().to_owned();
+        wait_for("the end of it", async || {
+            let view = api.get(&format!("/reembeddings/{reembedding_id}")).await.body;
+            view["finished_at"].is_string().then_some(())
+        })
+        .await;
+        let request = Request::builder().method("DELETE").uri(format!("/collections/renewed?namespace={OWNER}"));
+        let gone = api.send(request.header("host", "localhost").body(Body::empty()).unwrap()).await;
+        assert_eq!(gone.status, 200, "{}", gone.body);
+        let deletion_id = gone.body["deletion_id"].as_str().unwrap().to_owned();
 
         let run = json!({ "task": format!("the {WORD} [[steps=1]]"), "agent": "react", "namespace": OWNER, "session": "talk" });
         let run = api.post("/agent/run", run).await;
@@ -92,8 +109,9 @@ impl Owned {
             ("run_id", run.body["run_id"].as_str().unwrap().to_owned()),
             ("ingest_id", ingest_id),
             ("document_id", document_id),
+            ("reembedding_id", reembedding_id),
+            ("deletion_id", deletion_id),
             ("turn_id", turn_id),
-            ("deletion_id", removed.body["deletion_id"].as_str().unwrap().to_owned()),
             ("source", other.to_str().unwrap().to_owned()),
         ]);
         Self { values }
@@ -107,6 +125,7 @@ impl Owned {
             (path, "id") if path.starts_with("/ingest") => of("ingest_id"),
             (path, "id") if path.starts_with("/documents") => of("document_id"),
             (path, "id") if path.starts_with("/deletions") => of("deletion_id"),
+            (path, "id") if path.starts_with("/reembeddings") => of("reembedding_id"),
             (path, "id") if path.starts_with("/memory") => of("turn_id"),
             (path, "name") if path.starts_with("/collections") => Some(json!("papers")),
             (path, "name") if path.starts_with("/tools") => Some(json!("knowledge_search")),

@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use riverrun_api::wire::{CollectionCheck, CollectionView, DeletionView, Items};
 
 use super::docs::rm;
+use super::reembed;
 use crate::client::{encode, with_query};
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
@@ -37,6 +38,8 @@ pub enum CollectionsCommand {
         #[arg(short, long)]
         namespace: Option<String>,
     },
+    /// Embed a collection with another model, beside the searches, and go over to it when all is there
+    Reembed(reembed::ReembedArgs),
     /// Compare vectors, keywords and read model of a collection, document by document
     Check {
         /// The collection
@@ -56,6 +59,7 @@ pub async fn run(connection: &Connection, args: CollectionsArgs, output: Output)
             let receipt: DeletionView = connection.client.delete(&path).await?;
             rm::show(&receipt, output)
         }
+        Some(CollectionsCommand::Reembed(args)) => reembed::run(connection, args, output).await,
         Some(CollectionsCommand::Check { name, namespace }) => check(connection, &name, namespace, output).await,
     }
 }

@@ -66,6 +66,9 @@ pub fn prepare(args: IngestArgs, settings: &Settings) -> Result<(Prepared, Setti
         query: args.query,
         strategy: args.strategy,
         embed_backend: args.embed_backend,
+        chunk_size: args.chunk_size,
+        chunk_overlap: args.chunk_overlap,
+        chunk_unit: args.chunk_unit,
         include: args.include,
         exclude: args.exclude,
         depth: args.depth,
@@ -151,14 +154,13 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
         return Err(ingest_source::password_in_address(&sources::shown(&prepared.source)).into());
     }
     let ingest_id = IngestId::new();
-    let command: StartIngest =
-        submit::ingest_command(&prepared.source, prepared.target, &connection.core.ingest_defaults(), ingest_id);
+    let command: StartIngest = submit::ingest_command(&prepared.source, prepared.target, ingest_id);
     let known: Items<CollectionView> = connection
         .client
         .get(&with_query("/collections", &[("namespace", Some(command.namespace.to_string()))]))
         .await?;
     let known = known.items.iter().find(|collection| collection.name == command.collection);
-    submit::same_embed_model(known, &connection.core.ingest_defaults())?;
+    submit::same_embed_model(known, &command.embed_model)?;
     submit::submit_ingest(&connection.producer()?, command, COMPONENT).await.map_err(riverrun_api::ApiError::from)?;
     let view = watch(connection, ingest_id, !output.json).await?;
     if !output.json {

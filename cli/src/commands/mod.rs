@@ -18,6 +18,7 @@ mod models;
 mod openapi;
 mod providers;
 pub(crate) mod rag;
+mod reembed;
 pub mod runs;
 mod search;
 pub mod stream;

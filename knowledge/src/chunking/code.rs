@@ -2,7 +2,7 @@
 
 use text_splitter::CodeSplitter;
 
-use super::ChunkConfig;
+use super::measure::{Sizer, Sizing};
 use super::recursive::splitter_config;
 use super::windows::windowed;
 
@@ -10,11 +10,11 @@ use super::windows::windowed;
 const WINDOW_CHUNKS: usize = 80;
 const MIN_WINDOW_BYTES: usize = 32 << 10;
 
-type Splitter = CodeSplitter<text_splitter::Characters>;
+type Splitter = CodeSplitter<Sizer>;
 
-/// A splitter by the name that sources give a language.
-fn splitter(language: &str, config: ChunkConfig) -> Option<Splitter> {
-    let config = splitter_config(config);
+/// A splitter of this window, by the name that sources give a language.
+fn splitter(language: &str, sizing: &Sizing, window: &str) -> Option<Splitter> {
+    let config = splitter_config(sizing, window);
     let made = match language {
         "rust" => CodeSplitter::new(tree_sitter_rust::LANGUAGE, config),
         "python" => CodeSplitter::new(tree_sitter_python::LANGUAGE, config),
@@ -28,9 +28,10 @@ fn splitter(language: &str, config: ChunkConfig) -> Option<Splitter> {
 }
 
 /// Splits a program; `None` for a language without a grammar here.
-pub(super) fn split<'t>(text: &'t str, language: &str, config: ChunkConfig) -> Option<Vec<(usize, &'t str)>> {
-    let splitter = splitter(language, config)?;
-    Some(windowed(text, MIN_WINDOW_BYTES.max(WINDOW_CHUNKS * config.size()), |window| {
-        splitter.chunk_indices(window).collect()
+pub(super) fn split<'t>(text: &'t str, language: &str, sizing: &Sizing) -> Option<Vec<(usize, &'t str)>> {
+    // Whether there is a grammar does not depend on the window.
+    splitter(language, sizing, "")?;
+    Some(windowed(text, sizing.window_bytes(WINDOW_CHUNKS, MIN_WINDOW_BYTES), |window| {
+        splitter(language, sizing, window).map_or_else(Vec::new, |splitter| splitter.chunk_indices(window).collect())
     }))
 }

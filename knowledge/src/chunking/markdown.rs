@@ -2,9 +2,10 @@
 
 use text_splitter::MarkdownSplitter;
 
+use super::measure::Sizer;
 use super::recursive::splitter_config;
 use super::windows::windowed;
-use super::{ChunkConfig, Chunker};
+use super::{Chunker, Sizing};
 use crate::sources::ExtractedText;
 
 /// Splits by the structure of CommonMark and its usual extensions.
@@ -20,10 +21,9 @@ impl Chunker for MarkdownChunks {
         "markdown"
     }
 
-    fn split<'t>(&self, text: &'t ExtractedText, config: ChunkConfig) -> Vec<(usize, &'t str)> {
-        let splitter = MarkdownSplitter::new(splitter_config(config));
-        windowed(&text.text, MIN_WINDOW_BYTES.max(WINDOW_CHUNKS * config.size()), |window| {
-            splitter.chunk_indices(window).collect()
+    fn split<'t>(&self, text: &'t ExtractedText, sizing: &Sizing) -> Vec<(usize, &'t str)> {
+        windowed(&text.text, sizing.window_bytes(WINDOW_CHUNKS, MIN_WINDOW_BYTES), |window| {
+            MarkdownSplitter::<Sizer>::new(splitter_config(sizing, window)).chunk_indices(window).collect()
         })
     }
 }

@@ -3,23 +3,30 @@
 //! Invariants, held by property tests for every strategy:
 //! - `CHUNK-1`: `stored_text[chunk.start..chunk.end] == chunk.text`;
 //! - `CHUNK-2`: starts strictly increase, and so do ends;
-//! - `CHUNK-3`: no chunk is empty or white space only, and none has more characters than the chunk size;
+//! - `CHUNK-3`: no chunk is empty or white space only, and none has more characters, or tokens, than the chunk size;
 //! - `CHUNK-4`: every character of the text that is not white space is in some chunk.
 
+use riverrun_models::ModelError;
 use riverrun_schemas::ingest::Chunk;
-use riverrun_schemas::{ChunkId, DocumentId, Failure};
+use riverrun_schemas::{ChunkId, DocumentId};
 use sha2::{Digest, Sha256};
 
 use crate::sources::{ExtractedText, Source};
 
 mod batches;
 mod code;
+mod config;
+mod late;
 mod markdown;
+mod measure;
 mod recursive;
 mod windows;
 
 pub use batches::{MAX_BATCH_CHUNKS, MAX_DIMENSIONS, batches};
+pub use config::{ChunkConfig, ChunkError, ChunkUnit};
+pub use late::{LATE, Late};
 pub use markdown::MarkdownChunks;
+pub use measure::{Measure, Sizing};
 pub use recursive::Recursive;
 
 /// Characters of a chunk when nothing is set.
@@ -28,6 +35,12 @@ pub const DEFAULT_SIZE: usize = 800;
 pub const DEFAULT_OVERLAP: usize = 100;
 /// Largest chunk size in characters: such a chunk and its vector still fit in one event, whatever its characters.
 pub const MAX_SIZE: usize = 32_000;
+/// Tokens of a chunk when sizes are in tokens and nothing is set.
+pub const DEFAULT_TOKENS: usize = 200;
+/// Tokens that neighbours share when sizes are in tokens and nothing is set.
+pub const DEFAULT_TOKENS_OVERLAP: usize = 25;
+/// Largest chunk size in tokens, for the same reason.
+pub const MAX_TOKENS: usize = 3_000;
 /// Most chunks of one document; beyond it the document is refused.
 pub const MAX_CHUNKS: usize = 100_000;
 
@@ -40,11 +53,11 @@ pub trait Chunker: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// The chunks as `(first byte, text)` in reading order. May break `CHUNK-2` and `CHUNK-3`: [`chunks`] mends that.
-    fn split<'t>(&self, text: &'t ExtractedText, config: ChunkConfig) -> Vec<(usize, &'t str)>;
+    fn split<'t>(&self, text: &'t ExtractedText, sizing: &Sizing) -> Vec<(usize, &'t str)>;
 }
 
 /// Every strategy; a new one is one line here.
-static CHUNKERS: &[&dyn Chunker] = &[&Recursive, &MarkdownChunks];
+static CHUNKERS: &[&dyn Chunker] = &[&Recursive, &MarkdownChunks, &Late];
 
 /// The names of the strategies.
 pub fn strategy_names() -> Vec<&'static str> {
@@ -58,116 +71,10 @@ pub fn chunker(strategy: Option<&str>, source: &dyn Source) -> Result<&'static d
     found.ok_or_else(|| ChunkError::UnknownStrategy { given: name.to_owned() })
 }
 
-/// Size and overlap, checked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ChunkConfig {
-    size: usize,
-    overlap: usize,
-}
-
-/// Size or overlap can't be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ChunkError {
-    /// The size is zero, negative or too large.
-    #[error("RIVERRUN_CHUNK_SIZE is {size}, which is not between 1 and {MAX_SIZE} characters")]
-    BadSize {
-        /// What was asked for.
-        size: i64,
-    },
-    /// The overlap is negative or leaves no room for anything new.
-    #[error(
-        "RIVERRUN_CHUNK_OVERLAP is {overlap}, which is not between 0 and one less than RIVERRUN_CHUNK_SIZE, {size}"
-    )]
-    BadOverlap {
-        /// What was asked for.
-        overlap: i64,
-        /// The size that it has to be below.
-        size: i64,
-    },
-    /// There is no such strategy.
-    #[error("there is no chunking strategy {given:?}")]
-    UnknownStrategy {
-        /// What was asked for.
-        given: String,
-    },
-    /// The document is too long for chunks of this size.
-    #[error("{name} has more than {MAX_CHUNKS} chunks with RIVERRUN_CHUNK_SIZE {size}")]
-    TooMany {
-        /// The document.
-        name: String,
-        /// The chunk size in characters.
-        size: usize,
-    },
-}
-
-impl ChunkError {
-    /// Stable code, lower snake case.
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::BadSize { .. } => "bad_chunk_size",
-            Self::BadOverlap { .. } => "bad_chunk_overlap",
-            Self::UnknownStrategy { .. } => "unknown_strategy",
-            Self::TooMany { .. } => "too_many_chunks",
-        }
-    }
-
-    /// The fix.
-    pub fn hint(&self) -> String {
-        match self {
-            Self::BadSize { .. } => {
-                format!("set RIVERRUN_CHUNK_SIZE to a number of characters, for example {DEFAULT_SIZE}")
-            }
-            Self::BadOverlap { size, .. } => {
-                format!(
-                    "set RIVERRUN_CHUNK_OVERLAP to a number below RIVERRUN_CHUNK_SIZE, for example {}",
-                    (size / 8).max(0)
-                )
-            }
-            Self::UnknownStrategy { .. } => format!("choose one of: {}", strategy_names().join(", ")),
-            Self::TooMany { .. } => "raise RIVERRUN_CHUNK_SIZE, or split the document".to_owned(),
-        }
-    }
-
-    /// As events and problem documents carry it.
-    pub fn failure(&self) -> Failure {
-        Failure::new(self.code(), self.to_string()).with_hint(self.hint())
-    }
-}
-
-impl ChunkConfig {
-    /// Checks size and overlap, both in characters.
-    pub fn new(size: i64, overlap: i64) -> Result<Self, ChunkError> {
-        let checked_size = usize::try_from(size)
-            .ok()
-            .filter(|size| (1..=MAX_SIZE).contains(size))
-            .ok_or(ChunkError::BadSize { size })?;
-        let checked_overlap = usize::try_from(overlap)
-            .ok()
-            .filter(|overlap| *overlap < checked_size)
-            .ok_or(ChunkError::BadOverlap { overlap, size })?;
-        Ok(Self { size: checked_size, overlap: checked_overlap })
-    }
-
-    /// Most characters of a chunk.
-    pub fn size(&self) -> usize {
-        self.size
-    }
-
-    /// Characters that neighbours share at most.
-    pub fn overlap(&self) -> usize {
-        self.overlap
-    }
-}
-
-impl Default for ChunkConfig {
-    fn default() -> Self {
-        Self { size: DEFAULT_SIZE, overlap: DEFAULT_OVERLAP }
-    }
-}
-
 /// The version of a document: lower-case hex of a SHA-256 over everything that its chunks and vectors follow from, that is the
 /// SHA-256 of its bytes, how its text is taken out and split (source, strategy, size, overlap, the pipeline's own version), its
-/// embedding model, its metadata and the table its rows go to. Equal versions mean that nothing is to do; each part carries its length.
+/// metadata and the table its rows go to. The embedding model is part of it where its tokens are counted, and not otherwise: a
+/// collection that is re-embedded has the same chunks. Equal versions mean that nothing is to do; each part carries its length.
 pub fn version(
     content_sha256: &str,
     source: &dyn Source,
@@ -178,6 +85,10 @@ pub fn version(
     table: Option<&str>,
 ) -> String {
     let (size, overlap) = (config.size.to_string(), config.overlap.to_string());
+    let counted_by = match config.unit {
+        ChunkUnit::Characters => "",
+        ChunkUnit::Tokens => embed_model,
+    };
     let mut parts = vec![
         PIPELINE,
         content_sha256,
@@ -185,7 +96,7 @@ pub fn version(
         chunker.name(),
         &size,
         &overlap,
-        embed_model,
+        counted_by,
         metadata_json.unwrap_or(""),
     ];
     parts.extend(table);
@@ -202,13 +113,16 @@ pub fn chunks(
     name: &str,
     text: &ExtractedText,
     chunker: &dyn Chunker,
-    config: ChunkConfig,
+    sizing: impl Into<Sizing>,
     document_id: &DocumentId,
     version: &str,
 ) -> Result<Vec<Chunk>, ChunkError> {
-    let spans = without_gaps(&text.text, in_order(chunker.split(text, config)), config.size);
+    let sizing = sizing.into();
+    let uncountable = |error: ModelError| ChunkError::Tokenizer { name: name.to_owned(), reason: error.to_string() };
+    let split = fitting(&text.text, in_order(chunker.split(text, &sizing)), &sizing).map_err(uncountable)?;
+    let spans = without_gaps(&text.text, split, &sizing).map_err(uncountable)?;
     if spans.len() > MAX_CHUNKS {
-        return Err(ChunkError::TooMany { name: name.to_owned(), size: config.size });
+        return Err(ChunkError::TooMany { name: name.to_owned(), size: sizing.config.size, unit: sizing.config.unit });
     }
     let document = document_id.to_string();
     let mut headings = text.headings();
@@ -244,40 +158,65 @@ fn in_order(spans: Vec<(usize, &str)>) -> Vec<(usize, &str)> {
     kept
 }
 
+/// Cuts what has more tokens by itself than it was counted for within its window, as a part of a word may.
+fn fitting<'t>(
+    text: &'t str,
+    spans: Vec<(usize, &'t str)>,
+    sizing: &Sizing,
+) -> Result<Vec<(usize, &'t str)>, ModelError> {
+    if sizing.config.unit == ChunkUnit::Characters {
+        return Ok(spans);
+    }
+    let mut fit = Vec::with_capacity(spans.len());
+    for (start, part) in spans {
+        fit.extend(pieces(text, start, start + part.len(), sizing)?);
+    }
+    Ok(in_order(fit))
+}
+
 /// Adds what a splitter has left out, such as a line that it took for part of a block that it then dropped: no word of a
 /// document may be in no chunk.
-fn without_gaps<'t>(text: &'t str, spans: Vec<(usize, &'t str)>, size: usize) -> Vec<(usize, &'t str)> {
+fn without_gaps<'t>(
+    text: &'t str,
+    spans: Vec<(usize, &'t str)>,
+    sizing: &Sizing,
+) -> Result<Vec<(usize, &'t str)>, ModelError> {
     let mut whole = Vec::with_capacity(spans.len());
     let mut covered = 0;
     for (start, part) in spans {
-        whole.extend(pieces(text, covered, start, size));
+        whole.extend(pieces(text, covered, start, sizing)?);
         whole.push((start, part));
         covered = start + part.len();
     }
-    whole.extend(pieces(text, covered, text.len(), size));
-    whole
+    whole.extend(pieces(text, covered, text.len(), sizing)?);
+    Ok(whole)
 }
 
-/// The words of a stretch of text in pieces of at most `size` characters.
-fn pieces(text: &str, from: usize, to: usize, size: usize) -> Vec<(usize, &str)> {
-    let Some(gap) = text.get(from..to).filter(|gap| !gap.trim().is_empty()) else { return Vec::new() };
+/// The words of a stretch of text in pieces of at most the size.
+fn pieces<'t>(text: &'t str, from: usize, to: usize, sizing: &Sizing) -> Result<Vec<(usize, &'t str)>, ModelError> {
+    let Some(gap) = text.get(from..to).filter(|gap| !gap.trim().is_empty()) else { return Ok(Vec::new()) };
     let mut at = from + (gap.len() - gap.trim_start().len());
     let end = from + gap.trim_end().len();
     let mut found = Vec::new();
     while at < end {
-        let length = text[at..end].char_indices().nth(size).map_or(end - at, |(length, _)| length);
+        let length = sizing.beginning(&text[at..end])?;
         found.push((at, &text[at..at + length]));
         at += length;
     }
     found.retain(|(_, piece)| !piece.trim().is_empty());
-    found
+    Ok(found)
 }
 
 /// What is embedded for a chunk: its headings, which the chunk alone may not tell, and its text.
 pub fn embedding_text(chunk: &Chunk) -> String {
-    match &chunk.heading {
-        Some(heading) => format!("{heading}\n{}", chunk.text),
-        None => chunk.text.clone(),
+    embedding_text_of(chunk.heading.as_deref(), &chunk.text)
+}
+
+/// The same for a chunk that is stored.
+pub fn embedding_text_of(heading: Option<&str>, text: &str) -> String {
+    match heading {
+        Some(heading) => format!("{heading}\n{text}"),
+        None => text.to_owned(),
     }
 }
 

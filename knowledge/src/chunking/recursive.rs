@@ -4,8 +4,9 @@
 use text_splitter::TextSplitter;
 
 use super::code;
+use super::measure::Sizer;
 use super::windows::windowed;
-use super::{ChunkConfig, Chunker};
+use super::{Chunker, Sizing};
 use crate::sources::ExtractedText;
 
 /// Splits at the highest level of structure that fits, by the Unicode rules for sentences and words.
@@ -20,21 +21,21 @@ impl Chunker for Recursive {
         "recursive"
     }
 
-    fn split<'t>(&self, text: &'t ExtractedText, config: ChunkConfig) -> Vec<(usize, &'t str)> {
-        if let Some(chunks) = text.language.as_deref().and_then(|language| code::split(&text.text, language, config)) {
+    fn split<'t>(&self, text: &'t ExtractedText, sizing: &Sizing) -> Vec<(usize, &'t str)> {
+        if let Some(chunks) = text.language.as_deref().and_then(|language| code::split(&text.text, language, sizing)) {
             return chunks;
         }
-        let splitter = TextSplitter::new(splitter_config(config));
-        windowed(&text.text, MIN_WINDOW_BYTES.max(WINDOW_CHUNKS * config.size()), |window| {
-            splitter.chunk_indices(window).collect()
+        windowed(&text.text, sizing.window_bytes(WINDOW_CHUNKS, MIN_WINDOW_BYTES), |window| {
+            TextSplitter::<Sizer>::new(splitter_config(sizing, window)).chunk_indices(window).collect()
         })
     }
 }
 
-pub(super) fn splitter_config(config: ChunkConfig) -> text_splitter::ChunkConfig<text_splitter::Characters> {
-    let base = text_splitter::ChunkConfig::new(config.size());
-    match base.with_overlap(config.overlap()) {
-        Ok(with_overlap) => with_overlap,
+/// The configuration of a splitter for this window alone.
+pub(super) fn splitter_config(sizing: &Sizing, window: &str) -> text_splitter::ChunkConfig<Sizer> {
+    let base = text_splitter::ChunkConfig::new(sizing.config.size());
+    match base.with_overlap(sizing.config.overlap()) {
+        Ok(with_overlap) => with_overlap.with_sizer(sizing.sizer(window)),
         Err(error) => unreachable!("the overlap was checked to be below the size: {error}"),
     }
 }

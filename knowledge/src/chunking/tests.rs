@@ -1,4 +1,7 @@
+use std::sync::Arc;
+
 use proptest::prelude::*;
+use riverrun_models::{EmbedTokenizer, ModelError};
 use riverrun_schemas::ingest::ChunksReady;
 use riverrun_schemas::ingest::{ChunkEvent, ChunksEmbedded, EmbeddedChunk, EmbeddingEvent};
 use riverrun_schemas::{EventSet, IngestId, Namespace};
@@ -122,11 +125,15 @@ fn given_anything_that_chunks_follow_from_when_it_changes_then_so_does_the_versi
         version("aa", markdown, config(800, 100), "m", None),
         version("aa", text, config(801, 100), "m", None),
         version("aa", text, config(800, 101), "m", None),
-        version("aa", text, config(800, 100), "n", None),
         version("aa", text, config(800, 100), "m", Some("{}")),
     ] {
         assert_ne!(base, other);
     }
+    // Chunks follow from the model only where its tokens are counted: a collection can be embedded anew without its sources.
+    assert_eq!(base, version("aa", text, config(800, 100), "n", None));
+    let tokens = ChunkConfig::in_unit(800, 100, ChunkUnit::Tokens).unwrap();
+    let of_model = |model| version("aa", text, tokens, model, None);
+    assert!(of_model("m") != of_model("n") && of_model("m") != base);
 }
 
 #[test]
@@ -162,6 +169,7 @@ fn ready(chunks: Vec<Chunk>) -> ChunksReady {
         metadata_json: Some("m".repeat(16 << 10)),
         at: 0,
         chunks,
+        context: None,
     }
 }
 
@@ -179,6 +187,7 @@ fn embedded(ready: ChunksReady, vector: &[f32]) -> ChunksEmbedded {
         metadata_json,
         at,
         chunks,
+        context: _,
     } = ready;
     let chunks = chunks.into_iter().map(|chunk| EmbeddedChunk::new(chunk, vector)).collect();
     let dimensions = vector.len() as i32;
@@ -287,6 +296,123 @@ proptest! {
     fn markdown_keeps_the_invariants(text in markdown_text(), size in 1i64..300, share in 0i64..100) {
         for strategy in CHUNKERS {
             assert_invariants(&text, size as usize, &split(*strategy, &text, size, size * share / 100));
+        }
+    }
+}
+
+/// Tokens of up to three letters of a word, each other character one of its own: parts of a word have other tokens than within it.
+struct Threes;
+
+impl EmbedTokenizer for Threes {
+    fn tokens(&self, text: &str) -> Result<Vec<std::ops::Range<usize>>, ModelError> {
+        let mut tokens: Vec<std::ops::Range<usize>> = Vec::new();
+        let mut letters = 0;
+        for (start, letter) in text.char_indices() {
+            let end = start + letter.len_utf8();
+            if !letter.is_alphanumeric() {
+                letters = 0;
+                if !letter.is_whitespace() {
+                    tokens.push(start..end);
+                }
+                continue;
+            }
+            match tokens.last_mut().filter(|_| letters % 3 != 0) {
+                Some(token) => token.end = end,
+                None => tokens.push(start..end),
+            }
+            letters += 1;
+        }
+        Ok(tokens)
+    }
+
+    fn max_tokens(&self) -> usize {
+        100
+    }
+}
+
+fn split_tokens(strategy: &dyn Chunker, text: &str, size: i64, overlap: i64) -> Vec<Chunk> {
+    let config = ChunkConfig::in_unit(size, overlap, ChunkUnit::Tokens).unwrap();
+    let sizing = Sizing::new(config, Measure::Tokens(Arc::new(Threes)));
+    chunks("x", &ExtractedText::plain(text.to_owned()), strategy, sizing, &DocumentId::derive(&["d"]), "v").unwrap()
+}
+
+fn assert_token_sizes(text: &str, size: usize, chunks: &[Chunk]) {
+    assert_invariants(text, usize::MAX, chunks);
+    for chunk in chunks {
+        let tokens = Threes.tokens(&chunk.text).unwrap().len();
+        assert!(tokens <= size || chunk.text.chars().count() == 1, "{tokens} > {size}: {:?}", chunk.text);
+        assert!(chunk.text.len() <= size * 64, "{} bytes in {size} tokens", chunk.text.len());
+    }
+}
+
+#[test]
+fn given_sizes_in_tokens_when_split_then_chunks_have_as_many_as_fit_by_the_models_tokenizer() {
+    let prose: String = (0..500).map(|n| format!("Sentence number {n} says a little more than nothing. ")).collect();
+    for strategy in CHUNKERS {
+        let chunks = split_tokens(*strategy, &prose, 60, 15);
+        assert_token_sizes(&prose, 60, &chunks);
+        let counts: Vec<usize> = chunks.iter().map(|chunk| Threes.tokens(&chunk.text).unwrap().len()).collect();
+        assert!(counts.iter().rev().skip(1).all(|count| *count > 30), "{}: {counts:?}", strategy.name());
+    }
+}
+
+/// Makes one token of everything, as tokenizers do of long words that they do not know.
+struct One;
+
+impl EmbedTokenizer for One {
+    fn tokens(&self, text: &str) -> Result<Vec<std::ops::Range<usize>>, ModelError> {
+        Ok(std::iter::once(0..text.len()).collect())
+    }
+
+    fn max_tokens(&self) -> usize {
+        100
+    }
+}
+
+#[test]
+fn given_a_tokenizer_with_one_token_for_all_when_split_then_no_chunk_is_endless() {
+    let text = "x".repeat(30_000);
+    let config = ChunkConfig::in_unit(10, 0, ChunkUnit::Tokens).unwrap();
+    let sizing = Sizing::new(config, Measure::Tokens(Arc::new(One)));
+    let extracted = ExtractedText::plain(text.clone());
+    let found = chunks("x", &extracted, &Recursive, sizing, &DocumentId::derive(&["d"]), "v").unwrap();
+    assert_invariants(&text, 640, &found);
+}
+
+#[test]
+fn given_more_tokens_than_the_model_reads_when_checked_then_both_numbers_are_named() {
+    let config = ChunkConfig::in_unit(101, 0, ChunkUnit::Tokens).unwrap();
+    let error = config.for_window("m", Threes.max_tokens()).unwrap_err();
+    assert_eq!(error.code(), "bad_chunk_size");
+    assert!(error.to_string().contains("101") && error.to_string().contains("100"), "{error}");
+    assert_eq!(ChunkConfig::in_unit(3_001, 0, ChunkUnit::Tokens).unwrap_err().code(), "bad_chunk_size");
+    assert_eq!(ChunkUnit::named(Some("words")).unwrap_err().code(), "bad_chunk_unit");
+    for name in ChunkUnit::NAMES {
+        assert_eq!(ChunkUnit::named(Some(name)).unwrap().as_str(), name);
+    }
+}
+
+#[test]
+fn given_a_batch_when_its_context_is_taken_then_its_chunks_lie_in_it_and_those_of_another_text_do_not() {
+    let text = "A short sentence about a long river. ".repeat(2_000);
+    let chunks = split(&Late, &text, 200, 40);
+    for batch in chunks.chunks(32) {
+        let (bytes, spans) = Late::context(&text, batch).unwrap();
+        for (span, chunk) in spans.iter().zip(batch) {
+            assert_eq!(text[bytes.clone()][span.clone()], chunk.text);
+        }
+        assert!(bytes.len() <= 32 * 200 + (16 << 10) + 8);
+    }
+    assert!(Late::context("another text", &chunks).is_none() && Late::context(&text, &[]).is_none());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn arbitrary_text_keeps_the_invariants_in_tokens(text in "(\\PC|[ \r\n\t\u{0}\u{200d}\u{301}]){0,300}", size in 1i64..40, share in 0i64..100) {
+        for strategy in CHUNKERS {
+            assert_token_sizes(&text, size as usize, &split_tokens(*strategy, &text, size, size * share / 100));
         }
     }
 }

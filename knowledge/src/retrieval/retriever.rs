@@ -12,6 +12,7 @@ use super::figures::RetrievalFigures;
 use super::fusion;
 use super::rewrite;
 use super::types::{Scores, SearchItem, SearchMode, SearchRequest, SearchResult, SearchTimes};
+use crate::chunking::embedding_text_of;
 use crate::models::LanguageModels;
 
 /// How many hits of each kind are fused, at least: a chunk that is far down in both lists can still come first.
@@ -60,13 +61,13 @@ impl Retriever {
     /// The best chunks for a query.
     pub async fn search(&self, request: &SearchRequest) -> Result<SearchResult, RetrievalError> {
         check(request)?;
-        let info = self.collection(&request.collection).await?;
-        check_model(request, &info)?;
+        // Before anything is asked of a model.
+        check_model(request, &self.collection(&request.collection).await?)?;
         let rerank = self.wants_rerank(request)?;
         let mut took_ms = SearchTimes::default();
         let mut notes = Vec::new();
         let wordings = self.wordings(request, &mut took_ms, &mut notes).await;
-        let found = self.both(request, &wordings, &info, &mut took_ms).await?;
+        let (found, info) = self.of_one_model(request, &wordings, &mut took_ms).await?;
         let since = Instant::now();
         let mut items = fuse(found);
         took_ms.fuse = elapsed_ms(since);
@@ -135,6 +136,26 @@ impl Retriever {
             took_ms.rewrite = Some(elapsed_ms(since));
         }
         wordings
+    }
+
+    /// Both searches, done again when the collection got another embedding model meanwhile: then vectors of two models were
+    /// compared. It ends, because every further round takes another swap.
+    async fn of_one_model(
+        &self,
+        request: &SearchRequest,
+        wordings: &[String],
+        took_ms: &mut SearchTimes,
+    ) -> Result<(Found, CollectionInfo), RetrievalError> {
+        let mut info = self.collection(&request.collection).await?;
+        loop {
+            check_model(request, &info)?;
+            let found = self.both(request, wordings, &info, took_ms).await;
+            let now = self.collection(&request.collection).await?;
+            if now == info {
+                return Ok((found?, info));
+            }
+            info = now;
+        }
     }
 
     /// Dense search, which has to embed the wordings first, and keyword search beside it.
@@ -251,7 +272,7 @@ fn describe(model: &str, dimensions: usize) -> String {
 
 /// A chunk with the headings that it stands under, as it was embedded.
 fn readable(item: &SearchItem) -> String {
-    item.heading().map_or_else(|| item.text.clone(), |heading| format!("{heading}\n{}", item.text))
+    embedding_text_of(item.heading(), &item.text)
 }
 
 fn fuse(found: Found) -> Vec<SearchItem> {

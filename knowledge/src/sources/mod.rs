@@ -30,6 +30,7 @@ mod place;
 mod pptx;
 mod read;
 mod repository;
+mod robots;
 mod sheet;
 mod sniff;
 mod table;

@@ -10,6 +10,7 @@ use url::Url;
 
 use super::gather::{Gathered, Item, SourceRequest};
 use super::globs::Globs;
+use super::robots::{Robots, Verdict};
 use super::xml::{self, Node};
 use super::{Fault, Limits, Source, SourceError, by_media_type, detect};
 use crate::web::{FetchLimits, Fetched, GuardedClient, WebError};
@@ -55,6 +56,8 @@ pub(super) async fn read_site(
         },
     };
     let most = limits.max_files.min(MAX_PAGES);
+    // A page that was named alone is asked for as a browser would; whatever follows links or a map is a crawler.
+    let robots = if request.sitemap || request.depth > 0 { Some(site.robots().await?) } else { None };
     let mut crawl = if request.sitemap { site.from_sitemap(most).await? } else { Crawl::begin(start) };
     let forced =
         request.forced.as_deref().filter(|name| super::is_document_type(name)).map(super::by_name).transpose()?;
@@ -72,7 +75,10 @@ pub(super) async fn read_site(
         if !first {
             tokio::time::sleep(PAUSE).await;
         }
-        let fetched = site.fetch(&url).await;
+        let fetched = match robots.as_ref().map_or(Ok(()), |robots| permitted(robots, &url)) {
+            Ok(()) => site.fetch(&url).await,
+            Err(error) => Err(error),
+        };
         let item = match fetched {
             Err(error) if first && !request.sitemap => return Err(error),
             Err(error) => Item::Refused { source: url.to_string(), error },
@@ -111,6 +117,18 @@ impl Site<'_> {
         Ok(fetched)
     }
 
+    /// What the site allows.
+    async fn robots(&self) -> Result<Robots, SourceError> {
+        let mut place = self.start.clone();
+        place.set_path("/robots.txt");
+        place.set_query(None);
+        place.set_fragment(None);
+        match self.client.get(place.as_str(), self.fetch).await {
+            Ok(fetched) => Ok(Robots::answered(fetched.status, &fetched.body)),
+            Err(error) => Err(refused(&place, &error)),
+        }
+    }
+
     async fn from_sitemap(&self, most: usize) -> Result<Crawl, SourceError> {
         let mut crawl = Crawl::default();
         let mut maps = VecDeque::from([self.start.clone()]);
@@ -139,6 +157,20 @@ impl Site<'_> {
         }
         Ok(crawl)
     }
+}
+
+/// The reason why a page may not be read, if there is one.
+fn permitted(robots: &Robots, url: &Url) -> Result<(), SourceError> {
+    let (code, why) = match robots.verdict(url) {
+        Verdict::Allowed => return Ok(()),
+        Verdict::Disallowed(rule) => ("robots_disallowed", format!("its robots.txt disallows {rule}")),
+        Verdict::Unknown(reason) => ("robots_unknown", format!("its robots.txt {reason}, so nothing may be read now")),
+    };
+    Err(SourceError::Told {
+        code,
+        message: format!("{} is not read: {why}", super::shown(url.as_str())),
+        hint: Some("ask the site's owner, or name single pages without --depth and --sitemap".to_owned()),
+    })
 }
 
 fn refused(url: &Url, error: &WebError) -> SourceError {

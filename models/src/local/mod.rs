@@ -17,6 +17,7 @@ use crate::provider::{
     RerankRequest,
 };
 use crate::settings::ModelSettings;
+use crate::spans::{EmbedTokenizer, SpansRequest};
 
 use chat::ChatEngines;
 use encoders::Encoders;
@@ -101,6 +102,16 @@ impl Provider for Local {
     async fn embed(&self, request: EmbedRequest) -> Result<EmbedReply, ModelError> {
         let found = self.ensure(&request.model, ModelKind::Embed, &CancellationToken::new()).await?;
         self.encoders.embed(&found, request).await
+    }
+
+    async fn embed_tokenizer(&self, model: &str) -> Result<Arc<dyn EmbedTokenizer>, ModelError> {
+        let found = self.ensure(model, ModelKind::Embed, &CancellationToken::new()).await?;
+        self.encoders.tokenizer(&found).await
+    }
+
+    async fn embed_spans(&self, request: SpansRequest) -> Result<EmbedReply, ModelError> {
+        let found = self.ensure(&request.model, ModelKind::Embed, &CancellationToken::new()).await?;
+        self.encoders.embed_spans(&found, request).await
     }
 
     async fn rerank(&self, request: RerankRequest) -> Result<Vec<f32>, ModelError> {

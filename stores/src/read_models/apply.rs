@@ -126,6 +126,7 @@ pub async fn rebuild(sql: &Sql) -> Result<(), StoreError> {
             "DELETE FROM memory_turns",
             "DELETE FROM deleted_documents",
             "DELETE FROM deletions",
+            "DELETE FROM reembeddings",
             "DELETE FROM checkpoints",
         ] {
             sqlx::query(table).execute(&mut *transaction).await?;

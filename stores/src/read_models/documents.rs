@@ -10,6 +10,7 @@ use sqlx::{Row, SqliteConnection};
 use crate::error::StoreError;
 use crate::read_models::deletions;
 use crate::read_models::document_views::DocumentStatus;
+use crate::read_models::reembeddings;
 use crate::read_models::runs::to_json;
 
 pub use crate::read_models::document_queries::{
@@ -94,6 +95,9 @@ pub(crate) async fn apply(connection: &mut SqliteConnection, event: &IngestEvent
         IngestEvent::DocumentWithdrawn(event) => deletions::document_withdrawn(connection, event).await?,
         IngestEvent::DocumentDeleted(event) => deletions::document_deleted(connection, event).await?,
         IngestEvent::CollectionWithdrawn(event) => deletions::collection_withdrawn(connection, event).await?,
+        IngestEvent::CollectionReembedding(event) => reembeddings::begun(connection, event).await?,
+        IngestEvent::CollectionReembedded(event) => reembeddings::done(connection, event).await?,
+        IngestEvent::CollectionReembedFailed(event) => reembeddings::failed(connection, event).await?,
     }
     Ok(())
 }
@@ -251,14 +255,9 @@ async fn set_indexed(
         .execute(&mut *connection)
         .await?;
     let more_documents = i64::from(!was_indexed);
-    count_in_collection(
-        connection,
-        &Collection::new(about.namespace.clone(), about.collection.clone()),
-        more_documents,
-        chunks - chunks_before,
-    )
-    .await?;
-    note_embedding(connection, about, embedding).await
+    let collection = Collection::new(about.namespace.clone(), about.collection.clone());
+    count_in_collection(connection, &collection, more_documents, chunks - chunks_before).await?;
+    note_embedding(connection, &collection, (embedding.model, embedding.dimensions), about.at).await
 }
 
 pub(crate) async fn count_in_collection(
@@ -280,23 +279,24 @@ pub(crate) async fn count_in_collection(
     Ok(())
 }
 
-/// Keeps what the newest document was embedded with; of two at the same time that with the greater name, so that the
-/// order in which the partitions are read does not show.
-async fn note_embedding(
+/// Keeps what the newest document, or the whole collection after it, was embedded with; of two at the same time that with the
+/// greater name, so that the order in which the partitions are read does not show.
+pub(crate) async fn note_embedding(
     connection: &mut SqliteConnection,
-    about: &About<'_>,
-    embedding: &Embedding<'_>,
+    collection: &Collection,
+    (model, dimensions): (&str, i32),
+    at: i64,
 ) -> Result<(), StoreError> {
     sqlx::query(
         "UPDATE collections SET embed_model = $3, dimensions = $4, updated_at = $5
          WHERE namespace = $1 AND name = $2
            AND (updated_at < $5 OR (updated_at = $5 AND (embed_model < $3 OR (embed_model = $3 AND dimensions < $4))))",
     )
-    .bind(about.namespace.as_str())
-    .bind(about.collection.as_str())
-    .bind(embedding.model)
-    .bind(i64::from(embedding.dimensions))
-    .bind(about.at)
+    .bind(collection.namespace.as_str())
+    .bind(collection.name.as_str())
+    .bind(model)
+    .bind(i64::from(dimensions))
+    .bind(at)
     .execute(connection)
     .await?;
     Ok(())

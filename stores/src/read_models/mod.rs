@@ -12,6 +12,7 @@ pub mod documents;
 pub mod memory_queries;
 pub mod memory_views;
 pub mod page;
+pub mod reembeddings;
 pub mod run_counts;
 pub mod run_fold;
 pub mod run_forks;
@@ -39,6 +40,7 @@ pub use document_views::{
 };
 pub use memory_views::{ReceiptView, RemovedView, SessionSize, SummaryView, TurnView, WhyView};
 pub use page::{Page, PageRequest};
+pub use reembeddings::ReembeddingView;
 pub use run_views::{
     BlobView, CitationView, FailureView, ForkView, PendingApprovalView, RunStatus, RunSummary, RunView, SpanView,
     StepView, ToolView, UsageView, citation_view, failure_view, result_view, step_view, usage_view,

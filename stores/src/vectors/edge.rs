@@ -1,9 +1,13 @@
 //! Vectors in this process: one qdrant-edge shard a collection, in a folder of its own.
 //!
 //! ```text
-//! <root>/<namespace>__<collection>/collection.json   model and dimensions
+//! <root>/<namespace>__<collection>/collection.json   model, dimensions, which shard
 //!                                  shard/            qdrant-edge's own files
+//! <root>/.shadows/…                                  the same, of collections that are being made anew
 //! ```
+//!
+//! A swap moves the shadow's shard beside that of the collection, then writes `collection.json`: before that the collection is
+//! the old one, after it the new one. A crash in between loses the shadow, never the collection.
 //!
 //! qdrant-edge neither replays its write-ahead log nor ever shortens it: points are safe once flushed, and what the log
 //! was for is dropped when a shard is opened (see [`shard`]).
@@ -16,8 +20,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use riverrun_schemas::{Collection, DocumentId};
+use serde::{Deserialize, Serialize};
 
-use crate::chunk::{ChunkFilter, MAX_HITS, TIE_SLACK, Versions, in_order};
+use crate::chunk::{ChunkFilter, MAX_HITS, StoredChunk, TIE_SLACK, Versions, in_order};
 use crate::error::StoreError;
 use crate::folder;
 use crate::shelf::{self, Shelf, nothing_if_missing};
@@ -27,7 +32,22 @@ use crate::vectors::{CollectionInfo, VectorHit, VectorPoint, VectorStore};
 mod shard;
 
 const SIDECAR: &str = "collection.json";
-const SHARD: &str = "shard";
+/// The names that a collection's shard has by turns.
+const SHARDS: [&str; 2] = ["shard", "shard-2"];
+const SHADOWS: &str = ".shadows";
+
+/// What a collection remembers, and where its points are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Sidecar {
+    #[serde(flatten)]
+    info: CollectionInfo,
+    #[serde(default = "usual_shard")]
+    shard: String,
+}
+
+fn usual_shard() -> String {
+    SHARDS[0].to_owned()
+}
 
 /// Settings of [`EdgeVectors`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,13 +78,21 @@ struct Inner {
     shelf: Shelf<Shard>,
     /// One graph is built at a time: it takes a core.
     optimizing: AtomicBool,
+    /// None in the shadows themselves.
+    shadows: Option<EdgeVectors>,
 }
 
 impl EdgeVectors {
     /// Opens the folder, making it if need be. Shards are opened when first used.
     pub fn open(config: EdgeConfig) -> Result<Self, StoreError> {
         let shelf = Shelf::open("vector", &config.root, config.max_open)?;
-        Ok(Self { inner: Arc::new(Inner { config, shelf, optimizing: AtomicBool::new(false) }) })
+        let shadows = EdgeConfig { root: config.root.join(SHADOWS), ..config.clone() };
+        let shadow_shelf = Shelf::later("vector", &shadows.root, shadows.max_open);
+        Ok(Self::of(config, shelf, Some(Self::of(shadows, shadow_shelf, None))))
+    }
+
+    fn of(config: EdgeConfig, shelf: Shelf<Shard>, shadows: Option<Self>) -> Self {
+        Self { inner: Arc::new(Inner { config, shelf, optimizing: AtomicBool::new(false), shadows }) }
     }
 
     async fn blocking<R: Send + 'static>(
@@ -105,13 +133,18 @@ impl EdgeVectors {
 }
 
 impl Inner {
-    fn info(&self, collection: &Collection) -> Result<Option<CollectionInfo>, StoreError> {
+    fn sidecar(&self, collection: &Collection) -> Result<Option<Sidecar>, StoreError> {
         read_sidecar(&self.shelf.folder(collection).join(SIDECAR))
     }
 
+    fn info(&self, collection: &Collection) -> Result<Option<CollectionInfo>, StoreError> {
+        Ok(self.sidecar(collection)?.map(|sidecar| sidecar.info))
+    }
+
     fn existing(&self, collection: &Collection, folder: &Path) -> Result<Shard, StoreError> {
-        let info = self.info(collection)?.ok_or_else(|| StoreError::NoCollection(collection.clone()))?;
-        Shard::open(&folder.join(SHARD), info, self.config.index_after_points)
+        let missing = || StoreError::NoCollection(collection.clone());
+        let Sidecar { info, shard } = self.sidecar(collection)?.ok_or_else(missing)?;
+        Shard::open(&folder.join(shard), info, self.config.index_after_points)
     }
 
     fn read<R>(
@@ -146,10 +179,33 @@ impl Inner {
     fn create(&self, info: CollectionInfo) -> Result<(), StoreError> {
         let folder = self.shelf.folder(&info.collection);
         fs::create_dir_all(&folder).map_err(StoreError::io("creating", &folder))?;
-        let sidecar = serde_json::to_vec_pretty(&info)
-            .unwrap_or_else(|error| unreachable!("names and numbers are always JSON: {error}"));
-        folder::write_atomically(&folder.join(SIDECAR), &sidecar)?;
+        write_sidecar(&folder, &Sidecar { info, shard: usual_shard() })?;
         folder::sync(self.shelf.root())
+    }
+
+    fn swap(&self, collection: &Collection) -> Result<(), StoreError> {
+        let Some(shadows) = &self.shadows else { return Err(StoreError::Unsupported("swap a shadow")) };
+        // The shadow first: while it is waited for, searches go on.
+        let shadows = &shadows.inner;
+        shadows.shelf.closed(collection, || self.shelf.closed(collection, || self.swap_closed(shadows, collection)))
+    }
+
+    /// Nobody has the collection or its shadow open.
+    fn swap_closed(&self, shadows: &Self, collection: &Collection) -> Result<(), StoreError> {
+        let missing = || StoreError::NoCollection(collection.clone());
+        let new = shadows.sidecar(collection)?.ok_or_else(missing)?;
+        let old = self.sidecar(collection)?.ok_or_else(missing)?;
+        let (folder, from) = (self.shelf.folder(collection), shadows.shelf.folder(collection));
+        let shard = SHARDS.into_iter().find(|name| *name != old.shard).unwrap_or(SHARDS[0]);
+        // What a swap left that was cut off before its end.
+        folder::remove(&folder.join(shard))?;
+        let (points, place) = (from.join(&new.shard), folder.join(shard));
+        fs::rename(&points, &place).map_err(StoreError::io("moving", &points))?;
+        folder::sync(&folder)?;
+        write_sidecar(&folder, &Sidecar { info: new.info, shard: shard.to_owned() })?;
+        folder::remove(&from)?;
+        folder::remove(&folder.join(&old.shard))?;
+        Ok(())
     }
 
     fn list(&self) -> Result<Vec<CollectionInfo>, StoreError> {
@@ -159,7 +215,7 @@ impl Inner {
             let path = entry.map_err(StoreError::io("reading", root))?.path();
             let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
             if !hidden {
-                found.extend(read_sidecar(&path.join(SIDECAR))?);
+                found.extend(read_sidecar(&path.join(SIDECAR))?.map(|sidecar| sidecar.info));
             }
         }
         found.sort_by_key(|info| info.collection.physical_name());
@@ -167,7 +223,13 @@ impl Inner {
     }
 }
 
-fn read_sidecar(path: &Path) -> Result<Option<CollectionInfo>, StoreError> {
+fn write_sidecar(folder: &Path, sidecar: &Sidecar) -> Result<(), StoreError> {
+    let text = serde_json::to_vec_pretty(sidecar)
+        .unwrap_or_else(|error| unreachable!("names and numbers are always JSON: {error}"));
+    folder::write_atomically(&folder.join(SIDECAR), &text)
+}
+
+fn read_sidecar(path: &Path) -> Result<Option<Sidecar>, StoreError> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
@@ -279,5 +341,21 @@ impl VectorStore for EdgeVectors {
     async fn list(&self) -> Result<Vec<CollectionInfo>, StoreError> {
         let inner = self.inner.clone();
         tokio::task::spawn_blocking(move || inner.list()).await.unwrap_or(Err(StoreError::ShuttingDown))
+    }
+
+    async fn chunks(&self, collection: &Collection, document: &DocumentId) -> Result<Vec<StoredChunk>, StoreError> {
+        let document = *document;
+        self.blocking(collection, move |inner, collection| {
+            nothing_if_missing(inner.read(collection, |shard| shard.chunks(&document)))
+        })
+        .await
+    }
+
+    fn shadows(&self) -> Option<Arc<dyn VectorStore>> {
+        self.inner.shadows.clone().map(|shadows| Arc::new(shadows) as Arc<dyn VectorStore>)
+    }
+
+    async fn swap(&self, collection: &Collection) -> Result<(), StoreError> {
+        self.blocking(collection, Inner::swap).await
     }
 }

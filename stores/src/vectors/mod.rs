@@ -1,6 +1,7 @@
 //! Vectors of chunks: found again by nearness.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use riverrun_schemas::{Collection, DocumentId};
@@ -107,4 +108,20 @@ pub trait VectorStore: Send + Sync + 'static {
 
     /// Every collection, by physical name.
     async fn list(&self) -> Result<Vec<CollectionInfo>, StoreError>;
+
+    /// The document's chunks of every version, by version and place.
+    async fn chunks(&self, _collection: &Collection, _document: &DocumentId) -> Result<Vec<StoredChunk>, StoreError> {
+        Err(StoreError::Unsupported("read the chunks of a document back"))
+    }
+
+    /// Collections of the same names that nobody searches, where one is made anew; `None` where the store has none.
+    fn shadows(&self) -> Option<Arc<dyn VectorStore>> {
+        None
+    }
+
+    /// `VEC-3` what the collection's shadow holds becomes the collection, at once and durably: a search sees wholly the old or wholly
+    /// the new. The shadow was flushed and is gone afterwards; nobody writes to the collection meanwhile (`VEC-2`).
+    async fn swap(&self, _collection: &Collection) -> Result<(), StoreError> {
+        Err(StoreError::Unsupported("swap a collection"))
+    }
 }

@@ -1,5 +1,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use riverrun_log::ObjectStoreBlobs;
 use riverrun_models::{ChatReply, ChatRequest, DeltaSink, Usage};
 use riverrun_schemas::ingest::Chunk;
 use riverrun_schemas::{ChunkId, Decoded, Namespace};
@@ -45,6 +46,20 @@ impl LanguageModels for TinyModels {
             bend(&mut reply);
         }
         Ok(reply)
+    }
+
+    /// Length of the text and first byte of the span.
+    async fn embed_spans(&self, request: SpansRequest) -> Result<EmbedReply, ModelError> {
+        let vector = |span: &std::ops::Range<usize>| {
+            vec![request.text.len() as f32, f32::from(request.text.as_bytes()[span.start])]
+        };
+        Ok(EmbedReply {
+            vectors: request.spans.iter().map(vector).collect(),
+            model: request.model,
+            dimensions: 2,
+            truncated: 0,
+            usage: Usage::default(),
+        })
     }
 
     fn reranker_available(&self) -> bool {
@@ -102,6 +117,7 @@ fn batch(document: &str, batch: i32, batches: i32, texts: &[&str]) -> ChunksRead
         metadata_json: None,
         at: 0,
         chunks: (batch * 10..).zip(texts).map(chunk).collect(),
+        context: None,
     }
 }
 
@@ -226,4 +242,37 @@ async fn given_errors_and_answers_that_are_no_use_when_handled_then_waiting_or_g
         let error = error_of(TinyModels { bend: Some(bend), ..TinyModels::default() }).await;
         assert!(matches!(&error, WorkError::Poison { code, .. } if code == "model_bad_response"), "{error:?}");
     }
+}
+
+#[tokio::test]
+async fn given_batches_within_a_text_when_embedded_then_they_are_read_with_it_in_their_places_among_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let blobs = Arc::new(ObjectStoreBlobs::local(folder.path()).unwrap());
+    let text = "zero alpha beta";
+    let stored = blobs.put_bytes(bytes::Bytes::from(text), "text/plain").await.unwrap();
+    let within = |start: usize, word: &str| {
+        let mut ready = ChunksReady { context: Some(stored.clone()), ..batch("late", 0, 1, &[word]) };
+        (ready.chunks[0].start, ready.chunks[0].end) = (start as i64, (start + word.len()) as i64);
+        ready
+    };
+    let events = || {
+        [batch("a", 0, 1, &["one"]), within(5, "alpha"), within(11, "beta"), batch("b", 0, 1, &["two"])]
+            .map(ChunkEvent::from)
+    };
+    let models = Arc::new(TinyModels::default());
+    let embedder = Embedder::new(models.clone()).with_texts(blobs);
+    let said = said(&testkit::twice(&embedder, events()).await);
+    let vectors: Vec<Vec<f32>> =
+        said.embedded.iter().flat_map(|batch| &batch.chunks).map(|chunk| chunk.floats().unwrap()).collect();
+    let whole = text.len() as f32;
+    assert_eq!(vectors, [tiny("one"), vec![whole, 97.0], vec![whole, 98.0], tiny("two")]);
+
+    // Without the text, or with another one, the document fails and says so.
+    let context = testkit::context(NAME);
+    let alone = testkit::deliveries([ChunkEvent::from(within(5, "alpha"))]);
+    let error = Embedder::new(models).handle(&alone, &context).await.unwrap_err();
+    assert!(matches!(&error, WorkError::Poison { code, .. } if code == "text_missing"), "{error}");
+    let moved = testkit::deliveries([ChunkEvent::from(within(6, "alpha"))]);
+    let error = embedder.handle(&moved, &context).await.unwrap_err();
+    assert!(matches!(&error, WorkError::Poison { code, .. } if code == "text_damaged"), "{error}");
 }

@@ -91,6 +91,9 @@ impl Versions {
             | IngestEvent::DocumentEmbedded(_)
             | IngestEvent::DocumentDeleted(_)
             | IngestEvent::CollectionWithdrawn(_)
+            | IngestEvent::CollectionReembedding(_)
+            | IngestEvent::CollectionReembedded(_)
+            | IngestEvent::CollectionReembedFailed(_)
             | IngestEvent::IngestScanned(_)
             | IngestEvent::IngestFailed(_) => {}
         }

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
-use riverrun_knowledge::chunking::ChunkConfig;
 use riverrun_knowledge::sources::{
     self, FolderListing, FoundDocument, Gathered, Globs, Item, Place, Scan, SourceError, SourceRequest,
 };
@@ -10,6 +9,7 @@ use riverrun_schemas::ingest::StartIngest;
 use riverrun_schemas::{BlobRef, Failure};
 use tokio::sync::mpsc;
 
+use super::measures::config;
 use super::{Ingester, blob_retry, blocking};
 use crate::runtime::WorkError;
 
@@ -37,8 +37,8 @@ type ReadSource = Result<Result<Reading, Failure>, WorkError>;
 impl Ingester {
     /// Reads everything behind a source.
     pub(super) async fn read_source(&self, start: &StartIngest) -> ReadSource {
-        if let Err(error) = ChunkConfig::new(start.chunk_size, start.chunk_overlap) {
-            return Ok(Err(error.failure()));
+        if let Err(failure) = config(start.chunk_size, start.chunk_overlap, start.chunk_unit.as_deref()) {
+            return Ok(Err(failure));
         }
         let globs = match Globs::new(&start.include, &start.exclude) {
             Ok(globs) => globs,

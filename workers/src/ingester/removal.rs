@@ -116,6 +116,9 @@ impl Census<'_> {
             | IngestEvent::DocumentFailed(_)
             | IngestEvent::DocumentDeleted(_)
             | IngestEvent::CollectionWithdrawn(_)
+            | IngestEvent::CollectionReembedding(_)
+            | IngestEvent::CollectionReembedded(_)
+            | IngestEvent::CollectionReembedFailed(_)
             | IngestEvent::IngestScanned(_)
             | IngestEvent::IngestFailed(_) => {}
         }

@@ -23,6 +23,7 @@ impl World {
             embed_model: "m".into(),
             chunk_size: 800,
             chunk_overlap: 100,
+            chunk_unit: None,
             source_type: None,
             metadata: Some(Map::from_iter([("team".to_owned(), Value::from("a"))])),
         }
@@ -42,7 +43,8 @@ impl World {
                 IngestCommand::SubmitDocument(submit) => submit,
                 other @ (IngestCommand::StartIngest(_)
                 | IngestCommand::DeleteDocument(_)
-                | IngestCommand::DeleteCollection(_)) => panic!("{other:?}"),
+                | IngestCommand::DeleteCollection(_)
+                | IngestCommand::ReembedCollection(_)) => panic!("{other:?}"),
             })
             .collect()
     }
@@ -175,6 +177,7 @@ fn given_what_records_say_of_themselves_when_read_then_type_and_name_follow_or_l
         embed_model: "m".into(),
         chunk_size: 800,
         chunk_overlap: 100,
+        chunk_unit: None,
         source_type: None,
         metadata: None,
     };

@@ -36,6 +36,7 @@ pub(crate) fn command(document: &str, number: usize, behaviour: &str) -> IngestC
         metadata_json: None,
         table: None,
         strategy: None,
+        chunk_unit: None,
         at: 0,
     }
     .into()

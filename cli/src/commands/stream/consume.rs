@@ -154,12 +154,13 @@ fn target(args: &ConsumeArgs, settings: &Settings) -> Result<StreamTarget, CliEr
         ..IngestBody::default()
     };
     let checked = submit::ingest_target(&body, &defaults)?;
-    let size = |size: usize| i64::try_from(size).unwrap_or(i64::MAX);
+    let (chunk_size, chunk_overlap, chunk_unit) = checked.chunk_sizes();
     Ok(StreamTarget {
         collection: Collection::new(checked.namespace, checked.collection),
-        embed_model: defaults.embed_model.clone(),
-        chunk_size: size(defaults.chunk_size),
-        chunk_overlap: size(defaults.chunk_overlap),
+        embed_model: checked.embed_model,
+        chunk_size,
+        chunk_overlap,
+        chunk_unit,
         source_type: checked.source_type,
         metadata,
     })

@@ -4,9 +4,11 @@ mod batching;
 mod cross;
 mod encoder;
 mod kernels;
+mod late;
 mod layout;
 mod sentence;
 mod text;
+mod tokens;
 mod weights;
 
 use std::path::Path;
@@ -19,10 +21,12 @@ use super::NAME;
 use super::store::Found;
 use crate::catalog;
 use crate::error::ModelError;
-use crate::provider::{EmbedReply, EmbedRequest, RerankRequest, Usage};
+use crate::provider::{EmbedPurpose, EmbedReply, EmbedRequest, RerankRequest, Usage};
+use crate::spans::{EmbedTokenizer, SpansRequest};
 
 use cross::CrossEncoder;
-use sentence::SentenceEncoder;
+use sentence::{Embedded, SentenceEncoder};
+use tokens::Tokens;
 
 /// Encoders of a kind that stay loaded; the least used one goes when another comes.
 const MAX_LOADED: u64 = 4;
@@ -35,6 +39,7 @@ const MAX_INPUTS: usize = 65_536;
 pub(super) struct Encoders {
     sentence: Cache<String, Arc<SentenceEncoder>>,
     cross: Cache<String, Arc<CrossEncoder>>,
+    tokenizers: Cache<String, Arc<Tokens>>,
     running: Arc<Semaphore>,
 }
 
@@ -43,6 +48,7 @@ impl Encoders {
         Encoders {
             sentence: Cache::new(MAX_LOADED),
             cross: Cache::new(MAX_LOADED),
+            tokenizers: Cache::new(MAX_LOADED),
             running: Arc::new(Semaphore::new(MAX_RUNNING)),
         }
     }
@@ -50,11 +56,7 @@ impl Encoders {
     pub(super) async fn embed(&self, found: &Found, request: EmbedRequest) -> Result<EmbedReply, ModelError> {
         check_count(request.inputs.len())?;
         let encoder = loaded(&self.sentence, found, SentenceEncoder::load).await?;
-        let entry = catalog::find(&found.name);
-        let prefix = entry.map_or("", |entry| match request.purpose {
-            crate::provider::EmbedPurpose::Document => entry.document_prefix.as_str(),
-            crate::provider::EmbedPurpose::Query => entry.query_prefix.as_str(),
-        });
+        let prefix = prefix(&found.name, request.purpose);
         let EmbedRequest { model, inputs, .. } = request;
         let inputs =
             if prefix.is_empty() { inputs } else { inputs.iter().map(|input| format!("{prefix}{input}")).collect() };
@@ -66,9 +68,27 @@ impl Encoders {
                 "texts are longer than the model reads; only their beginnings were embedded"
             );
         }
-        let dimensions = embedded.vectors.first().map_or(0, Vec::len);
-        let usage = Usage { prompt_tokens: embedded.tokens, completion_tokens: 0 };
-        Ok(EmbedReply { model, vectors: embedded.vectors, dimensions, truncated: embedded.truncated, usage })
+        Ok(reply(model, embedded))
+    }
+
+    /// Embeds spans of one text by what stands around them.
+    pub(super) async fn embed_spans(&self, found: &Found, request: SpansRequest) -> Result<EmbedReply, ModelError> {
+        check_count(request.spans.len())?;
+        if let Some(span) = request.bad_span() {
+            return Err(ModelError::bad_request(NAME, format!("{span:?} is no span of the text")));
+        }
+        let encoder = loaded(&self.sentence, found, SentenceEncoder::load).await?;
+        let tokens = loaded(&self.tokenizers, found, Tokens::load).await?;
+        let prefix = prefix(&found.name, EmbedPurpose::Document);
+        let SpansRequest { model, text, spans } = request;
+        let embedded = self.run(found, move || late::embed(&encoder, &tokens, prefix, &text, &spans)).await?;
+        Ok(reply(model, embedded))
+    }
+
+    /// The tokenizer of an encoder; its weights are not read.
+    pub(super) async fn tokenizer(&self, found: &Found) -> Result<Arc<dyn EmbedTokenizer>, ModelError> {
+        let tokens: Arc<dyn EmbedTokenizer> = loaded(&self.tokenizers, found, Tokens::load).await?;
+        Ok(tokens)
     }
 
     pub(super) async fn rerank(&self, found: &Found, request: RerankRequest) -> Result<Vec<f32>, ModelError> {
@@ -91,6 +111,20 @@ impl Encoders {
         let result = tokio::task::spawn_blocking(work).await.map_err(ModelError::internal)?;
         result.map_err(|error| ModelError::internal(format!("model '{name}': {error}")))
     }
+}
+
+/// What the model wants before a text.
+fn prefix(model: &str, purpose: EmbedPurpose) -> &'static str {
+    catalog::find(model).map_or("", |entry| match purpose {
+        EmbedPurpose::Document => entry.document_prefix.as_str(),
+        EmbedPurpose::Query => entry.query_prefix.as_str(),
+    })
+}
+
+fn reply(model: String, embedded: Embedded) -> EmbedReply {
+    let dimensions = embedded.vectors.first().map_or(0, Vec::len);
+    let usage = Usage { prompt_tokens: embedded.tokens, completion_tokens: 0 };
+    EmbedReply { model, vectors: embedded.vectors, dimensions, truncated: embedded.truncated, usage }
 }
 
 fn check_count(count: usize) -> Result<(), ModelError> {

@@ -10,9 +10,9 @@ use super::weights::Weights;
 
 /// A loaded encoder.
 pub(super) struct SentenceEncoder {
-    encoder: Encoder,
-    reader: TextReader,
-    layout: Layout,
+    pub(super) encoder: Encoder,
+    pub(super) reader: TextReader,
+    pub(super) layout: Layout,
 }
 
 /// Vectors in the order of the texts.
@@ -72,7 +72,7 @@ impl SentenceEncoder {
                 pooled
             })
         };
-        let mut pooled = match self.layout.pooling {
+        let pooled = match self.layout.pooling {
             Pooling::Mean => {
                 let count = rows.len() as f32;
                 fold(0.0, |sum, one| sum + one).into_iter().map(|sum| sum / count).collect()
@@ -80,10 +80,15 @@ impl SentenceEncoder {
             Pooling::Cls => tokens[..width].to_vec(),
             Pooling::Max => fold(f32::NEG_INFINITY, f32::max),
         };
+        self.normalized(pooled)
+    }
+
+    /// A vector of length 1, where the model's are.
+    pub(super) fn normalized(&self, mut vector: Vec<f32>) -> Vec<f32> {
         if self.layout.normalize {
-            let norm = pooled.iter().map(|x| x * x).sum::<f32>().sqrt().max(1e-12);
-            pooled.iter_mut().for_each(|x| *x /= norm);
+            let norm = vector.iter().map(|x| x * x).sum::<f32>().sqrt().max(1e-12);
+            vector.iter_mut().for_each(|x| *x /= norm);
         }
-        pooled
+        vector
     }
 }

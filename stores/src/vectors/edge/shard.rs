@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 use qdrant_edge::{
     Condition, CountRequest, CreateIndex, Distance, EdgeConfig, EdgeOptimizersConfig, EdgeShard, EdgeVectorParams,
     FacetRequest, FacetValue, FieldCondition, FieldIndexOperations, Filter, HnswIndexConfig, JsonPath, Match,
-    NamedQuery, OperationError, PayloadFieldSchema, PayloadSchemaType, PointId, PointInsertOperations, PointOperations,
-    PointStruct, QueryEnum, SearchRequest, UpdateOperation, VectorInternal, WalOptions, WithPayloadInterface,
+    NamedQuery, OperationError, Payload, PayloadFieldSchema, PayloadSchemaType, PointId, PointInsertOperations,
+    PointOperations, PointStruct, QueryEnum, ScrollRequest, SearchRequest, UpdateOperation, VectorInternal, WalOptions,
+    WithPayloadInterface, WithVector,
 };
 use riverrun_schemas::DocumentId;
 use serde_json::Value;
@@ -167,14 +168,33 @@ impl Shard {
         let found = self.edge()?.search(request).map_err(|error| self.failed(error))?;
         found
             .into_iter()
-            .map(|point| {
-                let payload =
-                    point.payload.map_or(Value::Null, |payload| Value::Object(payload.0.into_iter().collect()));
-                let chunk = serde_json::from_value(payload)
-                    .map_err(|error| self.failed(format!("payload of point {} is damaged: {error}", point.id)))?;
-                Ok(VectorHit { chunk, score: point.score })
-            })
+            .map(|point| Ok(VectorHit { chunk: self.chunk(point.id, point.payload)?, score: point.score }))
             .collect()
+    }
+
+    fn chunk(&self, id: impl std::fmt::Display, payload: Option<Payload>) -> Result<StoredChunk, StoreError> {
+        let payload = payload.map_or(Value::Null, |payload| Value::Object(payload.0.into_iter().collect()));
+        serde_json::from_value(payload)
+            .map_err(|error| self.failed(format!("payload of point {id} is damaged: {error}")))
+    }
+
+    /// The document's chunks of every version, by version and place.
+    pub(super) fn chunks(&self, document: &DocumentId) -> Result<Vec<StoredChunk>, StoreError> {
+        let request = ScrollRequest {
+            offset: None,
+            limit: Some(self.count_document(document, &Versions::All)?.max(1)),
+            filter: Some(of_document(document, &Versions::All)),
+            with_payload: Some(WithPayloadInterface::Bool(true)),
+            with_vector: WithVector::Bool(false),
+            order_by: None,
+        };
+        let (found, _) = self.edge()?.scroll(request).map_err(|error| self.failed(error))?;
+        let mut chunks = found
+            .into_iter()
+            .map(|record| self.chunk(record.id, record.payload))
+            .collect::<Result<Vec<StoredChunk>, StoreError>>()?;
+        chunks.sort_by(|a, b| (&a.version, a.ordinal).cmp(&(&b.version, b.ordinal)));
+        Ok(chunks)
     }
 
     pub(super) fn count(&self) -> Result<usize, StoreError> {

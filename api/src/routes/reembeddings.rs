@@ -1,0 +1,117 @@
+//! Another embedding model for a collection: a command on the log, and where it is.
+
+use std::time::Duration;
+
+use axum::Json as Reply;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use riverrun_schemas::ingest::{IngestCommand, ReembedCollection};
+use riverrun_schemas::{Collection, CollectionName, IngestId, now_ms};
+use riverrun_stores::StoreError;
+use riverrun_stores::read_models::{documents, reembeddings};
+use tokio::time::Instant;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::runs::location;
+use crate::error::ApiError;
+use crate::extract::{IdempotencyKey, Json, Query, id};
+use crate::state::AppState;
+use crate::submit::Checks;
+use crate::wire::{Problem, ReembedBody, ReembeddingView};
+
+/// How long a request waits for its end before it answers that the work goes on.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it waits for the first word of a worker.
+const FIRST_WORD: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(25);
+/// Longest name of a model, in bytes.
+const MAX_MODEL: usize = 200;
+const COMPONENT: &str = "api";
+
+pub(super) fn router() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(reembed)).routes(routes!(show))
+}
+
+/// Embeds a collection with another model, beside the searches, and goes over to it when every chunk is there. Searches and ingests go
+/// on meanwhile. A request that failed may be made again: what is there is not embedded twice.
+#[utoipa::path(post, path = "/collections/{name}/reembed", tag = "knowledge", params(("name" = String, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "a repeat with the same key is the same request")),
+    request_body = ReembedBody,
+    responses((status = 200, description = "it has ended: `status` is `done` or `failed`", body = ReembeddingView),
+        (status = 202, description = "accepted, and not done within 10 s", body = ReembeddingView),
+        (status = 404, description = "no such collection", body = Problem),
+        (status = 409, description = "it has that model", body = Problem), (status = 422, body = Problem)))]
+async fn reembed(
+    State(state): State<AppState>,
+    Path(name): Path<String>,
+    key: IdempotencyKey,
+    Json(body): Json<ReembedBody>,
+) -> Result<Response, ApiError> {
+    let mut checks = Checks::default();
+    let namespace = checks.namespace(body.namespace.as_deref());
+    let name = checks.take("collection", name.parse::<CollectionName>());
+    let embed_model = body.model.unwrap_or_else(|| state.core().ingest_defaults().embed_model);
+    checks.text("model", &embed_model, MAX_MODEL);
+    checks.finish()?;
+    let name = name.ok_or_else(|| ApiError::internal("a collection name passed its check and is not there"))?;
+    let collection = Collection::new(namespace, name);
+    let ingest_id = match key.0.as_deref() {
+        Some(key) => IngestId::derive(&["reembed", key, &collection.physical_name(), &embed_model]),
+        None => IngestId::new(),
+    };
+    let sql = &state.parts().sql;
+    if reembeddings::reembedding(sql, ingest_id).await?.is_none() {
+        let Some(known) = documents::collection(sql, &collection).await? else {
+            return Err(StoreError::NoCollection(collection).into());
+        };
+        if known.embedding.model == embed_model {
+            let what = format!("collection {collection} holds vectors of {embed_model} already");
+            return Err(ApiError::conflict("embedded_already", what).hint("name another model"));
+        }
+        let Collection { namespace, name } = collection;
+        let command = ReembedCollection { ingest_id, namespace, collection: name, embed_model, at: now_ms() };
+        state.parts().producer.send(&IngestCommand::from(command), COMPONENT, None).await?;
+    }
+    wait(&state, ingest_id).await
+}
+
+/// Where a request is.
+#[utoipa::path(get, path = "/reembeddings/{id}", tag = "knowledge", params(("id" = String, Path)),
+    responses((status = 200, body = ReembeddingView), (status = 404, body = Problem)))]
+async fn show(
+    State(state): State<AppState>,
+    Path(reembedding): Path<String>,
+) -> Result<Reply<ReembeddingView>, ApiError> {
+    let reembedding_id: IngestId = id(&reembedding)?;
+    let known = reembeddings::reembedding(&state.parts().sql, reembedding_id).await?;
+    known.map(Reply).ok_or_else(|| unknown_reembedding(reembedding_id))
+}
+
+pub(crate) fn unknown_reembedding(reembedding_id: IngestId) -> ApiError {
+    ApiError::not_found("reembedding_not_found", format!("nothing was heard of reembedding {reembedding_id} yet"))
+}
+
+async fn wait(state: &AppState, reembedding_id: IngestId) -> Result<Response, ApiError> {
+    let since = Instant::now();
+    loop {
+        let known = reembeddings::reembedding(&state.parts().sql, reembedding_id).await?;
+        match known {
+            Some(view) if view.ended() => return Ok(Reply(view).into_response()),
+            Some(view) if since.elapsed() > PATIENCE => {
+                let place = location(&format!("/reembeddings/{reembedding_id}"));
+                return Ok((StatusCode::ACCEPTED, place, Reply(view)).into_response());
+            }
+            None if since.elapsed() > FIRST_WORD => {
+                return Err(ApiError::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "reembedding_not_begun",
+                    format!("reembedding {reembedding_id} is on the log, and no worker has said a word of it"),
+                )
+                .hint(format!("GET /reembeddings/{reembedding_id} tells where it is")));
+            }
+            Some(_) | None => tokio::time::sleep(POLL).await,
+        }
+    }
+}

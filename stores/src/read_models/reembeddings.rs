@@ -1,0 +1,154 @@
+//! Requests to embed collections with another model. The events of a request lie in one partition; those that were written twice
+//! change nothing.
+
+use riverrun_schemas::ingest::{CollectionReembedFailed, CollectionReembedded, CollectionReembedding};
+use riverrun_schemas::{Collection, CollectionName, Failure, IngestId, Namespace};
+use serde::{Deserialize, Serialize};
+use sqlx::{Row, SqliteConnection};
+use utoipa::ToSchema;
+
+use crate::error::StoreError;
+use crate::read_models::documents::{count_in_collection, note_embedding};
+use crate::read_models::run_views::{FailureView, failure_view};
+use crate::read_models::runs::{from_json, id, to_json};
+use crate::read_models::time::Timestamp;
+use crate::sql::Sql;
+
+/// Where a request to embed a collection anew is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ReembeddingView {
+    /// The request.
+    #[schema(value_type = String)]
+    pub reembedding_id: IngestId,
+    /// `running`, `done` or `failed`.
+    pub status: String,
+    /// Its namespace.
+    #[schema(value_type = String)]
+    pub namespace: Namespace,
+    /// Its collection.
+    #[schema(value_type = String)]
+    pub collection: CollectionName,
+    /// The model that it had; null when there was nothing to do.
+    pub from_model: Option<String>,
+    /// The model that it has, or is to have.
+    pub embed_model: String,
+    /// Length of the new vectors, once they are searched.
+    pub dimensions: Option<i64>,
+    /// Documents in the collection.
+    pub documents: i64,
+    /// Their chunks.
+    pub chunks: i64,
+    /// Why the collection is as it was.
+    pub error: Option<FailureView>,
+    /// When it began.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// When the collection was searched with the new model, or the request failed.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub finished_at: Option<Timestamp>,
+}
+
+impl ReembeddingView {
+    /// Whether it is over, one way or the other.
+    pub fn ended(&self) -> bool {
+        self.finished_at.is_some()
+    }
+}
+
+pub(crate) async fn begun(connection: &mut SqliteConnection, event: &CollectionReembedding) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO reembeddings (reembedding_id, namespace, collection, from_model, embed_model, documents, chunks, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (reembedding_id) DO NOTHING",
+    )
+    .bind(event.ingest_id.to_string())
+    .bind(event.namespace.as_str())
+    .bind(event.collection.as_str())
+    .bind(&event.from_model)
+    .bind(&event.embed_model)
+    .bind(event.documents)
+    .bind(event.chunks)
+    .bind(event.at)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+pub(crate) async fn done(connection: &mut SqliteConnection, event: &CollectionReembedded) -> Result<(), StoreError> {
+    let first = sqlx::query(
+        "INSERT INTO reembeddings (reembedding_id, namespace, collection, embed_model, dimensions, documents, chunks, created_at, finished_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)
+         ON CONFLICT (reembedding_id) DO UPDATE SET dimensions = excluded.dimensions, documents = excluded.documents, chunks = excluded.chunks, finished_at = excluded.finished_at
+         WHERE reembeddings.finished_at IS NULL",
+    )
+    .bind(event.ingest_id.to_string())
+    .bind(event.namespace.as_str())
+    .bind(event.collection.as_str())
+    .bind(&event.embed_model)
+    .bind(i64::from(event.dimensions))
+    .bind(event.documents)
+    .bind(event.chunks)
+    .bind(event.at)
+    .execute(&mut *connection)
+    .await?;
+    if first.rows_affected() == 0 {
+        return Ok(());
+    }
+    let collection = Collection::new(event.namespace.clone(), event.collection.clone());
+    // The row has to be there: documents of other partitions, indexed before this, may be read after it.
+    count_in_collection(connection, &collection, 0, 0).await?;
+    note_embedding(connection, &collection, (event.embed_model.as_str(), event.dimensions), event.at).await
+}
+
+pub(crate) async fn failed(
+    connection: &mut SqliteConnection,
+    event: &CollectionReembedFailed,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO reembeddings (reembedding_id, namespace, collection, embed_model, documents, chunks, error, created_at, finished_at)
+         VALUES ($1, $2, $3, $4, 0, 0, $5, $6, $6)
+         ON CONFLICT (reembedding_id) DO UPDATE SET error = excluded.error, finished_at = excluded.finished_at
+         WHERE reembeddings.finished_at IS NULL",
+    )
+    .bind(event.ingest_id.to_string())
+    .bind(event.namespace.as_str())
+    .bind(event.collection.as_str())
+    .bind(&event.embed_model)
+    .bind(to_json(&event.error))
+    .bind(event.at)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Where a request is; `None` when nothing was heard of it.
+pub async fn reembedding(sql: &Sql, reembedding_id: IngestId) -> Result<Option<ReembeddingView>, StoreError> {
+    let row = sqlx::query("SELECT * FROM reembeddings WHERE reembedding_id = $1")
+        .bind(reembedding_id.to_string())
+        .fetch_optional(sql.reader())
+        .await
+        .map_err(|error| StoreError::from(error).at(sql.path()))?;
+    let Some(row) = row else { return Ok(None) };
+    let error: Option<String> = row.try_get("error")?;
+    let key = reembedding_id.to_string();
+    let error = error.as_deref().map(|text| from_json::<Failure>("reembeddings", &key, text)).transpose()?;
+    let finished_at: Option<i64> = row.try_get("finished_at")?;
+    let status = match (&error, finished_at) {
+        (Some(_), _) => "failed",
+        (None, Some(_)) => "done",
+        (None, None) => "running",
+    };
+    Ok(Some(ReembeddingView {
+        reembedding_id,
+        status: status.to_owned(),
+        namespace: id("reembeddings", row.try_get("namespace")?)?,
+        collection: id("reembeddings", row.try_get("collection")?)?,
+        from_model: row.try_get("from_model")?,
+        embed_model: row.try_get("embed_model")?,
+        dimensions: row.try_get("dimensions")?,
+        documents: row.try_get("documents")?,
+        chunks: row.try_get("chunks")?,
+        error: error.as_ref().map(failure_view),
+        created_at: Timestamp(row.try_get("created_at")?),
+        finished_at: finished_at.map(Timestamp),
+    }))
+}

@@ -1,0 +1,35 @@
+"""How good retrieval is must not get worse: a small collection with judgements of its own, by words and by both searches.
+
+`scripts/bench/cranfield.py` measures a large one."""
+
+import json
+import pathlib
+
+import pytest
+
+from server import ROOT, Server
+
+HERE = pathlib.Path(__file__).parent / "retrieval"
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    place = Server(tmp_path_factory.mktemp("judged"))
+    done = place.cli("ingest", str(ROOT / "examples/handbook"), "-c", "handbook", "--json")
+    assert done.returncode == 0, done.stderr
+    return place
+
+
+def measured(place, *configs):
+    words = [word for config in configs for word in ("--config", config)]
+    done = place.cli("rag", "eval", "-c", "handbook", "--qrels", str(HERE / "qrels.tsv"), "--queries", str(HERE / "queries.tsv"),
+                     *words, "--json")
+    assert done.returncode == 0, done.stderr
+    return {line["config"]: line for line in json.loads(done.stdout)["items"]}
+
+
+def test_the_quality_of_retrieval_does_not_fall(judged):
+    found = measured(judged, "sparse", "hybrid")
+    for config, least in (("sparse", 0.85), ("hybrid", 0.85)):
+        line = found[config]
+        assert line["queries"] == 16 and line["ndcg_at_10"] >= least and line["recall_at_10"] >= 0.95, found
