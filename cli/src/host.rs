@@ -31,8 +31,6 @@ const POLL: Duration = Duration::from_millis(100);
 pub struct Connection {
     /// Speaks to the API.
     pub client: Client,
-    /// Checks requests and knows the models without any of that.
-    pub core: Core,
     log: Option<LogConfig>,
     hosted: Option<Hosted>,
 }
@@ -48,14 +46,13 @@ pub struct Hosted {
 impl Connection {
     /// For commands that need neither log nor stores: a running server, so that its loaded models are used, or nothing.
     pub async fn light(settings: &Settings) -> Result<Self, CliError> {
-        let core = core(settings)?;
         if lock::is_owned(&settings.data_dir)?
             && let Some(owner) = lock::owner(&settings.data_dir).await?
             && owner.api_url.is_some()
         {
-            return to_server(settings, core, &owner);
+            return to_server(settings, &owner);
         }
-        Ok(Self { client: Client::InProcess(light_app(core.clone())), core, log: None, hosted: None })
+        Ok(Self { client: Client::InProcess(light_app(core(settings)?)), log: None, hosted: None })
     }
 
     /// For commands that need the log or the stores: a running server, or a stack of our own.
@@ -83,11 +80,6 @@ impl Connection {
         self.log.as_ref().ok_or_else(|| CliError::new(Exit::Failed, "this command has no broker"))
     }
 
-    /// Whether this process hosts the stack, so that what it knows need not travel.
-    pub fn hosts(&self) -> bool {
-        self.hosted.is_some()
-    }
-
     /// Ends what was started for the command.
     pub async fn close(self) {
         if let Some(hosted) = self.hosted {
@@ -108,18 +100,16 @@ pub enum Reached {
 
 /// A running server, or a stack of our own.
 pub async fn reach(settings: &Settings, command: &str) -> Result<Reached, CliError> {
-    let core = core(settings)?;
     let lock = match own_or_find(settings, command).await? {
-        Found::Server(owner) => return to_server(settings, core, &owner).map(Box::new).map(Reached::Connected),
+        Found::Server(owner) => return to_server(settings, &owner).map(Box::new).map(Reached::Connected),
         Found::Ours(lock) => lock,
     };
-    Ok(match host(settings, core.clone(), lock, command, true).await {
+    Ok(match host(settings, core(settings)?, lock, command, true).await {
         Err(not) => Reached::NotStarted(not),
         Ok(hosted) => {
             let client = Client::InProcess(app(hosted.stack.state().clone()));
             Reached::Connected(Box::new(Connection {
                 client,
-                core,
                 log: Some(hosted.stack.log().clone()),
                 hosted: Some(hosted),
             }))
@@ -176,7 +166,7 @@ pub fn tools(settings: &Settings, file: &Path, must_exist: bool) -> Result<ToolP
     Ok(ToolParts { defined, web: Some(web), policy })
 }
 
-fn to_server(settings: &Settings, core: Core, owner: &Owner) -> Result<Connection, CliError> {
+fn to_server(settings: &Settings, owner: &Owner) -> Result<Connection, CliError> {
     let Some(url) = &owner.api_url else {
         return Err(CliError::new(Exit::Failed, format!("riverrun {} has no API", owner.command)));
     };
@@ -187,7 +177,7 @@ fn to_server(settings: &Settings, core: Core, owner: &Owner) -> Result<Connectio
     let client = Client::server(url, settings.api_token.clone())?;
     let mut log = LogConfig::new(owner.brokers.clone(), "riverrun-cli");
     log.extra = settings.kafka_extra.clone();
-    Ok(Connection { client, core, log: Some(log), hosted: None })
+    Ok(Connection { client, log: Some(log), hosted: None })
 }
 
 enum Found {

@@ -55,16 +55,6 @@ pub(crate) fn admit(namespace: &Namespace) -> Result<(), ApiError> {
     current().map_or(Ok(()), |caller| caller.admit(namespace))
 }
 
-/// Whether what was found by its id lies where the caller may look. What does not is answered like what is not there.
-pub(crate) fn may_see(namespace: &Namespace) -> bool {
-    let bound = bound_to();
-    let sees = bound.is_empty() || bound.contains(namespace);
-    if sees {
-        looked_at(namespace);
-    }
-    sees
-}
-
 /// Notes that what an id stands for was checked to be in one of the caller's namespaces.
 pub(crate) fn looked_at(namespace: &Namespace) {
     if let Some(caller) = current() {

@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use riverrun_schemas::ingest::{DeleteCollection, DeleteDocument, IngestCommand};
-use riverrun_schemas::{Collection, CollectionName, DocumentId, IngestId, Namespace, now_ms};
+use riverrun_schemas::{Collection, CollectionName, DocumentId, IngestId, now_ms};
 use riverrun_stores::StoreError;
 use riverrun_stores::read_models::{DeletionView, deletions, documents};
 use serde::Deserialize;

@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 
 use super::runs::location;
 use crate::error::ApiError;
-use crate::extract::{IdempotencyKey, Json, Query, id};
+use crate::extract::{IdempotencyKey, Json, id};
 use crate::state::AppState;
 use crate::submit::Checks;
 use crate::wire::{Problem, ReembedBody, ReembeddingView};

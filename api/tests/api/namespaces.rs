@@ -221,6 +221,7 @@ fn question(operation: &Operation, owned: &Owned, namespace: &str) -> Result<Req
         // Collections and sessions are asked for wherever they can be; what else is not needed is left out.
         let wanted = |name: &String| {
             required.contains(name)
+                || (operation.path.starts_with("/v1") && matches!(name.as_str(), "model" | "messages"))
                 || matches!(name.as_str(), "namespace" | "collections" | "session" | "stream" | "agent" | "arguments")
         };
         for name in names.iter().filter(|name| wanted(name)) {

@@ -150,7 +150,7 @@ fn refused(error: SourceError) -> CliError {
 }
 
 pub async fn run(connection: &Connection, prepared: Prepared, output: Output) -> Result<(), CliError> {
-    if prepared.needs_own_stack && !connection.hosts() {
+    if prepared.needs_own_stack && !connection.is_hosting() {
         return Err(ingest_source::password_in_address(&sources::shown(&prepared.source)).into());
     }
     let ingest_id = IngestId::new();

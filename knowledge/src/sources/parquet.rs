@@ -53,6 +53,9 @@ impl Source for Parquet {
 
 /// The engine reads files, not bytes.
 fn read(name: &str, bytes: &[u8]) -> Result<ParquetRows, SourceError> {
+    if bytes.is_empty() {
+        return Err(SourceError::Empty { name: name.to_owned(), detail: "" });
+    }
     let fault = |kind, what: String, fix: &str| SourceError::fault(name, kind, what, fix);
     let failed = |error: std::io::Error| {
         fault(
