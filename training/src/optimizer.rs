@@ -2,7 +2,6 @@
 //! plain numbers, so that it can be written down and gone on from exactly.
 
 use candle_core::{Device, Tensor, Var};
-use serde::{Deserialize, Serialize};
 
 use crate::error::TrainingError;
 
@@ -11,19 +10,19 @@ const BETA2: f64 = 0.999;
 const EPSILON: f32 = 1e-8;
 
 /// How far and in what way steps go.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Schedule {
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Schedule {
     /// The highest rate.
-    pub learning_rate: f64,
+    pub(crate) learning_rate: f64,
     /// Steps in which the rate rises from 0 to its highest.
-    pub warmup_steps: u64,
+    pub(crate) warmup_steps: u64,
     /// Steps of the whole training: behind the warm-up the rate falls to 0 along a half cosine.
-    pub max_steps: u64,
+    pub(crate) max_steps: u64,
 }
 
 impl Schedule {
     /// The rate of a step; steps count from 1.
-    pub fn rate(&self, step: u64) -> f64 {
+    pub(crate) fn rate(&self, step: u64) -> f64 {
         if step <= self.warmup_steps {
             return self.learning_rate * step as f64 / self.warmup_steps as f64;
         }

@@ -89,6 +89,7 @@ impl Network {
     }
 
     /// Scores of all tokens of the vocabulary behind each row that is scored.
+    #[cfg(test)]
     pub(crate) fn logits(&self, batch: &Batch, adapter: &AdapterWeights) -> Result<Tensor, TrainingError> {
         let hidden = self.scored(&self.hidden(batch, adapter)?, batch)?;
         Ok(hidden.matmul(&self.base.head().t()?)?)

@@ -1,0 +1,10 @@
+//! What comes out of a training: the adapter in PEFT's layout, and the base model with the adapter merged into it as a GGUF
+//! file, which llama.cpp and so the local runtime load as any other model.
+
+mod merged;
+mod parity;
+mod peft;
+
+pub use merged::{merged_size, write_merged};
+pub use parity::{MAX_DIFFERENCE, Parity, compare};
+pub use peft::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, PeftFiles, peft_files};
