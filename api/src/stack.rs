@@ -25,6 +25,7 @@ use riverrun_workers::memory::{self, EpisodeKeeper, RunRecorder, Summarizer};
 use riverrun_workers::projector::{self, ProjectorConfig};
 use riverrun_workers::runtime::{self, RuntimeConfig, WorkerHandle, WorkerState};
 use riverrun_workers::tracer::{self, Tracer, TracingState};
+use riverrun_workers::trainer::Trainer;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -419,6 +420,9 @@ fn spawn_workers(
             stop.clone(),
         ),
     ];
+    let trainer =
+        Trainer::new(config.core.models().clone(), stores.blobs.clone(), config.data_dir.join("finetune"));
+    workers.push(runtime::spawn(trainer, runtime(), stop.clone()));
     let tracing = config.core.tracing();
     if tracing.is_on() {
         let (provider, model) =
@@ -435,6 +439,7 @@ fn topic_of(worker: &str) -> Option<Topic> {
         "embedder" => Some(Topic::IngestChunks),
         "indexer" => Some(Topic::IngestEmbeddings),
         "agent" => Some(Topic::AgentCommands),
+        "trainer" => Some(Topic::FinetuneCommands),
         "memory-runs" => Some(Topic::AgentEvents),
         "memory-episodes" | "memory-summary" => Some(Topic::MemoryEvents),
         tracer::NAME => Some(Topic::AgentEvents),

@@ -9,5 +9,6 @@ pub mod projector;
 pub mod runtime;
 pub mod stream;
 pub mod tracer;
+pub mod trainer;
 
 mod about;

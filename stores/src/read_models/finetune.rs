@@ -96,7 +96,7 @@ async fn accepted(connection: &mut SqliteConnection, event: &FinetuneAccepted) -
 
 async fn progressed(connection: &mut SqliteConnection, event: &FinetuneProgressed) -> Result<(), StoreError> {
     let counts = sqlx::query(
-        "UPDATE finetune_jobs SET step = MAX(step, $3), loss = $4, learning_rate = $5, tokens_per_s = $6, eta_s = $7,
+        "UPDATE finetune_jobs SET step = CASE WHEN step < $3 THEN $3 ELSE step END, loss = $4, learning_rate = $5, tokens_per_s = $6, eta_s = $7,
            eval_loss = COALESCE($8, eval_loss)
          WHERE job_id = $1 AND epoch = $2 AND finished_at IS NULL",
     )

@@ -57,6 +57,11 @@ pub enum Speaker {
 }
 
 impl Speaker {
+    /// Whether it is a person.
+    pub fn is_user(self) -> bool {
+        self == Speaker::User
+    }
+
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Speaker::System => "system",

@@ -4,7 +4,9 @@
 mod merged;
 mod parity;
 mod peft;
+mod shelf;
 
 pub use merged::{merged_size, write_merged};
-pub use parity::{MAX_DIFFERENCE, Parity, compare};
+pub use parity::{MAX_DIFFERENCE, Parity, Said};
 pub use peft::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, PeftFiles, peft_files};
+pub use shelf::{check_name, merged_folder, point, publish, staging_folder};

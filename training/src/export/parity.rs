@@ -15,6 +15,12 @@ pub const MAX_DIFFERENCE: f64 = 0.05;
 /// Sequences that are compared.
 const SEQUENCES: usize = 8;
 
+/// What the adapter says beside its base.
+pub struct Said {
+    batch: Batch,
+    log_probabilities: Vec<f32>,
+}
+
 /// How the two agree.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Parity {
@@ -31,19 +37,26 @@ impl Parity {
     }
 }
 
-/// Compares the adapter beside its base with the merged model of `folder`, on the first of the examples.
-pub fn compare(trained: &Trained, folder: &Path, examples: &Examples) -> Result<Parity, TrainingError> {
-    let sequences: Vec<&Encoded> = match examples {
-        Examples::Sequences(all) => all.iter().take(SEQUENCES).collect(),
-        Examples::Pairs(all) => all.iter().map(|pair| &pair.chosen).take(SEQUENCES).collect(),
-    };
-    let batch = Batch::of(sequences);
-    let beside = Network::new(Arc::clone(&trained.base))
-        .log_probabilities(&batch, &trained.adapter.weights(false, None))?;
-    let merged = Network::new(Arc::new(BaseModel::load(folder)?));
-    let within = merged.log_probabilities(&batch, &AdapterWeights::default())?;
-    let differences = beside.iter().zip(&within).map(|(one, other)| f64::from((one - other).abs()));
-    // A number that is none must not pass for a small one.
-    let max_difference = differences.fold(0.0, |most: f64, one| if one.is_nan() { f64::INFINITY } else { most.max(one) });
-    Ok(Parity { max_difference, tokens: beside.len() })
+impl Said {
+    /// Of the first of the examples.
+    pub fn of(trained: &Trained, examples: &Examples) -> Result<Self, TrainingError> {
+        let sequences: Vec<&Encoded> = match examples {
+            Examples::Sequences(all) => all.iter().take(SEQUENCES).collect(),
+            Examples::Pairs(all) => all.iter().map(|pair| &pair.chosen).take(SEQUENCES).collect(),
+        };
+        let batch = Batch::of(sequences);
+        let network = Network::new(Arc::clone(&trained.base));
+        let log_probabilities = network.log_probabilities(&batch, &trained.adapter.weights(false, None))?;
+        Ok(Self { batch, log_probabilities })
+    }
+
+    /// Compares it with the merged model of `folder`. It is loaded for that: let go of the base before, where memory is short.
+    pub fn compare(&self, folder: &Path) -> Result<Parity, TrainingError> {
+        let merged = Network::new(Arc::new(BaseModel::load(folder)?));
+        let within = merged.log_probabilities(&self.batch, &AdapterWeights::default())?;
+        let differences = self.log_probabilities.iter().zip(&within).map(|(one, other)| f64::from((one - other).abs()));
+        // A number that is none must not pass for a small one.
+        let worse = |most: f64, one: f64| if one.is_nan() { f64::INFINITY } else { most.max(one) };
+        Ok(Parity { max_difference: differences.fold(0.0, worse), tokens: within.len() })
+    }
 }

@@ -115,7 +115,7 @@ async fn given_a_worker_that_lost_its_claim_then_what_it_says_does_not_count() {
 
 #[tokio::test]
 async fn given_versions_then_they_count_once_a_training_and_are_ready_only_behind_their_gate() {
-    let stage = |version, stage| ModelStaged { model: "poet".into(), version, stage, at: 20 }.into();
+    let stage = |version, stage| -> FinetuneEvent { ModelStaged { model: "poet".into(), version, stage, at: 20 }.into() };
     let events = [
         version("a", true),
         version("a", true),
@@ -150,7 +150,8 @@ async fn given_the_same_events_when_everything_is_made_again_then_the_rows_are_t
         at: 1,
     };
     let newer = DatasetRegistered { examples: 4, tokens_json: Some("{\"min\":1}".into()), ..dataset.clone() };
-    let events = [dataset.into(), newer.into(), accepted_event(), claimed(1), step(1, 1, 3.0), version("a", true)];
+    let events: [FinetuneEvent; 6] =
+        [dataset.into(), newer.into(), accepted_event(), claimed(1), step(1, 1, 3.0), version("a", true)];
     let (_folder, sql) = database(&events).await;
     let all = || async {
         (
