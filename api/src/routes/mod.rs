@@ -8,6 +8,7 @@ pub mod dead_letters;
 pub mod deletions;
 pub mod docs;
 pub mod documents;
+pub(crate) mod finetune;
 pub mod health;
 pub mod ingest;
 pub mod memory;
@@ -61,4 +62,5 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(usage::router())
         .merge(deletions::router())
         .merge(warehouse::router())
+        .merge(finetune::router())
 }

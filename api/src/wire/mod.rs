@@ -3,6 +3,7 @@
 
 mod catalog;
 mod common;
+mod finetune;
 mod health;
 mod ingest;
 mod memory;
@@ -27,6 +28,10 @@ pub use catalog::{
     ToolCallDone, ToolEntry, ToolLimitsEntry, TopicEntry,
 };
 pub use common::{FieldError, Items, Page, Problem};
+pub use finetune::{
+    EstimateView, FinetuneBody, FinetuneCancelled, FinetuneDefaults, FinetuneJobAccepted, FinetuneMessage, LoraBody,
+    MethodEntry, StageBody,
+};
 pub use health::{Diagnosis, HealthStatus, HealthView, ServiceStatus, ServiceView};
 pub use ingest::{
     CollectionCheck, DeadLetterEntry, DocumentDetail, IngestAccepted, IngestBody, IngestMessage, IngestView, Orphan,
@@ -38,6 +43,7 @@ pub use rag::{
     SearchTimes,
 };
 pub use riverrun_stores::read_models::DeletionView;
+pub use riverrun_stores::read_models::{DatasetView, GateView, JobView, ModelVersionView, StepLossView};
 pub use riverrun_stores::warehouse::{Column, QueryResult, TableInfo};
 pub use run_control::{ApprovalBody, ApprovalDecision, ComparedRun, ComparedStep, ForkBody, RunComparison, RunTree};
 pub use runs::{ApprovalMode, Budget, CancelBody, RunAccepted, RunBody, RunMessage, SessionMode};
