@@ -7,6 +7,7 @@ use clap_complete::Shell;
 use riverrun_api::wire::{ApprovalMode, SessionMode};
 
 use crate::commands::chaos::ChaosCommand;
+use crate::commands::finetune::FinetuneCommand;
 use crate::commands::runs::RunsCommand;
 
 use crate::commands::memory::MemoryCommand;
@@ -78,6 +79,9 @@ pub enum Command {
     /// Conversations: what was said, what a model is shown of it, and forgetting
     #[command(subcommand)]
     Memory(MemoryCommand),
+    /// Train models on this machine: datasets, trainings, versions
+    #[command(subcommand)]
+    Finetune(FinetuneCommand),
     /// Documents of a collection
     #[command(subcommand)]
     Docs(DocsCommand),
@@ -122,6 +126,7 @@ impl Command {
             Command::Runs(_) => "runs",
             Command::Chaos(_) => "chaos",
             Command::Memory(_) => "memory",
+            Command::Finetune(_) => "finetune",
             Command::Docs(_) => "docs",
             Command::Warehouse(_) => "warehouse",
             Command::Dlq(_) => "dlq",

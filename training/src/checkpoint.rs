@@ -97,9 +97,8 @@ pub(crate) fn sync(path: &Path) -> Result<(), TrainingError> {
 /// Steps of the checkpoints of a folder, the newest first.
 fn steps(folder: &Path) -> Vec<u64> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut steps: Vec<u64> = entries
-        .filter_map(|entry| entry.file_name().to_str()?.strip_prefix(PREFIX)?.parse().ok())
-        .collect();
+    let mut steps: Vec<u64> =
+        entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix(PREFIX)?.parse().ok()).collect();
     steps.sort_unstable_by(|a, b| b.cmp(a));
     steps
 }

@@ -114,12 +114,10 @@ impl TrainingError {
         match self {
             Self::CudaRequired { .. } => Some("use sft_lora or dpo, which train on a CPU".to_owned()),
             Self::Dataset(_) => Some("correct the lines that are named and hand the file in again".to_owned()),
-            Self::Base { .. } => Some(
-                "use a base model of the llama or qwen2 family that `riverrun models` lists as present".to_owned(),
-            ),
-            Self::DoesNotFit { .. } => {
-                Some("lower seq_len or batch_size, or take a smaller base model".to_owned())
+            Self::Base { .. } => {
+                Some("use a base model of the llama or qwen2 family that `riverrun models` lists as present".to_owned())
             }
+            Self::DoesNotFit { .. } => Some("lower seq_len or batch_size, or take a smaller base model".to_owned()),
             Self::Diverged { .. } => Some("lower learning_rate, or look for broken examples in the dataset".to_owned()),
             Self::Checkpoint { path, .. } => {
                 Some(format!("remove {} and the job starts again from its first step", path.display()))

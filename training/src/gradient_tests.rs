@@ -36,9 +36,8 @@ fn given_any_matrix_then_its_gradient_is_the_slope_of_the_loss() {
         let adapter = adapter(family, &plan().lora);
         let batch = Batch::of(&sequences(3, 1));
         let coefficients = vec![-1.0 / batch.rows.len() as f32; batch.rows.len()];
-        let found = network
-            .gradients(&batch, &adapter, dropout, Memory::Recompute, &|_| Some(coefficients.clone()))
-            .unwrap();
+        let found =
+            network.gradients(&batch, &adapter, dropout, Memory::Recompute, &|_| Some(coefficients.clone())).unwrap();
         let step = 2e-3f32;
         for (variable, gradient) in adapter.variables().iter().zip(&found.1.0) {
             let gradient = gradient.flatten_all().unwrap().to_vec1::<f32>().unwrap();
@@ -67,7 +66,8 @@ fn given_kept_or_recomputed_layers_then_the_gradients_are_the_same() {
     let batch = Batch::of(&sequences(2, 4));
     let coefficients = vec![1.0f32; batch.rows.len()];
     let of = |memory| {
-        let found = network.gradients(&batch, &adapter, Some((0.2, 5)), memory, &|_| Some(coefficients.clone())).unwrap();
+        let found =
+            network.gradients(&batch, &adapter, Some((0.2, 5)), memory, &|_| Some(coefficients.clone())).unwrap();
         let gradients = found.1.0.iter().map(|g| g.flatten_all().unwrap().to_vec1::<f32>().unwrap());
         (found.0, gradients.collect::<Vec<_>>())
     };

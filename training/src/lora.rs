@@ -39,8 +39,7 @@ pub enum Target {
 
 impl Target {
     /// Every projection, in the order of the network.
-    pub const ALL: [Target; 7] =
-        [Target::Q, Target::K, Target::V, Target::O, Target::Gate, Target::Up, Target::Down];
+    pub const ALL: [Target; 7] = [Target::Q, Target::K, Target::V, Target::O, Target::Gate, Target::Up, Target::Down];
 
     /// Its name, as Hugging Face has it.
     pub const fn as_str(self) -> &'static str {

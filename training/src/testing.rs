@@ -76,7 +76,28 @@ pub(crate) fn base(family: Family) -> Arc<BaseModel> {
 
 /// Letters and the marks of ChatML.
 pub(crate) fn vocabulary() -> GgufVocabulary {
-    let letters = ["<|im_start|>", "<|im_end|>", "a", "b", "c", "d", "e", "s", "i", "t", "n", "u", "r", "y", "m", "Ċ", "Ġ", "an", "er", "st"];
+    let letters = [
+        "<|im_start|>",
+        "<|im_end|>",
+        "a",
+        "b",
+        "c",
+        "d",
+        "e",
+        "s",
+        "i",
+        "t",
+        "n",
+        "u",
+        "r",
+        "y",
+        "m",
+        "Ċ",
+        "Ġ",
+        "an",
+        "er",
+        "st",
+    ];
     GgufVocabulary {
         tokens: letters.iter().map(|letter| (*letter).to_owned()).collect(),
         merges: ["a n", "e r", "s t"].iter().map(|merge| (*merge).to_owned()).collect(),

@@ -10,6 +10,7 @@ mod diagnose;
 mod dlq;
 pub(crate) mod docs;
 mod embed;
+pub mod finetune;
 mod ingest;
 mod mcp;
 pub mod memory;
@@ -30,6 +31,7 @@ use std::future::Future;
 use serde_json::{Map, Value};
 
 use crate::args::{AgentCommand, Command, DlqCommand, ModelsCommand, RagCommand, ToolsArgs, ToolsCommand};
+use crate::commands::finetune::FinetuneCommand;
 use crate::commands::stream::StreamCommand;
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
@@ -104,6 +106,10 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
         }
         Command::Runs(command) => with_full(settings, name, async |c| runs::run(c, command, output).await).await,
         Command::Chaos(command) => chaos::run(command, output).await,
+        Command::Finetune(FinetuneCommand::Eval(args)) => finetune::eval::run(args, output),
+        Command::Finetune(command) => {
+            with_full(settings, name, async |c| finetune::run(c, command, output).await).await
+        }
         Command::Docs(command) => with_full(settings, name, async |c| docs::run(c, command, output).await).await,
         Command::Warehouse(command) => {
             with_full(settings, name, async |c| warehouse::run(c, command, output).await).await

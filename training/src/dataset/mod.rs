@@ -1,7 +1,7 @@
 //! Datasets: examples of what a model should answer, one JSON object a line.
 
-mod parse;
 mod pairs;
+mod parse;
 mod split;
 
 use serde::{Deserialize, Serialize};

@@ -72,7 +72,11 @@ pub fn read(bytes: &[u8], format: Format) -> Result<Dataset, DatasetError> {
                 } else if dataset.examples.len() < MAX_EXAMPLES {
                     dataset.examples.push((number, example));
                 } else {
-                    findings.error(Remark::new(number, None, format!("is beyond the limit of {MAX_EXAMPLES} examples")));
+                    findings.error(Remark::new(
+                        number,
+                        None,
+                        format!("is beyond the limit of {MAX_EXAMPLES} examples"),
+                    ));
                     break;
                 }
             }

@@ -54,7 +54,10 @@ fn given_preferences_and_conversations_that_can_not_be_then_it_is_said_why() {
         ("[{\"role\":\"assistant\"}]", "no content"),
         ("[{\"role\":\"assistant\",\"content\":[\"a\"]}]", "a list"),
         ("[{\"role\":\"assistant\",\"content\":\"\"}]", "empty"),
-        ("[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"system\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"a\"}]", "only speaks first"),
+        (
+            "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"system\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"a\"}]",
+            "only speaks first",
+        ),
     ] {
         let found = remarks(format!("{{\"messages\":{messages}}}").as_bytes(), Format::Chat);
         assert!(found[0].0 == "line 1.messages" && found[0].1.contains(part), "{messages}: {found:?}");

@@ -18,7 +18,9 @@ pub fn check_name(name: &str) -> Result<(), TrainingError> {
         return Ok(());
     }
     let shown: String = name.chars().take(80).collect();
-    let reason = format!("{shown:?} is no name: 1 to {MAX_NAME} lower-case letters, digits, '-', '_' and '.', a letter or digit first");
+    let reason = format!(
+        "{shown:?} is no name: 1 to {MAX_NAME} lower-case letters, digits, '-', '_' and '.', a letter or digit first"
+    );
     Err(TrainingError::Setting { field: "name", reason })
 }
 

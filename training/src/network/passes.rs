@@ -76,11 +76,7 @@ impl Network {
     }
 
     /// Log probabilities of the tokens that are scored.
-    pub(crate) fn log_probabilities(
-        &self,
-        batch: &Batch,
-        adapter: &AdapterWeights,
-    ) -> Result<Vec<f32>, TrainingError> {
+    pub(crate) fn log_probabilities(&self, batch: &Batch, adapter: &AdapterWeights) -> Result<Vec<f32>, TrainingError> {
         if batch.rows.is_empty() {
             return Ok(Vec::new());
         }

@@ -87,8 +87,7 @@ impl TextCodec {
         let tokenizer = Tokenizer::from_file(&path).map_err(|error| TrainingError::base(&path, error))?;
         let config_path = folder.join("tokenizer_config.json");
         let bytes = std::fs::read(&config_path).map_err(TrainingError::io("reading", &config_path))?;
-        let config: Value =
-            serde_json::from_slice(&bytes).map_err(|error| TrainingError::base(&config_path, error))?;
+        let config: Value = serde_json::from_slice(&bytes).map_err(|error| TrainingError::base(&config_path, error))?;
         let text = |key: &str| {
             let value = &config[key];
             value.as_str().or(value["content"].as_str()).map(str::to_owned)
@@ -153,7 +152,9 @@ impl TextCodec {
         for (at, said) in turns.iter().enumerate().filter(|(_, turn)| turn.role == Speaker::Assistant) {
             let before = self.template.render(&turns[..at], true)?;
             let through = self.template.render(&turns[..=at], false)?;
-            let (Some(asked), Some(answer)) = (before.strip_prefix(written.as_str()), through.strip_prefix(before.as_str())) else {
+            let (Some(asked), Some(answer)) =
+                (before.strip_prefix(written.as_str()), through.strip_prefix(before.as_str()))
+            else {
                 return Err("the chat template changes what was said before; it can't be trained with".to_owned());
             };
             let answer = self.answer(answer, &said.content)?;
@@ -171,7 +172,8 @@ impl TextCodec {
     /// What of a rendered answer is taught: up to the control token that ends it. What templates write behind that (a line
     /// end, mostly) is never generated.
     fn answer<'a>(&'a self, rendered: &'a str, content: &str) -> Result<&'a str, String> {
-        let end = self.controls.iter().filter_map(|control| rendered.find(control.as_str()).map(|at| at + control.len()));
+        let end =
+            self.controls.iter().filter_map(|control| rendered.find(control.as_str()).map(|at| at + control.len()));
         match end.min() {
             Some(end) => Ok(&rendered[..end]),
             None => Err(format!(

@@ -14,7 +14,8 @@ use super::codec::TextCodec;
 use super::template::ChatTemplate;
 
 /// Of Qwen2's `tokenizer.json`.
-const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const QWEN2: &str =
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 /// Of Llama 3's.
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
@@ -68,7 +69,8 @@ impl GgufVocabulary {
     fn splitter(&self) -> Result<PreTokenizerWrapper, String> {
         let by_pattern = |pattern: &str| -> Result<PreTokenizerWrapper, String> {
             let pattern = SplitPattern::Regex(pattern.to_owned());
-            let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false).map_err(|error| error.to_string())?;
+            let split =
+                Split::new(pattern, SplitDelimiterBehavior::Isolated, false).map_err(|error| error.to_string())?;
             let bytes = ByteLevel::new(false, false, false);
             Ok(Sequence::new(vec![split.into(), bytes.into()]).into())
         };

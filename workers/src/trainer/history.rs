@@ -49,10 +49,7 @@ pub(super) fn event(record: &Record, context: &Context) -> Option<FinetuneEvent>
 }
 
 /// The partition of a training's events, what they say, and where they end.
-pub(super) async fn read(
-    context: &Context,
-    job_id: FinetuneId,
-) -> Result<(TopicPartition, History, i64), WorkError> {
+pub(super) async fn read(context: &Context, job_id: FinetuneId) -> Result<(TopicPartition, History, i64), WorkError> {
     let partition = partition_for(&job_id.to_string());
     let mut range = Tail::read_range(&context.log, partition.clone(), StartAt::Beginning).await.map_err(again)?;
     let end = range.end();
@@ -108,7 +105,9 @@ mod tests {
         };
         let cancel = |job_id| FinetuneEvent::from(FinetuneCancelRequested { job_id, reason: None, at: 0 });
         let mut history = History::default();
-        for event in [claimed(own, 1), claimed(other, 9), finished(other, 9), cancel(other), claimed(own, 2), finished(own, 1)] {
+        for event in
+            [claimed(own, 1), claimed(other, 9), finished(other, 9), cancel(other), claimed(own, 2), finished(own, 1)]
+        {
             history.apply(own, &event);
         }
         assert_eq!(history, History { epoch: 2, ..History::default() });

@@ -31,7 +31,13 @@ struct Exported {
 }
 
 /// Makes the files. `models` is the folder of models.
-fn export(start: &StartFinetune, job: &Job, trained: Trained, sets: &Sets, models: &Path) -> Result<Exported, TrainingError> {
+fn export(
+    start: &StartFinetune,
+    job: &Job,
+    trained: Trained,
+    sets: &Sets,
+    models: &Path,
+) -> Result<Exported, TrainingError> {
     let outcome = trained.outcome.clone();
     let peft = export::peft_files(&trained, &start.base_model, &job.checkpoints.join("export"))?;
     let base = job.base_folder.join(GGUF_FILE);

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use riverrun_log::Tail;
 use riverrun_models::{NoProgress, Presence};
-use riverrun_schemas::finetune::{
-    FinetuneEvent, FinetuneFinished, FinetuneOutcome, FinetuneProgressed, StartFinetune,
-};
+use riverrun_schemas::finetune::{FinetuneEvent, FinetuneFinished, FinetuneOutcome, FinetuneProgressed, StartFinetune};
 use riverrun_schemas::{Envelope, Failure, FinetuneId, now_ms};
 use riverrun_training::dataset::{Format, read};
 use riverrun_training::{BaseModel, Outcome, Plan, Sets, StepReport, Trained, TrainingError, Watch, estimate, train};
@@ -34,14 +32,7 @@ pub(super) struct Ended {
 
 impl Ended {
     pub(super) fn cancelled() -> Self {
-        Self {
-            status: FinetuneOutcome::Cancelled,
-            steps: 0,
-            loss: None,
-            eval_loss: None,
-            model: None,
-            error: None,
-        }
+        Self { status: FinetuneOutcome::Cancelled, steps: 0, loss: None, eval_loss: None, model: None, error: None }
     }
 
     pub(super) fn failed(error: Failure) -> Self {
@@ -139,7 +130,8 @@ impl Trainer {
 
     /// Everything that a training needs, or why it can't be done.
     async fn job(&self, start: &StartFinetune) -> Result<Job, Refused> {
-        let unreadable = |what: &str, value: &str| Failure::new("invalid_request", format!("{what} {value:?} can't be read"));
+        let unreadable =
+            |what: &str, value: &str| Failure::new("invalid_request", format!("{what} {value:?} can't be read"));
         let plan: Plan = serde_json::from_str(&start.plan_json).map_err(|_| unreadable("plan", &start.plan_json))?;
         let format = Format::by_name(&start.format).ok_or_else(|| unreadable("format", &start.format))?;
         plan.check().map_err(|error| failure(&error))?;

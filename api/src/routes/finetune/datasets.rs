@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Json as Reply;
 use axum::body::Bytes;
 use axum::extract::multipart::{Multipart, MultipartError};
-use axum::extract::{Path, State};
+use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::StatusCode;
 use riverrun_models::{Models, Presence};
 use riverrun_schemas::finetune::DatasetRegistered;
@@ -50,7 +50,11 @@ struct Form {
 /// example is refused whole, with the numbers of the lines.
 #[utoipa::path(post, path = "/finetune/datasets", tag = "finetune", request_body(content_type = "multipart/form-data", content = String),
     responses((status = 201, body = DatasetView), (status = 413, body = Problem), (status = 422, description = "lines that are no examples", body = Problem)))]
-async fn create(State(state): State<AppState>, form: Multipart) -> Result<(StatusCode, Reply<DatasetView>), ApiError> {
+async fn create(State(state): State<AppState>, request: Request) -> Result<(StatusCode, Reply<DatasetView>), ApiError> {
+    let form = Multipart::from_request(request, &state).await.map_err(|rejection| {
+        ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", rejection.body_text())
+            .hint("send multipart/form-data with the fields name and file")
+    })?;
     let Form { name, format, base_model, file } = form_of(form).await?;
     export::check_name(&name)?;
     let models = state.core().models().clone();

@@ -81,8 +81,9 @@ async fn estimate_job(
     let asked = Asked::of(&state, &body).await?;
     let Some(folder) = plan::base_folder(state.core().models(), &asked.base_model)? else {
         let what = format!("base model {:?} is not there", asked.base_model);
-        return Err(ApiError::not_found("model_missing", what)
-            .hint(format!("riverrun models pull {}", asked.base_model)));
+        return Err(
+            ApiError::not_found("model_missing", what).hint(format!("riverrun models pull {}", asked.base_model))
+        );
     };
     let load = plan::load(&asked.plan, &asked.dataset);
     Ok(Reply(plan::view(plan::estimated(asked.plan, load, folder).await?)))
@@ -203,10 +204,7 @@ struct JobsQuery {
 /// Trainings, the newest first.
 #[utoipa::path(get, path = "/finetune/jobs", tag = "finetune", params(JobsQuery),
     responses((status = 200, body = Page<JobView>), (status = 422, body = Problem)))]
-async fn list(
-    State(state): State<AppState>,
-    Query(query): Query<JobsQuery>,
-) -> Result<Reply<Page<JobView>>, ApiError> {
+async fn list(State(state): State<AppState>, Query(query): Query<JobsQuery>) -> Result<Reply<Page<JobView>>, ApiError> {
     if let Some(status) = query.status.as_deref().filter(|status| !STATUSES.contains(status)) {
         return Err(ApiError::field("status", format!("is {status:?}; known are {}", STATUSES.join(", "))));
     }

@@ -7,6 +7,7 @@ mod versions;
 
 use riverrun_log::Outgoing;
 use riverrun_schemas::finetune::FinetuneEvent;
+use riverrun_stores::read_models::PageRequest;
 use riverrun_training::TrainingError;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -17,7 +18,6 @@ use crate::error::ApiError;
 use crate::state::AppState;
 use crate::submit::Checks;
 use crate::wire::FieldError;
-use riverrun_stores::read_models::PageRequest;
 
 pub(crate) use jobs::unknown_job;
 

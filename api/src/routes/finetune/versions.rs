@@ -110,8 +110,11 @@ async fn file(
         export::ADAPTER_WEIGHTS => state.parts().blobs.get(&files.weights).await?,
         export::ADAPTER_CONFIG => files.config.into_bytes().into(),
         _ => {
-            return Err(ApiError::not_found("not_found", "a version has no such file")
-                .hint(format!("{} or {}", export::ADAPTER_WEIGHTS, export::ADAPTER_CONFIG)));
+            return Err(ApiError::not_found("not_found", "a version has no such file").hint(format!(
+                "{} or {}",
+                export::ADAPTER_WEIGHTS,
+                export::ADAPTER_CONFIG
+            )));
         }
     };
     let headers = [

@@ -32,8 +32,18 @@ fn claimed(epoch: i64) -> FinetuneEvent {
 
 fn step(epoch: i64, step: i64, loss: f64) -> FinetuneEvent {
     let (learning_rate, tokens_per_s, eta_s) = (1e-4, 10.0, 5.0);
-    FinetuneProgressed { job_id: job_id(), epoch, step, loss, learning_rate, tokens_per_s, eta_s, eval_loss: None, at: 3 }
-        .into()
+    FinetuneProgressed {
+        job_id: job_id(),
+        epoch,
+        step,
+        loss,
+        learning_rate,
+        tokens_per_s,
+        eta_s,
+        eval_loss: None,
+        at: 3,
+    }
+    .into()
 }
 
 fn finished_event(epoch: i64, status: FinetuneOutcome) -> FinetuneEvent {
@@ -115,7 +125,8 @@ async fn given_a_worker_that_lost_its_claim_then_what_it_says_does_not_count() {
 
 #[tokio::test]
 async fn given_versions_then_they_count_once_a_training_and_are_ready_only_behind_their_gate() {
-    let stage = |version, stage| -> FinetuneEvent { ModelStaged { model: "poet".into(), version, stage, at: 20 }.into() };
+    let stage =
+        |version, stage| -> FinetuneEvent { ModelStaged { model: "poet".into(), version, stage, at: 20 }.into() };
     let events = [
         version("a", true),
         version("a", true),
