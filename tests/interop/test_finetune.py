@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from server import wait_for
+from server import BINARY, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE = "smollm2-135m-instruct"
@@ -119,6 +119,6 @@ def test_a_cancelled_training_registers_nothing(tuning):
 def test_the_example_runs(tuning):
     if not has_base(tuning):
         pytest.skip(f"{BASE} is not on this machine; ./x models puts it there")
-    done = subprocess.run([ROOT / "examples/finetune.sh"], env=os.environ | tuning.env | {"RIVERRUN": str(tuning.binary), "STEPS": "4"},
+    done = subprocess.run([ROOT / "examples/finetune.sh"], env=os.environ | tuning.env | {"RIVERRUN": str(BINARY), "STEPS": "4"},
                           capture_output=True, text=True, timeout=900)
     assert done.returncode == 0 and "cities@1" in done.stdout, done

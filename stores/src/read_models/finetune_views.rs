@@ -11,7 +11,6 @@ use crate::read_models::time::Timestamp;
 
 /// A dataset.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-#[schema(as = FinetuneDatasetView)]
 pub struct DatasetView {
     /// Its name.
     pub name: String,
@@ -43,7 +42,6 @@ pub struct DatasetView {
 
 /// A training.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-#[schema(as = FinetuneJobView)]
 pub struct JobView {
     /// Its id.
     pub job_id: String,
@@ -100,7 +98,6 @@ impl JobView {
 
 /// A step of a training.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-#[schema(as = FinetuneStepView)]
 pub struct StepLossView {
     /// Counts from 1.
     pub step: i64,

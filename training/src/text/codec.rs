@@ -66,7 +66,6 @@ pub struct TextCodec {
     template: ChatTemplate,
     controls: Vec<String>,
     bos: Option<u32>,
-    eos: u32,
 }
 
 impl TextCodec {
@@ -75,10 +74,9 @@ impl TextCodec {
         template: ChatTemplate,
         mut controls: Vec<String>,
         bos: Option<u32>,
-        eos: u32,
     ) -> Self {
         controls.retain(|text| !text.is_empty());
-        Self { tokenizer, template, controls, bos, eos }
+        Self { tokenizer, template, controls, bos }
     }
 
     /// Of a folder in Hugging Face's layout.
@@ -94,18 +92,15 @@ impl TextCodec {
         };
         let bad = |reason: &str| TrainingError::base(&config_path, reason);
         let eos_text = text("eos_token").ok_or_else(|| bad("it names no eos_token"))?;
-        let eos = tokenizer.token_to_id(&eos_text).ok_or_else(|| bad("its eos_token is no token"))?;
+        if tokenizer.token_to_id(&eos_text).is_none() {
+            return Err(bad("its eos_token is no token"));
+        }
         let added = tokenizer.get_added_tokens_decoder();
         let controls = added.values().filter(|token| token.special).map(|token| token.content.clone()).collect();
         let bos = config["add_bos_token"].as_bool().unwrap_or(false).then(|| text("bos_token")).flatten();
         let bos = bos.and_then(|bos| tokenizer.token_to_id(&bos));
         let template = ChatTemplate::new(text("chat_template"), text("bos_token").unwrap_or_default(), eos_text);
-        Ok(Self::new(tokenizer, template, controls, bos, eos))
-    }
-
-    /// The token that ends a text.
-    pub fn eos(&self) -> u32 {
-        self.eos
+        Ok(Self::new(tokenizer, template, controls, bos))
     }
 
     /// The control token of the model that stands in a text, where one does: such a text can't be trained on, for its letters
@@ -114,22 +109,10 @@ impl TextCodec {
         self.controls.iter().map(String::as_str).find(|control| text.contains(*control))
     }
 
-    /// Text of tokens, without control tokens.
-    pub fn decode(&self, ids: &[u32]) -> Result<String, String> {
-        self.tokenizer.decode(ids, true).map_err(|error| error.to_string())
-    }
-
     /// Tokens of a text in which control tokens count as such.
-    pub fn tokens(&self, text: &str) -> Result<Vec<u32>, String> {
+    fn tokens(&self, text: &str) -> Result<Vec<u32>, String> {
         let encoding = self.tokenizer.encode(text, false).map_err(|error| error.to_string())?;
         Ok(encoding.get_ids().to_vec())
-    }
-
-    /// The tokens of a question, up to where the model begins to answer.
-    pub fn prompt(&self, question: &str) -> Result<Vec<u32>, String> {
-        let mut ids: Vec<u32> = self.bos.into_iter().collect();
-        ids.extend(self.tokens(&self.template.render(&[turn(Speaker::User, question)], true)?)?);
-        Ok(ids)
     }
 
     /// A prompt with its completion, of which the completion and the token that ends it are taught.

@@ -43,7 +43,7 @@ impl GgufVocabulary {
         let tokenizer = self.tokenizer(&controls)?;
         let template = ChatTemplate::new(self.template, bos_text.clone(), eos_text);
         let bos = if self.add_bos { self.bos } else { None };
-        Ok(TextCodec::new(tokenizer, template, controls, bos.map(|id| id as u32), eos as u32))
+        Ok(TextCodec::new(tokenizer, template, controls, bos.map(|id| id as u32)))
     }
 
     fn tokenizer(&self, controls: &[String]) -> Result<Tokenizer, String> {

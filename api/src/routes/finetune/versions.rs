@@ -40,12 +40,18 @@ async fn list(
     Ok(Reply(Page { items: page.items, next_cursor: page.next_cursor }))
 }
 
+fn unknown(model: &str, version: &str) -> ApiError {
+    let shown = |text: &str| text.chars().take(80).collect::<String>();
+    let what = format!("there is no version {:?} of {:?}", shown(version), shown(model));
+    ApiError::not_found("model_version_not_found", what).hint("riverrun finetune registry")
+}
+
+fn number(model: &str, version: &str) -> Result<i64, ApiError> {
+    version.parse().map_err(|_| unknown(model, version))
+}
+
 async fn find(state: &AppState, model: &str, version: i64) -> Result<(ModelVersionView, AdapterFiles), ApiError> {
-    finetune::model(&state.parts().sql, model, version).await?.ok_or_else(|| {
-        let shown: String = model.chars().take(80).collect();
-        ApiError::not_found("model_version_not_found", format!("there is no version {version} of {shown:?}"))
-            .hint("riverrun finetune registry")
-    })
+    finetune::model(&state.parts().sql, model, version).await?.ok_or_else(|| unknown(model, &version.to_string()))
 }
 
 /// Says what a version is for. The model's name without a version means the one that was made `ready` last; a version that has
@@ -55,18 +61,19 @@ async fn find(state: &AppState, model: &str, version: i64) -> Result<(ModelVersi
     responses((status = 200, body = ModelVersionView), (status = 404, body = Problem), (status = 409, description = "gate_not_passed", body = Problem), (status = 422, body = Problem)))]
 async fn stage(
     State(state): State<AppState>,
-    Path((model, version)): Path<(String, i64)>,
+    Path((model, version)): Path<(String, String)>,
     Json(body): Json<StageBody>,
 ) -> Result<Reply<ModelVersionView>, ApiError> {
     let stage = ModelStage::by_name(&body.stage)
         .ok_or_else(|| ApiError::field("stage", format!("is {:?}; known are candidate, ready, retired", body.stage)))?;
+    let version = number(&model, &version)?;
     let (view, _) = find(&state, &model, version).await?;
     if stage == ModelStage::Ready && !view.gate.passed {
         let reason = view.gate.reason.unwrap_or_else(|| "it was not tried".to_owned());
         return Err(ApiError::conflict("gate_not_passed", format!("{} can't be ready: {reason}", view.chat_model)));
     }
-    let number = i32::try_from(version).map_err(|_| ApiError::field("version", "is too large"))?;
-    tell(&state, ModelStaged { model: model.clone(), version: number, stage, at: now_ms() }).await?;
+    let small = i32::try_from(version).map_err(|_| ApiError::field("version", "is too large"))?;
+    tell(&state, ModelStaged { model: model.clone(), version: small, stage, at: now_ms() }).await?;
     let view = settled(&state, &model, version, stage).await?;
     point(&state, &model, version, stage)?;
     Ok(Reply(view))
@@ -103,9 +110,9 @@ fn point(state: &AppState, model: &str, version: i64, stage: ModelStage) -> Resu
     responses((status = 200, description = "the file", content_type = "application/octet-stream", body = Vec<u8>), (status = 404, body = Problem)))]
 async fn file(
     State(state): State<AppState>,
-    Path((model, version, file)): Path<(String, i64, String)>,
+    Path((model, version, file)): Path<(String, String, String)>,
 ) -> Result<Response, ApiError> {
-    let (_, files) = find(&state, &model, version).await?;
+    let (_, files) = find(&state, &model, number(&model, &version)?).await?;
     let content = match file.as_str() {
         export::ADAPTER_WEIGHTS => state.parts().blobs.get(&files.weights).await?,
         export::ADAPTER_CONFIG => files.config.into_bytes().into(),
