@@ -67,6 +67,19 @@ impl Sets {
     }
 }
 
+impl Sets {
+    /// What the passes of a step are made of; steps count from 1. Of a preference, the better answer comes first.
+    pub fn of_step(&self, plan: &Plan, step: u64) -> Vec<Encoded> {
+        let places = Order::new(plan.seed, self.train.len()).of_step(step, plan.examples_per_step());
+        match &self.train {
+            Examples::Sequences(all) => places.into_iter().map(|place| all[place].clone()).collect(),
+            Examples::Pairs(all) => {
+                places.into_iter().flat_map(|place| [all[place].chosen.clone(), all[place].rejected.clone()]).collect()
+            }
+        }
+    }
+}
+
 /// Lines of a dataset that can't be encoded for a model, because they hold its control tokens or its template refuses them.
 pub fn unfit(dataset: &Dataset, text: &TextCodec) -> Option<DatasetError> {
     let mut found = DatasetError { errors: Vec::new(), total: 0 };

@@ -8,5 +8,5 @@ mod shelf;
 
 pub use merged::{merged_size, write_merged};
 pub use parity::{MAX_DIFFERENCE, Parity, Said};
-pub use peft::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, PeftFiles, peft_files};
+pub use peft::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, PeftFiles, initial_files, peft_files};
 pub use shelf::{check_name, merged_folder, point, publish, staging_folder};

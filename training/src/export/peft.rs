@@ -6,7 +6,10 @@ use std::path::Path;
 use candle_core::Tensor;
 use serde_json::json;
 
+use crate::base::BaseModel;
 use crate::error::TrainingError;
+use crate::lora::Adapter;
+use crate::plan::Plan;
 use crate::trainer::Trained;
 
 /// Name of the file of matrices.
@@ -25,8 +28,21 @@ pub struct PeftFiles {
 
 /// Makes the files of a trained adapter. `scratch` is a folder for the moment; `base_model` is the name that PEFT will look for.
 pub fn peft_files(trained: &Trained, base_model: &str, scratch: &Path) -> Result<PeftFiles, TrainingError> {
+    files(&trained.adapter, base_model, scratch)
+}
+
+/// The files of the adapter that a training begins with: whoever compares trainers gives both the same.
+pub fn initial_files(
+    plan: &Plan,
+    base: &BaseModel,
+    base_model: &str,
+    scratch: &Path,
+) -> Result<PeftFiles, TrainingError> {
+    files(&Adapter::new(&plan.lora, &base.config, plan.seed)?, base_model, scratch)
+}
+
+fn files(adapter: &Adapter, base_model: &str, scratch: &Path) -> Result<PeftFiles, TrainingError> {
     let mut tensors: HashMap<String, Tensor> = HashMap::new();
-    let adapter = &trained.adapter;
     for ((layer, target), at) in adapter.places() {
         let module = format!("base_model.model.model.layers.{layer}.{}.{}", target.module(), target.as_str());
         for (letter, at) in [("A", at), ("B", at + 1)] {

@@ -11,7 +11,7 @@ use crate::dataset::{Example, Speaker, Turn};
 use crate::error::TrainingError;
 
 /// Tokens, and which of them are taught.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Encoded {
     /// The tokens.
     pub ids: Vec<u32>,
