@@ -30,14 +30,6 @@ impl Examples {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-
-    /// Tokens of them all.
-    pub fn tokens(&self) -> usize {
-        match self {
-            Examples::Sequences(all) => all.iter().map(|one| one.ids.len()).sum(),
-            Examples::Pairs(all) => all.iter().map(|pair| pair.chosen.ids.len() + pair.rejected.ids.len()).sum(),
-        }
-    }
 }
 
 /// What is trained on and what is measured on.

@@ -12,20 +12,11 @@ use candle_core::{Device, Tensor};
 use crate::base::{Family, GgufFile, Way, permute};
 use crate::checkpoint::sync;
 use crate::error::TrainingError;
-use crate::lora::{LoraSettings, Target};
+use crate::lora::Target;
 use crate::trainer::Trained;
 
 /// What merged matrices are kept in: half the size of a 32-bit float, and close enough that the parity gate passes.
 const MERGED: GgmlDType = GgmlDType::F16;
-
-/// Bytes of a merged file, about.
-pub fn merged_size(base_bytes: u64, config: &crate::base::Config, lora: &LoraSettings) -> u64 {
-    let of = |target: Target| {
-        let (inner, outer) = target.sizes(config);
-        2 * (inner * outer) as u64
-    };
-    base_bytes + config.layers as u64 * lora.sorted_targets().into_iter().map(of).sum::<u64>()
-}
 
 /// Writes `path`: every tensor of the base as it is, but those with an adapter as `W + scale · B A` in 16-bit floats. `path` is
 /// synced when this returns. `base` is the GGUF file that was trained on.

@@ -6,7 +6,7 @@ mod parity;
 mod peft;
 mod shelf;
 
-pub use merged::{merged_size, write_merged};
+pub use merged::write_merged;
 pub use parity::{MAX_DIFFERENCE, Parity, Said};
 pub use peft::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, PeftFiles, initial_files, peft_files};
 pub use shelf::{check_name, merged_folder, point, publish, staging_folder};

@@ -48,7 +48,7 @@ struct Form {
 /// Checks a dataset and keeps it under its name: `multipart/form-data` with the fields `name`, `format` (`sft`, `dpo` or `chat`),
 /// `base_model` (whose tokens are counted) and the file `file`, JSON lines of at most 64 MiB. A dataset with a line that is no
 /// example is refused whole, with the numbers of the lines.
-#[utoipa::path(post, path = "/finetune/datasets", tag = "finetune", request_body(content_type = "multipart/form-data", content = String),
+#[utoipa::path(post, path = "/finetune/datasets", tag = "finetune", request_body(content = String, content_type = "multipart/form-data"),
     responses((status = 201, body = DatasetView), (status = 413, body = Problem), (status = 422, description = "lines that are no examples", body = Problem)))]
 async fn create(State(state): State<AppState>, request: Request) -> Result<(StatusCode, Reply<DatasetView>), ApiError> {
     let form = Multipart::from_request(request, &state).await.map_err(|rejection| {
