@@ -61,9 +61,23 @@ def test_rouge_is_measured_without_a_server(tuning, tmp_path):
     samples = tmp_path / "samples.jsonl"
     samples.write_text('{"prediction": "the cat sat", "reference": "the cat"}\n{"prediction": "x", "reference": "?"}\n')
     done = tuning.cli("finetune", "eval", str(samples), "--metrics", "rouge", "--json")
-    report = json.loads(done.stdout)
+    report = json.loads(done.stdout)["rouge"]
     assert report["samples"] == 2 and len(report["unscored"]) == 1
     assert abs(report["scores"][0]["fmeasure"] - 0.8) < 1e-9
+
+
+def test_a_judge_that_can_not_be_read_leaves_samples_unscored(tuning, tmp_path):
+    if not has_base(tuning):
+        pytest.skip(f"{BASE} is not on this machine; ./x models puts it there")
+    samples = tmp_path / "samples.jsonl"
+    samples.write_text(json.dumps({"question": "What is the fee?", "answer": "It is 7.50.", "contexts": ["A winch launch costs 7.50."]}) + "\n")
+    done = tuning.cli("finetune", "eval", str(samples), "--metrics", "ragas", "--json")
+    assert done.returncode == 0, done
+    report = json.loads(done.stdout)["ragas"]
+    assert report["samples"] == 1 and len(report["scores"]) == 4
+    told = {one["metric"] for one in report["unscored"]}
+    assert {"context_precision", "context_recall"} <= told, "both need a reference"
+    assert all(score["scored"] + (score["metric"] in told) == 1 for score in report["scores"])
 
 
 def ended(server, job_id):

@@ -106,7 +106,10 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
         }
         Command::Runs(command) => with_full(settings, name, async |c| runs::run(c, command, output).await).await,
         Command::Chaos(command) => chaos::run(command, output).await,
-        Command::Finetune(FinetuneCommand::Eval(args)) => finetune::eval::run(args, output),
+        Command::Finetune(FinetuneCommand::Eval(args)) if !args.needs_judge() => finetune::eval::run(&args, output),
+        Command::Finetune(FinetuneCommand::Eval(args)) => {
+            with_light(settings, async |c| finetune::eval::judge(c, args, output).await).await
+        }
         Command::Finetune(command) => {
             with_full(settings, name, async |c| finetune::run(c, command, output).await).await
         }

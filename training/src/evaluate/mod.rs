@@ -1,6 +1,7 @@
 //! Measures of answers against references. A sample that can't be scored is told with its reason and stays in the denominator
 //! that is shown; it is not in the mean.
 
+mod ragas;
 mod rouge;
 
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,10 @@ use serde_json::Value;
 
 use crate::dataset::{DatasetError, MAX_TOLD, Remark};
 
+pub use ragas::{
+    JudgedFault, JudgedMetric, JudgedReport, JudgedScore, RagSample, average_precision, cosine, questions_prompt,
+    rag_samples, share, statements_prompt, support_prompt, texts, usefulness_prompt, verdicts,
+};
 pub use rouge::{Rouge, Score, rouge};
 
 /// Samples of a file at most.
@@ -59,14 +64,23 @@ pub struct Report {
 
 /// Reads JSON lines with `prediction` and `reference`.
 pub fn samples(bytes: &[u8]) -> Result<Vec<Sample>, DatasetError> {
+    read_lines(bytes, |line, value| {
+        Ok(Sample { line, prediction: words(value, line, "prediction")?, reference: words(value, line, "reference")? })
+    })
+}
+
+/// Reads each line that is not blank, or says which can't be.
+fn read_lines<T>(bytes: &[u8], read: impl Fn(usize, &Value) -> Result<T, Remark>) -> Result<Vec<T>, DatasetError> {
     let mut found = Vec::new();
     let mut faults = DatasetError { errors: Vec::new(), total: 0 };
     for (line, text) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
         if text.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        match sample(line, text) {
-            Ok(sample) if found.len() < MAX_SAMPLES => found.push(sample),
+        let value = serde_json::from_slice::<Value>(text)
+            .map_err(|error| Remark::new(line, None, format!("is not a JSON object: {error}")));
+        match value.and_then(|value| read(line, &value)) {
+            Ok(one) if found.len() < MAX_SAMPLES => found.push(one),
             Ok(_) => return Err(DatasetError::one(line, format!("is beyond the limit of {MAX_SAMPLES} samples"))),
             Err(remark) => {
                 faults.total += 1;
@@ -83,15 +97,12 @@ pub fn samples(bytes: &[u8]) -> Result<Vec<Sample>, DatasetError> {
     }
 }
 
-fn sample(line: usize, text: &[u8]) -> Result<Sample, Remark> {
-    let value: Value = serde_json::from_slice(text)
-        .map_err(|error| Remark::new(line, None, format!("is not a JSON object: {error}")))?;
-    let words = |field: &'static str| match &value[field] {
+fn words(value: &Value, line: usize, field: &'static str) -> Result<String, Remark> {
+    match &value[field] {
         Value::String(text) => Ok(text.clone()),
         Value::Null => Err(Remark::new(line, Some(field), "is missing")),
         _ => Err(Remark::new(line, Some(field), "is not a text")),
-    };
-    Ok(Sample { line, prediction: words("prediction")?, reference: words("reference")? })
+    }
 }
 
 /// ROUGE-1, ROUGE-2 and ROUGE-L. A sample whose reference has no words has nothing to be measured by.

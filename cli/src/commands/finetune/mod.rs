@@ -161,6 +161,6 @@ pub async fn run(connection: &Connection, command: FinetuneCommand, output: Outp
         FinetuneCommand::Registry { limit } => versions::ls(connection, limit, output).await,
         FinetuneCommand::Stage { version, stage } => versions::stage(connection, &version, &stage, output).await,
         FinetuneCommand::Export { version, to } => versions::export(connection, &version, &to, output).await,
-        FinetuneCommand::Eval(args) => eval::run(args, output),
+        FinetuneCommand::Eval(args) => eval::judge(connection, args, output).await,
     }
 }
