@@ -100,6 +100,9 @@ pub struct Plan {
     pub checkpoint_every: u64,
     /// Measurements without a gain before training stops early; 0 goes on to the end.
     pub patience: u32,
+    /// Whether a version must be surely better than its base on what was held out to be ready.
+    #[serde(default)]
+    pub require_gain: bool,
 }
 
 impl Default for Plan {
@@ -120,6 +123,7 @@ impl Default for Plan {
             eval_every: 25,
             checkpoint_every: 25,
             patience: 4,
+            require_gain: false,
         }
     }
 }

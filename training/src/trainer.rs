@@ -13,6 +13,7 @@ use crate::dataset::hex;
 use crate::error::TrainingError;
 use crate::estimate;
 use crate::examples::{Examples, Order, Sets};
+use crate::gain::Gain;
 use crate::lora::Adapter;
 use crate::network::{AdapterWeights, Batch, Memory, Network};
 use crate::objective::{preference, supervised};
@@ -75,6 +76,8 @@ pub struct Outcome {
     pub best_step: Option<u64>,
     /// Whether it stopped before its last step because nothing got better.
     pub stopped_early: bool,
+    /// By how much that adapter is better than the base; none with fewer than two held-out examples.
+    pub gain: Option<Gain>,
     /// Examples that were too long.
     pub too_long: usize,
 }
@@ -91,7 +94,7 @@ pub fn train(
     plan.check()?;
     let mut session = Session::open(plan, base, sets, dataset_sha256, folder)?;
     session.run(folder, watch)?;
-    session.finish()
+    session.finish(watch)
 }
 
 struct Session<'s> {
@@ -302,10 +305,33 @@ impl<'s> Session<'s> {
         Ok((count > 0).then(|| loss / count as f64))
     }
 
-    fn finish(self) -> Result<Trained, TrainingError> {
+    /// Loss of each held-out example.
+    fn each(&self, adapter: &AdapterWeights, watch: &dyn Watch) -> Result<Vec<f64>, TrainingError> {
+        let mut losses = Vec::with_capacity(self.sets.held_out.len());
+        for place in 0..self.sets.held_out.len() {
+            if watch.stop() {
+                return Err(TrainingError::Cancelled);
+            }
+            let batch = batch(&self.sets.held_out, &[place]);
+            let logs = self.network.log_probabilities(&batch, adapter)?;
+            losses.push(match &self.sets.held_out {
+                Examples::Sequences(_) => -sum(&logs) / logs.len().max(1) as f64,
+                Examples::Pairs(_) => {
+                    let reference = self.network.log_probabilities(&batch, &AdapterWeights::default())?;
+                    preference(&logs, &reference, &batch.sequence, self.plan.dpo_beta, 1).loss
+                }
+            });
+        }
+        Ok(losses)
+    }
+
+    fn finish(self, watch: &dyn Watch) -> Result<Trained, TrainingError> {
         if let Some(best) = &self.best {
             self.adapter.set(best)?;
         }
+        let before = self.each(&AdapterWeights::default(), watch)?;
+        let after = self.each(&self.adapter.weights(false, None), watch)?;
+        let gain = Gain::of(&before, &after, self.plan.seed);
         let outcome = Outcome {
             steps: self.state.step,
             loss: self.state.loss.unwrap_or_default(),
@@ -313,6 +339,7 @@ impl<'s> Session<'s> {
             eval_loss: self.state.best.map(|(loss, _)| loss).or(self.state.last),
             best_step: self.state.best.map(|(_, step)| step),
             stopped_early: self.stopped_early,
+            gain,
             too_long: self.sets.too_long,
         };
         Ok(Trained { outcome, adapter: self.adapter, base: self.network.base })

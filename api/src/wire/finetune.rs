@@ -57,6 +57,9 @@ pub struct FinetuneBody {
     /// Everything that is drawn follows from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
+    /// Whether a version must be surely better than its base on what was held out to be ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub require_gain: Option<bool>,
 }
 
 /// What a training will take.

@@ -73,6 +73,7 @@ impl Trainer {
     ) -> Result<Ended, WorkError> {
         let models = self.models.settings().cache_dir.clone();
         let asked = prompts(&job);
+        let requires_gain = job.plan.require_gain;
         let (made_for, folder) = (start.clone(), models.clone());
         let made = tokio::task::spawn_blocking(move || export(&made_for, &job, trained, &sets, &folder)).await;
         let exported = match made {
@@ -93,6 +94,7 @@ impl Trainer {
                 (i64::try_from(*bytes).unwrap_or(i64::MAX), self.gate(&chat_model, parity, asked).await)
             }
         };
+        let gate = gate.and_then(|()| gained(&exported.outcome, requires_gain));
         let registered = ModelRegistered {
             model: start.name.clone(),
             job_id: start.job_id,
@@ -145,6 +147,21 @@ impl Trainer {
     }
 }
 
+/// Whether the version is better than its base, where that was asked for.
+fn gained(outcome: &Outcome, required: bool) -> Result<(), String> {
+    if !required {
+        return Ok(());
+    }
+    match &outcome.gain {
+        Some(gain) if gain.is_sure() => Ok(()),
+        Some(gain) => Err(format!(
+            "no improvement: the loss of {} held-out examples fell by {:.4} ({:.4} to {:.4} with 95% confidence)",
+            gain.examples, gain.mean, gain.low, gain.high
+        )),
+        None => Err("too few examples are held out to say whether it is better".to_owned()),
+    }
+}
+
 fn method(start: &StartFinetune) -> String {
     let plan: Value = serde_json::from_str(&start.plan_json).unwrap_or_default();
     plan["method"].as_str().unwrap_or_default().to_owned()
@@ -157,6 +174,9 @@ fn metrics(outcome: &Outcome, parity: Option<&Parity>) -> String {
         ("eval_loss", outcome.eval_loss),
         ("eval_loss_base", outcome.base_loss),
         ("best_step", outcome.best_step.map(|step| step as f64)),
+        ("gain", outcome.gain.map(|gain| gain.mean)),
+        ("gain_low", outcome.gain.map(|gain| gain.low)),
+        ("gain_high", outcome.gain.map(|gain| gain.high)),
         ("examples_too_long", Some(outcome.too_long as f64)),
         ("parity_max_difference", parity.map(|parity| parity.max_difference)),
     ];

@@ -33,6 +33,7 @@ pub(super) fn plan_of(body: &FinetuneBody) -> Result<Plan, ApiError> {
         accumulation: body.accumulation.unwrap_or(usual.accumulation),
         seq_len: body.seq_len.unwrap_or(usual.seq_len),
         seed: body.seed.unwrap_or(usual.seed),
+        require_gain: body.require_gain.unwrap_or(usual.require_gain),
         // A tenth of a short training, as of a long one no more than usual.
         warmup_steps: usual.warmup_steps.min(max_steps / 10),
         ..usual

@@ -142,6 +142,9 @@ pub struct TrainArgs {
     /// Everything that is drawn follows from it
     #[arg(long)]
     pub seed: Option<u64>,
+    /// Make the version ready only when it is surely better than its base on what was held out
+    #[arg(long)]
+    pub require_gain: bool,
     /// Only say how long it would take and how much memory it would need
     #[arg(long)]
     pub estimate: bool,

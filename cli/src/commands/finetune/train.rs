@@ -87,6 +87,7 @@ fn body(args: &TrainArgs) -> FinetuneBody {
         accumulation: args.accumulation,
         seq_len: args.seq_len,
         seed: args.seed,
+        require_gain: args.require_gain.then_some(true),
     }
 }
 
