@@ -420,9 +420,10 @@ fn spawn_workers(
             stop.clone(),
         ),
     ];
-    let trainer =
-        Trainer::new(config.core.models().clone(), stores.blobs.clone(), config.data_dir.join("finetune"));
-    workers.push(runtime::spawn(trainer, runtime(), stop.clone()));
+    let checkpoints = config.data_dir.join("finetune");
+    let trainer = Trainer::new(config.core.models().clone(), stores.blobs.clone(), checkpoints, stop.clone());
+    // A log or a disk that is away for long must not end a training of hours.
+    workers.push(runtime::spawn(trainer, memory::patient(runtime()), stop.clone()));
     let tracing = config.core.tracing();
     if tracing.is_on() {
         let (provider, model) =

@@ -19,6 +19,7 @@ use riverrun_schemas::finetune::{
 };
 use riverrun_schemas::{Envelope, Failure, now_ms};
 use riverrun_training::TrainingError;
+use tokio_util::sync::CancellationToken;
 
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
 use history::History;
@@ -32,13 +33,15 @@ pub struct Trainer {
     blobs: Arc<dyn BlobStore>,
     folder: PathBuf,
     worker: String,
+    stop: CancellationToken,
 }
 
 impl Trainer {
-    /// `folder` is where checkpoints are kept; merged models go to the folder that fetched models are in.
-    pub fn new(models: Models, blobs: Arc<dyn BlobStore>, folder: PathBuf) -> Self {
+    /// `folder` is where checkpoints are kept; merged models go to the folder that fetched models are in. When `stop` is cancelled,
+    /// a training lets go within a pass, to be gone on with at the next start.
+    pub fn new(models: Models, blobs: Arc<dyn BlobStore>, folder: PathBuf, stop: CancellationToken) -> Self {
         let worker = format!("{NAME}-{}", riverrun_schemas::EventId::new());
-        Self { models, blobs, folder, worker }
+        Self { models, blobs, folder, worker, stop }
     }
 
     async fn train(&self, start: &StartFinetune, cause: &Envelope, context: &Context) -> Result<(), WorkError> {

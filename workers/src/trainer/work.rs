@@ -107,7 +107,7 @@ impl Trainer {
             Err(Refused::Job(failure)) => return Ok(Ended::failed(failure)),
             Err(Refused::Now(error)) => return Err(error),
         };
-        let stop = CancellationToken::new();
+        let stop = self.stop.child_token();
         let _stop_when_dropped = stop.clone().drop_guard();
         let (sender, reports) = mpsc::channel(REPORTS);
         let beside = Beside { reports: sender, stop: stop.clone() };

@@ -58,14 +58,14 @@ pub enum FinetuneCommand {
     /// Say what a version is for
     Stage {
         /// A version: model@number
-        version: String,
+        model: String,
         /// ready, retired or candidate
         stage: String,
     },
     /// Write a version's adapter to a folder, in the layout of PEFT
     Export {
         /// A version: model@number
-        version: String,
+        model: String,
         /// The folder; made when it is not there
         #[arg(long, value_name = "FOLDER")]
         to: PathBuf,
@@ -162,8 +162,8 @@ pub async fn run(connection: &Connection, command: FinetuneCommand, output: Outp
         FinetuneCommand::Watch { job_id } => train::watch(connection, &job_id, output).await,
         FinetuneCommand::Cancel { job_id, reason } => train::cancel(connection, &job_id, reason, output).await,
         FinetuneCommand::Registry { limit } => versions::ls(connection, limit, output).await,
-        FinetuneCommand::Stage { version, stage } => versions::stage(connection, &version, &stage, output).await,
-        FinetuneCommand::Export { version, to } => versions::export(connection, &version, &to, output).await,
+        FinetuneCommand::Stage { model, stage } => versions::stage(connection, &model, &stage, output).await,
+        FinetuneCommand::Export { model, to } => versions::export(connection, &model, &to, output).await,
         FinetuneCommand::Eval(args) => eval::judge(connection, args, output).await,
     }
 }
