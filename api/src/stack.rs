@@ -25,7 +25,7 @@ use riverrun_workers::memory::{self, EpisodeKeeper, RunRecorder, Summarizer};
 use riverrun_workers::projector::{self, ProjectorConfig};
 use riverrun_workers::runtime::{self, RuntimeConfig, WorkerHandle, WorkerState};
 use riverrun_workers::tracer::{self, Tracer, TracingState};
-use riverrun_workers::trainer::Trainer;
+use riverrun_workers::trainer::{self, Trainer};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -421,9 +421,9 @@ fn spawn_workers(
         ),
     ];
     let checkpoints = config.data_dir.join("finetune");
-    let trainer = Trainer::new(config.core.models().clone(), stores.blobs.clone(), checkpoints, stop.clone());
+    let training = Trainer::new(config.core.models().clone(), stores.blobs.clone(), checkpoints, stop.clone());
     // A log or a disk that is away for long must not end a training of hours.
-    workers.push(runtime::spawn(trainer, memory::patient(runtime()), stop.clone()));
+    workers.push(runtime::spawn(training, memory::patient(runtime()), stop.clone()));
     let tracing = config.core.tracing();
     if tracing.is_on() {
         let (provider, model) =
@@ -440,7 +440,7 @@ fn topic_of(worker: &str) -> Option<Topic> {
         "embedder" => Some(Topic::IngestChunks),
         "indexer" => Some(Topic::IngestEmbeddings),
         "agent" => Some(Topic::AgentCommands),
-        "trainer" => Some(Topic::FinetuneCommands),
+        trainer::NAME => Some(Topic::FinetuneCommands),
         "memory-runs" => Some(Topic::AgentEvents),
         "memory-episodes" | "memory-summary" => Some(Topic::MemoryEvents),
         tracer::NAME => Some(Topic::AgentEvents),

@@ -25,7 +25,8 @@ use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
 use history::History;
 use work::Ended;
 
-const NAME: &str = "trainer";
+/// The worker's name.
+pub const NAME: &str = "trainer";
 
 /// Trains models.
 pub struct Trainer {
