@@ -9,4 +9,4 @@ mod shelf;
 pub use merged::write_merged;
 pub use parity::{MAX_DIFFERENCE, Parity, Said};
 pub use peft::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, PeftFiles, initial_files, peft_files};
-pub use shelf::{check_name, merged_folder, point, publish, staging_folder};
+pub use shelf::{check_name, discard_staging, merged_folder, point, publish, staging_folder};

@@ -29,9 +29,23 @@ pub fn merged_folder(models: &Path, model: &str, version: i64) -> PathBuf {
     models.join(format!("{model}@{version}"))
 }
 
+fn staging(models: &Path, job: &str) -> PathBuf {
+    models.join(format!(".{job}.staging"))
+}
+
+/// Takes away what a failed export left.
+pub fn discard_staging(models: &Path, job: &str) {
+    let folder = staging(models, job);
+    if let Err(error) = fs::remove_dir_all(&folder)
+        && error.kind() != ErrorKind::NotFound
+    {
+        tracing::warn!(path = %folder.display(), error = %error, "what a failed export left stays");
+    }
+}
+
 /// A folder that no model is looked for in, on the same disk; made empty.
 pub fn staging_folder(models: &Path, job: &str) -> Result<PathBuf, TrainingError> {
-    let folder = models.join(format!(".{job}.staging"));
+    let folder = staging(models, job);
     if folder.exists() {
         fs::remove_dir_all(&folder).map_err(TrainingError::io("removing", &folder))?;
     }

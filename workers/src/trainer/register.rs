@@ -78,7 +78,10 @@ impl Trainer {
         let made = tokio::task::spawn_blocking(move || export(&made_for, &job, trained, &sets, &folder)).await;
         let exported = match made {
             Ok(Ok(exported)) => exported,
-            Ok(Err(error)) => return Ok(Ended::failed(failure(&error))),
+            Ok(Err(error)) => {
+                export::discard_staging(&models, &start.job_id.to_string());
+                return Ok(Ended::failed(failure(&error)));
+            }
             Err(panic) => return Ok(Ended::failed(Failure::new("internal", format!("the export broke off: {panic}")))),
         };
         let put = self.blobs.put_bytes(exported.peft.weights.into(), "application/vnd.safetensors").await;
