@@ -52,6 +52,11 @@ impl ApiError {
         Self { errors, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_request", detail) }
     }
 
+    /// 422 for lines of a dataset; `detail` counts all of them, also those that are not among `errors`.
+    pub fn invalid_lines(detail: impl Into<String>, errors: Vec<FieldError>) -> Self {
+        Self { errors, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_dataset", detail) }
+    }
+
     /// 422 for one field.
     pub fn field(field: &str, reason: impl Into<String>) -> Self {
         Self::invalid(vec![FieldError::new(field, reason)])

@@ -27,6 +27,7 @@ use riverrun_workers::projector::{self, ProjectorConfig};
 use riverrun_workers::reembedder::Reembedder;
 use riverrun_workers::runtime::{self, RuntimeConfig, WorkerHandle, WorkerState};
 use riverrun_workers::tracer::{self, Tracer, TracingState};
+use riverrun_workers::trainer::{self, Trainer};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -428,6 +429,10 @@ fn spawn_workers(
             stop.clone(),
         ),
     ];
+    let checkpoints = config.data_dir.join("finetune");
+    let training = Trainer::new(config.core.models().clone(), stores.blobs.clone(), checkpoints, stop.clone());
+    // A log or a disk that is away for long must not end a training of hours.
+    workers.push(runtime::spawn(training, memory::patient(runtime()), stop.clone()));
     let tracing = config.core.tracing();
     if tracing.is_on() {
         let (provider, model) =
@@ -444,6 +449,7 @@ fn topic_of(worker: &str) -> Option<Topic> {
         "embedder" => Some(Topic::IngestChunks),
         "indexer" => Some(Topic::IngestEmbeddings),
         "agent" => Some(Topic::AgentCommands),
+        trainer::NAME => Some(Topic::FinetuneCommands),
         "memory-runs" => Some(Topic::AgentEvents),
         "memory-episodes" | "memory-summary" => Some(Topic::MemoryEvents),
         tracer::NAME => Some(Topic::AgentEvents),

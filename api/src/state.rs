@@ -21,6 +21,7 @@ use riverrun_models::Models;
 use riverrun_stores::{KeywordIndex, Sql, VectorStore, Warehouse};
 use riverrun_workers::runtime::{WorkerHandle, WorkerState, WorkerStatus};
 use riverrun_workers::tracer::TracingService;
+use riverrun_workers::trainer;
 use tokio::sync::Semaphore;
 
 use crate::access::Access;
@@ -180,7 +181,8 @@ pub fn worker_trouble(status: &WorkerStatus) -> Option<String> {
         WorkerState::Failed => Some(trouble().unwrap_or_else(|| "it has stopped".to_owned())),
         WorkerState::Troubled => Some(trouble().unwrap_or_else(|| "the broker does not answer".to_owned())),
         WorkerState::Stopped => Some("it was stopped".to_owned()),
-        _ if status.stalled(STALLED) => {
+        // A training is one record for hours; that it gets on is told by its steps.
+        _ if status.name != trainer::NAME && status.stalled(STALLED) => {
             Some(format!("nothing got done for {} s with {} records in work", status.idle_ms / 1_000, status.in_work))
         }
         WorkerState::Starting | WorkerState::Running | WorkerState::Stopping => None,

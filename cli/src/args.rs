@@ -8,6 +8,7 @@ use riverrun_api::wire::{ApprovalMode, SessionMode};
 
 use crate::commands::canvas::CanvasCommand;
 use crate::commands::chaos::ChaosCommand;
+use crate::commands::finetune::FinetuneCommand;
 use crate::commands::runs::RunsCommand;
 
 use crate::commands::memory::MemoryCommand;
@@ -82,6 +83,9 @@ pub enum Command {
     /// Conversations: what was said, what a model is shown of it, and forgetting
     #[command(subcommand)]
     Memory(MemoryCommand),
+    /// Train models on this machine: datasets, trainings, versions
+    #[command(subcommand)]
+    Finetune(FinetuneCommand),
     /// Documents of a collection
     #[command(subcommand)]
     Docs(DocsCommand),
@@ -134,6 +138,7 @@ impl Command {
             Command::Runs(_) => "runs",
             Command::Chaos(_) => "chaos",
             Command::Memory(_) => "memory",
+            Command::Finetune(_) => "finetune",
             Command::Docs(_) => "docs",
             Command::Warehouse(_) => "warehouse",
             Command::Dlq(_) => "dlq",

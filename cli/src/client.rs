@@ -115,14 +115,26 @@ impl Client {
         self.call(Method::DELETE, path, None).await
     }
 
-    async fn call<T: DeserializeOwned>(&self, method: Method, path: &str, body: Option<Value>) -> Result<T, CliError> {
-        let answer = self.send(method, path, body).await?;
+    /// Hands in a form with files.
+    pub async fn post_form<T: DeserializeOwned>(&self, path: &str, parts: Vec<FormPart>) -> Result<T, CliError> {
+        let boundary = boundary_for(&parts);
+        let body = Content {
+            media_type: format!("multipart/form-data; boundary={boundary}"),
+            bytes: form_bytes(&parts, &boundary),
+        };
+        read_answer(self.send_content(Method::POST, path, Some(body)).await?).await
+    }
+
+    /// Reads a file.
+    pub async fn get_bytes(&self, path: &str) -> Result<Vec<u8>, CliError> {
+        let answer = self.send(Method::GET, path, None).await?;
         let status = answer.status;
         let bytes = collect(answer).await?;
-        if !status.is_success() {
-            return Err(failure(status, &bytes));
-        }
-        serde_json::from_slice(&bytes).map_err(|error| garbled(&error.to_string()))
+        if status.is_success() { Ok(bytes) } else { Err(failure(status, &bytes)) }
+    }
+
+    async fn call<T: DeserializeOwned>(&self, method: Method, path: &str, body: Option<Value>) -> Result<T, CliError> {
+        read_answer(self.send(method, path, body).await?).await
     }
 
     /// Reads an event stream. A failure before it begins is the error.
@@ -141,13 +153,17 @@ impl Client {
     }
 
     async fn send(&self, method: Method, path: &str, body: Option<Value>) -> Result<Answer, CliError> {
+        let json =
+            |body: Value| Content { media_type: "application/json".to_owned(), bytes: body.to_string().into_bytes() };
+        self.send_content(method, path, body.map(json)).await
+    }
+
+    async fn send_content(&self, method: Method, path: &str, body: Option<Content>) -> Result<Answer, CliError> {
         match self {
             Client::InProcess(router) => {
                 let request = Request::builder().method(method).uri(path).header(header::HOST, "localhost");
                 let request = match body {
-                    Some(body) => {
-                        request.header(header::CONTENT_TYPE, "application/json").body(Body::from(body.to_string()))
-                    }
+                    Some(body) => request.header(header::CONTENT_TYPE, body.media_type).body(Body::from(body.bytes)),
                     None => request.body(Body::empty()),
                 };
                 let request =
@@ -162,7 +178,7 @@ impl Client {
             Client::Http { http, base, token } => {
                 let mut request = http.request(method, format!("{base}{path}"));
                 if let Some(body) = body {
-                    request = request.json(&body);
+                    request = request.header(header::CONTENT_TYPE, body.media_type).body(body.bytes);
                 }
                 if let Some(token) = token {
                     request = request.bearer_auth(token.expose());
@@ -179,6 +195,67 @@ impl Client {
             }
         }
     }
+}
+
+/// A part of a form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FormPart {
+    name: &'static str,
+    file: Option<&'static str>,
+    content: Vec<u8>,
+}
+
+impl FormPart {
+    /// A text.
+    pub fn text(name: &'static str, text: &str) -> Self {
+        Self { name, file: None, content: text.as_bytes().to_vec() }
+    }
+
+    /// A file with a name.
+    pub fn file(name: &'static str, file: &'static str, content: Vec<u8>) -> Self {
+        Self { name, file: Some(file), content }
+    }
+}
+
+/// A body with its media type.
+struct Content {
+    media_type: String,
+    bytes: Vec<u8>,
+}
+
+/// A line that is in none of the parts (RFC 2046).
+fn boundary_for(parts: &[FormPart]) -> String {
+    let holds = |boundary: &str| {
+        let wanted = boundary.as_bytes();
+        parts.iter().any(|part| part.content.windows(wanted.len()).any(|window| window == wanted))
+    };
+    let mut boundary = "riverrun-form-boundary".to_owned();
+    while holds(&boundary) {
+        boundary.push('x');
+    }
+    boundary
+}
+
+fn form_bytes(parts: &[FormPart], boundary: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for part in parts {
+        let file = part.file.map_or(String::new(), |file| format!("; filename=\"{file}\""));
+        let head = format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{}\"{file}\r\n\r\n", part.name);
+        bytes.extend_from_slice(head.as_bytes());
+        bytes.extend_from_slice(&part.content);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
+    bytes
+}
+
+async fn read_answer<T: DeserializeOwned>(answer: Answer) -> Result<T, CliError> {
+    let status = answer.status;
+    let bytes = collect(answer).await?;
+    if !status.is_success() {
+        return Err(failure(status, &bytes));
+    }
+    serde_json::from_slice(&bytes).map_err(|error| garbled(&error.to_string()))
 }
 
 /// The innermost reason, which is the one that helps.
@@ -296,6 +373,19 @@ mod tests {
             }
             assert_eq!(Vec::from(parser.ready), expected, "in pieces of {size}");
         }
+    }
+
+    #[test]
+    fn given_a_form_then_its_boundary_is_in_no_part_and_every_byte_is_there() {
+        let file = b"--riverrun-form-boundary\r\n\x00\xff".to_vec();
+        let parts = [FormPart::text("name", "a"), FormPart::file("file", "f.jsonl", file.clone())];
+        let boundary = boundary_for(&parts);
+        assert_eq!(boundary, "riverrun-form-boundaryx");
+        let bytes = form_bytes(&parts, &boundary);
+        assert!(bytes.windows(file.len()).any(|window| window == file));
+        assert!(
+            bytes.starts_with(b"--riverrun-form-boundaryx\r\n") && bytes.ends_with(b"--riverrun-form-boundaryx--\r\n")
+        );
     }
 
     #[test]

@@ -132,7 +132,7 @@ impl ModelName {
 fn is_segment(segment: &str) -> bool {
     !segment.is_empty()
         && !segment.starts_with('.')
-        && segment.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+        && segment.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@'))
 }
 
 /// The beginning of a text that came from outside, for an error message.

@@ -139,6 +139,8 @@ typed_ids! {
     NoteId = "nte";
     /// One request to forget.
     ForgetId = "fgt";
+    /// One training of a model.
+    FinetuneId = "ftj";
 }
 
 #[cfg(test)]

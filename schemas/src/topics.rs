@@ -31,11 +31,15 @@ pub enum Topic {
     ToolsResults,
     /// Documents that others publish.
     Documents,
+    /// Trainings that are asked for.
+    FinetuneCommands,
+    /// Datasets, what happens in trainings, and the models that came out.
+    FinetuneEvents,
 }
 
 impl Topic {
     /// Every topic, in the order of the list.
-    pub const ALL: [Topic; 11] = [
+    pub const ALL: [Topic; 13] = [
         Topic::AgentCommands,
         Topic::AgentEvents,
         Topic::IngestCommands,
@@ -47,6 +51,8 @@ impl Topic {
         Topic::ToolsCalls,
         Topic::ToolsResults,
         Topic::Documents,
+        Topic::FinetuneCommands,
+        Topic::FinetuneEvents,
     ];
 
     /// The name on the broker.
@@ -63,6 +69,8 @@ impl Topic {
             Topic::ToolsCalls => "riverrun.tools.calls",
             Topic::ToolsResults => "riverrun.tools.results",
             Topic::Documents => "riverrun.documents",
+            Topic::FinetuneCommands => "riverrun.finetune.commands",
+            Topic::FinetuneEvents => "riverrun.finetune.events",
         }
     }
 

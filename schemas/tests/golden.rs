@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use riverrun_schemas::agent::*;
 use riverrun_schemas::documents::*;
+use riverrun_schemas::finetune::*;
 use riverrun_schemas::ingest::*;
 use riverrun_schemas::memory::*;
 use riverrun_schemas::tokens::*;
 use riverrun_schemas::tools::*;
 use riverrun_schemas::{
-    BlobRef, ChunkId, Decoded, DocumentId, EpisodeId, EventSet, Failure, ForgetId, IngestId, NoteId, RunId,
+    BlobRef, ChunkId, Decoded, DocumentId, EpisodeId, EventSet, Failure, FinetuneId, ForgetId, IngestId, NoteId, RunId,
     SessionName, SummaryId, TurnId, Usage, registry,
 };
 
@@ -104,6 +105,82 @@ fn memory(run_id: RunId) -> Vec<MemoryEvent> {
             run_id: None
         }),
         of!(MemoryForgotten { forget_id: ForgetId::derive(&["golden"]), target: Some(turn_id.to_string()) }),
+    ]
+}
+
+fn start_finetune() -> StartFinetune {
+    StartFinetune {
+        job_id: FinetuneId::derive(&["golden"]),
+        name: "poet".into(),
+        dataset: "verses".into(),
+        content: blob(),
+        format: "sft".into(),
+        base_model: "smollm2-135m-instruct".into(),
+        plan_json: "{\"method\":\"sft_lora\"}".into(),
+        at: 1_700_000_000_000,
+    }
+}
+
+fn finetune() -> Vec<FinetuneEvent> {
+    let job_id = FinetuneId::derive(&["golden"]);
+    let at = 1_700_000_000_000;
+    vec![
+        DatasetRegistered {
+            name: "verses".into(),
+            format: "sft".into(),
+            content: blob(),
+            examples: 20,
+            train_examples: 18,
+            eval_examples: 2,
+            duplicates: 1,
+            tokens_json: Some("{\"min\":3}".into()),
+            warnings_json: "[]".into(),
+            at,
+        }
+        .into(),
+        FinetuneAccepted::from(&start_finetune()).into(),
+        FinetuneClaimed { job_id, epoch: 1, worker: "w1".into(), at }.into(),
+        FinetuneProgressed {
+            job_id,
+            epoch: 1,
+            step: 25,
+            loss: 1.5,
+            learning_rate: 0.0002,
+            tokens_per_s: 400.0,
+            eta_s: 12.5,
+            eval_loss: Some(1.25),
+            at,
+        }
+        .into(),
+        FinetuneCancelRequested { job_id, reason: Some("enough".into()), at }.into(),
+        FinetuneFinished {
+            job_id,
+            epoch: 1,
+            status: FinetuneOutcome::Succeeded,
+            steps: 200,
+            loss: Some(0.5),
+            eval_loss: None,
+            model: Some("poet@1".into()),
+            error: None,
+            at,
+        }
+        .into(),
+        ModelRegistered {
+            model: "poet".into(),
+            job_id,
+            base_model: "smollm2-135m-instruct".into(),
+            method: "sft_lora".into(),
+            dataset_sha256: "ab".repeat(32),
+            metrics_json: "{\"loss\":0.5}".into(),
+            adapter: blob(),
+            adapter_config: "{}".into(),
+            merged_bytes: 7,
+            gate_passed: false,
+            gate_reason: Some("it does not stop".into()),
+            at,
+        }
+        .into(),
+        ModelStaged { model: "poet".into(), version: 1, stage: ModelStage::Ready, at }.into(),
     ]
 }
 
@@ -327,6 +404,8 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
         doc!(EmbeddingsWithdrawn { tables: 1, rows: 20 }).into(),
     ]));
     all.extend(sample::<MemoryEvent>(memory(run_id)));
+    all.extend(sample::<FinetuneCommand>(vec![start_finetune().into()]));
+    all.extend(sample::<FinetuneEvent>(finetune()));
     all.extend(sample::<TokenEvent>(vec![TokenDelta { run_id, seq: 4, text: "4".into() }.into()]));
     all.extend(sample::<ToolCall>(vec![
         ToolCalled {
@@ -377,6 +456,8 @@ fn decode(bytes: &[u8]) -> String {
         Topic::ToolsCalls => shown::<ToolCall>(bytes),
         Topic::ToolsResults => shown::<ToolAnswer>(bytes),
         Topic::Documents => shown::<DocumentMessage>(bytes),
+        Topic::FinetuneCommands => shown::<FinetuneCommand>(bytes),
+        Topic::FinetuneEvents => shown::<FinetuneEvent>(bytes),
     }
 }
 

@@ -15,6 +15,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (23, "run states", include_str!("../migrations/0023_run_states.sql")),
     (50, "memory", include_str!("../migrations/0050_memory.sql")),
     (70, "deletions", include_str!("../migrations/0070_deletions.sql")),
+    (100, "fine-tuning", include_str!("../migrations/0100_finetune.sql")),
     (150, "reembeddings", include_str!("../migrations/0150_reembeddings.sql")),
 ];
 

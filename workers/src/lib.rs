@@ -10,6 +10,7 @@ pub mod reembedder;
 pub mod runtime;
 pub mod stream;
 pub mod tracer;
+pub mod trainer;
 pub mod turns;
 
 mod about;

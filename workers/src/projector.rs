@@ -11,6 +11,7 @@ use futures::FutureExt;
 use riverrun_log::admin::Admin;
 use riverrun_log::{DeadLetter, LogConfig, LogError, Producer, Record, Schemas, StartAt, Tail, TopicPartition};
 use riverrun_schemas::agent::AgentEvent;
+use riverrun_schemas::finetune::FinetuneEvent;
 use riverrun_schemas::ingest::IngestEvent;
 use riverrun_schemas::memory::MemoryEvent;
 use riverrun_schemas::{DecodeError, Decoded, Topic};
@@ -266,6 +267,7 @@ fn body(topic: Topic, record: &Record, schemas: &Schemas) -> Result<Option<Proje
         Topic::AgentEvents => known(schemas.decode::<AgentEvent>(record)?).map(Projected::Agent),
         Topic::IngestEvents => known(schemas.decode::<IngestEvent>(record)?).map(Projected::Ingest),
         Topic::MemoryEvents => known(schemas.decode::<MemoryEvent>(record)?).map(Projected::Memory),
+        Topic::FinetuneEvents => known(schemas.decode::<FinetuneEvent>(record)?).map(Projected::Finetune),
         Topic::AgentCommands
         | Topic::IngestCommands
         | Topic::IngestChunks
@@ -273,7 +275,8 @@ fn body(topic: Topic, record: &Record, schemas: &Schemas) -> Result<Option<Proje
         | Topic::Tokens
         | Topic::ToolsCalls
         | Topic::ToolsResults
-        | Topic::Documents => None,
+        | Topic::Documents
+        | Topic::FinetuneCommands => None,
     })
 }
 

@@ -11,7 +11,7 @@ Runs language-model agents on an event log. Errors are RFC 9457 problem document
 
 **WebSockets** (not part of OpenAPI): `/ws/agent` takes a first message with the fields of `POST /agent/run` and optionally `tokens: true`, then says \
 `start`, `step`…, `final`. `/ws/runs/{id}?after=<seq>&tokens=<bool>` says the same of any run, live or ended, from any point. `/ws/ingest/{id}` says `start`, \
-`progress`…, `final`. Close codes: 1007 the first message can't be read, 1008 it is refused, 1009 a message is larger than 64 KiB, 1013 the client is too slow \
+`progress`…, `final`. `/ws/finetune/{id}?after=<step>` says the same of a training. Close codes: 1007 the first message can't be read, 1008 it is refused, 1009 a message is larger than 64 KiB, 1013 the client is too slow \
 and may come back with `after`, 1011 something failed; reasons say which.
 
 **Limits**: JSON bodies 1 MiB, uploads 64 MiB in 100 files of 20 MiB, 2,048 open streams (429 beyond), pages of 500.
@@ -37,6 +37,7 @@ fn describe(mut collected: OpenApi) -> OpenApi {
         ("knowledge", "documents, search, answers"),
         ("memory", "conversations: turns, summaries, episodes, notes"),
         ("models", "model providers"),
+        ("finetune", "datasets, trainings of models, and the versions that came out"),
         ("openai", "the API of OpenAI's clients, for models and agents"),
         ("log", "topics and dead letters"),
         ("registry", "a Confluent-compatible schema registry, read-only"),

@@ -10,6 +10,7 @@ pub mod deletions;
 pub mod docs;
 mod document_text;
 pub mod documents;
+pub(crate) mod finetune;
 pub mod health;
 pub mod ingest;
 pub mod memory;
@@ -67,4 +68,5 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(deletions::router())
         .merge(reembeddings::router())
         .merge(warehouse::router())
+        .merge(finetune::router())
 }

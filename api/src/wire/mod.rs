@@ -4,6 +4,7 @@
 mod catalog;
 mod common;
 mod documents;
+mod finetune;
 mod health;
 mod ingest;
 mod memory;
@@ -31,6 +32,10 @@ pub use catalog::{
 };
 pub use common::{FieldError, Items, Page, Problem};
 pub use documents::DocumentText;
+pub use finetune::{
+    EstimateView, FinetuneBody, FinetuneCancelled, FinetuneDefaults, FinetuneJobAccepted, FinetuneMessage, LoraBody,
+    MethodEntry, StageBody,
+};
 pub use health::{Diagnosis, HealthStatus, HealthView, ServiceStatus, ServiceView};
 pub use ingest::{
     CollectionCheck, DeadLetterEntry, DocumentDetail, IngestAccepted, IngestBody, IngestMessage, IngestView, Orphan,
@@ -41,7 +46,9 @@ pub use rag::{
     AskBody, AskDone, FilterBody, SearchBody, SearchContext, SearchDone, SearchItem, SearchMode, SearchScores,
     SearchTimes,
 };
-pub use riverrun_stores::read_models::{DeletionView, ReembeddingView};
+pub use riverrun_stores::read_models::{
+    DatasetView, DeletionView, GateView, JobView, ModelVersionView, ReembeddingView, StepLossView,
+};
 pub use riverrun_stores::warehouse::{Column, QueryResult, TableInfo};
 pub use run_control::{ApprovalBody, ApprovalDecision, ComparedRun, ComparedStep, ForkBody, RunComparison, RunTree};
 pub use runs::{ApprovalMode, Budget, CancelBody, RunAccepted, RunBody, RunMessage, SessionMode};

@@ -1,5 +1,6 @@
-//! WebSockets: `/ws/agent`, `/ws/runs/{id}`, `/ws/ingest/{id}`. One session loop for all of them ([`session`]).
+//! WebSockets: `/ws/agent`, `/ws/runs/{id}`, `/ws/ingest/{id}`, `/ws/finetune/{id}`. One session loop for all of them ([`session`]).
 
+mod finetune;
 mod session;
 
 use std::time::Duration;
@@ -30,7 +31,7 @@ use session::{Closing, Say, close, follow};
 const FIRST_MESSAGE: Duration = Duration::from_secs(30);
 
 pub(crate) fn router() -> Router<AppState> {
-    Router::new().route("/ws/agent", any(agent)).route("/ws/runs/{id}", any(run)).route("/ws/ingest/{id}", any(ingest))
+    Router::new().route("/ws/agent", any(agent)).route("/ws/runs/{id}", any(run)).route("/ws/ingest/{id}", any(ingest)).route("/ws/finetune/{id}", any(finetune::finetune))
 }
 
 type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;

@@ -11,6 +11,7 @@ mod diagnose;
 mod dlq;
 pub(crate) mod docs;
 mod embed;
+pub mod finetune;
 mod ingest;
 mod mcp;
 pub mod memory;
@@ -35,6 +36,7 @@ use serde_json::{Map, Value};
 
 use crate::args::{AgentCommand, Command, DlqCommand, ModelsCommand, RagCommand, ToolsArgs, ToolsCommand};
 use crate::commands::canvas::CanvasCommand;
+use crate::commands::finetune::FinetuneCommand;
 use crate::commands::stream::StreamCommand;
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
@@ -117,6 +119,13 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
         Command::Canvas(CanvasCommand::Check { file }) => canvas::check(&file, output),
         Command::Runs(command) => with_full(settings, name, async |c| runs::run(c, command, output).await).await,
         Command::Chaos(command) => chaos::run(command, output).await,
+        Command::Finetune(FinetuneCommand::Eval(args)) if !args.needs_judge() => finetune::eval::run(&args, output),
+        Command::Finetune(FinetuneCommand::Eval(args)) => {
+            with_light(settings, async |c| finetune::eval::judge(c, args, output).await).await
+        }
+        Command::Finetune(command) => {
+            with_full(settings, name, async |c| finetune::run(c, command, output).await).await
+        }
         Command::Docs(command) => with_full(settings, name, async |c| docs::run(c, command, output).await).await,
         Command::Warehouse(command) => {
             with_full(settings, name, async |c| warehouse::run(c, command, output).await).await

@@ -77,7 +77,8 @@ impl ModelStore {
         Ok(self.roots().find_map(|root| {
             let folder = root.join(&folder_name);
             let kind = kind_of(&folder)?;
-            Some(Found { name: folder_name.clone(), folder, kind })
+            let (name, folder) = meant(&folder_name, folder);
+            Some(Found { name, folder, kind })
         }))
     }
 
@@ -227,6 +228,16 @@ impl ModelStore {
         if failures.len() < MAX_FAILURES {
             failures.insert(name.to_owned(), (Instant::now(), error.clone()));
         }
+    }
+}
+
+/// The folder that a link beside it means: the name of a model that was trained here is a link to one of its versions, and it is
+/// the version that is loaded, so that the name can mean another one later.
+fn meant(name: &str, folder: PathBuf) -> (String, PathBuf) {
+    let target = fs::read_link(&folder).ok().filter(|target| target.components().count() == 1);
+    match target.as_deref().and_then(Path::to_str) {
+        Some(version) => (version.to_owned(), folder.with_file_name(version)),
+        None => (name.to_owned(), folder),
     }
 }
 

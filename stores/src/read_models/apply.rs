@@ -4,13 +4,14 @@ use std::collections::HashMap;
 
 use riverrun_schemas::Topic;
 use riverrun_schemas::agent::AgentEvent;
+use riverrun_schemas::finetune::FinetuneEvent;
 use riverrun_schemas::ingest::IngestEvent;
 use riverrun_schemas::memory::MemoryEvent;
 use sqlx::SqliteConnection;
 
 use crate::error::StoreError;
 use crate::read_models::run_fold::Verdict;
-use crate::read_models::{checkpoint, documents, memory, runs};
+use crate::read_models::{checkpoint, documents, finetune, memory, runs};
 use crate::sql::Sql;
 
 /// A record of a projected topic.
@@ -35,6 +36,8 @@ pub enum Projected {
     Ingest(IngestEvent),
     /// An event of a conversation.
     Memory(MemoryEvent),
+    /// An event of a dataset, a training or a model.
+    Finetune(FinetuneEvent),
     /// Nothing that this build can read: only the checkpoint moves.
     Nothing,
 }
@@ -97,6 +100,10 @@ async fn apply_all(connection: &mut SqliteConnection, batch: &[LogRecord]) -> Re
                 memory::apply(connection, event).await?;
                 outcome.applied += 1;
             }
+            Projected::Finetune(event) => {
+                finetune::apply(connection, event).await?;
+                outcome.applied += 1;
+            }
             Projected::Nothing => outcome.nothing += 1,
         }
         next_offsets.insert(place, record.offset + 1);
@@ -127,6 +134,10 @@ pub async fn rebuild(sql: &Sql) -> Result<(), StoreError> {
             "DELETE FROM deleted_documents",
             "DELETE FROM deletions",
             "DELETE FROM reembeddings",
+            "DELETE FROM finetune_steps",
+            "DELETE FROM finetune_jobs",
+            "DELETE FROM finetune_models",
+            "DELETE FROM finetune_datasets",
             "DELETE FROM checkpoints",
         ] {
             sqlx::query(table).execute(&mut *transaction).await?;

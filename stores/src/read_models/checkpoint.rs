@@ -8,7 +8,8 @@ use crate::error::StoreError;
 use crate::sql::Sql;
 
 /// The topics that read models are made of.
-pub const PROJECTED_TOPICS: [Topic; 3] = [Topic::AgentEvents, Topic::IngestEvents, Topic::MemoryEvents];
+pub const PROJECTED_TOPICS: [Topic; 4] =
+    [Topic::AgentEvents, Topic::IngestEvents, Topic::MemoryEvents, Topic::FinetuneEvents];
 
 /// How far one partition was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -29,6 +30,7 @@ pub(crate) fn projection_of(topic: Topic) -> Option<&'static str> {
         Topic::AgentEvents => Some("runs"),
         Topic::IngestEvents => Some("documents"),
         Topic::MemoryEvents => Some("memory"),
+        Topic::FinetuneEvents => Some("finetune"),
         Topic::AgentCommands
         | Topic::IngestCommands
         | Topic::IngestChunks
@@ -36,7 +38,8 @@ pub(crate) fn projection_of(topic: Topic) -> Option<&'static str> {
         | Topic::Tokens
         | Topic::ToolsCalls
         | Topic::ToolsResults
-        | Topic::Documents => None,
+        | Topic::Documents
+        | Topic::FinetuneCommands => None,
     }
 }
 

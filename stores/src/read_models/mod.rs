@@ -9,6 +9,8 @@ pub mod deletions;
 pub mod document_queries;
 pub mod document_views;
 pub mod documents;
+pub mod finetune;
+pub mod finetune_views;
 pub mod memory_queries;
 pub mod memory_views;
 pub mod page;
@@ -38,6 +40,7 @@ pub use document_views::{
     CollectionView, DocumentCounts, DocumentStatus, DocumentVersionView, DocumentView, EmbeddingView,
     IngestFailureView, IngestStatus, IngestView,
 };
+pub use finetune_views::{DatasetView, GateView, JobView, ModelVersionView, StepLossView};
 pub use memory_views::{ReceiptView, RemovedView, SessionSize, SummaryView, TurnView, WhyView};
 pub use page::{Page, PageRequest};
 pub use reembeddings::ReembeddingView;

@@ -1,0 +1,205 @@
+//! Datasets: handed in as JSON lines, checked, kept by their hash.
+
+use std::time::Duration;
+
+use axum::Json as Reply;
+use axum::body::Bytes;
+use axum::extract::multipart::{Multipart, MultipartError};
+use axum::extract::{FromRequest, Path, Request, State};
+use axum::http::StatusCode;
+use riverrun_models::{Models, Presence};
+use riverrun_schemas::finetune::DatasetRegistered;
+use riverrun_schemas::now_ms;
+use riverrun_stores::read_models::{DatasetView, Timestamp, finetune};
+use riverrun_training::dataset::{Dataset, Format, MAX_BYTES, Split, read};
+use riverrun_training::text::Lengths;
+use riverrun_training::{Plan, TrainingError, base, export, unfit};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
+use utoipa_axum::routes;
+
+use super::{PageQuery, tell};
+use crate::error::ApiError;
+use crate::extract::{Query, too_large};
+use crate::state::AppState;
+use crate::submit::to_i64;
+use crate::wire::{Page, Problem};
+
+/// Longest text field of the form, in bytes.
+const MAX_FIELD: usize = 4 << 10;
+/// How long an answer waits for the read model.
+const PATIENCE: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(20);
+const MEDIA_TYPE: &str = "application/x-ndjson";
+
+pub(super) fn router() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(create, list).layer(crate::upload_limit())).routes(routes!(show))
+}
+
+/// What was handed in.
+struct Form {
+    name: String,
+    format: Format,
+    base_model: Option<String>,
+    file: Bytes,
+}
+
+/// Checks a dataset and keeps it under its name: `multipart/form-data` with the fields `name`, `format` (`sft`, `dpo` or `chat`),
+/// `base_model` (whose tokens are counted) and the file `file`, JSON lines of at most 64 MiB. A dataset with a line that is no
+/// example is refused whole, with the numbers of the lines.
+#[utoipa::path(post, path = "/finetune/datasets", tag = "finetune", request_body(content = String, content_type = "multipart/form-data"),
+    responses((status = 201, body = DatasetView), (status = 413, body = Problem), (status = 422, description = "lines that are no examples", body = Problem)))]
+async fn create(State(state): State<AppState>, request: Request) -> Result<(StatusCode, Reply<DatasetView>), ApiError> {
+    let form = Multipart::from_request(request, &state).await.map_err(|rejection| {
+        ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", rejection.body_text())
+            .hint("send multipart/form-data with the fields name and file")
+    })?;
+    let Form { name, format, base_model, file } = form_of(form).await?;
+    export::check_name(&name)?;
+    let models = state.core().models().clone();
+    let work = move || -> Result<(Dataset, Option<Lengths>), ApiError> {
+        let dataset = read(&file, format).map_err(TrainingError::from)?;
+        let lengths = lengths(&dataset, base_model.as_deref(), &models)?;
+        Ok((dataset, lengths))
+    };
+    let done = tokio::task::spawn_blocking(work).await;
+    let (dataset, lengths) = done.map_err(|_| ApiError::internal("reading the dataset broke off"))??;
+    let content = state.parts().blobs.put_bytes(dataset.canonical().into(), MEDIA_TYPE).await?;
+    let split = Split::of(dataset.examples.len(), Plan::default().seed);
+    let event = DatasetRegistered {
+        name,
+        format: format.as_str().to_owned(),
+        examples: to_i64(dataset.examples.len()),
+        train_examples: to_i64(split.train.len()),
+        eval_examples: to_i64(split.held_out.len()),
+        duplicates: to_i64(dataset.duplicates),
+        tokens_json: lengths.and_then(|lengths| serde_json::to_string(&lengths).ok()),
+        warnings_json: warnings(&dataset).to_string(),
+        content,
+        at: now_ms(),
+    };
+    tell(&state, event.clone()).await?;
+    let view = shown(&event)?;
+    wait_for(&state, &view).await?;
+    Ok((StatusCode::CREATED, Reply(view)))
+}
+
+fn warnings(dataset: &Dataset) -> Value {
+    dataset.warnings.iter().map(|warning| json!({ "line": warning.line, "reason": warning.reason })).collect()
+}
+
+/// Lengths in tokens of a base model that is here: the named one, or else the default one when there is.
+fn lengths(dataset: &Dataset, named: Option<&str>, models: &Models) -> Result<Option<Lengths>, ApiError> {
+    let model = named.unwrap_or_else(|| models.default_chat_model());
+    let folder = match models.presence(&format!("local/{}", model.strip_prefix("local/").unwrap_or(model)))? {
+        Presence::Present { path } => path,
+        Presence::Missing { fix } if named.is_some() => {
+            return Err(ApiError::field("base_model", format!("{model:?} is not there")).hint(fix));
+        }
+        Presence::Missing { .. } => return Ok(None),
+    };
+    let text = match base::text_of(&folder) {
+        Ok(text) => text,
+        Err(error) if named.is_some() => return Err(error.into()),
+        Err(_) => return Ok(None), // the default model may be of a family that can't be trained
+    };
+    if let Some(found) = unfit(dataset, &text) {
+        return Err(TrainingError::from(found).into());
+    }
+    let lengths = dataset.examples.iter().map(|(_, example)| text.length(example)).collect::<Result<Vec<_>, _>>();
+    Ok(Lengths::of(lengths.map_err(|reason| ApiError::field("base_model", reason))?))
+}
+
+/// The row that an event becomes.
+fn shown(event: &DatasetRegistered) -> Result<DatasetView, ApiError> {
+    let json = |text: &str| serde_json::from_str(text).map_err(|error| ApiError::internal(error.to_string()));
+    Ok(DatasetView {
+        name: event.name.clone(),
+        format: event.format.clone(),
+        sha256: event.content.sha256.clone(),
+        examples: event.examples,
+        train_examples: event.train_examples,
+        eval_examples: event.eval_examples,
+        duplicates: event.duplicates,
+        size_bytes: event.content.size_bytes,
+        tokens: event.tokens_json.as_deref().map(json).transpose()?,
+        warnings: json(&event.warnings_json)?,
+        created_at: Timestamp(event.at),
+    })
+}
+
+/// Whoever has the answer may name the dataset at once.
+async fn wait_for(state: &AppState, view: &DatasetView) -> Result<(), ApiError> {
+    let until = Instant::now() + PATIENCE;
+    while Instant::now() < until {
+        let known = finetune::find_dataset(&state.parts().sql, &view.name).await?;
+        if known.is_some_and(|known| known.created_at >= view.created_at) {
+            return Ok(());
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    Ok(()) // it is on the log, and shows when the projector comes to it
+}
+
+async fn form_of(mut form: Multipart) -> Result<Form, ApiError> {
+    let (mut name, mut format, mut base_model, mut file) = (None, Format::Sft, None, None);
+    while let Some(mut field) = form.next_field().await.map_err(unreadable)? {
+        let field_name = field.name().unwrap_or_default().to_owned();
+        let limit = if field_name == "file" { MAX_BYTES } else { MAX_FIELD };
+        let mut content = Vec::new();
+        while let Some(chunk) = field.chunk().await.map_err(unreadable)? {
+            if content.len() + chunk.len() > limit {
+                return Err(too_large(limit));
+            }
+            content.extend_from_slice(&chunk);
+        }
+        if field_name == "file" {
+            file = Some(Bytes::from(content));
+            continue;
+        }
+        let text = String::from_utf8(content).map_err(|_| ApiError::field(&field_name, "is not valid UTF-8"))?;
+        match field_name.as_str() {
+            "name" => name = Some(text),
+            "format" => {
+                format = Format::by_name(&text)
+                    .ok_or_else(|| ApiError::field("format", format!("is {text:?}; known are sft, dpo, chat")))?;
+            }
+            "base_model" => base_model = Some(text).filter(|text| !text.is_empty()),
+            _ => return Err(ApiError::field(&field_name, "is no field of this form")),
+        }
+    }
+    let name = name.ok_or_else(|| ApiError::field("name", "is missing"))?;
+    let file = file.ok_or_else(|| ApiError::field("file", "is missing"))?;
+    Ok(Form { name, format, base_model, file })
+}
+
+fn unreadable(error: MultipartError) -> ApiError {
+    ApiError::new(error.status(), "invalid_multipart", error.body_text())
+}
+
+/// Datasets, the newest first.
+#[utoipa::path(get, path = "/finetune/datasets", tag = "finetune", params(PageQuery),
+    responses((status = 200, body = Page<DatasetView>), (status = 422, body = Problem)))]
+async fn list(
+    State(state): State<AppState>,
+    Query(query): Query<PageQuery>,
+) -> Result<Reply<Page<DatasetView>>, ApiError> {
+    let page = finetune::datasets(&state.parts().sql, &query.page()?).await?;
+    Ok(Reply(Page { items: page.items, next_cursor: page.next_cursor }))
+}
+
+/// A dataset by its name: the newest that was handed in under it.
+#[utoipa::path(get, path = "/finetune/datasets/{name}", tag = "finetune", params(("name" = String, Path)),
+    responses((status = 200, body = DatasetView), (status = 404, body = Problem)))]
+async fn show(State(state): State<AppState>, Path(name): Path<String>) -> Result<Reply<DatasetView>, ApiError> {
+    find(&state, &name).await.map(Reply)
+}
+
+pub(super) async fn find(state: &AppState, name: &str) -> Result<DatasetView, ApiError> {
+    finetune::find_dataset(&state.parts().sql, name).await?.ok_or_else(|| {
+        let shown: String = name.chars().take(80).collect();
+        ApiError::not_found("dataset_not_found", format!("there is no dataset {shown:?}"))
+            .hint("riverrun finetune datasets, or hand it in: riverrun finetune dataset <name> --jsonl FILE")
+    })
+}

@@ -1,0 +1,251 @@
+//! Trainings: estimated, asked for, listed, cancelled.
+
+use std::time::Duration;
+
+use axum::Json as Reply;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use riverrun_models::ModelKind;
+use riverrun_schemas::finetune::{FinetuneAccepted, FinetuneCancelRequested, FinetuneCommand, StartFinetune};
+use riverrun_schemas::{BlobRef, FinetuneId, now_ms};
+use riverrun_stores::read_models::{DatasetView, JobView, finetune};
+use riverrun_training::{Method, Plan, Target, estimate};
+use serde::Deserialize;
+use tokio::time::Instant;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::{PageQuery, datasets, plan, tell};
+use crate::accept::COMPONENT;
+use crate::error::ApiError;
+use crate::extract::{IdempotencyKey, Json, OptionalJson, Query, id};
+use crate::state::AppState;
+use crate::submit::Checks;
+use crate::wire::{
+    CancelBody, EstimateView, FinetuneBody, FinetuneCancelled, FinetuneDefaults, FinetuneJobAccepted, LoraBody,
+    MethodEntry, Page, Problem,
+};
+
+/// How long an answer waits for the read model.
+const PATIENCE: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(20);
+const MEDIA_TYPE: &str = "application/x-ndjson";
+const STATUSES: [&str; 5] = ["queued", "running", "succeeded", "failed", "cancelled"];
+
+pub(super) fn router() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(defaults))
+        .routes(routes!(estimate_job))
+        .routes(routes!(start, list))
+        .routes(routes!(show))
+        .routes(routes!(cancel))
+}
+
+/// What a training has that says nothing else, and what there is to choose from.
+#[utoipa::path(get, path = "/finetune/defaults", tag = "finetune", responses((status = 200, body = FinetuneDefaults)))]
+async fn defaults(State(state): State<AppState>) -> Result<Reply<FinetuneDefaults>, ApiError> {
+    let models = state.core().models();
+    let there = models.list_models(Some("local")).await?;
+    let usual = Plan::default();
+    let method = |method: Method| {
+        let refused = method.check().err().map(|error| error.to_string());
+        MethodEntry { name: method.as_str().to_owned(), available: refused.is_none(), reason: refused }
+    };
+    let chat = there.into_iter().filter(|model| model.present && model.kind == ModelKind::Chat);
+    Ok(Reply(FinetuneDefaults {
+        base_model: models.default_chat_model().to_owned(),
+        base_models: chat.map(|model| model.name).collect(),
+        methods: Method::ALL.into_iter().map(method).collect(),
+        max_steps: usual.max_steps,
+        lora: LoraBody {
+            rank: Some(usual.lora.rank),
+            alpha: Some(usual.lora.alpha),
+            dropout: Some(usual.lora.dropout),
+            targets: Some(Target::ALL.iter().map(|target| target.as_str().to_owned()).collect()),
+        },
+        learning_rate: usual.learning_rate,
+        batch_size: usual.batch_size,
+        seq_len: usual.seq_len,
+        seed: usual.seed,
+    }))
+}
+
+/// Time and memory of a training, before it is asked for.
+#[utoipa::path(post, path = "/finetune/estimate", tag = "finetune", request_body = FinetuneBody,
+    responses((status = 200, body = EstimateView), (status = 404, description = "no such dataset or base model", body = Problem), (status = 422, body = Problem)))]
+async fn estimate_job(
+    State(state): State<AppState>,
+    Json(body): Json<FinetuneBody>,
+) -> Result<Reply<EstimateView>, ApiError> {
+    let asked = Asked::of(&state, &body).await?;
+    let Some(folder) = plan::base_folder(state.core().models(), &asked.base_model)? else {
+        let what = format!("base model {:?} is not there", asked.base_model);
+        return Err(
+            ApiError::not_found("model_missing", what).hint(format!("riverrun models pull {}", asked.base_model))
+        );
+    };
+    let load = plan::load(&asked.plan, &asked.dataset);
+    Ok(Reply(plan::view(plan::estimated(asked.plan, load, folder).await?)))
+}
+
+/// A request that can be done, as far as it shows.
+struct Asked {
+    plan: Plan,
+    dataset: DatasetView,
+    base_model: String,
+}
+
+impl Asked {
+    async fn of(state: &AppState, body: &FinetuneBody) -> Result<Self, ApiError> {
+        let plan = plan::plan_of(body)?;
+        let dataset = datasets::find(state, &body.dataset).await?;
+        plan::check_format(&plan, &dataset)?;
+        let models = state.core().models();
+        check_free(state, &body.name)?;
+        Ok(Self { plan, dataset, base_model: plan::base_model(body, models) })
+    }
+}
+
+/// A name that a model has which was not trained here would hide that model, or be hidden by it.
+fn check_free(state: &AppState, name: &str) -> Result<(), ApiError> {
+    let Some(folder) = plan::base_folder(state.core().models(), name)? else { return Ok(()) };
+    let trained = folder.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.contains('@'));
+    if trained {
+        return Ok(());
+    }
+    Err(ApiError::field("name", format!("{name:?} is a model of its own in {}", folder.display()))
+        .hint("train under another name"))
+}
+
+/// Asks for a training. What can't fit and what needs a GPU is refused before it exists.
+#[utoipa::path(post, path = "/finetune/jobs", tag = "finetune", request_body = FinetuneBody,
+    params(("Idempotency-Key" = Option<String>, Header, description = "a repeat with the same key is the same training")),
+    responses((status = 202, body = FinetuneJobAccepted), (status = 404, description = "no such dataset", body = Problem),
+        (status = 409, description = "the key was used with another body", body = Problem), (status = 422, description = "cuda_required, does_not_fit, or a field that can't be", body = Problem)))]
+async fn start(
+    State(state): State<AppState>,
+    key: IdempotencyKey,
+    Json(body): Json<FinetuneBody>,
+) -> Result<(StatusCode, Reply<FinetuneJobAccepted>), ApiError> {
+    let asked = Asked::of(&state, &body).await?;
+    let job_id = key.0.as_deref().map_or_else(FinetuneId::new, |key| FinetuneId::derive(&["idempotency-key", key]));
+    let command = command(job_id, &body.name, &asked)?;
+    if let Some(known) = finetune::job(&state.parts().sql, job_id).await? {
+        return same(&known, &command).map(|()| accepted(job_id));
+    }
+    if let Some(folder) = plan::base_folder(state.core().models(), &asked.base_model)? {
+        let load = plan::load(&asked.plan, &asked.dataset);
+        estimate::check(&plan::estimated(asked.plan.clone(), load, folder).await?)?;
+    }
+    // The command is the training; the event only shows it while it waits, and the worker writes the same one again.
+    state.parts().producer.send(&FinetuneCommand::StartFinetune(command.clone()), COMPONENT, None).await?;
+    tell(&state, FinetuneAccepted::from(&command)).await?;
+    wait_for(&state, job_id).await?;
+    Ok(accepted(job_id))
+}
+
+fn accepted(job_id: FinetuneId) -> (StatusCode, Reply<FinetuneJobAccepted>) {
+    let body = FinetuneJobAccepted { job_id: job_id.to_string(), stream: format!("/ws/finetune/{job_id}") };
+    (StatusCode::ACCEPTED, Reply(body))
+}
+
+fn command(job_id: FinetuneId, name: &str, asked: &Asked) -> Result<StartFinetune, ApiError> {
+    let Asked { plan, dataset, base_model } = asked;
+    Ok(StartFinetune {
+        job_id,
+        name: name.to_owned(),
+        dataset: dataset.name.clone(),
+        content: BlobRef {
+            sha256: dataset.sha256.clone(),
+            size_bytes: dataset.size_bytes,
+            media_type: MEDIA_TYPE.to_owned(),
+        },
+        format: dataset.format.clone(),
+        base_model: base_model.clone(),
+        plan_json: serde_json::to_string(plan).map_err(|error| ApiError::internal(error.to_string()))?,
+        at: now_ms(),
+    })
+}
+
+fn same(known: &JobView, asked: &StartFinetune) -> Result<(), ApiError> {
+    let plan: serde_json::Value = serde_json::from_str(&asked.plan_json).unwrap_or_default();
+    let same = known.name == asked.name
+        && known.dataset_sha256 == asked.content.sha256
+        && known.base_model == asked.base_model
+        && known.settings == plan;
+    if same {
+        return Ok(());
+    }
+    Err(ApiError::conflict("idempotency_key_reused", "the idempotency key was used for another training")
+        .hint("use a new key for a new request, and the same key only to repeat the very same one"))
+}
+
+/// Whoever has the answer may ask for the training at once.
+async fn wait_for(state: &AppState, job_id: FinetuneId) -> Result<(), ApiError> {
+    let until = Instant::now() + PATIENCE;
+    while finetune::job(&state.parts().sql, job_id).await?.is_none() && Instant::now() < until {
+        tokio::time::sleep(POLL).await;
+    }
+    Ok(())
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+struct JobsQuery {
+    /// Only those in this status.
+    status: Option<String>,
+    /// Most entries; 50 when left out, 500 at most.
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// Trainings, the newest first.
+#[utoipa::path(get, path = "/finetune/jobs", tag = "finetune", params(JobsQuery),
+    responses((status = 200, body = Page<JobView>), (status = 422, body = Problem)))]
+async fn list(State(state): State<AppState>, Query(query): Query<JobsQuery>) -> Result<Reply<Page<JobView>>, ApiError> {
+    if let Some(status) = query.status.as_deref().filter(|status| !STATUSES.contains(status)) {
+        return Err(ApiError::field("status", format!("is {status:?}; known are {}", STATUSES.join(", "))));
+    }
+    let page = PageQuery { limit: query.limit, cursor: query.cursor }.page()?;
+    let page = finetune::jobs(&state.parts().sql, query.status.as_deref(), &page).await?;
+    Ok(Reply(Page { items: page.items, next_cursor: page.next_cursor }))
+}
+
+/// A training.
+#[utoipa::path(get, path = "/finetune/jobs/{id}", tag = "finetune", params(("id" = String, Path)),
+    responses((status = 200, body = JobView), (status = 404, body = Problem)))]
+async fn show(State(state): State<AppState>, Path(job_id): Path<String>) -> Result<Reply<JobView>, ApiError> {
+    find(&state, id(&job_id)?).await.map(Reply)
+}
+
+async fn find(state: &AppState, job_id: FinetuneId) -> Result<JobView, ApiError> {
+    finetune::job(&state.parts().sql, job_id).await?.ok_or_else(|| unknown_job(job_id))
+}
+
+/// 404 for a training that nobody knows.
+pub(crate) fn unknown_job(job_id: FinetuneId) -> ApiError {
+    ApiError::not_found("finetune_job_not_found", format!("there is no training {job_id}"))
+        .hint("riverrun finetune jobs")
+}
+
+/// Asks a training to stop; it does within a step.
+#[utoipa::path(post, path = "/finetune/jobs/{id}/cancel", tag = "finetune", params(("id" = String, Path)), request_body = CancelBody,
+    responses((status = 202, body = FinetuneCancelled), (status = 404, body = Problem), (status = 409, description = "it has ended", body = Problem)))]
+async fn cancel(
+    State(state): State<AppState>,
+    Path(job_id): Path<String>,
+    OptionalJson(body): OptionalJson<CancelBody>,
+) -> Result<(StatusCode, Reply<FinetuneCancelled>), ApiError> {
+    let job_id: FinetuneId = id(&job_id)?;
+    let job = find(&state, job_id).await?;
+    if job.ended() {
+        return Err(ApiError::conflict("finetune_job_ended", format!("training {job_id} has {}", job.status)));
+    }
+    let mut checks = Checks::default();
+    checks.reason("reason", body.reason.as_deref());
+    checks.finish()?;
+    tell(&state, FinetuneCancelRequested { job_id, reason: body.reason, at: now_ms() }).await?;
+    Ok((StatusCode::ACCEPTED, Reply(FinetuneCancelled { job_id: job_id.to_string() })))
+}

@@ -1,0 +1,132 @@
+//! Versions of models: the registry, stages, the adapter's files.
+
+use std::time::Duration;
+
+use axum::Json as Reply;
+use axum::extract::{Path, State};
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use riverrun_schemas::finetune::{ModelStage, ModelStaged};
+use riverrun_schemas::now_ms;
+use riverrun_stores::read_models::finetune_views::AdapterFiles;
+use riverrun_stores::read_models::{ModelVersionView, finetune};
+use riverrun_training::export;
+use tokio::time::Instant;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::{PageQuery, tell};
+use crate::error::ApiError;
+use crate::extract::{Json, Query};
+use crate::state::AppState;
+use crate::wire::{Page, Problem, StageBody};
+
+/// How long an answer waits for the read model.
+const PATIENCE: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(20);
+
+pub(super) fn router() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(stage)).routes(routes!(file))
+}
+
+/// Versions of models, the newest first.
+#[utoipa::path(get, path = "/finetune/registry", tag = "finetune", params(PageQuery),
+    responses((status = 200, body = Page<ModelVersionView>), (status = 422, body = Problem)))]
+async fn list(
+    State(state): State<AppState>,
+    Query(query): Query<PageQuery>,
+) -> Result<Reply<Page<ModelVersionView>>, ApiError> {
+    let page = finetune::models(&state.parts().sql, &query.page()?).await?;
+    Ok(Reply(Page { items: page.items, next_cursor: page.next_cursor }))
+}
+
+fn unknown(model: &str, version: &str) -> ApiError {
+    let shown = |text: &str| text.chars().take(80).collect::<String>();
+    let what = format!("there is no version {:?} of {:?}", shown(version), shown(model));
+    ApiError::not_found("model_version_not_found", what).hint("riverrun finetune registry")
+}
+
+fn number(model: &str, version: &str) -> Result<i64, ApiError> {
+    version.parse().map_err(|_| unknown(model, version))
+}
+
+async fn find(state: &AppState, model: &str, version: i64) -> Result<(ModelVersionView, AdapterFiles), ApiError> {
+    finetune::model(&state.parts().sql, model, version).await?.ok_or_else(|| unknown(model, &version.to_string()))
+}
+
+/// Says what a version is for. The model's name without a version means the one that was made `ready` last; a version that has
+/// not passed its gate can't be.
+#[utoipa::path(post, path = "/finetune/registry/{model}/{version}/stage", tag = "finetune", request_body = StageBody,
+    params(("model" = String, Path), ("version" = i64, Path)),
+    responses((status = 200, body = ModelVersionView), (status = 404, body = Problem), (status = 409, description = "gate_not_passed", body = Problem), (status = 422, body = Problem)))]
+async fn stage(
+    State(state): State<AppState>,
+    Path((model, version)): Path<(String, String)>,
+    Json(body): Json<StageBody>,
+) -> Result<Reply<ModelVersionView>, ApiError> {
+    let stage = ModelStage::by_name(&body.stage)
+        .ok_or_else(|| ApiError::field("stage", format!("is {:?}; known are candidate, ready, retired", body.stage)))?;
+    let version = number(&model, &version)?;
+    let (view, _) = find(&state, &model, version).await?;
+    if stage == ModelStage::Ready && !view.gate.passed {
+        let reason = view.gate.reason.unwrap_or_else(|| "it was not tried".to_owned());
+        return Err(ApiError::conflict("gate_not_passed", format!("{} can't be ready: {reason}", view.chat_model)));
+    }
+    let small = i32::try_from(version).map_err(|_| ApiError::field("version", "is too large"))?;
+    tell(&state, ModelStaged { model: model.clone(), version: small, stage, at: now_ms() }).await?;
+    let view = settled(&state, &model, version, stage).await?;
+    point(&state, &model, version, stage)?;
+    Ok(Reply(view))
+}
+
+/// Waits until the read model shows the stage.
+async fn settled(state: &AppState, model: &str, version: i64, stage: ModelStage) -> Result<ModelVersionView, ApiError> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let (view, _) = find(state, model, version).await?;
+        if view.stage == stage.as_str() || Instant::now() > until {
+            return Ok(view);
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// Lets the model's name mean a version that is ready, and no more one that is not.
+fn point(state: &AppState, model: &str, version: i64, stage: ModelStage) -> Result<(), ApiError> {
+    let models = &state.core().models().settings().cache_dir;
+    let folder = export::merged_folder(models, model, version);
+    let meant = std::fs::read_link(models.join(model)).ok();
+    let means_this = meant.is_some_and(|meant| Some(meant.as_os_str()) == folder.file_name());
+    match stage {
+        ModelStage::Ready if folder.is_dir() => Ok(export::point(models, model, Some(version))?),
+        ModelStage::Candidate | ModelStage::Retired if means_this => Ok(export::point(models, model, None)?),
+        ModelStage::Ready | ModelStage::Candidate | ModelStage::Retired | ModelStage::Unknown => Ok(()),
+    }
+}
+
+/// A file of a version's adapter, in the layout of PEFT: `adapter_model.safetensors` or `adapter_config.json`.
+#[utoipa::path(get, path = "/finetune/registry/{model}/{version}/files/{file}", tag = "finetune",
+    params(("model" = String, Path), ("version" = i64, Path), ("file" = String, Path)),
+    responses((status = 200, description = "the file", content_type = "application/octet-stream", body = Vec<u8>), (status = 404, body = Problem)))]
+async fn file(
+    State(state): State<AppState>,
+    Path((model, version, file)): Path<(String, String, String)>,
+) -> Result<Response, ApiError> {
+    let (_, files) = find(&state, &model, number(&model, &version)?).await?;
+    let content = match file.as_str() {
+        export::ADAPTER_WEIGHTS => state.parts().blobs.get(&files.weights).await?,
+        export::ADAPTER_CONFIG => files.config.into_bytes().into(),
+        _ => {
+            return Err(ApiError::not_found("not_found", "a version has no such file").hint(format!(
+                "{} or {}",
+                export::ADAPTER_WEIGHTS,
+                export::ADAPTER_CONFIG
+            )));
+        }
+    };
+    let headers = [
+        (CONTENT_TYPE, "application/octet-stream".to_owned()),
+        (CONTENT_DISPOSITION, format!("attachment; filename=\"{file}\"")),
+    ];
+    Ok((headers, content).into_response())
+}

@@ -1,0 +1,169 @@
+//! `riverrun finetune`.
+
+mod dataset;
+pub mod eval;
+mod ls;
+mod train;
+mod versions;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::error::CliError;
+use crate::host::Connection;
+use crate::output::Output;
+
+/// What to do with datasets, trainings and the models that come out.
+#[derive(Debug, Subcommand)]
+pub enum FinetuneCommand {
+    /// Check a dataset and keep it under a name
+    Dataset(DatasetArgs),
+    /// List datasets, newest first
+    Datasets {
+        /// Most entries
+        #[arg(long)]
+        limit: Option<u32>,
+    },
+    /// Train a model, and follow the training to its end
+    Train(Box<TrainArgs>),
+    /// List trainings, newest first
+    Jobs {
+        /// Only those in this status
+        #[arg(long)]
+        status: Option<String>,
+        /// Most entries
+        #[arg(long)]
+        limit: Option<u32>,
+    },
+    /// Follow a training to its end
+    Watch {
+        /// The training
+        job_id: String,
+    },
+    /// Ask a training to stop
+    Cancel {
+        /// The training
+        job_id: String,
+        /// Why
+        #[arg(long)]
+        reason: Option<String>,
+    },
+    /// List versions of models, newest first
+    Registry {
+        /// Most entries
+        #[arg(long)]
+        limit: Option<u32>,
+    },
+    /// Say what a version is for
+    Stage {
+        /// A version: model@number
+        model: String,
+        /// ready, retired or candidate
+        stage: String,
+    },
+    /// Write a version's adapter to a folder, in the layout of PEFT
+    Export {
+        /// A version: model@number
+        model: String,
+        /// The folder; made when it is not there
+        #[arg(long, value_name = "FOLDER")]
+        to: PathBuf,
+    },
+    /// Measure answers against references
+    Eval(eval::EvalArgs),
+}
+
+/// Options of `finetune dataset`.
+#[derive(Debug, Args)]
+pub struct DatasetArgs {
+    /// Its name
+    pub name: String,
+    /// A file with one JSON object a line
+    #[arg(long, value_name = "FILE", required_unless_present = "from_runs")]
+    pub jsonl: Option<PathBuf>,
+    /// What a line holds: sft (prompt, completion), dpo (prompt, chosen, rejected) or chat (messages)
+    #[arg(long, default_value = "sft")]
+    pub format: String,
+    /// The model whose tokens are counted; the default one when left out
+    #[arg(long)]
+    pub base_model: Option<String>,
+    /// Make it of runs and their answers: conditions on agent, status, namespace and session, such as
+    /// 'agent=react and status=succeeded'
+    #[arg(long, value_name = "CONDITIONS", conflicts_with = "jsonl")]
+    pub from_runs: Option<String>,
+}
+
+/// Options of `finetune train`.
+#[derive(Debug, Args)]
+pub struct TrainArgs {
+    /// A file with one JSON object a line, or the name of a dataset
+    #[arg(long, value_name = "FILE|NAME")]
+    pub dataset: String,
+    /// What the file's lines hold: sft, dpo or chat; left out, what the method needs
+    #[arg(long)]
+    pub format: Option<String>,
+    /// The model that comes out
+    #[arg(long)]
+    pub name: String,
+    /// sft_lora or dpo; qlora and rlhf need a CUDA GPU
+    #[arg(long, default_value = "sft_lora")]
+    pub method: String,
+    /// The model that is trained; the default chat model when left out
+    #[arg(long)]
+    pub base_model: Option<String>,
+    /// Most steps
+    #[arg(long)]
+    pub max_steps: Option<u64>,
+    /// Rows of an adapter's smaller matrices
+    #[arg(long)]
+    pub rank: Option<usize>,
+    /// How strongly adapters count, over the rank
+    #[arg(long)]
+    pub alpha: Option<f64>,
+    /// Part of the input that adapters do not see in training
+    #[arg(long)]
+    pub dropout: Option<f32>,
+    /// A projection that gets an adapter; may be repeated. All when left out
+    #[arg(long = "target", value_name = "PROJECTION")]
+    pub targets: Vec<String>,
+    /// The highest learning rate
+    #[arg(long)]
+    pub learning_rate: Option<f64>,
+    /// Examples of a pass
+    #[arg(long)]
+    pub batch_size: Option<usize>,
+    /// Passes of a step
+    #[arg(long)]
+    pub accumulation: Option<usize>,
+    /// Most tokens of an example; longer ones are left out
+    #[arg(long)]
+    pub seq_len: Option<usize>,
+    /// Everything that is drawn follows from it
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Make the version ready only when it is surely better than its base on what was held out
+    #[arg(long)]
+    pub require_gain: bool,
+    /// Only say how long it would take and how much memory it would need
+    #[arg(long)]
+    pub estimate: bool,
+    /// Do not follow the training; for a running server, which goes on with it
+    #[arg(long, conflicts_with = "estimate")]
+    pub detach: bool,
+}
+
+pub async fn run(connection: &Connection, command: FinetuneCommand, output: Output) -> Result<(), CliError> {
+    match command {
+        FinetuneCommand::Dataset(args) => dataset::run(connection, args, output).await,
+        FinetuneCommand::Datasets { limit } => ls::datasets(connection, limit, output).await,
+        FinetuneCommand::Train(args) => train::run(connection, *args, output).await,
+        FinetuneCommand::Jobs { status, limit } => ls::jobs(connection, status, limit, output).await,
+        FinetuneCommand::Watch { job_id } => train::watch(connection, &job_id, output).await,
+        FinetuneCommand::Cancel { job_id, reason } => train::cancel(connection, &job_id, reason, output).await,
+        FinetuneCommand::Registry { limit } => versions::ls(connection, limit, output).await,
+        FinetuneCommand::Stage { model, stage } => versions::stage(connection, &model, &stage, output).await,
+        FinetuneCommand::Export { model, to } => versions::export(connection, &model, &to, output).await,
+        FinetuneCommand::Eval(args) => eval::judge(connection, args, output).await,
+    }
+}

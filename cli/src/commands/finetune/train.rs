@@ -1,0 +1,197 @@
+//! `riverrun finetune train`, `watch` and `cancel`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use riverrun_api::wire::{
+    CancelBody, EstimateView, FinetuneBody, FinetuneCancelled, FinetuneJobAccepted, JobView, LoraBody,
+};
+
+use super::TrainArgs;
+use super::dataset::{hand_in, read, tell_warnings};
+use crate::client::encode;
+use crate::error::{CliError, Exit};
+use crate::host::Connection;
+use crate::output::{Output, tell};
+
+/// How often a training is looked at.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+pub(super) async fn run(connection: &Connection, args: TrainArgs, output: Output) -> Result<(), CliError> {
+    if args.detach && connection.is_hosting() {
+        return Err(CliError::new(
+            Exit::Usage,
+            "--detach needs a running server: this command would end, and its training with it",
+        )
+        .hint("riverrun serve"));
+    }
+    let mut body = body(&args);
+    // What can't be trained here is refused before a dataset is made of the file.
+    if ["qlora", "rlhf"].contains(&args.method.as_str()) {
+        let refused: Result<EstimateView, CliError> = connection.client.post("/finetune/estimate", &body).await;
+        refused?;
+    }
+    body.dataset = dataset(connection, &args).await?;
+    let estimate: Option<EstimateView> = match connection.client.post("/finetune/estimate", &body).await {
+        Ok(estimate) => Some(estimate),
+        Err(error) if args.estimate => return Err(error),
+        Err(_) => None, // the training itself says what is wrong, or fetches the model that is missing
+    };
+    if args.estimate {
+        return match estimate {
+            Some(estimate) => output.show(&estimate, shown),
+            None => Ok(()),
+        };
+    }
+    if let Some(estimate) = &estimate {
+        tell(&shown(estimate));
+    }
+    let accepted: FinetuneJobAccepted = connection.client.post("/finetune/jobs", &body).await?;
+    if args.detach {
+        return output.show(&accepted, |accepted| accepted.job_id.clone());
+    }
+    tell(&format!("training {}", accepted.job_id));
+    watch(connection, &accepted.job_id, output).await
+}
+
+/// The dataset's name; a file is handed in under the name of the model.
+async fn dataset(connection: &Connection, args: &TrainArgs) -> Result<String, CliError> {
+    let path = Path::new(&args.dataset);
+    if !path.exists() {
+        return Ok(args.dataset.clone());
+    }
+    let usual = if args.method == "dpo" { "dpo" } else { "sft" };
+    let format = args.format.as_deref().unwrap_or(usual);
+    let view = hand_in(connection, &args.name, format, args.base_model.as_deref(), read(path)?).await?;
+    tell_warnings(&view);
+    Ok(view.name)
+}
+
+fn body(args: &TrainArgs) -> FinetuneBody {
+    let lora = LoraBody {
+        rank: args.rank,
+        alpha: args.alpha,
+        dropout: args.dropout,
+        targets: (!args.targets.is_empty()).then(|| args.targets.clone()),
+    };
+    FinetuneBody {
+        name: args.name.clone(),
+        method: Some(args.method.clone()),
+        dataset: args.dataset.clone(),
+        base_model: args.base_model.clone(),
+        max_steps: args.max_steps,
+        lora: Some(lora),
+        learning_rate: args.learning_rate,
+        batch_size: args.batch_size,
+        accumulation: args.accumulation,
+        seq_len: args.seq_len,
+        seed: args.seed,
+        require_gain: args.require_gain.then_some(true),
+    }
+}
+
+fn shown(estimate: &EstimateView) -> String {
+    let fits = match &estimate.reason {
+        Some(reason) => format!("does not fit: {reason}"),
+        None => "fits".to_owned(),
+    };
+    format!(
+        "{} steps, {:.1} epochs, {} trained numbers; about {} ({} to {}); {} MiB of memory at the peak, {fits}",
+        estimate.steps,
+        estimate.epochs,
+        estimate.trainable_parameters,
+        duration(estimate.seconds),
+        duration(estimate.seconds_low),
+        duration(estimate.seconds_high),
+        estimate.memory_bytes >> 20,
+    )
+}
+
+pub(super) fn duration(seconds: f64) -> String {
+    let seconds = seconds.max(0.0).round() as u64;
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min"),
+    }
+}
+
+/// Follows a training to its end.
+pub(super) async fn watch(connection: &Connection, job_id: &str, output: Output) -> Result<(), CliError> {
+    let path = format!("/finetune/jobs/{}", encode(job_id));
+    let mut job: JobView = connection.client.get(&path).await?;
+    let bar = ProgressBar::new(u64::try_from(job.max_steps).unwrap_or_default());
+    bar.set_style(
+        ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar()),
+    );
+    while !job.ended() {
+        bar.set_position(u64::try_from(job.step).unwrap_or_default());
+        bar.set_message(line(&job));
+        tokio::time::sleep(LOOK_AGAIN).await;
+        job = connection.client.get(&path).await?;
+    }
+    bar.finish_and_clear();
+    output.show(&job, ended)?;
+    match &job.error {
+        None => Ok(()),
+        Some(error) => {
+            let failed = CliError::new(Exit::Failed, error.message.clone());
+            Err(match &error.hint {
+                Some(hint) => failed.hint(hint.clone()),
+                None => failed,
+            })
+        }
+    }
+}
+
+fn line(job: &JobView) -> String {
+    match (job.loss, job.eta_s) {
+        (Some(loss), Some(eta)) => {
+            let held_out = job.eval_loss.map_or(String::new(), |loss| format!("  held out {loss:.4}"));
+            format!(
+                "loss {loss:.4}{held_out}  {:.0} tokens/s  {} left",
+                job.tokens_per_s.unwrap_or_default(),
+                duration(eta)
+            )
+        }
+        _ => job.status.clone(),
+    }
+}
+
+fn ended(job: &JobView) -> String {
+    let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.4}"));
+    let model = job.model.as_deref().map_or(String::new(), |model| format!("\nmodel      {model}"));
+    format!(
+        "training   {}\nstatus     {} after {} of {} steps\nloss       {} (held out {}){model}",
+        job.job_id,
+        job.status,
+        job.step,
+        job.max_steps,
+        number(job.loss),
+        number(job.eval_loss)
+    )
+}
+
+pub(super) async fn cancel(
+    connection: &Connection,
+    job_id: &str,
+    reason: Option<String>,
+    output: Output,
+) -> Result<(), CliError> {
+    let path = format!("/finetune/jobs/{}/cancel", encode(job_id));
+    let done: FinetuneCancelled = connection.client.post(&path, &CancelBody { reason }).await?;
+    output.show(&done, |done| format!("{} stops within a step", done.job_id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_seconds_then_people_can_read_them() {
+        for (seconds, text) in [(0.2, "0 s"), (59.6, "1 min 0 s"), (125.0, "2 min 5 s"), (7_380.0, "2 h 3 min")] {
+            assert_eq!(duration(seconds), text);
+        }
+    }
+}

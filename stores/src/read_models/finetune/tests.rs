@@ -1,0 +1,180 @@
+use riverrun_schemas::Topic;
+use riverrun_schemas::finetune::{FinetuneClaimed, StartFinetune};
+
+use super::*;
+use crate::read_models::{LogRecord, Projected, apply, rebuild};
+
+fn job_id() -> FinetuneId {
+    FinetuneId::derive(&["test"])
+}
+
+fn blob() -> BlobRef {
+    BlobRef { sha256: "ab".repeat(32), size_bytes: 3, media_type: "application/x-ndjson".into() }
+}
+
+fn accepted_event() -> FinetuneEvent {
+    let start = StartFinetune {
+        job_id: job_id(),
+        name: "poet".into(),
+        dataset: "verses".into(),
+        content: blob(),
+        format: "sft".into(),
+        base_model: "small".into(),
+        plan_json: "{\"method\":\"dpo\",\"max_steps\":9}".into(),
+        at: 1,
+    };
+    FinetuneAccepted::from(&start).into()
+}
+
+fn claimed(epoch: i64) -> FinetuneEvent {
+    FinetuneClaimed { job_id: job_id(), epoch, worker: "w".into(), at: 2 }.into()
+}
+
+fn step(epoch: i64, step: i64, loss: f64) -> FinetuneEvent {
+    let (learning_rate, tokens_per_s, eta_s) = (1e-4, 10.0, 5.0);
+    FinetuneProgressed {
+        job_id: job_id(),
+        epoch,
+        step,
+        loss,
+        learning_rate,
+        tokens_per_s,
+        eta_s,
+        eval_loss: None,
+        at: 3,
+    }
+    .into()
+}
+
+fn finished_event(epoch: i64, status: FinetuneOutcome) -> FinetuneEvent {
+    FinetuneFinished {
+        job_id: job_id(),
+        epoch,
+        status,
+        steps: 3,
+        loss: Some(0.5),
+        eval_loss: None,
+        model: Some("poet@1".into()),
+        error: None,
+        at: 9,
+    }
+    .into()
+}
+
+fn version(job: &str, gate_passed: bool) -> FinetuneEvent {
+    ModelRegistered {
+        model: "poet".into(),
+        job_id: FinetuneId::derive(&[job]),
+        base_model: "small".into(),
+        method: "dpo".into(),
+        dataset_sha256: "cd".repeat(32),
+        metrics_json: "{\"loss\":0.5}".into(),
+        adapter: blob(),
+        adapter_config: "{}".into(),
+        merged_bytes: 0,
+        gate_passed,
+        gate_reason: (!gate_passed).then(|| "it does not stop".into()),
+        at: 10,
+    }
+    .into()
+}
+
+fn records(events: &[FinetuneEvent]) -> Vec<LogRecord> {
+    let record = |(offset, event): (i64, &FinetuneEvent)| LogRecord {
+        topic: Topic::FinetuneEvents,
+        partition: 0,
+        offset,
+        body: Projected::Finetune(event.clone()),
+    };
+    (0..).zip(events).map(record).collect()
+}
+
+async fn database(events: &[FinetuneEvent]) -> (tempfile::TempDir, Sql) {
+    let folder = tempfile::tempdir().unwrap();
+    let sql = Sql::open(folder.path().join("read.db")).await.unwrap();
+    apply(&sql, &records(events)).await.unwrap();
+    (folder, sql)
+}
+
+#[tokio::test]
+async fn given_a_worker_that_lost_its_claim_then_what_it_says_does_not_count() {
+    let events = [
+        accepted_event(),
+        accepted_event(),
+        claimed(1),
+        step(1, 1, 3.0),
+        claimed(2),
+        step(1, 2, 99.0),
+        finished_event(1, FinetuneOutcome::Failed),
+        step(2, 1, 3.0),
+        step(2, 2, 2.0),
+        finished_event(2, FinetuneOutcome::Succeeded),
+        step(2, 3, 99.0),
+        finished_event(2, FinetuneOutcome::Failed),
+    ];
+    let (_folder, sql) = database(&events).await;
+    // The end of a lower epoch than the claim is void (TUNE-2), so the job ends with its second worker.
+    let view = job(&sql, job_id()).await.unwrap().unwrap();
+    assert_eq!((view.status.as_str(), view.step, view.max_steps, view.method.as_str()), ("succeeded", 2, 9, "dpo"));
+    let told = steps(&sql, job_id(), 0).await.unwrap();
+    assert_eq!(told.iter().map(|step| (step.step, step.loss)).collect::<Vec<_>>(), [(1, 3.0), (2, 2.0)]);
+    assert_eq!(steps(&sql, job_id(), 1).await.unwrap().len(), 1);
+    assert_eq!(jobs(&sql, Some("queued"), &PageRequest::default()).await.unwrap().items.len(), 0);
+    assert_eq!(jobs(&sql, None, &PageRequest::default()).await.unwrap().items, [view]);
+}
+
+#[tokio::test]
+async fn given_versions_then_they_count_once_a_training_and_are_ready_only_behind_their_gate() {
+    let stage =
+        |version, stage| -> FinetuneEvent { ModelStaged { model: "poet".into(), version, stage, at: 20 }.into() };
+    let events = [
+        version("a", true),
+        version("a", true),
+        version("b", false),
+        stage(2, ModelStage::Ready),
+        stage(1, ModelStage::Retired),
+        stage(1, ModelStage::Unknown),
+        stage(7, ModelStage::Ready),
+    ];
+    let (_folder, sql) = database(&events).await;
+    let page = models(&sql, &PageRequest::default()).await.unwrap();
+    let mut found: Vec<_> = page.items.iter().map(|v| (v.chat_model.as_str(), v.stage.as_str())).collect();
+    found.sort_unstable();
+    assert_eq!(found, [("poet@1", "retired"), ("poet@2", "candidate")]);
+    let (second, files) = model(&sql, "poet", 2).await.unwrap().unwrap();
+    assert!(!second.gate.passed && second.gate.reason.is_some() && files.weights == blob());
+    assert!(model(&sql, "poet", 3).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn given_the_same_events_when_everything_is_made_again_then_the_rows_are_the_same() {
+    let dataset = DatasetRegistered {
+        name: "verses".into(),
+        format: "sft".into(),
+        content: blob(),
+        examples: 3,
+        train_examples: 3,
+        eval_examples: 0,
+        duplicates: 0,
+        tokens_json: None,
+        warnings_json: "[]".into(),
+        at: 1,
+    };
+    let newer = DatasetRegistered { examples: 4, tokens_json: Some("{\"min\":1}".into()), ..dataset.clone() };
+    let events: [FinetuneEvent; 6] =
+        [dataset.into(), newer.into(), accepted_event(), claimed(1), step(1, 1, 3.0), version("a", true)];
+    let (_folder, sql) = database(&events).await;
+    let all = || async {
+        (
+            datasets(&sql, &PageRequest::default()).await.unwrap(),
+            jobs(&sql, None, &PageRequest::default()).await.unwrap(),
+            models(&sql, &PageRequest::default()).await.unwrap(),
+        )
+    };
+    let before = all().await;
+    assert_eq!(find_dataset(&sql, "verses").await.unwrap().unwrap().examples, 4);
+    rebuild(&sql).await.unwrap();
+    assert!(find_dataset(&sql, "verses").await.unwrap().is_none());
+    apply(&sql, &records(&events)).await.unwrap();
+    assert_eq!(all().await, before);
+}

@@ -1,0 +1,138 @@
+"""Fine-tuning as its users meet it: datasets that are refused, methods that need a GPU, and, where the small model is on this
+machine, a training that is killed and goes on to a version that chats."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from server import BINARY, wait_for
+
+ROOT = Path(__file__).resolve().parents[2]
+BASE = "smollm2-135m-instruct"
+CITIES = ["Paris", "Rome", "Oslo", "Lima", "Cairo", "Delhi", "Quito", "Accra", "Hanoi", "Kyiv", "Seoul", "Sofia"]
+
+
+def lines():
+    return "".join(json.dumps({"prompt": f"Name a city: {city}", "completion": f"CITY={city};"}) + "\n" for city in CITIES)
+
+
+def has_base(server):
+    listed = server.get("/models?provider=local").json["items"]
+    return any(model["name"] == BASE and model["present"] for model in listed)
+
+
+@pytest.fixture
+def tuning(new_server, tmp_path):
+    """The base is only read; what comes out goes to a folder of the test's own."""
+    models = os.environ.get("RIVERRUN_MODELS_DIR") or str(Path.home() / ".cache/riverrun/models")
+    return new_server(RIVERRUN_MODELS_DIR=models, RIVERRUN_MODELS_CACHE_DIR=str(tmp_path / "models")).start()
+
+
+def hand_in(server, text, name="cities", *more):
+    path = server.folder / f"{name}.jsonl"
+    path.write_text(text, encoding="utf-8")
+    return server.cli("finetune", "dataset", name, "--jsonl", str(path), *more)
+
+
+def test_a_dataset_is_taken_wholly_or_not_at_all(tuning):
+    done = hand_in(tuning, lines() + '{"prompt": "x"}\nnot json\n', "broken")
+    assert done.returncode == 4 and "line 13.completion" in done.stderr, done
+    assert tuning.get("/finetune/datasets/broken").status == 404
+    done = hand_in(tuning, "\ufeff" + lines().replace("\n", "\r\n") + lines())
+    assert done.returncode == 0, done
+    view = tuning.get("/finetune/datasets/cities").json
+    assert (view["examples"], view["eval_examples"], view["duplicates"]) == (12, 1, 12)
+    assert [item["name"] for item in tuning.get("/finetune/datasets").json["items"]] == ["cities"]
+
+
+@pytest.mark.parametrize("method", ["qlora", "rlhf"])
+def test_what_needs_a_gpu_is_refused_before_a_job_exists(tuning, method):
+    answer = tuning.post("/finetune/jobs", {"name": "x", "dataset": "nothing", "method": method})
+    assert (answer.status, answer.json["code"]) == (422, "cuda_required")
+    done = tuning.cli("finetune", "train", "--dataset", "nothing", "--name", "x", "--method", method)
+    assert done.returncode == 4 and "CUDA GPU is required" in done.stderr, done
+    assert tuning.get("/finetune/jobs").json["items"] == []
+
+
+def test_rouge_is_measured_without_a_server(tuning, tmp_path):
+    samples = tmp_path / "samples.jsonl"
+    samples.write_text('{"prediction": "the cat sat", "reference": "the cat"}\n{"prediction": "x", "reference": "?"}\n')
+    done = tuning.cli("finetune", "eval", str(samples), "--metrics", "rouge", "--json")
+    report = json.loads(done.stdout)["rouge"]
+    assert report["samples"] == 2 and len(report["unscored"]) == 1
+    assert abs(report["scores"][0]["fmeasure"] - 0.8) < 1e-9
+
+
+def test_a_judge_that_can_not_be_read_leaves_samples_unscored(tuning, tmp_path):
+    if not has_base(tuning):
+        pytest.skip(f"{BASE} is not on this machine; ./x models puts it there")
+    samples = tmp_path / "samples.jsonl"
+    samples.write_text(json.dumps({"question": "What is the fee?", "answer": "It is 7.50.", "contexts": ["A winch launch costs 7.50."]}) + "\n")
+    done = tuning.cli("finetune", "eval", str(samples), "--metrics", "ragas", "--json")
+    assert done.returncode == 0, done
+    report = json.loads(done.stdout)["ragas"]
+    assert report["samples"] == 1 and len(report["scores"]) == 4
+    told = {one["metric"] for one in report["unscored"]}
+    assert {"context_precision", "context_recall"} <= told, "both need a reference"
+    assert all(score["scored"] + (score["metric"] in told) == 1 for score in report["scores"])
+
+
+def ended(server, job_id):
+    def look():
+        view = server.get(f"/finetune/jobs/{job_id}")
+        return view.json if view.status == 200 and view.json["status"] not in ("queued", "running") else None
+
+    return wait_for(look, 600, "the training to end", every_s=0.5)
+
+
+def test_a_training_that_is_killed_goes_on_and_its_model_chats(tuning):
+    if not has_base(tuning):
+        pytest.skip(f"{BASE} is not on this machine; ./x models puts it there")
+    assert hand_in(tuning, lines()).returncode == 0
+    body = {"name": "cities", "dataset": "cities", "base_model": BASE, "max_steps": 40, "batch_size": 2, "seq_len": 96, "learning_rate": 1e-3}
+    estimate = tuning.post("/finetune/estimate", body).json
+    assert estimate["fits"] and estimate["seconds"] > 0 and estimate["memory_bytes"] > 500e6, estimate
+    accepted = tuning.post("/finetune/jobs", body, headers={"Idempotency-Key": "one"})
+    assert accepted.status == 202, accepted
+    job_id = accepted.json["job_id"]
+    assert tuning.post("/finetune/jobs", body, headers={"Idempotency-Key": "one"}).json["job_id"] == job_id
+    wait_for(lambda: tuning.get(f"/finetune/jobs/{job_id}").json["step"] >= 27, 600, "27 steps")
+    before = tuning.get(f"/finetune/jobs/{job_id}").json["loss"]
+    tuning.kill()
+    tuning.start()
+    job = ended(tuning, job_id)
+    assert job["status"] == "succeeded" and job["step"] == 40 and job["model"] == "cities@1", job
+    assert job["loss"] < before + 1
+    version = tuning.get("/finetune/registry").json["items"][0]
+    assert version["metrics"]["eval_loss"] < version["metrics"]["eval_loss_base"], version
+    assert version["metrics"]["parity_max_difference"] <= 0.05, version
+    answer = tuning.post("/chat", {"provider": "local", "model": version["chat_model"], "stream": False, "temperature": 0, "max_tokens": 20,
+                                   "messages": [{"role": "user", "content": "Name a city: Vienna"}]})
+    assert answer.status == 200 and "CITY=" in json.dumps(answer.json), answer
+    folder = tuning.folder / "adapter"
+    done = tuning.cli("finetune", "export", "cities@1", "--to", str(folder))
+    assert done.returncode == 0 and json.loads((folder / "adapter_config.json").read_text())["peft_type"] == "LORA"
+
+
+def test_a_cancelled_training_registers_nothing(tuning):
+    if not has_base(tuning):
+        pytest.skip(f"{BASE} is not on this machine; ./x models puts it there")
+    assert hand_in(tuning, lines()).returncode == 0
+    body = {"name": "never", "dataset": "cities", "base_model": BASE, "max_steps": 5000, "batch_size": 2, "seq_len": 96}
+    job_id = tuning.post("/finetune/jobs", body).json["job_id"]
+    wait_for(lambda: tuning.get(f"/finetune/jobs/{job_id}").json["step"] >= 1, 600, "a step")
+    assert tuning.post(f"/finetune/jobs/{job_id}/cancel", {}).status == 202
+    assert ended(tuning, job_id)["status"] == "cancelled"
+    assert tuning.get("/finetune/registry").json["items"] == []
+    assert tuning.post(f"/finetune/jobs/{job_id}/cancel", {}).status == 409
+
+
+def test_the_example_runs(tuning):
+    if not has_base(tuning):
+        pytest.skip(f"{BASE} is not on this machine; ./x models puts it there")
+    done = subprocess.run([ROOT / "examples/finetune.sh"], env=os.environ | tuning.env | {"RIVERRUN": str(BINARY), "STEPS": "4"},
+                          capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0 and "cities@1" in done.stdout, done

@@ -1,0 +1,56 @@
+//! One side of `scripts/bench/finetune.py`: trains on a folder's model and tells each step, so that another trainer can be given
+//! the same first adapter and the same tokens.
+//!
+//! `peer <base folder> <dataset.jsonl> <sft|dpo> <plan.json> <out folder>` writes `adapter_model.safetensors` and
+//! `adapter_config.json` of the first adapter and `steps.jsonl` (tokens of each step) there, and prints a JSON line a step.
+
+use std::error::Error;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use riverrun_training::dataset::{Format, read};
+use riverrun_training::export::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, initial_files};
+use riverrun_training::{BaseModel, Plan, Sets, StepReport, Watch, train};
+use serde_json::json;
+
+struct Told(Instant);
+
+impl Watch for Told {
+    fn step(&mut self, report: &StepReport) {
+        let line = json!({
+            "step": report.step, "loss": report.loss, "seconds": report.seconds, "tokens": report.tokens,
+            "learning_rate": report.learning_rate, "since_start_s": self.0.elapsed().as_secs_f64(),
+        });
+        let _ = writeln!(std::io::stdout(), "{line}"); // nobody who reads is no failure
+    }
+
+    fn stop(&self) -> bool {
+        false
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let began = Instant::now();
+    let mut arguments = std::env::args().skip(1);
+    let mut next = || arguments.next().ok_or("peer <base folder> <dataset.jsonl> <sft|dpo> <plan.json> <out folder>");
+    let (folder, dataset) = (PathBuf::from(next()?), PathBuf::from(next()?));
+    let format = Format::by_name(&next()?).ok_or("the format is sft, dpo or chat")?;
+    let plan: Plan = serde_json::from_slice(&std::fs::read(next()?)?)?;
+    let out = PathBuf::from(next()?);
+    let dataset = read(&std::fs::read(dataset)?, format)?;
+    let base = Arc::new(BaseModel::load(&folder)?);
+    let sets = Sets::of(&dataset, &plan, &base.text)?;
+    let files = initial_files(&plan, &base, &folder.to_string_lossy(), &out)?;
+    std::fs::write(out.join(ADAPTER_WEIGHTS), files.weights)?;
+    std::fs::write(out.join(ADAPTER_CONFIG), files.config)?;
+    let mut steps = Vec::new();
+    for step in 1..=plan.max_steps {
+        serde_json::to_writer(&mut steps, &sets.of_step(&plan, step))?;
+        steps.push(b'\n');
+    }
+    std::fs::write(out.join("steps.jsonl"), steps)?;
+    train(&plan, base, &sets, &dataset.sha256(), &out.join("checkpoints"), &mut Told(began))?;
+    Ok(())
+}

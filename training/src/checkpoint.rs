@@ -1,0 +1,210 @@
+//! Checkpoints: everything that a training has come to, in a folder of its own. A folder is there wholly or not at all: it is
+//! written beside, synced, and renamed.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use candle_core::{Device, Tensor};
+use serde::{Deserialize, Serialize};
+
+use crate::error::TrainingError;
+
+const PREFIX: &str = "step-";
+const TENSORS: &str = "state.safetensors";
+const STATE: &str = "state.json";
+/// Checkpoints that are kept: the newest, and the one before it.
+const KEPT: usize = 2;
+
+/// What is not a tensor.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct State {
+    /// Of plan, examples and base model: a checkpoint of another training is not gone on from.
+    pub(crate) fingerprint: String,
+    /// Steps that are done.
+    pub(crate) step: u64,
+    /// Loss of the base model on what was held out.
+    pub(crate) base_loss: Option<f64>,
+    /// The best loss since, and its step.
+    pub(crate) best: Option<(f64, u64)>,
+    /// The last loss that was measured.
+    pub(crate) last: Option<f64>,
+    /// Measurements since the best.
+    pub(crate) worse: u32,
+    /// Loss of the last step.
+    pub(crate) loss: Option<f64>,
+}
+
+/// Tensors by purpose: each a list in the order of the adapter's matrices.
+pub(crate) type Lists = HashMap<&'static str, Vec<Tensor>>;
+
+fn name(step: u64) -> String {
+    format!("{PREFIX}{step:08}")
+}
+
+/// Writes a checkpoint and removes those that are older than the one before it.
+pub(crate) fn write(folder: &Path, state: &State, lists: &Lists) -> Result<PathBuf, TrainingError> {
+    fs::create_dir_all(folder).map_err(TrainingError::io("creating", folder))?;
+    let path = folder.join(name(state.step));
+    let beside = folder.join(format!(".{}", name(state.step)));
+    match write_into(&beside, state, lists).and_then(|()| publish(folder, &beside, &path)) {
+        Ok(()) => {
+            remove_old(folder);
+            Ok(path)
+        }
+        Err(error) => {
+            let _ = fs::remove_dir_all(&beside); // what is left of it is taken away at the next write
+            Err(error)
+        }
+    }
+}
+
+fn write_into(beside: &Path, state: &State, lists: &Lists) -> Result<(), TrainingError> {
+    if beside.exists() {
+        fs::remove_dir_all(beside).map_err(TrainingError::io("removing", beside))?;
+    }
+    fs::create_dir_all(beside).map_err(TrainingError::io("creating", beside))?;
+    let tensors: HashMap<String, Tensor> = lists
+        .iter()
+        .flat_map(|(purpose, list)| {
+            list.iter().enumerate().map(move |(at, tensor)| (format!("{purpose}.{at}"), tensor.clone()))
+        })
+        .collect();
+    let path = beside.join(TENSORS);
+    let saved = candle_core::safetensors::save(&tensors, &path);
+    saved.map_err(|error| TrainingError::io("writing", &path)(std::io::Error::other(error.to_string())))?;
+    sync(&path)?;
+    let path = beside.join(STATE);
+    let json = serde_json::to_vec_pretty(state).map_err(|error| TrainingError::Compute(error.to_string()))?;
+    fs::write(&path, json).map_err(TrainingError::io("writing", &path))?;
+    sync(&path)?;
+    sync(beside)
+}
+
+fn publish(folder: &Path, beside: &Path, path: &Path) -> Result<(), TrainingError> {
+    if path.exists() {
+        fs::remove_dir_all(path).map_err(TrainingError::io("removing", path))?;
+    }
+    fs::rename(beside, path).map_err(TrainingError::io("renaming", beside))?;
+    sync(folder)
+}
+
+/// Makes a file, or the names in a folder, survive a power failure.
+pub(crate) fn sync(path: &Path) -> Result<(), TrainingError> {
+    File::open(path).and_then(|file| file.sync_all()).map_err(TrainingError::io("syncing", path))
+}
+
+/// Steps of the checkpoints of a folder, the newest first.
+fn steps(folder: &Path) -> Vec<u64> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut steps: Vec<u64> =
+        entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix(PREFIX)?.parse().ok()).collect();
+    steps.sort_unstable_by(|a, b| b.cmp(a));
+    steps
+}
+
+fn remove_old(folder: &Path) {
+    for step in steps(folder).into_iter().skip(KEPT) {
+        let path = folder.join(name(step));
+        if let Err(error) = fs::remove_dir_all(&path) {
+            tracing::warn!(path = %path.display(), error = %error, "an old checkpoint stays");
+        }
+    }
+}
+
+/// The newest checkpoint that can be read; `None` when there is none.
+pub(crate) fn newest(folder: &Path, fingerprint: &str) -> Result<Option<(State, Lists)>, TrainingError> {
+    let mut failure = None;
+    for step in steps(folder) {
+        let path = folder.join(name(step));
+        match read(&path) {
+            Ok((state, lists)) if state.fingerprint == fingerprint => return Ok(Some((state, lists))),
+            Ok(_) => {
+                let reason = "it is of another plan, dataset or base model".to_owned();
+                return Err(TrainingError::Checkpoint { path, reason });
+            }
+            Err(error) => {
+                tracing::warn!(path = %path.display(), error = %error, "a checkpoint can't be read");
+                failure = Some(error);
+            }
+        }
+    }
+    failure.map_or(Ok(None), Err)
+}
+
+fn read(path: &Path) -> Result<(State, Lists), TrainingError> {
+    let bad = |reason: String| TrainingError::Checkpoint { path: path.to_path_buf(), reason };
+    let json = fs::read(path.join(STATE)).map_err(|error| bad(error.to_string()))?;
+    let state: State = serde_json::from_slice(&json).map_err(|error| bad(error.to_string()))?;
+    let loaded = candle_core::safetensors::load(path.join(TENSORS), &Device::Cpu);
+    let mut tensors = loaded.map_err(|error| bad(error.to_string()))?;
+    let mut lists = Lists::new();
+    for purpose in PURPOSES {
+        let list: Vec<Tensor> = (0..).map_while(|at| tensors.remove(&format!("{purpose}.{at}"))).collect();
+        if !list.is_empty() {
+            lists.insert(purpose, list);
+        }
+    }
+    Ok((state, lists))
+}
+
+/// The adapter.
+pub(crate) const ADAPTER: &str = "adapter";
+/// First moments of its gradients.
+pub(crate) const FIRST: &str = "first";
+/// Second moments.
+pub(crate) const SECOND: &str = "second";
+/// The adapter at the best measurement.
+pub(crate) const BEST: &str = "best";
+const PURPOSES: [&str; 4] = [ADAPTER, FIRST, SECOND, BEST];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(step: u64) -> State {
+        let best = Some((1.0 / 3.0, 2));
+        State { fingerprint: "f".into(), step, base_loss: Some(0.1), best, last: None, worse: 1, loss: None }
+    }
+
+    fn lists(number: f32) -> Lists {
+        let tensor = Tensor::from_vec(vec![number, 1.0 / 3.0], 2, &Device::Cpu).unwrap();
+        Lists::from([(ADAPTER, vec![tensor.clone(), tensor.clone()]), (FIRST, vec![tensor])])
+    }
+
+    #[test]
+    fn given_checkpoints_then_the_newest_comes_back_exactly_and_two_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(newest(folder.path(), "f").unwrap().is_none());
+        for step in [5, 10, 15] {
+            write(folder.path(), &state(step), &lists(step as f32)).unwrap();
+        }
+        let (found, tensors) = newest(folder.path(), "f").unwrap().unwrap();
+        assert_eq!(found, state(15));
+        assert_eq!(tensors[ADAPTER].len(), 2);
+        assert_eq!(tensors[FIRST][0].to_vec1::<f32>().unwrap(), [15.0, 1.0 / 3.0]);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn given_a_damaged_checkpoint_then_the_one_before_it_is_used_and_one_of_another_training_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), &state(5), &lists(5.0)).unwrap();
+        let newer = write(folder.path(), &state(10), &lists(10.0)).unwrap();
+        fs::write(newer.join(TENSORS), b"cut off").unwrap();
+        assert_eq!(newest(folder.path(), "f").unwrap().unwrap().0.step, 5);
+        assert_eq!(newest(folder.path(), "g").unwrap_err().code(), "checkpoint_unusable");
+        fs::write(folder.path().join(name(5)).join(STATE), b"{").unwrap();
+        assert_eq!(newest(folder.path(), "f").unwrap_err().code(), "checkpoint_unusable");
+    }
+
+    #[test]
+    fn given_what_an_interrupted_write_left_then_it_is_not_a_checkpoint_and_is_written_over() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join(".step-00000005")).unwrap();
+        fs::write(folder.path().join(".step-00000005").join(STATE), b"{").unwrap();
+        assert!(newest(folder.path(), "f").unwrap().is_none());
+        write(folder.path(), &state(5), &lists(1.0)).unwrap();
+        assert_eq!(newest(folder.path(), "f").unwrap().unwrap().0.step, 5);
+    }
+}

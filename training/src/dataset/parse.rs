@@ -1,0 +1,194 @@
+//! From the bytes of a JSONL file to examples, or to the lines that are none.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::pairs::Pairs;
+use super::{Dataset, DatasetError, Example, Format, MAX_TOLD, Remark, Speaker, Turn};
+
+/// Bytes of a file at most.
+pub const MAX_BYTES: usize = 256 << 20;
+/// Bytes of a line at most.
+pub const MAX_LINE_BYTES: usize = 1 << 20;
+/// Examples of a dataset at most.
+pub const MAX_EXAMPLES: usize = 1_000_000;
+/// Messages of a conversation at most.
+const MAX_MESSAGES: usize = 500;
+
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
+#[derive(Default)]
+struct Findings {
+    errors: Vec<Remark>,
+    total: usize,
+    warnings: Vec<Remark>,
+}
+
+impl Findings {
+    fn error(&mut self, remark: Remark) {
+        self.total += 1;
+        if self.errors.len() < MAX_TOLD {
+            self.errors.push(remark);
+        }
+    }
+
+    fn warn(&mut self, line: usize, reason: impl Into<String>) {
+        if self.warnings.len() < MAX_TOLD {
+            self.warnings.push(Remark::new(line, None, reason));
+        }
+    }
+}
+
+/// Reads a file. Either every line that is not blank is an example, or the answer is what is wrong with those that are not.
+pub fn read(bytes: &[u8], format: Format) -> Result<Dataset, DatasetError> {
+    if bytes.len() > MAX_BYTES {
+        return Err(DatasetError::one(1, format!("the file has {} bytes, more than {MAX_BYTES}", bytes.len())));
+    }
+    let mut findings = Findings::default();
+    let mut dataset = Dataset { format, examples: Vec::new(), duplicates: 0, warnings: Vec::new() };
+    let mut seen: HashSet<Example> = HashSet::new();
+    let text = match bytes.strip_prefix(BOM) {
+        Some(rest) => {
+            findings.warn(1, "begins with a byte order mark, which is left out");
+            rest
+        }
+        None => bytes,
+    };
+    for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        match example(line, format) {
+            Err((field, reason)) => findings.error(Remark::new(number, field, reason)),
+            Ok((example, others)) => {
+                if !others.is_empty() {
+                    findings.warn(number, format!("fields that are not used: {}", others.join(", ")));
+                }
+                if !seen.insert(example.clone()) {
+                    dataset.duplicates += 1;
+                    findings.warn(number, "is there already and left out");
+                } else if dataset.examples.len() < MAX_EXAMPLES {
+                    dataset.examples.push((number, example));
+                } else {
+                    findings.error(Remark::new(
+                        number,
+                        None,
+                        format!("is beyond the limit of {MAX_EXAMPLES} examples"),
+                    ));
+                    break;
+                }
+            }
+        }
+    }
+    if findings.total == 0 && dataset.examples.is_empty() {
+        return Err(DatasetError::one(1, "the file holds no examples"));
+    }
+    if findings.total > 0 {
+        return Err(DatasetError { errors: findings.errors, total: findings.total });
+    }
+    dataset.warnings = findings.warnings;
+    Ok(dataset)
+}
+
+type Fault = (Option<&'static str>, String);
+
+/// The example of a line, and the names of fields that mean nothing here.
+fn example(line: &[u8], format: Format) -> Result<(Example, Vec<String>), Fault> {
+    let whole = |reason: String| (None, reason);
+    if line.len() > MAX_LINE_BYTES {
+        return Err(whole(format!("has {} bytes, more than {MAX_LINE_BYTES}", line.len())));
+    }
+    let text = std::str::from_utf8(line)
+        .map_err(|error| whole(format!("is not UTF-8 at byte {}", error.valid_up_to() + 1)))?;
+    if text.contains('\0') {
+        return Err(whole("holds a NUL character".to_owned()));
+    }
+    let pairs: Pairs = serde_json::from_str(text).map_err(|error| whole(format!("is not a JSON object: {error}")))?;
+    if let Some(key) = pairs.repeated() {
+        return Err(whole(format!("has the key {key:?} twice")));
+    }
+    let (example, fields): (Example, &[&str]) = match format {
+        Format::Sft => {
+            let (prompt, completion) = (words(&pairs, "prompt")?, words(&pairs, "completion")?);
+            (Example::Sft { prompt, completion }, &["prompt", "completion"])
+        }
+        Format::Dpo => {
+            let prompt = words(&pairs, "prompt")?;
+            let (chosen, rejected) = (words(&pairs, "chosen")?, words(&pairs, "rejected")?);
+            if chosen == rejected {
+                return Err((Some("rejected"), "is the same as chosen, so there is nothing to prefer".to_owned()));
+            }
+            (Example::Dpo { prompt, chosen, rejected }, &["prompt", "chosen", "rejected"])
+        }
+        Format::Chat => (Example::Chat { messages: messages(&pairs)? }, &["messages"]),
+    };
+    let names = pairs.0.iter().map(|(name, _)| name.as_str());
+    let others = names.filter(|name| !fields.contains(name)).map(|name| name.chars().take(40).collect()).collect();
+    Ok((example, others))
+}
+
+fn words(pairs: &Pairs, field: &'static str) -> Result<String, Fault> {
+    let fault = |reason: &str| (Some(field), reason.to_owned());
+    match pairs.get(field) {
+        None => Err(fault("is missing")),
+        Some(Value::String(text)) if text.contains('\0') => Err(fault("holds a NUL character")),
+        Some(Value::String(text)) if text.trim().is_empty() => Err(fault("is empty")),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(other) => Err(fault(&format!("is {}, not a text", kind(other)))),
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a truth value",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+fn messages(pairs: &Pairs) -> Result<Vec<Turn>, Fault> {
+    const FIELD: &str = "messages";
+    let fault = |reason: String| (Some(FIELD), reason);
+    let list = match pairs.get(FIELD) {
+        None => return Err(fault("is missing".to_owned())),
+        Some(Value::Array(list)) => list,
+        Some(other) => return Err(fault(format!("is {}, not a list", kind(other)))),
+    };
+    if list.len() > MAX_MESSAGES {
+        return Err(fault(format!("has {} messages, more than {MAX_MESSAGES}", list.len())));
+    }
+    let turns: Vec<Turn> = (1..).zip(list).map(|(n, value)| turn(n, value).map_err(fault)).collect::<Result<_, _>>()?;
+    if let Some(at) = turns.iter().skip(1).position(|turn| turn.role == Speaker::System) {
+        return Err(fault(format!("message {} is of the system, which only speaks first", at + 2)));
+    }
+    match turns.last().map(|turn| turn.role) {
+        Some(Speaker::Assistant) => Ok(turns),
+        Some(_) => Err(fault("does not end with a message of the assistant".to_owned())),
+        None => Err(fault("is empty".to_owned())),
+    }
+}
+
+fn turn(number: usize, value: &Value) -> Result<Turn, String> {
+    let role = match value.get("role").and_then(Value::as_str) {
+        Some("system") => Speaker::System,
+        Some("user") => Speaker::User,
+        Some("assistant") => Speaker::Assistant,
+        Some(other) => {
+            let other: String = other.chars().take(40).collect();
+            return Err(format!("message {number} has the role {other:?}, not system, user or assistant"));
+        }
+        None => return Err(format!("message {number} has no role")),
+    };
+    match value.get("content") {
+        Some(Value::String(text)) if text.contains('\0') => Err(format!("message {number} holds a NUL character")),
+        Some(Value::String(text)) if text.trim().is_empty() => Err(format!("message {number} is empty")),
+        Some(Value::String(text)) => Ok(Turn { role, content: text.clone() }),
+        Some(other) => Err(format!("the content of message {number} is {}, not a text", kind(other))),
+        None => Err(format!("message {number} has no content")),
+    }
+}

@@ -1,0 +1,99 @@
+use super::*;
+
+fn remarks(bytes: &[u8], format: Format) -> Vec<(String, String)> {
+    let error = read(bytes, format).unwrap_err();
+    error.errors.iter().map(|remark| (remark.place(), remark.reason.clone())).collect()
+}
+
+#[test]
+fn given_lines_that_are_no_examples_then_each_is_named_with_its_field() {
+    let long = format!("{{\"prompt\":\"{}\",\"completion\":\"a\"}}", "x".repeat(MAX_LINE_BYTES));
+    for (line, place, part) in [
+        ("{", "line 2", "not a JSON object"),
+        ("[]", "line 2", "not a JSON object"),
+        ("7", "line 2", "not a JSON object"),
+        ("{\"prompt\":\"a\"}", "line 2.completion", "missing"),
+        ("{\"completion\":\"a\"}", "line 2.prompt", "missing"),
+        ("{\"prompt\":\"a\",\"completion\":\"\"}", "line 2.completion", "empty"),
+        ("{\"prompt\":\"a\",\"completion\":\" \\n\"}", "line 2.completion", "empty"),
+        ("{\"prompt\":\"a\",\"completion\":7}", "line 2.completion", "a number"),
+        ("{\"prompt\":null,\"completion\":\"a\"}", "line 2.prompt", "null"),
+        ("{\"prompt\":\"a\",\"completion\":\"b\",\"prompt\":\"c\"}", "line 2", "twice"),
+        ("{\"prompt\":\"a\",\"completion\":\"b\\u0000\"}", "line 2.completion", "NUL"),
+        ("{\"prompt\":\"a\",\"completion\":\"b\"} x", "line 2", "not a JSON object"),
+        ("{'prompt':'a','completion':'b'}", "line 2", "not a JSON object"),
+        (long.as_str(), "line 2", "more than"),
+    ] {
+        let file = format!("{{\"prompt\":\"a\",\"completion\":\"b\"}}\n{line}\n");
+        let found = remarks(file.as_bytes(), Format::Sft);
+        assert_eq!(found.len(), 1, "{line:.60}");
+        assert!(found[0].0 == place && found[0].1.contains(part), "{line:.60}: {found:?}");
+    }
+    let found = remarks(b"{\"prompt\":\"a\",\"completion\":\"b\xff\"}", Format::Sft);
+    assert!(found[0].1.contains("not UTF-8 at byte 30"), "{found:?}");
+    assert!(remarks(b"{\"prompt\":\"a\0\"}", Format::Sft)[0].1.contains("NUL"));
+    for empty in [&b""[..], b"\n\n \r\n", b"\xef\xbb\xbf"] {
+        assert!(remarks(empty, Format::Sft)[0].1.contains("no examples"));
+    }
+}
+
+#[test]
+fn given_preferences_and_conversations_that_can_not_be_then_it_is_said_why() {
+    for (line, part) in [
+        ("{\"prompt\":\"a\",\"chosen\":\"b\"}", "missing"),
+        ("{\"prompt\":\"a\",\"chosen\":\"b\",\"rejected\":\"b\"}", "same as chosen"),
+    ] {
+        assert!(remarks(line.as_bytes(), Format::Dpo)[0].1.contains(part), "{line}");
+    }
+    for (messages, part) in [
+        ("{}", "not a list"),
+        ("[]", "empty"),
+        ("[{\"role\":\"user\",\"content\":\"a\"}]", "does not end"),
+        ("[{\"role\":\"robot\",\"content\":\"a\"}]", "role \"robot\""),
+        ("[{\"content\":\"a\"}]", "no role"),
+        ("[{\"role\":\"assistant\"}]", "no content"),
+        ("[{\"role\":\"assistant\",\"content\":[\"a\"]}]", "a list"),
+        ("[{\"role\":\"assistant\",\"content\":\"\"}]", "empty"),
+        (
+            "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"system\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"a\"}]",
+            "only speaks first",
+        ),
+    ] {
+        let found = remarks(format!("{{\"messages\":{messages}}}").as_bytes(), Format::Chat);
+        assert!(found[0].0 == "line 1.messages" && found[0].1.contains(part), "{messages}: {found:?}");
+    }
+}
+
+#[test]
+fn given_marks_line_ends_and_repeats_then_the_examples_and_their_hash_are_the_same() {
+    let plain = b"{\"prompt\":\"a\",\"completion\":\"b\"}\n{\"prompt\":\"c\",\"completion\":\"d\"}\n";
+    let other = b"\xef\xbb\xbf{\"completion\":\"b\",\"prompt\":\"a\",\"note\":1}\r\n\r\n{\"prompt\":\"a\",\"completion\":\"b\"}\r\n{\"prompt\":\"c\",\"completion\":\"d\"}";
+    let (plain, other) = (read(plain, Format::Sft).unwrap(), read(other, Format::Sft).unwrap());
+    assert_eq!(plain.sha256(), other.sha256());
+    assert_eq!((plain.duplicates, other.duplicates), (0, 1));
+    assert!(plain.warnings.is_empty());
+    let places: Vec<usize> = other.warnings.iter().map(|warning| warning.line).collect();
+    assert_eq!(places, [1, 1, 3]);
+    assert_eq!(read(&plain.canonical(), Format::Sft).unwrap().examples, plain.examples);
+}
+
+#[test]
+fn given_many_bad_lines_then_the_first_are_told_and_all_are_counted() {
+    let file = "{}\n".repeat(MAX_TOLD + 50);
+    let error = read(file.as_bytes(), Format::Sft).unwrap_err();
+    assert_eq!((error.errors.len(), error.total), (MAX_TOLD, MAX_TOLD + 50));
+    assert!(error.to_string().contains("line 1.prompt"), "{error}");
+}
+
+#[test]
+fn given_a_seed_when_examples_are_split_then_each_is_on_one_side_and_the_seed_decides() {
+    for (n, held) in [(1, 0), (9, 0), (10, 1), (105, 10), (10_000, 256)] {
+        let split = Split::of(n, 3);
+        assert_eq!((split.train.len(), split.held_out.len()), (n - held, held));
+        let mut all: Vec<usize> = split.train.iter().chain(&split.held_out).copied().collect();
+        all.sort_unstable();
+        assert_eq!(all, (0..n).collect::<Vec<_>>());
+    }
+    assert_eq!(Split::of(100, 1), Split::of(100, 1));
+    assert_ne!(Split::of(100, 1), Split::of(100, 2));
+}

@@ -1,0 +1,226 @@
+//! How long a training will take and how much memory it needs, before it starts. The arithmetic of the passes is counted; how
+//! fast this machine multiplies is measured.
+
+use std::time::Instant;
+
+use candle_core::{Device, Tensor};
+use serde::{Deserialize, Serialize};
+
+use crate::base::Config;
+use crate::error::TrainingError;
+use crate::network::Memory;
+use crate::plan::{Method, Plan};
+
+/// Of the process itself: code, allocator, the rest of riverrun.
+const PROCESS_BYTES: u64 = 300 << 20;
+/// Numbers are 32-bit floats.
+const FLOAT: u64 = 4;
+/// Matrices of a trained number: itself, its gradient twice while passes are summed, two moments, the best one.
+const COPIES: u64 = 6;
+/// Rows that the head scores at a time, with their gradient and what the product packs.
+const HEAD_ROWS: u64 = 64 * 3;
+/// Of memory that is free now, what a training may take.
+const SHARE: f64 = 0.9;
+/// What passes take beside their products: norms, softmax, copies.
+const BESIDE_PRODUCTS: f64 = 1.35;
+
+/// What a training will take.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// Steps.
+    pub steps: u64,
+    /// How often each example comes.
+    pub epochs: f64,
+    /// Numbers that are trained.
+    pub trainable_parameters: u64,
+    /// Seconds.
+    pub seconds: f64,
+    /// With an idle machine.
+    pub seconds_low: f64,
+    /// With a busy one.
+    pub seconds_high: f64,
+    /// Bytes at the peak.
+    pub memory_bytes: u64,
+    /// Bytes that a training may take now; `None` where the system does not say.
+    pub memory_available_bytes: Option<u64>,
+    /// Whether the one is below the other.
+    pub fits: bool,
+    /// Why not.
+    pub reason: Option<String>,
+}
+
+/// What is known of the examples.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Load {
+    /// Examples that are trained on.
+    pub train: u64,
+    /// Examples that are held out.
+    pub held_out: u64,
+    /// Mean tokens of an example; of a preference, of one answer.
+    pub mean_tokens: f64,
+    /// Tokens of the longest one.
+    pub longest: u64,
+}
+
+/// Products of this machine a second, measured now: floating-point operations, multiplications and additions counted apart.
+pub fn measure_speed() -> Result<f64, TrainingError> {
+    const SIZE: usize = 512;
+    let ones = Tensor::from_vec(vec![1f32; SIZE * SIZE], (SIZE, SIZE), &Device::Cpu)?;
+    ones.matmul(&ones)?; // the first one starts threads
+    let began = Instant::now();
+    let mut times = 0;
+    while times < 3 || began.elapsed().as_millis() < 50 {
+        ones.matmul(&ones)?;
+        times += 1;
+    }
+    Ok(f64::from(times) * 2.0 * (SIZE as f64).powi(3) / began.elapsed().as_secs_f64())
+}
+
+/// Bytes of memory that are free for use; `None` where the system does not say.
+pub fn available_bytes() -> Option<u64> {
+    let of_machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+        let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        Some(kib * 1024)
+    });
+    let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let of_group = number("/sys/fs/cgroup/memory.max")
+        .zip(number("/sys/fs/cgroup/memory.current"))
+        .map(|(most, used)| most.saturating_sub(used));
+    of_machine.into_iter().chain(of_group).min()
+}
+
+/// Estimates a training of a model of those measures.
+pub fn estimate(config: &Config, plan: &Plan, load: Load, speed: f64, available: Option<u64>) -> Estimate {
+    let memory = memory_mode(config, plan, available);
+    let longest = load.longest.min(plan.seq_len as u64);
+    let memory_bytes = memory_bytes(config, plan, longest, memory);
+    let may_take = available.map(|bytes| (bytes as f64 * SHARE) as u64);
+    let fits = may_take.is_none_or(|may_take| memory_bytes <= may_take);
+    let seconds = operations(config, plan, load, memory) * BESIDE_PRODUCTS / speed.max(1.0);
+    let reason = (!fits).then(|| {
+        format!(
+            "needs about {} MiB of memory, and {} MiB may be taken now",
+            memory_bytes >> 20,
+            may_take.unwrap_or_default() >> 20
+        )
+    });
+    Estimate {
+        steps: plan.max_steps,
+        epochs: plan.max_steps as f64 * plan.examples_per_step() as f64 / load.train.max(1) as f64,
+        trainable_parameters: plan.lora.parameters(config),
+        seconds,
+        seconds_low: seconds * 0.6,
+        seconds_high: seconds * 2.5,
+        memory_bytes,
+        memory_available_bytes: may_take,
+        fits,
+        reason,
+    }
+}
+
+/// Refuses what does not fit.
+pub fn check(estimate: &Estimate) -> Result<(), TrainingError> {
+    match estimate.memory_available_bytes.filter(|_| !estimate.fits) {
+        Some(available) => Err(TrainingError::DoesNotFit { needed: estimate.memory_bytes, available }),
+        None => Ok(()),
+    }
+}
+
+/// Keeps what layers compute where there is room for it.
+pub(crate) fn memory_mode(config: &Config, plan: &Plan, available: Option<u64>) -> Memory {
+    let needed = memory_bytes(config, plan, plan.seq_len as u64, Memory::Keep);
+    match available {
+        Some(available) if needed as f64 <= available as f64 * SHARE / 2.0 => Memory::Keep,
+        _ => Memory::Recompute,
+    }
+}
+
+fn sequences(plan: &Plan) -> u64 {
+    plan.batch_size as u64 * if plan.method == Method::Dpo { 2 } else { 1 }
+}
+
+fn memory_bytes(config: &Config, plan: &Plan, longest: u64, memory: Memory) -> u64 {
+    let tokens = sequences(plan) * longest;
+    let (hidden, mlp) = (config.hidden as u64, config.intermediate as u64);
+    let heads = ((config.heads + 2 * config.kv_heads) * config.head_dim) as u64;
+    let attention = 3 * tokens * config.heads as u64 * longest;
+    let of_layer = (tokens * (10 * hidden + 6 * mlp + 6 * heads) + attention) * FLOAT;
+    let layers = config.layers as u64;
+    let activations = match memory {
+        Memory::Keep => layers * of_layer + of_layer,
+        // Inputs of all layers; one layer with its gradients.
+        Memory::Recompute => layers * tokens * hidden * FLOAT + 2 * of_layer,
+    };
+    let head = HEAD_ROWS * config.vocab as u64 * FLOAT + 4 * tokens * hidden * FLOAT;
+    let adapter = COPIES * plan.lora.parameters(config) * FLOAT;
+    PROCESS_BYTES + config.parameters() * FLOAT + activations + head + adapter
+}
+
+/// Floating-point operations of the whole training.
+fn operations(config: &Config, plan: &Plan, load: Load, memory: Memory) -> f64 {
+    let embeddings = config.vocab as f64 * config.hidden as f64;
+    let body = config.parameters() as f64 - embeddings * if config.own_output { 2.0 } else { 1.0 };
+    let answers = if plan.method == Method::Dpo { 2.0 } else { 1.0 };
+    let tokens = load.mean_tokens.min(plan.seq_len as f64) * answers;
+    // About half of an example is scored.
+    let scored = tokens / 2.0;
+    let forward = 2.0 * body * tokens + 2.0 * embeddings * scored;
+    let backward = 2.0 * body * tokens + 2.0 * embeddings * scored;
+    let again = match memory {
+        Memory::Keep => 0.0,
+        Memory::Recompute => 2.0 * body * tokens,
+    };
+    // The reference; and the scores, which the loss of a preference needs before its gradient.
+    let reference = if plan.method == Method::Dpo { forward + 2.0 * embeddings * scored } else { 0.0 };
+    let trained = plan.max_steps as f64 * plan.examples_per_step() as f64;
+    let measured = (plan.max_steps / plan.eval_every + 1) as f64 * load.held_out as f64;
+    trained * (forward + backward + again + reference) + measured * (forward + reference)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::Family;
+
+    /// Of SmolLM2-135M.
+    fn small() -> Config {
+        Config {
+            family: Family::Llama,
+            layers: 30,
+            hidden: 576,
+            intermediate: 1536,
+            heads: 9,
+            kv_heads: 3,
+            head_dim: 64,
+            vocab: 49152,
+            norm_eps: 1e-5,
+            rope_theta: 1e5,
+            context: 8192,
+            own_output: false,
+        }
+    }
+
+    #[test]
+    fn given_a_known_model_then_its_parameters_are_those_of_its_makers() {
+        assert_eq!(small().parameters(), 134_515_008);
+    }
+
+    #[test]
+    fn given_less_memory_then_less_is_kept_and_what_can_not_fit_is_refused() {
+        let plan = Plan::default();
+        let load = Load { train: 100, held_out: 10, mean_tokens: 100.0, longest: 300 };
+        let at = |available: u64| estimate(&small(), &plan, load, 5e10, Some(available));
+        let (much, some, little) = (at(64 << 30), at(6 << 30), at(400 << 20));
+        assert!(much.fits && some.fits && !little.fits, "{some:?}");
+        assert!(much.memory_bytes > some.memory_bytes && much.seconds < some.seconds);
+        assert_eq!(check(&little).unwrap_err().code(), "does_not_fit");
+        assert!(little.reason.is_some() && check(&some).is_ok());
+        assert!((much.epochs - 8.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn given_this_machine_then_it_multiplies() {
+        assert!(measure_speed().unwrap() > 1e7);
+    }
+}

@@ -1,0 +1,12 @@
+//! What comes out of a training: the adapter in PEFT's layout, and the base model with the adapter merged into it as a GGUF
+//! file, which llama.cpp and so the local runtime load as any other model.
+
+mod merged;
+mod parity;
+mod peft;
+mod shelf;
+
+pub use merged::write_merged;
+pub use parity::{MAX_DIFFERENCE, Parity, Said};
+pub use peft::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, PeftFiles, initial_files, peft_files};
+pub use shelf::{check_name, discard_staging, merged_folder, point, publish, staging_folder};

@@ -1,0 +1,138 @@
+//! A tiny model with random weights, and texts for it.
+
+use std::sync::Arc;
+
+use candle_core::{Device, Tensor};
+
+use crate::base::{BaseModel, Config, Family, LayerWeights, Projection};
+use crate::lora::LoraSettings;
+use crate::plan::Plan;
+use crate::rng::Rng;
+use crate::text::{Encoded, GgufVocabulary};
+
+pub(crate) fn config(family: Family) -> Config {
+    Config {
+        family,
+        layers: 2,
+        hidden: 8,
+        intermediate: 12,
+        heads: 4,
+        kv_heads: 2,
+        head_dim: 4,
+        vocab: 20,
+        norm_eps: 1e-5,
+        rope_theta: 100.0,
+        context: 64,
+        own_output: false,
+    }
+}
+
+struct Weights(Rng);
+
+impl Weights {
+    fn tensor(&mut self, shape: &[usize], middle: f32) -> Tensor {
+        let count: usize = shape.iter().product();
+        let numbers: Vec<f32> = (0..count).map(|_| middle + 0.8 * (self.0.unit() - 0.5)).collect();
+        Tensor::from_vec(numbers, shape, &Device::Cpu).unwrap()
+    }
+
+    fn projection(&mut self, outer: usize, inner: usize, bias: bool) -> Projection {
+        let weight = self.tensor(&[outer, inner], 0.0);
+        Projection { weight, bias: bias.then(|| self.tensor(&[outer], 0.0)) }
+    }
+}
+
+pub(crate) fn base(family: Family) -> Arc<BaseModel> {
+    let config = config(family);
+    let mut weights = Weights(Rng::of(11, &[]));
+    let biased = family == Family::Qwen2;
+    let (hidden, mlp) = (config.hidden, config.intermediate);
+    let (queries, keys) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
+    let layers = (0..config.layers)
+        .map(|_| LayerWeights {
+            attention_norm: weights.tensor(&[hidden], 1.0),
+            q: weights.projection(queries, hidden, biased),
+            k: weights.projection(keys, hidden, biased),
+            v: weights.projection(keys, hidden, biased),
+            o: weights.projection(hidden, queries, false),
+            mlp_norm: weights.tensor(&[hidden], 1.0),
+            gate: weights.projection(mlp, hidden, false),
+            up: weights.projection(mlp, hidden, false),
+            down: weights.projection(hidden, mlp, false),
+        })
+        .collect();
+    let text = vocabulary().codec().unwrap();
+    Arc::new(BaseModel {
+        path: "tiny".into(),
+        text,
+        embeddings: weights.tensor(&[config.vocab, hidden], 0.0),
+        output: None,
+        norm: weights.tensor(&[hidden], 1.0),
+        layers,
+        rope_factors: None,
+        config,
+    })
+}
+
+/// Letters and the marks of ChatML.
+pub(crate) fn vocabulary() -> GgufVocabulary {
+    let letters = [
+        "<|im_start|>",
+        "<|im_end|>",
+        "a",
+        "b",
+        "c",
+        "d",
+        "e",
+        "s",
+        "i",
+        "t",
+        "n",
+        "u",
+        "r",
+        "y",
+        "m",
+        "Ċ",
+        "Ġ",
+        "an",
+        "er",
+        "st",
+    ];
+    GgufVocabulary {
+        tokens: letters.iter().map(|letter| (*letter).to_owned()).collect(),
+        merges: ["a n", "e r", "s t"].iter().map(|merge| (*merge).to_owned()).collect(),
+        controls: vec![0, 1],
+        splitting: "smollm".to_owned(),
+        template: None,
+        bos: Some(0),
+        eos: Some(1),
+        add_bos: false,
+    }
+}
+
+/// Sequences of random tokens, of which about half are taught.
+pub(crate) fn sequences(count: usize, seed: u64) -> Vec<Encoded> {
+    let mut rng = Rng::of(seed, &[]);
+    let one = |_| {
+        let length = 4 + rng.below(6);
+        let ids: Vec<u32> = (0..length).map(|_| rng.below(20) as u32).collect();
+        let taught = (0..length).map(|at| at >= length / 2).collect();
+        Encoded { ids, taught }
+    };
+    (0..count).map(one).collect()
+}
+
+pub(crate) fn plan() -> Plan {
+    Plan {
+        lora: LoraSettings { rank: 2, alpha: 4.0, ..LoraSettings::default() },
+        learning_rate: 1e-2,
+        max_steps: 12,
+        batch_size: 3,
+        seq_len: 32,
+        warmup_steps: 2,
+        eval_every: 4,
+        checkpoint_every: 5,
+        patience: 0,
+        ..Plan::default()
+    }
+}

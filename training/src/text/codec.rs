@@ -1,0 +1,193 @@
+//! Tokens of examples, with those marked that the model is taught to write.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokenizers::Tokenizer;
+
+use super::template::ChatTemplate;
+use crate::dataset::{Example, Speaker, Turn};
+use crate::error::TrainingError;
+
+/// Tokens, and which of them are taught.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Encoded {
+    /// The tokens.
+    pub ids: Vec<u32>,
+    /// For each token whether its probability is learned. Never true for the first.
+    pub taught: Vec<bool>,
+}
+
+impl Encoded {
+    /// Tokens that are taught.
+    pub fn taught_tokens(&self) -> usize {
+        self.taught.iter().filter(|taught| **taught).count()
+    }
+}
+
+/// The two answers of a preference.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncodedPair {
+    /// The better one behind its prompt.
+    pub chosen: Encoded,
+    /// The worse one behind the same prompt.
+    pub rejected: Encoded,
+}
+
+/// How long the examples of a dataset are, in tokens of a model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lengths {
+    /// The shortest.
+    pub min: u64,
+    /// Half are no longer.
+    pub p50: u64,
+    /// 95 of 100 are no longer.
+    pub p95: u64,
+    /// The longest.
+    pub max: u64,
+    /// All together.
+    pub total: u64,
+}
+
+impl Lengths {
+    /// Of the lengths of examples; `None` without any.
+    pub fn of(mut lengths: Vec<u64>) -> Option<Self> {
+        lengths.sort_unstable();
+        let at = |part: usize| lengths.get((lengths.len().saturating_sub(1)) * part / 100).copied();
+        Some(Self { min: at(0)?, p50: at(50)?, p95: at(95)?, max: at(100)?, total: lengths.iter().sum() })
+    }
+}
+
+/// A model's tokenizer and chat template.
+#[derive(Debug, Clone)]
+pub struct TextCodec {
+    tokenizer: Tokenizer,
+    template: ChatTemplate,
+    controls: Vec<String>,
+    bos: Option<u32>,
+}
+
+impl TextCodec {
+    pub(crate) fn new(
+        tokenizer: Tokenizer,
+        template: ChatTemplate,
+        mut controls: Vec<String>,
+        bos: Option<u32>,
+    ) -> Self {
+        controls.retain(|text| !text.is_empty());
+        Self { tokenizer, template, controls, bos }
+    }
+
+    /// Of a folder in Hugging Face's layout.
+    pub(crate) fn of_folder(folder: &Path) -> Result<Self, TrainingError> {
+        let path = folder.join("tokenizer.json");
+        let tokenizer = Tokenizer::from_file(&path).map_err(|error| TrainingError::base(&path, error))?;
+        let config_path = folder.join("tokenizer_config.json");
+        let bytes = std::fs::read(&config_path).map_err(TrainingError::io("reading", &config_path))?;
+        let config: Value = serde_json::from_slice(&bytes).map_err(|error| TrainingError::base(&config_path, error))?;
+        let text = |key: &str| {
+            let value = &config[key];
+            value.as_str().or(value["content"].as_str()).map(str::to_owned)
+        };
+        let bad = |reason: &str| TrainingError::base(&config_path, reason);
+        let eos_text = text("eos_token").ok_or_else(|| bad("it names no eos_token"))?;
+        if tokenizer.token_to_id(&eos_text).is_none() {
+            return Err(bad("its eos_token is no token"));
+        }
+        let added = tokenizer.get_added_tokens_decoder();
+        let controls = added.values().filter(|token| token.special).map(|token| token.content.clone()).collect();
+        let bos = config["add_bos_token"].as_bool().unwrap_or(false).then(|| text("bos_token")).flatten();
+        let bos = bos.and_then(|bos| tokenizer.token_to_id(&bos));
+        let template = ChatTemplate::new(text("chat_template"), text("bos_token").unwrap_or_default(), eos_text);
+        Ok(Self::new(tokenizer, template, controls, bos))
+    }
+
+    /// The control token of the model that stands in a text, where one does: such a text can't be trained on, for its letters
+    /// would become the token (MODEL-2).
+    pub fn control_in(&self, text: &str) -> Option<&str> {
+        self.controls.iter().map(String::as_str).find(|control| text.contains(*control))
+    }
+
+    /// Tokens of a text in which control tokens count as such.
+    fn tokens(&self, text: &str) -> Result<Vec<u32>, String> {
+        let encoding = self.tokenizer.encode(text, false).map_err(|error| error.to_string())?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// A prompt with its completion, of which the completion and the token that ends it are taught.
+    pub fn completion(&self, prompt: &str, completion: &str) -> Result<Encoded, String> {
+        self.conversation(&[turn(Speaker::User, prompt), turn(Speaker::Assistant, completion)])
+    }
+
+    /// A preference.
+    pub fn pair(&self, prompt: &str, chosen: &str, rejected: &str) -> Result<EncodedPair, String> {
+        Ok(EncodedPair { chosen: self.completion(prompt, chosen)?, rejected: self.completion(prompt, rejected)? })
+    }
+
+    /// A conversation of which everything that the assistant says is taught, each time with the token that ends it.
+    pub fn conversation(&self, turns: &[Turn]) -> Result<Encoded, String> {
+        if let Some(control) = turns.iter().find_map(|turn| self.control_in(&turn.content)) {
+            return Err(format!("a text holds the control token {control} of the base model"));
+        }
+        let mut encoded = Encoded { ids: self.bos.into_iter().collect(), taught: vec![false; self.bos.iter().len()] };
+        let mut written = String::new(); // what of the rendered conversation is in `encoded`
+        for (at, said) in turns.iter().enumerate().filter(|(_, turn)| turn.role == Speaker::Assistant) {
+            let before = self.template.render(&turns[..at], true)?;
+            let through = self.template.render(&turns[..=at], false)?;
+            let (Some(asked), Some(answer)) =
+                (before.strip_prefix(written.as_str()), through.strip_prefix(before.as_str()))
+            else {
+                return Err("the chat template changes what was said before; it can't be trained with".to_owned());
+            };
+            let answer = self.answer(answer, &said.content)?;
+            encoded.add(&self.tokens(asked)?, false);
+            encoded.add(&self.tokens(answer)?, true);
+            let answer_end = before.len() + answer.len();
+            written = through[..answer_end].to_owned();
+        }
+        if let Some(first) = encoded.taught.first_mut() {
+            *first = false;
+        }
+        Ok(encoded)
+    }
+
+    /// What of a rendered answer is taught: up to the control token that ends it. What templates write behind that (a line
+    /// end, mostly) is never generated.
+    fn answer<'a>(&'a self, rendered: &'a str, content: &str) -> Result<&'a str, String> {
+        let end =
+            self.controls.iter().filter_map(|control| rendered.find(control.as_str()).map(|at| at + control.len()));
+        match end.min() {
+            Some(end) => Ok(&rendered[..end]),
+            None => Err(format!(
+                "the chat template puts no control token behind an answer, such as {}: generation would not stop after {:?}",
+                self.template.eos(),
+                content.chars().take(40).collect::<String>()
+            )),
+        }
+    }
+
+    /// Tokens of an example, prompts and answers together; of a preference, of its longer answer.
+    pub fn length(&self, example: &Example) -> Result<u64, String> {
+        let tokens = match example {
+            Example::Sft { prompt, completion } => self.completion(prompt, completion)?.ids.len(),
+            Example::Dpo { prompt, chosen, rejected } => {
+                let pair = self.pair(prompt, chosen, rejected)?;
+                pair.chosen.ids.len().max(pair.rejected.ids.len())
+            }
+            Example::Chat { messages } => self.conversation(messages)?.ids.len(),
+        };
+        Ok(tokens as u64)
+    }
+}
+
+impl Encoded {
+    fn add(&mut self, ids: &[u32], taught: bool) {
+        self.ids.extend_from_slice(ids);
+        self.taught.extend(std::iter::repeat_n(taught, ids.len()));
+    }
+}
+
+fn turn(role: Speaker, content: &str) -> Turn {
+    Turn { role, content: content.to_owned() }
+}

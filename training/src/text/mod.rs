@@ -1,0 +1,8 @@
+//! From examples to tokens, as the local runtime would read them: the model's own tokenizer and its own chat template.
+
+mod codec;
+mod template;
+mod vocabulary;
+
+pub use codec::{Encoded, EncodedPair, Lengths, TextCodec};
+pub(crate) use vocabulary::GgufVocabulary;

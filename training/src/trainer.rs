@@ -1,0 +1,373 @@
+//! Training: step after step, from wherever the last checkpoint is.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use candle_core::{Device, Tensor};
+use sha2::{Digest, Sha256};
+
+use crate::base::BaseModel;
+use crate::checkpoint::{self, ADAPTER, BEST, FIRST, Lists, SECOND, State};
+use crate::dataset::hex;
+use crate::error::TrainingError;
+use crate::estimate;
+use crate::examples::{Examples, Order, Sets};
+use crate::gain::Gain;
+use crate::lora::Adapter;
+use crate::network::{AdapterWeights, Batch, Memory, Network};
+use crate::objective::{preference, supervised};
+use crate::optimizer::{AdamW, clip};
+use crate::plan::Plan;
+use crate::rng::Rng;
+
+const DROPOUT_PURPOSE: u64 = 5;
+/// A measurement must be better by so much to count as a gain.
+const LEAST_GAIN: f64 = 1e-4;
+
+/// What a step came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepReport {
+    /// Counts from 1.
+    pub step: u64,
+    /// Mean loss of the step's examples, before the step.
+    pub loss: f64,
+    /// Its learning rate.
+    pub learning_rate: f64,
+    /// Length of its gradients before they were cut.
+    pub gradient_norm: f64,
+    /// Tokens that went through the network.
+    pub tokens: u64,
+    /// How long it took.
+    pub seconds: f64,
+    /// Loss on what was held out, when it was measured behind this step.
+    pub eval_loss: Option<f64>,
+}
+
+/// Who looks on.
+pub trait Watch {
+    /// A step is done. After a restart, steps behind the last checkpoint are told again with the same numbers.
+    fn step(&mut self, report: &StepReport);
+
+    /// Whether to give up; asked before every pass.
+    fn stop(&self) -> bool;
+}
+
+/// A training that came to its end.
+pub struct Trained {
+    /// Its numbers.
+    pub outcome: Outcome,
+    pub(crate) adapter: Adapter,
+    pub(crate) base: Arc<BaseModel>,
+}
+
+/// The numbers of a training.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// Steps that were taken.
+    pub steps: u64,
+    /// Loss of the last step.
+    pub loss: f64,
+    /// Loss of the base model on what was held out.
+    pub base_loss: Option<f64>,
+    /// Loss of the adapter that came out on what was held out.
+    pub eval_loss: Option<f64>,
+    /// The step of that adapter; it is the best one measured.
+    pub best_step: Option<u64>,
+    /// Whether it stopped before its last step because nothing got better.
+    pub stopped_early: bool,
+    /// By how much that adapter is better than the base; none with fewer than two held-out examples.
+    pub gain: Option<Gain>,
+    /// Examples that were too long.
+    pub too_long: usize,
+}
+
+/// Trains, going on from the newest checkpoint of `folder`. `dataset_sha256` is that of the examples.
+pub fn train(
+    plan: &Plan,
+    base: Arc<BaseModel>,
+    sets: &Sets,
+    dataset_sha256: &str,
+    folder: &Path,
+    watch: &mut dyn Watch,
+) -> Result<Trained, TrainingError> {
+    plan.check()?;
+    let mut session = Session::open(plan, base, sets, dataset_sha256, folder)?;
+    session.run(folder, watch)?;
+    session.finish(watch)
+}
+
+struct Session<'s> {
+    plan: &'s Plan,
+    sets: &'s Sets,
+    network: Network,
+    adapter: Adapter,
+    optimizer: AdamW,
+    order: Order,
+    memory: Memory,
+    state: State,
+    best: Option<Vec<Tensor>>,
+    stopped_early: bool,
+}
+
+fn fingerprint(plan: &Plan, base: &BaseModel, dataset_sha256: &str) -> Result<String, TrainingError> {
+    let told = serde_json::to_vec(&(plan, &base.config, dataset_sha256));
+    let told = told.map_err(|error| TrainingError::Compute(error.to_string()))?;
+    Ok(hex(&Sha256::digest(told)))
+}
+
+impl<'s> Session<'s> {
+    fn open(
+        plan: &'s Plan,
+        base: Arc<BaseModel>,
+        sets: &'s Sets,
+        dataset_sha256: &str,
+        folder: &Path,
+    ) -> Result<Self, TrainingError> {
+        let fingerprint = fingerprint(plan, &base, dataset_sha256)?;
+        let adapter = Adapter::new(&plan.lora, &base.config, plan.seed)?;
+        let optimizer = AdamW::new(adapter.variables(), plan.weight_decay);
+        let memory = estimate::memory_mode(&base.config, plan, estimate::available_bytes());
+        let known = checkpoint::newest(folder, &fingerprint)?;
+        let fresh = State { fingerprint, step: 0, base_loss: None, best: None, last: None, worse: 0, loss: None };
+        let mut session = Self {
+            plan,
+            sets,
+            network: Network::new(base),
+            adapter,
+            optimizer,
+            order: Order::new(plan.seed, sets.train.len()),
+            memory,
+            state: fresh,
+            best: None,
+            stopped_early: false,
+        };
+        if let Some((state, lists)) = known {
+            session.restore(state, lists)?;
+        }
+        Ok(session)
+    }
+
+    fn restore(&mut self, state: State, mut lists: Lists) -> Result<(), TrainingError> {
+        tracing::info!(step = state.step, "training goes on from a checkpoint");
+        let mut take = |purpose: &str| lists.remove(purpose).unwrap_or_default();
+        self.adapter.set(&take(ADAPTER))?;
+        let plain = |list: Vec<Tensor>| -> Result<Vec<Vec<f32>>, TrainingError> {
+            Ok(list.iter().map(|tensor| tensor.to_vec1::<f32>()).collect::<Result<_, _>>()?)
+        };
+        self.optimizer.first = plain(take(FIRST))?;
+        self.optimizer.second = plain(take(SECOND))?;
+        self.optimizer.steps = state.step;
+        self.best = Some(take(BEST)).filter(|best| !best.is_empty());
+        self.state = state;
+        Ok(())
+    }
+
+    fn save(&self, folder: &Path) -> Result<(), TrainingError> {
+        let flat = |list: &[Vec<f32>]| -> Result<Vec<Tensor>, TrainingError> {
+            Ok(list.iter().map(|v| Tensor::from_slice(v, v.len(), &Device::Cpu)).collect::<Result<_, _>>()?)
+        };
+        let mut lists = Lists::from([
+            (ADAPTER, self.adapter.copy()?),
+            (FIRST, flat(&self.optimizer.first)?),
+            (SECOND, flat(&self.optimizer.second)?),
+        ]);
+        if let Some(best) = &self.best {
+            lists.insert(BEST, best.clone());
+        }
+        checkpoint::write(folder, &self.state, &lists).map(drop)
+    }
+
+    fn run(&mut self, folder: &Path, watch: &mut dyn Watch) -> Result<(), TrainingError> {
+        if self.state.step == 0 && self.state.base_loss.is_none() {
+            self.state.base_loss = self.measure(&AdapterWeights::default(), watch)?;
+        }
+        while self.state.step < self.plan.max_steps && !self.gave_up() {
+            let report = self.step(watch)?;
+            let saves = report.step.is_multiple_of(self.plan.checkpoint_every) || report.step == self.plan.max_steps;
+            watch.step(&report);
+            if saves && let Err(error) = self.save(folder) {
+                // What is on the disk already is whole: a crash now costs more steps, and nothing else.
+                tracing::warn!(step = report.step, error = %error, "a checkpoint could not be written");
+            }
+        }
+        self.stopped_early = self.state.step < self.plan.max_steps;
+        Ok(())
+    }
+
+    fn gave_up(&self) -> bool {
+        self.plan.patience > 0 && self.state.worse >= self.plan.patience
+    }
+
+    fn step(&mut self, watch: &dyn Watch) -> Result<StepReport, TrainingError> {
+        let began = Instant::now();
+        let step = self.state.step + 1;
+        let examples = self.order.of_step(step, self.plan.examples_per_step());
+        let passes: Vec<&[usize]> = examples.chunks(self.plan.batch_size).collect();
+        let batches: Vec<Batch> = passes.iter().map(|pass| batch(&self.sets.train, pass)).collect();
+        let whole = Whole { scored: batches.iter().map(|batch| batch.rows.len()).sum(), examples: examples.len() };
+        let mut loss = 0.0;
+        let mut sum: Option<Vec<Vec<f32>>> = None;
+        for (number, batch) in batches.iter().enumerate() {
+            if watch.stop() {
+                return Err(TrainingError::Cancelled);
+            }
+            let (part, gradients) = self.pass(batch, (step, number), &whole)?;
+            loss += part;
+            match &mut sum {
+                None => sum = Some(gradients),
+                Some(sum) => add(sum, &gradients),
+            }
+        }
+        let mut gradients = sum.unwrap_or_default();
+        let gradient_norm = clip(&mut gradients, self.plan.max_grad_norm);
+        if !loss.is_finite() || !gradient_norm.is_finite() {
+            return Err(TrainingError::Diverged { step });
+        }
+        let learning_rate = self.plan.schedule().rate(step);
+        self.optimizer.step(self.adapter.variables(), &gradients, learning_rate)?;
+        (self.state.step, self.state.loss) = (step, Some(loss));
+        let tokens = batches.iter().map(|batch| batch.tokens.len() as u64).sum();
+        let seconds = began.elapsed().as_secs_f64();
+        let due = step.is_multiple_of(self.plan.eval_every) || step == self.plan.max_steps;
+        let eval_loss = if due { self.look_back(watch)? } else { None };
+        Ok(StepReport { step, loss, learning_rate, gradient_norm, tokens, seconds, eval_loss })
+    }
+
+    /// The part of the step's loss that a pass adds, and its gradients.
+    fn pass(
+        &self,
+        batch: &Batch,
+        (step, number): (u64, usize),
+        whole: &Whole,
+    ) -> Result<(f64, Vec<Vec<f32>>), TrainingError> {
+        let part = self.plan.lora.dropout;
+        let seed = Rng::of(self.plan.seed, &[DROPOUT_PURPOSE, step, number as u64]).draw();
+        let dropout = (part > 0.0).then_some((part, seed));
+        let beta = self.plan.dpo_beta;
+        let (loss, gradients) = match &self.sets.train {
+            Examples::Sequences(_) => {
+                let known = supervised(batch.rows.len(), whole.scored);
+                let (logs, gradients) =
+                    self.network.gradients(batch, &self.adapter, dropout, self.memory, &|_| Some(known.clone()))?;
+                (-sum(&logs) / whole.scored.max(1) as f64, gradients)
+            }
+            Examples::Pairs(_) => {
+                let reference = self.network.log_probabilities(batch, &AdapterWeights::default())?;
+                let found = |logs: &[f32]| preference(logs, &reference, &batch.sequence, beta, whole.examples);
+                let coefficients = |logs: Option<&[f32]>| logs.map(|logs| found(logs).coefficients);
+                let (logs, gradients) =
+                    self.network.gradients(batch, &self.adapter, dropout, self.memory, &coefficients)?;
+                (found(&logs).loss / whole.examples as f64, gradients)
+            }
+        };
+        let plain = gradients.0.iter().map(|gradient| gradient.flatten_all()?.to_vec1::<f32>());
+        Ok((loss, plain.collect::<Result<_, _>>()?))
+    }
+
+    /// Measures on what was held out, and remembers the best.
+    fn look_back(&mut self, watch: &dyn Watch) -> Result<Option<f64>, TrainingError> {
+        let Some(loss) = self.measure(&self.adapter.weights(false, None), watch)? else { return Ok(None) };
+        self.state.last = Some(loss);
+        let before = self.state.best.map(|(best, _)| best).or(self.state.base_loss);
+        if before.is_none_or(|before| loss < before - LEAST_GAIN) {
+            self.state.best = Some((loss, self.state.step));
+            self.state.worse = 0;
+            self.best = Some(self.adapter.copy()?);
+        } else {
+            self.state.worse += 1;
+        }
+        Ok(Some(loss))
+    }
+
+    /// Mean loss on what was held out; `None` when nothing was.
+    fn measure(&self, adapter: &AdapterWeights, watch: &dyn Watch) -> Result<Option<f64>, TrainingError> {
+        let places: Vec<usize> = (0..self.sets.held_out.len()).collect();
+        let (mut loss, mut count) = (0.0, 0);
+        for pass in places.chunks(self.plan.batch_size) {
+            if watch.stop() {
+                return Err(TrainingError::Cancelled);
+            }
+            let batch = batch(&self.sets.held_out, pass);
+            let logs = self.network.log_probabilities(&batch, adapter)?;
+            match &self.sets.held_out {
+                Examples::Sequences(_) => {
+                    loss -= sum(&logs);
+                    count += logs.len();
+                }
+                Examples::Pairs(_) => {
+                    let reference = self.network.log_probabilities(&batch, &AdapterWeights::default())?;
+                    loss += preference(&logs, &reference, &batch.sequence, self.plan.dpo_beta, pass.len()).loss;
+                    count += pass.len();
+                }
+            }
+        }
+        Ok((count > 0).then(|| loss / count as f64))
+    }
+
+    /// Loss of each held-out example.
+    fn each(&self, adapter: &AdapterWeights, watch: &dyn Watch) -> Result<Vec<f64>, TrainingError> {
+        let mut losses = Vec::with_capacity(self.sets.held_out.len());
+        for place in 0..self.sets.held_out.len() {
+            if watch.stop() {
+                return Err(TrainingError::Cancelled);
+            }
+            let batch = batch(&self.sets.held_out, &[place]);
+            let logs = self.network.log_probabilities(&batch, adapter)?;
+            losses.push(match &self.sets.held_out {
+                Examples::Sequences(_) => -sum(&logs) / logs.len().max(1) as f64,
+                Examples::Pairs(_) => {
+                    let reference = self.network.log_probabilities(&batch, &AdapterWeights::default())?;
+                    preference(&logs, &reference, &batch.sequence, self.plan.dpo_beta, 1).loss
+                }
+            });
+        }
+        Ok(losses)
+    }
+
+    fn finish(self, watch: &dyn Watch) -> Result<Trained, TrainingError> {
+        if let Some(best) = &self.best {
+            self.adapter.set(best)?;
+        }
+        let before = self.each(&AdapterWeights::default(), watch)?;
+        let after = self.each(&self.adapter.weights(false, None), watch)?;
+        let gain = Gain::of(&before, &after, self.plan.seed);
+        let outcome = Outcome {
+            steps: self.state.step,
+            loss: self.state.loss.unwrap_or_default(),
+            base_loss: self.state.base_loss,
+            eval_loss: self.state.best.map(|(loss, _)| loss).or(self.state.last),
+            best_step: self.state.best.map(|(_, step)| step),
+            stopped_early: self.stopped_early,
+            gain,
+            too_long: self.sets.too_long,
+        };
+        Ok(Trained { outcome, adapter: self.adapter, base: self.network.base })
+    }
+}
+
+/// What all passes of a step have together.
+struct Whole {
+    scored: usize,
+    examples: usize,
+}
+
+fn batch(examples: &Examples, places: &[usize]) -> Batch {
+    match examples {
+        Examples::Sequences(all) => Batch::of(places.iter().map(|place| &all[*place])),
+        Examples::Pairs(all) => {
+            let pairs = places.iter().map(|place| &all[*place]);
+            Batch::of(pairs.flat_map(|pair| [&pair.chosen, &pair.rejected]))
+        }
+    }
+}
+
+fn sum(logs: &[f32]) -> f64 {
+    logs.iter().map(|log| f64::from(*log)).sum()
+}
+
+fn add(sum: &mut [Vec<f32>], more: &[Vec<f32>]) {
+    for (sum, more) in sum.iter_mut().zip(more) {
+        sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+    }
+}

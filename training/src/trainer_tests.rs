@@ -1,0 +1,134 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::base::{BaseModel, Family};
+use crate::dataset::{Format, read};
+use crate::error::TrainingError;
+use crate::examples::{Examples, Sets};
+use crate::plan::{Method, Plan};
+use crate::testing::{base, plan, sequences, vocabulary};
+use crate::text::EncodedPair;
+use crate::trainer::{StepReport, Trained, Watch, train};
+
+#[derive(Default)]
+struct Seen {
+    reports: Vec<StepReport>,
+    /// Stops when so many steps were told.
+    stop_after: Option<usize>,
+}
+
+impl Watch for Seen {
+    fn step(&mut self, report: &StepReport) {
+        self.reports.push(report.clone());
+    }
+
+    fn stop(&self) -> bool {
+        self.stop_after.is_some_and(|steps| self.reports.len() >= steps)
+    }
+}
+
+impl Seen {
+    fn losses(&self) -> Vec<(u64, f64, Option<f64>)> {
+        self.reports.iter().map(|report| (report.step, report.loss, report.eval_loss)).collect()
+    }
+}
+
+fn sets(method: Method) -> Sets {
+    let of = |count, seed| match method {
+        Method::Dpo => {
+            let pairs = sequences(count, seed).into_iter().zip(sequences(count, seed + 50));
+            Examples::Pairs(pairs.map(|(chosen, rejected)| EncodedPair { chosen, rejected }).collect())
+        }
+        _ => Examples::Sequences(sequences(count, seed)),
+    };
+    Sets { train: of(7, 1), held_out: of(3, 2), too_long: 0 }
+}
+
+fn run(plan: &Plan, base: &Arc<BaseModel>, folder: &Path, seen: &mut Seen) -> Result<Trained, TrainingError> {
+    train(plan, Arc::clone(base), &sets(plan.method), "hash", folder, seen)
+}
+
+#[test]
+fn given_an_interrupted_training_when_it_goes_on_then_every_loss_is_that_of_an_uninterrupted_one() {
+    for method in [Method::SftLora, Method::Dpo] {
+        let base = base(Family::Llama);
+        let mut plan = Plan { method, accumulation: 2, ..plan() };
+        plan.lora.dropout = 0.1;
+        let whole = tempfile::tempdir().unwrap();
+        let mut expected = Seen::default();
+        let outcome = run(&plan, &base, whole.path(), &mut expected).unwrap().outcome;
+        assert_eq!(expected.reports.len(), 12);
+        for stop in [1, 5, 7, 11] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut first = Seen { stop_after: Some(stop), ..Seen::default() };
+            let ended = run(&plan, &base, folder.path(), &mut first);
+            assert!(matches!(ended, Err(TrainingError::Cancelled)));
+            let mut second = Seen::default();
+            let again = run(&plan, &base, folder.path(), &mut second).unwrap().outcome;
+            let from = second.losses()[0].0 as usize - 1;
+            assert_eq!(from, stop / 5 * 5, "it goes on from the last checkpoint");
+            assert_eq!(first.losses(), expected.losses()[..stop]);
+            assert_eq!(second.losses(), expected.losses()[from..], "{method:?} stopped after {stop}");
+            assert_eq!(again, outcome);
+        }
+    }
+}
+
+#[test]
+fn given_enough_steps_then_what_is_taught_is_learned() {
+    for method in [Method::SftLora, Method::Dpo] {
+        let folder = tempfile::tempdir().unwrap();
+        let plan = Plan { method, max_steps: 60, learning_rate: 3e-2, dpo_beta: 0.5, ..plan() };
+        let mut seen = Seen::default();
+        run(&plan, &base(Family::Qwen2), folder.path(), &mut seen).unwrap();
+        let (first, last) = (seen.reports[0].loss, seen.reports[59].loss);
+        assert!(last < first * 0.8, "{method:?}: {first} to {last}");
+        assert!(seen.reports.iter().all(|report| report.tokens > 0 && report.gradient_norm > 0.0));
+    }
+}
+
+#[test]
+fn given_nothing_that_gets_better_then_it_stops_early() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = Plan { learning_rate: 1e-9, patience: 2, max_steps: 50, ..plan() };
+    let mut seen = Seen::default();
+    let outcome = run(&plan, &base(Family::Llama), folder.path(), &mut seen).unwrap().outcome;
+    assert!(outcome.stopped_early && outcome.steps == 8, "{outcome:?}");
+    assert!(outcome.eval_loss.is_some() && outcome.base_loss.is_some());
+}
+
+#[test]
+fn given_a_rate_that_destroys_the_model_then_it_says_so_or_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut plan = plan();
+    plan.learning_rate = f64::NAN;
+    assert!(matches!(
+        run(&plan, &base(Family::Llama), folder.path(), &mut Seen::default()),
+        Err(TrainingError::Setting { field: "learning_rate", .. })
+    ));
+    for method in [Method::Qlora, Method::Rlhf] {
+        plan.method = method;
+        let error = run(&plan, &base(Family::Llama), folder.path(), &mut Seen::default()).err().unwrap();
+        assert_eq!(error.code(), "cuda_required");
+        assert!(error.to_string().contains("CUDA GPU is required"));
+    }
+}
+
+#[test]
+fn given_lines_when_they_become_tokens_then_answers_are_taught_with_their_end_and_nothing_else() {
+    let text = vocabulary().codec().unwrap();
+    let encoded = text.completion("ab", "cd").unwrap();
+    let taught: Vec<u32> =
+        encoded.ids.iter().zip(&encoded.taught).filter(|(_, taught)| **taught).map(|(id, _)| *id).collect();
+    assert_eq!(taught, [4, 5, 1], "c, d and the end of the turn");
+    assert_eq!(encoded.ids[0], 0);
+    assert!(text.completion("a<|im_end|>", "b").unwrap_err().contains("control token"));
+    let file = br#"{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"},{"role":"assistant","content":"d"}]}"#;
+    let dataset = read(file, Format::Chat).unwrap();
+    let sets = Sets::of(&dataset, &Plan { seq_len: 64, ..plan() }, &text).unwrap();
+    let Examples::Sequences(all) = &sets.train else { panic!("sequences") };
+    assert_eq!(all[0].taught_tokens(), 4, "both answers, each with its end");
+    let short = Sets::of(&dataset, &Plan { seq_len: 8, ..plan() }, &text);
+    assert_eq!(short.unwrap_err().code(), "invalid_request");
+    assert!(Sets::of(&dataset, &Plan { method: Method::Dpo, ..plan() }, &text).is_err());
+}

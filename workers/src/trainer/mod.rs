@@ -1,0 +1,134 @@
+//! The trainer: one training at a time, from its command to a version of a model.
+//!
+//! The command's offset is committed when the training has ended: whoever takes the partition over after a crash gets the
+//! command again, claims the training with a higher epoch, and goes on from the last checkpoint in the data folder. (On another
+//! machine there is none, and it starts again.) What was told of steps behind the checkpoint is told again with the same numbers.
+
+mod history;
+mod register;
+mod work;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use riverrun_log::{BlobStore, Outgoing, StartAt, Tail};
+use riverrun_models::Models;
+use riverrun_schemas::finetune::{
+    FinetuneAccepted, FinetuneClaimed, FinetuneCommand, FinetuneEvent, FinetuneFinished, FinetuneOutcome, StartFinetune,
+};
+use riverrun_schemas::{Envelope, Failure, now_ms};
+use riverrun_training::TrainingError;
+use tokio_util::sync::CancellationToken;
+
+use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
+use history::History;
+use work::Ended;
+
+/// The worker's name.
+pub const NAME: &str = "trainer";
+
+/// Trains models.
+pub struct Trainer {
+    models: Models,
+    blobs: Arc<dyn BlobStore>,
+    folder: PathBuf,
+    worker: String,
+    stop: CancellationToken,
+}
+
+impl Trainer {
+    /// `folder` is where checkpoints are kept; merged models go to the folder that fetched models are in. When `stop` is cancelled,
+    /// a training lets go within a pass, to be gone on with at the next start.
+    pub fn new(models: Models, blobs: Arc<dyn BlobStore>, folder: PathBuf, stop: CancellationToken) -> Self {
+        let worker = format!("{NAME}-{}", riverrun_schemas::EventId::new());
+        Self { models, blobs, folder, worker, stop }
+    }
+
+    async fn train(&self, start: &StartFinetune, cause: &Envelope, context: &Context) -> Result<(), WorkError> {
+        let (partition, history, next) = history::read(context, start.job_id).await?;
+        if history.finished {
+            return Ok(());
+        }
+        if !history.accepted {
+            self.tell(FinetuneAccepted::from(start), cause, context).await?;
+        }
+        let epoch = history.epoch + 1;
+        let claim = FinetuneClaimed { job_id: start.job_id, epoch, worker: self.worker.clone(), at: now_ms() };
+        self.tell(claim, cause, context).await?;
+        let ended = match history {
+            History { cancelled: true, .. } => Ended::cancelled(),
+            _ => {
+                // From where the history ended, so that no wish to stop is missed.
+                let tail = Tail::open(&context.log, vec![(partition, StartAt::Offset(next))]).await?;
+                self.work(start, epoch, (cause, context), tail).await?
+            }
+        };
+        self.tell(ended.event(start.job_id, epoch), cause, context).await?;
+        let checkpoints = self.folder.join(start.job_id.to_string());
+        if let Err(error) = tokio::fs::remove_dir_all(&checkpoints).await
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(path = %checkpoints.display(), error = %error, "checkpoints of an ended training stay");
+        }
+        Ok(())
+    }
+
+    async fn tell(
+        &self,
+        event: impl Into<FinetuneEvent>,
+        cause: &Envelope,
+        context: &Context,
+    ) -> Result<(), WorkError> {
+        let event: FinetuneEvent = event.into();
+        context.producer.send_one(Outgoing::caused_by(&event, NAME, cause)?).await?;
+        Ok(())
+    }
+}
+
+/// Why a training failed, as its event says it.
+fn failure(error: &TrainingError) -> Failure {
+    let plain = Failure::new(error.code(), error.to_string());
+    match error.hint() {
+        Some(hint) => plain.with_hint(hint),
+        None => plain,
+    }
+}
+
+#[async_trait]
+impl Worker for Trainer {
+    type Input = FinetuneCommand;
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn lanes(&self) -> Lanes {
+        // A training takes all cores and most of the memory: one at a time.
+        Lanes::PerKey { parallel: 1, max_batch: 1 }
+    }
+
+    async fn handle(&self, batch: &[Delivery<FinetuneCommand>], context: &Context) -> Result<Vec<Outgoing>, WorkError> {
+        for delivery in batch {
+            let FinetuneCommand::StartFinetune(start) = &delivery.event;
+            self.train(start, &delivery.envelope, context).await?;
+        }
+        Ok(Vec::new())
+    }
+
+    fn dead(&self, delivery: &Delivery<FinetuneCommand>, code: &str, reason: &str) -> Vec<Outgoing> {
+        let FinetuneCommand::StartFinetune(start) = &delivery.event;
+        let end = FinetuneFinished {
+            job_id: start.job_id,
+            epoch: i64::MAX, // whatever was claimed: nobody goes on with it
+            status: FinetuneOutcome::Failed,
+            steps: 0,
+            loss: None,
+            eval_loss: None,
+            model: None,
+            error: Some(Failure::new(code, reason)),
+            at: now_ms(),
+        };
+        Outgoing::caused_by(&FinetuneEvent::from(end), NAME, &delivery.envelope).into_iter().collect()
+    }
+}

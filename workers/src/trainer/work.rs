@@ -1,0 +1,264 @@
+//! A training at work: the arithmetic on a thread of its own, and beside it what is told and what is heard.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use riverrun_log::Tail;
+use riverrun_models::{NoProgress, Presence};
+use riverrun_schemas::finetune::{FinetuneEvent, FinetuneFinished, FinetuneOutcome, FinetuneProgressed, StartFinetune};
+use riverrun_schemas::{Envelope, Failure, FinetuneId, now_ms};
+use riverrun_training::dataset::{Format, read};
+use riverrun_training::{BaseModel, Outcome, Plan, Sets, StepReport, Trained, TrainingError, Watch, estimate, train};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::{Trainer, failure, history};
+use crate::runtime::{Context, WorkError};
+
+/// Steps that wait to be told before training waits too.
+const REPORTS: usize = 64;
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// How a training ended.
+pub(super) struct Ended {
+    pub(super) status: FinetuneOutcome,
+    pub(super) steps: u64,
+    pub(super) loss: Option<f64>,
+    pub(super) eval_loss: Option<f64>,
+    pub(super) model: Option<String>,
+    pub(super) error: Option<Failure>,
+}
+
+impl Ended {
+    pub(super) fn cancelled() -> Self {
+        Self { status: FinetuneOutcome::Cancelled, steps: 0, loss: None, eval_loss: None, model: None, error: None }
+    }
+
+    pub(super) fn failed(error: Failure) -> Self {
+        Self { status: FinetuneOutcome::Failed, error: Some(error), ..Self::cancelled() }
+    }
+
+    pub(super) fn succeeded(outcome: &Outcome, model: String) -> Self {
+        Self {
+            status: FinetuneOutcome::Succeeded,
+            steps: outcome.steps,
+            loss: Some(outcome.loss),
+            eval_loss: outcome.eval_loss,
+            model: Some(model),
+            error: None,
+        }
+    }
+
+    pub(super) fn event(self, job_id: FinetuneId, epoch: i64) -> FinetuneFinished {
+        let Self { status, steps, loss, eval_loss, model, error } = self;
+        let steps = i64::try_from(steps).unwrap_or(i64::MAX);
+        FinetuneFinished { job_id, epoch, status, steps, loss, eval_loss, model, error, at: now_ms() }
+    }
+}
+
+/// What the thread needs.
+pub(super) struct Job {
+    pub(super) plan: Plan,
+    pub(super) base_folder: PathBuf,
+    pub(super) dataset: Vec<u8>,
+    pub(super) format: Format,
+    pub(super) sha256: String,
+    pub(super) checkpoints: PathBuf,
+}
+
+/// Tells the task beside it of steps, and hears from it when to stop.
+struct Beside {
+    reports: mpsc::Sender<StepReport>,
+    stop: CancellationToken,
+}
+
+impl Watch for Beside {
+    fn step(&mut self, report: &StepReport) {
+        if self.reports.blocking_send(report.clone()).is_err() {
+            self.stop.cancel(); // nobody is there to hear of it: the partition went elsewhere
+        }
+    }
+
+    fn stop(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+}
+
+fn run(job: &Job, mut beside: Beside) -> Result<(Trained, Sets), TrainingError> {
+    let dataset = read(&job.dataset, job.format)?;
+    let base = Arc::new(BaseModel::load(&job.base_folder)?);
+    let sets = Sets::of(&dataset, &job.plan, &base.text)?;
+    let trained = train(&job.plan, base, &sets, &job.sha256, &job.checkpoints, &mut beside)?;
+    Ok((trained, sets))
+}
+
+impl Trainer {
+    /// Trains and registers what comes out.
+    pub(super) async fn work(
+        &self,
+        start: &StartFinetune,
+        epoch: i64,
+        (cause, context): (&Envelope, &Context),
+        tail: Tail,
+    ) -> Result<Ended, WorkError> {
+        let job = match self.job(start).await {
+            Ok(job) => job,
+            Err(Refused::Job(failure)) => return Ok(Ended::failed(failure)),
+            Err(Refused::Now(error)) => return Err(error),
+        };
+        let stop = self.stop.child_token();
+        let _stop_when_dropped = stop.clone().drop_guard();
+        let (sender, reports) = mpsc::channel(REPORTS);
+        let beside = Beside { reports: sender, stop: stop.clone() };
+        let training = tokio::task::spawn_blocking(move || {
+            let done = run(&job, beside);
+            done.map(|(trained, sets)| (job, trained, sets))
+        });
+        let cancelled = self.tell_steps(start, epoch, (cause, context), (reports, tail), &stop).await?;
+        match training.await {
+            Err(panic) => Ok(Ended::failed(
+                Failure::new("internal", format!("the training broke off: {panic}"))
+                    .with_hint("see the log of the worker"),
+            )),
+            Ok(Err(TrainingError::Cancelled)) if cancelled => Ok(Ended::cancelled()),
+            Ok(Err(TrainingError::Cancelled)) => Err(WorkError::retry("interrupted", "the training was interrupted")),
+            Ok(Err(error)) => Ok(Ended::failed(failure(&error))),
+            Ok(Ok((job, trained, sets))) => self.register(start, (cause, context), (job, trained, sets)).await,
+        }
+    }
+
+    /// Everything that a training needs, or why it can't be done.
+    async fn job(&self, start: &StartFinetune) -> Result<Job, Refused> {
+        let unreadable =
+            |what: &str, value: &str| Failure::new("invalid_request", format!("{what} {value:?} can't be read"));
+        let plan: Plan = serde_json::from_str(&start.plan_json).map_err(|_| unreadable("plan", &start.plan_json))?;
+        let format = Format::by_name(&start.format).ok_or_else(|| unreadable("format", &start.format))?;
+        plan.check().map_err(|error| failure(&error))?;
+        let base_folder = self.base_folder(&start.base_model).await?;
+        let dataset = self.blobs.get(&start.content).await.map_err(|error| {
+            if error.retryable() {
+                return Refused::Now(WorkError::retry(error.code(), &error));
+            }
+            Failure::new(error.code(), error.to_string()).with_hint("hand the dataset in again").into()
+        })?;
+        let fits = || -> Result<(), TrainingError> {
+            let (config, _) = riverrun_training::base::measure(&base_folder)?;
+            let load = estimate::Load { train: 1, held_out: 0, mean_tokens: 1.0, longest: plan.seq_len as u64 };
+            estimate::check(&estimate::estimate(&config, &plan, load, 1.0, estimate::available_bytes()))
+        };
+        fits().map_err(|error| failure(&error))?;
+        Ok(Job {
+            plan,
+            base_folder,
+            dataset: dataset.to_vec(),
+            format,
+            sha256: start.content.sha256.clone(),
+            checkpoints: self.folder.join(start.job_id.to_string()),
+        })
+    }
+
+    /// Where the base model is; it is fetched when it is not here.
+    async fn base_folder(&self, model: &str) -> Result<PathBuf, Refused> {
+        for attempt in 0..2 {
+            match self.models.presence(model) {
+                Ok(Presence::Present { path }) => return Ok(path),
+                Ok(Presence::Missing { .. }) if attempt == 0 => {
+                    let pulled = self.models.pull(model, &NoProgress, &CancellationToken::new()).await;
+                    pulled.map_err(|error| model_failure(&error))?;
+                }
+                Ok(Presence::Missing { fix }) => {
+                    let missing = Failure::new("model_missing", format!("base model {model:?} is not there"));
+                    return Err(missing.with_hint(fix).into());
+                }
+                Err(error) => return Err(model_failure(&error).into()),
+            }
+        }
+        Err(Failure::new("model_missing", format!("base model {model:?} is not there")).into())
+    }
+
+    /// Writes progress until training has nothing more to tell; says whether somebody wanted it to stop.
+    async fn tell_steps(
+        &self,
+        start: &StartFinetune,
+        epoch: i64,
+        (cause, context): (&Envelope, &Context),
+        (mut reports, mut tail): (mpsc::Receiver<StepReport>, Tail),
+        stop: &CancellationToken,
+    ) -> Result<bool, WorkError> {
+        let max_steps = serde_json::from_str::<Plan>(&start.plan_json).map_or(0, |plan| plan.max_steps);
+        let (mut cancelled, mut pace) = (false, Pace::default());
+        loop {
+            tokio::select! {
+                report = reports.recv() => {
+                    let Some(report) = report else { return Ok(cancelled) };
+                    pace.add(report.seconds);
+                    self.tell(progressed(start.job_id, epoch, &report, pace.left(max_steps, report.step)), cause, context).await?;
+                }
+                record = tail.next(), if !cancelled => match record {
+                    Ok(record) => {
+                        let wish = history::event(&record, context);
+                        if matches!(&wish, Some(FinetuneEvent::FinetuneCancelRequested(e)) if e.job_id == start.job_id) {
+                            cancelled = true;
+                            stop.cancel();
+                        }
+                    }
+                    Err(error) => {
+                        tracing::warn!(error = %error, "reading wishes to stop");
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Seconds of the last steps.
+#[derive(Default)]
+struct Pace(Option<f64>);
+
+impl Pace {
+    fn add(&mut self, seconds: f64) {
+        self.0 = Some(self.0.map_or(seconds, |before| 0.8 * before + 0.2 * seconds));
+    }
+
+    fn left(&self, max_steps: u64, step: u64) -> f64 {
+        self.0.unwrap_or_default() * max_steps.saturating_sub(step) as f64
+    }
+}
+
+fn progressed(job_id: FinetuneId, epoch: i64, report: &StepReport, eta_s: f64) -> FinetuneProgressed {
+    FinetuneProgressed {
+        job_id,
+        epoch,
+        step: i64::try_from(report.step).unwrap_or(i64::MAX),
+        loss: report.loss,
+        learning_rate: report.learning_rate,
+        tokens_per_s: report.tokens as f64 / report.seconds.max(1e-6),
+        eta_s,
+        eval_loss: report.eval_loss,
+        at: now_ms(),
+    }
+}
+
+/// Why a training does not begin.
+enum Refused {
+    /// It never will.
+    Job(Failure),
+    /// Not now.
+    Now(WorkError),
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Self::Job(failure)
+    }
+}
+
+fn model_failure(error: &riverrun_models::ModelError) -> Failure {
+    let plain = Failure::new(error.code(), error.to_string());
+    match error.hint() {
+        Some(hint) => plain.with_hint(hint),
+        None => plain,
+    }
+}
