@@ -16,7 +16,7 @@ mod rope;
 
 pub(crate) use batch::Batch;
 pub(crate) use linear::AdapterWeights;
-pub(crate) use passes::{Gradients, Memory, Network};
+pub(crate) use passes::{Memory, Network};
 
 use candle_core::{CpuStorage, Layout};
 
