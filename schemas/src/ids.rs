@@ -139,6 +139,14 @@ typed_ids! {
     NoteId = "nte";
     /// One request to forget.
     ForgetId = "fgt";
+    /// One imported project.
+    ProjectId = "prj";
+    /// One analysis of a project.
+    AnalysisId = "anl";
+    /// One proposed rewrite of a file.
+    ProposalId = "prp";
+    /// One request to change a file of a copy.
+    ChangeId = "chg";
 }
 
 #[cfg(test)]

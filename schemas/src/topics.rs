@@ -23,6 +23,10 @@ pub enum Topic {
     IngestEmbeddings,
     /// What was said in conversations, and what was made of it.
     MemoryEvents,
+    /// What projects are asked to do.
+    ProjectsCommands,
+    /// What happened to projects.
+    ProjectsEvents,
     /// Text as models write it.
     Tokens,
     /// Calls of tools that any program may serve.
@@ -35,7 +39,7 @@ pub enum Topic {
 
 impl Topic {
     /// Every topic, in the order of the list.
-    pub const ALL: [Topic; 11] = [
+    pub const ALL: [Topic; 13] = [
         Topic::AgentCommands,
         Topic::AgentEvents,
         Topic::IngestCommands,
@@ -43,6 +47,8 @@ impl Topic {
         Topic::IngestChunks,
         Topic::IngestEmbeddings,
         Topic::MemoryEvents,
+        Topic::ProjectsCommands,
+        Topic::ProjectsEvents,
         Topic::Tokens,
         Topic::ToolsCalls,
         Topic::ToolsResults,
@@ -59,6 +65,8 @@ impl Topic {
             Topic::IngestChunks => "riverrun.ingest.chunks",
             Topic::IngestEmbeddings => "riverrun.ingest.embeddings",
             Topic::MemoryEvents => "riverrun.memory.events",
+            Topic::ProjectsCommands => "riverrun.projects.commands",
+            Topic::ProjectsEvents => "riverrun.projects.events",
             Topic::Tokens => "riverrun.tokens",
             Topic::ToolsCalls => "riverrun.tools.calls",
             Topic::ToolsResults => "riverrun.tools.results",
@@ -143,5 +151,6 @@ mod tests {
     fn commands_and_events_of_one_context_are_co_partitioned() {
         assert_eq!(Topic::AgentCommands.spec().partitions, Topic::AgentEvents.spec().partitions);
         assert_eq!(Topic::IngestCommands.spec().partitions, Topic::IngestEvents.spec().partitions);
+        assert_eq!(Topic::ProjectsCommands.spec().partitions, Topic::ProjectsEvents.spec().partitions);
     }
 }

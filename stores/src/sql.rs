@@ -15,6 +15,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (23, "run states", include_str!("../migrations/0023_run_states.sql")),
     (50, "memory", include_str!("../migrations/0050_memory.sql")),
     (70, "deletions", include_str!("../migrations/0070_deletions.sql")),
+    (120, "projects", include_str!("../migrations/0120_projects.sql")),
 ];
 
 const READERS: u32 = 4;

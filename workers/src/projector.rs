@@ -13,6 +13,7 @@ use riverrun_log::{DeadLetter, LogConfig, LogError, Producer, Record, Schemas, S
 use riverrun_schemas::agent::AgentEvent;
 use riverrun_schemas::ingest::IngestEvent;
 use riverrun_schemas::memory::MemoryEvent;
+use riverrun_schemas::projects::ProjectEvent;
 use riverrun_schemas::{DecodeError, Decoded, Topic};
 use riverrun_stores::read_models::{self, LogRecord, PROJECTED_TOPICS, Projected};
 use riverrun_stores::{Sql, StoreError};
@@ -266,7 +267,9 @@ fn body(topic: Topic, record: &Record, schemas: &Schemas) -> Result<Option<Proje
         Topic::AgentEvents => known(schemas.decode::<AgentEvent>(record)?).map(Projected::Agent),
         Topic::IngestEvents => known(schemas.decode::<IngestEvent>(record)?).map(Projected::Ingest),
         Topic::MemoryEvents => known(schemas.decode::<MemoryEvent>(record)?).map(Projected::Memory),
+        Topic::ProjectsEvents => known(schemas.decode::<ProjectEvent>(record)?).map(Projected::Project),
         Topic::AgentCommands
+        | Topic::ProjectsCommands
         | Topic::IngestCommands
         | Topic::IngestChunks
         | Topic::IngestEmbeddings

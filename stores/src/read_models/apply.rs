@@ -6,11 +6,12 @@ use riverrun_schemas::Topic;
 use riverrun_schemas::agent::AgentEvent;
 use riverrun_schemas::ingest::IngestEvent;
 use riverrun_schemas::memory::MemoryEvent;
+use riverrun_schemas::projects::ProjectEvent;
 use sqlx::SqliteConnection;
 
 use crate::error::StoreError;
 use crate::read_models::run_fold::Verdict;
-use crate::read_models::{checkpoint, documents, memory, runs};
+use crate::read_models::{checkpoint, documents, memory, projects, runs};
 use crate::sql::Sql;
 
 /// A record of a projected topic.
@@ -35,6 +36,8 @@ pub enum Projected {
     Ingest(IngestEvent),
     /// An event of a conversation.
     Memory(MemoryEvent),
+    /// An event of a project.
+    Project(ProjectEvent),
     /// Nothing that this build can read: only the checkpoint moves.
     Nothing,
 }
@@ -97,6 +100,10 @@ async fn apply_all(connection: &mut SqliteConnection, batch: &[LogRecord]) -> Re
                 memory::apply(connection, event).await?;
                 outcome.applied += 1;
             }
+            Projected::Project(event) => {
+                projects::apply(connection, event).await?;
+                outcome.applied += 1;
+            }
             Projected::Nothing => outcome.nothing += 1,
         }
         next_offsets.insert(place, record.offset + 1);
@@ -126,6 +133,10 @@ pub async fn rebuild(sql: &Sql) -> Result<(), StoreError> {
             "DELETE FROM memory_turns",
             "DELETE FROM deleted_documents",
             "DELETE FROM deletions",
+            "DELETE FROM project_changes",
+            "DELETE FROM project_proposals",
+            "DELETE FROM project_analyses",
+            "DELETE FROM projects",
             "DELETE FROM checkpoints",
         ] {
             sqlx::query(table).execute(&mut *transaction).await?;

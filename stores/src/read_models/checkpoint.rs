@@ -8,7 +8,8 @@ use crate::error::StoreError;
 use crate::sql::Sql;
 
 /// The topics that read models are made of.
-pub const PROJECTED_TOPICS: [Topic; 3] = [Topic::AgentEvents, Topic::IngestEvents, Topic::MemoryEvents];
+pub const PROJECTED_TOPICS: [Topic; 4] =
+    [Topic::AgentEvents, Topic::IngestEvents, Topic::MemoryEvents, Topic::ProjectsEvents];
 
 /// How far one partition was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -29,7 +30,9 @@ pub(crate) fn projection_of(topic: Topic) -> Option<&'static str> {
         Topic::AgentEvents => Some("runs"),
         Topic::IngestEvents => Some("documents"),
         Topic::MemoryEvents => Some("memory"),
+        Topic::ProjectsEvents => Some("projects"),
         Topic::AgentCommands
+        | Topic::ProjectsCommands
         | Topic::IngestCommands
         | Topic::IngestChunks
         | Topic::IngestEmbeddings

@@ -12,6 +12,7 @@ pub mod documents;
 pub mod memory_queries;
 pub mod memory_views;
 pub mod page;
+pub mod projects;
 pub mod run_counts;
 pub mod run_fold;
 pub mod run_forks;
