@@ -121,7 +121,11 @@ impl CopyStore {
     pub async fn tree(&self, blob: &BlobRef) -> Result<Tree, ProjectError> {
         let bytes = self.blobs.get(blob).await?;
         serde_json::from_slice(&bytes).map_err(|error| {
-            ProjectError::refused("copy_damaged", format!("the list of files can't be read: {error}"), "import it again")
+            ProjectError::refused(
+                "copy_damaged",
+                format!("the list of files can't be read: {error}"),
+                "import it again",
+            )
         })
     }
 

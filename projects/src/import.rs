@@ -16,8 +16,19 @@ use crate::copy::{Files, MAX_FILE_BYTES, MAX_FILES, MAX_PROJECT_BYTES};
 use crate::error::ProjectError;
 
 /// Folders of tools and of installed packages, which are no part of a project's own code.
-const NOT_OURS: &[&str] =
-    &[".git", ".hg", ".svn", "node_modules", "target", "__pycache__", ".venv", "venv", ".tox", ".mypy_cache", ".ruff_cache"];
+const NOT_OURS: &[&str] = &[
+    ".git",
+    ".hg",
+    ".svn",
+    "node_modules",
+    "target",
+    "__pycache__",
+    ".venv",
+    "venv",
+    ".tox",
+    ".mypy_cache",
+    ".ruff_cache",
+];
 
 /// What was read.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -72,7 +83,8 @@ pub async fn read(source: &str, client: &GuardedClient) -> Result<Imported, Proj
         Origin::Folder(path) => blocking(move || read_unchanged(&path)).await,
         Origin::Zip(path) => blocking(move || read_archive(&path)).await,
         Origin::Git(address) => {
-            let folder = tempfile::Builder::new().prefix("riverrun-project-").tempdir().map_err(|error| no_place(&error))?;
+            let folder =
+                tempfile::Builder::new().prefix("riverrun-project-").tempdir().map_err(|error| no_place(&error))?;
             clone_repository(&address, folder.path(), client).await?;
             let root = folder.path().to_owned();
             let read = blocking(move || read_folder(&root)).await;
@@ -91,7 +103,11 @@ async fn blocking(
 }
 
 fn no_place(error: &std::io::Error) -> ProjectError {
-    ProjectError::refused("no_space", format!("there is no place for a clone: {error}"), "free some space in the temporary folder")
+    ProjectError::refused(
+        "no_space",
+        format!("there is no place for a clone: {error}"),
+        "free some space in the temporary folder",
+    )
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> ProjectError {
@@ -185,7 +201,11 @@ fn read_archive(path: &Path) -> Result<Imported, ProjectError> {
     let imported = unpack(&path.display().to_string(), &bytes)?;
     let again = fs::read(path).map_err(failed)?;
     if sha256_hex(&again) != sha256_hex(&bytes) {
-        return Err(ProjectError::refused("source_changed", format!("{} changed while it was read", path.display()), "import it again"));
+        return Err(ProjectError::refused(
+            "source_changed",
+            format!("{} changed while it was read", path.display()),
+            "import it again",
+        ));
     }
     Ok(imported)
 }
@@ -210,11 +230,21 @@ pub fn unpack(source: &str, bytes: &[u8]) -> Result<Imported, ProjectError> {
         }
     })?;
     if let Some(name) = twice {
-        return Err(ProjectError::refused("unsafe_entry", format!("{source} has the member {name:?} twice"), "pack it again"));
+        return Err(ProjectError::refused(
+            "unsafe_entry",
+            format!("{source} has the member {name:?} twice"),
+            "pack it again",
+        ));
     }
-    let mut folders = found.files.keys().filter_map(|name| found.files.range(format!("{name}/")..).next().filter(|(other, _)| other.starts_with(&format!("{name}/"))));
+    let mut folders = found.files.keys().filter_map(|name| {
+        found.files.range(format!("{name}/")..).next().filter(|(other, _)| other.starts_with(&format!("{name}/")))
+    });
     if let Some((name, _)) = folders.next() {
-        return Err(ProjectError::refused("unsafe_entry", format!("{source} has a file as a folder of {name:?}"), "pack it again"));
+        return Err(ProjectError::refused(
+            "unsafe_entry",
+            format!("{source} has a file as a folder of {name:?}"),
+            "pack it again",
+        ));
     }
     drop(folders);
     finish(found, source)

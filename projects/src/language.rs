@@ -102,7 +102,10 @@ impl Language {
                     | "ternary_expression"
             ),
             Self::Go => {
-                matches!(kind, "if_statement" | "for_statement" | "expression_case" | "type_case" | "communication_case")
+                matches!(
+                    kind,
+                    "if_statement" | "for_statement" | "expression_case" | "type_case" | "communication_case"
+                )
             }
         }
     }

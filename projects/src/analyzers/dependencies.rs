@@ -41,7 +41,12 @@ pub(super) fn analyze(files: &Files) -> Vec<Finding> {
         let place = (at.file.as_str(), at.line, 1);
         if !at.pinned {
             let rule = (TOOL, "unpinned", Severity::Low);
-            found.push(Finding::new(rule, place, format!("{package} has no version"), "say which versions it works with"));
+            found.push(Finding::new(
+                rule,
+                place,
+                format!("{package} has no version"),
+                "say which versions it works with",
+            ));
         }
         if !imported.contains(&module_of(package)) {
             let rule = (TOOL, "unused-dependency", Severity::Info);
@@ -92,7 +97,8 @@ fn declared(files: &Files) -> BTreeMap<String, Declared> {
             }
         } else if name == "pyproject.toml" {
             let table: toml::Table = toml::from_str(text).unwrap_or_default();
-            let list = table.get("project").and_then(|project| project.get("dependencies")).and_then(toml::Value::as_array);
+            let list =
+                table.get("project").and_then(|project| project.get("dependencies")).and_then(toml::Value::as_array);
             for one in list.into_iter().flatten().filter_map(toml::Value::as_str) {
                 let line = text.lines().position(|line| line.contains(one)).map_or(1, |index| index + 1);
                 declare(one, path, line, &mut found);

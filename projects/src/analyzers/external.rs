@@ -32,14 +32,19 @@ pub(super) async fn analyze(files: &Files, sandbox: Option<&Sandbox>) -> Vec<(To
         Ok(folder) => folder,
         Err(error) => {
             let why = format!("there is no place for its files: {error}");
-            return PROGRAMS.iter().map(|(name, _)| (told(name, "failed", why.clone(), "free some space"), Vec::new())).collect();
+            return PROGRAMS
+                .iter()
+                .map(|(name, _)| (told(name, "failed", why.clone(), "free some space"), Vec::new()))
+                .collect();
         }
     };
     for (name, install) in PROGRAMS {
         let begun = Instant::now();
         let (mut run, found) = match (installed(name), sandbox) {
             (None, _) => (told(name, "missing", format!("{name} is not installed"), install), Vec::new()),
-            (_, None) => (told(name, "skipped", "this program has no sandbox".to_owned(), "use the riverrun binary"), Vec::new()),
+            (_, None) => {
+                (told(name, "skipped", "this program has no sandbox".to_owned(), "use the riverrun binary"), Vec::new())
+            }
             (Some(program), Some(sandbox)) => start(name, program, folder.path(), sandbox).await,
         };
         run.took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -85,8 +90,17 @@ fn installed(name: &str) -> Option<PathBuf> {
 async fn start(name: &str, program: PathBuf, folder: &Path, sandbox: &Sandbox) -> (ToolRun, Vec<Finding>) {
     let place = folder.display().to_string();
     let arguments: Vec<String> = match name {
-        "ruff" => vec!["check", "--isolated", "--no-cache", "--exit-zero", "--output-format", "json", &place],
-        _ => vec!["--config-file=", "--no-incremental", "--ignore-missing-imports", "--show-column-numbers", "--no-error-summary", "--no-color-output", "--cache-dir=/dev/null", &place],
+        "ruff" => vec!["check", "--isolated", "--no-cache", "--exit-zero", "--output-format", "json", place.as_str()],
+        _ => vec![
+            "--config-file=",
+            "--no-incremental",
+            "--ignore-missing-imports",
+            "--show-column-numbers",
+            "--no-error-summary",
+            "--no-color-output",
+            "--cache-dir=/dev/null",
+            place.as_str(),
+        ],
     }
     .into_iter()
     .map(str::to_owned)

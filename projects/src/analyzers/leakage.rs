@@ -1,8 +1,8 @@
 //! Leaks of machine learning: what a model learns from data that it is tested on (Kaufman et al., "Leakage in data mining", 2012).
 //! Python, one scope at a time; what goes through other functions is not followed.
 
-use super::python_flow::{Assignment, Call, Scope, scopes};
 use super::parsed;
+use super::python_flow::{Assignment, Call, Scope, scopes};
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
 use crate::language::Language;
@@ -84,7 +84,12 @@ fn resample_before_split(path: &str, scope: &Scope, found: &mut Vec<Finding>) {
             continue;
         }
         let message = "rows are made from all data before they are split: copies of test rows get into training";
-        found.push(Finding::new((TOOL, "resample-before-split", Severity::High), at(path, call), message, "resample the training part only"));
+        found.push(Finding::new(
+            (TOOL, "resample-before-split", Severity::High),
+            at(path, call),
+            message,
+            "resample the training part only",
+        ));
     }
 }
 
@@ -95,7 +100,8 @@ fn is_test(name: &str) -> bool {
 }
 
 fn test_in_training(path: &str, scope: &Scope, found: &mut Vec<Finding>) {
-    for call in scope.calls.iter().filter(|call| matches!(call.name.as_str(), "fit" | "fit_transform" | "partial_fit")) {
+    for call in scope.calls.iter().filter(|call| matches!(call.name.as_str(), "fit" | "fit_transform" | "partial_fit"))
+    {
         let Some(first) = call.arguments.first() else { continue };
         let is_joined = scope.assignments.iter().any(|one| one.left == *first && joins_test(&one.right));
         if is_test(first) || is_joined || joins_test(first) {
@@ -122,7 +128,8 @@ fn target_in_features(path: &str, scope: &Scope, found: &mut Vec<Finding>) {
             continue;
         }
         for features in scope.assignments.iter().filter(|one| matches!(one.left.as_str(), "X" | "features" | "x")) {
-            if takes_all(features, frame) && !dropped(scope, frame, column) || lists(features, frame, column) {
+            let whole = takes_all(features, frame) && !dropped(scope, frame, column);
+            if whole || lists(features, frame, column) {
                 let message = format!("{} still has the target {column:?}", features.left);
                 let fix = format!("leave it out: {frame}.drop(columns=[\"{column}\"])");
                 let place = (path, features.line, 1);
@@ -139,16 +146,16 @@ fn takes_all(features: &Assignment, frame: &str) -> bool {
 
 fn lists(features: &Assignment, frame: &str, column: &str) -> bool {
     let inner = features.right.strip_prefix(frame).and_then(|rest| rest.strip_prefix("[["));
-    inner.and_then(|inner| inner.strip_suffix("]]")).is_some_and(|inner| {
-        inner.split(',').any(|name| name.trim_matches('"') == column)
-    })
+    inner
+        .and_then(|inner| inner.strip_suffix("]]"))
+        .is_some_and(|inner| inner.split(',').any(|name| name.trim_matches('"') == column))
 }
 
 /// Whether the target was taken out of the frame itself.
 fn dropped(scope: &Scope, frame: &str, column: &str) -> bool {
     scope.calls.iter().any(|call| {
         matches!(call.name.as_str(), "drop" | "pop")
-            && matches!(call.on.as_str(), "X" | "x" | "features") | (call.on == frame)
+            && (matches!(call.on.as_str(), "X" | "x" | "features") || call.on == frame)
             && call.arguments.iter().any(|argument| argument.contains(&format!("\"{column}\"")))
     })
 }
@@ -175,7 +182,8 @@ fn shuffled_time(path: &str, scope: &Scope, found: &mut Vec<Finding>) {
             _ => false,
         };
         if shuffles {
-            let message = format!("{} shuffles rows that are in the order of time: the future gets into training", call.name);
+            let message =
+                format!("{} shuffles rows that are in the order of time: the future gets into training", call.name);
             let fix = "split by time: shuffle=False, or TimeSeriesSplit";
             found.push(Finding::new((TOOL, "shuffled-time-series", Severity::High), at(path, call), message, fix));
         }

@@ -105,10 +105,7 @@ pub fn deterministic(files: &Files) -> Analyzed {
     analyzed
 }
 
-/// The same and what installed programs say, in a sandbox; without one they are left out.
-///
-/// # Errors
-/// Never: what does not run is told in the report.
+/// The same and what installed programs say, in a sandbox; what does not run is told in the report.
 pub async fn analyze(files: Files, sandbox: Option<&Sandbox>) -> Analyzed {
     let external = external::analyze(&files, sandbox).await;
     let work = tokio::task::spawn_blocking(move || deterministic(&files));

@@ -22,8 +22,10 @@ const KEYS: &[(&str, usize, &str)] = &[
     ("AIza", 35, "a key of Google"),
 ];
 
-const NAMES: &[&str] = &["password", "passwd", "secret", "api_key", "apikey", "access_token", "auth_token", "private_key"];
-const PLACEHOLDERS: &[&str] = &["changeme", "example", "your", "xxxx", "placeholder", "dummy", "test", "<", "${", "{{", "...", "***"];
+const NAMES: &[&str] =
+    &["password", "passwd", "secret", "api_key", "apikey", "access_token", "auth_token", "private_key"];
+const PLACEHOLDERS: &[&str] =
+    &["changeme", "example", "your", "xxxx", "placeholder", "dummy", "test", "<", "${", "{{", "...", "***"];
 
 pub(super) fn analyze(files: &Files) -> Vec<Finding> {
     let mut found = Vec::new();

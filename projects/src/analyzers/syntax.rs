@@ -82,12 +82,22 @@ fn function(path: &str, language: Language, node: Node<'_>, source: &[u8], found
     if complexity > MAX_COMPLEXITY {
         let severity = if complexity > 2 * MAX_COMPLEXITY { Severity::Medium } else { Severity::Low };
         let message = format!("{name} has {complexity} ways through it; more than {MAX_COMPLEXITY} are hard to test");
-        found.push(Finding::new((TOOL, "complexity", severity), place(path, node), message, "split it by what it decides"));
+        found.push(Finding::new(
+            (TOOL, "complexity", severity),
+            place(path, node),
+            message,
+            "split it by what it decides",
+        ));
     }
     let lines = node.end_position().row - node.start_position().row + 1;
     if lines > MAX_LINES {
         let message = format!("{name} has {lines} lines; more than {MAX_LINES} are hard to read");
-        found.push(Finding::new((TOOL, "long-function", Severity::Low), place(path, node), message, "split it into functions"));
+        found.push(Finding::new(
+            (TOOL, "long-function", Severity::Low),
+            place(path, node),
+            message,
+            "split it into functions",
+        ));
     }
 }
 
@@ -106,7 +116,12 @@ fn duplicate(
     let line = node.start_position().row + 1;
     if let Some((other, at)) = bodies.get(&plain) {
         let message = format!("{} has the same body as the function at {other}:{at}", name_of(node, source));
-        found.push(Finding::new((TOOL, "duplicate-code", Severity::Low), place(path, node), message, "call the other one"));
+        found.push(Finding::new(
+            (TOOL, "duplicate-code", Severity::Low),
+            place(path, node),
+            message,
+            "call the other one",
+        ));
     } else {
         bodies.insert(plain, (path.to_owned(), line));
     }
@@ -131,10 +146,17 @@ fn unreachable(path: &str, block: Node<'_>, found: &mut Vec<Finding>) {
             )
         };
         // Functions are known before they are reached in JavaScript, items everywhere in Rust.
-        let is_item = pair[1].kind().contains("function") || pair[1].kind().ends_with("_item") || pair[1].kind().contains("label");
+        let is_item = pair[1].kind().contains("function")
+            || pair[1].kind().ends_with("_item")
+            || pair[1].kind().contains("label");
         if leaves(pair[0]) && !is_item {
             let rule = (TOOL, "unreachable-code", Severity::Medium);
-            found.push(Finding::new(rule, place(path, pair[1]), "nothing gets here: the statement above leaves the block", "remove it"));
+            found.push(Finding::new(
+                rule,
+                place(path, pair[1]),
+                "nothing gets here: the statement above leaves the block",
+                "remove it",
+            ));
             return;
         }
     }
