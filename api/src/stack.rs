@@ -18,6 +18,7 @@ use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
 use riverrun_stores::warehouse::{DuckConfig, DuckWarehouse};
 use riverrun_stores::{Episodes, KeywordIndex, Sql, StoreError, VectorStore, Warehouse, WarehouseError};
 use riverrun_workers::agent::{self, AgentWorkerConfig};
+use riverrun_workers::analyzer::Analyzer;
 use riverrun_workers::embedder::Embedder;
 use riverrun_workers::indexer::Indexer;
 use riverrun_workers::ingester::{Ingester, IngesterConfig};
@@ -397,6 +398,16 @@ fn spawn_workers(
     let mut workers = vec![
         projector::spawn(projector, stop.clone()),
         runtime::spawn(ingester, runtime(), stop.clone()),
+        runtime::spawn(
+            Analyzer::new(
+                stores.blobs.clone(),
+                models.clone(),
+                config.core.tools().web.clone(),
+                config.core.tools().sandbox.clone(),
+            ),
+            runtime(),
+            stop.clone(),
+        ),
         runtime::spawn(Embedder::new(models), runtime(), stop.clone()),
         runtime::spawn(Indexer::new(stores.vectors.clone(), stores.keywords.clone()), runtime(), stop.clone()),
         runtime::spawn(RunRecorder::default(), memory::patient(runtime()), stop.clone()),
@@ -432,6 +443,7 @@ fn spawn_workers(
 fn topic_of(worker: &str) -> Option<Topic> {
     match worker {
         "ingester" => Some(Topic::IngestCommands),
+        "analyzer" => Some(Topic::ProjectsCommands),
         "embedder" => Some(Topic::IngestChunks),
         "indexer" => Some(Topic::IngestEmbeddings),
         "agent" => Some(Topic::AgentCommands),
