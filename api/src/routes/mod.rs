@@ -13,6 +13,7 @@ pub mod ingest;
 pub mod memory;
 pub mod models;
 pub(crate) mod openai;
+pub mod projects;
 pub mod rag;
 pub mod registry;
 pub mod run_control;
@@ -61,4 +62,5 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(usage::router())
         .merge(deletions::router())
         .merge(warehouse::router())
+        .merge(projects::router())
 }
