@@ -12,7 +12,7 @@ use crate::commands::runs::RunsCommand;
 use crate::commands::memory::MemoryCommand;
 
 use crate::commands::{
-    collections::CollectionsArgs, docs::DocsCommand, rag::eval::EvalArgs, stream::StreamCommand,
+    collections::CollectionsArgs, docs::DocsCommand, project::ProjectCommand, rag::eval::EvalArgs, stream::StreamCommand,
     warehouse::WarehouseCommand,
 };
 
@@ -81,6 +81,9 @@ pub enum Command {
     /// Documents of a collection
     #[command(subcommand)]
     Docs(DocsCommand),
+    /// Code in isolated copies: import, analyze, improve
+    #[command(subcommand)]
+    Project(ProjectCommand),
     /// Tables of rows, asked with SQL
     #[command(subcommand)]
     Warehouse(WarehouseCommand),
@@ -123,6 +126,7 @@ impl Command {
             Command::Chaos(_) => "chaos",
             Command::Memory(_) => "memory",
             Command::Docs(_) => "docs",
+            Command::Project(_) => "project",
             Command::Warehouse(_) => "warehouse",
             Command::Dlq(_) => "dlq",
             Command::Usage(_) => "usage",

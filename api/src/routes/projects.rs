@@ -162,7 +162,9 @@ async fn tree(state: &AppState, row: &ProjectRow) -> Result<Tree, ApiError> {
 }
 
 /// Asks the read model until it answers; `None` when that takes too long.
-async fn wait<T>(ask: impl AsyncFn() -> Result<Option<T>, StoreError>) -> Result<Option<T>, ApiError> {
+async fn wait<T, F: Future<Output = Result<Option<T>, StoreError>>>(
+    ask: impl Fn() -> F,
+) -> Result<Option<T>, ApiError> {
     let until = tokio::time::Instant::now() + PATIENCE;
     loop {
         if let Some(found) = ask().await? {
@@ -227,7 +229,7 @@ async fn import(State(state): State<AppState>, key: IdempotencyKey, request: Req
     };
     let command = ImportProject { project_id, namespace: namespace.clone(), name, source, content, at: now_ms() };
     send(&state, command.into()).await?;
-    wait(async || projects::project(&state.parts().sql, &namespace, project_id).await).await?;
+    wait(|| projects::project(&state.parts().sql, &namespace, project_id)).await?;
     let accepted = ProjectAccepted { project_id: project_id.to_string() };
     Ok((StatusCode::ACCEPTED, location(&format!("/projects/{project_id}")), Reply(accepted)).into_response())
 }
@@ -322,7 +324,7 @@ async fn analyze(
         at: now_ms(),
     };
     send(&state, command.into()).await?;
-    wait(async || projects::analysis(&state.parts().sql, row.project_id, analysis_id).await).await?;
+    wait(|| projects::analysis(&state.parts().sql, row.project_id, analysis_id)).await?;
     let accepted = AnalysisAccepted { project_id: text.clone(), analysis_id: analysis_id.to_string() };
     let place = location(&format!("/projects/{text}/report?analysis={analysis_id}"));
     Ok((StatusCode::ACCEPTED, place, Reply(accepted)).into_response())
@@ -552,7 +554,7 @@ async fn improve(
         at: now_ms(),
     };
     send(&state, command.into()).await?;
-    wait(async || projects::proposal(&state.parts().sql, row.project_id, proposal_id).await).await?;
+    wait(|| projects::proposal(&state.parts().sql, row.project_id, proposal_id)).await?;
     let place = location(&format!("/projects/{text}/proposals/{proposal_id}"));
     let accepted = ProposalAccepted { proposal_id: proposal_id.to_string() };
     Ok((StatusCode::ACCEPTED, place, Reply(accepted)).into_response())
@@ -613,7 +615,7 @@ fn confirmed(confirm: bool) -> Result<(), ApiError> {
 }
 
 async fn changed(state: &AppState, row: &ProjectRow, change_id: ChangeId) -> Result<Reply<FileChangedView>, ApiError> {
-    let found = wait(async || projects::change(&state.parts().sql, row.project_id, change_id).await).await?;
+    let found = wait(|| projects::change(&state.parts().sql, row.project_id, change_id)).await?;
     let Some(ChangeRow { file, after_sha256, error, .. }) = found else {
         return Err(ApiError::busy("the analyzer is at work on the project; the change is made after that"));
     };

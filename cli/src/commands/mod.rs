@@ -15,6 +15,7 @@ mod mcp;
 pub mod memory;
 mod models;
 mod openapi;
+pub(crate) mod project;
 mod providers;
 pub(crate) mod rag;
 pub mod runs;
@@ -105,6 +106,10 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
         Command::Runs(command) => with_full(settings, name, async |c| runs::run(c, command, output).await).await,
         Command::Chaos(command) => chaos::run(command, output).await,
         Command::Docs(command) => with_full(settings, name, async |c| docs::run(c, command, output).await).await,
+        Command::Project(command) => {
+            let (command, settings) = project::prepare(command, settings)?;
+            with_full(&settings, name, async |c| project::run(c, command, output).await).await
+        }
         Command::Warehouse(command) => {
             with_full(settings, name, async |c| warehouse::run(c, command, output).await).await
         }
