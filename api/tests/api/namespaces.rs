@@ -94,6 +94,7 @@ impl Owned {
         let of = |name: &str| Some(json!(self.values[name]));
         match (path, name) {
             (path, "id" | "with") if path.starts_with("/runs") => of("run_id"),
+            (path, "id") if path.starts_with("/projects") => Some(json!("prj_01h455vb4pex5vsknk084sn02q")),
             (path, "id") if path.starts_with("/ingest") => of("ingest_id"),
             (path, "id") if path.starts_with("/documents") => of("document_id"),
             (path, "id") if path.starts_with("/deletions") => of("document_id"),
