@@ -705,7 +705,8 @@ async fn patch_of(
     Query(query): Query<InQuery>,
 ) -> Result<Response, ApiError> {
     let row = project(&state, query.namespace.as_deref(), &text).await?;
-    let (now, copies) = (tree(&state, &row).await?, copies(&state));
+    let now = tree(&state, &row).await?;
+    let copies = copies(&state);
     let base = match &row.base {
         Some(base) => copies.tree(base).await?,
         None => now.clone(),
