@@ -14,7 +14,7 @@ use crate::finding::{Finding, Severity};
 use crate::language::Language;
 
 /// The programs, with what installs them.
-pub const PROGRAMS: [(&str, &str); 2] = [("ruff", "pip install ruff"), ("mypy", "pip install mypy")];
+const PROGRAMS: [(&str, &str); 2] = [("ruff", "pip install ruff"), ("mypy", "pip install mypy")];
 
 /// How long one may take.
 const MAX_TIME: Duration = Duration::from_secs(120);

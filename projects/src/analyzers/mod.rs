@@ -16,8 +16,6 @@ mod python_flow;
 mod secrets;
 mod syntax;
 
-pub use external::PROGRAMS;
-
 /// Most findings of one analyzer; what is beyond is counted and left out.
 pub const MAX_FINDINGS: usize = 5_000;
 
