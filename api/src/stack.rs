@@ -19,6 +19,7 @@ use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
 use riverrun_stores::warehouse::{DuckConfig, DuckWarehouse};
 use riverrun_stores::{Episodes, KeywordIndex, Sql, StoreError, VectorStore, Warehouse, WarehouseError};
 use riverrun_workers::agent::{self, AgentWorkerConfig};
+use riverrun_workers::analyzer::Analyzer;
 use riverrun_workers::embedder::Embedder;
 use riverrun_workers::indexer::Indexer;
 use riverrun_workers::ingester::{Ingester, IngesterConfig};
@@ -406,6 +407,16 @@ fn spawn_workers(
     let mut workers = vec![
         projector::spawn(projector, stop.clone()),
         runtime::spawn(ingester, runtime(), stop.clone()),
+        runtime::spawn(
+            Analyzer::new(
+                stores.blobs.clone(),
+                models.clone(),
+                config.core.tools().web.clone(),
+                config.core.tools().sandbox.clone(),
+            ),
+            runtime(),
+            stop.clone(),
+        ),
         runtime::spawn(Embedder::new(models).with_texts(stores.blobs.clone()), runtime(), stop.clone()),
         runtime::spawn(indexer, runtime(), stop.clone()),
         runtime::spawn(reembedder, runtime(), stop.clone()),
@@ -446,6 +457,7 @@ fn spawn_workers(
 fn topic_of(worker: &str) -> Option<Topic> {
     match worker {
         "ingester" | "reembedder" => Some(Topic::IngestCommands),
+        "analyzer" => Some(Topic::ProjectsCommands),
         "embedder" => Some(Topic::IngestChunks),
         "indexer" => Some(Topic::IngestEmbeddings),
         "agent" => Some(Topic::AgentCommands),

@@ -10,6 +10,7 @@ use axum::extract::FromRef;
 use parking_lot::Mutex;
 use riverrun_agents::Policy;
 use riverrun_agents::memory::StoredMemory;
+use riverrun_agents::tools::sandbox::Sandbox;
 use riverrun_agents::tools::{DefinedTools, Dependencies, Toolbox};
 use riverrun_knowledge::web::GuardedClient;
 use riverrun_knowledge::{Answerer, Retriever};
@@ -57,13 +58,15 @@ pub struct ToolParts {
     pub defined: DefinedTools,
     /// The way out of tools that fetch; without it there are none.
     pub web: Option<GuardedClient>,
+    /// Starts programs; without one none are started.
+    pub sandbox: Option<Sandbox>,
     /// What may be done without asking.
     pub policy: Policy,
 }
 
 impl Default for ToolParts {
     fn default() -> Self {
-        Self { defined: DefinedTools::none(), web: None, policy: Policy::default() }
+        Self { defined: DefinedTools::none(), web: None, sandbox: None, policy: Policy::default() }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::commands::runs::RunsCommand;
 use crate::commands::memory::MemoryCommand;
 
 use crate::commands::{
-    collections::CollectionsArgs, docs::DocsCommand, rag::eval::EvalArgs, stream::StreamCommand,
+    collections::CollectionsArgs, docs::DocsCommand, project::ProjectCommand, rag::eval::EvalArgs, stream::StreamCommand,
     warehouse::WarehouseCommand,
 };
 
@@ -89,6 +89,9 @@ pub enum Command {
     /// Documents of a collection
     #[command(subcommand)]
     Docs(DocsCommand),
+    /// Code in isolated copies: import, analyze, improve
+    #[command(subcommand)]
+    Project(ProjectCommand),
     /// Tables of rows, asked with SQL
     #[command(subcommand)]
     Warehouse(WarehouseCommand),
@@ -140,6 +143,7 @@ impl Command {
             Command::Memory(_) => "memory",
             Command::Finetune(_) => "finetune",
             Command::Docs(_) => "docs",
+            Command::Project(_) => "project",
             Command::Warehouse(_) => "warehouse",
             Command::Dlq(_) => "dlq",
             Command::Usage(_) => "usage",

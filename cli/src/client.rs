@@ -137,6 +137,14 @@ impl Client {
         read_answer(self.send(method, path, body).await?).await
     }
 
+    /// Reads something that is no JSON.
+    pub async fn bytes(&self, path: &str) -> Result<Vec<u8>, CliError> {
+        let answer = self.send(Method::GET, path, None).await?;
+        let status = answer.status;
+        let bytes = collect(answer).await?;
+        if status.is_success() { Ok(bytes) } else { Err(failure(status, &bytes)) }
+    }
+
     /// Reads an event stream. A failure before it begins is the error.
     pub async fn events(
         &self,

@@ -163,7 +163,7 @@ pub fn tools(settings: &Settings, file: &Path, must_exist: bool) -> Result<ToolP
     for problem in defined.problems() {
         tracing::warn!(%problem, fix = problem.fix, "a tool definition is left out");
     }
-    Ok(ToolParts { defined, web: Some(web), policy })
+    Ok(ToolParts { defined, web: Some(web), sandbox: std::env::current_exe().ok().map(Sandbox::new), policy })
 }
 
 fn to_server(settings: &Settings, owner: &Owner) -> Result<Connection, CliError> {

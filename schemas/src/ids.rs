@@ -141,6 +141,14 @@ typed_ids! {
     ForgetId = "fgt";
     /// One training of a model.
     FinetuneId = "ftj";
+    /// One imported project.
+    ProjectId = "prj";
+    /// One analysis of a project.
+    AnalysisId = "anl";
+    /// One proposed rewrite of a file.
+    ProposalId = "prp";
+    /// One request to change a file of a copy.
+    ChangeId = "chg";
 }
 
 #[cfg(test)]

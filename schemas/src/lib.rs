@@ -13,6 +13,7 @@ pub mod ids;
 pub mod ingest;
 pub mod memory;
 pub mod names;
+pub mod projects;
 pub mod registry;
 pub mod session;
 pub mod tokens;
@@ -25,7 +26,10 @@ mod common;
 pub use codec::{DecodeError, Decoded, EventSet};
 pub use common::{BlobRef, Failure, Usage, now_ms};
 pub use envelope::Envelope;
-pub use ids::{ChunkId, DocumentId, EpisodeId, EventId, FinetuneId, ForgetId, IngestId, NoteId, RunId, SummaryId, TurnId};
+pub use ids::{
+    AnalysisId, ChangeId, ChunkId, DocumentId, EpisodeId, EventId, FinetuneId, ForgetId, IngestId, NoteId, ProjectId, ProposalId,
+    RunId, SummaryId, TurnId,
+};
 pub use names::{Collection, CollectionName, NameError, Namespace};
 pub use session::{Session, SessionName};
 pub use topics::{Topic, TopicSpec};

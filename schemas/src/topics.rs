@@ -23,6 +23,10 @@ pub enum Topic {
     IngestEmbeddings,
     /// What was said in conversations, and what was made of it.
     MemoryEvents,
+    /// What projects are asked to do.
+    ProjectsCommands,
+    /// What happened to projects.
+    ProjectsEvents,
     /// Text as models write it.
     Tokens,
     /// Calls of tools that any program may serve.
@@ -47,6 +51,8 @@ impl Topic {
         Topic::IngestChunks,
         Topic::IngestEmbeddings,
         Topic::MemoryEvents,
+        Topic::ProjectsCommands,
+        Topic::ProjectsEvents,
         Topic::Tokens,
         Topic::ToolsCalls,
         Topic::ToolsResults,
@@ -65,6 +71,8 @@ impl Topic {
             Topic::IngestChunks => "riverrun.ingest.chunks",
             Topic::IngestEmbeddings => "riverrun.ingest.embeddings",
             Topic::MemoryEvents => "riverrun.memory.events",
+            Topic::ProjectsCommands => "riverrun.projects.commands",
+            Topic::ProjectsEvents => "riverrun.projects.events",
             Topic::Tokens => "riverrun.tokens",
             Topic::ToolsCalls => "riverrun.tools.calls",
             Topic::ToolsResults => "riverrun.tools.results",
@@ -151,5 +159,6 @@ mod tests {
     fn commands_and_events_of_one_context_are_co_partitioned() {
         assert_eq!(Topic::AgentCommands.spec().partitions, Topic::AgentEvents.spec().partitions);
         assert_eq!(Topic::IngestCommands.spec().partitions, Topic::IngestEvents.spec().partitions);
+        assert_eq!(Topic::ProjectsCommands.spec().partitions, Topic::ProjectsEvents.spec().partitions);
     }
 }

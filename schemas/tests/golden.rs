@@ -8,11 +8,12 @@ use riverrun_schemas::documents::*;
 use riverrun_schemas::finetune::*;
 use riverrun_schemas::ingest::*;
 use riverrun_schemas::memory::*;
+use riverrun_schemas::projects::*;
 use riverrun_schemas::tokens::*;
 use riverrun_schemas::tools::*;
 use riverrun_schemas::{
-    BlobRef, ChunkId, Decoded, DocumentId, EpisodeId, EventSet, Failure, FinetuneId, ForgetId, IngestId, NoteId, RunId,
-    SessionName, SummaryId, TurnId, Usage, registry,
+    AnalysisId, BlobRef, ChangeId, ChunkId, Decoded, DocumentId, EpisodeId, EventSet, Failure, FinetuneId, ForgetId,
+    IngestId, NoteId, ProjectId, ProposalId, RunId, SessionName, SummaryId, TurnId, Usage, registry,
 };
 
 fn golden() -> PathBuf {
@@ -182,6 +183,148 @@ fn finetune() -> Vec<FinetuneEvent> {
         .into(),
         ModelStaged { model: "poet".into(), version: 1, stage: ModelStage::Ready, at }.into(),
     ]
+}
+
+fn projects() -> (Vec<ProjectCommand>, Vec<ProjectEvent>) {
+    let commands = vec![
+        ImportProject {
+            project_id: ProjectId::derive(&["golden"]),
+            namespace: "team-a".parse().unwrap(),
+            name: "name".into(),
+            source: "source".into(),
+            content: Some(blob()),
+            at: 1_700_000_000_000,
+        }
+        .into(),
+        AnalyzeProject {
+            project_id: ProjectId::derive(&["golden"]),
+            namespace: "team-a".parse().unwrap(),
+            analysis_id: AnalysisId::derive(&["golden"]),
+            review: true,
+            model: Some("model".into()),
+            at: 1_700_000_000_000,
+        }
+        .into(),
+        ImproveFile {
+            project_id: ProjectId::derive(&["golden"]),
+            namespace: "team-a".parse().unwrap(),
+            proposal_id: ProposalId::derive(&["golden"]),
+            file: "file".into(),
+            instruction: Some("instruction".into()),
+            model: Some("model".into()),
+            candidates: 3,
+            at: 1_700_000_000_000,
+        }
+        .into(),
+        ApplyProposal {
+            project_id: ProjectId::derive(&["golden"]),
+            namespace: "team-a".parse().unwrap(),
+            change_id: ChangeId::derive(&["golden"]),
+            proposal_id: ProposalId::derive(&["golden"]),
+            file: "file".into(),
+            at: 1_700_000_000_000,
+        }
+        .into(),
+        RevertFile {
+            project_id: ProjectId::derive(&["golden"]),
+            namespace: "team-a".parse().unwrap(),
+            change_id: ChangeId::derive(&["golden"]),
+            file: "file".into(),
+            at: 1_700_000_000_000,
+        }
+        .into(),
+    ];
+    let events = vec![
+        ProjectProgressed {
+            project_id: ProjectId::derive(&["golden"]),
+            namespace: "team-a".parse().unwrap(),
+            phase: "phase".into(),
+            about: "about".into(),
+            name: "name".into(),
+            source: "source".into(),
+            file: "file".into(),
+            done: 3,
+            total: 3,
+            at: 1_700_000_000_000,
+        }
+        .into(),
+        ProjectImported {
+            project_id: ProjectId::derive(&["golden"]),
+            namespace: "team-a".parse().unwrap(),
+            name: "name".into(),
+            source: "source".into(),
+            source_sha256: "source_sha256".into(),
+            tree: blob(),
+            files: 3,
+            size_bytes: 3,
+            skipped: 3,
+            languages_json: "languages_json".into(),
+            at: 1_700_000_000_000,
+        }
+        .into(),
+        ProjectFailed {
+            project_id: ProjectId::derive(&["golden"]),
+            namespace: "team-a".parse().unwrap(),
+            phase: "phase".into(),
+            about: "about".into(),
+            name: "name".into(),
+            source: "source".into(),
+            error: Failure::new("zip_refused", "a.zip"),
+            at: 1_700_000_000_000,
+        }
+        .into(),
+        ProjectAnalyzed {
+            project_id: ProjectId::derive(&["golden"]),
+            namespace: "team-a".parse().unwrap(),
+            analysis_id: AnalysisId::derive(&["golden"]),
+            report: blob(),
+            findings: 3,
+            counts_json: "counts_json".into(),
+            at: 1_700_000_000_000,
+        }
+        .into(),
+        ProposalMade {
+            project_id: ProjectId::derive(&["golden"]),
+            namespace: "team-a".parse().unwrap(),
+            proposal_id: ProposalId::derive(&["golden"]),
+            file: "file".into(),
+            before_sha256: "before_sha256".into(),
+            after: Some(blob()),
+            diff: "diff".into(),
+            findings_before: 3,
+            findings_after: 3,
+            improves: true,
+            note: Some("note".into()),
+            model: "model".into(),
+            prompt_tokens: 3,
+            completion_tokens: 3,
+            at: 1_700_000_000_000,
+        }
+        .into(),
+        FileChanged {
+            project_id: ProjectId::derive(&["golden"]),
+            namespace: "team-a".parse().unwrap(),
+            change_id: ChangeId::derive(&["golden"]),
+            proposal_id: Some(ProposalId::derive(&["golden"])),
+            file: "file".into(),
+            before_sha256: "before_sha256".into(),
+            after_sha256: "after_sha256".into(),
+            tree: blob(),
+            at: 1_700_000_000_000,
+        }
+        .into(),
+        ChangeRefused {
+            project_id: ProjectId::derive(&["golden"]),
+            namespace: "team-a".parse().unwrap(),
+            change_id: ChangeId::derive(&["golden"]),
+            proposal_id: Some(ProposalId::derive(&["golden"])),
+            file: "file".into(),
+            error: Failure::new("zip_refused", "a.zip"),
+            at: 1_700_000_000_000,
+        }
+        .into(),
+    ];
+    (commands, events)
 }
 
 /// One value of every record that this build writes.
@@ -406,6 +549,9 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
     all.extend(sample::<MemoryEvent>(memory(run_id)));
     all.extend(sample::<FinetuneCommand>(vec![start_finetune().into()]));
     all.extend(sample::<FinetuneEvent>(finetune()));
+    let (commands, events) = projects();
+    all.extend(sample(commands));
+    all.extend(sample(events));
     all.extend(sample::<TokenEvent>(vec![TokenDelta { run_id, seq: 4, text: "4".into() }.into()]));
     all.extend(sample::<ToolCall>(vec![
         ToolCalled {
@@ -452,6 +598,8 @@ fn decode(bytes: &[u8]) -> String {
         Topic::IngestChunks => shown::<ChunkEvent>(bytes),
         Topic::IngestEmbeddings => shown::<EmbeddingEvent>(bytes),
         Topic::MemoryEvents => shown::<MemoryEvent>(bytes),
+        Topic::ProjectsCommands => shown::<ProjectCommand>(bytes),
+        Topic::ProjectsEvents => shown::<ProjectEvent>(bytes),
         Topic::Tokens => shown::<TokenEvent>(bytes),
         Topic::ToolsCalls => shown::<ToolCall>(bytes),
         Topic::ToolsResults => shown::<ToolAnswer>(bytes),

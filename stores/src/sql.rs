@@ -16,6 +16,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (50, "memory", include_str!("../migrations/0050_memory.sql")),
     (70, "deletions", include_str!("../migrations/0070_deletions.sql")),
     (100, "fine-tuning", include_str!("../migrations/0100_finetune.sql")),
+    (120, "projects", include_str!("../migrations/0120_projects.sql")),
     (150, "reembeddings", include_str!("../migrations/0150_reembeddings.sql")),
 ];
 

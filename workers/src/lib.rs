@@ -1,6 +1,7 @@
 //! The workers: each one method from events to what follows from them, over one shared loop.
 
 pub mod agent;
+pub mod analyzer;
 pub mod embedder;
 pub mod indexer;
 pub mod ingester;

@@ -14,6 +14,7 @@ use riverrun_schemas::agent::AgentEvent;
 use riverrun_schemas::finetune::FinetuneEvent;
 use riverrun_schemas::ingest::IngestEvent;
 use riverrun_schemas::memory::MemoryEvent;
+use riverrun_schemas::projects::ProjectEvent;
 use riverrun_schemas::{DecodeError, Decoded, Topic};
 use riverrun_stores::read_models::{self, LogRecord, PROJECTED_TOPICS, Projected};
 use riverrun_stores::{Sql, StoreError};
@@ -268,7 +269,9 @@ fn body(topic: Topic, record: &Record, schemas: &Schemas) -> Result<Option<Proje
         Topic::IngestEvents => known(schemas.decode::<IngestEvent>(record)?).map(Projected::Ingest),
         Topic::MemoryEvents => known(schemas.decode::<MemoryEvent>(record)?).map(Projected::Memory),
         Topic::FinetuneEvents => known(schemas.decode::<FinetuneEvent>(record)?).map(Projected::Finetune),
+        Topic::ProjectsEvents => known(schemas.decode::<ProjectEvent>(record)?).map(Projected::Project),
         Topic::AgentCommands
+        | Topic::ProjectsCommands
         | Topic::IngestCommands
         | Topic::IngestChunks
         | Topic::IngestEmbeddings

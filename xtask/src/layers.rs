@@ -12,6 +12,7 @@ use crate::Findings;
 /// A test may use them anywhere: it looks at the thing from outside.
 const KEEPERS: &[(&str, &[&str], &str)] = &[
     ("rdkafka", &["log"], "log is the only place that knows Kafka's client; use riverrun-log"),
+    ("similar", &["projects"], "projects shows changes as diffs"),
     ("kafka-protocol", &["broker"], "only the broker speaks the wire protocol itself"),
     ("apache-avro", &["schemas"], "schemas encodes and decodes; use its EventSet"),
     // Other people's databases are a source of documents; our own are in stores.

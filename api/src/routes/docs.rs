@@ -35,6 +35,7 @@ fn describe(mut collected: OpenApi) -> OpenApi {
     let tags = [
         ("agents", "runs of agents, and what there is for them"),
         ("knowledge", "documents, search, answers"),
+        ("projects", "code in isolated copies: analyses, proposals, changes"),
         ("memory", "conversations: turns, summaries, episodes, notes"),
         ("models", "model providers"),
         ("finetune", "datasets, trainings of models, and the versions that came out"),

@@ -16,6 +16,7 @@ pub mod ingest;
 pub mod memory;
 pub mod models;
 pub(crate) mod openai;
+pub mod projects;
 pub mod rag;
 pub mod reembeddings;
 pub mod registry;
@@ -69,4 +70,5 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(reembeddings::router())
         .merge(warehouse::router())
         .merge(finetune::router())
+        .merge(projects::router())
 }

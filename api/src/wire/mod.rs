@@ -9,6 +9,7 @@ mod health;
 mod ingest;
 mod memory;
 pub mod openai;
+mod projects;
 mod rag;
 mod run_control;
 mod runs;
@@ -42,6 +43,11 @@ pub use ingest::{
     Redriven, ReembedBody,
 };
 pub use memory::{ForgetCounts, ForgetDone, MemoryChatBody, MemoryChatDone, MemoryContextView, RecalledView, TurnBody};
+pub use projects::{
+    AnalysisAccepted, AnalysisView, AnalyzeBody, ApplyBody, FileChangedView, FileMetricsView, FileTextView, FindingView,
+    ImportBody, ImproveBody, LanguageView, ProjectAccepted, ProjectFileView, ProjectView, ProposalAccepted, ProposalView,
+    ReportSummary, ReportView, RevertBody, ReviewCitation, ReviewView, ToolRunView, TrendView,
+};
 pub use rag::{
     AskBody, AskDone, FilterBody, SearchBody, SearchContext, SearchDone, SearchItem, SearchMode, SearchScores,
     SearchTimes,

@@ -53,6 +53,12 @@ const NOT_OF_A_NAMESPACE: &[(&str, &str)] = &[
         "datasets and models belong to the machine, as models do",
     ),
     ("get /v1/models", "names of models and agents"),
+    // They find the project as `get /projects/{id}` does, and answer what needs an analysis or a proposal.
+    ("get /projects/{id}/report", "below a project, which is tried"),
+    ("get /projects/{id}/trend", "below a project, which is tried"),
+    ("get /projects/{id}/proposals/{proposal}", "below a project, which is tried"),
+    ("post /projects/{id}/apply", "below a project, which is tried"),
+    ("post /projects/{id}/revert", "below a project, which is tried"),
     ("post /v1/embeddings", "text to a model, nothing is kept"),
 ];
 
@@ -120,7 +126,20 @@ impl Owned {
                 turn_id = reply.body["turn_id"].as_str().unwrap().to_owned();
             }
         }
+        let code = api.files.join("code");
+        std::fs::create_dir_all(&code).unwrap();
+        std::fs::write(code.join("a.py"), format!("def {WORD}():\n    return 1\n")).unwrap();
+        let import = json!({ "source": code, "namespace": OWNER, "name": WORD });
+        let import = api.post("/projects/import", import).await;
+        assert_eq!(import.status, 202, "{}", import.body);
+        let project_id = import.body["project_id"].as_str().unwrap().to_owned();
+        wait_for("the project", async || {
+            let reply = api.get(&format!("/projects/{project_id}?namespace={OWNER}")).await;
+            (reply.body["status"] == "imported").then_some(())
+        })
+        .await;
         let values = BTreeMap::from([
+            ("project_id", project_id),
             ("run_id", run.body["run_id"].as_str().unwrap().to_owned()),
             ("ingest_id", ingest_id),
             ("document_id", document_id),
@@ -137,6 +156,8 @@ impl Owned {
         let of = |name: &str| Some(json!(self.values[name]));
         match (path, name) {
             (path, "id" | "with") if path.starts_with("/runs") => of("run_id"),
+            (path, "id") if path.starts_with("/projects") => of("project_id"),
+            (path, "path" | "file") if path.starts_with("/projects") => Some(json!("a.py")),
             (path, "id") if path.starts_with("/ingest") => of("ingest_id"),
             (path, "id") if path.starts_with("/documents") => of("document_id"),
             (path, "id") if path.starts_with("/deletions") => of("deletion_id"),

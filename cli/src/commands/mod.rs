@@ -17,6 +17,7 @@ mod mcp;
 pub mod memory;
 mod models;
 mod openapi;
+pub(crate) mod project;
 mod providers;
 pub(crate) mod rag;
 mod reembed;
@@ -127,6 +128,10 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
             with_full(settings, name, async |c| finetune::run(c, command, output).await).await
         }
         Command::Docs(command) => with_full(settings, name, async |c| docs::run(c, command, output).await).await,
+        Command::Project(command) => {
+            let (command, settings) = project::prepare(command, settings)?;
+            with_full(&settings, name, async |c| project::run(c, command, output).await).await
+        }
         Command::Warehouse(command) => {
             with_full(settings, name, async |c| warehouse::run(c, command, output).await).await
         }

@@ -86,6 +86,15 @@ fn read_files(
     Ok(())
 }
 
+/// Clones a repository into an empty folder: the whole tree, for whoever wants files and not documents.
+pub async fn clone_repository(address: &GitAddress, folder: &Path, client: &GuardedClient) -> Result<(), SourceError> {
+    let shown = match address {
+        GitAddress::Https(url) => url.to_string(),
+        GitAddress::Local(path) => path.display().to_string(),
+    };
+    clone(address, &shown, folder, client).await
+}
+
 async fn clone(address: &GitAddress, shown: &str, folder: &Path, client: &GuardedClient) -> Result<(), SourceError> {
     let pinned = match address {
         GitAddress::Https(url) => Some(checked_addresses(url, shown, client).await?),

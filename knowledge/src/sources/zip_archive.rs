@@ -66,6 +66,77 @@ pub(super) fn read_members(
     Ok(())
 }
 
+/// Most bytes and members that [`unpack_members`] takes.
+#[derive(Debug, Clone, Copy)]
+pub struct UnpackLimits {
+    /// Bytes of all members together.
+    pub total_bytes: u64,
+    /// Bytes of one member.
+    pub file_bytes: u64,
+    /// How many members.
+    pub members: usize,
+}
+
+/// Gives every file of an archive with its bytes, whatever its type. `take` gets its name, and its bytes or why it is refused.
+/// An error is one of the whole archive: a member that leads out of it, or that unpacks to too much.
+pub fn unpack_members(
+    source: &str,
+    bytes: &[u8],
+    limits: UnpackLimits,
+    mut take: impl FnMut(&str, Option<Vec<u8>>),
+) -> Result<(), SourceError> {
+    let broken = |error: zip::result::ZipError| SourceError::malformed(source, "zip archive", error);
+    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(broken)?;
+    if archive.len() > limits.members {
+        return Err(limit(source, format!("has {} members; at most {} are read", archive.len(), limits.members)));
+    }
+    if archive.has_overlapping_files().map_err(broken)? {
+        return Err(SourceError::malformed(source, "zip archive", "its members share the same bytes"));
+    }
+    let mut left = limits.total_bytes;
+    for index in 0..archive.len() {
+        let member = archive.by_index(index).map_err(broken)?;
+        let Ok(name) = member.name().map(|name| name.into_owned()) else {
+            return Err(SourceError::malformed(source, "zip archive", "a member has a name that is no text"));
+        };
+        let unsafe_entry = |reason: &str| {
+            SourceError::fault(
+                source,
+                Fault::UnsafeEntry,
+                format!("has a member {name:.200?} that {reason}"),
+                "pack it again",
+            )
+        };
+        if let Some(reason) = unsafe_name(&name) {
+            return Err(unsafe_entry(reason));
+        }
+        if member.encrypted() {
+            return Err(unsafe_entry("is encrypted"));
+        }
+        if member.is_dir() {
+            continue;
+        }
+        if member.is_symlink() {
+            take(&name, None);
+            continue;
+        }
+        let by_ratio = member.compressed_size().saturating_mul(MAX_RATIO).max(FREE_BYTES);
+        let allowed = limits.file_bytes.min(by_ratio).min(left);
+        let mut content = Vec::new();
+        member
+            .take(allowed.saturating_add(1))
+            .read_to_end(&mut content)
+            .map_err(|error| SourceError::malformed(source, "zip archive", error))?;
+        let size = content.len() as u64;
+        if size > allowed {
+            return Err(limit(source, format!("has a member {name:.200?} that unpacks to more than {allowed} bytes")));
+        }
+        left -= size;
+        take(&name, Some(content));
+    }
+    Ok(())
+}
+
 /// A member as a document, or why it isn't one; `None` for folders.
 fn read_member<R: Read + Seek>(
     source: &str,

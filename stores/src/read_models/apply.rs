@@ -7,11 +7,12 @@ use riverrun_schemas::agent::AgentEvent;
 use riverrun_schemas::finetune::FinetuneEvent;
 use riverrun_schemas::ingest::IngestEvent;
 use riverrun_schemas::memory::MemoryEvent;
+use riverrun_schemas::projects::ProjectEvent;
 use sqlx::SqliteConnection;
 
 use crate::error::StoreError;
 use crate::read_models::run_fold::Verdict;
-use crate::read_models::{checkpoint, documents, finetune, memory, runs};
+use crate::read_models::{checkpoint, documents, finetune, memory, projects, runs};
 use crate::sql::Sql;
 
 /// A record of a projected topic.
@@ -38,6 +39,8 @@ pub enum Projected {
     Memory(MemoryEvent),
     /// An event of a dataset, a training or a model.
     Finetune(FinetuneEvent),
+    /// An event of a project.
+    Project(ProjectEvent),
     /// Nothing that this build can read: only the checkpoint moves.
     Nothing,
 }
@@ -104,6 +107,10 @@ async fn apply_all(connection: &mut SqliteConnection, batch: &[LogRecord]) -> Re
                 finetune::apply(connection, event).await?;
                 outcome.applied += 1;
             }
+            Projected::Project(event) => {
+                projects::apply(connection, event).await?;
+                outcome.applied += 1;
+            }
             Projected::Nothing => outcome.nothing += 1,
         }
         next_offsets.insert(place, record.offset + 1);
@@ -138,6 +145,10 @@ pub async fn rebuild(sql: &Sql) -> Result<(), StoreError> {
             "DELETE FROM finetune_jobs",
             "DELETE FROM finetune_models",
             "DELETE FROM finetune_datasets",
+            "DELETE FROM project_changes",
+            "DELETE FROM project_proposals",
+            "DELETE FROM project_analyses",
+            "DELETE FROM projects",
             "DELETE FROM checkpoints",
         ] {
             sqlx::query(table).execute(&mut *transaction).await?;

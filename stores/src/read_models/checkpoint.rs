@@ -8,8 +8,8 @@ use crate::error::StoreError;
 use crate::sql::Sql;
 
 /// The topics that read models are made of.
-pub const PROJECTED_TOPICS: [Topic; 4] =
-    [Topic::AgentEvents, Topic::IngestEvents, Topic::MemoryEvents, Topic::FinetuneEvents];
+pub const PROJECTED_TOPICS: [Topic; 5] =
+    [Topic::AgentEvents, Topic::IngestEvents, Topic::MemoryEvents, Topic::FinetuneEvents, Topic::ProjectsEvents];
 
 /// How far one partition was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -31,7 +31,9 @@ pub(crate) fn projection_of(topic: Topic) -> Option<&'static str> {
         Topic::IngestEvents => Some("documents"),
         Topic::MemoryEvents => Some("memory"),
         Topic::FinetuneEvents => Some("finetune"),
+        Topic::ProjectsEvents => Some("projects"),
         Topic::AgentCommands
+        | Topic::ProjectsCommands
         | Topic::IngestCommands
         | Topic::IngestChunks
         | Topic::IngestEmbeddings

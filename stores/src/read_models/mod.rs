@@ -14,6 +14,7 @@ pub mod finetune_views;
 pub mod memory_queries;
 pub mod memory_views;
 pub mod page;
+pub mod projects;
 pub mod reembeddings;
 pub mod run_counts;
 pub mod run_fold;

@@ -1,0 +1,295 @@
+//! `riverrun project`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Subcommand;
+use riverrun_api::wire::{
+    AnalysisAccepted, AnalyzeBody, ApplyBody, FileChangedView, ImportBody, ImproveBody, Page, ProjectAccepted,
+    ProjectView, ProposalAccepted, ProposalView, ReportView, RevertBody,
+};
+
+use crate::client::{encode, with_query};
+use crate::error::{CliError, Exit};
+use crate::host::Connection;
+use crate::output::{Output, clip, print_line, print_piece, table, tell};
+use crate::settings::Settings;
+
+const POLL: Duration = Duration::from_millis(100);
+
+/// What to do with projects.
+#[derive(Debug, Subcommand)]
+pub enum ProjectCommand {
+    /// Copy a folder, a .zip or a git repository; the original is only read
+    Import {
+        /// A folder, a .zip, or the https address of a repository
+        source: String,
+        /// How to call it
+        #[arg(long)]
+        name: Option<String>,
+        /// The namespace
+        #[arg(short, long)]
+        namespace: Option<String>,
+    },
+    /// List the projects of a namespace
+    Ls {
+        /// The namespace
+        #[arg(short, long)]
+        namespace: Option<String>,
+    },
+    /// Analyze the copy
+    Analyze {
+        /// An id of `riverrun project ls`
+        id: String,
+        /// Leave the model's review out
+        #[arg(long)]
+        no_review: bool,
+        /// The namespace
+        #[arg(short, long)]
+        namespace: Option<String>,
+    },
+    /// Show the newest report, the worst first
+    Report {
+        /// An id of `riverrun project ls`
+        id: String,
+        /// The namespace
+        #[arg(short, long)]
+        namespace: Option<String>,
+    },
+    /// Ask a model for a rewrite of one file and show it as a diff
+    Improve {
+        /// An id of `riverrun project ls`
+        id: String,
+        /// Path within the copy
+        #[arg(long)]
+        file: String,
+        /// What is wanted; the findings are corrected when left out
+        #[arg(long)]
+        instruction: Option<String>,
+        /// Rewrites to choose from, 1 to 4
+        #[arg(long)]
+        candidates: Option<i64>,
+        /// The namespace
+        #[arg(short, long)]
+        namespace: Option<String>,
+    },
+    /// Write the newest proposal for a file to the copy
+    Apply {
+        /// An id of `riverrun project ls`
+        id: String,
+        /// Path within the copy
+        #[arg(long)]
+        file: String,
+        /// Do it; without it the diff is shown
+        #[arg(long)]
+        yes: bool,
+        /// The namespace
+        #[arg(short, long)]
+        namespace: Option<String>,
+    },
+    /// Take the last change of a file back
+    Revert {
+        /// An id of `riverrun project ls`
+        id: String,
+        /// Path within the copy
+        #[arg(long)]
+        file: String,
+        /// The namespace
+        #[arg(short, long)]
+        namespace: Option<String>,
+    },
+    /// Print what was changed, as `git apply` takes it
+    Patch {
+        /// An id of `riverrun project ls`
+        id: String,
+        /// The namespace
+        #[arg(short, long)]
+        namespace: Option<String>,
+    },
+}
+
+/// The command line reads what its user can read.
+pub fn prepare(command: ProjectCommand, settings: &Settings) -> Result<(ProjectCommand, Settings), CliError> {
+    let mut settings = settings.clone();
+    let command = match command {
+        ProjectCommand::Import { source, name, namespace } => {
+            let is_path = !source.contains("://") && !source.contains("::") && !source.starts_with('-');
+            let source = if is_path && Path::new(&source).exists() {
+                let path = std::fs::canonicalize(&source)
+                    .map_err(|error| CliError::new(Exit::Refused, format!("{source} can't be read: {error}")))?;
+                settings.api.ingest_roots.push(path.clone());
+                path.display().to_string()
+            } else {
+                source
+            };
+            ProjectCommand::Import { source, name, namespace }
+        }
+        other => other,
+    };
+    Ok((command, settings))
+}
+
+fn path(id: &str, rest: &str, namespace: Option<String>) -> String {
+    with_query(&format!("/projects/{}{rest}", encode(id)), &[("namespace", namespace)])
+}
+
+pub async fn run(connection: &Connection, command: ProjectCommand, output: Output) -> Result<(), CliError> {
+    let client = &connection.client;
+    match command {
+        ProjectCommand::Import { source, name, namespace } => {
+            let body = ImportBody { source, name, namespace: namespace.clone() };
+            let accepted: ProjectAccepted = client.post("/projects/import", &body).await?;
+            let view = imported(connection, &accepted.project_id, namespace).await?;
+            output.show(&view, |view| format!("{}  {} files, {} bytes", view.project_id, view.files, view.size_bytes))
+        }
+        ProjectCommand::Ls { namespace } => {
+            let found: Page<ProjectView> = client.get(&with_query("/projects", &[("namespace", namespace)])).await?;
+            output.show(&found, |found| {
+                let row = |one: &ProjectView| {
+                    [one.project_id.clone(), one.name.clone(), one.status.clone(), one.files.to_string()]
+                };
+                table(
+                    ["id", "name", "status", "files"],
+                    found.items.iter().map(row).collect(),
+                    "there are no projects yet; import one: riverrun project import <folder>",
+                )
+            })
+        }
+        ProjectCommand::Analyze { id, no_review, namespace } => {
+            let body = AnalyzeBody { review: Some(!no_review), model: None };
+            let accepted: AnalysisAccepted = client.post(&path(&id, "/analyze", namespace.clone()), &body).await?;
+            let place = with_query(
+                &format!("/projects/{}/report", encode(&id)),
+                &[("namespace", namespace.clone()), ("analysis", Some(accepted.analysis_id))],
+            );
+            loop {
+                let view: ProjectView = client.get(&path(&id, "", namespace.clone())).await?;
+                if view.status != "analyzing" {
+                    break;
+                }
+                tokio::time::sleep(POLL).await;
+            }
+            let report: ReportView = client.get(&place).await?;
+            output.show(&report, shown)
+        }
+        ProjectCommand::Report { id, namespace } => {
+            let report: ReportView = client.get(&path(&id, "/report", namespace)).await?;
+            output.show(&report, shown)
+        }
+        ProjectCommand::Improve { id, file, instruction, candidates, namespace } => {
+            let body = ImproveBody { file, instruction, model: None, candidates };
+            let accepted: ProposalAccepted = client.post(&path(&id, "/improve", namespace.clone()), &body).await?;
+            let place = path(&id, &format!("/proposals/{}", encode(&accepted.proposal_id)), namespace);
+            let proposal = loop {
+                let proposal: ProposalView = client.get(&place).await?;
+                if proposal.status != "proposing" {
+                    break proposal;
+                }
+                tokio::time::sleep(POLL).await;
+            };
+            output.show(&proposal, |proposal| proposal.diff.clone())?;
+            tell_proposal(&proposal);
+            if proposal.status == "refused" {
+                return Err(CliError::new(
+                    Exit::Failed,
+                    proposal.note.unwrap_or_else(|| "there is no rewrite".to_owned()),
+                )
+                .hint("try --candidates 4, another --instruction, or a stronger model"));
+            }
+            Ok(())
+        }
+        ProjectCommand::Apply { id, file, yes, namespace } => {
+            apply(connection, &id, file, (yes, namespace), output).await
+        }
+        ProjectCommand::Revert { id, file, namespace } => {
+            let body = RevertBody { file, confirm: true };
+            let done: FileChangedView = client.post(&path(&id, "/revert", namespace), &body).await?;
+            output.show(&done, |done| format!("{}  {}", done.file, done.after_sha256))
+        }
+        ProjectCommand::Patch { id, namespace } => {
+            let patch = client.bytes(&path(&id, "/patch", namespace)).await?;
+            if output.json {
+                return print_line(&serde_json::json!({ "patch": String::from_utf8_lossy(&patch) }).to_string());
+            }
+            print_piece(&String::from_utf8_lossy(&patch))
+        }
+    }
+}
+
+async fn imported(connection: &Connection, id: &str, namespace: Option<String>) -> Result<ProjectView, CliError> {
+    loop {
+        let view: ProjectView = connection.client.get(&path(id, "", namespace.clone())).await?;
+        match (view.status.as_str(), &view.error) {
+            ("importing", _) => tokio::time::sleep(POLL).await,
+            (_, Some(error)) => {
+                return Err(CliError::new(Exit::Refused, error.message.clone()).maybe_hint(error.hint.clone()));
+            }
+            (_, None) => return Ok(view),
+        }
+    }
+}
+
+async fn apply(
+    connection: &Connection,
+    id: &str,
+    file: String,
+    (yes, namespace): (bool, Option<String>),
+    output: Output,
+) -> Result<(), CliError> {
+    let place = with_query(
+        &format!("/projects/{}/proposals", encode(id)),
+        &[("namespace", namespace.clone()), ("limit", Some("500".to_owned()))],
+    );
+    let found: Page<ProposalView> = connection.client.get(&place).await?;
+    let Some(newest) = found.items.into_iter().find(|one| one.file == file && one.status == "proposed") else {
+        return Err(CliError::new(Exit::Refused, format!("there is no proposal for {file:?}"))
+            .hint(format!("riverrun project improve {id} --file {file}")));
+    };
+    if !yes {
+        print_piece(&newest.diff)?;
+        return Err(CliError::new(Exit::Refused, format!("{file} was not changed: it was not confirmed"))
+            .hint(format!("riverrun project apply {id} --file {file} --yes")));
+    }
+    let body = ApplyBody { file, proposal_id: Some(newest.proposal_id), confirm: true };
+    let done: FileChangedView = connection.client.post(&path(id, "/apply", namespace), &body).await?;
+    output.show(&done, |done| format!("{}  {}", done.file, done.after_sha256))
+}
+
+fn tell_proposal(proposal: &ProposalView) {
+    tell(&format!("{}: findings {} → {}", proposal.status, proposal.findings_before, proposal.findings_after));
+    if let Some(note) = &proposal.note {
+        tell(note);
+    }
+}
+
+fn shown(report: &ReportView) -> String {
+    let counts: Vec<String> = ["critical", "high", "medium", "low", "info"]
+        .iter()
+        .map(|name| format!("{} {name}", report.summary.by_severity.get(*name).copied().unwrap_or(0)))
+        .collect();
+    let row = |one: &riverrun_api::wire::FindingView| {
+        [
+            one.severity.clone(),
+            format!("{}:{}", one.file, one.line),
+            format!("{}/{}", one.tool, one.rule),
+            clip(&one.message, 100),
+        ]
+    };
+    let mut text = format!("{} findings: {}\n\n", report.summary.findings, counts.join(", "));
+    text.push_str(&table(
+        ["severity", "place", "rule", "message"],
+        report.findings.iter().map(row).collect(),
+        "nothing was found",
+    ));
+    for tool in report.tools.iter().filter(|tool| tool.status != "ran") {
+        let (detail, fix) = (tool.detail.as_deref().unwrap_or_default(), tool.fix.as_deref().unwrap_or_default());
+        text.push_str(&format!("\n{} {}: {detail}; {fix}", tool.name, tool.status));
+    }
+    if let Some(review) = &report.review {
+        text.push_str(&format!("\n\nReview ({}):\n{}", review.model, review.text));
+        for one in &review.citations {
+            text.push_str(&format!("\n[{}] {}:{}", one.n, one.file, one.line));
+        }
+    }
+    text
+}

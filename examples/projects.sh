@@ -1,0 +1,15 @@
+#!/bin/sh
+# Import code into an isolated copy, analyze it without a model, and show the report.
+set -eu
+riverrun=${RIVERRUN:-riverrun}
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cat > "$dir/train.py" <<'PY'
+from sklearn.preprocessing import StandardScaler
+
+X = StandardScaler().fit_transform(X)
+parts = train_test_split(X, y)
+PY
+id=$("$riverrun" project import "$dir" | cut -d' ' -f1)
+"$riverrun" project analyze "$id" --no-review
+"$riverrun" project report "$id"

@@ -1,0 +1,132 @@
+//! The analyzers: one file each, from the files of a copy to findings. They run side by side and execute nothing of the project.
+
+use std::time::Instant;
+
+use riverrun_agents::tools::sandbox::Sandbox;
+use serde::{Deserialize, Serialize};
+
+use crate::copy::Files;
+use crate::finding::Finding;
+use crate::language::Language;
+
+mod dependencies;
+mod external;
+mod leakage;
+mod python_flow;
+mod secrets;
+mod syntax;
+
+/// Most findings of one analyzer; what is beyond is counted and left out.
+pub const MAX_FINDINGS: usize = 5_000;
+
+/// A file larger than this is not parsed: 2 MiB. It is generated or data.
+const MAX_PARSED: usize = 2 << 20;
+
+/// What an analyzer did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolRun {
+    /// Its name.
+    pub name: String,
+    /// `ran`, `missing`, `failed` or `skipped`.
+    pub status: String,
+    /// Findings.
+    pub findings: usize,
+    /// How long it took.
+    pub took_ms: u64,
+    /// Why it did not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// What to do then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+}
+
+/// What all of them found.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Analyzed {
+    /// Findings in no order.
+    pub findings: Vec<Finding>,
+    /// What each analyzer did.
+    pub tools: Vec<ToolRun>,
+    /// Whether findings were left out.
+    pub truncated: bool,
+    /// Complexity of files whose syntax is known.
+    pub complexity: std::collections::BTreeMap<String, usize>,
+}
+
+/// A file that can be parsed, with its language.
+pub(crate) fn parsed(files: &Files) -> impl Iterator<Item = (&str, Language, &[u8])> {
+    files
+        .iter()
+        .filter(|(_, content)| content.len() <= MAX_PARSED)
+        .filter_map(|(path, content)| Some((path.as_str(), Language::of(path)?, content.as_ref())))
+}
+
+/// What the analyzers that only read find. Blocks.
+pub fn deterministic(files: &Files) -> Analyzed {
+    type Analyzer = fn(&Files) -> Vec<Finding>;
+    let all: [(&str, Analyzer); 4] = [
+        ("syntax", syntax::analyze),
+        ("dependencies", dependencies::analyze),
+        ("leakage", leakage::analyze),
+        ("secrets", secrets::analyze),
+    ];
+    let mut analyzed = Analyzed { complexity: syntax::complexity(files), ..Analyzed::default() };
+    let runs: Vec<(&str, Option<Vec<Finding>>, u64)> = std::thread::scope(|scope| {
+        let started: Vec<_> = all
+            .iter()
+            .map(|(name, analyze)| {
+                let work = move || {
+                    let begun = Instant::now();
+                    let found = analyze(files);
+                    (found, u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX))
+                };
+                (*name, scope.spawn(work))
+            })
+            .collect();
+        started
+            .into_iter()
+            .map(|(name, thread)| match thread.join() {
+                Ok((found, took_ms)) => (name, Some(found), took_ms),
+                Err(_) => (name, None, 0),
+            })
+            .collect()
+    });
+    for (name, found, took_ms) in runs {
+        let failed = found.is_none();
+        analyzed.take(name, found.unwrap_or_default(), took_ms);
+        if let (true, Some(run)) = (failed, analyzed.tools.last_mut()) {
+            run.status = "failed".to_owned();
+            run.detail = Some("the analyzer broke off; this is a defect".to_owned());
+        }
+    }
+    analyzed
+}
+
+/// The same and what installed programs say, in a sandbox; what does not run is told in the report.
+pub async fn analyze(files: Files, sandbox: Option<&Sandbox>) -> Analyzed {
+    let external = external::analyze(&files, sandbox).await;
+    let work = tokio::task::spawn_blocking(move || deterministic(&files));
+    let mut analyzed = work.await.unwrap_or_default();
+    for (run, found) in external {
+        analyzed.findings.extend(found);
+        analyzed.tools.push(run);
+    }
+    analyzed
+}
+
+impl Analyzed {
+    fn take(&mut self, name: &str, mut found: Vec<Finding>, took_ms: u64) {
+        self.truncated |= found.len() > MAX_FINDINGS;
+        found.truncate(MAX_FINDINGS);
+        self.tools.push(ToolRun {
+            name: name.to_owned(),
+            status: "ran".to_owned(),
+            findings: found.len(),
+            took_ms,
+            detail: None,
+            fix: None,
+        });
+        self.findings.extend(found);
+    }
+}

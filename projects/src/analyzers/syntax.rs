@@ -1,0 +1,163 @@
+//! What the syntax tree shows: files that do not parse, complexity (McCabe 1976), long functions, code that is never reached, and
+//! functions that are there twice.
+
+use std::collections::{BTreeMap, HashMap};
+
+use tree_sitter::Node;
+
+use super::parsed;
+use crate::copy::Files;
+use crate::finding::{Finding, Severity};
+use crate::language::{Language, each, named, text};
+
+const TOOL: &str = "syntax";
+/// Ways through a function above which it is hard to test.
+const MAX_COMPLEXITY: usize = 15;
+/// Lines of a function.
+const MAX_LINES: usize = 100;
+/// Functions with fewer lines may be alike by chance.
+const MIN_DUPLICATE_LINES: usize = 6;
+
+pub(super) fn analyze(files: &Files) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let mut bodies: HashMap<String, (String, usize)> = HashMap::new();
+    for (path, language, source) in parsed(files) {
+        let Some(tree) = language.parse(source) else { continue };
+        let root = tree.root_node();
+        if root.has_error() {
+            found.push(broken(path, root));
+        }
+        each(root, |node| {
+            if language.is_function(node.kind()) {
+                function(path, language, node, source, &mut found);
+                duplicate(path, node, source, &mut bodies, &mut found);
+            }
+            if matches!(node.kind(), "block" | "statement_block") {
+                unreachable(path, node, &mut found);
+            }
+        });
+    }
+    found
+}
+
+/// The ways through each file whose syntax is known.
+pub(super) fn complexity(files: &Files) -> BTreeMap<String, usize> {
+    let count = |(path, language, source): (&str, Language, &[u8])| {
+        let tree = language.parse(source)?;
+        Some((path.to_owned(), ways(language, tree.root_node())))
+    };
+    parsed(files).filter_map(count).collect()
+}
+
+fn place<'p>(path: &'p str, node: Node<'_>) -> (&'p str, usize, usize) {
+    let start = node.start_position();
+    (path, start.row + 1, start.column + 1)
+}
+
+fn broken(path: &str, root: Node<'_>) -> Finding {
+    let mut at = root;
+    let mut is_found = false;
+    each(root, |node| {
+        if !is_found && (node.is_error() || node.is_missing()) {
+            (at, is_found) = (node, true);
+        }
+    });
+    let rule = (TOOL, "syntax-error", Severity::High);
+    Finding::new(rule, place(path, at), "the file does not parse from here on", "correct the syntax")
+}
+
+fn ways(language: Language, root: Node<'_>) -> usize {
+    let mut count = 1;
+    each(root, |node| count += usize::from(language.is_branch(node.kind())));
+    count
+}
+
+fn name_of<'s>(node: Node<'_>, source: &'s [u8]) -> &'s str {
+    node.child_by_field_name("name").map_or("a function", |name| text(name, source))
+}
+
+fn function(path: &str, language: Language, node: Node<'_>, source: &[u8], found: &mut Vec<Finding>) {
+    let name = name_of(node, source);
+    let complexity = ways(language, node);
+    if complexity > MAX_COMPLEXITY {
+        let severity = if complexity > 2 * MAX_COMPLEXITY { Severity::Medium } else { Severity::Low };
+        let message = format!("{name} has {complexity} ways through it; more than {MAX_COMPLEXITY} are hard to test");
+        found.push(Finding::new(
+            (TOOL, "complexity", severity),
+            place(path, node),
+            message,
+            "split it by what it decides",
+        ));
+    }
+    let lines = node.end_position().row - node.start_position().row + 1;
+    if lines > MAX_LINES {
+        let message = format!("{name} has {lines} lines; more than {MAX_LINES} are hard to read");
+        found.push(Finding::new(
+            (TOOL, "long-function", Severity::Low),
+            place(path, node),
+            message,
+            "split it into functions",
+        ));
+    }
+}
+
+fn duplicate(
+    path: &str,
+    node: Node<'_>,
+    source: &[u8],
+    bodies: &mut HashMap<String, (String, usize)>,
+    found: &mut Vec<Finding>,
+) {
+    let Some(body) = node.child_by_field_name("body") else { return };
+    if body.end_position().row - body.start_position().row + 1 < MIN_DUPLICATE_LINES {
+        return;
+    }
+    let plain = text(body, source).split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = node.start_position().row + 1;
+    if let Some((other, at)) = bodies.get(&plain) {
+        let message = format!("{} has the same body as the function at {other}:{at}", name_of(node, source));
+        found.push(Finding::new(
+            (TOOL, "duplicate-code", Severity::Low),
+            place(path, node),
+            message,
+            "call the other one",
+        ));
+    } else {
+        bodies.insert(plain, (path.to_owned(), line));
+    }
+}
+
+/// The first statement behind one that leaves the block.
+fn unreachable(path: &str, block: Node<'_>, found: &mut Vec<Finding>) {
+    let statements: Vec<Node<'_>> = named(block).into_iter().filter(|node| !node.kind().contains("comment")).collect();
+    for pair in statements.windows(2) {
+        let leaves = |node: Node<'_>| {
+            let inner = if node.kind() == "expression_statement" { node.named_child(0).unwrap_or(node) } else { node };
+            matches!(
+                inner.kind(),
+                "return_statement"
+                    | "raise_statement"
+                    | "break_statement"
+                    | "continue_statement"
+                    | "throw_statement"
+                    | "return_expression"
+                    | "break_expression"
+                    | "continue_expression"
+            )
+        };
+        // Functions are known before they are reached in JavaScript, items everywhere in Rust.
+        let is_item = pair[1].kind().contains("function")
+            || pair[1].kind().ends_with("_item")
+            || pair[1].kind().contains("label");
+        if leaves(pair[0]) && !is_item {
+            let rule = (TOOL, "unreachable-code", Severity::Medium);
+            found.push(Finding::new(
+                rule,
+                place(path, pair[1]),
+                "nothing gets here: the statement above leaves the block",
+                "remove it",
+            ));
+            return;
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The isolated copy: a list of files whose contents are in the blob store. What was imported lies in one blob, one file behind the
+//! other; each file that was changed since has a blob of its own.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use riverrun_log::BlobStore;
+use riverrun_log::blobs::sha256_hex;
+use riverrun_schemas::BlobRef;
+use serde::{Deserialize, Serialize};
+
+use crate::error::ProjectError;
+
+/// Most bytes of a copy: 256 MiB. It is held in memory while it is analyzed.
+pub const MAX_PROJECT_BYTES: u64 = 256 << 20;
+/// Most bytes of one file: 32 MiB.
+pub const MAX_FILE_BYTES: u64 = 32 << 20;
+/// Most files.
+pub const MAX_FILES: usize = 20_000;
+
+const PACK: &str = "application/octet-stream";
+const TREE: &str = "application/json";
+
+/// A file of the copy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Hash of its content.
+    pub sha256: String,
+    /// Its length.
+    pub size_bytes: u64,
+    /// Where it begins in the pack.
+    #[serde(default)]
+    pub offset: u64,
+    /// Its own blob, when it was changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blob: Option<BlobRef>,
+}
+
+/// The files of the copy, by path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tree {
+    /// What was imported.
+    pub pack: BlobRef,
+    /// By path, with `/` between folders.
+    pub entries: BTreeMap<String, Entry>,
+}
+
+impl Tree {
+    /// Bytes of all files.
+    pub fn size_bytes(&self) -> u64 {
+        self.entries.values().map(|entry| entry.size_bytes).sum()
+    }
+
+    /// The file of that path.
+    ///
+    /// # Errors
+    /// When the copy has no such file.
+    pub fn entry(&self, file: &str) -> Result<&Entry, ProjectError> {
+        self.entries.get(file).ok_or_else(|| {
+            let shown: String = file.chars().filter(|c| !c.is_control()).take(200).collect();
+            ProjectError::refused(
+                "file_not_found",
+                format!("the copy has no file {shown:?}"),
+                "name it as GET /projects/{id}/files lists it",
+            )
+        })
+    }
+}
+
+/// Files in memory, by path.
+pub type Files = BTreeMap<String, Bytes>;
+
+/// Reads and writes copies.
+#[derive(Debug, Clone)]
+pub struct CopyStore {
+    blobs: Arc<dyn BlobStore>,
+}
+
+impl CopyStore {
+    /// Over a blob store.
+    pub fn new(blobs: Arc<dyn BlobStore>) -> Self {
+        Self { blobs }
+    }
+
+    /// Keeps files as a new copy.
+    ///
+    /// # Errors
+    /// When the blob store fails.
+    pub async fn keep(&self, files: &Files) -> Result<(BlobRef, Tree), ProjectError> {
+        let mut pack = Vec::new();
+        let mut entries = BTreeMap::new();
+        for (path, content) in files {
+            let entry = Entry {
+                sha256: sha256_hex(content),
+                size_bytes: content.len() as u64,
+                offset: pack.len() as u64,
+                blob: None,
+            };
+            pack.extend_from_slice(content);
+            entries.insert(path.clone(), entry);
+        }
+        let tree = Tree { pack: self.blobs.put_bytes(pack.into(), PACK).await?, entries };
+        Ok((self.keep_tree(&tree).await?, tree))
+    }
+
+    /// Keeps a list of files.
+    ///
+    /// # Errors
+    /// When the blob store fails.
+    pub async fn keep_tree(&self, tree: &Tree) -> Result<BlobRef, ProjectError> {
+        // Texts and numbers: can't fail.
+        let text = serde_json::to_vec(tree).unwrap_or_default();
+        Ok(self.blobs.put_bytes(text.into(), TREE).await?)
+    }
+
+    /// The list of files in a blob.
+    ///
+    /// # Errors
+    /// When it is not there or is none.
+    pub async fn tree(&self, blob: &BlobRef) -> Result<Tree, ProjectError> {
+        let bytes = self.blobs.get(blob).await?;
+        serde_json::from_slice(&bytes).map_err(|error| {
+            ProjectError::refused(
+                "copy_damaged",
+                format!("the list of files can't be read: {error}"),
+                "import it again",
+            )
+        })
+    }
+
+    /// One file.
+    ///
+    /// # Errors
+    /// When the copy has no such file, or its content is not what its hash says.
+    pub async fn file(&self, tree: &Tree, file: &str) -> Result<Bytes, ProjectError> {
+        let entry = tree.entry(file)?;
+        let content = match &entry.blob {
+            Some(blob) => self.blobs.get(blob).await?,
+            None => slice(&self.blobs.get(&tree.pack).await?, entry),
+        };
+        checked(file, entry, content)
+    }
+
+    /// Every file.
+    ///
+    /// # Errors
+    /// When one can't be read.
+    pub async fn files(&self, tree: &Tree) -> Result<Files, ProjectError> {
+        let pack = self.blobs.get(&tree.pack).await?;
+        let mut files = Files::new();
+        for (path, entry) in &tree.entries {
+            let content = match &entry.blob {
+                Some(blob) => self.blobs.get(blob).await?,
+                None => slice(&pack, entry),
+            };
+            files.insert(path.clone(), checked(path, entry, content)?);
+        }
+        Ok(files)
+    }
+
+    /// Keeps a content.
+    ///
+    /// # Errors
+    /// When the blob store fails.
+    pub async fn put(&self, content: Bytes) -> Result<BlobRef, ProjectError> {
+        Ok(self.blobs.put_bytes(content, PACK).await?)
+    }
+}
+
+fn slice(pack: &Bytes, entry: &Entry) -> Bytes {
+    let start = usize::try_from(entry.offset).unwrap_or(usize::MAX).min(pack.len());
+    let length = usize::try_from(entry.size_bytes).unwrap_or(usize::MAX);
+    pack.slice(start..start.saturating_add(length).min(pack.len()))
+}
+
+fn checked(file: &str, entry: &Entry, content: Bytes) -> Result<Bytes, ProjectError> {
+    if sha256_hex(&content) == entry.sha256 {
+        return Ok(content);
+    }
+    Err(ProjectError::refused("copy_damaged", format!("{file} is not what was imported"), "import the project again"))
+}

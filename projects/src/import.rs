@@ -1,0 +1,270 @@
+//! From a folder, an archive or a repository to files in memory. Nothing of it is executed, no link is followed, and what was read
+//! is read again: its hash must be the same before and after.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use ignore::WalkBuilder;
+use riverrun_knowledge::sources::{
+    Fault, GitAddress, Place, SourceError, UnpackLimits, clone_repository, place, unpack_members,
+};
+use riverrun_knowledge::web::GuardedClient;
+use riverrun_log::blobs::sha256_hex;
+
+use crate::copy::{Files, MAX_FILE_BYTES, MAX_FILES, MAX_PROJECT_BYTES};
+use crate::error::ProjectError;
+
+/// Folders of tools and of installed packages, which are no part of a project's own code.
+const NOT_OURS: &[&str] = &[
+    ".git",
+    ".hg",
+    ".svn",
+    "node_modules",
+    "target",
+    "__pycache__",
+    ".venv",
+    "venv",
+    ".tox",
+    ".mypy_cache",
+    ".ruff_cache",
+];
+
+/// What was read.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// The files.
+    pub files: Files,
+    /// Links, special files and folders of tools that were left out.
+    pub skipped: usize,
+    /// Hash over all names and contents.
+    pub sha256: String,
+}
+
+/// Where a project comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// A folder.
+    Folder(PathBuf),
+    /// An archive.
+    Zip(PathBuf),
+    /// A repository.
+    Git(GitAddress),
+}
+
+/// What a source names. Looks at no file.
+///
+/// # Errors
+/// When it is an address that is not read.
+pub fn origin(source: &str) -> Result<Origin, SourceError> {
+    let is_http = source.starts_with("https://") || source.starts_with("http://");
+    match place(source, is_http.then_some("git"))? {
+        Place::Git(address) => Ok(Origin::Git(address)),
+        Place::Path => {
+            let path = PathBuf::from(source);
+            let is_zip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("zip"));
+            Ok(if is_zip { Origin::Zip(path) } else { Origin::Folder(path) })
+        }
+        Place::Web(_) | Place::Database(_) | Place::Documents(_) | Place::Topic(_) => Err(SourceError::Document {
+            name: source.chars().take(120).collect(),
+            fault: Fault::AddressRefused,
+            reason: "is no folder, archive or repository".to_owned(),
+            fix: "give a folder, a .zip or the https address of a repository".to_owned(),
+        }),
+    }
+}
+
+/// Reads a source.
+///
+/// # Errors
+/// When it can't be read, is larger than a limit, or changed while it was read.
+pub async fn read(source: &str, client: &GuardedClient) -> Result<Imported, ProjectError> {
+    match origin(source)? {
+        Origin::Folder(path) => blocking(move || read_unchanged(&path)).await,
+        Origin::Zip(path) => blocking(move || read_archive(&path)).await,
+        Origin::Git(address) => {
+            let folder =
+                tempfile::Builder::new().prefix("riverrun-project-").tempdir().map_err(|error| no_place(&error))?;
+            clone_repository(&address, folder.path(), client).await?;
+            let root = folder.path().to_owned();
+            let read = blocking(move || read_folder(&root)).await;
+            drop(folder);
+            read
+        }
+    }
+}
+
+async fn blocking(
+    work: impl FnOnce() -> Result<Imported, ProjectError> + Send + 'static,
+) -> Result<Imported, ProjectError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|_| Err(ProjectError::refused("import_failed", "reading the source broke off", "try it again")))
+}
+
+fn no_place(error: &std::io::Error) -> ProjectError {
+    ProjectError::refused(
+        "no_space",
+        format!("there is no place for a clone: {error}"),
+        "free some space in the temporary folder",
+    )
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> ProjectError {
+    let shown = path.display().to_string();
+    match error.kind() {
+        std::io::ErrorKind::NotFound => SourceError::NotFound { path: shown }.into(),
+        _ => SourceError::Unreadable { path: shown, reason: error.to_string() }.into(),
+    }
+}
+
+fn too_much(what: String) -> ProjectError {
+    ProjectError::refused("limit_exceeded", what, "import what is needed of it")
+}
+
+/// Reads a folder twice: the original is as it was.
+fn read_unchanged(root: &Path) -> Result<Imported, ProjectError> {
+    let first = read_folder(root)?;
+    let again = read_folder(root)?;
+    if first.sha256 != again.sha256 {
+        return Err(ProjectError::refused(
+            "source_changed",
+            format!("{} changed while it was read", root.display()),
+            "end what writes there and import it again",
+        ));
+    }
+    Ok(first)
+}
+
+fn read_folder(root: &Path) -> Result<Imported, ProjectError> {
+    let root = fs::canonicalize(root).map_err(|error| unreadable(root, &error))?;
+    if !root.is_dir() {
+        return Err(SourceError::NotAFolder { path: root.display().to_string() }.into());
+    }
+    let mut found = Imported::default();
+    let mut total = 0;
+    let walk = WalkBuilder::new(&root)
+        .hidden(false)
+        .git_global(false)
+        .parents(false)
+        .require_git(false)
+        .follow_links(false)
+        .sort_by_file_name(std::cmp::Ord::cmp)
+        .filter_entry(|entry| entry.depth() == 0 || !NOT_OURS.iter().any(|name| entry.file_name() == *name))
+        .build();
+    for entry in walk {
+        let Ok(entry) = entry else {
+            found.skipped += 1;
+            continue;
+        };
+        let Some(kind) = entry.file_type() else { continue };
+        if kind.is_dir() {
+            continue;
+        }
+        let below = entry.path().strip_prefix(&root).ok().and_then(Path::to_str);
+        let Some(name) = below.filter(|_| kind.is_file()) else {
+            found.skipped += 1;
+            continue;
+        };
+        let size = entry.metadata().map_or(0, |metadata| metadata.len());
+        check_size(name, size, &mut total, found.files.len())?;
+        let content = fs::read(entry.path()).map_err(|error| unreadable(entry.path(), &error))?;
+        found.files.insert(name.to_owned(), content.into());
+    }
+    finish(found, &root.display().to_string())
+}
+
+fn check_size(name: &str, size: u64, total: &mut u64, files: usize) -> Result<(), ProjectError> {
+    *total += size;
+    if size > MAX_FILE_BYTES {
+        return Err(too_much(format!("{name} has more than {MAX_FILE_BYTES} bytes")));
+    }
+    if *total > MAX_PROJECT_BYTES {
+        return Err(too_much(format!("the project has more than {MAX_PROJECT_BYTES} bytes")));
+    }
+    if files >= MAX_FILES {
+        return Err(too_much(format!("the project has more than {MAX_FILES} files")));
+    }
+    Ok(())
+}
+
+fn read_archive(path: &Path) -> Result<Imported, ProjectError> {
+    let failed = |error: std::io::Error| unreadable(path, &error);
+    let metadata = fs::metadata(path).map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(SourceError::SpecialFile { path: path.display().to_string(), kind: "folder or device" }.into());
+    }
+    if metadata.len() > MAX_PROJECT_BYTES {
+        return Err(too_much(format!("{} has more than {MAX_PROJECT_BYTES} bytes", path.display())));
+    }
+    let bytes = fs::read(path).map_err(failed)?;
+    let imported = unpack(&path.display().to_string(), &bytes)?;
+    let again = fs::read(path).map_err(failed)?;
+    if sha256_hex(&again) != sha256_hex(&bytes) {
+        return Err(ProjectError::refused(
+            "source_changed",
+            format!("{} changed while it was read", path.display()),
+            "import it again",
+        ));
+    }
+    Ok(imported)
+}
+
+/// The files of an archive that is in memory. Blocks.
+///
+/// # Errors
+/// When a member leads out of it, is encrypted, or a limit is exceeded.
+pub fn unpack(source: &str, bytes: &[u8]) -> Result<Imported, ProjectError> {
+    let limits = UnpackLimits { total_bytes: MAX_PROJECT_BYTES, file_bytes: MAX_FILE_BYTES, members: MAX_FILES };
+    let mut found = Imported::default();
+    let mut twice = None;
+    unpack_members(source, bytes, limits, |name, content| {
+        let ours = !name.split('/').any(|part| NOT_OURS.contains(&part) || part == "__MACOSX");
+        match content.filter(|_| ours) {
+            Some(content) => {
+                if found.files.insert(plain(name), Bytes::from(content)).is_some() {
+                    twice = Some(name.to_owned());
+                }
+            }
+            None => found.skipped += 1,
+        }
+    })?;
+    if let Some(name) = twice {
+        return Err(ProjectError::refused(
+            "unsafe_entry",
+            format!("{source} has the member {name:?} twice"),
+            "pack it again",
+        ));
+    }
+    let mut folders = found.files.keys().filter_map(|name| {
+        found.files.range(format!("{name}/")..).next().filter(|(other, _)| other.starts_with(&format!("{name}/")))
+    });
+    if let Some((name, _)) = folders.next() {
+        return Err(ProjectError::refused(
+            "unsafe_entry",
+            format!("{source} has a file as a folder of {name:?}"),
+            "pack it again",
+        ));
+    }
+    drop(folders);
+    finish(found, source)
+}
+
+/// Without `.` and empty parts.
+fn plain(name: &str) -> String {
+    name.split('/').filter(|part| !part.is_empty() && *part != ".").collect::<Vec<_>>().join("/")
+}
+
+fn finish(mut found: Imported, source: &str) -> Result<Imported, ProjectError> {
+    if found.files.is_empty() {
+        return Err(ProjectError::refused("no_files", format!("{source} has no files"), "check the path"));
+    }
+    found.sha256 = hash(&found.files);
+    Ok(found)
+}
+
+/// Hash over all names and contents.
+pub fn hash(files: &Files) -> String {
+    let lines: String = files.iter().map(|(name, content)| format!("{} {name}\n", sha256_hex(content))).collect();
+    sha256_hex(lines.as_bytes())
+}

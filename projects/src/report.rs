@@ -1,0 +1,192 @@
+//! What an analysis came to: for people, as JSON, and as SARIF 2.1.0
+//! (<https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html>).
+
+use std::collections::{BTreeMap, HashSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::analyzers::{Analyzed, ToolRun};
+use crate::copy::Files;
+use crate::finding::{Finding, Severity};
+use crate::language::Language;
+use crate::review::Review;
+
+/// Files that the figures name, the worst first.
+const MAX_FILE_METRICS: usize = 50;
+
+/// Findings, counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// All.
+    pub findings: usize,
+    /// By severity; each has an entry.
+    pub by_severity: BTreeMap<String, usize>,
+    /// By analyzer.
+    pub by_tool: BTreeMap<String, usize>,
+    /// Files of the copy.
+    pub files: usize,
+    /// Lines of files whose language is known.
+    pub lines: usize,
+}
+
+/// Figures of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileMetrics {
+    /// Its path.
+    pub file: String,
+    /// Its lines.
+    pub lines: usize,
+    /// Ways through it.
+    pub complexity: usize,
+    /// Findings in it.
+    pub findings: usize,
+}
+
+/// What an analysis came to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Counts.
+    pub summary: Summary,
+    /// The worst first.
+    pub findings: Vec<Finding>,
+    /// Whether some were left out.
+    pub findings_truncated: bool,
+    /// Figures by name.
+    pub metrics: BTreeMap<String, f64>,
+    /// The worst files first.
+    pub file_metrics: Vec<FileMetrics>,
+    /// What each analyzer did.
+    pub tools: Vec<ToolRun>,
+    /// What a model says of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub review: Option<Review>,
+    /// How long it took.
+    pub took_ms: u64,
+}
+
+/// How many lines a content has.
+pub fn lines(content: &[u8]) -> usize {
+    content.iter().filter(|byte| **byte == b'\n').count()
+        + usize::from(!content.is_empty() && !content.ends_with(b"\n"))
+}
+
+impl Report {
+    /// Orders and counts.
+    pub fn new(files: &Files, analyzed: Analyzed, took_ms: u64) -> Self {
+        let mut findings = analyzed.findings;
+        findings.sort_by(|a, b| {
+            (a.severity, &a.file, a.line, &a.rule, &a.message).cmp(&(b.severity, &b.file, b.line, &b.rule, &b.message))
+        });
+        let mut summary = Summary { findings: findings.len(), files: files.len(), ..Summary::default() };
+        for severity in Severity::ALL {
+            summary.by_severity.insert(severity.as_str().to_owned(), 0);
+        }
+        let mut by_file: BTreeMap<&str, usize> = BTreeMap::new();
+        for one in &findings {
+            *summary.by_severity.entry(one.severity.as_str().to_owned()).or_default() += 1;
+            *summary.by_tool.entry(one.tool.clone()).or_default() += 1;
+            *by_file.entry(&one.file).or_default() += 1;
+        }
+        let mut file_metrics = Vec::new();
+        for (file, content) in files.iter().filter(|(file, _)| Language::of(file).is_some()) {
+            let lines = lines(content);
+            summary.lines += lines;
+            let complexity = analyzed.complexity.get(file).copied().unwrap_or(0);
+            let findings = by_file.get(file.as_str()).copied().unwrap_or(0);
+            file_metrics.push(FileMetrics { file: file.clone(), lines, complexity, findings });
+        }
+        file_metrics.sort_by(|a, b| (b.findings, b.complexity, &a.file).cmp(&(a.findings, a.complexity, &b.file)));
+        file_metrics.truncate(MAX_FILE_METRICS);
+        let complexity: usize = analyzed.complexity.values().sum();
+        let metrics = BTreeMap::from([
+            ("lines".to_owned(), summary.lines as f64),
+            ("complexity".to_owned(), complexity as f64),
+            ("findings_per_1000_lines".to_owned(), per_thousand(findings.len(), summary.lines)),
+        ]);
+        let findings_truncated = analyzed.truncated;
+        let tools = analyzed.tools;
+        Self { summary, findings, findings_truncated, metrics, file_metrics, tools, review: None, took_ms }
+    }
+
+    /// As SARIF 2.1.0: a run an analyzer.
+    pub fn sarif(&self) -> Value {
+        let runs: Vec<Value> =
+            self.tools.iter().filter(|tool| tool.status == "ran").map(|tool| self.run(tool)).collect();
+        json!({
+            "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+            "version": "2.1.0",
+            "runs": runs,
+        })
+    }
+
+    fn run(&self, tool: &ToolRun) -> Value {
+        let own: Vec<&Finding> = self.findings.iter().filter(|finding| finding.tool == tool.name).collect();
+        let mut rules: Vec<&str> = own.iter().map(|finding| finding.rule.as_str()).collect();
+        rules.sort_unstable();
+        rules.dedup();
+        let results: Vec<Value> = own.iter().map(|finding| result(finding)).collect();
+        let rules: Vec<Value> = rules.into_iter().map(|rule| json!({ "id": rule })).collect();
+        json!({
+            "tool": { "driver": { "name": tool.name, "rules": rules } },
+            "columnKind": "unicodeCodePoints",
+            "results": results,
+        })
+    }
+}
+
+fn per_thousand(findings: usize, lines: usize) -> f64 {
+    if lines == 0 { 0.0 } else { findings as f64 * 1_000.0 / lines as f64 }
+}
+
+fn result(finding: &Finding) -> Value {
+    let level = match finding.severity {
+        Severity::Critical | Severity::High => "error",
+        Severity::Medium => "warning",
+        Severity::Low | Severity::Info => "note",
+    };
+    json!({
+        "ruleId": finding.rule,
+        "level": level,
+        "message": { "text": finding.message },
+        "partialFingerprints": { "riverrun/v1": finding.id },
+        "locations": [{ "physicalLocation": {
+            "artifactLocation": { "uri": uri(&finding.file) },
+            "region": { "startLine": finding.line.max(1), "startColumn": finding.column.max(1) },
+        } }],
+    })
+}
+
+/// A relative reference (RFC 3986).
+fn uri(file: &str) -> String {
+    file.bytes()
+        .map(|byte| match byte {
+            b'/' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
+            byte if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+            byte => format!("%{byte:02X}"),
+        })
+        .collect()
+}
+
+/// What is different between two reports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trend {
+    /// Findings that were not there.
+    pub new: Vec<Finding>,
+    /// Findings that are gone.
+    pub fixed: Vec<Finding>,
+    /// Findings that stayed.
+    pub unchanged: usize,
+}
+
+/// Compares by the findings' ids, which do not change when lines move.
+pub fn trend(from: &Report, to: &Report) -> Trend {
+    let ids = |report: &Report| report.findings.iter().map(|finding| finding.id.clone()).collect::<HashSet<String>>();
+    let (before, after) = (ids(from), ids(to));
+    let without = |report: &Report, known: &HashSet<String>| {
+        report.findings.iter().filter(|finding| !known.contains(&finding.id)).cloned().collect::<Vec<Finding>>()
+    };
+    let new = without(to, &before);
+    let unchanged = to.findings.len() - new.len();
+    Trend { new, fixed: without(from, &after), unchanged }
+}

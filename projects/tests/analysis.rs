@@ -1,0 +1,83 @@
+//! What analyzers find and what they leave alone; what an import takes and what it refuses.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use riverrun_projects::analyzers::deterministic;
+use riverrun_projects::copy::Files;
+use riverrun_projects::import::{origin, unpack};
+use riverrun_projects::patch::{patch, unified};
+use riverrun_projects::{Report, Severity};
+
+fn examples(kind: &str) -> Vec<(String, Vec<String>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(kind);
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let files = Files::from([(name.clone(), std::fs::read(&path).unwrap().into())]);
+        let leaks = deterministic(&files).findings.into_iter().filter(|one| one.tool == "leakage");
+        found.push((name, leaks.map(|one| one.rule).collect()));
+    }
+    found
+}
+
+#[test]
+fn given_twenty_leaks_when_they_are_analyzed_then_each_is_found() {
+    let found = examples("leaky");
+    let missed: Vec<&String> = found.iter().filter(|(_, rules)| rules.is_empty()).map(|(name, _)| name).collect();
+    assert_eq!((found.len(), missed), (20, Vec::new()));
+}
+
+#[test]
+fn given_twenty_clean_programs_when_they_are_analyzed_then_nothing_is_said() {
+    let found = examples("clean");
+    let loud: Vec<_> = found.iter().filter(|(_, rules)| !rules.is_empty()).collect();
+    assert!(found.len() == 20 && loud.is_empty(), "{loud:?}");
+}
+
+#[test]
+fn given_a_secret_when_it_is_found_then_no_report_quotes_it() {
+    let key = format!("AKIA{}", "A1".repeat(8));
+    let files = Files::from([("a.py".to_owned(), format!("k = '{key}'\n").into())]);
+    let report = Report::new(&files, deterministic(&files), 1);
+    assert!(report.findings.iter().any(|one| one.severity == Severity::Critical));
+    assert!(!serde_json::to_string(&report).unwrap().contains(&key));
+    assert!(!report.sarif().to_string().contains(&key));
+}
+
+#[test]
+fn given_addresses_that_start_programs_when_they_are_looked_at_then_each_is_refused() {
+    for source in [
+        "ext::sh -c touch% /tmp/p",
+        "--upload-pack=touch /tmp/p",
+        "-u./x.git",
+        "file:///etc/passwd",
+        "git@-oProxyCommand=x:y",
+        "http://example.org/x.git",
+        "ftp://h/x.git",
+        "https://user@example.org/x.git",
+    ] {
+        assert!(origin(source).is_err(), "{source} was taken");
+    }
+}
+
+#[test]
+fn given_what_is_no_archive_when_it_is_unpacked_then_it_is_refused() {
+    for bytes in [&b""[..], b"PK", b"not a zip at all"] {
+        assert!(unpack("a.zip", bytes).is_err());
+    }
+}
+
+#[test]
+fn given_changes_when_a_patch_is_made_then_only_their_lines_are_in_it() {
+    let before: Files = BTreeMap::from([("a b.py".to_owned(), "x = 1\r\ny = 2".into()), ("c".to_owned(), "c".into())]);
+    let mut after = before.clone();
+    after.insert("a b.py".to_owned(), "x = 1\r\ny = 3".into());
+    let text = String::from_utf8(patch(&before, &after)).unwrap();
+    assert_eq!(
+        text,
+        "--- a/a b.py\t\n+++ b/a b.py\t\n@@ -1,2 +1,2 @@\n x = 1\r\n-y = 2\n\\ No newline at end of file\n+y = 3\n\\ No newline at end of file\n"
+    );
+    assert_eq!(unified("a", "x", "x"), "");
+}

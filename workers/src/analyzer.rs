@@ -1,0 +1,466 @@
+//! The analyzer: imports code into copies, analyzes and improves them, and changes copies.
+//!
+//! What a project is, is folded from its events before every command, never asked of a read model. A command that was answered
+//! before gets no second answer.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use riverrun_agents::tools::sandbox::Sandbox;
+use riverrun_knowledge::LanguageModels;
+use riverrun_knowledge::web::GuardedClient;
+use riverrun_log::blobs::sha256_hex;
+use riverrun_log::{BlobStore, Outgoing, StartAt, Tail, TopicPartition};
+use riverrun_projects::copy::{CopyStore, Entry, Files};
+use riverrun_projects::improve::{Task, improve};
+use riverrun_projects::language::Language;
+use riverrun_projects::report::lines;
+use riverrun_projects::review::review;
+use riverrun_projects::{ProjectError, Report, analyzers, import};
+use riverrun_schemas::projects::{
+    AnalyzeProject, ApplyProposal, ChangeRefused, FileChanged, ImportProject, ImproveFile, ProjectAnalyzed,
+    ProjectCommand, ProjectEvent, ProjectFailed, ProjectImported, ProjectProgressed, ProposalMade, RevertFile,
+};
+use riverrun_schemas::{
+    BlobRef, ChangeId, Decoded, Envelope, Failure, Namespace, ProjectId, ProposalId, Topic, now_ms,
+};
+use serde_json::json;
+
+use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
+
+const NAME: &str = "analyzer";
+/// Projects that are worked on at a time.
+const PARALLEL: usize = 4;
+
+/// Imports, analyzes and changes projects.
+pub struct Analyzer {
+    copies: CopyStore,
+    blobs: Arc<dyn BlobStore>,
+    models: Arc<dyn LanguageModels>,
+    client: Option<GuardedClient>,
+    sandbox: Option<Sandbox>,
+}
+
+/// A project as its events tell it.
+#[derive(Default)]
+struct State {
+    answered: Vec<String>,
+    failed: bool,
+    tree: Option<BlobRef>,
+    proposals: Vec<ProposalMade>,
+    /// Files with the list of files before their change, oldest first.
+    undo: Vec<(String, BlobRef)>,
+}
+
+impl State {
+    fn apply(&mut self, event: ProjectEvent) {
+        match event {
+            ProjectEvent::ProjectProgressed(_) => {}
+            ProjectEvent::ProjectImported(e) => {
+                if self.tree.is_none() {
+                    self.tree = Some(e.tree);
+                }
+            }
+            ProjectEvent::ProjectFailed(e) => {
+                self.failed |= e.about.is_empty();
+                self.answered.push(e.about);
+            }
+            ProjectEvent::ProjectAnalyzed(e) => self.answered.push(e.analysis_id.to_string()),
+            ProjectEvent::ProposalMade(e) => {
+                self.answered.push(e.proposal_id.to_string());
+                self.proposals.push(e);
+            }
+            ProjectEvent::FileChanged(e) => {
+                if self.is_answered(&e.change_id.to_string()) {
+                    return;
+                }
+                self.answered.push(e.change_id.to_string());
+                match (e.proposal_id, self.tree.replace(e.tree)) {
+                    (Some(_), Some(before)) => self.undo.push((e.file, before)),
+                    (None, _) => {
+                        if let Some(at) = self.undo.iter().rposition(|(file, _)| *file == e.file) {
+                            self.undo.remove(at);
+                        }
+                    }
+                    (Some(_), None) => {}
+                }
+            }
+            ProjectEvent::ChangeRefused(e) => self.answered.push(e.change_id.to_string()),
+        }
+    }
+
+    fn is_answered(&self, id: &str) -> bool {
+        self.answered.iter().any(|answered| answered == id)
+    }
+
+    fn tree(&self) -> Result<&BlobRef, ProjectError> {
+        self.tree.as_ref().ok_or_else(|| {
+            ProjectError::refused("not_imported", "the project has no copy", "import it first: riverrun project import")
+        })
+    }
+}
+
+impl Analyzer {
+    /// Without a client no repository is cloned, without a sandbox no program is started.
+    pub fn new(
+        blobs: Arc<dyn BlobStore>,
+        models: Arc<dyn LanguageModels>,
+        client: Option<GuardedClient>,
+        sandbox: Option<Sandbox>,
+    ) -> Self {
+        Self { copies: CopyStore::new(blobs.clone()), blobs, models, client, sandbox }
+    }
+
+    async fn import(&self, e: &ImportProject) -> Result<ProjectEvent, ProjectError> {
+        let read = match (&e.content, &self.client) {
+            (Some(blob), _) => {
+                let (source, bytes) = (e.source.clone(), self.blobs.get(blob).await?);
+                let unpacked = tokio::task::spawn_blocking(move || import::unpack(&source, &bytes)).await;
+                unpacked.unwrap_or_else(|_| {
+                    Err(ProjectError::refused("import_failed", "unpacking broke off", "pack the archive again"))
+                })?
+            }
+            (None, Some(client)) => import::read(&e.source, client).await?,
+            (None, None) => {
+                return Err(ProjectError::refused(
+                    "import_failed",
+                    "this process reads no sources",
+                    "use riverrun serve",
+                ));
+            }
+        };
+        let (blob, tree) = self.copies.keep(&read.files).await?;
+        Ok(ProjectImported {
+            project_id: e.project_id,
+            namespace: e.namespace.clone(),
+            name: e.name.clone(),
+            source: e.source.clone(),
+            source_sha256: read.sha256,
+            tree: blob,
+            files: number(tree.entries.len()),
+            size_bytes: i64::try_from(tree.size_bytes()).unwrap_or(i64::MAX),
+            skipped: number(read.skipped),
+            languages_json: languages(&read.files),
+            at: now_ms(),
+        }
+        .into())
+    }
+
+    async fn analyze(&self, e: &AnalyzeProject, state: &State) -> Result<ProjectEvent, ProjectError> {
+        let begun = Instant::now();
+        let tree = self.copies.tree(state.tree()?).await?;
+        let files = self.copies.files(&tree).await?;
+        let analyzed = analyzers::analyze(files.clone(), self.sandbox.as_ref()).await;
+        let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let mut report = Report::new(&files, analyzed, took_ms);
+        if e.review {
+            let begun = Instant::now();
+            let reviewed = review(self.models.as_ref(), e.model.as_deref(), &files, &report).await;
+            let mut run = analyzers::ToolRun {
+                name: "review".to_owned(),
+                status: "ran".to_owned(),
+                findings: 0,
+                took_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+                detail: None,
+                fix: None,
+            };
+            match reviewed {
+                Ok(review) => report.review = review,
+                // The findings stand without it.
+                Err(error) => {
+                    let failure = error.failure();
+                    run.status = "failed".to_owned();
+                    run.detail = Some(failure.message);
+                    run.fix = failure.hint.or_else(|| Some("leave it out: --no-review".to_owned()));
+                }
+            }
+            report.tools.push(run);
+        }
+        let counts = json!({ "by_severity": report.summary.by_severity, "metrics": report.metrics });
+        // Texts and numbers: can't fail.
+        let body = serde_json::to_vec(&report).unwrap_or_default();
+        Ok(ProjectAnalyzed {
+            project_id: e.project_id,
+            namespace: e.namespace.clone(),
+            analysis_id: e.analysis_id,
+            report: self.copies.put(body.into()).await?,
+            findings: number(report.findings.len()),
+            counts_json: counts.to_string(),
+            at: now_ms(),
+        }
+        .into())
+    }
+
+    async fn propose(&self, e: &ImproveFile, state: &State) -> Result<ProjectEvent, ProjectError> {
+        let tree = self.copies.tree(state.tree()?).await?;
+        let content = self.copies.file(&tree, &e.file).await?;
+        let task = Task {
+            file: e.file.clone(),
+            instruction: e.instruction.clone(),
+            model: e.model.clone(),
+            candidates: e.candidates,
+        };
+        let made = improve(self.models.as_ref(), &task, &content).await?;
+        let improves = made.improves();
+        let after = match made.after {
+            Some(after) => Some(self.copies.put(after.into()).await?),
+            None => None,
+        };
+        Ok(ProposalMade {
+            project_id: e.project_id,
+            namespace: e.namespace.clone(),
+            proposal_id: e.proposal_id,
+            file: e.file.clone(),
+            before_sha256: sha256_hex(&content),
+            after,
+            diff: made.diff,
+            findings_before: number(made.findings_before),
+            findings_after: number(made.findings_after),
+            improves,
+            note: made.note,
+            model: made.model,
+            prompt_tokens: i64::try_from(made.prompt_tokens).unwrap_or(i64::MAX),
+            completion_tokens: i64::try_from(made.completion_tokens).unwrap_or(i64::MAX),
+            at: now_ms(),
+        }
+        .into())
+    }
+
+    async fn write(&self, e: &ApplyProposal, state: &State) -> Result<ProjectEvent, ProjectError> {
+        let made = state.proposals.iter().find(|made| made.proposal_id == e.proposal_id && made.file == e.file);
+        let Some((made, after)) = made.and_then(|made| Some((made, made.after.clone()?))) else {
+            return Err(ProjectError::refused(
+                "no_proposal",
+                format!("there is no proposal {} for {}", e.proposal_id, e.file),
+                "make one: riverrun project improve",
+            ));
+        };
+        let mut tree = self.copies.tree(state.tree()?).await?;
+        let before = tree.entry(&e.file)?.sha256.clone();
+        if before != made.before_sha256 {
+            return Err(ProjectError::refused(
+                "stale_proposal",
+                format!("{} changed since the proposal was made", e.file),
+                "make a new one: riverrun project improve",
+            ));
+        }
+        let entry = Entry {
+            sha256: after.sha256.clone(),
+            size_bytes: u64::try_from(after.size_bytes).unwrap_or(0),
+            offset: 0,
+            blob: Some(after),
+        };
+        let after_sha256 = entry.sha256.clone();
+        tree.entries.insert(e.file.clone(), entry);
+        Ok(FileChanged {
+            project_id: e.project_id,
+            namespace: e.namespace.clone(),
+            change_id: e.change_id,
+            proposal_id: Some(e.proposal_id),
+            file: e.file.clone(),
+            before_sha256: before,
+            after_sha256,
+            tree: self.copies.keep_tree(&tree).await?,
+            at: now_ms(),
+        }
+        .into())
+    }
+
+    async fn revert(&self, e: &RevertFile, state: &State) -> Result<ProjectEvent, ProjectError> {
+        let mut tree = self.copies.tree(state.tree()?).await?;
+        let before = tree.entry(&e.file)?.sha256.clone();
+        let Some((_, earlier)) = state.undo.iter().rfind(|(file, _)| *file == e.file) else {
+            return Err(ProjectError::refused(
+                "nothing_to_undo",
+                format!("{} is as it was imported", e.file),
+                "riverrun project patch shows what was changed",
+            ));
+        };
+        let entry = self.copies.tree(earlier).await?.entry(&e.file)?.clone();
+        let after_sha256 = entry.sha256.clone();
+        tree.entries.insert(e.file.clone(), entry);
+        Ok(FileChanged {
+            project_id: e.project_id,
+            namespace: e.namespace.clone(),
+            change_id: e.change_id,
+            proposal_id: None,
+            file: e.file.clone(),
+            before_sha256: before,
+            after_sha256,
+            tree: self.copies.keep_tree(&tree).await?,
+            at: now_ms(),
+        }
+        .into())
+    }
+
+    async fn answer(
+        &self,
+        delivery: &Delivery<ProjectCommand>,
+        context: &Context,
+    ) -> Result<Option<Outgoing>, WorkError> {
+        let cause = &delivery.envelope;
+        let state = state(delivery, context).await?;
+        let (phase, about) = subject(&delivery.event);
+        let is_import = matches!(delivery.event, ProjectCommand::ImportProject(_));
+        if is_import && (state.tree.is_some() || state.failed) || !is_import && state.is_answered(&about) {
+            return Ok(None);
+        }
+        if let Some(begun) = begun(&delivery.event) {
+            context.producer.send_one(Outgoing::caused_by(&begun, NAME, cause)?).await?;
+        }
+        let done = match &delivery.event {
+            ProjectCommand::ImportProject(e) => self.import(e).await,
+            ProjectCommand::AnalyzeProject(e) => self.analyze(e, &state).await,
+            ProjectCommand::ImproveFile(e) => self.propose(e, &state).await,
+            ProjectCommand::ApplyProposal(e) => self.write(e, &state).await,
+            ProjectCommand::RevertFile(e) => self.revert(e, &state).await,
+        };
+        let event = match done {
+            Ok(event) => event,
+            Err(error) if error.retryable() => return Err(WorkError::retry(error.failure().code, &error)),
+            Err(error) => failed(&delivery.event, phase, about, error.failure()),
+        };
+        Ok(Some(outgoing(&event, cause)?))
+    }
+}
+
+fn outgoing(event: &ProjectEvent, cause: &Envelope) -> Result<Outgoing, WorkError> {
+    Ok(Outgoing::caused_by(event, NAME, cause)?)
+}
+
+fn number(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+fn languages(files: &Files) -> String {
+    let mut found = std::collections::BTreeMap::<&str, (usize, usize)>::new();
+    for (file, content) in files {
+        let Some(language) = Language::of(file) else { continue };
+        let counts = found.entry(language.name()).or_default();
+        counts.0 += 1;
+        counts.1 += lines(content);
+    }
+    let list: Vec<_> = found
+        .into_iter()
+        .map(|(name, (files, lines))| json!({ "name": name, "files": files, "lines": lines }))
+        .collect();
+    json!(list).to_string()
+}
+
+/// What a command is about: the phase, and the id that its answer carries.
+fn subject(command: &ProjectCommand) -> (&'static str, String) {
+    match command {
+        ProjectCommand::ImportProject(_) => ("importing", String::new()),
+        ProjectCommand::AnalyzeProject(e) => ("analyzing", e.analysis_id.to_string()),
+        ProjectCommand::ImproveFile(e) => ("improving", e.proposal_id.to_string()),
+        ProjectCommand::ApplyProposal(e) => ("applying", e.change_id.to_string()),
+        ProjectCommand::RevertFile(e) => ("reverting", e.change_id.to_string()),
+    }
+}
+
+/// That work has begun, for commands whose work takes a while.
+fn begun(command: &ProjectCommand) -> Option<ProjectEvent> {
+    let progress = |project_id: ProjectId, namespace: &Namespace| ProjectProgressed {
+        project_id,
+        namespace: namespace.clone(),
+        phase: subject(command).0.to_owned(),
+        about: subject(command).1,
+        name: String::new(),
+        source: String::new(),
+        file: String::new(),
+        done: 0,
+        total: 0,
+        at: now_ms(),
+    };
+    Some(match command {
+        ProjectCommand::ImportProject(e) => {
+            let (name, source) = (e.name.clone(), e.source.clone());
+            ProjectProgressed { name, source, ..progress(e.project_id, &e.namespace) }.into()
+        }
+        ProjectCommand::AnalyzeProject(e) => progress(e.project_id, &e.namespace).into(),
+        ProjectCommand::ImproveFile(e) => {
+            ProjectProgressed { file: e.file.clone(), ..progress(e.project_id, &e.namespace) }.into()
+        }
+        ProjectCommand::ApplyProposal(_) | ProjectCommand::RevertFile(_) => return None,
+    })
+}
+
+fn failed(command: &ProjectCommand, phase: &str, about: String, error: Failure) -> ProjectEvent {
+    let failed = |project_id: ProjectId, namespace: &Namespace, name: &str, source: &str| ProjectFailed {
+        project_id,
+        namespace: namespace.clone(),
+        phase: phase.to_owned(),
+        about: about.clone(),
+        name: name.to_owned(),
+        source: source.to_owned(),
+        error: error.clone(),
+        at: now_ms(),
+    };
+    let refused = |(project_id, namespace): (ProjectId, &Namespace),
+                   change_id: ChangeId,
+                   proposal_id: Option<ProposalId>,
+                   file: &str| {
+        ChangeRefused {
+            project_id,
+            namespace: namespace.clone(),
+            change_id,
+            proposal_id,
+            file: file.to_owned(),
+            error: error.clone(),
+            at: now_ms(),
+        }
+    };
+    match command {
+        ProjectCommand::ImportProject(e) => failed(e.project_id, &e.namespace, &e.name, &e.source).into(),
+        ProjectCommand::AnalyzeProject(e) => failed(e.project_id, &e.namespace, "", "").into(),
+        ProjectCommand::ImproveFile(e) => failed(e.project_id, &e.namespace, "", "").into(),
+        ProjectCommand::ApplyProposal(e) => {
+            refused((e.project_id, &e.namespace), e.change_id, Some(e.proposal_id), &e.file).into()
+        }
+        ProjectCommand::RevertFile(e) => refused((e.project_id, &e.namespace), e.change_id, None, &e.file).into(),
+    }
+}
+
+/// Folds the project's events: they are in the partition of the same number.
+async fn state(delivery: &Delivery<ProjectCommand>, context: &Context) -> Result<State, WorkError> {
+    let project_id = delivery.event.project_id();
+    let partition = TopicPartition::new(Topic::ProjectsEvents.name(), delivery.position.partition);
+    let mut range = Tail::read_range(&context.log, partition, StartAt::Beginning).await?;
+    let mut state = State::default();
+    while let Some(record) = range.next().await? {
+        if let Ok(Decoded::Event(event)) = context.schemas.decode::<ProjectEvent>(&record)
+            && event.project_id() == project_id
+        {
+            state.apply(event);
+        }
+    }
+    Ok(state)
+}
+
+#[async_trait]
+impl Worker for Analyzer {
+    type Input = ProjectCommand;
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn lanes(&self) -> Lanes {
+        Lanes::PerKey { parallel: PARALLEL, max_batch: 1 }
+    }
+
+    async fn handle(&self, batch: &[Delivery<ProjectCommand>], context: &Context) -> Result<Vec<Outgoing>, WorkError> {
+        let mut out = Vec::new();
+        for delivery in batch {
+            out.extend(self.answer(delivery, context).await?);
+        }
+        Ok(out)
+    }
+
+    fn dead(&self, delivery: &Delivery<ProjectCommand>, code: &str, reason: &str) -> Vec<Outgoing> {
+        let (phase, about) = subject(&delivery.event);
+        let event = failed(&delivery.event, phase, about, Failure::new(code, reason));
+        outgoing(&event, &delivery.envelope).into_iter().collect()
+    }
+}
