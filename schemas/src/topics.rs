@@ -43,7 +43,7 @@ pub enum Topic {
 
 impl Topic {
     /// Every topic, in the order of the list.
-    pub const ALL: [Topic; 13] = [
+    pub const ALL: [Topic; 15] = [
         Topic::AgentCommands,
         Topic::AgentEvents,
         Topic::IngestCommands,
