@@ -5,12 +5,13 @@
 
 use riverrun_schemas::ingest::IngestEvent;
 use riverrun_schemas::{BlobRef, Collection, CollectionName, DocumentId, Failure, IngestId, Namespace};
-use sqlx::{Row, SqliteConnection};
+use sqlx::Row;
 
 use crate::error::StoreError;
 use crate::read_models::deletions;
 use crate::read_models::document_views::DocumentStatus;
 use crate::read_models::runs::to_json;
+use crate::sql::{DbConnection, storable};
 
 pub use crate::read_models::document_queries::{
     collection, collections, document, document_in, document_metadata, document_text, document_versions, documents,
@@ -41,13 +42,13 @@ macro_rules! about {
 }
 
 /// Folds one event into the tables.
-pub(crate) async fn apply(connection: &mut SqliteConnection, event: &IngestEvent) -> Result<(), StoreError> {
+pub(crate) async fn apply(connection: &mut DbConnection, event: &IngestEvent) -> Result<(), StoreError> {
     match event {
         IngestEvent::IngestScanned(event) => {
             open_ingest(connection, event.ingest_id, &event.namespace, &event.collection, event.at).await?;
             sqlx::query("UPDATE ingests SET source = $2, documents = $3, skipped = $4, scanned_at = $5 WHERE ingest_id = $1 AND scanned_at IS NULL")
                 .bind(event.ingest_id.to_string())
-                .bind(&event.source)
+                .bind(storable(&event.source))
                 .bind(event.documents)
                 .bind(event.skipped)
                 .bind(event.at)
@@ -58,7 +59,7 @@ pub(crate) async fn apply(connection: &mut SqliteConnection, event: &IngestEvent
             open_ingest(connection, event.ingest_id, &event.namespace, &event.collection, event.at).await?;
             sqlx::query("UPDATE ingests SET source = $2, error = $3, failed_at = $4 WHERE ingest_id = $1 AND scanned_at IS NULL AND failed_at IS NULL")
                 .bind(event.ingest_id.to_string())
-                .bind(&event.source)
+                .bind(storable(&event.source))
                 .bind(to_json(&event.error))
                 .bind(event.at)
                 .execute(connection)
@@ -101,7 +102,7 @@ pub(crate) async fn apply(connection: &mut SqliteConnection, event: &IngestEvent
 /// Moves the document of a request to `status`. False, and nothing is changed, when it is there or further already: an
 /// event that was written twice, or one behind the end.
 async fn reach(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     about: &About<'_>,
     status: DocumentStatus,
     failure: Option<(&str, &Failure)>,
@@ -118,9 +119,9 @@ async fn reach(
     )
     .bind(about.ingest_id.to_string())
     .bind(about.document_id.to_string())
-    .bind(about.source)
+    .bind(storable(about.source))
     .bind(status.as_str())
-    .bind(failure.map(|(stage, _)| stage))
+    .bind(failure.map(|(stage, _)| storable(stage)))
     .bind(error.as_deref())
     .bind(about.at)
     .execute(&mut *connection)
@@ -138,7 +139,7 @@ async fn reach(
         .bind(about.document_id.to_string())
         .bind(about.namespace.as_str())
         .bind(about.collection.as_str())
-        .bind(about.source)
+        .bind(storable(about.source))
         .bind(about.ingest_id.to_string())
         .bind(status.as_str())
         .bind(error.as_deref())
@@ -149,7 +150,7 @@ async fn reach(
 }
 
 async fn status_in_request(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     about: &About<'_>,
 ) -> Result<Option<DocumentStatus>, StoreError> {
     let found: Option<String> =
@@ -165,7 +166,7 @@ async fn status_in_request(
 }
 
 async fn open_ingest(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     ingest_id: IngestId,
     namespace: &Namespace,
     collection: &CollectionName,
@@ -191,7 +192,7 @@ struct Version<'e> {
 }
 
 async fn set_version(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     about: &About<'_>,
     version: &Version<'_>,
     title: Option<&str>,
@@ -199,10 +200,10 @@ async fn set_version(
 ) -> Result<(), StoreError> {
     sqlx::query("UPDATE documents SET version = $2, chunks = $3, title = $4, metadata = $5 WHERE document_id = $1")
         .bind(about.document_id.to_string())
-        .bind(version.version)
+        .bind(storable(version.version))
         .bind(version.chunks)
-        .bind(title)
-        .bind(metadata)
+        .bind(title.map(storable))
+        .bind(metadata.map(storable))
         .execute(&mut *connection)
         .await?;
     sqlx::query(
@@ -210,11 +211,11 @@ async fn set_version(
          ON CONFLICT (document_id, version) DO NOTHING",
     )
     .bind(about.document_id.to_string())
-    .bind(version.version)
+    .bind(storable(version.version))
     .bind(version.chunks)
-    .bind(&version.text.sha256)
+    .bind(storable(&version.text.sha256))
     .bind(version.text.size_bytes)
-    .bind(&version.text.media_type)
+    .bind(storable(&version.text.media_type))
     .bind(about.at)
     .execute(connection)
     .await?;
@@ -231,7 +232,7 @@ const MAX_CHUNKS: i64 = 1 << 32;
 
 /// The version can be found now: the document's chunks in the collection's count are replaced.
 async fn set_indexed(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     about: &About<'_>,
     version: &str,
     chunks: i64,
@@ -246,7 +247,7 @@ async fn set_indexed(
     let chunks_before: i64 = before.try_get("indexed_chunks")?;
     sqlx::query("UPDATE documents SET indexed_version = $2, indexed_chunks = $3 WHERE document_id = $1")
         .bind(about.document_id.to_string())
-        .bind(version)
+        .bind(storable(version))
         .bind(chunks)
         .execute(&mut *connection)
         .await?;
@@ -262,7 +263,7 @@ async fn set_indexed(
 }
 
 pub(crate) async fn count_in_collection(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     collection: &Collection,
     documents: i64,
     chunks: i64,
@@ -283,7 +284,7 @@ pub(crate) async fn count_in_collection(
 /// Keeps what the newest document was embedded with; of two at the same time that with the greater name, so that the
 /// order in which the partitions are read does not show.
 async fn note_embedding(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     about: &About<'_>,
     embedding: &Embedding<'_>,
 ) -> Result<(), StoreError> {
@@ -294,7 +295,7 @@ async fn note_embedding(
     )
     .bind(about.namespace.as_str())
     .bind(about.collection.as_str())
-    .bind(embedding.model)
+    .bind(storable(embedding.model))
     .bind(i64::from(embedding.dimensions))
     .bind(about.at)
     .execute(connection)
