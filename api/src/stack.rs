@@ -61,6 +61,8 @@ pub struct StackConfig {
     pub data_dir: PathBuf,
     /// Which broker.
     pub broker: BrokerChoice,
+    /// A PostgreSQL server for the read models; `None` keeps them in the data folder.
+    pub database_url: Option<String>,
     /// Settings and models.
     pub core: Core,
     /// Names this process among the members of a consumer group: the same after a restart, different from every other
@@ -84,6 +86,7 @@ impl StackConfig {
         Self {
             data_dir: data_dir.into(),
             broker: BrokerChoice::Embedded { port: 0 },
+            database_url: None,
             core,
             instance: "riverrun".to_owned(),
             max_runs: 32,
@@ -257,9 +260,14 @@ struct Stores {
     blobs: Arc<dyn BlobStore>,
 }
 
-async fn open_stores(data_dir: &Path) -> Result<Stores, StackError> {
+async fn open_stores(config: &StackConfig) -> Result<Stores, StackError> {
+    let data_dir = config.data_dir.as_path();
     let part = |part: &'static str| move |source| StackError::Store { part, source };
-    let sql = Sql::open(data_dir.join("read.db")).await.map_err(part("sql"))?;
+    let sql = match &config.database_url {
+        Some(url) => Sql::connect(url).await,
+        None => Sql::open(data_dir.join("read.db")).await,
+    };
+    let sql = sql.map_err(part("sql"))?;
     let vectors = EdgeVectors::open(EdgeConfig::at(data_dir.join("vectors"))).map_err(part("vectors"))?;
     let memories = EdgeVectors::open(EdgeConfig::at(data_dir.join("memory"))).map_err(part("memory vectors"))?;
     let keywords = TantivyIndex::open(TantivyConfig::at(data_dir.join("keywords"))).map_err(part("keywords"))?;
@@ -283,7 +291,7 @@ async fn start_rest(
 ) -> Result<(AppState, WorkerSet), StackError> {
     let admin = Admin::new(&log)?;
     admin.ensure_topics(all_specs()).await?;
-    let stores = open_stores(&config.data_dir).await?;
+    let stores = open_stores(&config).await?;
     let producer = Producer::new(&log)?;
     let models: Arc<dyn LanguageModels> = Arc::new(config.core.models().clone());
     let retriever = Retriever::new(stores.vectors.clone(), stores.keywords.clone(), models.clone());

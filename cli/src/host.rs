@@ -271,6 +271,7 @@ pub async fn host(
     let not_started = |service| move |error| NotStarted { service, error };
     let config = StackConfig {
         broker: broker_choice(settings, any_port).map_err(not_started("broker"))?,
+        database_url: settings.database_url.clone(),
         instance: instance(&settings.data_dir),
         max_runs: settings.agent_max_runs,
         limits: settings.ingest_limits,

@@ -28,7 +28,6 @@ const KAFKA_BROKERS: &str = "RIVERRUN_KAFKA_BROKERS";
 const NOT_YET: &[(&str, &str)] = &[
     ("RIVERRUN_SCHEMA_REGISTRY_URL", "the built-in schema registry"),
     ("RIVERRUN_QDRANT_URL", "the embedded vector store"),
-    ("RIVERRUN_DATABASE_URL", "the embedded database"),
     ("RIVERRUN_REDIS_URL", "the embedded cache"),
     ("RIVERRUN_MONGODB_URL", "the embedded document store"),
 ];
@@ -48,6 +47,8 @@ pub struct Settings {
     pub kafka_brokers: Option<String>,
     /// Raw librdkafka settings.
     pub kafka_extra: BTreeMap<String, String>,
+    /// A PostgreSQL server for the read models; `None` keeps them in the data folder.
+    pub database_url: Option<String>,
     /// The token that this command line presents to a server.
     pub api_token: Option<Secret>,
     /// The API's.
@@ -120,6 +121,7 @@ impl Settings {
             broker_port: values.number("RIVERRUN_BROKER_PORT", 9092, 0..=u16::MAX)?,
             kafka_brokers: values.text(KAFKA_BROKERS),
             kafka_extra: values.kafka_extra(),
+            database_url: database_url(values)?,
             api_token: values.text("RIVERRUN_API_TOKEN").as_deref().and_then(Secret::new),
             api: ApiConfig {
                 allowed_hosts,
@@ -254,6 +256,17 @@ fn wrong(name: &str, value: &str, expected: &str) -> CliError {
     CliError::new(Exit::Usage, format!("setting {name} is '{value}', which is not {expected}")).hint(fix(name))
 }
 
+fn database_url(values: &Values) -> Result<Option<String>, CliError> {
+    let name = "RIVERRUN_DATABASE_URL";
+    match values.text(name) {
+        Some(url) if !url.starts_with("postgres://") && !url.starts_with("postgresql://") => {
+            let shown = redact_url(&url);
+            Err(wrong(name, &shown, "postgres://user:password@host:5432/database"))
+        }
+        url => Ok(url),
+    }
+}
+
 /// The address without a password in it.
 fn redact_url(url: &str) -> String {
     match (url.find("://"), url.rfind('@')) {
@@ -344,6 +357,7 @@ mod tests {
         assert_eq!(settings.api.memory_window_tokens, 2_048);
         assert!(settings.kafka_brokers.is_none() && settings.api.tokens.is_empty());
         assert_eq!(settings.api.ingest_roots, [Path::new("/tmp").canonicalize().unwrap()]);
+        assert_eq!(settings.database_url, None);
         settings.check_bind().unwrap();
     }
 
@@ -376,9 +390,7 @@ mod tests {
             );
         }
         assert!(!read(&[("RIVERRUN_API_TOKENS", "secret")]).unwrap_err().message.contains("secret"));
-        assert!(
-            !read(&[("RIVERRUN_DATABASE_URL", "postgres://ann:secret@db/x")]).unwrap_err().message.contains("secret")
-        );
+        assert!(!read(&[("RIVERRUN_DATABASE_URL", "mysql://ann:secret@db/x")]).unwrap_err().message.contains("secret"));
     }
 
     #[test]

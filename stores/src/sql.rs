@@ -45,16 +45,6 @@ pub enum SqlKind {
     Postgres,
 }
 
-impl SqlKind {
-    /// As `diagnose` names it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Sqlite => "sqlite",
-            Self::Postgres => "postgresql",
-        }
-    }
-}
-
 /// The database: one writer at a time and a few readers, which see the last committed state while the writer works.
 #[derive(Debug, Clone)]
 pub struct Sql {

@@ -24,6 +24,7 @@ mod tools;
 mod topics;
 pub mod usage;
 pub(crate) mod warehouse;
+pub mod worker;
 
 use std::future::Future;
 
@@ -43,6 +44,7 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
     let name = command.name();
     match command {
         Command::Serve => serve::serve(settings).await,
+        Command::Worker(args) => worker::run(args, settings).await,
         Command::Completion { shell } => completion::run(shell),
         Command::Openapi => openapi::run(),
         Command::Diagnose => until_signal(diagnose::run(settings, output)).await,
