@@ -15,7 +15,7 @@ use crate::read_models::page::{Page, PageRequest};
 use crate::read_models::run_views::{failure_view, json_or_text};
 use crate::read_models::runs::{from_json, id};
 use crate::read_models::time::Timestamp;
-use crate::sql::{DbConnection, DbRow, Sql};
+use crate::sql::{DbConnection, DbRow, Sql, storable};
 
 const MAX_FAILURES: i64 = 100;
 
@@ -53,7 +53,7 @@ pub async fn documents(
     )
     .bind(collection.namespace.as_str())
     .bind(collection.name.as_str())
-    .bind(page.cursor.as_deref())
+    .bind(page.cursor.as_deref().map(storable))
     .bind(page.limit() + 1)
     .fetch_all(sql.reader())
     .await
@@ -157,7 +157,7 @@ pub async fn document_text(
          WHERE v.document_id = $1 AND v.version = $2 AND d.namespace = $3 AND d.collection = $4",
     )
     .bind(document_id.to_string())
-    .bind(version)
+    .bind(storable(version))
     .bind(collection.namespace.as_str())
     .bind(collection.name.as_str())
     .fetch_optional(sql.reader())

@@ -8,7 +8,7 @@ use crate::read_models::memory_views::{ReceiptView, RemovedView, SessionSize, Su
 use crate::read_models::page::{Page, PageRequest};
 use crate::read_models::runs::id;
 use crate::read_models::time::Timestamp;
-use crate::sql::{DbConnection, DbRow, Sql};
+use crate::sql::{DbConnection, DbRow, Sql, storable};
 
 /// Most source turns of an answer to "why".
 const MAX_SOURCES: i64 = 500;
@@ -108,7 +108,7 @@ pub async fn gone_with(sql: &Sql, session: &Session, target: Option<&str>) -> Re
              (SELECT item_id FROM memory_sources WHERE namespace = $1 AND session = $2 AND turn_id = $3))
          ORDER BY item_id"
     )
-    .bind(target.map(str::to_owned))
+    .bind(target.map(storable))
     .fetch_all(sql.reader())
     .await
     .map_err(|error| StoreError::from(error).at(sql.path()))?;
@@ -126,7 +126,7 @@ async fn item_sources(
            ON s.namespace = t.namespace AND s.session = t.session AND s.turn_id = t.turn_id
          WHERE t.namespace = $1 AND t.session = $2 AND s.item_id = $3 AND t.forgotten = 0 ORDER BY t.seq"
     )
-    .bind(item_id)
+    .bind(storable(item_id))
     .fetch_all(connection)
     .await?;
     rows.iter().map(turn_view).collect()
@@ -156,7 +156,7 @@ async fn why_turn(
         session,
         "SELECT * FROM memory_turns WHERE namespace = $1 AND session = $2 AND turn_id = $3 AND forgotten = 0"
     )
-    .bind(turn_id)
+    .bind(storable(turn_id))
     .fetch_optional(connection)
     .await?;
     let Some(row) = row else { return Ok(None) };
@@ -181,7 +181,7 @@ async fn why_summary(
         session,
         "SELECT * FROM memory_summaries WHERE namespace = $1 AND session = $2 AND summary_id = $3 AND forgotten = 0"
     )
-    .bind(summary_id)
+    .bind(storable(summary_id))
     .fetch_optional(&mut *connection)
     .await?;
     let Some(row) = row else { return Ok(None) };
@@ -215,7 +215,7 @@ async fn why_item(
         session,
         "SELECT * FROM memory_items WHERE namespace = $1 AND session = $2 AND item_id = $3 AND forgotten = 0"
     )
-    .bind(item_id)
+    .bind(storable(item_id))
     .fetch_optional(&mut *connection)
     .await?;
     let Some(row) = row else { return Ok(None) };

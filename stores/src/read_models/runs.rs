@@ -81,12 +81,10 @@ async fn stand(connection: &mut DbConnection, run_id: RunId, gate: &RunGate) -> 
 }
 
 async fn stored_gate(connection: &mut DbConnection, run_id: RunId) -> Result<RunGate, StoreError> {
-    let row = sqlx::query(
-        "SELECT run_id, epoch, owner, last_seq, waiting, finished_at IS NOT NULL AS ended FROM runs WHERE run_id = $1",
-    )
-    .bind(run_id.to_string())
-    .fetch_optional(connection)
-    .await?;
+    let row = sqlx::query("SELECT run_id, epoch, owner, last_seq, waiting, finished_at FROM runs WHERE run_id = $1")
+        .bind(run_id.to_string())
+        .fetch_optional(connection)
+        .await?;
     let Some(row) = row else { return Ok(RunGate::default()) };
     Ok(RunGate {
         accepted: true,
@@ -94,7 +92,7 @@ async fn stored_gate(connection: &mut DbConnection, run_id: RunId) -> Result<Run
         owner: row.try_get("owner")?,
         last_seq: row.try_get("last_seq")?,
         waiting: waiting(&row)?,
-        ended: row.try_get("ended")?,
+        ended: row.try_get::<Option<i64>, _>("finished_at")?.is_some(),
     })
 }
 
@@ -310,11 +308,11 @@ pub async fn list(sql: &Sql, filter: &RunFilter, page: &PageRequest) -> Result<P
     )
     .bind(filter.namespace.as_ref().map(Namespace::as_str))
     .bind(filter.status.map(RunStatus::as_str))
-    .bind(filter.agent.as_deref())
+    .bind(filter.agent.as_deref().map(storable))
     .bind(from.as_ref().map(|cursor| cursor.at))
-    .bind(from.as_ref().map(|cursor| cursor.id.as_str()))
+    .bind(from.as_ref().map(|cursor| storable(&cursor.id)))
     .bind(page.limit() + 1)
-    .bind(filter.session.as_deref())
+    .bind(filter.session.as_deref().map(storable))
     .fetch_all(sql.reader())
     .await
     .map_err(|error| StoreError::from(error).at(sql.path()))?;

@@ -93,13 +93,12 @@ mod tests {
     use riverrun_schemas::{RunId, Topic};
 
     use super::*;
-    use crate::read_models::testing::{accepted, claimed, finished, of_run};
+    use crate::read_models::testing::{accepted, claimed, finished, fresh, of_run};
     use crate::read_models::{LogRecord, Projected, apply};
 
     /// Three ended runs of 40 and 5 tokens each: two of the default namespace and model, one of another.
     async fn three_runs() -> (tempfile::TempDir, Sql) {
-        let folder = tempfile::tempdir().unwrap();
-        let sql = Sql::open(folder.path().join("read.db")).await.unwrap();
+        let (folder, sql) = fresh().await;
         let mut records = Vec::new();
         for number in 0..3_i64 {
             let run_id = RunId::derive(&["usage", &number.to_string()]);
