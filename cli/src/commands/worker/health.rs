@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{CliError, Exit};
 use crate::settings::Settings;
 
-/// A partition with records that did not move for so long hangs. Longer than the longest pause between tries.
+/// A partition with records that did not move for so long hangs, and so does a worker with work that got none done. Longer than the longest pause between tries.
 const HANGS_AFTER: Duration = Duration::from_secs(180);
 
 #[derive(Clone)]
@@ -80,9 +80,9 @@ async fn report(watched: &Watched) -> Report {
     let workers: Vec<WorkerStatus> = watched.workers.iter().map(WorkerHandle::status).collect();
     let hanging =
         watched.readiness.lock().unwrap_or_else(PoisonError::into_inner).look(&positions, &lag, Instant::now());
-    let running = workers.iter().all(|worker| worker.state == WorkerState::Running);
+    let running = |worker: &WorkerStatus| worker.state == WorkerState::Running && !worker.stalled(HANGS_AFTER);
     Report {
-        ready: answers && running && hanging.is_empty(),
+        ready: answers && workers.iter().all(running) && hanging.is_empty(),
         hanging: hanging.iter().map(ToString::to_string).collect(),
         lag: lag.values().sum(),
         workers,
