@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 
 PATIENCE_S = 60
@@ -113,6 +114,8 @@ class Services:
         server = program("moto_server") or missing("pip install 'moto[s3,server]'")
         port = free_port()
         self.start([server, "-H", "127.0.0.1", "-p", str(port)], port, "s3-log")
+        # It takes any request to make a bucket, signed or not.
+        urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}/riverrun-test", method="PUT"), timeout=PATIENCE_S).close()
         return {"RIVERRUN_TEST_S3_ENDPOINT": f"http://127.0.0.1:{port}"}
 
 

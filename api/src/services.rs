@@ -158,10 +158,20 @@ async fn blobs(state: &AppState) -> ServiceView {
         size_bytes: 0,
         media_type: "application/octet-stream".to_owned(),
     };
+    let (kind, fix) = match &state.parts().blobs_address {
+        None => ("local", "check the data folder"),
+        Some(_) => ("s3", "start the server, or check RIVERRUN_S3_ENDPOINT, RIVERRUN_S3_BUCKET and the key"),
+    };
     let since = Instant::now();
-    match state.parts().blobs.exists(&absent).await {
-        Ok(_) => ServiceView::up("blobs", "local", true, "answers").took(ms(since)),
-        Err(error) => ServiceView::down("blobs", "local", true, error.to_string(), "check the data folder"),
+    let row = match tokio::time::timeout(PATIENCE, state.parts().blobs.exists(&absent)).await {
+        Ok(Ok(_)) => ServiceView::up("blobs", kind, true, "answers"),
+        Ok(Err(error)) => ServiceView::down("blobs", kind, true, error.to_string(), fix),
+        Err(_) => ServiceView::down("blobs", kind, true, format!("no answer within {} s", PATIENCE.as_secs()), fix),
+    };
+    let row = row.took(ms(since));
+    match &state.parts().blobs_address {
+        Some(address) => row.at(address),
+        None => row,
     }
 }
 

@@ -10,7 +10,9 @@ use riverrun_knowledge::answer::AnswerConfig;
 use riverrun_knowledge::sources::{Limits, SourceSecrets};
 use riverrun_knowledge::{Answerer, LanguageModels, Retriever};
 use riverrun_log::admin::{Admin, GroupTopics};
-use riverrun_log::{BlobError, BlobStore, EmbeddedBroker, LogConfig, LogError, ObjectStoreBlobs, Producer, Schemas};
+use riverrun_log::{
+    BlobError, BlobStore, EmbeddedBroker, LogConfig, LogError, ObjectStoreBlobs, Producer, S3Config, Schemas,
+};
 use riverrun_schemas::Topic;
 use riverrun_schemas::topics::all_specs;
 use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
@@ -63,6 +65,8 @@ pub struct StackConfig {
     pub broker: BrokerChoice,
     /// A PostgreSQL server for the read models; `None` keeps them in the data folder.
     pub database_url: Option<String>,
+    /// A bucket for the blobs; `None` keeps them in the data folder.
+    pub s3: Option<S3Config>,
     /// Settings and models.
     pub core: Core,
     /// Names this process among the members of a consumer group: the same after a restart, different from every other
@@ -87,6 +91,7 @@ impl StackConfig {
             data_dir: data_dir.into(),
             broker: BrokerChoice::Embedded { port: 0 },
             database_url: None,
+            s3: None,
             core,
             instance: "riverrun".to_owned(),
             max_runs: 32,
@@ -152,7 +157,11 @@ impl StackError {
             StackError::Store { source, .. } | StackError::Hub(HubError::Store(source)) => source.hint(),
             StackError::Hub(HubError::Log(error)) => error.hint().map(str::to_owned),
             StackError::Warehouse(error) => error.hint(),
-            StackError::Blobs(_) | StackError::NotReady { .. } => None,
+            StackError::Blobs(_) => Some(
+                "check the disk and the data folder (RIVERRUN_DATA_DIR), or the bucket (RIVERRUN_S3_BUCKET, RIVERRUN_S3_ENDPOINT) and its key"
+                    .to_owned(),
+            ),
+            StackError::NotReady { .. } => None,
         };
         known.unwrap_or_else(|| "check the disk and the data folder (RIVERRUN_DATA_DIR), then try again".to_owned())
     }
@@ -272,7 +281,10 @@ async fn open_stores(config: &StackConfig) -> Result<Stores, StackError> {
     let memories = EdgeVectors::open(EdgeConfig::at(data_dir.join("memory"))).map_err(part("memory vectors"))?;
     let keywords = TantivyIndex::open(TantivyConfig::at(data_dir.join("keywords"))).map_err(part("keywords"))?;
     let warehouse = DuckWarehouse::open(DuckConfig::at(data_dir.join("warehouse")))?;
-    let blobs = blobs(data_dir)?;
+    let blobs = blobs(data_dir, config.s3.as_ref())?;
+    if config.s3.is_some() {
+        blobs.check().await?;
+    }
     Ok(Stores {
         sql,
         vectors: Arc::new(vectors),
@@ -321,6 +333,7 @@ async fn start_rest(
         warehouse: stores.warehouse,
         index_dir: config.data_dir.clone(),
         blobs: stores.blobs,
+        blobs_address: config.s3.as_ref().map(S3Config::address),
         retriever: Arc::new(retriever),
         answerer: Arc::new(answerer),
         hub,
@@ -353,9 +366,13 @@ fn stored_memory(config: &StackConfig, stores: &Stores, producer: &Producer) -> 
     StoredMemory::new(stores.sql.clone(), stores.episodes.clone(), models, producer.clone(), window_tokens)
 }
 
-/// The blob store of a data folder. Content is found by its hash, so several processes may write to it.
-pub fn blobs(data_dir: &Path) -> Result<ObjectStoreBlobs, BlobError> {
-    ObjectStoreBlobs::local(&data_dir.join("blobs"))
+/// The blob store of a data folder, or the bucket that stands for it. Content is found by its hash, so several processes
+/// may write to it.
+pub fn blobs(data_dir: &Path, s3: Option<&S3Config>) -> Result<ObjectStoreBlobs, BlobError> {
+    match s3 {
+        Some(config) => ObjectStoreBlobs::s3(config),
+        None => ObjectStoreBlobs::local(&data_dir.join("blobs")),
+    }
 }
 
 fn spawn_workers(

@@ -14,6 +14,7 @@ use riverrun_knowledge::SearchRequest;
 use riverrun_knowledge::chunking::{ChunkConfig, DEFAULT_OVERLAP, DEFAULT_SIZE};
 use riverrun_knowledge::sources::{Limits, SECRET_PREFIX, SourceSecrets};
 use riverrun_knowledge::web::WebPolicy;
+use riverrun_log::S3Config;
 use riverrun_models::{ModelSettings, Secret};
 use riverrun_workers::tracer::TracingSettings;
 
@@ -49,6 +50,8 @@ pub struct Settings {
     pub kafka_extra: BTreeMap<String, String>,
     /// A PostgreSQL server for the read models; `None` keeps them in the data folder.
     pub database_url: Option<String>,
+    /// A bucket for the blobs; `None` keeps them in the data folder.
+    pub s3: Option<S3Config>,
     /// The token that this command line presents to a server.
     pub api_token: Option<Secret>,
     /// The API's.
@@ -122,6 +125,7 @@ impl Settings {
             kafka_brokers: values.text(KAFKA_BROKERS),
             kafka_extra: values.kafka_extra(),
             database_url: database_url(values)?,
+            s3: s3(values)?,
             api_token: values.text("RIVERRUN_API_TOKEN").as_deref().and_then(Secret::new),
             api: ApiConfig {
                 allowed_hosts,
@@ -265,6 +269,31 @@ fn database_url(values: &Values) -> Result<Option<String>, CliError> {
         }
         url => Ok(url),
     }
+}
+
+/// A bucket where one is named. Its other settings without it would go unused in silence.
+fn s3(values: &Values) -> Result<Option<S3Config>, CliError> {
+    let [endpoint, id, key] = ["RIVERRUN_S3_ENDPOINT", "RIVERRUN_S3_ACCESS_KEY_ID", "RIVERRUN_S3_SECRET_ACCESS_KEY"]
+        .map(|name| values.text(name));
+    let Some(bucket) = values.text("RIVERRUN_S3_BUCKET") else {
+        return match endpoint.or(id).or(key) {
+            None => Ok(None),
+            Some(_) => Err(CliError::new(Exit::Usage, "settings of S3 are there, and RIVERRUN_S3_BUCKET is not set")
+                .hint("set RIVERRUN_S3_BUCKET, or unset the others (environment or .env)")),
+        };
+    };
+    if let Some(url) = endpoint.as_ref().filter(|url| !url.starts_with("http://") && !url.starts_with("https://")) {
+        return Err(wrong("RIVERRUN_S3_ENDPOINT", &redact_url(url), "http://host:port or https://host:port"));
+    }
+    if id.is_some() != key.is_some() {
+        return Err(CliError::new(
+            Exit::Usage,
+            "one of RIVERRUN_S3_ACCESS_KEY_ID and RIVERRUN_S3_SECRET_ACCESS_KEY is not set",
+        )
+        .hint("set both, or none for a bucket that anybody may use"));
+    }
+    let region = values.text("RIVERRUN_S3_REGION").unwrap_or_else(|| "us-east-1".to_owned());
+    Ok(Some(S3Config { bucket, endpoint, region, access_key_id: id, secret_access_key: key }))
 }
 
 /// The address without a password in it.

@@ -18,7 +18,7 @@ mod tail;
 mod transaction;
 mod watermarks;
 
-pub use blobs::{BlobError, BlobStore, ObjectStoreBlobs};
+pub use blobs::{BlobError, BlobStore, ObjectStoreBlobs, S3Config};
 pub use config::LogConfig;
 pub use dead_letters::DeadLetter;
 pub use embedded::EmbeddedBroker;
