@@ -423,6 +423,28 @@ mod tests {
     }
 
     #[test]
+    fn given_settings_of_servers_when_they_are_read_then_they_are_used_and_halves_are_refused() {
+        let settings =
+            read(&[("RIVERRUN_DATABASE_URL", "postgresql://ann@db/x"), ("RIVERRUN_S3_BUCKET", "blobs")]).unwrap();
+        assert_eq!(settings.database_url.as_deref(), Some("postgresql://ann@db/x"));
+        assert_eq!(settings.s3.unwrap().region, "us-east-1");
+        let bucket = ("RIVERRUN_S3_BUCKET", "blobs");
+        for pairs in [
+            [("RIVERRUN_S3_ENDPOINT", "http://127.0.0.1:9000"), ("RIVERRUN_S3_REGION", "x")],
+            [bucket, ("RIVERRUN_S3_ENDPOINT", "127.0.0.1:9000")],
+            [bucket, ("RIVERRUN_S3_ACCESS_KEY_ID", "id")],
+            [bucket, ("RIVERRUN_S3_SECRET_ACCESS_KEY", "s3cret")],
+        ] {
+            let error = read(&pairs).unwrap_err();
+            assert!(
+                error.exit == Exit::Usage && error.message.contains("RIVERRUN_S3_") && error.hint.is_some(),
+                "{error:?}"
+            );
+            assert!(!error.message.contains("s3cret"));
+        }
+    }
+
+    #[test]
     fn given_kafka_settings_when_they_are_read_then_they_become_librdkafka_names() {
         let settings = read(&[(KAFKA_BROKERS, "k:9092"), ("RIVERRUN_KAFKA_SECURITY_PROTOCOL", "sasl_ssl")]).unwrap();
         assert_eq!(settings.kafka_brokers.as_deref(), Some("k:9092"));

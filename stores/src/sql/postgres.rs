@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use sqlx::any::AnyPoolOptions;
-use sqlx::postgres::PgPoolOptions;
-use sqlx::{Any, AnyPool, Executor, Transaction};
+use sqlx::postgres::{PgConnection, PgPoolOptions};
+use sqlx::{Any, AnyPool, Connection, Executor, Transaction};
 use url::Url;
 
 use crate::error::StoreError;
@@ -20,20 +20,25 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Whoever writes holds it until the transaction ends: two projectors then find each other's checkpoint instead of
 /// each other's rows. The number is this program's; any that nobody else takes would do.
 const ONE_WRITER: &str = "SELECT pg_advisory_xact_lock(8239744371)";
+const FIX: &str = "start the server and make the database, or check RIVERRUN_DATABASE_URL (postgres://user:password@host:5432/database)";
 const READ_ONLY: &str = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY";
 /// Runs before the shared migrations, which count from 1.
 const FUNCTIONS: (i64, &str, &str) = (0, "functions", include_str!("../../migrations/postgres/0000_functions.sql"));
 
 /// Reader and writer, with the tables up to date. Processes that start at once wait for the one that migrates.
 pub(super) async fn connect(url: &str) -> Result<(AnyPool, AnyPool), StoreError> {
-    let failed = |error: &dyn std::fmt::Display| {
-        StoreError::Server {
+    let failed = |error: &dyn std::fmt::Display| StoreError::Server {
         service: "PostgreSQL",
         address: shown(url),
         reason: error.to_string(),
-        fix: "start the server and make the database, or check RIVERRUN_DATABASE_URL (postgres://user:password@host:5432/database)".to_owned(),
-    }
+        fix: FIX.to_owned(),
     };
+    // A pool waits for a server that refuses, and then says only that it waited: one connection says why.
+    match tokio::time::timeout(PATIENCE, PgConnection::connect(url)).await {
+        Ok(Ok(connection)) => connection.close().await.map_err(|error| failed(&error))?,
+        Ok(Err(error)) => return Err(failed(&error)),
+        Err(_) => return Err(failed(&format!("no answer within {} s", PATIENCE.as_secs()))),
+    }
     let first = PgPoolOptions::new()
         .max_connections(1)
         .acquire_timeout(PATIENCE)
