@@ -41,10 +41,10 @@ class Services:
     def __init__(self, folder):
         self.folder, self.running = folder, []
 
-    def start(self, command, port, name, **more):
+    def start(self, command, port, name, ends_by=signal.SIGTERM, **more):
         log = open(self.folder / f"{name}.log", "wb")
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **more)
-        self.running.append(process)
+        self.running.append((process, ends_by))
         deadline = time.monotonic() + PATIENCE_S
         while True:
             if process.poll() is not None:
@@ -66,15 +66,15 @@ class Services:
         return folder
 
     def stop(self):
-        for process in self.running:
+        for process, ends_by in self.running:
             if process.poll() is None:
-                process.terminate()
+                process.send_signal(ends_by)
         deadline = time.monotonic() + STOP_S
-        for process in self.running:
+        for process, _ in self.running:
             try:
                 process.wait(max(0.1, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)  # it leads a group of its own
                 process.wait()
 
     def postgres(self):
@@ -95,7 +95,8 @@ class Services:
                        stdout=subprocess.DEVNULL, env=os.environ | {"LC_ALL": "C.UTF-8"}, **more)
         options = {"listen_addresses": "127.0.0.1", "unix_socket_directories": data, "fsync": "off", "max_connections": "300"}
         flags = [flag for name, value in options.items() for flag in ("-c", f"{name}={value}")]
-        self.start([server, "-D", data, "-p", str(port), *flags], port, "postgres-log", **more)
+        # SIGTERM would wait for clients.
+        self.start([server, "-D", data, "-p", str(port), *flags], port, "postgres-log", signal.SIGINT, **more)
         return {"RIVERRUN_TEST_DATABASE_URL": f"postgres://postgres@127.0.0.1:{port}/postgres"}
 
     def redis(self):

@@ -20,6 +20,8 @@ use riverrun_workers::tracer::TracingSettings;
 
 use crate::error::{CliError, Exit};
 
+mod servers;
+
 const PREFIX: &str = "RIVERRUN_";
 /// Raw librdkafka settings: `RIVERRUN_KAFKA_SECURITY_PROTOCOL` is `security.protocol`.
 const KAFKA_PREFIX: &str = "RIVERRUN_KAFKA_";
@@ -124,8 +126,8 @@ impl Settings {
             broker_port: values.number("RIVERRUN_BROKER_PORT", 9092, 0..=u16::MAX)?,
             kafka_brokers: values.text(KAFKA_BROKERS),
             kafka_extra: values.kafka_extra(),
-            database_url: database_url(values)?,
-            s3: s3(values)?,
+            database_url: servers::database_url(values)?,
+            s3: servers::s3(values)?,
             api_token: values.text("RIVERRUN_API_TOKEN").as_deref().and_then(Secret::new),
             api: ApiConfig {
                 allowed_hosts,
@@ -260,42 +262,6 @@ fn wrong(name: &str, value: &str, expected: &str) -> CliError {
     CliError::new(Exit::Usage, format!("setting {name} is '{value}', which is not {expected}")).hint(fix(name))
 }
 
-fn database_url(values: &Values) -> Result<Option<String>, CliError> {
-    let name = "RIVERRUN_DATABASE_URL";
-    match values.text(name) {
-        Some(url) if !url.starts_with("postgres://") && !url.starts_with("postgresql://") => {
-            let shown = redact_url(&url);
-            Err(wrong(name, &shown, "postgres://user:password@host:5432/database"))
-        }
-        url => Ok(url),
-    }
-}
-
-/// A bucket where one is named. Its other settings without it would go unused in silence.
-fn s3(values: &Values) -> Result<Option<S3Config>, CliError> {
-    let [endpoint, id, key] = ["RIVERRUN_S3_ENDPOINT", "RIVERRUN_S3_ACCESS_KEY_ID", "RIVERRUN_S3_SECRET_ACCESS_KEY"]
-        .map(|name| values.text(name));
-    let Some(bucket) = values.text("RIVERRUN_S3_BUCKET") else {
-        return match endpoint.or(id).or(key) {
-            None => Ok(None),
-            Some(_) => Err(CliError::new(Exit::Usage, "settings of S3 are there, and RIVERRUN_S3_BUCKET is not set")
-                .hint("set RIVERRUN_S3_BUCKET, or unset the others (environment or .env)")),
-        };
-    };
-    if let Some(url) = endpoint.as_ref().filter(|url| !url.starts_with("http://") && !url.starts_with("https://")) {
-        return Err(wrong("RIVERRUN_S3_ENDPOINT", &redact_url(url), "http://host:port or https://host:port"));
-    }
-    if id.is_some() != key.is_some() {
-        return Err(CliError::new(
-            Exit::Usage,
-            "one of RIVERRUN_S3_ACCESS_KEY_ID and RIVERRUN_S3_SECRET_ACCESS_KEY is not set",
-        )
-        .hint("set both, or none for a bucket that anybody may use"));
-    }
-    let region = values.text("RIVERRUN_S3_REGION").unwrap_or_else(|| "us-east-1".to_owned());
-    Ok(Some(S3Config { bucket, endpoint, region, access_key_id: id, secret_access_key: key }))
-}
-
 /// The address without a password in it.
 fn redact_url(url: &str) -> String {
     match (url.find("://"), url.rfind('@')) {
@@ -420,28 +386,6 @@ mod tests {
         }
         assert!(!read(&[("RIVERRUN_API_TOKENS", "secret")]).unwrap_err().message.contains("secret"));
         assert!(!read(&[("RIVERRUN_DATABASE_URL", "mysql://ann:secret@db/x")]).unwrap_err().message.contains("secret"));
-    }
-
-    #[test]
-    fn given_settings_of_servers_when_they_are_read_then_they_are_used_and_halves_are_refused() {
-        let settings =
-            read(&[("RIVERRUN_DATABASE_URL", "postgresql://ann@db/x"), ("RIVERRUN_S3_BUCKET", "blobs")]).unwrap();
-        assert_eq!(settings.database_url.as_deref(), Some("postgresql://ann@db/x"));
-        assert_eq!(settings.s3.unwrap().region, "us-east-1");
-        let bucket = ("RIVERRUN_S3_BUCKET", "blobs");
-        for pairs in [
-            [("RIVERRUN_S3_ENDPOINT", "http://127.0.0.1:9000"), ("RIVERRUN_S3_REGION", "x")],
-            [bucket, ("RIVERRUN_S3_ENDPOINT", "127.0.0.1:9000")],
-            [bucket, ("RIVERRUN_S3_ACCESS_KEY_ID", "id")],
-            [bucket, ("RIVERRUN_S3_SECRET_ACCESS_KEY", "s3cret")],
-        ] {
-            let error = read(&pairs).unwrap_err();
-            assert!(
-                error.exit == Exit::Usage && error.message.contains("RIVERRUN_S3_") && error.hint.is_some(),
-                "{error:?}"
-            );
-            assert!(!error.message.contains("s3cret"));
-        }
     }
 
     #[test]
