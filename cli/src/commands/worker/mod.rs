@@ -96,7 +96,10 @@ pub async fn run(args: WorkerArgs, settings: &Settings) -> Result<(), CliError> 
     };
     let workers = Arc::new(started?);
     let health = match args.health_port {
-        Some(port) => format!(" · {}", health::serve(settings, port, workers.clone(), stop.clone()).await?),
+        Some(port) => {
+            let address = health::serve(settings, port, workers.clone(), stop.clone()).await?;
+            format!(" · {address}")
+        }
         None => String::new(),
     };
     tell(&format!("riverrun worker {} × {} works · Kafka {}{health}", args.kind.name(), args.concurrency, log.brokers));
