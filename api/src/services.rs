@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use riverrun_log::broker::FiguresHandle;
 use riverrun_models::{Models, Presence, ProviderInfo, ProviderKind};
 use riverrun_schemas::registry;
+use riverrun_stores::SqlKind;
 use riverrun_stores::read_models::checkpoints;
 use riverrun_workers::tracer::{self, TracingService, TracingState, TracingStatus};
 
@@ -106,20 +107,22 @@ fn schema_registry() -> ServiceView {
 
 async fn sql(state: &AppState) -> ServiceView {
     let sql = &state.parts().sql;
+    let (kind, fix) = match sql.kind() {
+        SqlKind::Sqlite => ("sqlite", "check the disk"),
+        SqlKind::Postgres => ("postgresql", "start the server, or check RIVERRUN_DATABASE_URL"),
+    };
     let since = Instant::now();
-    let row = match tokio::time::timeout(PATIENCE, checkpoints(sql)).await {
-        Ok(Ok(_)) => ServiceView::up("sql", "sqlite", true, "answers"),
+    let asked = async {
+        checkpoints(sql).await?; // a table of ours: that the server lives is not enough
+        sql.version().await
+    };
+    let row = match tokio::time::timeout(PATIENCE, asked).await {
+        Ok(Ok(version)) => ServiceView { version: Some(version), ..ServiceView::up("sql", kind, true, "answers") },
         Ok(Err(error)) => {
-            let fix = error.hint().unwrap_or_else(|| "check the disk".to_owned());
-            ServiceView::down("sql", "sqlite", true, error.to_string(), fix)
+            let fix = error.hint().unwrap_or_else(|| fix.to_owned());
+            ServiceView::down("sql", kind, true, error.to_string(), fix)
         }
-        Err(_) => ServiceView::down(
-            "sql",
-            "sqlite",
-            true,
-            format!("no answer within {} s", PATIENCE.as_secs()),
-            "check the disk",
-        ),
+        Err(_) => ServiceView::down("sql", kind, true, format!("no answer within {} s", PATIENCE.as_secs()), fix),
     };
     row.at(sql.path().display().to_string()).took(ms(since))
 }
@@ -161,10 +164,20 @@ async fn blobs(state: &AppState) -> ServiceView {
         size_bytes: 0,
         media_type: "application/octet-stream".to_owned(),
     };
+    let (kind, fix) = match &state.parts().blobs_address {
+        None => ("local", "check the data folder"),
+        Some(_) => ("s3", "start the server, or check RIVERRUN_S3_ENDPOINT, RIVERRUN_S3_BUCKET and the key"),
+    };
     let since = Instant::now();
-    match state.parts().blobs.exists(&absent).await {
-        Ok(_) => ServiceView::up("blobs", "local", true, "answers").took(ms(since)),
-        Err(error) => ServiceView::down("blobs", "local", true, error.to_string(), "check the data folder"),
+    let row = match tokio::time::timeout(PATIENCE, state.parts().blobs.exists(&absent)).await {
+        Ok(Ok(_)) => ServiceView::up("blobs", kind, true, "answers"),
+        Ok(Err(error)) => ServiceView::down("blobs", kind, true, error.to_string(), fix),
+        Err(_) => ServiceView::down("blobs", kind, true, format!("no answer within {} s", PATIENCE.as_secs()), fix),
+    };
+    let row = row.took(ms(since));
+    match &state.parts().blobs_address {
+        Some(address) => row.at(address),
+        None => row,
     }
 }
 

@@ -11,7 +11,9 @@ use riverrun_knowledge::sources::{Limits, SourceSecrets};
 use riverrun_knowledge::{Answerer, LanguageModels, Retriever};
 use riverrun_log::admin::{Admin, GroupTopics};
 use riverrun_log::broker::{FiguresHandle, SecureListener};
-use riverrun_log::{BlobError, BlobStore, EmbeddedBroker, LogConfig, LogError, ObjectStoreBlobs, Producer, Schemas};
+use riverrun_log::{
+    BlobError, BlobStore, EmbeddedBroker, LogConfig, LogError, ObjectStoreBlobs, Producer, S3Config, Schemas,
+};
 use riverrun_schemas::Topic;
 use riverrun_schemas::topics::all_specs;
 use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
@@ -67,6 +69,10 @@ pub struct StackConfig {
     pub data_dir: PathBuf,
     /// Which broker.
     pub broker: BrokerChoice,
+    /// A PostgreSQL server for the read models; `None` keeps them in the data folder.
+    pub database_url: Option<String>,
+    /// A bucket for the blobs; `None` keeps them in the data folder.
+    pub s3: Option<S3Config>,
     /// Settings and models.
     pub core: Core,
     /// Names this process among the members of a consumer group: the same after a restart, different from every other
@@ -90,6 +96,8 @@ impl StackConfig {
         Self {
             data_dir: data_dir.into(),
             broker: BrokerChoice::Embedded { port: 0, secure: None },
+            database_url: None,
+            s3: None,
             core,
             instance: "riverrun".to_owned(),
             max_runs: 32,
@@ -155,7 +163,11 @@ impl StackError {
             StackError::Store { source, .. } | StackError::Hub(HubError::Store(source)) => source.hint(),
             StackError::Hub(HubError::Log(error)) => error.hint().map(str::to_owned),
             StackError::Warehouse(error) => error.hint(),
-            StackError::Blobs(_) | StackError::NotReady { .. } => None,
+            StackError::Blobs(_) => Some(
+                "check the disk and the data folder (RIVERRUN_DATA_DIR), or the bucket (RIVERRUN_S3_BUCKET, RIVERRUN_S3_ENDPOINT) and its key"
+                    .to_owned(),
+            ),
+            StackError::NotReady { .. } => None,
         };
         known.unwrap_or_else(|| "check the disk and the data folder (RIVERRUN_DATA_DIR), then try again".to_owned())
     }
@@ -264,14 +276,22 @@ struct Stores {
     blobs: Arc<dyn BlobStore>,
 }
 
-async fn open_stores(data_dir: &Path) -> Result<Stores, StackError> {
+async fn open_stores(config: &StackConfig) -> Result<Stores, StackError> {
+    let data_dir = config.data_dir.as_path();
     let part = |part: &'static str| move |source| StackError::Store { part, source };
-    let sql = Sql::open(data_dir.join("read.db")).await.map_err(part("sql"))?;
+    let sql = match &config.database_url {
+        Some(url) => Sql::connect(url).await,
+        None => Sql::open(data_dir.join("read.db")).await,
+    };
+    let sql = sql.map_err(part("sql"))?;
     let vectors = EdgeVectors::open(EdgeConfig::at(data_dir.join("vectors"))).map_err(part("vectors"))?;
     let memories = EdgeVectors::open(EdgeConfig::at(data_dir.join("memory"))).map_err(part("memory vectors"))?;
     let keywords = TantivyIndex::open(TantivyConfig::at(data_dir.join("keywords"))).map_err(part("keywords"))?;
     let warehouse = DuckWarehouse::open(DuckConfig::at(data_dir.join("warehouse")))?;
-    let blobs = blobs(data_dir)?;
+    let blobs = blobs(data_dir, config.s3.as_ref())?;
+    if config.s3.is_some() {
+        blobs.check().await?;
+    }
     Ok(Stores {
         sql,
         vectors: Arc::new(vectors),
@@ -290,7 +310,7 @@ async fn start_rest(
 ) -> Result<(AppState, WorkerSet), StackError> {
     let admin = Admin::new(&log)?;
     admin.ensure_topics(all_specs()).await?;
-    let stores = open_stores(&config.data_dir).await?;
+    let stores = open_stores(&config).await?;
     let producer = Producer::new(&log)?;
     let models: Arc<dyn LanguageModels> = Arc::new(config.core.models().clone());
     let retriever = Retriever::new(stores.vectors.clone(), stores.keywords.clone(), models.clone());
@@ -320,6 +340,7 @@ async fn start_rest(
         warehouse: stores.warehouse,
         index_dir: config.data_dir.clone(),
         blobs: stores.blobs,
+        blobs_address: config.s3.as_ref().map(S3Config::address),
         retriever: Arc::new(retriever),
         answerer: Arc::new(answerer),
         hub,
@@ -352,9 +373,13 @@ fn stored_memory(config: &StackConfig, stores: &Stores, producer: &Producer) -> 
     StoredMemory::new(stores.sql.clone(), stores.episodes.clone(), models, producer.clone(), window_tokens)
 }
 
-/// The blob store of a data folder. Content is found by its hash, so several processes may write to it.
-pub fn blobs(data_dir: &Path) -> Result<ObjectStoreBlobs, BlobError> {
-    ObjectStoreBlobs::local(&data_dir.join("blobs"))
+/// The blob store of a data folder, or the bucket that stands for it. Content is found by its hash, so several processes
+/// may write to it.
+pub fn blobs(data_dir: &Path, s3: Option<&S3Config>) -> Result<ObjectStoreBlobs, BlobError> {
+    match s3 {
+        Some(config) => ObjectStoreBlobs::s3(config),
+        None => ObjectStoreBlobs::local(&data_dir.join("blobs")),
+    }
 }
 
 fn spawn_workers(

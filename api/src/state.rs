@@ -214,6 +214,8 @@ pub struct Parts {
     pub index_dir: PathBuf,
     /// Large content.
     pub blobs: Arc<dyn BlobStore>,
+    /// Where they are when that is a server.
+    pub blobs_address: Option<String>,
     /// Search.
     pub retriever: Arc<Retriever>,
     /// Answers.

@@ -40,6 +40,8 @@ pub struct Cli {
 pub enum Command {
     /// Start the HTTP and WebSocket API with everything behind it
     Serve,
+    /// One kind of worker as a process of its own, beside those of other processes on the same log
+    Worker(crate::commands::worker::WorkerArgs),
     /// One row for each required and optional service: what is there, what is missing, and the fix
     Diagnose,
     /// The model providers, with which have keys
@@ -123,6 +125,7 @@ impl Command {
     pub fn name(&self) -> &'static str {
         match self {
             Command::Serve => "serve",
+            Command::Worker(_) => "worker",
             Command::Diagnose => "diagnose",
             Command::Providers => "providers",
             Command::Models(_) => "models",

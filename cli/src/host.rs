@@ -268,6 +268,8 @@ pub async fn host(
     let not_started = |service| move |error| NotStarted { service, error };
     let config = StackConfig {
         broker: broker_choice(settings, any_port).map_err(not_started("broker"))?,
+        database_url: settings.database_url.clone(),
+        s3: settings.s3.clone(),
         instance: instance(&settings.data_dir),
         max_runs: settings.agent_max_runs,
         limits: settings.ingest_limits,

@@ -15,12 +15,15 @@ use riverrun_knowledge::SearchRequest;
 use riverrun_knowledge::chunking::{ChunkConfig, ChunkError, ChunkUnit};
 use riverrun_knowledge::sources::{Limits, SECRET_PREFIX, SourceSecrets};
 use riverrun_knowledge::web::WebPolicy;
+use riverrun_log::S3Config;
 use riverrun_log::broker::SecureListener;
 use riverrun_models::{ModelSettings, Secret};
 use riverrun_workers::tracer::TracingSettings;
 
 use crate::error::{CliError, Exit};
 use crate::secure_broker::secure_listener;
+
+mod servers;
 
 const PREFIX: &str = "RIVERRUN_";
 /// Raw librdkafka settings: `RIVERRUN_KAFKA_SECURITY_PROTOCOL` is `security.protocol`.
@@ -31,7 +34,6 @@ const KAFKA_BROKERS: &str = "RIVERRUN_KAFKA_BROKERS";
 const NOT_YET: &[(&str, &str)] = &[
     ("RIVERRUN_SCHEMA_REGISTRY_URL", "the built-in schema registry"),
     ("RIVERRUN_QDRANT_URL", "the embedded vector store"),
-    ("RIVERRUN_DATABASE_URL", "the embedded database"),
     ("RIVERRUN_REDIS_URL", "the embedded cache"),
     ("RIVERRUN_MONGODB_URL", "the embedded document store"),
 ];
@@ -53,6 +55,10 @@ pub struct Settings {
     pub kafka_brokers: Option<String>,
     /// Raw librdkafka settings.
     pub kafka_extra: BTreeMap<String, String>,
+    /// A PostgreSQL server for the read models; `None` keeps them in the data folder.
+    pub database_url: Option<String>,
+    /// A bucket for the blobs; `None` keeps them in the data folder.
+    pub s3: Option<S3Config>,
     /// The token that this command line presents to a server.
     pub api_token: Option<Secret>,
     /// The API's.
@@ -130,6 +136,8 @@ impl Settings {
             broker_secure: secure_listener(&|name| values.text(name), folder)?,
             kafka_brokers: values.text(KAFKA_BROKERS),
             kafka_extra: values.kafka_extra(),
+            database_url: servers::database_url(values)?,
+            s3: servers::s3(values)?,
             api_token: values.text("RIVERRUN_API_TOKEN").as_deref().and_then(Secret::new),
             api: ApiConfig {
                 allowed_hosts,
@@ -381,6 +389,7 @@ mod tests {
         assert_eq!(settings.api.memory_window_tokens, 2_048);
         assert!(settings.kafka_brokers.is_none() && settings.api.tokens.is_empty());
         assert_eq!(settings.api.ingest_roots, [Path::new("/tmp").canonicalize().unwrap()]);
+        assert_eq!(settings.database_url, None);
         settings.check_bind().unwrap();
     }
 
@@ -413,9 +422,7 @@ mod tests {
             );
         }
         assert!(!read(&[("RIVERRUN_API_TOKENS", "secret")]).unwrap_err().message.contains("secret"));
-        assert!(
-            !read(&[("RIVERRUN_DATABASE_URL", "postgres://ann:secret@db/x")]).unwrap_err().message.contains("secret")
-        );
+        assert!(!read(&[("RIVERRUN_DATABASE_URL", "mysql://ann:secret@db/x")]).unwrap_err().message.contains("secret"));
     }
 
     #[test]

@@ -13,6 +13,10 @@ use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use riverrun_schemas::BlobRef;
 use sha2::{Digest, Sha256};
 
+mod s3;
+
+pub use s3::S3Config;
+
 /// No blob is larger than this: 512 MiB. It is held in memory when it is put and got.
 pub const MAX_BLOB_BYTES: usize = 512 << 20;
 
@@ -109,6 +113,13 @@ impl ObjectStoreBlobs {
             .with_fsync(true)
             .with_automatic_cleanup(false);
         Ok(Self::new(Arc::new(store)))
+    }
+
+    /// Asks for what nobody has, so that a server which is not there, or a bucket, is told at start.
+    pub async fn check(&self) -> Result<(), BlobError> {
+        let nothing = ObjectPath::from("none");
+        let found = self.store.list_with_delimiter(Some(&nothing)).await;
+        found.map(drop).map_err(|source| BlobError::Store { doing: "answer", source })
     }
 }
 

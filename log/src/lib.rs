@@ -24,7 +24,7 @@ pub mod broker {
     pub use riverrun_broker::{Figures, FiguresHandle, PartitionStats, SecureListener, TlsFiles, TopicInfo};
 }
 
-pub use blobs::{BlobError, BlobStore, ObjectStoreBlobs};
+pub use blobs::{BlobError, BlobStore, ObjectStoreBlobs, S3Config};
 pub use config::LogConfig;
 pub use dead_letters::DeadLetter;
 pub use embedded::EmbeddedBroker;

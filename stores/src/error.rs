@@ -86,6 +86,18 @@ pub enum StoreError {
     /// This kind of store can't do that.
     #[error("this vector store can't {0}")]
     Unsupported(&'static str),
+    /// A server that was set does not answer, or answers with an error.
+    #[error("{service} at {address} failed: {reason}")]
+    Server {
+        /// Its name for people.
+        service: &'static str,
+        /// Where it is, without secrets.
+        address: String,
+        /// What it or its client said.
+        reason: String,
+        /// What to do.
+        fix: String,
+    },
     /// The process is ending.
     #[error("the store is shutting down")]
     ShuttingDown,
@@ -126,6 +138,7 @@ impl StoreError {
             Self::Io { .. } => "store_io_failed",
             Self::Index { .. } => "index_failed",
             Self::Unsupported(_) => "store_unsupported",
+            Self::Server { .. } => "store_server_down",
             Self::ShuttingDown => "shutting_down",
         }
     }
@@ -133,7 +146,7 @@ impl StoreError {
     /// Whether the same call may succeed later without anybody doing anything.
     pub fn retryable(&self) -> bool {
         match self {
-            Self::Database(_) | Self::Io { .. } | Self::Index { .. } | Self::ShuttingDown => true,
+            Self::Database(_) | Self::Io { .. } | Self::Index { .. } | Self::Server { .. } | Self::ShuttingDown => true,
             Self::DatabaseUnusable { .. }
             | Self::Row { .. }
             | Self::Cursor(_)
@@ -175,6 +188,7 @@ impl StoreError {
                 "if it goes on, stop riverrun, delete {} and ingest the collection's sources again",
                 path.display()
             )),
+            Self::Server { fix, .. } => Some(fix.clone()),
             Self::Database(_) | Self::NotFinite(_) | Self::Io { .. } | Self::ShuttingDown => None,
         }
     }

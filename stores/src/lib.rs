@@ -19,6 +19,6 @@ pub use episodes::{EpisodeHit, EpisodePoint, Episodes};
 pub use error::StoreError;
 pub use keywords::{KeywordHit, KeywordIndex};
 pub use read_models::run_fold::{RunGate, Verdict, Void};
-pub use sql::Sql;
+pub use sql::{Sql, SqlKind};
 pub use vectors::{CollectionInfo, VectorHit, VectorPoint, VectorStore};
 pub use warehouse::{Warehouse, WarehouseError};

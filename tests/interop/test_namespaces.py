@@ -10,7 +10,7 @@ WORD = "zanzibar"
 
 # Commands that show or change nothing of a namespace, each with its reason.
 NOT_OF_A_NAMESPACE = {
-    "serve": "hosts everything", "diagnose": "about this process", "providers": "the same for all", "agents": "the same for all",
+    "serve": "hosts everything", "worker": "works for all", "diagnose": "about this process", "providers": "the same for all", "agents": "the same for all",
     "models": "the same for all", "models ls": "the same for all", "models pull": "the same for all", "models rm": "the same for all",
     "models show": "the same for all", "models probe": "the same for all", "chat": "keeps nothing", "embed": "keeps nothing",
     "topics": "names of topics", "openapi": "the API's description", "completion": "for a shell",

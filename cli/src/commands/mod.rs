@@ -30,6 +30,7 @@ mod topics;
 pub mod transfer;
 pub mod usage;
 pub(crate) mod warehouse;
+pub mod worker;
 
 use std::future::Future;
 
@@ -51,6 +52,7 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
     let name = command.name();
     match command {
         Command::Serve => serve::serve(settings).await,
+        Command::Worker(args) => worker::run(args, settings).await,
         Command::Completion { shell } => completion::run(shell),
         Command::Openapi => openapi::run(),
         Command::Export(args) => until_signal(transfer::export::run(args, settings, output)).await,

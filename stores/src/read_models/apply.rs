@@ -8,12 +8,11 @@ use riverrun_schemas::finetune::FinetuneEvent;
 use riverrun_schemas::ingest::IngestEvent;
 use riverrun_schemas::memory::MemoryEvent;
 use riverrun_schemas::projects::ProjectEvent;
-use sqlx::SqliteConnection;
 
 use crate::error::StoreError;
 use crate::read_models::run_fold::Verdict;
 use crate::read_models::{checkpoint, documents, finetune, memory, projects, runs};
-use crate::sql::Sql;
+use crate::sql::{DbConnection, Sql};
 
 /// A record of a projected topic.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,7 +72,7 @@ pub async fn apply(sql: &Sql, batch: &[LogRecord]) -> Result<Applied, StoreError
     attempt.await.map_err(|error: StoreError| error.at(sql.path()))
 }
 
-async fn apply_all(connection: &mut SqliteConnection, batch: &[LogRecord]) -> Result<Applied, StoreError> {
+async fn apply_all(connection: &mut DbConnection, batch: &[LogRecord]) -> Result<Applied, StoreError> {
     let mut next_offsets: HashMap<(Topic, i32), i64> = HashMap::new();
     let mut gates = runs::Gates::default();
     let mut outcome = Applied::default();

@@ -2,10 +2,10 @@
 
 use riverrun_schemas::Topic;
 use serde::Serialize;
-use sqlx::{Row, SqliteConnection};
+use sqlx::Row;
 
 use crate::error::StoreError;
-use crate::sql::Sql;
+use crate::sql::{DbConnection, Sql};
 
 /// The topics that read models are made of.
 pub const PROJECTED_TOPICS: [Topic; 5] =
@@ -57,7 +57,7 @@ pub async fn checkpoints(sql: &Sql) -> Result<Vec<Checkpoint>, StoreError> {
     all(&mut connection).await.map_err(|error| error.at(sql.path()))
 }
 
-pub(crate) async fn all(connection: &mut SqliteConnection) -> Result<Vec<Checkpoint>, StoreError> {
+pub(crate) async fn all(connection: &mut DbConnection) -> Result<Vec<Checkpoint>, StoreError> {
     let rows = sqlx::query(
         "SELECT projection, topic, partition, next_offset FROM checkpoints ORDER BY projection, topic, partition",
     )
@@ -79,7 +79,7 @@ fn partition_number(stored: i64) -> i32 {
     i32::try_from(stored).unwrap_or(i32::MAX)
 }
 
-pub(crate) async fn stored(connection: &mut SqliteConnection, topic: Topic, partition: i32) -> Result<i64, StoreError> {
+pub(crate) async fn stored(connection: &mut DbConnection, topic: Topic, partition: i32) -> Result<i64, StoreError> {
     let Some(projection) = projection_of(topic) else { return Ok(0) };
     let found: Option<i64> = sqlx::query_scalar(
         "SELECT next_offset FROM checkpoints WHERE projection = $1 AND topic = $2 AND partition = $3",
@@ -93,7 +93,7 @@ pub(crate) async fn stored(connection: &mut SqliteConnection, topic: Topic, part
 }
 
 pub(crate) async fn store(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     topic: Topic,
     partition: i32,
     next_offset: i64,

@@ -6,14 +6,14 @@
 use riverrun_schemas::ingest::{CollectionWithdrawn, DocumentDeleted, DocumentWithdrawn};
 use riverrun_schemas::{Collection, CollectionName, IngestId, Namespace};
 use serde::{Deserialize, Serialize};
-use sqlx::{Row, SqliteConnection};
+use sqlx::Row;
 use utoipa::ToSchema;
 
 use crate::error::StoreError;
 use crate::read_models::documents::count_in_collection;
 use crate::read_models::runs::id;
 use crate::read_models::time::Timestamp;
-use crate::sql::Sql;
+use crate::sql::{DbConnection, Sql, storable};
 
 /// What a removal came to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -54,7 +54,7 @@ impl DeletionView {
 }
 
 async fn open(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     deletion_id: IngestId,
     namespace: &Namespace,
     collection: &CollectionName,
@@ -74,7 +74,7 @@ async fn open(
 }
 
 pub(crate) async fn collection_withdrawn(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     event: &CollectionWithdrawn,
 ) -> Result<(), StoreError> {
     open(connection, event.ingest_id, &event.namespace, &event.collection, event.at).await?;
@@ -88,7 +88,7 @@ pub(crate) async fn collection_withdrawn(
 
 /// The document's text can be read no more; its row stays until its chunks are gone.
 pub(crate) async fn document_withdrawn(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     event: &DocumentWithdrawn,
 ) -> Result<(), StoreError> {
     open(connection, event.ingest_id, &event.namespace, &event.collection, event.at).await?;
@@ -98,7 +98,7 @@ pub(crate) async fn document_withdrawn(
     )
     .bind(event.ingest_id.to_string())
     .bind(event.document_id.to_string())
-    .bind(&event.source)
+    .bind(storable(&event.source))
     .bind(event.tables)
     .bind(event.rows)
     .bind(event.at)
@@ -123,10 +123,7 @@ pub(crate) async fn document_withdrawn(
 }
 
 /// Nothing finds the document any more. One that was handed in again meanwhile keeps its row.
-pub(crate) async fn document_deleted(
-    connection: &mut SqliteConnection,
-    event: &DocumentDeleted,
-) -> Result<(), StoreError> {
+pub(crate) async fn document_deleted(connection: &mut DbConnection, event: &DocumentDeleted) -> Result<(), StoreError> {
     let first = sqlx::query(
         "UPDATE deleted_documents SET vectors = $3, keywords = $4, updated_at = $5 WHERE deletion_id = $1 AND document_id = $2 AND vectors IS NULL",
     )

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use riverrun_schemas::{BlobRef, Collection, DocumentId, Failure, IngestId, Namespace};
 use serde_json::Value;
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Row, SqliteConnection};
+use sqlx::Row;
 
 use crate::error::StoreError;
 use crate::read_models::document_views::{
@@ -16,7 +15,7 @@ use crate::read_models::page::{Page, PageRequest};
 use crate::read_models::run_views::{failure_view, json_or_text};
 use crate::read_models::runs::{from_json, id};
 use crate::read_models::time::Timestamp;
-use crate::sql::Sql;
+use crate::sql::{DbConnection, DbRow, Sql, storable};
 
 const MAX_FAILURES: i64 = 100;
 
@@ -54,7 +53,7 @@ pub async fn documents(
     )
     .bind(collection.namespace.as_str())
     .bind(collection.name.as_str())
-    .bind(page.cursor.as_deref())
+    .bind(page.cursor.as_deref().map(storable))
     .bind(page.limit() + 1)
     .fetch_all(sql.reader())
     .await
@@ -158,7 +157,7 @@ pub async fn document_text(
          WHERE v.document_id = $1 AND v.version = $2 AND d.namespace = $3 AND d.collection = $4",
     )
     .bind(document_id.to_string())
-    .bind(version)
+    .bind(storable(version))
     .bind(collection.namespace.as_str())
     .bind(collection.name.as_str())
     .fetch_optional(sql.reader())
@@ -208,7 +207,7 @@ pub async fn ingest(
     ingest_id: IngestId,
 ) -> Result<Option<IngestView>, StoreError> {
     let attempt = async {
-        let mut transaction = sql.reader().begin().await?;
+        let mut transaction = sql.snapshot().await?;
         let row =
             sqlx::query("SELECT * FROM ingests WHERE ingest_id = $1 AND (CAST($2 AS TEXT) IS NULL OR namespace = $2)")
                 .bind(ingest_id.to_string())
@@ -224,7 +223,7 @@ pub async fn ingest(
 }
 
 async fn document_counts(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     ingest_id: IngestId,
 ) -> Result<(DocumentCounts, Option<i64>), StoreError> {
     let rows = sqlx::query("SELECT status, COUNT(*) AS documents, MAX(updated_at) AS latest FROM ingest_documents WHERE ingest_id = $1 GROUP BY status")
@@ -243,10 +242,7 @@ async fn document_counts(
     Ok((counts, last_end))
 }
 
-async fn failures(
-    connection: &mut SqliteConnection,
-    ingest_id: IngestId,
-) -> Result<Vec<IngestFailureView>, StoreError> {
+async fn failures(connection: &mut DbConnection, ingest_id: IngestId) -> Result<Vec<IngestFailureView>, StoreError> {
     let rows = sqlx::query(
         "SELECT document_id, source, stage, error FROM ingest_documents WHERE ingest_id = $1 AND status = 'failed' ORDER BY source, document_id LIMIT $2",
     )
@@ -269,7 +265,7 @@ async fn failures(
 }
 
 fn ingest_view(
-    row: &SqliteRow,
+    row: &DbRow,
     ingest_id: IngestId,
     mut counts: DocumentCounts,
     last_end: Option<i64>,
@@ -298,7 +294,7 @@ fn ingest_view(
     })
 }
 
-fn collection_view(row: &SqliteRow) -> Result<CollectionView, StoreError> {
+fn collection_view(row: &DbRow) -> Result<CollectionView, StoreError> {
     let collection =
         Collection::new(id("collections", row.try_get("namespace")?)?, id("collections", row.try_get("name")?)?);
     Ok(CollectionView {
@@ -312,7 +308,7 @@ fn collection_view(row: &SqliteRow) -> Result<CollectionView, StoreError> {
     })
 }
 
-fn document_view(row: &SqliteRow) -> Result<DocumentView, StoreError> {
+fn document_view(row: &DbRow) -> Result<DocumentView, StoreError> {
     let key: String = row.try_get("document_id")?;
     let error: Option<String> = row.try_get("error")?;
     let error = error.as_deref().map(|text| from_json::<Failure>("documents", &key, text)).transpose()?;

@@ -5,13 +5,14 @@
 
 use riverrun_schemas::ingest::IngestEvent;
 use riverrun_schemas::{BlobRef, Collection, CollectionName, DocumentId, Failure, IngestId, Namespace};
-use sqlx::{Row, SqliteConnection};
+use sqlx::Row;
 
 use crate::error::StoreError;
 use crate::read_models::deletions;
 use crate::read_models::document_views::DocumentStatus;
 use crate::read_models::reembeddings;
 use crate::read_models::runs::to_json;
+use crate::sql::{DbConnection, storable};
 
 pub use crate::read_models::document_queries::{
     collection, collections, document, document_in, document_metadata, document_text, document_versions, documents,
@@ -42,13 +43,13 @@ macro_rules! about {
 }
 
 /// Folds one event into the tables.
-pub(crate) async fn apply(connection: &mut SqliteConnection, event: &IngestEvent) -> Result<(), StoreError> {
+pub(crate) async fn apply(connection: &mut DbConnection, event: &IngestEvent) -> Result<(), StoreError> {
     match event {
         IngestEvent::IngestScanned(event) => {
             open_ingest(connection, event.ingest_id, &event.namespace, &event.collection, event.at).await?;
             sqlx::query("UPDATE ingests SET source = $2, documents = $3, skipped = $4, scanned_at = $5 WHERE ingest_id = $1 AND scanned_at IS NULL")
                 .bind(event.ingest_id.to_string())
-                .bind(&event.source)
+                .bind(storable(&event.source))
                 .bind(event.documents)
                 .bind(event.skipped)
                 .bind(event.at)
@@ -59,7 +60,7 @@ pub(crate) async fn apply(connection: &mut SqliteConnection, event: &IngestEvent
             open_ingest(connection, event.ingest_id, &event.namespace, &event.collection, event.at).await?;
             sqlx::query("UPDATE ingests SET source = $2, error = $3, failed_at = $4 WHERE ingest_id = $1 AND scanned_at IS NULL AND failed_at IS NULL")
                 .bind(event.ingest_id.to_string())
-                .bind(&event.source)
+                .bind(storable(&event.source))
                 .bind(to_json(&event.error))
                 .bind(event.at)
                 .execute(connection)
@@ -105,7 +106,7 @@ pub(crate) async fn apply(connection: &mut SqliteConnection, event: &IngestEvent
 /// Moves the document of a request to `status`. False, and nothing is changed, when it is there or further already: an
 /// event that was written twice, or one behind the end.
 async fn reach(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     about: &About<'_>,
     status: DocumentStatus,
     failure: Option<(&str, &Failure)>,
@@ -122,9 +123,9 @@ async fn reach(
     )
     .bind(about.ingest_id.to_string())
     .bind(about.document_id.to_string())
-    .bind(about.source)
+    .bind(storable(about.source))
     .bind(status.as_str())
-    .bind(failure.map(|(stage, _)| stage))
+    .bind(failure.map(|(stage, _)| storable(stage)))
     .bind(error.as_deref())
     .bind(about.at)
     .execute(&mut *connection)
@@ -142,7 +143,7 @@ async fn reach(
         .bind(about.document_id.to_string())
         .bind(about.namespace.as_str())
         .bind(about.collection.as_str())
-        .bind(about.source)
+        .bind(storable(about.source))
         .bind(about.ingest_id.to_string())
         .bind(status.as_str())
         .bind(error.as_deref())
@@ -153,7 +154,7 @@ async fn reach(
 }
 
 async fn status_in_request(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     about: &About<'_>,
 ) -> Result<Option<DocumentStatus>, StoreError> {
     let found: Option<String> =
@@ -169,7 +170,7 @@ async fn status_in_request(
 }
 
 async fn open_ingest(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     ingest_id: IngestId,
     namespace: &Namespace,
     collection: &CollectionName,
@@ -195,7 +196,7 @@ struct Version<'e> {
 }
 
 async fn set_version(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     about: &About<'_>,
     version: &Version<'_>,
     title: Option<&str>,
@@ -203,10 +204,10 @@ async fn set_version(
 ) -> Result<(), StoreError> {
     sqlx::query("UPDATE documents SET version = $2, chunks = $3, title = $4, metadata = $5 WHERE document_id = $1")
         .bind(about.document_id.to_string())
-        .bind(version.version)
+        .bind(storable(version.version))
         .bind(version.chunks)
-        .bind(title)
-        .bind(metadata)
+        .bind(title.map(storable))
+        .bind(metadata.map(storable))
         .execute(&mut *connection)
         .await?;
     sqlx::query(
@@ -214,11 +215,11 @@ async fn set_version(
          ON CONFLICT (document_id, version) DO NOTHING",
     )
     .bind(about.document_id.to_string())
-    .bind(version.version)
+    .bind(storable(version.version))
     .bind(version.chunks)
-    .bind(&version.text.sha256)
+    .bind(storable(&version.text.sha256))
     .bind(version.text.size_bytes)
-    .bind(&version.text.media_type)
+    .bind(storable(&version.text.media_type))
     .bind(about.at)
     .execute(connection)
     .await?;
@@ -235,7 +236,7 @@ const MAX_CHUNKS: i64 = 1 << 32;
 
 /// The version can be found now: the document's chunks in the collection's count are replaced.
 async fn set_indexed(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     about: &About<'_>,
     version: &str,
     chunks: i64,
@@ -250,7 +251,7 @@ async fn set_indexed(
     let chunks_before: i64 = before.try_get("indexed_chunks")?;
     sqlx::query("UPDATE documents SET indexed_version = $2, indexed_chunks = $3 WHERE document_id = $1")
         .bind(about.document_id.to_string())
-        .bind(version)
+        .bind(storable(version))
         .bind(chunks)
         .execute(&mut *connection)
         .await?;
@@ -261,7 +262,7 @@ async fn set_indexed(
 }
 
 pub(crate) async fn count_in_collection(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     collection: &Collection,
     documents: i64,
     chunks: i64,
@@ -282,7 +283,7 @@ pub(crate) async fn count_in_collection(
 /// Keeps what the newest document, or the whole collection after it, was embedded with; of two at the same time that with the
 /// greater name, so that the order in which the partitions are read does not show.
 pub(crate) async fn note_embedding(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     collection: &Collection,
     (model, dimensions): (&str, i32),
     at: i64,
@@ -294,7 +295,7 @@ pub(crate) async fn note_embedding(
     )
     .bind(collection.namespace.as_str())
     .bind(collection.name.as_str())
-    .bind(model)
+    .bind(storable(model))
     .bind(i64::from(dimensions))
     .bind(at)
     .execute(connection)

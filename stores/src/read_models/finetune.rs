@@ -10,8 +10,7 @@ use riverrun_schemas::finetune::{
 };
 use riverrun_schemas::{BlobRef, Failure, FinetuneId};
 use serde_json::Value;
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Row, SqliteConnection};
+use sqlx::Row;
 
 use crate::error::StoreError;
 use crate::read_models::finetune_views::{
@@ -19,14 +18,15 @@ use crate::read_models::finetune_views::{
 };
 use crate::read_models::page::{Page, PageRequest, TimeCursor};
 use crate::read_models::run_views::failure_view;
+use crate::read_models::runs::number_text;
 use crate::read_models::time::Timestamp;
-use crate::sql::Sql;
+use crate::sql::{DbConnection, DbRow, Sql, storable};
 
 /// Steps that are read at a time.
 const STEPS: i64 = 1_000;
 
 /// Folds one event into the tables.
-pub(crate) async fn apply(connection: &mut SqliteConnection, event: &FinetuneEvent) -> Result<(), StoreError> {
+pub(crate) async fn apply(connection: &mut DbConnection, event: &FinetuneEvent) -> Result<(), StoreError> {
     match event {
         FinetuneEvent::DatasetRegistered(event) => dataset(connection, event).await,
         FinetuneEvent::FinetuneAccepted(event) => accepted(connection, event).await,
@@ -51,7 +51,7 @@ pub(crate) async fn apply(connection: &mut SqliteConnection, event: &FinetuneEve
     }
 }
 
-async fn dataset(connection: &mut SqliteConnection, event: &DatasetRegistered) -> Result<(), StoreError> {
+async fn dataset(connection: &mut DbConnection, event: &DatasetRegistered) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO finetune_datasets (name, format, sha256, size_bytes, media_type, examples, train_examples, eval_examples, duplicates, tokens, warnings, created_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
@@ -60,8 +60,8 @@ async fn dataset(connection: &mut SqliteConnection, event: &DatasetRegistered) -
            eval_examples = excluded.eval_examples, duplicates = excluded.duplicates, tokens = excluded.tokens,
            warnings = excluded.warnings, created_at = excluded.created_at",
     )
-    .bind(&event.name)
-    .bind(&event.format)
+    .bind(storable(&event.name))
+    .bind(storable(&event.format))
     .bind(&event.content.sha256)
     .bind(event.content.size_bytes)
     .bind(&event.content.media_type)
@@ -69,35 +69,35 @@ async fn dataset(connection: &mut SqliteConnection, event: &DatasetRegistered) -
     .bind(event.train_examples)
     .bind(event.eval_examples)
     .bind(event.duplicates)
-    .bind(&event.tokens_json)
-    .bind(&event.warnings_json)
+    .bind(event.tokens_json.as_deref().map(storable))
+    .bind(storable(&event.warnings_json))
     .bind(event.at)
     .execute(connection)
     .await?;
     Ok(())
 }
 
-async fn accepted(connection: &mut SqliteConnection, event: &FinetuneAccepted) -> Result<(), StoreError> {
+async fn accepted(connection: &mut DbConnection, event: &FinetuneAccepted) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO finetune_jobs (job_id, name, dataset, dataset_sha256, base_model, plan, status, epoch, step, created_at)
          VALUES ($1, $2, $3, $4, $5, $6, 'queued', 0, 0, $7) ON CONFLICT (job_id) DO NOTHING",
     )
     .bind(event.job_id.to_string())
-    .bind(&event.name)
-    .bind(&event.dataset)
+    .bind(storable(&event.name))
+    .bind(storable(&event.dataset))
     .bind(&event.content.sha256)
-    .bind(&event.base_model)
-    .bind(&event.plan_json)
+    .bind(storable(&event.base_model))
+    .bind(storable(&event.plan_json))
     .bind(event.at)
     .execute(connection)
     .await?;
     Ok(())
 }
 
-async fn progressed(connection: &mut SqliteConnection, event: &FinetuneProgressed) -> Result<(), StoreError> {
+async fn progressed(connection: &mut DbConnection, event: &FinetuneProgressed) -> Result<(), StoreError> {
     let counts = sqlx::query(
         "UPDATE finetune_jobs SET step = CASE WHEN step < $3 THEN $3 ELSE step END, loss = $4, learning_rate = $5, tokens_per_s = $6, eta_s = $7,
-           eval_loss = COALESCE($8, eval_loss)
+           eval_loss = COALESCE(CAST($8 AS DOUBLE PRECISION), eval_loss)
          WHERE job_id = $1 AND epoch = $2 AND finished_at IS NULL",
     )
     .bind(event.job_id.to_string())
@@ -107,7 +107,7 @@ async fn progressed(connection: &mut SqliteConnection, event: &FinetuneProgresse
     .bind(event.learning_rate)
     .bind(event.tokens_per_s)
     .bind(event.eta_s)
-    .bind(event.eval_loss)
+    .bind(number_text(event.eval_loss))
     .execute(&mut *connection)
     .await?;
     if counts.rows_affected() == 0 {
@@ -115,7 +115,7 @@ async fn progressed(connection: &mut SqliteConnection, event: &FinetuneProgresse
     }
     sqlx::query(
         "INSERT INTO finetune_steps (job_id, step, loss, learning_rate, tokens_per_s, eta_s, eval_loss)
-         VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (job_id, step) DO NOTHING",
+         VALUES ($1, $2, $3, $4, $5, $6, CAST($7 AS DOUBLE PRECISION)) ON CONFLICT (job_id, step) DO NOTHING",
     )
     .bind(event.job_id.to_string())
     .bind(event.step)
@@ -123,13 +123,13 @@ async fn progressed(connection: &mut SqliteConnection, event: &FinetuneProgresse
     .bind(event.learning_rate)
     .bind(event.tokens_per_s)
     .bind(event.eta_s)
-    .bind(event.eval_loss)
+    .bind(number_text(event.eval_loss))
     .execute(connection)
     .await?;
     Ok(())
 }
 
-async fn finished(connection: &mut SqliteConnection, event: &FinetuneFinished) -> Result<(), StoreError> {
+async fn finished(connection: &mut DbConnection, event: &FinetuneFinished) -> Result<(), StoreError> {
     let status = match event.status {
         FinetuneOutcome::Succeeded => "succeeded",
         FinetuneOutcome::Failed | FinetuneOutcome::Unknown => "failed",
@@ -138,16 +138,16 @@ async fn finished(connection: &mut SqliteConnection, event: &FinetuneFinished) -
     let error = event.error.as_ref().map(serde_json::to_string).transpose();
     let error = error.map_err(|error| row("finetune_jobs", event.job_id, error))?;
     sqlx::query(
-        "UPDATE finetune_jobs SET status = $3, loss = COALESCE($4, loss), eval_loss = COALESCE($5, eval_loss), model = $6, error = $7, finished_at = $8,
+        "UPDATE finetune_jobs SET status = $3, loss = COALESCE(CAST($4 AS DOUBLE PRECISION), loss), eval_loss = COALESCE(CAST($5 AS DOUBLE PRECISION), eval_loss), model = $6, error = $7, finished_at = $8,
            eta_s = NULL
          WHERE job_id = $1 AND epoch <= $2 AND finished_at IS NULL",
     )
     .bind(event.job_id.to_string())
     .bind(event.epoch)
     .bind(status)
-    .bind(event.loss)
-    .bind(event.eval_loss)
-    .bind(&event.model)
+    .bind(number_text(event.loss))
+    .bind(number_text(event.eval_loss))
+    .bind(event.model.as_deref().map(storable))
     .bind(error)
     .bind(event.at)
     .execute(connection)
@@ -155,7 +155,7 @@ async fn finished(connection: &mut SqliteConnection, event: &FinetuneFinished) -
     Ok(())
 }
 
-async fn registered(connection: &mut SqliteConnection, event: &ModelRegistered) -> Result<(), StoreError> {
+async fn registered(connection: &mut DbConnection, event: &ModelRegistered) -> Result<(), StoreError> {
     let first = if event.gate_passed { ModelStage::Ready } else { ModelStage::Candidate };
     sqlx::query(
         "INSERT INTO finetune_models (model, version, job_id, base_model, method, dataset_sha256, metrics, adapter_sha256, adapter_bytes, adapter_type,
@@ -163,19 +163,19 @@ async fn registered(connection: &mut SqliteConnection, event: &ModelRegistered) 
          SELECT $1, COALESCE(MAX(version), 0) + 1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15 FROM finetune_models WHERE model = $1
          ON CONFLICT (job_id) DO NOTHING",
     )
-    .bind(&event.model)
+    .bind(storable(&event.model))
     .bind(event.job_id.to_string())
-    .bind(&event.base_model)
-    .bind(&event.method)
-    .bind(&event.dataset_sha256)
-    .bind(&event.metrics_json)
+    .bind(storable(&event.base_model))
+    .bind(storable(&event.method))
+    .bind(storable(&event.dataset_sha256))
+    .bind(storable(&event.metrics_json))
     .bind(&event.adapter.sha256)
     .bind(event.adapter.size_bytes)
     .bind(&event.adapter.media_type)
-    .bind(&event.adapter_config)
+    .bind(storable(&event.adapter_config))
     .bind(event.merged_bytes)
     .bind(i64::from(event.gate_passed))
-    .bind(&event.gate_reason)
+    .bind(event.gate_reason.as_deref().map(storable))
     .bind(first.as_str())
     .bind(event.at)
     .execute(connection)
@@ -183,12 +183,12 @@ async fn registered(connection: &mut SqliteConnection, event: &ModelRegistered) 
     Ok(())
 }
 
-async fn staged(connection: &mut SqliteConnection, event: &ModelStaged) -> Result<(), StoreError> {
+async fn staged(connection: &mut DbConnection, event: &ModelStaged) -> Result<(), StoreError> {
     let Some(stage) = stage_name(event.stage) else { return Ok(()) };
     sqlx::query(
         "UPDATE finetune_models SET stage = $3 WHERE model = $1 AND version = $2 AND ($3 <> 'ready' OR gate_passed = 1)",
     )
-    .bind(&event.model)
+    .bind(storable(&event.model))
     .bind(i64::from(event.version))
     .bind(stage)
     .execute(connection)
@@ -204,7 +204,7 @@ fn json(table: &'static str, key: &str, text: &str) -> Result<Value, StoreError>
     serde_json::from_str(text).map_err(|error| row(table, key, error))
 }
 
-fn dataset_view(found: &SqliteRow) -> Result<DatasetView, StoreError> {
+fn dataset_view(found: &DbRow) -> Result<DatasetView, StoreError> {
     const TABLE: &str = "finetune_datasets";
     let name: String = found.try_get("name")?;
     let tokens: Option<String> = found.try_get("tokens")?;
@@ -224,7 +224,7 @@ fn dataset_view(found: &SqliteRow) -> Result<DatasetView, StoreError> {
     })
 }
 
-fn job_view(found: &SqliteRow) -> Result<JobView, StoreError> {
+fn job_view(found: &DbRow) -> Result<JobView, StoreError> {
     const TABLE: &str = "finetune_jobs";
     let job_id: String = found.try_get("job_id")?;
     let plan: String = found.try_get("plan")?;
@@ -258,7 +258,7 @@ fn job_view(found: &SqliteRow) -> Result<JobView, StoreError> {
     })
 }
 
-fn model_view(found: &SqliteRow) -> Result<ModelVersionView, StoreError> {
+fn model_view(found: &DbRow) -> Result<ModelVersionView, StoreError> {
     let model: String = found.try_get("model")?;
     let version: i64 = found.try_get("version")?;
     let metrics: String = found.try_get("metrics")?;

@@ -9,12 +9,12 @@ use riverrun_schemas::memory::{
     EpisodeRemembered, MemoryEvent, MemoryForgotten, NoteWritten, SummaryWritten, TurnRecorded,
 };
 use riverrun_schemas::{Session, TurnId};
-use sqlx::SqliteConnection;
 
 use crate::error::StoreError;
+use crate::sql::{DbConnection, storable};
 
 /// Folds one event into the tables.
-pub(crate) async fn apply(connection: &mut SqliteConnection, event: &MemoryEvent) -> Result<(), StoreError> {
+pub(crate) async fn apply(connection: &mut DbConnection, event: &MemoryEvent) -> Result<(), StoreError> {
     let session = event.session();
     match event {
         MemoryEvent::TurnRecorded(event) => turn(connection, &session, event).await,
@@ -32,7 +32,7 @@ macro_rules! of {
     };
 }
 
-async fn turn(connection: &mut SqliteConnection, session: &Session, event: &TurnRecorded) -> Result<(), StoreError> {
+async fn turn(connection: &mut DbConnection, session: &Session, event: &TurnRecorded) -> Result<(), StoreError> {
     of!(
         session,
         "INSERT INTO memory_turns (namespace, session, turn_id, seq, role, text, run_id, forgotten, at)
@@ -41,7 +41,7 @@ async fn turn(connection: &mut SqliteConnection, session: &Session, event: &Turn
     )
     .bind(event.turn_id.to_string())
     .bind(event.role.as_str())
-    .bind(&event.text)
+    .bind(storable(&event.text))
     .bind(event.run_id.map(|id| id.to_string()))
     .bind(event.at)
     .execute(connection)
@@ -49,11 +49,7 @@ async fn turn(connection: &mut SqliteConnection, session: &Session, event: &Turn
     Ok(())
 }
 
-async fn summary(
-    connection: &mut SqliteConnection,
-    session: &Session,
-    event: &SummaryWritten,
-) -> Result<(), StoreError> {
+async fn summary(connection: &mut DbConnection, session: &Session, event: &SummaryWritten) -> Result<(), StoreError> {
     let in_force: Option<(String, i64)> = sqlx::query_as(
         "SELECT summary_id, through_seq FROM memory_summaries WHERE namespace = $1 AND session = $2 AND forgotten = 0
          ORDER BY through_seq DESC LIMIT 1",
@@ -76,8 +72,8 @@ async fn summary(
     )
     .bind(event.summary_id.to_string())
     .bind(event.through_seq)
-    .bind(&event.text)
-    .bind(&event.model)
+    .bind(storable(&event.text))
+    .bind(storable(&event.model))
     .bind(event.at)
     .execute(connection)
     .await?;
@@ -94,7 +90,7 @@ struct Item<'e> {
 }
 
 async fn episode(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     session: &Session,
     event: &EpisodeRemembered,
 ) -> Result<(), StoreError> {
@@ -109,7 +105,7 @@ async fn episode(
     remember(connection, session, item).await
 }
 
-async fn note(connection: &mut SqliteConnection, session: &Session, event: &NoteWritten) -> Result<(), StoreError> {
+async fn note(connection: &mut DbConnection, session: &Session, event: &NoteWritten) -> Result<(), StoreError> {
     let item = Item {
         id: event.note_id.to_string(),
         kind: "note",
@@ -121,7 +117,7 @@ async fn note(connection: &mut SqliteConnection, session: &Session, event: &Note
     remember(connection, session, item).await
 }
 
-async fn remember(connection: &mut SqliteConnection, session: &Session, item: Item<'_>) -> Result<(), StoreError> {
+async fn remember(connection: &mut DbConnection, session: &Session, item: Item<'_>) -> Result<(), StoreError> {
     if any_forgotten(connection, session, item.turn_ids).await? {
         return Ok(());
     }
@@ -132,7 +128,7 @@ async fn remember(connection: &mut SqliteConnection, session: &Session, item: It
     )
     .bind(&item.id)
     .bind(item.kind)
-    .bind(item.text)
+    .bind(storable(item.text))
     .bind(item.run_id)
     .bind(item.at)
     .execute(&mut *connection)
@@ -154,11 +150,7 @@ async fn remember(connection: &mut SqliteConnection, session: &Session, item: It
     Ok(())
 }
 
-async fn any_forgotten(
-    connection: &mut SqliteConnection,
-    session: &Session,
-    turns: &[TurnId],
-) -> Result<bool, StoreError> {
+async fn any_forgotten(connection: &mut DbConnection, session: &Session, turns: &[TurnId]) -> Result<bool, StoreError> {
     for turn_id in turns {
         let forgotten: Option<i64> = sqlx::query_scalar(
             "SELECT forgotten FROM memory_turns WHERE namespace = $1 AND session = $2 AND turn_id = $3",
@@ -184,11 +176,7 @@ struct Gone {
     notes: u64,
 }
 
-async fn forget(
-    connection: &mut SqliteConnection,
-    session: &Session,
-    event: &MemoryForgotten,
-) -> Result<(), StoreError> {
+async fn forget(connection: &mut DbConnection, session: &Session, event: &MemoryForgotten) -> Result<(), StoreError> {
     let gone = match event.target.as_deref() {
         None => forget_all(connection, session).await?,
         Some(id) if id.starts_with("trn_") => forget_turn(connection, session, id).await?,
@@ -203,7 +191,7 @@ async fn forget(
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (namespace, session, forget_id) DO NOTHING"
     )
     .bind(event.forget_id.to_string())
-    .bind(&event.target)
+    .bind(event.target.as_deref().map(storable))
     .bind(count(gone.turns))
     .bind(count(gone.summaries))
     .bind(count(gone.episodes))
@@ -218,7 +206,7 @@ fn count(rows: u64) -> i64 {
     i64::try_from(rows).unwrap_or(i64::MAX)
 }
 
-async fn forget_all(connection: &mut SqliteConnection, session: &Session) -> Result<Gone, StoreError> {
+async fn forget_all(connection: &mut DbConnection, session: &Session) -> Result<Gone, StoreError> {
     let turns = of!(
         session,
         "UPDATE memory_turns SET text = '', forgotten = 1 WHERE namespace = $1 AND session = $2 AND forgotten = 0"
@@ -248,7 +236,7 @@ async fn forget_all(connection: &mut SqliteConnection, session: &Session) -> Res
     Ok(gone)
 }
 
-async fn forget_turn(connection: &mut SqliteConnection, session: &Session, turn_id: &str) -> Result<Gone, StoreError> {
+async fn forget_turn(connection: &mut DbConnection, session: &Session, turn_id: &str) -> Result<Gone, StoreError> {
     let turns = of!(
         session,
         "UPDATE memory_turns SET text = '', forgotten = 1
@@ -287,7 +275,7 @@ async fn forget_turn(connection: &mut SqliteConnection, session: &Session, turn_
 
 /// A summary goes with those that go on from it.
 async fn forget_summaries_from(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     session: &Session,
     summary_id: &str,
 ) -> Result<u64, StoreError> {
@@ -303,7 +291,7 @@ async fn forget_summaries_from(
     Ok(result.rows_affected())
 }
 
-async fn forget_item(connection: &mut SqliteConnection, session: &Session, id: &str) -> Result<Gone, StoreError> {
+async fn forget_item(connection: &mut DbConnection, session: &Session, id: &str) -> Result<Gone, StoreError> {
     let rows = of!(
         session,
         "UPDATE memory_items SET text = '', forgotten = 1

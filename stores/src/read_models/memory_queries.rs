@@ -1,15 +1,14 @@
 //! What is asked about conversations. Every question names its conversation; there is no way to ask without one.
 
 use riverrun_schemas::{ForgetId, Session, TurnId};
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Row, SqliteConnection};
+use sqlx::Row;
 
 use crate::error::StoreError;
 use crate::read_models::memory_views::{ReceiptView, RemovedView, SessionSize, SummaryView, TurnView, WhyView};
 use crate::read_models::page::{Page, PageRequest};
 use crate::read_models::runs::id;
 use crate::read_models::time::Timestamp;
-use crate::sql::Sql;
+use crate::sql::{DbConnection, DbRow, Sql, storable};
 
 /// Most source turns of an answer to "why".
 const MAX_SOURCES: i64 = 500;
@@ -109,7 +108,7 @@ pub async fn gone_with(sql: &Sql, session: &Session, target: Option<&str>) -> Re
              (SELECT item_id FROM memory_sources WHERE namespace = $1 AND session = $2 AND turn_id = $3))
          ORDER BY item_id"
     )
-    .bind(target.map(str::to_owned))
+    .bind(target.map(storable))
     .fetch_all(sql.reader())
     .await
     .map_err(|error| StoreError::from(error).at(sql.path()))?;
@@ -117,7 +116,7 @@ pub async fn gone_with(sql: &Sql, session: &Session, target: Option<&str>) -> Re
 }
 
 async fn item_sources(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     session: &Session,
     item_id: &str,
 ) -> Result<Vec<TurnView>, StoreError> {
@@ -127,7 +126,7 @@ async fn item_sources(
            ON s.namespace = t.namespace AND s.session = t.session AND s.turn_id = t.turn_id
          WHERE t.namespace = $1 AND t.session = $2 AND s.item_id = $3 AND t.forgotten = 0 ORDER BY t.seq"
     )
-    .bind(item_id)
+    .bind(storable(item_id))
     .fetch_all(connection)
     .await?;
     rows.iter().map(turn_view).collect()
@@ -149,7 +148,7 @@ pub async fn why(sql: &Sql, session: &Session, id: &str) -> Result<Option<WhyVie
 }
 
 async fn why_turn(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     session: &Session,
     turn_id: &str,
 ) -> Result<Option<WhyView>, StoreError> {
@@ -157,7 +156,7 @@ async fn why_turn(
         session,
         "SELECT * FROM memory_turns WHERE namespace = $1 AND session = $2 AND turn_id = $3 AND forgotten = 0"
     )
-    .bind(turn_id)
+    .bind(storable(turn_id))
     .fetch_optional(connection)
     .await?;
     let Some(row) = row else { return Ok(None) };
@@ -174,7 +173,7 @@ async fn why_turn(
 }
 
 async fn why_summary(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     session: &Session,
     summary_id: &str,
 ) -> Result<Option<WhyView>, StoreError> {
@@ -182,7 +181,7 @@ async fn why_summary(
         session,
         "SELECT * FROM memory_summaries WHERE namespace = $1 AND session = $2 AND summary_id = $3 AND forgotten = 0"
     )
-    .bind(summary_id)
+    .bind(storable(summary_id))
     .fetch_optional(&mut *connection)
     .await?;
     let Some(row) = row else { return Ok(None) };
@@ -208,7 +207,7 @@ async fn why_summary(
 }
 
 async fn why_item(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     session: &Session,
     item_id: &str,
 ) -> Result<Option<WhyView>, StoreError> {
@@ -216,7 +215,7 @@ async fn why_item(
         session,
         "SELECT * FROM memory_items WHERE namespace = $1 AND session = $2 AND item_id = $3 AND forgotten = 0"
     )
-    .bind(item_id)
+    .bind(storable(item_id))
     .fetch_optional(&mut *connection)
     .await?;
     let Some(row) = row else { return Ok(None) };
@@ -256,12 +255,12 @@ pub async fn receipt(sql: &Sql, session: &Session, forget_id: ForgetId) -> Resul
     .transpose()
 }
 
-fn run_of(row: &SqliteRow) -> Result<Option<riverrun_schemas::RunId>, StoreError> {
+fn run_of(row: &DbRow) -> Result<Option<riverrun_schemas::RunId>, StoreError> {
     let text: Option<String> = row.try_get("run_id")?;
     text.as_deref().map(|text| id("memory_turns", text)).transpose()
 }
 
-fn turn_view(row: &SqliteRow) -> Result<TurnView, StoreError> {
+fn turn_view(row: &DbRow) -> Result<TurnView, StoreError> {
     Ok(TurnView {
         turn_id: id("memory_turns", row.try_get("turn_id")?)?,
         seq: row.try_get("seq")?,
@@ -274,7 +273,7 @@ fn turn_view(row: &SqliteRow) -> Result<TurnView, StoreError> {
     })
 }
 
-fn summary_view(row: &SqliteRow) -> Result<SummaryView, StoreError> {
+fn summary_view(row: &DbRow) -> Result<SummaryView, StoreError> {
     Ok(SummaryView {
         summary_id: id("memory_summaries", row.try_get("summary_id")?)?,
         through_seq: row.try_get("through_seq")?,

@@ -3,6 +3,7 @@ use riverrun_schemas::memory::*;
 use riverrun_schemas::{EpisodeId, ForgetId, NoteId, RunId, Session, SummaryId, Topic, TurnId};
 
 use super::memory_queries as read;
+use super::testing::fresh;
 use super::{LogRecord, PageRequest, Projected, apply, rebuild};
 use crate::sql::Sql;
 
@@ -85,12 +86,6 @@ fn forget(of: &Session, n: u32, target: Option<String>) -> MemoryEvent {
         at: 80,
     }
     .into()
-}
-
-async fn fresh() -> (tempfile::TempDir, Sql) {
-    let folder = tempfile::tempdir().unwrap();
-    let sql = Sql::open(folder.path().join("read.db")).await.unwrap();
-    (folder, sql)
 }
 
 fn records(events: impl IntoIterator<Item = MemoryEvent>) -> Vec<LogRecord> {

@@ -8,12 +8,12 @@ use riverrun_schemas::projects::{
 use riverrun_schemas::{AnalysisId, BlobRef, ChangeId, Failure, Namespace, ProjectId, ProposalId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sqlx::{Row, SqliteConnection};
+use sqlx::Row;
 
 use crate::error::StoreError;
 use crate::read_models::page::{Page, PageRequest, TimeCursor};
 use crate::read_models::runs::from_json;
-use crate::sql::Sql;
+use crate::sql::{DbConnection, Sql};
 
 /// A project as its events tell it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -165,7 +165,7 @@ impl Table {
 }
 
 async fn load<T: DeserializeOwned>(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     table: Table,
     id: &str,
     project: &str,
@@ -178,7 +178,7 @@ async fn load<T: DeserializeOwned>(
 
 /// `owner` is the namespace of a project, and the project of everything else.
 async fn save<T: Serialize>(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     table: Table,
     id: &str,
     (owner, at): (&str, i64),
@@ -190,13 +190,13 @@ async fn save<T: Serialize>(
     Ok(())
 }
 
-async fn save_project(connection: &mut SqliteConnection, row: &ProjectRow) -> Result<(), StoreError> {
+async fn save_project(connection: &mut DbConnection, row: &ProjectRow) -> Result<(), StoreError> {
     let id = row.project_id.to_string();
     save(connection, Table::Projects, &id, (row.namespace.as_str(), row.created_at), row).await
 }
 
 async fn project_or_new(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     project_id: ProjectId,
     namespace: &Namespace,
     at: i64,
@@ -223,7 +223,7 @@ async fn project_or_new(
     }))
 }
 
-pub(crate) async fn apply(connection: &mut SqliteConnection, event: &ProjectEvent) -> Result<(), StoreError> {
+pub(crate) async fn apply(connection: &mut DbConnection, event: &ProjectEvent) -> Result<(), StoreError> {
     match event {
         ProjectEvent::ProjectProgressed(e) => progressed(connection, e).await,
         ProjectEvent::ProjectImported(e) => imported(connection, e).await,
@@ -235,7 +235,7 @@ pub(crate) async fn apply(connection: &mut SqliteConnection, event: &ProjectEven
     }
 }
 
-async fn progressed(connection: &mut SqliteConnection, e: &ProjectProgressed) -> Result<(), StoreError> {
+async fn progressed(connection: &mut DbConnection, e: &ProjectProgressed) -> Result<(), StoreError> {
     let mut row = project_or_new(connection, e.project_id, &e.namespace, e.at).await?;
     match e.phase.as_str() {
         "importing" if row.tree.is_none() && row.error.is_none() => {
@@ -291,7 +291,7 @@ fn empty_proposal(proposal_id: ProposalId, file: &str, at: i64) -> ProposalRow {
     }
 }
 
-async fn imported(connection: &mut SqliteConnection, e: &ProjectImported) -> Result<(), StoreError> {
+async fn imported(connection: &mut DbConnection, e: &ProjectImported) -> Result<(), StoreError> {
     let mut row = project_or_new(connection, e.project_id, &e.namespace, e.at).await?;
     if row.base.is_some() || row.error.is_some() {
         return Ok(());
@@ -310,7 +310,7 @@ async fn imported(connection: &mut SqliteConnection, e: &ProjectImported) -> Res
     save_project(connection, &row).await
 }
 
-async fn failed(connection: &mut SqliteConnection, e: &ProjectFailed) -> Result<(), StoreError> {
+async fn failed(connection: &mut DbConnection, e: &ProjectFailed) -> Result<(), StoreError> {
     let project = e.project_id.to_string();
     let mut row = project_or_new(connection, e.project_id, &e.namespace, e.at).await?;
     match e.phase.as_str() {
@@ -351,7 +351,7 @@ async fn failed(connection: &mut SqliteConnection, e: &ProjectFailed) -> Result<
     save_project(connection, &row).await
 }
 
-async fn analyzed(connection: &mut SqliteConnection, e: &ProjectAnalyzed) -> Result<(), StoreError> {
+async fn analyzed(connection: &mut DbConnection, e: &ProjectAnalyzed) -> Result<(), StoreError> {
     let (id, project) = (e.analysis_id.to_string(), e.project_id.to_string());
     let known = load::<AnalysisRow>(connection, Table::Analyses, &id, &project).await?;
     let mut analysis = known.unwrap_or_else(|| empty_analysis(e.analysis_id, e.at));
@@ -369,7 +369,7 @@ async fn analyzed(connection: &mut SqliteConnection, e: &ProjectAnalyzed) -> Res
     save_project(connection, &row).await
 }
 
-async fn proposed(connection: &mut SqliteConnection, e: &ProposalMade) -> Result<(), StoreError> {
+async fn proposed(connection: &mut DbConnection, e: &ProposalMade) -> Result<(), StoreError> {
     let (id, project) = (e.proposal_id.to_string(), e.project_id.to_string());
     let known = load::<ProposalRow>(connection, Table::Proposals, &id, &project).await?;
     let known = known.unwrap_or_else(|| empty_proposal(e.proposal_id, &e.file, e.at));
@@ -396,7 +396,7 @@ async fn proposed(connection: &mut SqliteConnection, e: &ProposalMade) -> Result
 }
 
 async fn proposal_becomes(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     project: &str,
     proposal: Option<ProposalId>,
     status: &str,
@@ -408,7 +408,7 @@ async fn proposal_becomes(
     save(connection, Table::Proposals, &id, (project, row.created_at), &row).await
 }
 
-async fn changed(connection: &mut SqliteConnection, e: &FileChanged) -> Result<(), StoreError> {
+async fn changed(connection: &mut DbConnection, e: &FileChanged) -> Result<(), StoreError> {
     let (id, project) = (e.change_id.to_string(), e.project_id.to_string());
     if load::<ChangeRow>(connection, Table::Changes, &id, &project).await?.is_some() {
         return Ok(());
@@ -423,7 +423,7 @@ async fn changed(connection: &mut SqliteConnection, e: &FileChanged) -> Result<(
     save_project(connection, &row).await
 }
 
-async fn refused(connection: &mut SqliteConnection, e: &ChangeRefused) -> Result<(), StoreError> {
+async fn refused(connection: &mut DbConnection, e: &ChangeRefused) -> Result<(), StoreError> {
     let (id, project) = (e.change_id.to_string(), e.project_id.to_string());
     if load::<ChangeRow>(connection, Table::Changes, &id, &project).await?.is_some() {
         return Ok(());

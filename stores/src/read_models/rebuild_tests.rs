@@ -7,19 +7,13 @@ use riverrun_schemas::{EventSet, RunId, Topic};
 use sqlx::{Column, Row, ValueRef};
 
 use super::testing::{
-    Happens, accepted, advanced, any_event, any_ingest_event, cancel, claimed, document_event, finished, ingest_id,
-    notes, of_run, run_id, scanned, unreadable,
+    Happens, accepted, advanced, any_event, any_ingest_event, cancel, claimed, document_event, finished, fresh,
+    ingest_id, notes, of_run, run_id, scanned, unreadable,
 };
 use super::*;
 use crate::StoreError;
 use crate::read_models::run_fold::RunGate;
 use crate::sql::Sql;
-
-async fn fresh() -> (tempfile::TempDir, Sql) {
-    let folder = tempfile::tempdir().unwrap();
-    let sql = Sql::open(folder.path().join("read.db")).await.unwrap();
-    (folder, sql)
-}
 
 /// A log of a few partitions: records lie by key, as on the broker.
 #[derive(Default)]

@@ -4,7 +4,7 @@
 use riverrun_schemas::ingest::{CollectionReembedFailed, CollectionReembedded, CollectionReembedding};
 use riverrun_schemas::{Collection, CollectionName, Failure, IngestId, Namespace};
 use serde::{Deserialize, Serialize};
-use sqlx::{Row, SqliteConnection};
+use sqlx::Row;
 use utoipa::ToSchema;
 
 use crate::error::StoreError;
@@ -12,7 +12,7 @@ use crate::read_models::documents::{count_in_collection, note_embedding};
 use crate::read_models::run_views::{FailureView, failure_view};
 use crate::read_models::runs::{from_json, id, to_json};
 use crate::read_models::time::Timestamp;
-use crate::sql::Sql;
+use crate::sql::{DbConnection, Sql, storable};
 
 /// Where a request to embed a collection anew is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -55,7 +55,7 @@ impl ReembeddingView {
     }
 }
 
-pub(crate) async fn begun(connection: &mut SqliteConnection, event: &CollectionReembedding) -> Result<(), StoreError> {
+pub(crate) async fn begun(connection: &mut DbConnection, event: &CollectionReembedding) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO reembeddings (reembedding_id, namespace, collection, from_model, embed_model, documents, chunks, created_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (reembedding_id) DO NOTHING",
@@ -63,8 +63,8 @@ pub(crate) async fn begun(connection: &mut SqliteConnection, event: &CollectionR
     .bind(event.ingest_id.to_string())
     .bind(event.namespace.as_str())
     .bind(event.collection.as_str())
-    .bind(&event.from_model)
-    .bind(&event.embed_model)
+    .bind(storable(&event.from_model))
+    .bind(storable(&event.embed_model))
     .bind(event.documents)
     .bind(event.chunks)
     .bind(event.at)
@@ -73,7 +73,7 @@ pub(crate) async fn begun(connection: &mut SqliteConnection, event: &CollectionR
     Ok(())
 }
 
-pub(crate) async fn done(connection: &mut SqliteConnection, event: &CollectionReembedded) -> Result<(), StoreError> {
+pub(crate) async fn done(connection: &mut DbConnection, event: &CollectionReembedded) -> Result<(), StoreError> {
     let first = sqlx::query(
         "INSERT INTO reembeddings (reembedding_id, namespace, collection, embed_model, dimensions, documents, chunks, created_at, finished_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)
@@ -83,7 +83,7 @@ pub(crate) async fn done(connection: &mut SqliteConnection, event: &CollectionRe
     .bind(event.ingest_id.to_string())
     .bind(event.namespace.as_str())
     .bind(event.collection.as_str())
-    .bind(&event.embed_model)
+    .bind(storable(&event.embed_model))
     .bind(i64::from(event.dimensions))
     .bind(event.documents)
     .bind(event.chunks)
@@ -100,7 +100,7 @@ pub(crate) async fn done(connection: &mut SqliteConnection, event: &CollectionRe
 }
 
 pub(crate) async fn failed(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     event: &CollectionReembedFailed,
 ) -> Result<(), StoreError> {
     sqlx::query(
@@ -112,7 +112,7 @@ pub(crate) async fn failed(
     .bind(event.ingest_id.to_string())
     .bind(event.namespace.as_str())
     .bind(event.collection.as_str())
-    .bind(&event.embed_model)
+    .bind(storable(&event.embed_model))
     .bind(to_json(&event.error))
     .bind(event.at)
     .execute(connection)

@@ -46,13 +46,12 @@ mod tests {
     use riverrun_schemas::{RunId, Topic};
 
     use super::*;
-    use crate::read_models::testing::{accepted, advanced, claimed, finished, of_run};
+    use crate::read_models::testing::{accepted, advanced, claimed, finished, fresh, of_run};
     use crate::read_models::{LogRecord, Projected, apply};
 
     #[tokio::test]
     async fn given_open_and_ended_runs_when_they_are_counted_then_only_open_ones_count_and_silent_ones_are_told() {
-        let folder = tempfile::tempdir().unwrap();
-        let sql = Sql::open(folder.path().join("read.db")).await.unwrap();
+        let (_folder, sql) = fresh().await;
         assert_eq!(open_run_counts(&sql, 0).await.unwrap(), OpenRunCounts::default());
         let run = |name: &str| RunId::derive(&[name]);
         let events = [

@@ -3,15 +3,14 @@
 use riverrun_schemas::RunId;
 use riverrun_schemas::agent::Step;
 use serde::{Deserialize, Serialize};
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Row, SqliteConnection};
+use sqlx::Row;
 use utoipa::ToSchema;
 
 use crate::error::StoreError;
 use crate::read_models::run_views::{ForkView, RunStatus};
 use crate::read_models::runs::{forked_from, from_json, id, status};
 use crate::read_models::time::Timestamp;
-use crate::sql::Sql;
+use crate::sql::{DbConnection, DbRow, Sql};
 
 /// Most runs of a tree that are shown.
 pub const MAX_TREE: i64 = 1_000;
@@ -57,7 +56,7 @@ pub async fn first_steps(sql: &Sql, run_id: RunId, count: i64) -> Result<Vec<Ste
 /// empty when there is no such run. At most [`MAX_TREE`].
 pub async fn tree(sql: &Sql, run_id: RunId) -> Result<Vec<TreeNode>, StoreError> {
     let attempt = async {
-        let mut transaction = sql.reader().begin().await?;
+        let mut transaction = sql.snapshot().await?;
         let root = root_of(&mut transaction, run_id).await?;
         let rows = sqlx::query(
             "WITH RECURSIVE branch (run_id) AS (
@@ -78,7 +77,7 @@ pub async fn tree(sql: &Sql, run_id: RunId) -> Result<Vec<TreeNode>, StoreError>
 }
 
 /// The run at the top; a source that is not there ends the way up.
-async fn root_of(connection: &mut SqliteConnection, run_id: RunId) -> Result<RunId, StoreError> {
+async fn root_of(connection: &mut DbConnection, run_id: RunId) -> Result<RunId, StoreError> {
     let mut root = run_id;
     for _ in 0..MAX_DEPTH {
         let row = sqlx::query(
@@ -96,7 +95,7 @@ async fn root_of(connection: &mut SqliteConnection, run_id: RunId) -> Result<Run
     Ok(root)
 }
 
-fn node(row: &SqliteRow) -> Result<TreeNode, StoreError> {
+fn node(row: &DbRow) -> Result<TreeNode, StoreError> {
     let key: String = row.try_get("run_id")?;
     let request: riverrun_schemas::agent::RunRequest = from_json("runs", &key, row.try_get("request")?)?;
     Ok(TreeNode {

@@ -51,7 +51,7 @@ pub struct OpenRuns {
 /// The open runs of one moment.
 pub async fn open_runs(sql: &Sql) -> Result<OpenRuns, StoreError> {
     let attempt = async {
-        let mut transaction = sql.reader().begin().await?;
+        let mut transaction = sql.snapshot().await?;
         let checkpoints = checkpoint::all(&mut transaction).await?;
         let rows = sqlx::query("SELECT run_id, epoch, owner, last_seq, waiting FROM runs WHERE finished_at IS NULL")
             .fetch_all(&mut *transaction)

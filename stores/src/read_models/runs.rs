@@ -8,8 +8,7 @@ use riverrun_schemas::agent::{
 use riverrun_schemas::{Namespace, RunId, Usage};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Row, SqliteConnection};
+use sqlx::Row;
 
 use crate::error::StoreError;
 use crate::read_models::page::{Page, PageRequest, TimeCursor};
@@ -19,7 +18,7 @@ use crate::read_models::run_views::{
     step_view, usage_view,
 };
 use crate::read_models::time::Timestamp;
-use crate::sql::Sql;
+use crate::sql::{DbConnection, DbRow, Sql, storable};
 
 // ---- projection ----
 
@@ -28,7 +27,7 @@ use crate::sql::Sql;
 pub(crate) struct Gates(HashMap<RunId, RunGate>);
 
 impl Gates {
-    async fn of(&mut self, connection: &mut SqliteConnection, run_id: RunId) -> Result<&mut RunGate, StoreError> {
+    async fn of(&mut self, connection: &mut DbConnection, run_id: RunId) -> Result<&mut RunGate, StoreError> {
         use std::collections::hash_map::Entry;
         match self.0.entry(run_id) {
             Entry::Occupied(gate) => Ok(gate.into_mut()),
@@ -39,7 +38,7 @@ impl Gates {
 
 /// Folds one event into the tables; `place` is the record's partition and offset.
 pub(crate) async fn apply(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     gates: &mut Gates,
     place: (i32, i64),
     event: &AgentEvent,
@@ -71,7 +70,7 @@ pub(crate) async fn apply(
 }
 
 /// Writes down where an open run stands, which follows from its gate.
-async fn stand(connection: &mut SqliteConnection, run_id: RunId, gate: &RunGate) -> Result<(), StoreError> {
+async fn stand(connection: &mut DbConnection, run_id: RunId, gate: &RunGate) -> Result<(), StoreError> {
     sqlx::query("UPDATE runs SET status = $2, waiting = $3 WHERE run_id = $1")
         .bind(run_id.to_string())
         .bind(RunStatus::of_open(gate).as_str())
@@ -81,13 +80,11 @@ async fn stand(connection: &mut SqliteConnection, run_id: RunId, gate: &RunGate)
     Ok(())
 }
 
-async fn stored_gate(connection: &mut SqliteConnection, run_id: RunId) -> Result<RunGate, StoreError> {
-    let row = sqlx::query(
-        "SELECT run_id, epoch, owner, last_seq, waiting, finished_at IS NOT NULL AS ended FROM runs WHERE run_id = $1",
-    )
-    .bind(run_id.to_string())
-    .fetch_optional(connection)
-    .await?;
+async fn stored_gate(connection: &mut DbConnection, run_id: RunId) -> Result<RunGate, StoreError> {
+    let row = sqlx::query("SELECT run_id, epoch, owner, last_seq, waiting, finished_at FROM runs WHERE run_id = $1")
+        .bind(run_id.to_string())
+        .fetch_optional(connection)
+        .await?;
     let Some(row) = row else { return Ok(RunGate::default()) };
     Ok(RunGate {
         accepted: true,
@@ -95,11 +92,11 @@ async fn stored_gate(connection: &mut SqliteConnection, run_id: RunId) -> Result
         owner: row.try_get("owner")?,
         last_seq: row.try_get("last_seq")?,
         waiting: waiting(&row)?,
-        ended: row.try_get("ended")?,
+        ended: row.try_get::<Option<i64>, _>("finished_at")?.is_some(),
     })
 }
 
-async fn count_ignored(connection: &mut SqliteConnection, run_id: RunId) -> Result<(), StoreError> {
+async fn count_ignored(connection: &mut DbConnection, run_id: RunId) -> Result<(), StoreError> {
     sqlx::query("UPDATE runs SET ignored_events = ignored_events + 1 WHERE run_id = $1")
         .bind(run_id.to_string())
         .execute(connection)
@@ -108,7 +105,7 @@ async fn count_ignored(connection: &mut SqliteConnection, run_id: RunId) -> Resu
 }
 
 async fn accept(
-    connection: &mut SqliteConnection,
+    connection: &mut DbConnection,
     (partition, offset): (i32, i64),
     event: &RunAccepted,
 ) -> Result<(), StoreError> {
@@ -120,12 +117,12 @@ async fn accept(
     .bind(event.run_id.to_string())
     .bind(event.request.namespace.as_str())
     .bind(RunStatus::Queued.as_str())
-    .bind(event.request.agent.as_deref())
+    .bind(event.request.agent.as_deref().map(storable))
     .bind(to_json(&event.request))
     .bind(i64::from(partition))
     .bind(offset)
     .bind(event.at)
-    .bind(event.request.session.as_deref())
+    .bind(event.request.session.as_deref().map(storable))
     .bind(event.forked_from.as_ref().map(|from| from.run_id.to_string()))
     .bind(event.forked_from.as_ref().map(|from| from.at_seq))
     .execute(connection)
@@ -133,11 +130,11 @@ async fn accept(
     Ok(())
 }
 
-async fn claim(connection: &mut SqliteConnection, event: &RunClaimed) -> Result<(), StoreError> {
+async fn claim(connection: &mut DbConnection, event: &RunClaimed) -> Result<(), StoreError> {
     sqlx::query("UPDATE runs SET epoch = $2, owner = $3 WHERE run_id = $1")
         .bind(event.run_id.to_string())
         .bind(event.epoch)
-        .bind(&event.worker)
+        .bind(storable(&event.worker))
         .execute(connection)
         .await?;
     Ok(())
@@ -146,7 +143,7 @@ async fn claim(connection: &mut SqliteConnection, event: &RunClaimed) -> Result<
 /// No step counts for more tokens in a sum: sums of what others wrote must stay numbers.
 const MAX_STEP_TOKENS: i64 = 1 << 40;
 
-async fn advance(connection: &mut SqliteConnection, event: &RunAdvanced) -> Result<(), StoreError> {
+async fn advance(connection: &mut DbConnection, event: &RunAdvanced) -> Result<(), StoreError> {
     let Some(last) = event.steps.last() else { return Ok(()) };
     let mut used = Usage::default();
     for step in &event.steps {
@@ -167,16 +164,16 @@ async fn advance(connection: &mut SqliteConnection, event: &RunAdvanced) -> Resu
     )
     .bind(event.run_id.to_string())
     .bind(last.seq)
-    .bind(&last.agent)
+    .bind(storable(&last.agent))
     .bind(used.prompt_tokens.clamp(0, MAX_STEP_TOKENS))
     .bind(used.completion_tokens.clamp(0, MAX_STEP_TOKENS))
-    .bind(used.cost_usd)
+    .bind(number_text(used.cost_usd))
     .execute(connection)
     .await?;
     Ok(())
 }
 
-async fn request_cancel(connection: &mut SqliteConnection, event: &RunCancelRequested) -> Result<(), StoreError> {
+async fn request_cancel(connection: &mut DbConnection, event: &RunCancelRequested) -> Result<(), StoreError> {
     sqlx::query("UPDATE runs SET cancel_requested_at = COALESCE(cancel_requested_at, $2) WHERE run_id = $1")
         .bind(event.run_id.to_string())
         .bind(event.at)
@@ -186,26 +183,32 @@ async fn request_cancel(connection: &mut SqliteConnection, event: &RunCancelRequ
 }
 
 /// The end's usage replaces the sum of the steps': it also counts model calls that no step came of.
-async fn finish(connection: &mut SqliteConnection, event: &RunFinished) -> Result<(), StoreError> {
+async fn finish(connection: &mut DbConnection, event: &RunFinished) -> Result<(), StoreError> {
     sqlx::query(
         "UPDATE runs SET status = $2, waiting = '{}', agent = $3, answer = $4, citations = $5, stop_reason = $6, error = $7, prompt_tokens = $8,
-                         completion_tokens = $9, cost_usd = $10, finished_at = $11
+                         completion_tokens = $9, cost_usd = CAST($10 AS DOUBLE PRECISION), finished_at = $11
          WHERE run_id = $1",
     )
     .bind(event.run_id.to_string())
     .bind(RunStatus::from(event.status).as_str())
-    .bind(&event.agent)
-    .bind(event.answer.as_deref())
+    .bind(storable(&event.agent))
+    .bind(event.answer.as_deref().map(storable))
     .bind(to_json(&event.citations))
-    .bind(&event.stop_reason)
+    .bind(storable(&event.stop_reason))
     .bind(event.error.as_ref().map(to_json))
     .bind(event.usage.prompt_tokens)
     .bind(event.usage.completion_tokens)
-    .bind(event.usage.cost_usd)
+    .bind(number_text(event.usage.cost_usd))
     .bind(event.at)
     .execute(connection)
     .await?;
     Ok(())
+}
+
+/// A number that may be missing, as text that the statement casts: the common driver names another type to PostgreSQL for
+/// a missing one than for one that is there, and a prepared statement takes only the type that came first.
+pub(crate) fn number_text(number: Option<f64>) -> Option<String> {
+    number.map(|number| number.to_string())
 }
 
 pub(crate) fn to_json<T: Serialize>(value: &T) -> String {
@@ -250,7 +253,7 @@ pub struct RunPlace {
 pub async fn run(sql: &Sql, namespace: Option<&Namespace>, run_id: RunId) -> Result<Option<RunView>, StoreError> {
     // One transaction, so that the steps are those of the row.
     let attempt = async {
-        let mut transaction = sql.reader().begin().await?;
+        let mut transaction = sql.snapshot().await?;
         let row = sqlx::query("SELECT * FROM runs WHERE run_id = $1 AND (CAST($2 AS TEXT) IS NULL OR namespace = $2)")
             .bind(run_id.to_string())
             .bind(namespace.map(Namespace::as_str))
@@ -305,11 +308,11 @@ pub async fn list(sql: &Sql, filter: &RunFilter, page: &PageRequest) -> Result<P
     )
     .bind(filter.namespace.as_ref().map(Namespace::as_str))
     .bind(filter.status.map(RunStatus::as_str))
-    .bind(filter.agent.as_deref())
+    .bind(filter.agent.as_deref().map(storable))
     .bind(from.as_ref().map(|cursor| cursor.at))
-    .bind(from.as_ref().map(|cursor| cursor.id.as_str()))
+    .bind(from.as_ref().map(|cursor| storable(&cursor.id)))
     .bind(page.limit() + 1)
-    .bind(filter.session.as_deref())
+    .bind(filter.session.as_deref().map(storable))
     .fetch_all(sql.reader())
     .await
     .map_err(|error| StoreError::from(error).at(sql.path()))?;
@@ -317,11 +320,7 @@ pub async fn list(sql: &Sql, filter: &RunFilter, page: &PageRequest) -> Result<P
     Ok(Page::of(items, page.limit(), |run| TimeCursor::encode(run.created_at.0, &run.run_id.to_string())))
 }
 
-async fn steps_after(
-    connection: &mut SqliteConnection,
-    run_id: RunId,
-    after: i64,
-) -> Result<Vec<StepView>, StoreError> {
+async fn steps_after(connection: &mut DbConnection, run_id: RunId, after: i64) -> Result<Vec<StepView>, StoreError> {
     let rows = sqlx::query("SELECT step FROM run_steps WHERE run_id = $1 AND seq > $2 ORDER BY seq")
         .bind(run_id.to_string())
         .bind(after)
@@ -334,7 +333,7 @@ async fn steps_after(
         .collect()
 }
 
-fn run_view(row: &SqliteRow, steps: Vec<StepView>) -> Result<RunView, StoreError> {
+fn run_view(row: &DbRow, steps: Vec<StepView>) -> Result<RunView, StoreError> {
     let key: String = row.try_get("run_id")?;
     let request: RunRequest = from_json("runs", &key, row.try_get("request")?)?;
     let citations: Vec<riverrun_schemas::agent::Citation> = from_json("runs", &key, row.try_get("citations")?)?;
@@ -363,7 +362,7 @@ fn run_view(row: &SqliteRow, steps: Vec<StepView>) -> Result<RunView, StoreError
     })
 }
 
-fn run_summary(row: &SqliteRow) -> Result<RunSummary, StoreError> {
+fn run_summary(row: &DbRow) -> Result<RunSummary, StoreError> {
     let key: String = row.try_get("run_id")?;
     let request: RunRequest = from_json("runs", &key, row.try_get("request")?)?;
     Ok(RunSummary {
@@ -383,18 +382,18 @@ fn run_summary(row: &SqliteRow) -> Result<RunSummary, StoreError> {
 }
 
 /// The unanswered approval steps of a row of `runs`.
-pub(crate) fn waiting(row: &SqliteRow) -> Result<BTreeMap<i64, String>, StoreError> {
+pub(crate) fn waiting(row: &DbRow) -> Result<BTreeMap<i64, String>, StoreError> {
     let (key, text): (String, String) = (row.try_get("run_id")?, row.try_get("waiting")?);
     from_json("runs", &key, &text)
 }
 
 /// Where a row of `runs` branched off, if it did.
-pub(crate) fn forked_from(row: &SqliteRow) -> Result<Option<ForkedFrom>, StoreError> {
+pub(crate) fn forked_from(row: &DbRow) -> Result<Option<ForkedFrom>, StoreError> {
     let (source, at_seq): (Option<String>, Option<i64>) = (row.try_get("forked_from")?, row.try_get("forked_at_seq")?);
     source.map(|run| Ok(ForkedFrom { run_id: id("runs", &run)?, at_seq: at_seq.unwrap_or(0) })).transpose()
 }
 
-fn usage(row: &SqliteRow) -> Result<Usage, StoreError> {
+fn usage(row: &DbRow) -> Result<Usage, StoreError> {
     Ok(Usage {
         prompt_tokens: row.try_get("prompt_tokens")?,
         completion_tokens: row.try_get("completion_tokens")?,
@@ -402,7 +401,7 @@ fn usage(row: &SqliteRow) -> Result<Usage, StoreError> {
     })
 }
 
-pub(crate) fn status(row: &SqliteRow) -> Result<RunStatus, StoreError> {
+pub(crate) fn status(row: &DbRow) -> Result<RunStatus, StoreError> {
     let (key, status): (String, String) = (row.try_get("run_id")?, row.try_get("status")?);
     status.parse().map_err(|reason| StoreError::Row { table: "runs", key, reason })
 }

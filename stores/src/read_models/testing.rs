@@ -1,11 +1,41 @@
 //! Events for tests.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
 use riverrun_schemas::agent::*;
 use riverrun_schemas::ingest::*;
 use riverrun_schemas::{BlobRef, Collection, Failure, IngestId, RunId, Usage};
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Connection, Executor};
+use url::Url;
+
+use crate::sql::Sql;
+
+/// The server that the suite runs against a second time; unset, it runs on files.
+const SERVER: &str = "RIVERRUN_TEST_DATABASE_URL";
+
+/// An empty database: of the server that is named, else a file.
+pub(crate) async fn fresh() -> (tempfile::TempDir, Sql) {
+    let folder = tempfile::tempdir().unwrap();
+    let sql = match std::env::var(SERVER) {
+        Ok(server) => Sql::connect(&new_database(&server).await).await.unwrap(),
+        Err(_) => Sql::open(folder.path().join("read.db")).await.unwrap(),
+    };
+    (folder, sql)
+}
+
+async fn new_database(server: &str) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let name = format!("t{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let mut connection = PgConnection::connect(server).await.unwrap();
+    connection.execute(AssertSqlSafe(format!("CREATE DATABASE {name} TEMPLATE template0"))).await.unwrap();
+    connection.close().await.unwrap();
+    let mut url = Url::parse(server).unwrap();
+    url.set_path(&name);
+    url.to_string()
+}
 
 pub(crate) fn run_id() -> RunId {
     RunId::derive(&["the run"])

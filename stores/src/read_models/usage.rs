@@ -62,7 +62,7 @@ pub async fn usage(
 ) -> Result<Vec<UsageSum>, StoreError> {
     // The expression is one of four texts of this file.
     let query = format!(
-        "SELECT {} AS usage_key, COUNT(*) AS runs, SUM(prompt_tokens) AS prompt_tokens, SUM(completion_tokens) AS completion_tokens, SUM(cost_usd) AS cost_usd
+        "SELECT {} AS usage_key, COUNT(*) AS runs, CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens, CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens, SUM(cost_usd) AS cost_usd
          FROM runs
          WHERE (CAST($1 AS TEXT) IS NULL OR namespace = $1) AND (CAST($2 AS BIGINT) IS NULL OR created_at >= $2)
          GROUP BY usage_key ORDER BY SUM(prompt_tokens + completion_tokens) DESC, usage_key LIMIT $3",
@@ -93,13 +93,12 @@ mod tests {
     use riverrun_schemas::{RunId, Topic};
 
     use super::*;
-    use crate::read_models::testing::{accepted, claimed, finished, of_run};
+    use crate::read_models::testing::{accepted, claimed, finished, fresh, of_run};
     use crate::read_models::{LogRecord, Projected, apply};
 
     /// Three ended runs of 40 and 5 tokens each: two of the default namespace and model, one of another.
     async fn three_runs() -> (tempfile::TempDir, Sql) {
-        let folder = tempfile::tempdir().unwrap();
-        let sql = Sql::open(folder.path().join("read.db")).await.unwrap();
+        let (folder, sql) = fresh().await;
         let mut records = Vec::new();
         for number in 0..3_i64 {
             let run_id = RunId::derive(&["usage", &number.to_string()]);

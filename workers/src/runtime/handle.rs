@@ -288,9 +288,14 @@ impl WorkerHandle {
         self.progress.status()
     }
 
+    /// The next offset of each partition that is not done.
+    pub fn positions(&self) -> BTreeMap<TopicPartition, i64> {
+        self.progress.shared.told.lock().positions.clone()
+    }
+
     /// Records not yet handled, by partition; asks the broker. Empty for a worker without partitions.
     pub async fn lag(&self) -> Result<BTreeMap<TopicPartition, i64>, LogError> {
-        let positions = self.progress.shared.told.lock().positions.clone();
+        let positions = self.positions();
         let watch = self.progress.shared.watch.lock().clone();
         let mut lag = BTreeMap::new();
         if let Some(watch) = watch {

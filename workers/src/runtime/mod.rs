@@ -17,6 +17,7 @@ mod board;
 mod commit;
 mod engine;
 mod handle;
+mod readiness;
 pub mod testkit;
 mod watermark;
 
@@ -30,6 +31,7 @@ use riverrun_schemas::{Envelope, EventId, EventSet};
 use tokio_util::sync::CancellationToken;
 
 pub use handle::{Progress, WorkerHandle, WorkerState, WorkerStatus};
+pub use readiness::Readiness;
 pub use watermark::Watermark;
 
 /// How the work of a worker is laid out.

@@ -101,7 +101,7 @@ async fn consume(
     output: Output,
 ) -> Result<stream::Consumed, CliError> {
     let blobs: Arc<dyn BlobStore> = Arc::new(
-        stack::blobs(&settings.data_dir)
+        stack::blobs(&settings.data_dir, settings.s3.as_ref())
             .map_err(|error| CliError::new(Exit::Failed, error.to_string()).hint("riverrun diagnose"))?,
     );
     let config = StreamConfig { log: connection.log()?.clone(), topic: topic.to_owned(), target, idle };

@@ -1,0 +1,90 @@
+//! How a worker process is, for those who start and stop it: `/health` that it lives, `/ready` that it gets on.
+
+use std::collections::BTreeMap;
+use std::future::IntoFuture;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::get;
+use axum::{Json, Router};
+use riverrun_workers::runtime::{Readiness, WorkerHandle, WorkerState, WorkerStatus};
+use serde::Serialize;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{CliError, Exit};
+use crate::settings::Settings;
+
+/// A partition with records that did not move for so long hangs, and so does a worker with work that got none done. Longer than the longest pause between tries.
+const HANGS_AFTER: Duration = Duration::from_secs(180);
+
+#[derive(Clone)]
+struct Watched {
+    workers: Arc<Vec<WorkerHandle>>,
+    readiness: Arc<Mutex<Readiness>>,
+}
+
+/// What both routes answer.
+#[derive(Debug, Serialize)]
+struct Report {
+    ready: bool,
+    /// Partitions that have records and do not move.
+    hanging: Vec<String>,
+    /// Records not yet handled.
+    lag: i64,
+    workers: Vec<WorkerStatus>,
+}
+
+/// Answers until `stop`; returns the address.
+pub(super) async fn serve(
+    settings: &Settings,
+    port: u16,
+    workers: Arc<Vec<WorkerHandle>>,
+    stop: CancellationToken,
+) -> Result<String, CliError> {
+    let failed = |error: std::io::Error| {
+        CliError::new(Exit::Failed, format!("--health-port {port} of {} can't be used: {error}", settings.api_host))
+            .hint("name another port, or 0 for a free one")
+    };
+    let listener = TcpListener::bind((settings.api_host.as_str(), port)).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let watched = Watched { workers, readiness: Arc::new(Mutex::new(Readiness::new(HANGS_AFTER))) };
+    let routes = Router::new().route("/health", get(health)).route("/ready", get(ready)).with_state(watched);
+    let server = axum::serve(listener, routes).with_graceful_shutdown(async move { stop.cancelled().await });
+    tokio::spawn(server.into_future());
+    Ok(format!("http://{address}/ready"))
+}
+
+async fn health(State(watched): State<Watched>) -> Json<Report> {
+    Json(report(&watched).await)
+}
+
+async fn ready(State(watched): State<Watched>) -> (StatusCode, Json<Report>) {
+    let report = report(&watched).await;
+    let status = if report.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(report))
+}
+
+async fn report(watched: &Watched) -> Report {
+    let (mut positions, mut lag) = (BTreeMap::new(), BTreeMap::new());
+    let mut answers = true;
+    for worker in watched.workers.iter() {
+        positions.extend(worker.positions());
+        match worker.lag().await {
+            Ok(own) => lag.extend(own),
+            Err(_) => answers = false,
+        }
+    }
+    let workers: Vec<WorkerStatus> = watched.workers.iter().map(WorkerHandle::status).collect();
+    let hanging =
+        watched.readiness.lock().unwrap_or_else(PoisonError::into_inner).look(&positions, &lag, Instant::now());
+    let running = |worker: &WorkerStatus| worker.state == WorkerState::Running && !worker.stalled(HANGS_AFTER);
+    Report {
+        ready: answers && workers.iter().all(running) && hanging.is_empty(),
+        hanging: hanging.iter().map(ToString::to_string).collect(),
+        lag: lag.values().sum(),
+        workers,
+    }
+}

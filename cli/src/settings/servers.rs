@@ -1,0 +1,72 @@
+//! Which servers stand for embedded parts, and the keys to them.
+
+use riverrun_log::S3Config;
+
+use super::{Values, redact_url, wrong};
+use crate::error::{CliError, Exit};
+
+/// A PostgreSQL server, where one is named.
+pub(super) fn database_url(values: &Values) -> Result<Option<String>, CliError> {
+    let name = "RIVERRUN_DATABASE_URL";
+    match values.text(name) {
+        Some(url) if !url.starts_with("postgres://") && !url.starts_with("postgresql://") => {
+            let shown = redact_url(&url);
+            Err(wrong(name, &shown, "postgres://user:password@host:5432/database"))
+        }
+        url => Ok(url),
+    }
+}
+
+/// A bucket where one is named. Its other settings without it would go unused in silence.
+pub(super) fn s3(values: &Values) -> Result<Option<S3Config>, CliError> {
+    let [endpoint, id, key] = ["RIVERRUN_S3_ENDPOINT", "RIVERRUN_S3_ACCESS_KEY_ID", "RIVERRUN_S3_SECRET_ACCESS_KEY"]
+        .map(|name| values.text(name));
+    let Some(bucket) = values.text("RIVERRUN_S3_BUCKET") else {
+        return match endpoint.or(id).or(key) {
+            None => Ok(None),
+            Some(_) => Err(CliError::new(Exit::Usage, "settings of S3 are there, and RIVERRUN_S3_BUCKET is not set")
+                .hint("set RIVERRUN_S3_BUCKET, or unset the others (environment or .env)")),
+        };
+    };
+    if let Some(url) = endpoint.as_ref().filter(|url| !url.starts_with("http://") && !url.starts_with("https://")) {
+        return Err(wrong("RIVERRUN_S3_ENDPOINT", &redact_url(url), "http://host:port or https://host:port"));
+    }
+    if id.is_some() != key.is_some() {
+        return Err(CliError::new(
+            Exit::Usage,
+            "one of RIVERRUN_S3_ACCESS_KEY_ID and RIVERRUN_S3_SECRET_ACCESS_KEY is not set",
+        )
+        .hint("set both, or none for a bucket that anybody may use"));
+    }
+    let region = values.text("RIVERRUN_S3_REGION").unwrap_or_else(|| "us-east-1".to_owned());
+    Ok(Some(S3Config { bucket, endpoint, region, access_key_id: id, secret_access_key: key }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(pairs: &[(&str, &str)]) -> Values {
+        Values(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+    }
+
+    #[test]
+    fn given_servers_when_their_settings_are_read_then_they_are_used_and_halves_are_refused() {
+        let nothing = values(&[]);
+        assert!(database_url(&nothing).unwrap().is_none() && s3(&nothing).unwrap().is_none());
+        let both = values(&[("RIVERRUN_DATABASE_URL", "postgresql://ann@db/x"), ("RIVERRUN_S3_BUCKET", "blobs")]);
+        assert_eq!(database_url(&both).unwrap().as_deref(), Some("postgresql://ann@db/x"));
+        assert_eq!(s3(&both).unwrap().unwrap().region, "us-east-1");
+        let bucket = ("RIVERRUN_S3_BUCKET", "blobs");
+        for pairs in [
+            [("RIVERRUN_S3_ENDPOINT", "http://127.0.0.1:9000"), ("RIVERRUN_S3_REGION", "x")],
+            [bucket, ("RIVERRUN_S3_ENDPOINT", "127.0.0.1:9000")],
+            [bucket, ("RIVERRUN_S3_ACCESS_KEY_ID", "id")],
+            [bucket, ("RIVERRUN_S3_SECRET_ACCESS_KEY", "s3cret")],
+        ] {
+            let error = s3(&values(&pairs)).unwrap_err();
+            let told = error.exit == Exit::Usage && error.message.contains("RIVERRUN_S3_") && error.hint.is_some();
+            assert!(told && !error.message.contains("s3cret"), "{error:?}");
+        }
+    }
+}
