@@ -245,7 +245,7 @@ fn log_down(error: &LogError) -> CliError {
 }
 
 fn blobs_down(error: &BlobError) -> CliError {
-    CliError::new(Exit::ServiceDown, error.to_string()).maybe_hint(error.hint().map(str::to_owned))
+    CliError::new(Exit::ServiceDown, error.to_string()).hint("check RIVERRUN_S3_BUCKET and its companions")
 }
 
 fn store_down(error: &StoreError) -> CliError {
