@@ -77,14 +77,17 @@ pub fn origin(source: &str) -> Result<Origin, SourceError> {
 /// Reads a source.
 ///
 /// # Errors
-/// When it can't be read, is larger than a limit, or changed while it was read.
-pub async fn read(source: &str, client: &GuardedClient) -> Result<Imported, ProjectError> {
+/// When it can't be read, is larger than a limit, or changed while it was read; without a client, when it is a repository elsewhere.
+pub async fn read(source: &str, client: Option<&GuardedClient>) -> Result<Imported, ProjectError> {
     match origin(source)? {
         Origin::Folder(path) => blocking(move || read_unchanged(&path)).await,
         Origin::Zip(path) => blocking(move || read_archive(&path)).await,
         Origin::Git(address) => {
             let folder =
                 tempfile::Builder::new().prefix("riverrun-project-").tempdir().map_err(|error| no_place(&error))?;
+            let client = client.ok_or_else(|| {
+                ProjectError::refused("import_failed", "this process clones no repositories", "use riverrun serve")
+            })?;
             clone_repository(&address, folder.path(), client).await?;
             let root = folder.path().to_owned();
             let read = blocking(move || read_folder(&root)).await;

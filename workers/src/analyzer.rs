@@ -113,22 +113,15 @@ impl Analyzer {
     }
 
     async fn import(&self, e: &ImportProject) -> Result<ProjectEvent, ProjectError> {
-        let read = match (&e.content, &self.client) {
-            (Some(blob), _) => {
+        let read = match &e.content {
+            Some(blob) => {
                 let (source, bytes) = (e.source.clone(), self.blobs.get(blob).await?);
                 let unpacked = tokio::task::spawn_blocking(move || import::unpack(&source, &bytes)).await;
                 unpacked.unwrap_or_else(|_| {
                     Err(ProjectError::refused("import_failed", "unpacking broke off", "pack the archive again"))
                 })?
             }
-            (None, Some(client)) => import::read(&e.source, client).await?,
-            (None, None) => {
-                return Err(ProjectError::refused(
-                    "import_failed",
-                    "this process reads no sources",
-                    "use riverrun serve",
-                ));
-            }
+            None => import::read(&e.source, self.client.as_ref()).await?,
         };
         let (blob, tree) = self.copies.keep(&read.files).await?;
         Ok(ProjectImported {

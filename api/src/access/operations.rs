@@ -125,6 +125,7 @@ const OPERATIONS: &[Line] = &[
     ("GET", "/finetune/jobs/{id}", READ, Reach::Everywhere),
     ("POST", "/finetune/jobs/{id}/cancel", TRAIN, Reach::Everywhere),
     ("GET", "/finetune/registry", READ, Reach::Everywhere),
+    ("GET", "/finetune/registry/{model}/{version}/files/{file}", READ, Reach::Everywhere),
     ("POST", "/finetune/registry/{model}/{version}/stage", TRAIN, Reach::Everywhere),
     // So are projects.
     ("GET", "/projects", READ, Reach::Everywhere),
@@ -139,7 +140,7 @@ const OPERATIONS: &[Line] = &[
     ("GET", "/projects/{id}/file", READ, Reach::Everywhere),
     ("POST", "/projects/{id}/improve", RUN, Reach::Everywhere),
     ("GET", "/projects/{id}/proposals", READ, Reach::Everywhere),
-    ("GET", "/projects/{id}/proposals/{proposal_id}", READ, Reach::Everywhere),
+    ("GET", "/projects/{id}/proposals/{proposal}", READ, Reach::Everywhere),
     ("POST", "/projects/{id}/apply", INGEST, Reach::Everywhere),
     ("POST", "/projects/{id}/revert", INGEST, Reach::Everywhere),
     ("GET", "/projects/{id}/patch", READ, Reach::Everywhere),

@@ -245,8 +245,10 @@ async fn set_indexed(
     let chunks = chunks.clamp(0, MAX_CHUNKS);
     let before = sqlx::query("SELECT indexed_version, indexed_chunks FROM documents WHERE document_id = $1")
         .bind(about.document_id.to_string())
-        .fetch_one(&mut *connection)
+        .fetch_optional(&mut *connection)
         .await?;
+    // A document that was removed while this version was on its way to the indexes has no row any more.
+    let Some(before) = before else { return Ok(()) };
     let was_indexed = before.try_get::<Option<String>, _>("indexed_version")?.is_some();
     let chunks_before: i64 = before.try_get("indexed_chunks")?;
     sqlx::query("UPDATE documents SET indexed_version = $2, indexed_chunks = $3 WHERE document_id = $1")

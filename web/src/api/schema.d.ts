@@ -38,6 +38,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/auth/session": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Whether a token is wanted, and what the caller's one allows. Answered with 200 also to who has none. */
+        get: operations["show"];
+        put?: never;
+        /**
+         * Sets a cookie for the token, which scripts can't read and other sites' pages don't send. It holds for 12 hours, or until
+         *     the token is revoked.
+         */
+        post: operations["log_in"];
+        /** Takes the cookie away. */
+        delete: operations["log_out"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/chat": {
         parameters: {
             query?: never;
@@ -72,6 +94,66 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/collections/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Removes every document of a collection that was handed in before the request; says what went. A collection without
+         *     documents is none: it may come back with another embedding model.
+         */
+        delete: operations["delete_collection"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/collections/{name}/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Compares vector store, keyword index and read model, document by document. While documents are on their way the three
+         *     may differ for a moment.
+         */
+        get: operations["check"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/collections/{name}/reembed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Embeds a collection with another model, beside the searches, and goes over to it when every chunk is there. Searches and ingests go
+         *     on meanwhile. A request that failed may be made again: what is there is not embedded twice.
+         */
+        post: operations["reembed"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/config": {
         parameters: {
             query?: never;
@@ -98,6 +180,23 @@ export interface paths {
         };
         /** The same, for a subject. */
         get: operations["subject_config"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/deletions/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What a removal came to so far. */
+        get: operations["show"];
         put?: never;
         post?: never;
         delete?: never;
@@ -208,6 +307,41 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/documents/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A document with its versions. */
+        get: operations["show"];
+        put?: never;
+        post?: never;
+        /** Removes a document from vectors, keywords, warehouse and read models; says what went. */
+        delete: operations["delete_document"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/documents/{id}/text": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A part of a document's stored text: what the span of a citation names. */
+        get: operations["text"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/embed": {
         parameters: {
             query?: never;
@@ -219,6 +353,185 @@ export interface paths {
         put?: never;
         /** Vectors of texts, in their order. */
         post: operations["embed"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/finetune/datasets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Datasets, the newest first. */
+        get: operations["list"];
+        put?: never;
+        /**
+         * Checks a dataset and keeps it under its name: `multipart/form-data` with the fields `name`, `format` (`sft`, `dpo` or `chat`),
+         *     `base_model` (whose tokens are counted) and the file `file`, JSON lines of at most 64 MiB. A dataset with a line that is no
+         *     example is refused whole, with the numbers of the lines.
+         */
+        post: operations["create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/finetune/datasets/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A dataset by its name: the newest that was handed in under it. */
+        get: operations["show"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/finetune/defaults": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What a training has that says nothing else, and what there is to choose from. */
+        get: operations["defaults"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/finetune/estimate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Time and memory of a training, before it is asked for. */
+        post: operations["estimate_job"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/finetune/jobs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Trainings, the newest first. */
+        get: operations["list"];
+        put?: never;
+        /** Asks for a training. What can't fit and what needs a GPU is refused before it exists. */
+        post: operations["start"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/finetune/jobs/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A training. */
+        get: operations["show"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/finetune/jobs/{id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Asks a training to stop; it does within a step. */
+        post: operations["cancel"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/finetune/registry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Versions of models, the newest first. */
+        get: operations["list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/finetune/registry/{model}/{version}/files/{file}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A file of a version's adapter, in the layout of PEFT: `adapter_model.safetensors` or `adapter_config.json`. */
+        get: operations["file"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/finetune/registry/{model}/{version}/stage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Says what a version is for. The model's name without a version means the one that was made `ready` last; a version that has
+         *     not passed its gate can't be.
+         */
+        post: operations["stage"];
         delete?: never;
         options?: never;
         head?: never;
@@ -252,8 +565,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Reads a source into a collection: JSON with a path on the server, or `multipart/form-data` with files and the fields
-         *     `collection`, `namespace`, `type` and `metadata` (JSON). At most 100 files of 20 MiB each and 64 MiB together.
+         * Reads a source into a collection: JSON with a path on the server or an address, or `multipart/form-data` with files and
+         *     the fields `collection`, `namespace`, `type`, `include`, `exclude` and `metadata` (JSON). At most 100 files of 20 MiB each and
+         *     64 MiB together; a zip archive comes alone, and its members are the documents.
          */
         post: operations["start"];
         delete?: never;
@@ -416,6 +730,264 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/projects": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The projects of a namespace, newest first. */
+        get: operations["list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/projects/import": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Copies a folder or archive of the server, a repository, or (as `multipart/form-data` with a field `file`) an archive that is handed
+         *     in. The original is only read.
+         */
+        post: operations["import"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/projects/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A project. */
+        get: operations["show"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/projects/{id}/analyses": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The analyses of a project that are done, newest first. */
+        get: operations["analyses"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/projects/{id}/analyze": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Analyzes the copy in the background. */
+        post: operations["analyze"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/projects/{id}/apply": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Writes a proposal to the copy, never to the original. */
+        post: operations["apply"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/projects/{id}/file": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The text of a file of the copy. */
+        get: operations["file"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/projects/{id}/files": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The files of the copy, by path. */
+        get: operations["files"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/projects/{id}/improve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Asks a model for a rewrite of one file. */
+        post: operations["improve"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/projects/{id}/patch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Everything that was changed in the copy, as `git apply` takes it. */
+        get: operations["patch_of"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/projects/{id}/proposals": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The proposals of a project, newest first. */
+        get: operations["proposals"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/projects/{id}/proposals/{proposal}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A proposal. */
+        get: operations["proposal"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/projects/{id}/report": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The report of an analysis; as SARIF 2.1.0 with `Accept: application/sarif+json`. */
+        get: operations["report_of"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/projects/{id}/revert": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Takes the last change of a file back. */
+        post: operations["revert"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/projects/{id}/trend": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What is different between two analyses. */
+        get: operations["trend"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/providers": {
         parameters: {
             query?: never;
@@ -461,6 +1033,23 @@ export interface paths {
         put?: never;
         /** The best chunks for a query: by meaning and by words, fused, re-ranked where a re-ranker is there. */
         post: operations["search"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/reembeddings/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Where a request is. */
+        get: operations["show"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -849,6 +1438,111 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Tokens and cost of runs, summed; the groups that used most come first, 500 at most. Runs that have not ended count with what they used so far. */
+        get: operations["sums"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/chat/completions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * A chat of a model or of an agent, in the shape of OpenAI's API. `agent/<name>` is a run on the log: its answer is the content, its steps
+         *     are `reasoning_content`. Errors of `/v1` have OpenAI's shape.
+         */
+        post: operations["completions"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/embeddings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Vectors of texts, in their order, in the shape of OpenAI's API. */
+        post: operations["embeddings"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/models": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The models that are at hand, and the agents: those of this process, and those of every provider that is set up and answers. */
+        get: operations["list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/warehouse/query": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** One reading statement over the tables of a namespace: at most 10 s, and at most 10,000 rows of 8 MiB. */
+        post: operations["query"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/warehouse/tables": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The tables of a namespace, with their columns. */
+        get: operations["tables"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -863,6 +1557,52 @@ export interface components {
             name: string;
             /** @description For filters and for people. */
             tags: string[];
+        };
+        /** @description An analysis that is on its way. */
+        AnalysisAccepted: {
+            /** @description The analysis. */
+            analysis_id: string;
+            /** @description The project. */
+            project_id: string;
+        };
+        /** @description An analysis in a list. */
+        AnalysisView: {
+            /** @description Its id. */
+            analysis_id: string;
+            /** @description By severity. */
+            by_severity: {
+                [key: string]: number;
+            };
+            /**
+             * Format: date-time
+             * @description When it began.
+             */
+            created_at: string;
+            /**
+             * Format: int64
+             * @description How many findings.
+             */
+            findings: number;
+            /** @description Figures by name. */
+            metrics: {
+                [key: string]: number;
+            };
+        };
+        /** @description How to analyze. */
+        AnalyzeBody: {
+            /** @description Its model; the default one when left out. */
+            model?: string | null;
+            /** @description Whether a model reviews the findings; true when left out. */
+            review?: boolean | null;
+        };
+        /** @description Which proposal to write to the copy. */
+        ApplyBody: {
+            /** @description Must be true. */
+            confirm?: boolean;
+            /** @description Path within the copy. */
+            file: string;
+            /** @description The proposal; the newest one of the file when left out. */
+            proposal_id?: string | null;
         };
         /** @description A person's answer to a run that waits. */
         ApprovalBody: {
@@ -921,6 +1661,11 @@ export interface components {
             /** @description Tokens of the model call. */
             usage: components["schemas"]["UsageView"];
         };
+        /**
+         * @description Whether tokens are asked for.
+         * @enum {string}
+         */
+        AuthMode: "off" | "required";
         /** @description Content kept outside of the log. */
         BlobView: {
             /** @description Its media type. */
@@ -1015,6 +1760,21 @@ export interface components {
             /** @description The sentence with the number is supported by the quote. */
             supported: boolean;
         };
+        /** @description Whether the parts of a collection agree. */
+        CollectionCheck: {
+            /** @description Chunks that the read model counts. */
+            chunks: number;
+            /** @description The collection. */
+            collection: string;
+            /** @description Chunks in the keyword index. */
+            keywords: number;
+            /** @description Its namespace. */
+            namespace: string;
+            /** @description Documents whose chunks are not the same in all three; none in a collection in order. */
+            orphans: components["schemas"]["Orphan"][];
+            /** @description Chunks in the vector store. */
+            vectors: number;
+        };
         /** @description A collection that holds something. */
         CollectionView: {
             /**
@@ -1040,6 +1800,13 @@ export interface components {
              * @description When a document was last indexed.
              */
             updated_at: string;
+        };
+        /** @description A column of a table or of a result. */
+        Column: {
+            /** @description Its name. */
+            name: string;
+            /** @description Its SQL type. */
+            type: string;
         };
         /** @description One side of a comparison. */
         ComparedRun: {
@@ -1067,6 +1834,202 @@ export interface components {
              * @description The number.
              */
             seq: number;
+        };
+        /** @description A chat. */
+        CompletionBody: {
+            /**
+             * Format: int32
+             * @description The newer name of the same.
+             * @default null
+             */
+            max_completion_tokens: number | null;
+            /**
+             * Format: int32
+             * @description Most tokens to write.
+             * @default null
+             */
+            max_tokens: number | null;
+            /**
+             * @description The conversation, oldest first.
+             * @default []
+             */
+            messages: components["schemas"]["CompletionMessage"][];
+            /**
+             * Format: float
+             * @description Of local models and servers that have it.
+             * @default null
+             */
+            min_p: number | null;
+            /**
+             * @description A chat model, `provider/model`, or `agent/<name>`; `agent/auto` lets the supervisor choose. Empty or `default` is the default model.
+             * @default
+             */
+            model: string;
+            /**
+             * Format: int32
+             * @description Answers; only 1.
+             * @default null
+             */
+            n: number | null;
+            /**
+             * @description The namespace of an agent's run; `default` when left out. Not OpenAI's: clients send it as an extra field.
+             * @default null
+             */
+            namespace: string | null;
+            /**
+             * Format: float
+             * @description Of local models and servers that have it.
+             * @default null
+             */
+            repeat_penalty: number | null;
+            /** @description `text`, `json_object`, or `json_schema` with a schema. */
+            response_format?: Record<string, never> | null;
+            /**
+             * Format: int64
+             * @description Seed of the sampler.
+             * @default null
+             */
+            seed: number | null;
+            /** @description One or more texts that end the answer. */
+            stop?: Record<string, never> | null;
+            /**
+             * @description Answer with server-sent events.
+             * @default null
+             */
+            stream: boolean | null;
+            /** @default null */
+            stream_options: components["schemas"]["StreamOptions"] | null;
+            /**
+             * Format: float
+             * @description Sampling temperature, 0 to 2.
+             * @default null
+             */
+            temperature: number | null;
+            /** @description `auto` or `none`. */
+            tool_choice?: Record<string, never> | null;
+            /**
+             * @description Tools that the model may call.
+             * @default null
+             */
+            tools: components["schemas"]["CompletionTool"][] | null;
+            /**
+             * Format: int32
+             * @description Of local models and servers that have it.
+             * @default null
+             */
+            top_k: number | null;
+            /**
+             * Format: float
+             * @description Nucleus sampling.
+             * @default null
+             */
+            top_p: number | null;
+        };
+        /** @description A call that a model asked for. */
+        CompletionCall: {
+            /**
+             * @description What is called.
+             * @default {
+             *       "name": "",
+             *       "arguments": ""
+             *     }
+             */
+            function: components["schemas"]["CompletionFunction"];
+            /**
+             * @description Its id.
+             * @default
+             */
+            id: string;
+        };
+        /** @description A function and its arguments. */
+        CompletionFunction: {
+            /**
+             * @description JSON as text.
+             * @default
+             */
+            arguments: string;
+            /**
+             * @description Its name.
+             * @default
+             */
+            name: string;
+        };
+        /** @description One message of a conversation. */
+        CompletionMessage: {
+            /** @description Text, or parts of type `text`. */
+            content?: Record<string, never> | null;
+            /**
+             * @description `system`, `developer`, `user`, `assistant` or `tool`.
+             * @default
+             */
+            role: string;
+            /**
+             * @description On `tool`: the call that this is the result of.
+             * @default null
+             */
+            tool_call_id: string | null;
+            /**
+             * @description On `assistant`: the calls that it asked for.
+             * @default null
+             */
+            tool_calls: components["schemas"]["CompletionCall"][] | null;
+        };
+        /** @description A tool. */
+        CompletionTool: {
+            /** @description What it is. */
+            function: components["schemas"]["CompletionToolFunction"];
+        };
+        /** @description What a tool is. */
+        CompletionToolFunction: {
+            /** @description What it does. */
+            description?: string;
+            /** @description Its name. */
+            name: string;
+            /** @description JSON schema of its arguments. */
+            parameters?: Record<string, never>;
+        };
+        /** @description A dataset. */
+        DatasetView: {
+            /**
+             * Format: date-time
+             * @description When it was handed in.
+             */
+            created_at: string;
+            /**
+             * Format: int64
+             * @description Lines that were left out because they are there already.
+             */
+            duplicates: number;
+            /**
+             * Format: int64
+             * @description Those that are held out with it.
+             */
+            eval_examples: number;
+            /**
+             * Format: int64
+             * @description How many there are.
+             */
+            examples: number;
+            /** @description `sft`, `dpo` or `chat`. */
+            format: string;
+            /** @description Its name. */
+            name: string;
+            /** @description Hash of its examples. */
+            sha256: string;
+            /**
+             * Format: int64
+             * @description Bytes of its examples.
+             */
+            size_bytes: number;
+            /** @description `{min, p50, p95, max, total}` in tokens of the base model. */
+            tokens?: Record<string, never> | null;
+            /**
+             * Format: int64
+             * @description Those that are trained on with the usual seed.
+             */
+            train_examples: number;
+            /** @description `[{line, reason}]`, the first hundred. */
+            warnings: Record<string, never>[];
         };
         /** @description A record that could not be handled. */
         DeadLetterEntry: {
@@ -1114,6 +2077,52 @@ export interface components {
             /** @description The topic that the record was on. */
             topic: string;
         };
+        /** @description What a removal came to. */
+        DeletionView: {
+            /** @description Its collection. */
+            collection: string;
+            /**
+             * Format: date-time
+             * @description When it began.
+             */
+            created_at: string;
+            /** @description The request. */
+            deletion_id: string;
+            /**
+             * Format: int64
+             * @description Documents that are gone.
+             */
+            documents: number;
+            /**
+             * Format: int64
+             * @description Chunks that went from the keyword index.
+             */
+            keywords: number;
+            /** @description Its namespace. */
+            namespace: string;
+            /**
+             * Format: int64
+             * @description Their rows.
+             */
+            rows: number;
+            /** @description `running` or `done`. */
+            status: string;
+            /**
+             * Format: int64
+             * @description Warehouse tables that went.
+             */
+            tables: number;
+            /**
+             * Format: int64
+             * @description Documents that the request means; null until that is known, and for a request about one document.
+             */
+            total?: number | null;
+            /**
+             * Format: int64
+             * @description Chunks that went from the vector store.
+             */
+            vectors: number;
+        };
         /** @description One row a service. */
         Diagnosis: {
             /** @description The rows. */
@@ -1121,11 +2130,59 @@ export interface components {
             /** @description Whether every required service is up. */
             status: components["schemas"]["HealthStatus"];
         };
+        /** @description A document with its versions. */
+        DocumentDetail: components["schemas"]["DocumentView"] & {
+            /** @description The versions whose stored text can be read, oldest first. */
+            versions: components["schemas"]["DocumentVersionView"][];
+        };
         /**
          * @description Where a document is.
          * @enum {string}
          */
-        DocumentStatus: "queued" | "chunked" | "embedded" | "indexed" | "unchanged" | "failed";
+        DocumentStatus: "queued" | "chunked" | "embedded" | "indexed" | "unchanged" | "failed" | "deleting";
+        /** @description A part of the stored text of a document. */
+        DocumentText: {
+            /** @description Its collection. */
+            collection: string;
+            /** @description The document. */
+            document_id: string;
+            /** @description Its namespace. */
+            namespace: string;
+            /** @description Length of the whole text, in bytes. */
+            size_bytes: number;
+            /** @description Where it came from. */
+            source: string;
+            /** @description Which part it is: what was asked for, widened to whole characters and cut to what one answer holds. */
+            span: components["schemas"]["SpanView"];
+            /** @description `stored_text[span.start..span.end]`. */
+            text: string;
+            /** @description Its own title. */
+            title?: string | null;
+            /** @description The version whose text it is. */
+            version: string;
+        };
+        /** @description A version of a document that was split. */
+        DocumentVersionView: {
+            /**
+             * Format: int64
+             * @description How many chunks it has.
+             */
+            chunks: number;
+            /**
+             * Format: date-time
+             * @description When it was split.
+             */
+            created_at: string;
+            /** @description SHA-256 of the stored text that its spans count in, lower-case hex. */
+            text_sha256: string;
+            /**
+             * Format: int64
+             * @description Length of that text.
+             */
+            text_size_bytes: number;
+            /** @description The version. */
+            version: string;
+        };
         /** @description A source within a collection. */
         DocumentView: {
             /**
@@ -1197,6 +2254,64 @@ export interface components {
             /** @description The embedding model. */
             model: string;
         };
+        /** @description Texts to embed. */
+        EmbeddingsBody: {
+            /** @description The length that the vectors should have; only the model's own. */
+            dimensions?: number | null;
+            /** @description `float` (the default) or `base64`. */
+            encoding_format?: string | null;
+            /** @description A text or several. */
+            input: Record<string, never>;
+            /** @description An embedding model or `provider/model`; empty or `default` is the default one. */
+            model?: string;
+        };
+        /** @description What a training will take. */
+        EstimateView: {
+            /**
+             * Format: double
+             * @description How often each example comes.
+             */
+            epochs: number;
+            /** @description Whether the one is below the other. */
+            fits: boolean;
+            /**
+             * Format: int64
+             * @description Bytes that may be taken now; null where the system does not say.
+             */
+            memory_available_bytes?: number | null;
+            /**
+             * Format: int64
+             * @description Bytes at the peak.
+             */
+            memory_bytes: number;
+            /** @description Why not. */
+            reason?: string | null;
+            /**
+             * Format: double
+             * @description Seconds.
+             */
+            seconds: number;
+            /**
+             * Format: double
+             * @description With a busy one.
+             */
+            seconds_high: number;
+            /**
+             * Format: double
+             * @description With an idle machine.
+             */
+            seconds_low: number;
+            /**
+             * Format: int64
+             * @description Steps.
+             */
+            steps: number;
+            /**
+             * Format: int64
+             * @description Numbers that are trained.
+             */
+            trainable_parameters: number;
+        };
         /** @description Why something failed. */
         FailureView: {
             /** @description Stable, lower snake case. */
@@ -1213,12 +2328,159 @@ export interface components {
             /** @description What is wrong with it. */
             reason: string;
         };
-        /** @description Which documents' chunks may be found; several are any of them. */
+        /** @description A file of the copy that changed. */
+        FileChangedView: {
+            /** @description Its hash now. */
+            after_sha256: string;
+            /** @description Its path. */
+            file: string;
+        };
+        /** @description Figures of a file. */
+        FileMetricsView: {
+            /**
+             * Format: int64
+             * @description Ways through it.
+             */
+            complexity: number;
+            /** @description Its path. */
+            file: string;
+            /**
+             * Format: int64
+             * @description Findings in it.
+             */
+            findings: number;
+            /**
+             * Format: int64
+             * @description Its lines.
+             */
+            lines: number;
+        };
+        /** @description The text of a file. */
+        FileTextView: {
+            /** @description Its path. */
+            file: string;
+            /** @description Its hash. */
+            sha256: string;
+            /** @description Its text. */
+            text: string;
+        };
+        /** @description Which documents' chunks may be found: any of those named, and of them those whose metadata fits. */
         FilterBody: {
             /** @description Ids of documents. */
             document_ids?: string[];
+            /**
+             * @description Fields of the documents' metadata with the value that they must have, or a list of values of which they must have
+             *     one: texts, numbers, truths. Every field must fit. A field that is a list fits when one of its items does.
+             */
+            metadata?: {
+                [key: string]: unknown;
+            };
             /** @description Where documents came from, exactly as `source` shows it. */
             sources?: string[];
+        };
+        /** @description One thing that was found. */
+        FindingView: {
+            /**
+             * Format: int64
+             * @description Counts from 1.
+             */
+            column: number;
+            /** @description Path within the copy. */
+            file: string;
+            /** @description What to do. */
+            fix?: string | null;
+            /** @description The same in later analyses. */
+            id: string;
+            /**
+             * Format: int64
+             * @description Counts from 1.
+             */
+            line: number;
+            /** @description What is wrong. */
+            message: string;
+            /** @description Its rule. */
+            rule: string;
+            /** @description `critical`, `high`, `medium`, `low` or `info`. */
+            severity: string;
+            /** @description The analyzer. */
+            tool: string;
+        };
+        /** @description A training that is asked for; what is left out has its default. */
+        FinetuneBody: {
+            /** @description Passes of a step. */
+            accumulation?: number | null;
+            /** @description A local chat model; the default one when left out. */
+            base_model?: string | null;
+            /** @description Examples of a pass. */
+            batch_size?: number | null;
+            /** @description Name of a dataset. */
+            dataset: string;
+            /**
+             * Format: double
+             * @description The highest learning rate.
+             */
+            learning_rate?: number | null;
+            lora?: components["schemas"]["LoraBody"] | null;
+            /**
+             * Format: int64
+             * @description Steps at most.
+             */
+            max_steps?: number | null;
+            /** @description `sft_lora` or `dpo`; `qlora` and `rlhf` need a CUDA GPU. */
+            method?: string | null;
+            /** @description The model that comes out. */
+            name: string;
+            /** @description Whether a version must be surely better than its base on what was held out to be ready. */
+            require_gain?: boolean | null;
+            /**
+             * Format: int64
+             * @description Everything that is drawn follows from it.
+             */
+            seed?: number | null;
+            /** @description Tokens of an example at most; longer ones are left out and counted. */
+            seq_len?: number | null;
+        };
+        /** @description A wish to stop that was accepted. */
+        FinetuneCancelled: {
+            /** @description The training. */
+            job_id: string;
+        };
+        /** @description What a training has that says nothing else. */
+        FinetuneDefaults: {
+            /** @description The model that is trained. */
+            base_model: string;
+            /** @description Models of this machine that can be asked for. */
+            base_models: string[];
+            /** @description Examples of a pass. */
+            batch_size: number;
+            /**
+             * Format: double
+             * @description The highest learning rate.
+             */
+            learning_rate: number;
+            /** @description Adapters. */
+            lora: components["schemas"]["LoraBody"];
+            /**
+             * Format: int64
+             * @description Steps.
+             */
+            max_steps: number;
+            /** @description Ways of teaching. */
+            methods: components["schemas"]["MethodEntry"][];
+            /**
+             * Format: int64
+             * @description What is drawn follows from it.
+             */
+            seed: number;
+            /** @description Tokens of an example at most. */
+            seq_len: number;
+        };
+        /** @description A training that was accepted. */
+        FinetuneJobAccepted: {
+            /** @description Its id. */
+            job_id: string;
+            /** @description Where it is told of. */
+            stream: string;
         };
         /** @description How much is gone from each index. */
         ForgetCounts: {
@@ -1294,6 +2556,13 @@ export interface components {
             /** @description The other run. */
             run_id: string;
         };
+        /** @description Whether a version does what its adapter did. */
+        GateView: {
+            /** @description Merged and adapter agree, and generation stops. */
+            passed: boolean;
+            /** @description Why not. */
+            reason?: string | null;
+        };
         /**
          * @description The whole at a glance.
          * @enum {string}
@@ -1312,6 +2581,29 @@ export interface components {
             /** @description The program's version. */
             version: string;
         };
+        /** @description Code to import. */
+        ImportBody: {
+            /** @description How people call it; the last part of the source when left out. */
+            name?: string | null;
+            /** @description Its namespace; `default` when left out. */
+            namespace?: string | null;
+            /** @description A folder or `.zip` on the server, or the https address of a repository. */
+            source: string;
+        };
+        /** @description What to improve. */
+        ImproveBody: {
+            /**
+             * Format: int64
+             * @description Rewrites to choose from, 1 to 4; 1 when left out.
+             */
+            candidates?: number | null;
+            /** @description Path within the copy. */
+            file: string;
+            /** @description What is wanted; the findings are corrected when left out. */
+            instruction?: string | null;
+            /** @description The model; the default one when left out. */
+            model?: string | null;
+        };
         /** @description The request was accepted: its command is on the log. */
         IngestAccepted: {
             /**
@@ -1326,25 +2618,52 @@ export interface components {
         };
         /** @description A source to read into a collection. */
         IngestBody: {
+            /**
+             * Format: int64
+             * @description Characters, or tokens, that neighbouring chunks share at most; `RIVERRUN_CHUNK_OVERLAP` when left out.
+             */
+            chunk_overlap?: number | null;
+            /**
+             * Format: int64
+             * @description Most characters, or tokens, of a chunk; `RIVERRUN_CHUNK_SIZE` when left out.
+             */
+            chunk_size?: number | null;
+            /** @description What both count: `characters`, or `tokens` of the embedding model; `RIVERRUN_CHUNK_UNIT` when left out. */
+            chunk_unit?: string | null;
             /** @description The collection; made when it is not there. */
             collection: string;
-            /** @description Where embeddings are made. This version has only the default one. */
+            /**
+             * Format: int32
+             * @description How many links away from the first page of a site is read, 0 to 5.
+             */
+            depth?: number | null;
+            /** @description Where embeddings are made: `default`, or `hf` for a model of the hub that runs in this process. */
             embed_backend?: string | null;
+            /** @description Globs of what to leave out. */
+            exclude?: string[];
+            /** @description Globs of what to read below a folder, archive, repository or site, as in a `.gitignore`; none means everything. */
+            include?: string[];
             /** @description An object of yours, at most 16 KiB, kept with each document; `filter` of a search looks at it. */
             metadata?: {
                 [key: string]: unknown;
             } | null;
             /** @description Its namespace; `default` when left out. */
             namespace?: string | null;
-            /** @description SQL text of a `sql` source. Not taken by this version. */
+            /** @description What to read of a database: one SELECT, or for `mongo` a filter as JSON. */
             query?: string | null;
-            /** @description Path of a file or folder on the server, under one of `RIVERRUN_INGEST_ROOTS`. */
+            /** @description Whether the address is a sitemap, whose pages are read. */
+            sitemap?: boolean;
+            /**
+             * @description What to read: the path of a file, folder or archive on the server, under one of `RIVERRUN_INGEST_ROOTS`; an address of a
+             *     page (`https://…`), a repository (`https://….git`), a database (`postgres://…`, `mysql://…`, `sqlite:/…`) or a collection
+             *     (`mongodb://host/database/collection`). A password is named, never written: `${RIVERRUN_SOURCE_…}`.
+             */
             source: string;
-            /** @description Chunking strategy. This version has only the recursive one. */
+            /** @description Chunking strategy: `recursive`, `markdown` or `late`; left out, it goes by the type of the source. */
             strategy?: string | null;
-            /** @description Warehouse table for a tabular source. Not taken by this version. */
+            /** @description Warehouse table for a tabular source; of several files each gets its name behind it. */
             table?: string | null;
-            /** @description Forces the type of the source: `text`, `markdown` or `folder`; left out, it is inferred. */
+            /** @description Forces the type of the source, such as `text`, `pdf` or `url`; left out, it is inferred. */
             type?: string | null;
         };
         /** @description A document that a request could not take in. */
@@ -1566,6 +2885,27 @@ export interface components {
             }[];
         };
         /** @description A complete list. */
+        Items_TableInfo: {
+            /** @description Its entries. */
+            items: {
+                /** @description The document's collection. */
+                collection: string;
+                /** @description Its columns, in order. */
+                columns: components["schemas"]["Column"][];
+                /** @description The document whose rows they are. */
+                document_id: string;
+                /** @description Its name. */
+                name: string;
+                /**
+                 * Format: int64
+                 * @description How many rows it has.
+                 */
+                rows: number;
+                /** @description The document's version. */
+                version: string;
+            }[];
+        };
+        /** @description A complete list. */
         Items_ToolEntry: {
             /** @description Its entries. */
             items: {
@@ -1608,6 +2948,130 @@ export interface components {
                  */
                 retention_ms: number;
             }[];
+        };
+        /** @description A complete list. */
+        Items_UsageSum: {
+            /** @description Its entries. */
+            items: {
+                /** @description The group; empty for runs that name none, which for models means the default one. */
+                key: string;
+                /**
+                 * Format: int64
+                 * @description How many runs.
+                 */
+                runs: number;
+                /** @description Their tokens, and the cost of those whose price is known. */
+                usage: components["schemas"]["UsageView"];
+            }[];
+        };
+        /** @description A training. */
+        JobView: {
+            /** @description The model that is trained. */
+            base_model: string;
+            /**
+             * Format: date-time
+             * @description When it was accepted.
+             */
+            created_at: string;
+            /** @description Name of its dataset. */
+            dataset: string;
+            /** @description Hash of its examples. */
+            dataset_sha256: string;
+            error?: components["schemas"]["FailureView"] | null;
+            /**
+             * Format: double
+             * @description Seconds to the last step.
+             */
+            eta_s?: number | null;
+            /**
+             * Format: double
+             * @description The last loss on what was held out.
+             */
+            eval_loss?: number | null;
+            /**
+             * Format: date-time
+             * @description When it ended.
+             */
+            finished_at?: string | null;
+            /** @description Its id. */
+            job_id: string;
+            /**
+             * Format: double
+             * @description The rate of the last step.
+             */
+            learning_rate?: number | null;
+            /**
+             * Format: double
+             * @description Loss of the last step.
+             */
+            loss?: number | null;
+            /**
+             * Format: int64
+             * @description Steps at most.
+             */
+            max_steps: number;
+            /** @description `sft_lora` or `dpo`. */
+            method: string;
+            /** @description The version that came out, `name@number`. */
+            model?: string | null;
+            /** @description The model that comes out. */
+            name: string;
+            /** @description Its numbers. */
+            settings: Record<string, never>;
+            /**
+             * Format: date-time
+             * @description When a worker took it first.
+             */
+            started_at?: string | null;
+            /** @description `queued`, `running`, `succeeded`, `failed` or `cancelled`. */
+            status: string;
+            /**
+             * Format: int64
+             * @description Steps that are done.
+             */
+            step: number;
+            /**
+             * Format: double
+             * @description Tokens that go through the network a second.
+             */
+            tokens_per_s?: number | null;
+        };
+        /** @description A language of a project. */
+        LanguageView: {
+            /**
+             * Format: int64
+             * @description Files.
+             */
+            files: number;
+            /**
+             * Format: int64
+             * @description Their lines.
+             */
+            lines: number;
+            /** @description Its name. */
+            name: string;
+        };
+        /** @description A login. */
+        LoginBody: {
+            /** @description A token of `RIVERRUN_API_TOKENS` or of `riverrun tokens create`. */
+            token: string;
+        };
+        /** @description Adapters; what is left out has its default. */
+        LoraBody: {
+            /**
+             * Format: double
+             * @description How strongly adapters count, over the rank.
+             */
+            alpha?: number | null;
+            /**
+             * Format: float
+             * @description Part of the input that adapters do not see in training, below 0.9.
+             */
+            dropout?: number | null;
+            /** @description Rows of the smaller matrices, 1 to 256. */
+            rank?: number | null;
+            /** @description `q_proj`, `k_proj`, `v_proj`, `o_proj`, `gate_proj`, `up_proj`, `down_proj`. */
+            targets?: string[] | null;
         };
         /** @description Words to a chat model that remembers the conversation. */
         MemoryChatBody: {
@@ -1666,6 +3130,15 @@ export interface components {
             /** @description Tokens that they may have. */
             window_tokens: number;
         };
+        /** @description A way of teaching. */
+        MethodEntry: {
+            /** @description Whether this machine can do it. */
+            available: boolean;
+            /** @description Its name. */
+            name: string;
+            /** @description Why not. */
+            reason?: string | null;
+        };
         /** @description A model. */
         ModelEntry: {
             /**
@@ -1690,6 +3163,131 @@ export interface components {
             size_bytes?: number | null;
             /** @description Where it lies or comes from. */
             source?: string | null;
+        };
+        /** @description A version of a model. */
+        ModelVersionView: {
+            /** @description Hash of the adapter's matrices. */
+            adapter_sha256: string;
+            /** @description The model that was trained. */
+            base_model: string;
+            /** @description What the model of a chat is called for this version. */
+            chat_model: string;
+            /**
+             * Format: date-time
+             * @description When.
+             */
+            created_at: string;
+            /** @description Hash of the examples. */
+            dataset_sha256: string;
+            /** @description Whether it does what its adapter did. */
+            gate: components["schemas"]["GateView"];
+            /** @description The training that it came out of. */
+            job_id: string;
+            /** @description How. */
+            method: string;
+            /** @description Numbers by name. */
+            metrics: Record<string, never>;
+            /** @description The model. */
+            model: string;
+            /**
+             * Format: int64
+             * @description Bytes of the merged model's file; of the adapter, where there is none.
+             */
+            size_bytes: number;
+            /** @description `candidate`, `ready` or `retired`. */
+            stage: string;
+            /**
+             * Format: int64
+             * @description Counts from 1.
+             */
+            version: number;
+        };
+        /** @description A document whose chunks are not everywhere alike. */
+        Orphan: {
+            /** @description Chunks that the read model counts; 0 when it knows no such document. */
+            chunks: number;
+            /** @description The document. */
+            document_id: string;
+            /** @description Chunks in the keyword index. */
+            keywords: number;
+            /** @description Chunks in the vector store. */
+            vectors: number;
+        };
+        /** @description One page of a list. */
+        Page_AnalysisView: {
+            /** @description The entries of this page. */
+            items: {
+                /** @description Its id. */
+                analysis_id: string;
+                /** @description By severity. */
+                by_severity: {
+                    [key: string]: number;
+                };
+                /**
+                 * Format: date-time
+                 * @description When it began.
+                 */
+                created_at: string;
+                /**
+                 * Format: int64
+                 * @description How many findings.
+                 */
+                findings: number;
+                /** @description Figures by name. */
+                metrics: {
+                    [key: string]: number;
+                };
+            }[];
+            /** @description Give it as `cursor` for the next page; null on the last one. */
+            next_cursor?: string | null;
+        };
+        /** @description One page of a list. */
+        Page_DatasetView: {
+            /** @description The entries of this page. */
+            items: {
+                /**
+                 * Format: date-time
+                 * @description When it was handed in.
+                 */
+                created_at: string;
+                /**
+                 * Format: int64
+                 * @description Lines that were left out because they are there already.
+                 */
+                duplicates: number;
+                /**
+                 * Format: int64
+                 * @description Those that are held out with it.
+                 */
+                eval_examples: number;
+                /**
+                 * Format: int64
+                 * @description How many there are.
+                 */
+                examples: number;
+                /** @description `sft`, `dpo` or `chat`. */
+                format: string;
+                /** @description Its name. */
+                name: string;
+                /** @description Hash of its examples. */
+                sha256: string;
+                /**
+                 * Format: int64
+                 * @description Bytes of its examples.
+                 */
+                size_bytes: number;
+                /** @description `{min, p50, p95, max, total}` in tokens of the base model. */
+                tokens?: Record<string, never> | null;
+                /**
+                 * Format: int64
+                 * @description Those that are trained on with the usual seed.
+                 */
+                train_examples: number;
+                /** @description `[{line, reason}]`, the first hundred. */
+                warnings: Record<string, never>[];
+            }[];
+            /** @description Give it as `cursor` for the next page; null on the last one. */
+            next_cursor?: string | null;
         };
         /** @description One page of a list. */
         Page_DocumentView: {
@@ -1731,6 +3329,245 @@ export interface components {
                 updated_at: string;
                 /** @description The version that was split last; null before. */
                 version?: string | null;
+            }[];
+            /** @description Give it as `cursor` for the next page; null on the last one. */
+            next_cursor?: string | null;
+        };
+        /** @description One page of a list. */
+        Page_JobView: {
+            /** @description The entries of this page. */
+            items: {
+                /** @description The model that is trained. */
+                base_model: string;
+                /**
+                 * Format: date-time
+                 * @description When it was accepted.
+                 */
+                created_at: string;
+                /** @description Name of its dataset. */
+                dataset: string;
+                /** @description Hash of its examples. */
+                dataset_sha256: string;
+                error?: components["schemas"]["FailureView"] | null;
+                /**
+                 * Format: double
+                 * @description Seconds to the last step.
+                 */
+                eta_s?: number | null;
+                /**
+                 * Format: double
+                 * @description The last loss on what was held out.
+                 */
+                eval_loss?: number | null;
+                /**
+                 * Format: date-time
+                 * @description When it ended.
+                 */
+                finished_at?: string | null;
+                /** @description Its id. */
+                job_id: string;
+                /**
+                 * Format: double
+                 * @description The rate of the last step.
+                 */
+                learning_rate?: number | null;
+                /**
+                 * Format: double
+                 * @description Loss of the last step.
+                 */
+                loss?: number | null;
+                /**
+                 * Format: int64
+                 * @description Steps at most.
+                 */
+                max_steps: number;
+                /** @description `sft_lora` or `dpo`. */
+                method: string;
+                /** @description The version that came out, `name@number`. */
+                model?: string | null;
+                /** @description The model that comes out. */
+                name: string;
+                /** @description Its numbers. */
+                settings: Record<string, never>;
+                /**
+                 * Format: date-time
+                 * @description When a worker took it first.
+                 */
+                started_at?: string | null;
+                /** @description `queued`, `running`, `succeeded`, `failed` or `cancelled`. */
+                status: string;
+                /**
+                 * Format: int64
+                 * @description Steps that are done.
+                 */
+                step: number;
+                /**
+                 * Format: double
+                 * @description Tokens that go through the network a second.
+                 */
+                tokens_per_s?: number | null;
+            }[];
+            /** @description Give it as `cursor` for the next page; null on the last one. */
+            next_cursor?: string | null;
+        };
+        /** @description One page of a list. */
+        Page_ModelVersionView: {
+            /** @description The entries of this page. */
+            items: {
+                /** @description Hash of the adapter's matrices. */
+                adapter_sha256: string;
+                /** @description The model that was trained. */
+                base_model: string;
+                /** @description What the model of a chat is called for this version. */
+                chat_model: string;
+                /**
+                 * Format: date-time
+                 * @description When.
+                 */
+                created_at: string;
+                /** @description Hash of the examples. */
+                dataset_sha256: string;
+                /** @description Whether it does what its adapter did. */
+                gate: components["schemas"]["GateView"];
+                /** @description The training that it came out of. */
+                job_id: string;
+                /** @description How. */
+                method: string;
+                /** @description Numbers by name. */
+                metrics: Record<string, never>;
+                /** @description The model. */
+                model: string;
+                /**
+                 * Format: int64
+                 * @description Bytes of the merged model's file; of the adapter, where there is none.
+                 */
+                size_bytes: number;
+                /** @description `candidate`, `ready` or `retired`. */
+                stage: string;
+                /**
+                 * Format: int64
+                 * @description Counts from 1.
+                 */
+                version: number;
+            }[];
+            /** @description Give it as `cursor` for the next page; null on the last one. */
+            next_cursor?: string | null;
+        };
+        /** @description One page of a list. */
+        Page_ProjectFileView: {
+            /** @description The entries of this page. */
+            items: {
+                /**
+                 * Format: int64
+                 * @description Findings of the newest analysis.
+                 */
+                findings: number;
+                /** @description Its language, where its syntax is known. */
+                language?: string | null;
+                /** @description Its path. */
+                path: string;
+                /**
+                 * Format: int64
+                 * @description Its length.
+                 */
+                size_bytes: number;
+            }[];
+            /** @description Give it as `cursor` for the next page; null on the last one. */
+            next_cursor?: string | null;
+        };
+        /** @description One page of a list. */
+        Page_ProjectView: {
+            /** @description The entries of this page. */
+            items: {
+                /**
+                 * Format: int64
+                 * @description Analyses that are done.
+                 */
+                analyses: number;
+                /**
+                 * Format: date-time
+                 * @description When it was imported.
+                 */
+                created_at: string;
+                error?: components["schemas"]["FailureView"] | null;
+                /**
+                 * Format: int64
+                 * @description Files of the copy.
+                 */
+                files: number;
+                /** @description Languages whose syntax is known. */
+                languages: components["schemas"]["LanguageView"][];
+                /** @description How people call it. */
+                name: string;
+                /** @description Its id. */
+                project_id: string;
+                /**
+                 * Format: int64
+                 * @description Bytes of the copy.
+                 */
+                size_bytes: number;
+                /**
+                 * Format: int64
+                 * @description Entries left out.
+                 */
+                skipped: number;
+                /** @description Where it came from. */
+                source: string;
+                /** @description Hash over names and contents of what was read. */
+                source_sha256?: string | null;
+                /** @description `importing`, `imported`, `analyzing`, `analyzed` or `failed`. */
+                status: string;
+                /**
+                 * Format: date-time
+                 * @description When it last changed.
+                 */
+                updated_at: string;
+            }[];
+            /** @description Give it as `cursor` for the next page; null on the last one. */
+            next_cursor?: string | null;
+        };
+        /** @description One page of a list. */
+        Page_ProposalView: {
+            /** @description The entries of this page. */
+            items: {
+                /** @description The file after. */
+                after_sha256?: string | null;
+                /** @description The file before. */
+                before_sha256: string;
+                /**
+                 * Format: date-time
+                 * @description When it was asked for.
+                 */
+                created_at: string;
+                /** @description Unified. */
+                diff: string;
+                /** @description The file. */
+                file: string;
+                /**
+                 * Format: int64
+                 * @description Findings after.
+                 */
+                findings_after: number;
+                /**
+                 * Format: int64
+                 * @description Findings before.
+                 */
+                findings_before: number;
+                /** @description Whether there are fewer. */
+                improves: boolean;
+                /** @description The model. */
+                model: string;
+                /** @description Why it was refused, or that it improves nothing. */
+                note?: string | null;
+                /** @description Its id. */
+                proposal_id: string;
+                /** @description `proposing`, `proposed`, `refused`, `applied` or `stale`. */
+                status: string;
+                /**
+                 * Format: int64
+                 * @description Tokens that the model read and wrote.
+                 */
+                total_tokens: number;
             }[];
             /** @description Give it as `cursor` for the next page; null on the last one. */
             next_cursor?: string | null;
@@ -1845,6 +3682,120 @@ export interface components {
             /** @description URN of the kind of problem: `urn:riverrun:problem:<code>`. */
             type: string;
         };
+        /** @description An import that is on its way. */
+        ProjectAccepted: {
+            /** @description The project. */
+            project_id: string;
+        };
+        /** @description A file of a copy. */
+        ProjectFileView: {
+            /**
+             * Format: int64
+             * @description Findings of the newest analysis.
+             */
+            findings: number;
+            /** @description Its language, where its syntax is known. */
+            language?: string | null;
+            /** @description Its path. */
+            path: string;
+            /**
+             * Format: int64
+             * @description Its length.
+             */
+            size_bytes: number;
+        };
+        /** @description A project. */
+        ProjectView: {
+            /**
+             * Format: int64
+             * @description Analyses that are done.
+             */
+            analyses: number;
+            /**
+             * Format: date-time
+             * @description When it was imported.
+             */
+            created_at: string;
+            error?: components["schemas"]["FailureView"] | null;
+            /**
+             * Format: int64
+             * @description Files of the copy.
+             */
+            files: number;
+            /** @description Languages whose syntax is known. */
+            languages: components["schemas"]["LanguageView"][];
+            /** @description How people call it. */
+            name: string;
+            /** @description Its id. */
+            project_id: string;
+            /**
+             * Format: int64
+             * @description Bytes of the copy.
+             */
+            size_bytes: number;
+            /**
+             * Format: int64
+             * @description Entries left out.
+             */
+            skipped: number;
+            /** @description Where it came from. */
+            source: string;
+            /** @description Hash over names and contents of what was read. */
+            source_sha256?: string | null;
+            /** @description `importing`, `imported`, `analyzing`, `analyzed` or `failed`. */
+            status: string;
+            /**
+             * Format: date-time
+             * @description When it last changed.
+             */
+            updated_at: string;
+        };
+        /** @description A proposal that is on its way. */
+        ProposalAccepted: {
+            /** @description The proposal. */
+            proposal_id: string;
+        };
+        /** @description A proposed rewrite of a file. */
+        ProposalView: {
+            /** @description The file after. */
+            after_sha256?: string | null;
+            /** @description The file before. */
+            before_sha256: string;
+            /**
+             * Format: date-time
+             * @description When it was asked for.
+             */
+            created_at: string;
+            /** @description Unified. */
+            diff: string;
+            /** @description The file. */
+            file: string;
+            /**
+             * Format: int64
+             * @description Findings after.
+             */
+            findings_after: number;
+            /**
+             * Format: int64
+             * @description Findings before.
+             */
+            findings_before: number;
+            /** @description Whether there are fewer. */
+            improves: boolean;
+            /** @description The model. */
+            model: string;
+            /** @description Why it was refused, or that it improves nothing. */
+            note?: string | null;
+            /** @description Its id. */
+            proposal_id: string;
+            /** @description `proposing`, `proposed`, `refused`, `applied` or `stale`. */
+            status: string;
+            /**
+             * Format: int64
+             * @description Tokens that the model read and wrote.
+             */
+            total_tokens: number;
+        };
         /** @description A model provider. */
         ProviderEntry: {
             /** @description Its address; null for the in-process runtime. */
@@ -1857,6 +3808,28 @@ export interface components {
             kind: string;
             /** @description The name that requests and settings use. */
             name: string;
+        };
+        /** @description SQL for the warehouse. */
+        QueryBody: {
+            /** @description Most rows, 1 to 10,000; 1,000 when left out. */
+            limit?: number | null;
+            /** @description The namespace whose tables it sees; `default` when left out. */
+            namespace?: string | null;
+            /** @description One reading statement: SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW or SUMMARIZE; at most 32 KiB. */
+            sql: string;
+        };
+        /**
+         * @description What a query found. Values are JSON without loss: a whole number that needs more than 64 bits, a DECIMAL and a number
+         *     that JSON has no word for are texts; dates, times and intervals are ISO 8601; bytes are hexadecimal; lists are arrays,
+         *     structs objects, maps arrays of `{key, value}`.
+         */
+        QueryResult: {
+            /** @description The columns. */
+            columns: components["schemas"]["Column"][];
+            /** @description The rows, a value a column. */
+            rows: unknown[][];
+            /** @description There were more rows, or more bytes of them, than an answer holds. */
+            truncated: boolean;
         };
         /** @description A memory that was recalled. */
         RecalledView: {
@@ -1892,6 +3865,140 @@ export interface components {
             partition: number;
             /** @description Where the record is now. */
             topic: string;
+        };
+        /** @description Another embedding model for a collection. */
+        ReembedBody: {
+            /** @description The model that it is to have; the default one when left out. */
+            model?: string | null;
+            /** @description The collection's namespace; `default` when left out. */
+            namespace?: string | null;
+        };
+        /** @description Where a request to embed a collection anew is. */
+        ReembeddingView: {
+            /**
+             * Format: int64
+             * @description Their chunks.
+             */
+            chunks: number;
+            /** @description Its collection. */
+            collection: string;
+            /**
+             * Format: date-time
+             * @description When it began.
+             */
+            created_at: string;
+            /**
+             * Format: int64
+             * @description Length of the new vectors, once they are searched.
+             */
+            dimensions?: number | null;
+            /**
+             * Format: int64
+             * @description Documents in the collection.
+             */
+            documents: number;
+            /** @description The model that it has, or is to have. */
+            embed_model: string;
+            error?: components["schemas"]["FailureView"] | null;
+            /**
+             * Format: date-time
+             * @description When the collection was searched with the new model, or the request failed.
+             */
+            finished_at?: string | null;
+            /** @description The model that it had; null when there was nothing to do. */
+            from_model?: string | null;
+            /** @description Its namespace. */
+            namespace: string;
+            /** @description The request. */
+            reembedding_id: string;
+            /** @description `running`, `done` or `failed`. */
+            status: string;
+        };
+        /** @description Findings, counted. */
+        ReportSummary: {
+            /** @description By severity. */
+            by_severity: {
+                [key: string]: number;
+            };
+            /** @description By analyzer. */
+            by_tool: {
+                [key: string]: number;
+            };
+            /**
+             * Format: int64
+             * @description Files of the copy.
+             */
+            files: number;
+            /**
+             * Format: int64
+             * @description All.
+             */
+            findings: number;
+            /**
+             * Format: int64
+             * @description Lines of files whose language is known.
+             */
+            lines: number;
+        };
+        /** @description What an analysis came to. */
+        ReportView: {
+            /** @description The analysis. */
+            analysis_id?: string;
+            /** @description When it began. */
+            created_at?: string;
+            /** @description The worst files first. */
+            file_metrics: components["schemas"]["FileMetricsView"][];
+            /** @description The worst first. */
+            findings: components["schemas"]["FindingView"][];
+            /** @description Whether some were left out. */
+            findings_truncated: boolean;
+            /** @description Figures by name. */
+            metrics: {
+                [key: string]: number;
+            };
+            /** @description The project. */
+            project_id?: string;
+            review?: components["schemas"]["ReviewView"] | null;
+            /** @description Counts. */
+            summary: components["schemas"]["ReportSummary"];
+            /**
+             * Format: int64
+             * @description How long it took.
+             */
+            took_ms: number;
+            /** @description What each analyzer did. */
+            tools: components["schemas"]["ToolRunView"][];
+        };
+        /** @description Which file to take back by one change. */
+        RevertBody: {
+            /** @description Must be true. */
+            confirm?: boolean;
+            /** @description Path within the copy. */
+            file: string;
+        };
+        /** @description A place that the review names. */
+        ReviewCitation: {
+            /** @description The file. */
+            file: string;
+            /**
+             * Format: int64
+             * @description Counts from 1.
+             */
+            line: number;
+            /**
+             * Format: int64
+             * @description Its number in the text.
+             */
+            n: number;
+        };
+        /** @description What a model says of the findings. */
+        ReviewView: {
+            /** @description The findings that it names. */
+            citations: components["schemas"]["ReviewCitation"][];
+            /** @description Which model. */
+            model: string;
+            /** @description Its words. */
+            text: string;
         };
         /** @description The run was accepted: its command is on the log. */
         RunAccepted: {
@@ -2069,19 +4176,38 @@ export interface components {
             /** @description Tokens of all model calls. */
             usage: components["schemas"]["UsageView"];
         };
+        /**
+         * @description One kind of doing. `admin` includes the others.
+         * @enum {string}
+         */
+        Scope: "read" | "run" | "ingest" | "train" | "admin";
         /** @description What to find, and where. */
         SearchBody: {
             /** @description The collection to look in. */
             collection: string;
+            /** @description Bytes of the document to show before and behind each chunk, as `context`; at most 20,000. */
+            context_bytes?: number | null;
             filter?: components["schemas"]["FilterBody"] | null;
             /** @description How many results, 1 to 100; `RIVERRUN_RAG_TOP_K` when left out. */
             k?: number | null;
+            mode?: components["schemas"]["SearchMode"] | null;
             /** @description Its namespace; `default` when left out. */
             namespace?: string | null;
             /** @description The question or words; at most 16 KiB. */
             query: string;
             /** @description Whether a cross-encoder orders the results; left out, it does where one is there. */
             rerank?: boolean | null;
+            /** @description Whether the chat model is asked for other wordings, too. */
+            rewrite?: boolean | null;
+            /** @description Other wordings of the query, at most 8: what each finds is fused. */
+            wordings?: string[];
+        };
+        /** @description A chunk with what stands around it. */
+        SearchContext: {
+            /** @description Where it is in the document's stored text. */
+            span: components["schemas"]["SpanView"];
+            /** @description `stored_text[span.start..span.end]`. */
+            text: string;
         };
         /** @description What was found. */
         SearchDone: {
@@ -2098,6 +4224,7 @@ export interface components {
         SearchItem: {
             /** @description The chunk. */
             chunk_id: string;
+            context?: components["schemas"]["SearchContext"] | null;
             /** @description Its document. */
             document_id: string;
             /** @description The document's metadata, with `version`, `ordinal` and `heading` of the chunk. */
@@ -2121,6 +4248,11 @@ export interface components {
             /** @description The chunk's text. */
             text: string;
         };
+        /**
+         * @description Which searches are done.
+         * @enum {string}
+         */
+        SearchMode: "hybrid" | "dense" | "sparse";
         /** @description Scores of the single stages. */
         SearchScores: {
             /**
@@ -2173,6 +4305,11 @@ export interface components {
             rerank?: number | null;
             /**
              * Format: double
+             * @description Asking for other wordings.
+             */
+            rewrite?: number | null;
+            /**
+             * Format: double
              * @description Search by words.
              */
             sparse: number;
@@ -2211,6 +4348,19 @@ export interface components {
          * @enum {string}
          */
         SessionMode: "enqueue" | "reject" | "interrupt";
+        /** @description Who the caller is for the API, and what it may do. */
+        SessionView: {
+            /** @description Whether tokens are asked for. */
+            auth: components["schemas"]["AuthMode"];
+            /** @description Name of the caller's token; null without one. */
+            name?: string | null;
+            /** @description The namespace of requests which name none; null when the caller may do nothing. */
+            namespace?: string | null;
+            /** @description The namespaces that the caller is bound to; empty is every one. */
+            namespaces: string[];
+            /** @description What the caller may do; empty when a token is wanted and none that holds was given. */
+            scopes: components["schemas"]["Scope"][];
+        };
         /** @description Bytes of the stored text of a document version: from `start` to before `end`. */
         SpanView: {
             /**
@@ -2223,6 +4373,11 @@ export interface components {
              * @description First byte.
              */
             start: number;
+        };
+        /** @description What a version is to be for. */
+        StageBody: {
+            /** @description `ready`, `retired` or `candidate`. */
+            stage: string;
         };
         /** @description A step of a run. */
         StepView: {
@@ -2245,6 +4400,14 @@ export interface components {
             tool?: components["schemas"]["ToolView"] | null;
             usage?: components["schemas"]["UsageView"] | null;
         };
+        /** @description What a stream tells besides. */
+        StreamOptions: {
+            /**
+             * @description One more chunk with the tokens.
+             * @default false
+             */
+            include_usage: boolean;
+        };
         /** @description The older turns in a few sentences. */
         SummaryView: {
             /**
@@ -2263,6 +4426,24 @@ export interface components {
              * @description It stands for every turn up to this one.
              */
             through_seq: number;
+        };
+        /** @description What is known of a table. */
+        TableInfo: {
+            /** @description The document's collection. */
+            collection: string;
+            /** @description Its columns, in order. */
+            columns: components["schemas"]["Column"][];
+            /** @description The document whose rows they are. */
+            document_id: string;
+            /** @description Its name. */
+            name: string;
+            /**
+             * Format: int64
+             * @description How many rows it has.
+             */
+            rows: number;
+            /** @description The document's version. */
+            version: string;
         };
         /** @description A call of a tool by whoever asks, outside of any run. */
         ToolCallBody: {
@@ -2315,6 +4496,27 @@ export interface components {
              * @description Longest that a call takes, in milliseconds.
              */
             timeout_ms: number;
+        };
+        /** @description What an analyzer did. */
+        ToolRunView: {
+            /** @description Why it did not run. */
+            detail?: string | null;
+            /**
+             * Format: int64
+             * @description Findings.
+             */
+            findings: number;
+            /** @description What to do then. */
+            fix?: string | null;
+            /** @description Its name. */
+            name: string;
+            /** @description `ran`, `missing`, `failed` or `skipped`. */
+            status: string;
+            /**
+             * Format: int64
+             * @description How long it took.
+             */
+            took_ms: number;
         };
         /** @description A tool call, and on `tool_result` what it gave. */
         ToolView: {
@@ -2376,6 +4578,22 @@ export interface components {
             /** @description What it was asked to do. */
             task: string;
         };
+        /** @description What is different between two analyses. */
+        TrendView: {
+            /** @description Findings that are gone. */
+            fixed: components["schemas"]["FindingView"][];
+            /** @description The earlier one. */
+            from: string;
+            /** @description Findings that were not there. */
+            new: components["schemas"]["FindingView"][];
+            /** @description The later one. */
+            to: string;
+            /**
+             * Format: int64
+             * @description Findings that stayed.
+             */
+            unchanged: number;
+        };
         /** @description Something said in a conversation. */
         TurnBody: {
             /** @description The namespace; `default` when left out. */
@@ -2411,6 +4629,18 @@ export interface components {
             text: string;
             /** @description The turn. */
             turn_id: string;
+        };
+        /** @description What the runs of a group used. */
+        UsageSum: {
+            /** @description The group; empty for runs that name none, which for models means the default one. */
+            key: string;
+            /**
+             * Format: int64
+             * @description How many runs.
+             */
+            runs: number;
+            /** @description Their tokens, and the cost of those whose price is known. */
+            usage: components["schemas"]["UsageView"];
         };
         /** @description Tokens of model calls. */
         UsageView: {
@@ -2535,6 +4765,85 @@ export interface operations {
             };
         };
     };
+    show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionView"];
+                };
+            };
+        };
+    };
+    log_in: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["LoginBody"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionView"];
+                };
+            };
+            /** @description no such token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description too many logins */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    log_out: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionView"];
+                };
+            };
+        };
+    };
     chat: {
         parameters: {
             query?: never;
@@ -2605,6 +4914,156 @@ export interface operations {
             };
         };
     };
+    delete_collection: {
+        parameters: {
+            query?: {
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+            };
+            header?: {
+                /** @description a repeat with the same key is the same removal */
+                "Idempotency-Key"?: string | null;
+            };
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description gone */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeletionView"];
+                };
+            };
+            /** @description accepted, and not done within 30 s */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeletionView"];
+                };
+            };
+            /** @description no such collection */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    check: {
+        parameters: {
+            query?: {
+                /** @description Only those of this namespace; of every one when left out. */
+                namespace?: string | null;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CollectionCheck"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    reembed: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description a repeat with the same key is the same request */
+                "Idempotency-Key"?: string | null;
+            };
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReembedBody"];
+            };
+        };
+        responses: {
+            /** @description it has ended: `status` is `done` or `failed` */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReembeddingView"];
+                };
+            };
+            /** @description accepted, and not done within 10 s */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReembeddingView"];
+                };
+            };
+            /** @description no such collection */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description it has that model */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     config: {
         parameters: {
             query?: never;
@@ -2638,6 +5097,38 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+        };
+    };
+    show: {
+        parameters: {
+            query?: {
+                /** @description where it must be: what is in another namespace is answered as unknown */
+                namespace?: string;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeletionView"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
             };
         };
     };
@@ -2827,6 +5318,131 @@ export interface operations {
             };
         };
     };
+    show: {
+        parameters: {
+            query?: {
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DocumentDetail"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_document: {
+        parameters: {
+            query?: {
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+            };
+            header?: {
+                /** @description a repeat with the same key is the same removal */
+                "Idempotency-Key"?: string | null;
+            };
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description gone */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeletionView"];
+                };
+            };
+            /** @description accepted, and not done within 30 s */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeletionView"];
+                };
+            };
+            /** @description no such document */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    text: {
+        parameters: {
+            query?: {
+                /** @description The document's namespace; `default` when left out. */
+                namespace?: string | null;
+                /** @description The version; left out, the one that a search finds. */
+                version?: string | null;
+                /** @description First byte; 0 when left out. */
+                start?: number | null;
+                /** @description First byte after the part. At most 256 KiB are answered. */
+                end?: number | null;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DocumentText"];
+                };
+            };
+            /** @description no such document, or it has no such version */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     embed: {
         parameters: {
             query?: never;
@@ -2857,6 +5473,439 @@ export interface operations {
                 };
             };
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list: {
+        parameters: {
+            query?: {
+                /** @description Most entries; 50 when left out, 500 at most. */
+                limit?: number | null;
+                /** @description `next_cursor` of the page before. */
+                cursor?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_DatasetView"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "multipart/form-data": string;
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DatasetView"];
+                };
+            };
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description lines that are no examples */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DatasetView"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    defaults: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FinetuneDefaults"];
+                };
+            };
+        };
+    };
+    estimate_job: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FinetuneBody"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EstimateView"];
+                };
+            };
+            /** @description no such dataset or base model */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list: {
+        parameters: {
+            query?: {
+                /** @description Only those in this status. */
+                status?: string | null;
+                /** @description Most entries; 50 when left out, 500 at most. */
+                limit?: number | null;
+                /** @description `next_cursor` of the page before. */
+                cursor?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_JobView"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    start: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description a repeat with the same key is the same training */
+                "Idempotency-Key"?: string | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FinetuneBody"];
+            };
+        };
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FinetuneJobAccepted"];
+                };
+            };
+            /** @description no such dataset */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the key was used with another body */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description cuda_required, does_not_fit, or a field that can't be */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobView"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancel: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CancelBody"];
+            };
+        };
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FinetuneCancelled"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description it has ended */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list: {
+        parameters: {
+            query?: {
+                /** @description Most entries; 50 when left out, 500 at most. */
+                limit?: number | null;
+                /** @description `next_cursor` of the page before. */
+                cursor?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_ModelVersionView"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    file: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                model: string;
+                version: number;
+                file: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the file */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": number[];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    stage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                model: string;
+                version: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["StageBody"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ModelVersionView"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description gate_not_passed */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2920,7 +5969,7 @@ export interface operations {
                     "application/json": components["schemas"]["Problem"];
                 };
             };
-            /** @description the key was used with another body */
+            /** @description the key was used with another body, or the collection has another embedding model */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -3321,6 +6370,609 @@ export interface operations {
             };
         };
     };
+    list: {
+        parameters: {
+            query?: {
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+                /** @description Most items, 500 at most. */
+                limit?: number | null;
+                /** @description `next_cursor` of the page before. */
+                cursor?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_ProjectView"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    import: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description a repeat with the same key is the same project */
+                "Idempotency-Key"?: string | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ImportBody"];
+            };
+        };
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProjectAccepted"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show: {
+        parameters: {
+            query?: {
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProjectView"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    analyses: {
+        parameters: {
+            query?: {
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+                /** @description Most items, 500 at most. */
+                limit?: number | null;
+                /** @description `next_cursor` of the page before. */
+                cursor?: string | null;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_AnalysisView"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    analyze: {
+        parameters: {
+            query?: {
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AnalyzeBody"];
+            };
+        };
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AnalysisAccepted"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    apply: {
+        parameters: {
+            query?: {
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ApplyBody"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FileChangedView"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the copy changed since the proposal */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    file: {
+        parameters: {
+            query: {
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+                /** @description Path within the copy. */
+                path: string;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FileTextView"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    files: {
+        parameters: {
+            query?: {
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+                /** @description Most items, 500 at most. */
+                limit?: number | null;
+                /** @description `next_cursor` of the page before. */
+                cursor?: string | null;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_ProjectFileView"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    improve: {
+        parameters: {
+            query?: {
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ImproveBody"];
+            };
+        };
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProposalAccepted"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    patch_of: {
+        parameters: {
+            query?: {
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/x-patch": string;
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    proposals: {
+        parameters: {
+            query?: {
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+                /** @description Most items, 500 at most. */
+                limit?: number | null;
+                /** @description `next_cursor` of the page before. */
+                cursor?: string | null;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_ProposalView"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    proposal: {
+        parameters: {
+            query?: {
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+            };
+            header?: never;
+            path: {
+                id: string;
+                proposal: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProposalView"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    report_of: {
+        parameters: {
+            query?: {
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+                /** @description The analysis; the newest when left out. */
+                analysis?: string | null;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReportView"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    revert: {
+        parameters: {
+            query?: {
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RevertBody"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FileChangedView"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description nothing to undo */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    trend: {
+        parameters: {
+            query?: {
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+                /** @description The earlier analysis; the last but one when left out. */
+                from?: string | null;
+                /** @description The later analysis; the last when left out. */
+                to?: string | null;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrendView"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     providers: {
         parameters: {
             query?: never;
@@ -3421,6 +7073,38 @@ export interface operations {
                 };
             };
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show: {
+        parameters: {
+            query?: {
+                /** @description where it must be: what is in another namespace is answered as unknown */
+                namespace?: string;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReembeddingView"];
+                };
+            };
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4244,6 +7928,172 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Items_TopicEntry"];
+                };
+            };
+        };
+    };
+    sums: {
+        parameters: {
+            query?: {
+                /** @description What runs are summed by: `namespace` (the default), `session`, `model` or `agent`. */
+                by?: string | null;
+                /** @description Only runs of this namespace. */
+                namespace?: string | null;
+                /** @description Only runs that were accepted at or after this time, in milliseconds since the epoch. */
+                since_ms?: number | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Items_UsageSum"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    completions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CompletionBody"];
+            };
+        };
+        responses: {
+            /** @description a `chat.completion`, or with `stream: true` server-sent events of `chat.completion.chunk` */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    embeddings: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EmbeddingsBody"];
+            };
+        };
+        responses: {
+            /** @description a `list` of `embedding`s */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    list: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description a `list` of `model`s */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    query: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["QueryBody"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QueryResult"];
+                };
+            };
+            /** @description anything but one reading statement, one that fails, or one that takes too much */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    tables: {
+        parameters: {
+            query?: {
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Items_TableInfo"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
         };
