@@ -3,7 +3,7 @@ use riverrun_schemas::memory::*;
 use riverrun_schemas::{EpisodeId, ForgetId, NoteId, RunId, Session, SummaryId, Topic, TurnId};
 
 use super::memory_queries as read;
-use super::testing::fresh;
+use super::testing::{fresh, rows};
 use super::{LogRecord, PageRequest, Projected, apply, rebuild};
 use crate::sql::Sql;
 
@@ -194,20 +194,18 @@ async fn given_a_whole_conversation_when_it_is_forgotten_then_nothing_is_left_an
     assert_eq!((size.turns, size.notes), (2, 1));
 }
 
-async fn dump(sql: &Sql) -> Vec<String> {
-    let mut rows = Vec::new();
-    for statement in [
-        "SELECT json_array(namespace, session, turn_id, seq, role, text, run_id, forgotten, at) FROM memory_turns",
-        "SELECT json_array(namespace, session, summary_id, through_seq, text, model, forgotten, at) FROM memory_summaries",
-        "SELECT json_array(namespace, session, item_id, kind, text, run_id, forgotten, at) FROM memory_items",
-        "SELECT json_array(namespace, session, item_id, turn_id) FROM memory_sources",
-        "SELECT json_array(namespace, session, forget_id, target, turns, summaries, episodes, notes, at) FROM memory_receipts",
-    ] {
-        let mut found: Vec<String> = sqlx::query_scalar(statement).fetch_all(sql.reader()).await.unwrap();
-        found.sort();
-        rows.extend(found);
-    }
-    rows
+async fn dump(sql: &Sql) -> String {
+    rows(
+        sql,
+        &[
+            "SELECT * FROM memory_turns ORDER BY 1, 2, 3",
+            "SELECT * FROM memory_summaries ORDER BY 1, 2, 3",
+            "SELECT * FROM memory_items ORDER BY 1, 2, 3",
+            "SELECT * FROM memory_sources ORDER BY 1, 2, 3, 4",
+            "SELECT * FROM memory_receipts ORDER BY 1, 2, 3",
+        ],
+    )
+    .await
 }
 
 fn any_event() -> impl Strategy<Value = MemoryEvent> {

@@ -4,11 +4,10 @@ use proptest::prelude::*;
 use riverrun_schemas::agent::AgentEvent;
 use riverrun_schemas::ingest::IngestEvent;
 use riverrun_schemas::{EventSet, RunId, Topic};
-use sqlx::{Column, Row, ValueRef};
 
 use super::testing::{
     Happens, accepted, advanced, any_event, any_ingest_event, cancel, claimed, document_event, finished, fresh,
-    ingest_id, notes, of_run, run_id, scanned, unreadable,
+    ingest_id, notes, of_run, rows, run_id, scanned, unreadable,
 };
 use super::*;
 use crate::StoreError;
@@ -58,42 +57,24 @@ impl Log {
     }
 }
 
-/// Every row of every table as text, sorted.
 async fn dump(sql: &Sql) -> String {
-    let mut text = String::new();
-    for statement in [
-        "SELECT * FROM checkpoints ORDER BY 1, 2, 3",
-        "SELECT * FROM runs ORDER BY 1",
-        "SELECT * FROM run_steps ORDER BY 1, 2",
-        "SELECT * FROM documents ORDER BY 1",
-        "SELECT * FROM document_versions ORDER BY 1, 2",
-        "SELECT * FROM collections ORDER BY 1, 2",
-        "SELECT * FROM ingests ORDER BY 1",
-        "SELECT * FROM ingest_documents ORDER BY 1, 2",
-        "SELECT * FROM deletions ORDER BY 1",
-        "SELECT * FROM reembeddings ORDER BY 1",
-        "SELECT * FROM deleted_documents ORDER BY 1, 2",
-    ] {
-        text.push_str(statement);
-        for row in sqlx::query(statement).fetch_all(sql.reader()).await.unwrap() {
-            text.push('\n');
-            for column in row.columns() {
-                let value = row.try_get_raw(column.ordinal()).unwrap();
-                let shown = if value.is_null() {
-                    "null".to_owned()
-                } else {
-                    let number = row.try_get::<i64, _>(column.ordinal()).map(|n| n.to_string());
-                    number
-                        .or_else(|_| row.try_get::<f64, _>(column.ordinal()).map(|n| n.to_string()))
-                        .or_else(|_| row.try_get::<String, _>(column.ordinal()))
-                        .unwrap()
-                };
-                text.push_str(&format!("{}={shown} ", column.name()));
-            }
-        }
-        text.push('\n');
-    }
-    text
+    rows(
+        sql,
+        &[
+            "SELECT * FROM checkpoints ORDER BY 1, 2, 3",
+            "SELECT * FROM runs ORDER BY 1",
+            "SELECT * FROM run_steps ORDER BY 1, 2",
+            "SELECT * FROM documents ORDER BY 1",
+            "SELECT * FROM document_versions ORDER BY 1, 2",
+            "SELECT * FROM collections ORDER BY 1, 2",
+            "SELECT * FROM ingests ORDER BY 1",
+            "SELECT * FROM ingest_documents ORDER BY 1, 2",
+            "SELECT * FROM deletions ORDER BY 1",
+            "SELECT * FROM reembeddings ORDER BY 1",
+            "SELECT * FROM deleted_documents ORDER BY 1, 2",
+        ],
+    )
+    .await
 }
 
 fn runtime() -> tokio::runtime::Runtime {

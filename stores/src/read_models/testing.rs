@@ -8,7 +8,7 @@ use riverrun_schemas::agent::*;
 use riverrun_schemas::ingest::*;
 use riverrun_schemas::{BlobRef, Collection, Failure, IngestId, RunId, Usage};
 use sqlx::postgres::PgConnection;
-use sqlx::{AssertSqlSafe, Connection, Executor};
+use sqlx::{AssertSqlSafe, Column, Connection, Executor, Row, ValueRef};
 use url::Url;
 
 use crate::sql::Sql;
@@ -24,6 +24,32 @@ pub(crate) async fn fresh() -> (tempfile::TempDir, Sql) {
         Err(_) => Sql::open(folder.path().join("read.db")).await.unwrap(),
     };
     (folder, sql)
+}
+
+/// What statements find, every row as text.
+pub(crate) async fn rows(sql: &Sql, statements: &[&'static str]) -> String {
+    let mut text = String::new();
+    for statement in statements {
+        text.push_str(statement);
+        for row in sqlx::query(*statement).fetch_all(sql.reader()).await.unwrap() {
+            text.push('\n');
+            for column in row.columns() {
+                let value = row.try_get_raw(column.ordinal()).unwrap();
+                let shown = if value.is_null() {
+                    "null".to_owned()
+                } else {
+                    let number = row.try_get::<i64, _>(column.ordinal()).map(|n| n.to_string());
+                    number
+                        .or_else(|_| row.try_get::<f64, _>(column.ordinal()).map(|n| n.to_string()))
+                        .or_else(|_| row.try_get::<String, _>(column.ordinal()))
+                        .unwrap()
+                };
+                text.push_str(&format!("{}={shown} ", column.name()));
+            }
+        }
+        text.push('\n');
+    }
+    text
 }
 
 async fn new_database(server: &str) -> String {
