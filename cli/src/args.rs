@@ -14,8 +14,8 @@ use crate::commands::runs::RunsCommand;
 use crate::commands::memory::MemoryCommand;
 
 use crate::commands::{
-    collections::CollectionsArgs, docs::DocsCommand, project::ProjectCommand, rag::eval::EvalArgs, stream::StreamCommand,
-    warehouse::WarehouseCommand,
+    collections::CollectionsArgs, docs::DocsCommand, project::ProjectCommand, rag::eval::EvalArgs,
+    stream::StreamCommand, warehouse::WarehouseCommand,
 };
 
 /// Runs language-model agents on an event log.

@@ -44,9 +44,10 @@ pub use ingest::{
 };
 pub use memory::{ForgetCounts, ForgetDone, MemoryChatBody, MemoryChatDone, MemoryContextView, RecalledView, TurnBody};
 pub use projects::{
-    AnalysisAccepted, AnalysisView, AnalyzeBody, ApplyBody, FileChangedView, FileMetricsView, FileTextView, FindingView,
-    ImportBody, ImproveBody, LanguageView, ProjectAccepted, ProjectFileView, ProjectView, ProposalAccepted, ProposalView,
-    ReportSummary, ReportView, RevertBody, ReviewCitation, ReviewView, ToolRunView, TrendView,
+    AnalysisAccepted, AnalysisView, AnalyzeBody, ApplyBody, FileChangedView, FileMetricsView, FileTextView,
+    FindingView, ImportBody, ImproveBody, LanguageView, ProjectAccepted, ProjectFileView, ProjectView,
+    ProposalAccepted, ProposalView, ReportSummary, ReportView, RevertBody, ReviewCitation, ReviewView, ToolRunView,
+    TrendView,
 };
 pub use rag::{
     AskBody, AskDone, FilterBody, SearchBody, SearchContext, SearchDone, SearchItem, SearchMode, SearchScores,

@@ -31,7 +31,11 @@ use session::{Closing, Say, close, follow};
 const FIRST_MESSAGE: Duration = Duration::from_secs(30);
 
 pub(crate) fn router() -> Router<AppState> {
-    Router::new().route("/ws/agent", any(agent)).route("/ws/runs/{id}", any(run)).route("/ws/ingest/{id}", any(ingest)).route("/ws/finetune/{id}", any(finetune::finetune))
+    Router::new()
+        .route("/ws/agent", any(agent))
+        .route("/ws/runs/{id}", any(run))
+        .route("/ws/ingest/{id}", any(ingest))
+        .route("/ws/finetune/{id}", any(finetune::finetune))
 }
 
 type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;

@@ -99,10 +99,7 @@ pub(crate) async fn done(connection: &mut DbConnection, event: &CollectionReembe
     note_embedding(connection, &collection, (event.embed_model.as_str(), event.dimensions), event.at).await
 }
 
-pub(crate) async fn failed(
-    connection: &mut DbConnection,
-    event: &CollectionReembedFailed,
-) -> Result<(), StoreError> {
+pub(crate) async fn failed(connection: &mut DbConnection, event: &CollectionReembedFailed) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO reembeddings (reembedding_id, namespace, collection, embed_model, documents, chunks, error, created_at, finished_at)
          VALUES ($1, $2, $3, $4, 0, 0, $5, $6, $6)

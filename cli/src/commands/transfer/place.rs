@@ -33,8 +33,10 @@ impl Place {
             brokers: String::new(),
             needs_token: false,
         })?;
-        let blobs = stack::blobs(&settings.data_dir, settings.s3.as_ref())
-            .map_err(|error| CliError::new(Exit::Failed, error.to_string()).hint("check the data folder, or RIVERRUN_S3_BUCKET and its companions"))?;
+        let blobs = stack::blobs(&settings.data_dir, settings.s3.as_ref()).map_err(|error| {
+            CliError::new(Exit::Failed, error.to_string())
+                .hint("check the data folder, or RIVERRUN_S3_BUCKET and its companions")
+        })?;
         let (broker, log) = match &settings.kafka_brokers {
             Some(brokers) => {
                 let mut log = LogConfig::new(brokers.clone(), "riverrun-transfer");

@@ -181,7 +181,9 @@ async fn start(
                 let models: Arc<dyn LanguageModels> = Arc::new(core.models().clone());
                 let embedder = Embedder::new(models);
                 let embedder = match &settings.s3 {
-                    Some(s3) => embedder.with_texts(Arc::new(ObjectStoreBlobs::s3(s3).map_err(|error| blobs_down(&error))?)),
+                    Some(s3) => {
+                        embedder.with_texts(Arc::new(ObjectStoreBlobs::s3(s3).map_err(|error| blobs_down(&error))?))
+                    }
                     None => embedder,
                 };
                 runtime::spawn(embedder, runtime, stop.clone())
