@@ -130,7 +130,7 @@ impl Seen {
 
 /// The text of a page; a page that is broken is blank and counted.
 fn page_text(document: &Document, page: ObjectId, seen: &mut Seen) -> String {
-    let content = document.get_page_content(page).and_then(|bytes| Content::decode(&bytes));
+    let content = Content::decode(&document.get_page_content(page));
     let Ok(content) = content else {
         seen.broken_pages += 1;
         return String::new();
