@@ -187,7 +187,8 @@ export const useCanvas = create<CanvasState>((set, get) => {
 				const left = without(document, gone);
 				return { ...left, edges: left.edges.filter((edge) => !gone.has(edge.id)) };
 			});
-			set({ selected: new Set() });
+			// Who cuts an edge in a node's settings goes on there.
+			set({ selected: new Set([...get().selected].filter((id) => !gone.has(id))) });
 		},
 
 		group() {
