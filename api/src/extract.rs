@@ -6,12 +6,22 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use http_body_util::LengthLimitError;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use utoipa::IntoParams;
 
 use crate::config::MAX_JSON_BYTES;
 use crate::error::ApiError;
 use crate::strict::Strict;
 use crate::wire::FieldError;
+
+/// `?namespace=` and nothing else.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NamespaceQuery {
+    /// The namespace; `default` when left out.
+    pub(crate) namespace: Option<String>,
+}
 
 /// A JSON body: 415 without `application/json`, 413 over the limit, 400 when it is no JSON, 422 when it has the wrong
 /// shape.

@@ -28,6 +28,7 @@ pub mod stack;
 pub mod state;
 mod strict;
 pub mod submit;
+mod wait;
 pub mod wire;
 mod ws;
 

@@ -6,17 +6,16 @@ use riverrun_agents::memory::{MAX_TURN_BYTES, MAX_TURNS};
 use riverrun_schemas::memory::{MemoryEvent, MemoryForgotten, TurnRecorded, TurnRole};
 use riverrun_schemas::{ForgetId, Session, SessionName, TurnId, now_ms};
 use riverrun_stores::read_models::{ReceiptView, Timestamp, TurnView, memory_queries as read};
-use tokio::time::Instant;
 
 use crate::accept::COMPONENT;
 use crate::error::ApiError;
 use crate::state::AppState;
 use crate::submit::Checks;
+use crate::wait::until;
 use crate::wire::{ForgetCounts, ForgetDone};
 
 /// How long the tables and vectors may take to follow the log before the answer says that they have not.
 const PATIENCE: Duration = Duration::from_secs(5);
-const POLL: Duration = Duration::from_millis(10);
 
 /// A conversation; the default ones where none is named.
 pub fn session(checks: &mut Checks, namespace: Option<&str>, session: Option<&str>) -> Session {
@@ -85,7 +84,7 @@ pub async fn record(
     };
     state.parts().producer.send(&MemoryEvent::from(event.clone()), COMPONENT, None).await?;
     let sql = &state.parts().sql;
-    match until(|| async { Ok(read::turn(sql, session, turn_id).await?) }).await? {
+    match until(PATIENCE, || read::turn(sql, session, turn_id)).await? {
         Some(turn) => same_turn(turn, role, text),
         None => Ok(TurnView {
             turn_id,
@@ -108,23 +107,6 @@ fn same_turn(known: TurnView, role: TurnRole, text: &str) -> Result<TurnView, Ap
         .hint("use a new key for a new request, and the same key only to repeat the very same one"))
 }
 
-/// Polls until there is something, or patience is over.
-async fn until<T, F>(mut found: impl FnMut() -> F) -> Result<Option<T>, ApiError>
-where
-    F: Future<Output = Result<Option<T>, ApiError>>,
-{
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = found().await? {
-            return Ok(Some(found));
-        }
-        if Instant::now() > deadline {
-            return Ok(None);
-        }
-        tokio::time::sleep(POLL).await;
-    }
-}
-
 /// Forgets a memory, or the whole conversation, and tells what is gone from each index.
 pub async fn forget(state: &AppState, session: &Session, target: Option<&str>) -> Result<ForgetDone, ApiError> {
     let parts = state.parts();
@@ -141,8 +123,10 @@ pub async fn forget(state: &AppState, session: &Session, target: Option<&str>) -
         at: now_ms(),
     };
     parts.producer.send(&MemoryEvent::from(event.clone()), COMPONENT, None).await?;
-    let receipt = until(|| async { Ok(read::receipt(&parts.sql, session, event.forget_id).await?) }).await?;
-    let gone = until(|| async { Ok((episodes.count(session, ids).await? == 0).then_some(())) }).await?;
+    let receipt = until(PATIENCE, || read::receipt(&parts.sql, session, event.forget_id)).await?;
+    let gone =
+        until(PATIENCE, || async { Ok::<_, ApiError>((episodes.count(session, ids).await? == 0).then_some(())) })
+            .await?;
     let after = if gone.is_some() { 0 } else { episodes.count(session, ids).await? };
     let vectors = i64::try_from(before.saturating_sub(after)).unwrap_or(i64::MAX);
     Ok(ForgetDone {

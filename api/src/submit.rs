@@ -9,7 +9,7 @@ use riverrun_knowledge::sources::{Globs, MAX_DEPTH, source_names};
 use riverrun_log::{LogError, Producer, partition_of};
 use riverrun_schemas::agent::{AgentCommand, CancelRun, RunRequest, StartRun};
 use riverrun_schemas::ingest::{IngestCommand, StartIngest};
-use riverrun_schemas::{CollectionName, IngestId, Namespace, RunId, SessionName, Topic, now_ms};
+use riverrun_schemas::{Collection, CollectionName, IngestId, Namespace, RunId, SessionName, Topic, now_ms};
 use riverrun_stores::read_models::CollectionView;
 use riverrun_stores::warehouse::check_table;
 use serde_json::{Map, Value};
@@ -105,6 +105,28 @@ impl Checks {
     pub fn finish(self) -> Result<(), ApiError> {
         if self.0.is_empty() { Ok(()) } else { Err(ApiError::invalid(self.0)) }
     }
+
+    /// The same, with a value that [`Checks::take`] gave.
+    pub(crate) fn finish_with<T>(self, taken: Option<T>) -> Result<T, ApiError> {
+        self.finish()?;
+        taken.ok_or_else(|| ApiError::internal("a value passed its check and is not there"))
+    }
+}
+
+/// The namespace that a request names, or the caller's own.
+pub(crate) fn namespace(given: Option<&str>) -> Result<Namespace, ApiError> {
+    let mut checks = Checks::default();
+    let namespace = checks.namespace(given);
+    checks.finish()?;
+    Ok(namespace)
+}
+
+/// A collection that a request names.
+pub(crate) fn collection(namespace: Option<&str>, name: &str) -> Result<Collection, ApiError> {
+    let mut checks = Checks::default();
+    let namespace = checks.namespace(namespace);
+    let name = checks.take("collection", name.parse::<CollectionName>());
+    Ok(Collection::new(namespace, checks.finish_with(name)?))
 }
 
 /// What there is to choose from.
@@ -387,10 +409,7 @@ pub fn ingest_target(body: &IngestBody, defaults: &IngestDefaults) -> Result<Ing
     one_of(&mut checks, "embed_backend", body.embed_backend.as_deref(), EMBED_BACKENDS.into_iter());
     let metadata_json = checks.metadata(body.metadata.as_ref());
     let chunking = checks.take("chunk_size", chunk_config(body, defaults));
-    checks.finish()?;
-    let chunking = chunking.ok_or_else(|| ApiError::internal("chunk sizes passed their check and are not there"))?;
-    let collection =
-        collection.ok_or_else(|| ApiError::internal("a collection name passed its check and is not there"))?;
+    let (collection, chunking) = checks.finish_with(collection.zip(chunking))?;
     Ok(IngestTarget {
         namespace,
         collection,

@@ -2,6 +2,7 @@
 
 use riverrun_api::ApiError;
 use riverrun_api::wire::Problem;
+use riverrun_log::LogError;
 
 /// What the exit code of a failed command says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +89,12 @@ impl From<Problem> for CliError {
 impl From<ApiError> for CliError {
     fn from(error: ApiError) -> Self {
         error.problem().into()
+    }
+}
+
+impl From<LogError> for CliError {
+    fn from(error: LogError) -> Self {
+        Self::new(Exit::ServiceDown, error.to_string()).maybe_hint(error.hint().map(str::to_owned))
     }
 }
 

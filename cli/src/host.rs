@@ -70,9 +70,7 @@ impl Connection {
 
     /// Writes to the broker behind the API.
     pub fn producer(&self) -> Result<Producer, CliError> {
-        Producer::new(self.log()?).map_err(|error| {
-            CliError::new(Exit::ServiceDown, error.to_string()).maybe_hint(error.hint().map(str::to_owned))
-        })
+        Ok(Producer::new(self.log()?)?)
     }
 
     /// How to reach the broker behind the API.

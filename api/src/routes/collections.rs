@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use axum::Json;
 use axum::extract::{Path, State};
-use riverrun_schemas::{Collection, CollectionName, DocumentId};
+use riverrun_schemas::{Collection, DocumentId};
 use riverrun_stores::StoreError;
 use riverrun_stores::read_models::documents;
 use serde::Deserialize;
@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 use crate::error::ApiError;
 use crate::extract::Query;
 use crate::state::AppState;
-use crate::submit::Checks;
+use crate::submit::{self, Checks};
 use crate::wire::{CollectionCheck, CollectionView, Items, Orphan, Problem};
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
@@ -52,12 +52,7 @@ async fn check(
     Path(name): Path<String>,
     Query(query): Query<CollectionsQuery>,
 ) -> Result<Json<CollectionCheck>, ApiError> {
-    let mut checks = Checks::default();
-    let namespace = checks.namespace(query.namespace.as_deref());
-    let name = checks.take("collection", name.parse::<CollectionName>());
-    checks.finish()?;
-    let name = name.ok_or_else(|| ApiError::internal("a collection name passed its check and is not there"))?;
-    let collection = Collection::new(namespace, name);
+    let collection = submit::collection(query.namespace.as_deref(), &name)?;
     let parts = state.parts();
     let chunks = documents::indexed_documents(&parts.sql, &collection).await?;
     let vectors = parts.vectors.documents(&collection).await?;

@@ -7,21 +7,19 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use riverrun_schemas::ingest::{DeleteCollection, DeleteDocument, IngestCommand};
-use riverrun_schemas::{Collection, CollectionName, DocumentId, IngestId, now_ms};
+use riverrun_schemas::{Collection, DocumentId, IngestId, now_ms};
 use riverrun_stores::StoreError;
 use riverrun_stores::read_models::{DeletionView, deletions, documents};
-use serde::Deserialize;
 use tokio::time::Instant;
-use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::documents::unknown;
 use super::runs::location;
 use crate::error::ApiError;
-use crate::extract::{IdempotencyKey, Query, id};
+use crate::extract::{IdempotencyKey, NamespaceQuery, Query, id};
 use crate::state::AppState;
-use crate::submit::Checks;
+use crate::submit;
 use crate::wire::Problem;
 
 /// How long a request waits for its receipt before it answers that the removal goes on.
@@ -31,13 +29,6 @@ const COMPONENT: &str = "api";
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(delete_document)).routes(routes!(delete_collection)).routes(routes!(show))
-}
-
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-struct NamespaceQuery {
-    /// The namespace; `default` when left out.
-    namespace: Option<String>,
 }
 
 /// Removes a document from vectors, keywords, warehouse and read models; says what went.
@@ -52,9 +43,7 @@ async fn delete_document(
     key: IdempotencyKey,
 ) -> Result<Response, ApiError> {
     let document_id: DocumentId = id(&document)?;
-    let mut checks = Checks::default();
-    let namespace = checks.namespace(query.namespace.as_deref());
-    checks.finish()?;
+    let namespace = submit::namespace(query.namespace.as_deref())?;
     let deletion_id = deletion_id(key.0.as_deref(), &["document", namespace.as_str(), &document]);
     if let Some(known) = deletions::deletion(&state.parts().sql, deletion_id).await? {
         return Ok(receipt(known));
@@ -86,12 +75,7 @@ async fn delete_collection(
     Query(query): Query<NamespaceQuery>,
     key: IdempotencyKey,
 ) -> Result<Response, ApiError> {
-    let mut checks = Checks::default();
-    let namespace = checks.namespace(query.namespace.as_deref());
-    let name = checks.take("collection", name.parse::<CollectionName>());
-    checks.finish()?;
-    let name = name.ok_or_else(|| ApiError::internal("a collection name passed its check and is not there"))?;
-    let collection = Collection::new(namespace, name);
+    let collection = submit::collection(query.namespace.as_deref(), &name)?;
     let deletion_id = deletion_id(key.0.as_deref(), &["collection", &collection.physical_name()]);
     if let Some(known) = deletions::deletion(&state.parts().sql, deletion_id).await? {
         return Ok(receipt(known));

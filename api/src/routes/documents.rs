@@ -11,9 +11,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::error::ApiError;
-use crate::extract::{Query, id};
+use crate::extract::{NamespaceQuery, Query, id};
 use crate::state::AppState;
-use crate::submit::Checks;
+use crate::submit::{self, Checks};
 use crate::wire::{DocumentDetail, DocumentView, Page, Problem};
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
@@ -44,9 +44,7 @@ async fn documents(
     let namespace = checks.namespace(query.namespace.as_deref());
     let name = checks.take("collection", query.collection.parse::<CollectionName>());
     checks.require(query.limit != Some(0), "limit", "must be at least 1");
-    checks.finish()?;
-    let name = name.ok_or_else(|| ApiError::internal("a collection name passed its check and is not there"))?;
-    let collection = Collection::new(namespace, name);
+    let collection = Collection::new(namespace, checks.finish_with(name)?);
     let page = PageRequest { limit: query.limit, cursor: query.cursor };
     let found = read::documents(&state.parts().sql, &collection, &page).await?;
     if found.items.is_empty()
@@ -58,13 +56,6 @@ async fn documents(
     Ok(Json(Page { items: found.items, next_cursor: found.next_cursor }))
 }
 
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-struct NamespaceQuery {
-    /// The namespace; `default` when left out.
-    namespace: Option<String>,
-}
-
 /// A document with its versions.
 #[utoipa::path(get, path = "/documents/{id}", tag = "knowledge", params(("id" = String, Path), NamespaceQuery),
     responses((status = 200, body = DocumentDetail), (status = 404, body = Problem)))]
@@ -74,9 +65,7 @@ async fn show(
     Query(query): Query<NamespaceQuery>,
 ) -> Result<Json<DocumentDetail>, ApiError> {
     let document_id: DocumentId = id(&document)?;
-    let mut checks = Checks::default();
-    let namespace = checks.namespace(query.namespace.as_deref());
-    checks.finish()?;
+    let namespace = submit::namespace(query.namespace.as_deref())?;
     let sql = &state.parts().sql;
     let document =
         read::document_in(sql, &namespace, document_id).await?.ok_or_else(|| unknown(document_id, &namespace))?;

@@ -1,10 +1,8 @@
 //! Taking documents into collections.
 
 use axum::Json as Reply;
-use axum::extract::multipart::Multipart;
 use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use riverrun_schemas::{Collection, IngestId};
 use riverrun_stores::read_models::documents;
@@ -35,21 +33,14 @@ pub(super) fn router() -> OpenApiRouter<AppState> {
         (status = 409, description = "the key was used with another body, or the collection has another embedding model", body = Problem), (status = 413, body = Problem), (status = 415, body = Problem), (status = 422, body = Problem)))]
 async fn start(State(state): State<AppState>, key: IdempotencyKey, request: Request) -> Result<Response, ApiError> {
     let key = key.0.as_deref();
-    let accepted = if is_multipart(&request) {
-        let form = Multipart::from_request(request, &state)
-            .await
-            .map_err(|rejection| ApiError::new(StatusCode::BAD_REQUEST, "invalid_multipart", rejection.body_text()))?;
+    let accepted = if upload::is_multipart(&request) {
+        let form = upload::form(request).await?;
         upload::start(&state, key, form).await?
     } else {
         let Json(body) = Json::<IngestBody>::from_request(request, &state).await?;
         from_source(&state, key, body).await?
     };
     Ok(accepted_ingest(accepted))
-}
-
-fn is_multipart(request: &Request) -> bool {
-    let given = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    given.trim_start().to_ascii_lowercase().starts_with("multipart/form-data")
 }
 
 async fn from_source(state: &AppState, key: Option<&str>, body: IngestBody) -> Result<AcceptedIngest, ApiError> {

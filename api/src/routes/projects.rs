@@ -17,8 +17,7 @@ use riverrun_projects::{Finding, ProjectError, Report, patch, report};
 use riverrun_schemas::projects::{
     AnalyzeProject, ApplyProposal, ImportProject, ImproveFile, ProjectCommand, RevertFile,
 };
-use riverrun_schemas::{AnalysisId, BlobRef, ChangeId, Namespace, ProjectId, ProposalId, now_ms};
-use riverrun_stores::StoreError;
+use riverrun_schemas::{AnalysisId, BlobRef, ChangeId, ProjectId, ProposalId, now_ms};
 use riverrun_stores::read_models::projects::{self, AnalysisRow, ChangeRow, ProjectRow, ProposalRow};
 use riverrun_stores::read_models::{PageRequest, Timestamp, failure_view};
 use serde::Deserialize;
@@ -27,11 +26,13 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
 use utoipa_axum::routes;
 
 use super::runs::location;
+use super::upload;
 use crate::accept::COMPONENT;
 use crate::error::ApiError;
-use crate::extract::{IdempotencyKey, Json, OptionalJson, Query, id};
+use crate::extract::{IdempotencyKey, Json, NamespaceQuery, OptionalJson, Query, id};
 use crate::state::AppState;
 use crate::submit::{self, Checks};
+use crate::wait::until;
 use crate::wire::{
     AnalysisAccepted, AnalysisView, AnalyzeBody, ApplyBody, FileChangedView, FileTextView, FindingView, ImportBody,
     ImproveBody, Page, Problem, ProjectAccepted, ProjectFileView, ProjectView, ProposalAccepted, ProposalView,
@@ -40,7 +41,6 @@ use crate::wire::{
 
 /// How long an answer waits for what was asked to show in the read model.
 const PATIENCE: Duration = Duration::from_secs(30);
-const POLL: Duration = Duration::from_millis(20);
 /// Largest file that is shown, in bytes.
 const MAX_SHOWN: u64 = 1 << 20;
 /// Longest text field, in bytes.
@@ -63,13 +63,6 @@ pub(super) fn router() -> OpenApiRouter<AppState> {
         .routes(routes!(apply))
         .routes(routes!(revert))
         .routes(routes!(patch_of))
-}
-
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-struct InQuery {
-    /// The namespace; `default` when left out.
-    namespace: Option<String>,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -130,15 +123,8 @@ impl From<ProjectError> for ApiError {
     }
 }
 
-fn namespace(given: Option<&str>) -> Result<Namespace, ApiError> {
-    let mut checks = Checks::default();
-    let namespace = checks.namespace(given);
-    checks.finish()?;
-    Ok(namespace)
-}
-
 async fn project(state: &AppState, given: Option<&str>, text: &str) -> Result<ProjectRow, ApiError> {
-    let (namespace, project_id) = (namespace(given)?, id::<ProjectId>(text)?);
+    let (namespace, project_id) = (submit::namespace(given)?, id::<ProjectId>(text)?);
     let found = projects::project(&state.parts().sql, &namespace, project_id).await?;
     found.ok_or_else(|| {
         ApiError::not_found("project_not_found", format!("there is no project {project_id}"))
@@ -159,22 +145,6 @@ fn tree_blob(row: &ProjectRow) -> Result<&BlobRef, ApiError> {
 
 async fn tree(state: &AppState, row: &ProjectRow) -> Result<Tree, ApiError> {
     Ok(copies(state).tree(tree_blob(row)?).await?)
-}
-
-/// Asks the read model until it answers; `None` when that takes too long.
-async fn wait<T, F: Future<Output = Result<Option<T>, StoreError>>>(
-    ask: impl Fn() -> F,
-) -> Result<Option<T>, ApiError> {
-    let until = tokio::time::Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = ask().await? {
-            return Ok(Some(found));
-        }
-        if tokio::time::Instant::now() > until {
-            return Ok(None);
-        }
-        tokio::time::sleep(POLL).await;
-    }
 }
 
 async fn send(state: &AppState, command: ProjectCommand) -> Result<(), ApiError> {
@@ -206,11 +176,8 @@ fn view(row: &ProjectRow) -> ProjectView {
     params(("Idempotency-Key" = Option<String>, Header, description = "a repeat with the same key is the same project")),
     responses((status = 202, body = ProjectAccepted), (status = 404, body = Problem), (status = 413, body = Problem), (status = 422, body = Problem)))]
 async fn import(State(state): State<AppState>, key: IdempotencyKey, request: Request) -> Result<Response, ApiError> {
-    let given = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let (body, content) = if given.to_ascii_lowercase().starts_with("multipart/form-data") {
-        let form = Multipart::from_request(request, &state)
-            .await
-            .map_err(|rejection| ApiError::new(StatusCode::BAD_REQUEST, "invalid_multipart", rejection.body_text()))?;
+    let (body, content) = if upload::is_multipart(&request) {
+        let form = upload::form(request).await?;
         uploaded(&state, form).await?
     } else {
         let Json(body) = Json::<ImportBody>::from_request(request, &state).await?;
@@ -229,7 +196,7 @@ async fn import(State(state): State<AppState>, key: IdempotencyKey, request: Req
     };
     let command = ImportProject { project_id, namespace: namespace.clone(), name, source, content, at: now_ms() };
     send(&state, command.into()).await?;
-    wait(|| projects::project(&state.parts().sql, &namespace, project_id)).await?;
+    until(PATIENCE, || projects::project(&state.parts().sql, &namespace, project_id)).await?;
     let accepted = ProjectAccepted { project_id: project_id.to_string() };
     Ok((StatusCode::ACCEPTED, location(&format!("/projects/{project_id}")), Reply(accepted)).into_response())
 }
@@ -283,29 +250,29 @@ async fn list(
     State(state): State<AppState>,
     Query(query): Query<ListQuery>,
 ) -> Result<Reply<Page<ProjectView>>, ApiError> {
-    let namespace = namespace(query.namespace.as_deref())?;
+    let namespace = submit::namespace(query.namespace.as_deref())?;
     let page = PageRequest { limit: query.limit, cursor: query.cursor };
     let found = projects::projects(&state.parts().sql, &namespace, &page).await?;
     Ok(Reply(Page { items: found.items.iter().map(view).collect(), next_cursor: found.next_cursor }))
 }
 
 /// A project.
-#[utoipa::path(get, path = "/projects/{id}", tag = "projects", params(("id" = String, Path), InQuery), responses((status = 200, body = ProjectView), (status = 404, body = Problem)))]
+#[utoipa::path(get, path = "/projects/{id}", tag = "projects", params(("id" = String, Path), NamespaceQuery), responses((status = 200, body = ProjectView), (status = 404, body = Problem)))]
 async fn show(
     State(state): State<AppState>,
     Path(text): Path<String>,
-    Query(query): Query<InQuery>,
+    Query(query): Query<NamespaceQuery>,
 ) -> Result<Reply<ProjectView>, ApiError> {
     Ok(Reply(view(&project(&state, query.namespace.as_deref(), &text).await?)))
 }
 
 /// Analyzes the copy in the background.
-#[utoipa::path(post, path = "/projects/{id}/analyze", tag = "projects", params(("id" = String, Path), InQuery), request_body = AnalyzeBody,
+#[utoipa::path(post, path = "/projects/{id}/analyze", tag = "projects", params(("id" = String, Path), NamespaceQuery), request_body = AnalyzeBody,
     responses((status = 202, body = AnalysisAccepted), (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn analyze(
     State(state): State<AppState>,
     Path(text): Path<String>,
-    Query(query): Query<InQuery>,
+    Query(query): Query<NamespaceQuery>,
     key: IdempotencyKey,
     OptionalJson(body): OptionalJson<AnalyzeBody>,
 ) -> Result<Response, ApiError> {
@@ -324,7 +291,7 @@ async fn analyze(
         at: now_ms(),
     };
     send(&state, command.into()).await?;
-    wait(|| projects::analysis(&state.parts().sql, row.project_id, analysis_id)).await?;
+    until(PATIENCE, || projects::analysis(&state.parts().sql, row.project_id, analysis_id)).await?;
     let accepted = AnalysisAccepted { project_id: text.clone(), analysis_id: analysis_id.to_string() };
     let place = location(&format!("/projects/{text}/report?analysis={analysis_id}"));
     Ok((StatusCode::ACCEPTED, place, Reply(accepted)).into_response())
@@ -519,12 +486,12 @@ async fn file(
 }
 
 /// Asks a model for a rewrite of one file.
-#[utoipa::path(post, path = "/projects/{id}/improve", tag = "projects", params(("id" = String, Path), InQuery), request_body = ImproveBody,
+#[utoipa::path(post, path = "/projects/{id}/improve", tag = "projects", params(("id" = String, Path), NamespaceQuery), request_body = ImproveBody,
     responses((status = 202, body = ProposalAccepted), (status = 404, body = Problem), (status = 422, body = Problem)))]
 async fn improve(
     State(state): State<AppState>,
     Path(text): Path<String>,
-    Query(query): Query<InQuery>,
+    Query(query): Query<NamespaceQuery>,
     key: IdempotencyKey,
     Json(body): Json<ImproveBody>,
 ) -> Result<Response, ApiError> {
@@ -554,7 +521,7 @@ async fn improve(
         at: now_ms(),
     };
     send(&state, command.into()).await?;
-    wait(|| projects::proposal(&state.parts().sql, row.project_id, proposal_id)).await?;
+    until(PATIENCE, || projects::proposal(&state.parts().sql, row.project_id, proposal_id)).await?;
     let place = location(&format!("/projects/{text}/proposals/{proposal_id}"));
     let accepted = ProposalAccepted { proposal_id: proposal_id.to_string() };
     Ok((StatusCode::ACCEPTED, place, Reply(accepted)).into_response())
@@ -592,11 +559,11 @@ async fn proposals(
 }
 
 /// A proposal.
-#[utoipa::path(get, path = "/projects/{id}/proposals/{proposal}", tag = "projects", params(("id" = String, Path), ("proposal" = String, Path), InQuery), responses((status = 200, body = ProposalView), (status = 404, body = Problem)))]
+#[utoipa::path(get, path = "/projects/{id}/proposals/{proposal}", tag = "projects", params(("id" = String, Path), ("proposal" = String, Path), NamespaceQuery), responses((status = 200, body = ProposalView), (status = 404, body = Problem)))]
 async fn proposal(
     State(state): State<AppState>,
     Path((text, proposal)): Path<(String, String)>,
-    Query(query): Query<InQuery>,
+    Query(query): Query<NamespaceQuery>,
 ) -> Result<Reply<ProposalView>, ApiError> {
     let row = project(&state, query.namespace.as_deref(), &text).await?;
     let found = projects::proposal(&state.parts().sql, row.project_id, id(&proposal)?).await?;
@@ -615,7 +582,7 @@ fn confirmed(confirm: bool) -> Result<(), ApiError> {
 }
 
 async fn changed(state: &AppState, row: &ProjectRow, change_id: ChangeId) -> Result<Reply<FileChangedView>, ApiError> {
-    let found = wait(|| projects::change(&state.parts().sql, row.project_id, change_id)).await?;
+    let found = until(PATIENCE, || projects::change(&state.parts().sql, row.project_id, change_id)).await?;
     let Some(ChangeRow { file, after_sha256, error, .. }) = found else {
         return Err(ApiError::busy("the analyzer is at work on the project; the change is made after that"));
     };
@@ -640,12 +607,12 @@ fn change_id(key: &IdempotencyKey, text: &str) -> ChangeId {
 }
 
 /// Writes a proposal to the copy, never to the original.
-#[utoipa::path(post, path = "/projects/{id}/apply", tag = "projects", params(("id" = String, Path), InQuery), request_body = ApplyBody,
+#[utoipa::path(post, path = "/projects/{id}/apply", tag = "projects", params(("id" = String, Path), NamespaceQuery), request_body = ApplyBody,
     responses((status = 200, body = FileChangedView), (status = 404, body = Problem), (status = 409, description = "the copy changed since the proposal", body = Problem), (status = 422, body = Problem)))]
 async fn apply(
     State(state): State<AppState>,
     Path(text): Path<String>,
-    Query(query): Query<InQuery>,
+    Query(query): Query<NamespaceQuery>,
     key: IdempotencyKey,
     Json(body): Json<ApplyBody>,
 ) -> Result<Reply<FileChangedView>, ApiError> {
@@ -674,12 +641,12 @@ async fn apply(
 }
 
 /// Takes the last change of a file back.
-#[utoipa::path(post, path = "/projects/{id}/revert", tag = "projects", params(("id" = String, Path), InQuery), request_body = RevertBody,
+#[utoipa::path(post, path = "/projects/{id}/revert", tag = "projects", params(("id" = String, Path), NamespaceQuery), request_body = RevertBody,
     responses((status = 200, body = FileChangedView), (status = 404, body = Problem), (status = 409, description = "nothing to undo", body = Problem), (status = 422, body = Problem)))]
 async fn revert(
     State(state): State<AppState>,
     Path(text): Path<String>,
-    Query(query): Query<InQuery>,
+    Query(query): Query<NamespaceQuery>,
     key: IdempotencyKey,
     Json(body): Json<RevertBody>,
 ) -> Result<Reply<FileChangedView>, ApiError> {
@@ -698,11 +665,11 @@ async fn revert(
 }
 
 /// Everything that was changed in the copy, as `git apply` takes it.
-#[utoipa::path(get, path = "/projects/{id}/patch", tag = "projects", params(("id" = String, Path), InQuery), responses((status = 200, content_type = "text/x-patch", body = String), (status = 404, body = Problem)))]
+#[utoipa::path(get, path = "/projects/{id}/patch", tag = "projects", params(("id" = String, Path), NamespaceQuery), responses((status = 200, content_type = "text/x-patch", body = String), (status = 404, body = Problem)))]
 async fn patch_of(
     State(state): State<AppState>,
     Path(text): Path<String>,
-    Query(query): Query<InQuery>,
+    Query(query): Query<NamespaceQuery>,
 ) -> Result<Response, ApiError> {
     let row = project(&state, query.namespace.as_deref(), &text).await?;
     let now = tree(&state, &row).await?;

@@ -93,9 +93,7 @@ fn search_request(
     );
     let collection = name.map(|name| Collection::new(namespace, name));
     let filter = filter.map(|filter| chunk_filter(&mut checks, collection.as_ref(), filter)).unwrap_or_default();
-    checks.finish()?;
-    let collection =
-        collection.ok_or_else(|| ApiError::internal("a collection name passed its check and is not there"))?;
+    let collection = checks.finish_with(collection)?;
     Ok(SearchRequest { k, filter, rerank, ..SearchRequest::new(collection, query) })
 }
 

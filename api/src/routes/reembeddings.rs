@@ -54,9 +54,7 @@ async fn reembed(
     let name = checks.take("collection", name.parse::<CollectionName>());
     let embed_model = body.model.unwrap_or_else(|| state.core().ingest_defaults().embed_model);
     checks.text("model", &embed_model, MAX_MODEL);
-    checks.finish()?;
-    let name = name.ok_or_else(|| ApiError::internal("a collection name passed its check and is not there"))?;
-    let collection = Collection::new(namespace, name);
+    let collection = Collection::new(namespace, checks.finish_with(name)?);
     let ingest_id = match key.0.as_deref() {
         Some(key) => IngestId::derive(&["reembed", key, &collection.physical_name(), &embed_model]),
         None => IngestId::new(),

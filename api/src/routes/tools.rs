@@ -27,7 +27,7 @@ use utoipa_axum::routes;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, Query};
 use crate::state::{AppState, Core};
-use crate::submit::Checks;
+use crate::submit::{self, Checks};
 use crate::wire::{Items, Problem, ToolCallBody, ToolCallDone, ToolEntry, ToolLimitsEntry};
 
 pub(super) fn router<S>() -> OpenApiRouter<S>
@@ -131,9 +131,7 @@ struct ToolsQuery {
 /// The tools that agents of a namespace can use. Starts the MCP servers of the namespace, to ask them for theirs.
 #[utoipa::path(get, path = "/tools", tag = "agents", params(ToolsQuery), responses((status = 200, body = Items<ToolEntry>)))]
 async fn tools(State(core): State<Core>, Query(query): Query<ToolsQuery>) -> Result<Reply<Items<ToolEntry>>, ApiError> {
-    let mut checks = Checks::default();
-    let namespace = checks.namespace(query.namespace.as_deref());
-    checks.finish()?;
+    let namespace = submit::namespace(query.namespace.as_deref())?;
     let catalog = catalog(&core);
     catalog.prepare(&namespace).await;
     let known = catalog.select(&namespace, None).unwrap_or_default(); // naming none, nothing can be unknown

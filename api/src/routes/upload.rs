@@ -4,7 +4,9 @@ use std::path::Path;
 
 use axum::body::Bytes;
 use axum::extract::multipart::{Field, Multipart, MultipartError};
+use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use riverrun_knowledge::sources;
 use riverrun_log::Outgoing;
 use riverrun_log::blobs::sha256_hex;
@@ -34,6 +36,16 @@ struct File {
 struct Stored {
     source: String,
     content: BlobRef,
+}
+
+pub(super) fn is_multipart(request: &Request) -> bool {
+    let given = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    given.trim_start().to_ascii_lowercase().starts_with("multipart/form-data")
+}
+
+pub(super) async fn form(request: Request) -> Result<Multipart, ApiError> {
+    let form = Multipart::from_request(request, &()).await;
+    form.map_err(|rejection| ApiError::new(StatusCode::BAD_REQUEST, "invalid_multipart", rejection.body_text()))
 }
 
 /// Reads the form, keeps its files and puts them on the log.

@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 use crate::error::ApiError;
 use crate::extract::{Json, Query};
 use crate::state::AppState;
-use crate::submit::Checks;
+use crate::submit::{self, Checks};
 use crate::wire::{Items, Problem, QueryBody};
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
@@ -34,9 +34,7 @@ async fn tables(
     State(state): State<AppState>,
     Query(query): Query<TablesQuery>,
 ) -> Result<Reply<Items<TableInfo>>, ApiError> {
-    let mut checks = Checks::default();
-    let namespace = checks.namespace(query.namespace.as_deref());
-    checks.finish()?;
+    let namespace = submit::namespace(query.namespace.as_deref())?;
     let items = state.parts().warehouse.tables(&namespace).await?;
     Ok(Reply(Items { items }))
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use percent_encoding::percent_decode_str;
 use riverrun_api::ingest_source;
 use riverrun_api::submit::{self, IngestTarget};
 use riverrun_api::wire::{CollectionView, IngestBody, IngestView, Items};
@@ -122,25 +123,7 @@ fn text(path: &Path) -> Result<String, CliError> {
 
 /// A password as it is, from how addresses write it.
 fn decoded(password: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = password.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        let code = tail
-            .get(..2)
-            .and_then(|two| std::str::from_utf8(two).ok())
-            .and_then(|two| u8::from_str_radix(two, 16).ok());
-        match (first, code) {
-            (b'%', Some(byte)) => {
-                bytes.push(byte);
-                rest = &tail[2..];
-            }
-            (byte, _) => {
-                bytes.push(*byte);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_decode_str(password).decode_utf8_lossy().into_owned()
 }
 
 fn refused(error: SourceError) -> CliError {

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use percent_encoding::percent_decode_str;
+
 use super::archive::{Package, resolve};
 use super::builder::Builder;
 use super::xml::{self, Node};
@@ -109,31 +111,10 @@ fn book(name: &str, package: &mut Package<'_>) -> Result<Book, SourceError> {
             "split it",
         ));
     }
-    let chapters =
-        spine.iter().filter_map(|id| items.get(id)).map(|href| resolve(&root, &percent_decoded(href))).collect();
+    let chapters = spine
+        .iter()
+        .filter_map(|id| items.get(id))
+        .map(|href| resolve(&root, &percent_decode_str(href).decode_utf8_lossy()))
+        .collect();
     Ok(Book { title, chapters })
-}
-
-/// `%20` and the like, as addresses within a book are written.
-fn percent_decoded(href: &str) -> String {
-    let mut bytes = Vec::with_capacity(href.len());
-    let mut rest = href.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        let code = || {
-            tail.get(..2)
-                .and_then(|digits| std::str::from_utf8(digits).ok())
-                .and_then(|digits| u8::from_str_radix(digits, 16).ok())
-        };
-        match (first, code()) {
-            (b'%', Some(byte)) => {
-                bytes.push(byte);
-                rest = &tail[2..];
-            }
-            (byte, _) => {
-                bytes.push(*byte);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::gathered::{Gathered, Schema};
-use super::number;
 use super::protocol::{Fault, Listed, Protocol, json};
+use super::{number, set};
 use crate::http::Call;
 use crate::http::refusal::message_of;
 use crate::provider::{ChatRequest, DeltaSink, FinishReason, Message, ModelKind, Role, ToolSpec};
@@ -28,15 +28,10 @@ impl Protocol for Anthropic {
         let mut body = prompt(request);
         body["stream"] = json!(true);
         body["max_tokens"] = json!(request.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS));
-        let mut set = |name: &str, value: Option<Value>| {
-            if let Some(value) = value {
-                body[name] = value;
-            }
-        };
-        set("temperature", request.temperature.map(number));
-        set("top_p", request.top_p.map(number));
-        set("top_k", request.top_k.map(Value::from));
-        set("stop_sequences", (!request.stop.is_empty()).then(|| json!(request.stop)));
+        set(&mut body, "temperature", request.temperature.map(number));
+        set(&mut body, "top_p", request.top_p.map(number));
+        set(&mut body, "top_k", request.top_k.map(Value::from));
+        set(&mut body, "stop_sequences", (!request.stop.is_empty()).then(|| json!(request.stop)));
         Some(Call::post("/v1/messages", body))
     }
 

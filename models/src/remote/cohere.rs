@@ -6,9 +6,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::gathered::Gathered;
-use super::number;
 use super::openai::wire_tools;
 use super::protocol::{EmbedPart, Embedded, Fault, Listed, Protocol, Rank, json};
+use super::{number, set};
 use crate::http::Call;
 use crate::http::refusal::message_of;
 use crate::provider::{ChatRequest, DeltaSink, EmbedPurpose, FinishReason, Message, ModelKind, Usage};
@@ -24,23 +24,18 @@ impl Protocol for Cohere {
     fn chat(&self, request: &ChatRequest) -> Option<Call> {
         let messages: Vec<Value> = request.messages.iter().map(wire_message).collect();
         let mut body = json!({"model": request.model, "messages": messages, "stream": true});
-        let mut set = |name: &str, value: Option<Value>| {
-            if let Some(value) = value {
-                body[name] = value;
-            }
-        };
-        set("temperature", request.temperature.map(number));
-        set("p", request.top_p.map(number));
-        set("k", request.top_k.map(Value::from));
-        set("max_tokens", request.max_tokens.map(Value::from));
-        set("seed", request.seed.map(Value::from));
-        set("stop_sequences", (!request.stop.is_empty()).then(|| json!(request.stop)));
+        set(&mut body, "temperature", request.temperature.map(number));
+        set(&mut body, "p", request.top_p.map(number));
+        set(&mut body, "k", request.top_k.map(Value::from));
+        set(&mut body, "max_tokens", request.max_tokens.map(Value::from));
+        set(&mut body, "seed", request.seed.map(Value::from));
+        set(&mut body, "stop_sequences", (!request.stop.is_empty()).then(|| json!(request.stop)));
         match &request.response_schema {
             // The service refuses tools beside it.
             Some(schema) => {
-                set("response_format", Some(json!({"type": "json_object", "json_schema": schema})));
+                set(&mut body, "response_format", Some(json!({"type": "json_object", "json_schema": schema})));
             }
-            None => set("tools", (!request.tools.is_empty()).then(|| wire_tools(&request.tools))),
+            None => set(&mut body, "tools", (!request.tools.is_empty()).then(|| wire_tools(&request.tools))),
         }
         Some(Call::post("/v2/chat", body))
     }

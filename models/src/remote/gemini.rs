@@ -7,9 +7,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::gathered::Gathered;
-use super::number;
 use super::openai::encoded;
 use super::protocol::{EmbedPart, Embedded, Fault, Listed, Protocol, json};
+use super::{number, set};
 use crate::http::Call;
 use crate::http::refusal::message_of;
 use crate::provider::{ChatRequest, DeltaSink, EmbedPurpose, FinishReason, Message, ModelKind, Role, ToolCall, Usage};
@@ -189,20 +189,15 @@ fn prompt(request: &ChatRequest) -> Value {
 
 fn config(request: &ChatRequest) -> Value {
     let mut config = json!({});
-    let mut set = |name: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            config[name] = value;
-        }
-    };
-    set("temperature", request.temperature.map(number));
-    set("topP", request.top_p.map(number));
-    set("topK", request.top_k.map(Value::from));
-    set("maxOutputTokens", request.max_tokens.map(Value::from));
-    set("seed", request.seed.map(|seed| json!((seed ^ (seed >> 31)) & 0x7fff_ffff)));
-    set("stopSequences", (!request.stop.is_empty()).then(|| json!(request.stop)));
+    set(&mut config, "temperature", request.temperature.map(number));
+    set(&mut config, "topP", request.top_p.map(number));
+    set(&mut config, "topK", request.top_k.map(Value::from));
+    set(&mut config, "maxOutputTokens", request.max_tokens.map(Value::from));
+    set(&mut config, "seed", request.seed.map(|seed| json!((seed ^ (seed >> 31)) & 0x7fff_ffff)));
+    set(&mut config, "stopSequences", (!request.stop.is_empty()).then(|| json!(request.stop)));
     if let Some(schema) = &request.response_schema {
-        set("responseMimeType", Some(json!("application/json")));
-        set("responseJsonSchema", Some(schema.clone()));
+        set(&mut config, "responseMimeType", Some(json!("application/json")));
+        set(&mut config, "responseJsonSchema", Some(schema.clone()));
     }
     config
 }

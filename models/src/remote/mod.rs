@@ -321,6 +321,13 @@ impl Provider for Remote {
     }
 }
 
+/// Writes a field of a request; what is not given is left out.
+fn set(object: &mut Value, name: &str, value: Option<Value>) {
+    if let Some(value) = value {
+        object[name] = value;
+    }
+}
+
 /// A number as it was written: what is 0.2 in 32 bits is not 0.20000000298 on the wire.
 fn number(value: f32) -> Value {
     value.to_string().parse::<f64>().map_or(Value::Null, Value::from)

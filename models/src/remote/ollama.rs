@@ -7,9 +7,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::gathered::Gathered;
-use super::number;
 use super::openai::wire_tools;
 use super::protocol::{EmbedPart, Embedded, Fault, Framing, Listed, Protocol, json};
+use super::{number, set};
 use crate::http::Call;
 use crate::provider::{ChatRequest, DeltaSink, FinishReason, Message, ModelKind, Usage};
 
@@ -97,19 +97,14 @@ impl Protocol for Ollama {
 fn chat_body(request: &ChatRequest, context_tokens: usize) -> Value {
     // Without `num_ctx` the server uses a small context of its own and cuts the prompt silently.
     let mut options = json!({"num_ctx": context_tokens});
-    let mut set = |name: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            options[name] = value;
-        }
-    };
-    set("temperature", request.temperature.map(number));
-    set("top_p", request.top_p.map(number));
-    set("top_k", request.top_k.map(Value::from));
-    set("min_p", request.min_p.map(number));
-    set("repeat_penalty", request.repeat_penalty.map(number));
-    set("num_predict", request.max_tokens.map(Value::from));
-    set("seed", request.seed.map(Value::from));
-    set("stop", (!request.stop.is_empty()).then(|| json!(request.stop)));
+    set(&mut options, "temperature", request.temperature.map(number));
+    set(&mut options, "top_p", request.top_p.map(number));
+    set(&mut options, "top_k", request.top_k.map(Value::from));
+    set(&mut options, "min_p", request.min_p.map(number));
+    set(&mut options, "repeat_penalty", request.repeat_penalty.map(number));
+    set(&mut options, "num_predict", request.max_tokens.map(Value::from));
+    set(&mut options, "seed", request.seed.map(Value::from));
+    set(&mut options, "stop", (!request.stop.is_empty()).then(|| json!(request.stop)));
     let mut body = json!({
         "model": request.model,
         "messages": wire_messages(&request.messages),

@@ -10,12 +10,12 @@ use axum::http::StatusCode;
 use riverrun_models::{Models, Presence};
 use riverrun_schemas::finetune::DatasetRegistered;
 use riverrun_schemas::now_ms;
+use riverrun_stores::StoreError;
 use riverrun_stores::read_models::{DatasetView, Timestamp, finetune};
 use riverrun_training::dataset::{Dataset, Format, MAX_BYTES, Split, read};
 use riverrun_training::text::Lengths;
 use riverrun_training::{Plan, TrainingError, base, export, unfit};
 use serde_json::{Value, json};
-use tokio::time::Instant;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
 use utoipa_axum::routes;
 
@@ -24,13 +24,13 @@ use crate::error::ApiError;
 use crate::extract::{Query, too_large};
 use crate::state::AppState;
 use crate::submit::to_i64;
+use crate::wait::until;
 use crate::wire::{Page, Problem};
 
 /// Longest text field of the form, in bytes.
 const MAX_FIELD: usize = 4 << 10;
 /// How long an answer waits for the read model.
 const PATIENCE: Duration = Duration::from_secs(5);
-const POLL: Duration = Duration::from_millis(20);
 const MEDIA_TYPE: &str = "application/x-ndjson";
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
@@ -131,14 +131,11 @@ fn shown(event: &DatasetRegistered) -> Result<DatasetView, ApiError> {
 
 /// Whoever has the answer may name the dataset at once.
 async fn wait_for(state: &AppState, view: &DatasetView) -> Result<(), ApiError> {
-    let until = Instant::now() + PATIENCE;
-    while Instant::now() < until {
+    until(PATIENCE, || async {
         let known = finetune::find_dataset(&state.parts().sql, &view.name).await?;
-        if known.is_some_and(|known| known.created_at >= view.created_at) {
-            return Ok(());
-        }
-        tokio::time::sleep(POLL).await;
-    }
+        Ok::<_, StoreError>(known.filter(|known| known.created_at >= view.created_at))
+    })
+    .await?;
     Ok(()) // it is on the log, and shows when the projector comes to it
 }
 

@@ -11,7 +11,6 @@ use riverrun_schemas::{BlobRef, FinetuneId, now_ms};
 use riverrun_stores::read_models::{DatasetView, JobView, finetune};
 use riverrun_training::{Method, Plan, Target, estimate};
 use serde::Deserialize;
-use tokio::time::Instant;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -22,6 +21,7 @@ use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, OptionalJson, Query, id};
 use crate::state::AppState;
 use crate::submit::Checks;
+use crate::wait::until;
 use crate::wire::{
     CancelBody, EstimateView, FinetuneBody, FinetuneCancelled, FinetuneDefaults, FinetuneJobAccepted, LoraBody,
     MethodEntry, Page, Problem,
@@ -29,7 +29,6 @@ use crate::wire::{
 
 /// How long an answer waits for the read model.
 const PATIENCE: Duration = Duration::from_secs(5);
-const POLL: Duration = Duration::from_millis(20);
 const MEDIA_TYPE: &str = "application/x-ndjson";
 const STATUSES: [&str; 5] = ["queued", "running", "succeeded", "failed", "cancelled"];
 
@@ -141,7 +140,8 @@ async fn start(
     // The command is the training; the event only shows it while it waits, and the worker writes the same one again.
     state.parts().producer.send(&FinetuneCommand::StartFinetune(command.clone()), COMPONENT, None).await?;
     tell(&state, FinetuneAccepted::from(&command)).await?;
-    wait_for(&state, job_id).await?;
+    // Whoever has the answer may ask for the training at once.
+    until(PATIENCE, || finetune::job(&state.parts().sql, job_id)).await?;
     Ok(accepted(job_id))
 }
 
@@ -179,15 +179,6 @@ fn same(known: &JobView, asked: &StartFinetune) -> Result<(), ApiError> {
     }
     Err(ApiError::conflict("idempotency_key_reused", "the idempotency key was used for another training")
         .hint("use a new key for a new request, and the same key only to repeat the very same one"))
-}
-
-/// Whoever has the answer may ask for the training at once.
-async fn wait_for(state: &AppState, job_id: FinetuneId) -> Result<(), ApiError> {
-    let until = Instant::now() + PATIENCE;
-    while finetune::job(&state.parts().sql, job_id).await?.is_none() && Instant::now() < until {
-        tokio::time::sleep(POLL).await;
-    }
-    Ok(())
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

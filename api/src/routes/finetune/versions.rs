@@ -11,7 +11,6 @@ use riverrun_schemas::now_ms;
 use riverrun_stores::read_models::finetune_views::AdapterFiles;
 use riverrun_stores::read_models::{ModelVersionView, finetune};
 use riverrun_training::export;
-use tokio::time::Instant;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -19,11 +18,11 @@ use super::{PageQuery, tell};
 use crate::error::ApiError;
 use crate::extract::{Json, Query};
 use crate::state::AppState;
+use crate::wait::until;
 use crate::wire::{Page, Problem, StageBody};
 
 /// How long an answer waits for the read model.
 const PATIENCE: Duration = Duration::from_secs(5);
-const POLL: Duration = Duration::from_millis(20);
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(stage)).routes(routes!(file))
@@ -81,13 +80,13 @@ async fn stage(
 
 /// Waits until the read model shows the stage.
 async fn settled(state: &AppState, model: &str, version: i64, stage: ModelStage) -> Result<ModelVersionView, ApiError> {
-    let until = Instant::now() + PATIENCE;
-    loop {
+    let shown = until(PATIENCE, || async {
         let (view, _) = find(state, model, version).await?;
-        if view.stage == stage.as_str() || Instant::now() > until {
-            return Ok(view);
-        }
-        tokio::time::sleep(POLL).await;
+        Ok::<_, ApiError>((view.stage == stage.as_str()).then_some(view))
+    });
+    match shown.await? {
+        Some(view) => Ok(view),
+        None => Ok(find(state, model, version).await?.0),
     }
 }
 

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use riverrun_api::Core;
 use riverrun_knowledge::LanguageModels;
 use riverrun_log::admin::Admin;
-use riverrun_log::{BlobError, LogConfig, LogError, ObjectStoreBlobs, Producer, Schemas};
+use riverrun_log::{BlobError, LogConfig, ObjectStoreBlobs, Producer, Schemas};
 use riverrun_schemas::topics::all_specs;
 use riverrun_stores::{Sql, StoreError};
 use riverrun_workers::embedder::Embedder;
@@ -168,10 +168,10 @@ async fn start(
     log: &LogConfig,
     stop: &CancellationToken,
 ) -> Result<Vec<WorkerHandle>, CliError> {
-    let admin = Admin::new(log).map_err(|error| log_down(&error))?;
-    admin.wait_ready(BROKER_PATIENCE).await.map_err(|error| log_down(&error))?;
-    admin.ensure_topics(all_specs()).await.map_err(|error| log_down(&error))?;
-    let producer = Producer::new(log).map_err(|error| log_down(&error))?;
+    let admin = Admin::new(log)?;
+    admin.wait_ready(BROKER_PATIENCE).await?;
+    admin.ensure_topics(all_specs()).await?;
+    let producer = Producer::new(log)?;
     let mut workers = Vec::new();
     for _ in 0..args.concurrency {
         // No name of its own among the members: which process does what may change at any time.
@@ -240,10 +240,6 @@ async fn all_ended(workers: &[WorkerHandle]) {
     while workers.iter().any(|worker| !worker.is_finished()) {
         tokio::time::sleep(POLL).await;
     }
-}
-
-fn log_down(error: &LogError) -> CliError {
-    CliError::new(Exit::ServiceDown, error.to_string()).maybe_hint(error.hint().map(str::to_owned))
 }
 
 fn blobs_down(error: &BlobError) -> CliError {

@@ -5,32 +5,31 @@ use sha2::{Digest, Sha256};
 
 use super::dialect::{Dialect, JsonMode};
 use crate::provider::{ChatRequest, Message, ToolSpec};
-use crate::remote::number;
+use crate::remote::{number, set};
 
 pub(super) fn chat_body(request: &ChatRequest, dialect: &Dialect) -> Value {
     let mut body = json!({"model": request.model, "messages": messages(request, dialect), "stream": true});
-    let mut set = |name: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            body[name] = value;
-        }
-    };
-    set("stream_options", dialect.stream_usage.then(|| json!({"include_usage": true})));
+    set(&mut body, "stream_options", dialect.stream_usage.then(|| json!({"include_usage": true})));
     // A temperature that a model refuses is left out: every run has one, and the model's own is the only one that it has.
     let own_sampling = dialect.own_sampling.iter().any(|start| request.model.starts_with(start));
-    set("temperature", request.temperature.filter(|_| !own_sampling).map(number));
-    set("top_p", request.top_p.filter(|_| !own_sampling).map(number));
-    set(dialect.max_tokens, request.max_tokens.map(Value::from));
+    set(&mut body, "temperature", request.temperature.filter(|_| !own_sampling).map(number));
+    set(&mut body, "top_p", request.top_p.filter(|_| !own_sampling).map(number));
+    set(&mut body, dialect.max_tokens, request.max_tokens.map(Value::from));
     if let Some(field) = dialect.seed {
-        set(field, request.seed.map(Value::from));
+        set(&mut body, field, request.seed.map(Value::from));
     }
     if dialect.sampling {
-        set("top_k", request.top_k.map(Value::from));
-        set("min_p", request.min_p.map(number));
-        set(dialect.repeat, request.repeat_penalty.map(number));
+        set(&mut body, "top_k", request.top_k.map(Value::from));
+        set(&mut body, "min_p", request.min_p.map(number));
+        set(&mut body, dialect.repeat, request.repeat_penalty.map(number));
     }
-    set("stop", (!request.stop.is_empty()).then(|| json!(request.stop)));
-    set("tools", (!request.tools.is_empty()).then(|| wire_tools(&request.tools)));
-    set("response_format", request.response_schema.as_ref().map(|schema| response_format(schema, dialect.json)));
+    set(&mut body, "stop", (!request.stop.is_empty()).then(|| json!(request.stop)));
+    set(&mut body, "tools", (!request.tools.is_empty()).then(|| wire_tools(&request.tools)));
+    set(
+        &mut body,
+        "response_format",
+        request.response_schema.as_ref().map(|schema| response_format(schema, dialect.json)),
+    );
     body
 }
 
