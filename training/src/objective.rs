@@ -29,7 +29,7 @@ pub(crate) fn preference(policy: &[f32], reference: &[f32], sequence: &[usize], 
     let loss = margins.iter().map(|x| (-x).max(0.0) + (-x.abs()).exp().ln_1p()).sum();
     let right = margins.iter().filter(|margin| **margin > 0.0).count();
     let slope = |pair: usize| -beta / (1.0 + margins[pair].exp()) / pairs.max(1) as f64;
-    let coefficient = |at: &usize| (slope(at / 2) * if at % 2 == 0 { 1.0 } else { -1.0 }) as f32;
+    let coefficient = |at: &usize| (slope(at / 2) * if at.is_multiple_of(2) { 1.0 } else { -1.0 }) as f32;
     Preference { loss, right, coefficients: sequence.iter().map(coefficient).collect() }
 }
 

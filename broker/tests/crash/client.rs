@@ -13,6 +13,9 @@ use crate::sim_disk::SimDisk;
 const PATIENCE: Duration = Duration::from_secs(30);
 const TRANSACTIONAL: i16 = 0x10;
 
+/// The batches, the end of the log, and the aborted transactions as (producer, first offset).
+type Fetched = (Vec<u8>, i64, Vec<(i64, i64)>);
+
 /// Offset, key and value.
 pub(crate) type Seen = (i64, String, String);
 
@@ -235,8 +238,8 @@ impl Client {
         Ok(answer.i64())
     }
 
-    /// `Fetch` 4 from `offset`: the batches, the end of the log, and the aborted transactions as (producer, first offset).
-    fn fetch(&mut self, topic: &str, offset: i64, committed: bool) -> Result<(Vec<u8>, i64, Vec<(i64, i64)>), Failure> {
+    /// `Fetch` 4 from `offset`.
+    fn fetch(&mut self, topic: &str, offset: i64, committed: bool) -> Result<Fetched, Failure> {
         let body = Frame(Vec::new()).i32(-1).i32(0).i32(0).i32(1 << 20).i8(i8::from(committed));
         let body = body.i32(1).text(topic).i32(1).i32(0).i64(offset).i32(1 << 20);
         let mut answer = self.call(1, 4, body)?;

@@ -115,7 +115,7 @@ fn verify(client: &mut Client, promised: &mut Promised, what: &str) {
         match client.init("x") {
             Ok(identity) => break identity,
             Err(Failure::Code(CONCURRENT_TRANSACTIONS)) if since.elapsed() < Duration::from_secs(20) => {
-                std::thread::sleep(Duration::from_millis(5));
+                pause(Duration::from_millis(5));
             }
             Err(failure) => panic!("{what}: no successor, {failure:?}"),
         }
@@ -209,6 +209,12 @@ fn given_power_cuts_at_any_call_when_started_again_then_what_was_acknowledged_is
 }
 
 /// Tries until it works: a call that fails once may cost an answer, but nothing that was acknowledged.
+/// Before the same is asked again.
+#[expect(clippy::disallowed_methods, reason = "the client blocks a thread of its own, on which no runtime works")]
+fn pause(time: Duration) {
+    std::thread::sleep(time);
+}
+
 fn persist(disk: &SimDisk, client: &mut Client, promised: &mut Promised, next: &mut u64, seed: u64) {
     let since = Instant::now();
     let mut dice = Dice::new(seed);
@@ -218,7 +224,7 @@ fn persist(disk: &SimDisk, client: &mut Client, promised: &mut Promised, next: &
             Err(failure) => {
                 assert!(since.elapsed() < Duration::from_secs(20), "call {seed}: {failure:?} for ever");
                 assert!(!disk.is_dead());
-                std::thread::sleep(Duration::from_millis(100));
+                pause(Duration::from_millis(100));
             }
         }
     }

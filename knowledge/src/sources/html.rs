@@ -1,11 +1,12 @@
 //! Web pages: what a reader sees, as Markdown, without scripts, hidden parts and addresses of links.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use encoding_rs::Encoding;
 use htmd::element_handler::Handlers;
 use htmd::options::{BrStyle, BulletListMarker, Options};
 use htmd::{Element, HtmlToMarkdown};
+use parking_lot::Mutex;
 
 use super::builder::{MAX_TEXT_BYTES, one_line};
 use super::{ExtractedText, Fault, Source, SourceError, decode, markdown};
@@ -142,7 +143,7 @@ fn convert(name: &str, page: &str) -> Result<(String, Option<String>), SourceErr
         ));
     }
     let text = converter.tree_to_markdown(&tree).replace('\0', "");
-    let title = title.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let title = title.lock().take();
     Ok((text, title.filter(|title| !title.is_empty())))
 }
 
@@ -158,7 +159,7 @@ fn converter(title: Arc<Mutex<Option<String>>>) -> HtmlToMarkdown {
         .options(options)
         .skip_tags(UNSEEN.to_vec())
         .add_handler(vec!["title"], move |handlers: &dyn Handlers, element: Element| {
-            let mut title = title.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut title = title.lock();
             title.get_or_insert_with(|| one_line(&handlers.walk_children(element.node).content));
             None
         })

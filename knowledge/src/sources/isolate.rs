@@ -11,10 +11,11 @@
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::builder::MAX_TEXT_BYTES;
@@ -189,7 +190,7 @@ fn ask(program: &PathBuf, source: &dyn Source, task: Task, name: &str, bytes: &[
         let watchdog = scope.spawn(move || {
             let late = watch.recv_timeout(DEADLINE) == Err(mpsc::RecvTimeoutError::Timeout);
             if late {
-                let _ = locked(watched).kill();
+                let _ = watched.lock().kill();
             }
             late
         });
@@ -199,7 +200,7 @@ fn ask(program: &PathBuf, source: &dyn Source, task: Task, name: &str, bytes: &[
         drop(done);
         watchdog.join().unwrap_or(false)
     });
-    let mut child = child.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut child = child.into_inner();
     // An answer that is cut leaves a writer behind that waits for its reader.
     if answer.len() as u64 >= MAX_ANSWER_BYTES {
         let _ = child.kill();
@@ -209,10 +210,6 @@ fn ask(program: &PathBuf, source: &dyn Source, task: Task, name: &str, bytes: &[
         return Err(timed_out(name));
     }
     heard(name, status, &answer)
-}
-
-fn locked(child: &Mutex<Child>) -> std::sync::MutexGuard<'_, Child> {
-    child.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn heard(name: &str, status: ExitStatus, answer: &[u8]) -> Result<Answer, SourceError> {

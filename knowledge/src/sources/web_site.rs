@@ -58,7 +58,7 @@ pub(super) async fn read_site(
     let most = limits.max_files.min(MAX_PAGES);
     // A page that was named alone is asked for as a browser would; whatever follows links or a map is a crawler.
     let robots = if request.sitemap || request.depth > 0 { Some(site.robots().await?) } else { None };
-    let mut crawl = if request.sitemap { site.from_sitemap(most).await? } else { Crawl::begin(start) };
+    let mut crawl = if request.sitemap { site.sitemap_pages(most).await? } else { Crawl::begin(start) };
     let forced =
         request.forced.as_deref().filter(|name| super::is_document_type(name)).map(super::by_name).transpose()?;
     let began = Instant::now();
@@ -129,7 +129,7 @@ impl Site<'_> {
         }
     }
 
-    async fn from_sitemap(&self, most: usize) -> Result<Crawl, SourceError> {
+    async fn sitemap_pages(&self, most: usize) -> Result<Crawl, SourceError> {
         let mut crawl = Crawl::default();
         let mut maps = VecDeque::from([self.start.clone()]);
         let mut read = 0;

@@ -29,7 +29,7 @@ fn record(number: usize) -> Outgoing {
         topic: TOPIC.into(),
         partition: Some(2),
         key: number.is_multiple_of(2).then(|| Bytes::from(format!("key {number}"))),
-        payload: (number % 3 != 0).then(|| Bytes::from(vec![number as u8; number])),
+        payload: (!number.is_multiple_of(3)).then(|| Bytes::from(vec![number as u8; number])),
         headers: vec![("n".to_owned(), number.to_string().into_bytes())],
     }
 }

@@ -115,7 +115,8 @@ pub fn rouge_report(samples: &[Sample]) -> Report {
             None => unscored.push(Unscored { line: sample.line, reason: "the reference has no words".to_owned() }),
         }
     }
-    let kinds: [(&str, fn(&Rouge) -> Score); 3] =
+    type Kind = (&'static str, fn(&Rouge) -> Score);
+    let kinds: [Kind; 3] =
         [("rouge1", |rouge| rouge.one), ("rouge2", |rouge| rouge.two), ("rougeL", |rouge| rouge.longest)];
     let scores = kinds.into_iter().filter(|_| !all.is_empty()).map(|(metric, of)| {
         let mean = |part: fn(Score) -> f64| all.iter().map(|rouge| part(of(rouge))).sum::<f64>() / all.len() as f64;

@@ -26,6 +26,9 @@ pub(crate) enum Memory {
     Recompute,
 }
 
+/// How much the score of each target counts, when the scores are known and when they are not yet.
+type Coefficients<'c> = dyn Fn(Option<&[f32]>) -> Option<Vec<f32>> + 'c;
+
 /// Gradients of an adapter's matrices, in their order.
 pub(crate) struct Gradients(pub(crate) Vec<Tensor>);
 
@@ -99,7 +102,7 @@ impl Network {
         adapter: &Adapter,
         dropout: Option<(f32, u64)>,
         memory: Memory,
-        coefficients: &dyn Fn(Option<&[f32]>) -> Option<Vec<f32>>,
+        coefficients: &Coefficients<'_>,
     ) -> Result<(Vec<f32>, Gradients), TrainingError> {
         let pass = self.pass(batch);
         let tracked = adapter.weights(true, dropout);
@@ -158,12 +161,7 @@ impl Network {
         Ok(Steps { steps, last })
     }
 
-    fn scores(
-        &self,
-        hidden: &Tensor,
-        batch: &Batch,
-        coefficients: &dyn Fn(Option<&[f32]>) -> Option<Vec<f32>>,
-    ) -> candle_core::Result<Scores> {
+    fn scores(&self, hidden: &Tensor, batch: &Batch, coefficients: &Coefficients<'_>) -> candle_core::Result<Scores> {
         let head = self.base.head();
         if let Some(known) = coefficients(None) {
             return score(head, hidden, &batch.targets, Some(&known));

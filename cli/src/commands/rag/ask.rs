@@ -26,7 +26,6 @@ pub async fn run(connection: &Connection, args: AskArgs, output: Output) -> Resu
         provider: args.provider,
         model: args.model,
         stream: Some(streams),
-        ..AskBody::default()
     };
     if !streams {
         let done: Value = connection.client.post("/rag/ask", &body).await?;

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::future::IntoFuture;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Json, Router};
+use parking_lot::Mutex;
 use riverrun_workers::runtime::{Readiness, WorkerHandle, WorkerState, WorkerStatus};
 use serde::Serialize;
 use tokio::net::TcpListener;
@@ -78,8 +79,7 @@ async fn report(watched: &Watched) -> Report {
         }
     }
     let workers: Vec<WorkerStatus> = watched.workers.iter().map(WorkerHandle::status).collect();
-    let hanging =
-        watched.readiness.lock().unwrap_or_else(PoisonError::into_inner).look(&positions, &lag, Instant::now());
+    let hanging = watched.readiness.lock().look(&positions, &lag, Instant::now());
     let running = |worker: &WorkerStatus| worker.state == WorkerState::Running && !worker.stalled(HANGS_AFTER);
     Report {
         ready: answers && workers.iter().all(running) && hanging.is_empty(),
