@@ -5,7 +5,7 @@
 //! - `STREAM-3` a record that can't be taken is a dead letter with its bytes, or a failed document with its reason; the next
 //!   one is not held up.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,7 +81,7 @@ pub struct StreamConfig {
     pub topic: String,
     /// Where the documents go.
     pub target: StreamTarget,
-    /// Ends when no record came for so long; `None` goes on until it is stopped.
+    /// Ends when everything that was there was read and no record came for so long; `None` goes on until it is stopped.
     pub idle: Option<Duration>,
 }
 
@@ -149,7 +149,8 @@ pub async fn consume(
 ) -> Result<Consumed, StreamError> {
     ensure_topic(&config.log, &config.topic).await?;
     let group = group_of(&config.topic, &config.target.collection);
-    let mut member = GroupConsumer::join(&config.log, &GroupConfig::new(group.clone(), vec![config.topic.clone()]))?;
+    let membership = GroupConfig { tell_end: true, ..GroupConfig::new(group.clone(), vec![config.topic.clone()]) };
+    let mut member = GroupConsumer::join(&config.log, &membership)?;
     let intake = Intake { target: config.target, group, schemas: Schemas::built_in(), producer, blobs };
     let mut consumed = Consumed::default();
     let result = run(&mut member, &intake, config.idle, &stop, &mut consumed, &mut progress).await;
@@ -166,9 +167,11 @@ async fn run(
     progress: &mut impl FnMut(&Consumed),
 ) -> Result<(), StreamError> {
     let mut last = Instant::now();
-    let mut reading = false;
+    let mut assigned = false;
+    // Partitions whose end was not seen yet: as long as there is one, silence is not for want of documents.
+    let mut unread = HashSet::new();
     loop {
-        let until = idle.filter(|_| reading).map(|idle| last + idle);
+        let until = idle.filter(|_| assigned && unread.is_empty()).map(|idle| last + idle);
         let event = tokio::select! {
             event = member.next() => event?,
             () = stop.cancelled() => return Ok(()),
@@ -189,9 +192,18 @@ async fn run(
             Some(SessionEvent::Assigned(partitions)) => {
                 let starts: Vec<_> = partitions.iter().map(|p| (p.partition.clone(), p.default_start())).collect();
                 member.start(&starts)?;
-                (last, reading) = (Instant::now(), true);
+                unread.extend(starts.iter().map(|(partition, _)| partition.partition));
+                (last, assigned) = (Instant::now(), true);
             }
-            Some(SessionEvent::Revoked { partitions, .. }) => member.release(&partitions)?,
+            Some(SessionEvent::Revoked { partitions, .. }) => {
+                member.release(&partitions)?;
+                partitions.iter().for_each(|partition| drop(unread.remove(&partition.partition)));
+            }
+            Some(SessionEvent::End(partition)) => {
+                if unread.remove(&partition) {
+                    last = Instant::now();
+                }
+            }
             Some(SessionEvent::Trouble(error)) => {
                 tracing::warn!(%error, "the topic can't be read for now");
                 if !error.retryable() {

@@ -84,6 +84,27 @@ async fn given_bytes_that_are_no_event_when_read_then_each_is_one_dead_letter_an
 }
 
 #[tokio::test]
+async fn given_two_groups_of_one_topic_when_bytes_are_no_event_then_the_one_that_answers_for_it_makes_one_dead_letter()
+{
+    let stack = Stack::start().await;
+    stack
+        .send_records(vec![raw("garbage", Some(b"garbage".to_vec())), raw("unknown", Some(frame(4_000_000, b"x")))])
+        .await;
+    let stop = CancellationToken::new();
+    let owner = spawn(Echo::new(PER_KEY), stack.config(), stop.clone());
+    let guest = Echo { name: "guest", answers_for_topic: false, ..Echo::new(PER_KEY) };
+    let guest = spawn(guest, stack.config(), stop.clone());
+    stack.drained("echo", TOPIC).await;
+    stack.drained("guest", TOPIC).await;
+    let letters = stack.letters(TOPIC).await;
+    assert_eq!(letters.iter().map(|letter| letter.group.as_str()).collect::<Vec<_>>(), ["riverrun.echo"; 2]);
+    assert_eq!((owner.status().dead_letters, guest.status().dead_letters), (2, 0));
+    stop.cancel();
+    owner.join().await.unwrap();
+    guest.join().await.unwrap();
+}
+
+#[tokio::test]
 async fn given_work_that_fails_for_a_while_when_retried_then_it_succeeds_without_a_dead_letter() {
     for (lanes, mode) in every_way() {
         let stack = Stack::start().await;

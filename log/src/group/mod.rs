@@ -221,8 +221,10 @@ impl GroupConsumer {
 
     fn on_error(&mut self, error: KafkaError) -> Result<Option<SessionEvent>, LogError> {
         let doing = format!("read as a member of {}", self.group);
-        if let KafkaError::MessageConsumptionFatal(_) = error {
-            return Err(LogError::kafka(doing, error));
+        match error {
+            KafkaError::PartitionEOF(partition) => return Ok(Some(SessionEvent::End(partition))),
+            KafkaError::MessageConsumptionFatal(_) => return Err(LogError::kafka(doing, error)),
+            _ => {}
         }
         if code_of(&error) == Some(RDKafkaErrorCode::AutoOffsetReset) {
             self.ask(Question::OutOfRange(self.next.clone(), Duration::ZERO));

@@ -19,6 +19,8 @@ pub struct GroupConfig {
     pub session_timeout: Duration,
     /// How often a member says that it lives.
     pub heartbeat: Duration,
+    /// Whether [`SessionEvent::End`] is told.
+    pub tell_end: bool,
 }
 
 impl GroupConfig {
@@ -30,6 +32,7 @@ impl GroupConfig {
             instance: None,
             session_timeout: Duration::from_secs(45),
             heartbeat: Duration::from_secs(3),
+            tell_end: false,
         }
     }
 }
@@ -97,6 +100,9 @@ pub enum SessionEvent {
     OutOfRange(OutOfRange),
     /// The next record.
     Record(Record),
+    /// Everything in this partition was read; told again after more was. The client names no topic with it, so it is of
+    /// use to a member that reads one.
+    End(i32),
     /// A commit was answered.
     Committed {
         /// What was committed.

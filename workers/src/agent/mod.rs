@@ -209,7 +209,7 @@ impl Coordinator {
                 tracing::warn!(error = %error, "offsets not committed; they go along with the next commit");
                 Ok(())
             }
-            SessionEvent::Committed { error: None, .. } => Ok(()),
+            SessionEvent::Committed { error: None, .. } | SessionEvent::End(_) => Ok(()),
             SessionEvent::Trouble(error) => {
                 self.progress.trouble(&error);
                 Ok(())

@@ -158,6 +158,11 @@ impl Worker for RunRecorder {
         NAME
     }
 
+    /// The projector does.
+    fn answers_for_topic(&self) -> bool {
+        false
+    }
+
     fn lanes(&self) -> Lanes {
         Lanes::PerKey { parallel: PARALLEL, max_batch: MAX_BATCH }
     }

@@ -74,6 +74,7 @@ impl<W: Worker> Job<W> {
 
     /// Events to be handled, and dead letters of what is none (`LOOP-3`).
     fn decode(&self) -> (Vec<Delivery<W::Input>>, Vec<Outgoing>) {
+        let answers = self.worker.answers_for_topic();
         let (mut deliveries, mut letters) = (Vec::new(), Vec::new());
         for record in &self.records {
             match self.context.schemas.decode::<W::Input>(record) {
@@ -85,7 +86,7 @@ impl<W: Worker> Job<W> {
                         attempt: 1,
                     });
                 }
-                Ok(Decoded::UnknownType { record: name }) if record.topic.ends_with(COMMANDS) => {
+                Ok(Decoded::UnknownType { record: name }) if answers && record.topic.ends_with(COMMANDS) => {
                     letters.push(self.letter(
                         record,
                         "unknown_event_type",
@@ -93,11 +94,11 @@ impl<W: Worker> Job<W> {
                         1,
                     ));
                 }
-                Ok(Decoded::UnknownType { record: name }) => {
-                    tracing::debug!(position = %record.position(), record = name, "record of an unknown type left alone");
+                Err(error) if answers => letters.push(self.letter(record, error.code(), &error.to_string(), 1)),
+                Ok(Decoded::UnknownType { .. }) | Err(_) => {
+                    tracing::debug!(position = %record.position(), "record of an unknown type left alone");
                     self.progress.skipped();
                 }
-                Err(error) => letters.push(self.letter(record, error.code(), &error.to_string(), 1)),
             }
         }
         (deliveries, letters)

@@ -267,6 +267,7 @@ impl<W: Worker> Engine<W> {
             }
             SessionEvent::Revoked { partitions, lost } => self.begin_release(partitions, lost),
             SessionEvent::OutOfRange(gap) => self.on_gap(gap)?,
+            SessionEvent::End(_) => {}
             SessionEvent::Committed { error, .. } => {
                 let answer = self.commits.answered(error);
                 self.on_commit(answer)?;

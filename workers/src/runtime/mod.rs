@@ -5,7 +5,7 @@
 //! - `LOOP-1` an offset is committed only when everything before it in its partition is done and what followed from it is
 //!   acknowledged by the broker;
 //! - `LOOP-2` records of one lane (a key, or a partition) are handled one after the other, in their order;
-//! - `LOOP-3` a record that can't be handled goes to the dead letters with its bytes and the reason, and its partition goes on;
+//! - `LOOP-3` a record that can't be handled goes to the dead letters with its bytes and the reason, once, and its partition goes on;
 //! - `LOOP-4` after a revocation nothing of the partition is committed any more.
 //!
 //! Delivery is at least once: what a worker does must be harmless when it is done twice. Event ids derived from their
@@ -172,6 +172,12 @@ pub trait Worker: Send + Sync + 'static {
     /// The terminal events of a delivery that is given up, beside its dead letter.
     fn dead(&self, _delivery: &Delivery<Self::Input>, _code: &str, _reason: &str) -> Vec<Outgoing> {
         Vec::new()
+    }
+
+    /// Whether what is no event on its topic is this worker's to bury. One reader of a topic answers for it, so that a
+    /// record is one dead letter whatever the number of groups; the others count it as skipped.
+    fn answers_for_topic(&self) -> bool {
+        true
     }
 
     /// How outputs and offsets are written.

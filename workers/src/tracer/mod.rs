@@ -100,6 +100,11 @@ impl Worker for Tracer {
         NAME
     }
 
+    /// The projector does.
+    fn answers_for_topic(&self) -> bool {
+        false
+    }
+
     fn lanes(&self) -> Lanes {
         Lanes::PerPartition { max_batch: MAX_BATCH, max_wait: MAX_WAIT }
     }

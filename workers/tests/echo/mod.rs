@@ -64,6 +64,8 @@ pub(crate) fn source(event: &IngestEvent) -> String {
 /// Answers each command with `DocumentQueued`.
 #[derive(Clone)]
 pub(crate) struct Echo {
+    pub name: &'static str,
+    pub answers_for_topic: bool,
     pub lanes: Lanes,
     pub mode: DeliveryMode,
     pub pause: Duration,
@@ -78,6 +80,8 @@ pub(crate) struct Echo {
 impl Echo {
     pub(crate) fn new(lanes: Lanes) -> Self {
         Self {
+            name: "echo",
+            answers_for_topic: true,
             lanes,
             mode: DeliveryMode::AtLeastOnce,
             pause: Duration::ZERO,
@@ -143,7 +147,11 @@ impl Worker for Echo {
     type Input = IngestCommand;
 
     fn name(&self) -> &'static str {
-        "echo"
+        self.name
+    }
+
+    fn answers_for_topic(&self) -> bool {
+        self.answers_for_topic
     }
 
     fn lanes(&self) -> Lanes {
