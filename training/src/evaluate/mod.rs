@@ -9,7 +9,7 @@ mod rouge;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::dataset::{DatasetError, MAX_TOLD, Remark};
+use crate::dataset::{DatasetError, MAX_TOLD, Remark, not_json};
 
 pub use bertscore::{Baseline, Rarity, TokenText, bert_score};
 pub use ragas::{
@@ -104,8 +104,7 @@ fn read_lines<T>(bytes: &[u8], read: impl Fn(usize, &Value) -> Result<T, Remark>
         if text.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        let value = serde_json::from_slice::<Value>(text)
-            .map_err(|error| Remark::new(line, None, format!("is not a JSON object: {error}")));
+        let value = serde_json::from_slice::<Value>(text).map_err(|error| Remark::new(line, None, not_json(&error)));
         match value.and_then(|value| read(line, &value)) {
             Ok(one) if found.len() < MAX_SAMPLES => found.push(one),
             Ok(_) => return Err(DatasetError::one(line, format!("is beyond the limit of {MAX_SAMPLES} samples"))),
