@@ -25,7 +25,7 @@ impl TokenText {
     fn unit_vectors(&self) -> Vec<Vec<f32>> {
         let unit = |vector: &Vec<f32>| {
             let length = vector.iter().map(|x| x * x).sum::<f32>().sqrt().max(f32::MIN_POSITIVE);
-            vector.iter().map(|x| x / length).collect()
+            vector.iter().map(|x| x / length).collect::<Vec<f32>>()
         };
         self.vectors.iter().map(unit).collect()
     }
@@ -94,7 +94,7 @@ fn weights(text: &TokenText, rarity: Option<&Rarity>) -> Vec<f64> {
 fn mean(values: &[f32], weights: &[f64]) -> Option<f64> {
     let all: f64 = weights.iter().sum();
     let sum: f64 = values.iter().zip(weights).map(|(value, weight)| f64::from(*value) * weight).sum();
-    (all > 0.0).then(|| sum / all)
+    (all > 0.0).then_some(sum / all)
 }
 
 /// What unrelated texts come to at a layer; scores are stretched so that this is 0.
