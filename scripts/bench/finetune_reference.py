@@ -3,7 +3,7 @@
     python scripts/bench/finetune_reference.py --write                     # porter.txt and rouge.jsonl, which the tests of training/ read
     python scripts/bench/finetune_reference.py [--binary target/release/riverrun] [--bertscore all-mpnet-base-v2] [--layer 8] [--idf]
 
-Needs rouge-score, and for --bertscore also bert-score, transformers and torch. The encoder is looked for in RIVERRUN_MODELS_DIR, where it
+Needs rouge-score, and for --bertscore also bert-score, transformers (a 4; bert-score asks its tokenizers for what 5 left out) and torch. The encoder is looked for in RIVERRUN_MODELS_DIR, where it
 lies in Hugging Face's layout, so that both read the same files. Exits with 1 when a number of any sample differs by more than 1e-4.
 """
 
@@ -87,9 +87,22 @@ def check_rouge(binary):
     return good
 
 
+def bounded(module):
+    """A folder without tokenizer_config.json has no longest text, and fast tokenizers refuse the number that stands for that."""
+    original = module.get_tokenizer
+
+    def get_tokenizer(*given, **named):
+        tokenizer = original(*given, **named)
+        tokenizer.model_max_length = min(tokenizer.model_max_length, 512)
+        return tokenizer
+
+    module.get_tokenizer = get_tokenizer
+
+
 def check_bertscore(binary, model, layer, idf):
     from bert_score import score
 
+    bounded(sys.modules["bert_score.score"])
     options = ["--metrics", "bertscore", "--encoder", model, "--layer", str(layer), *(["--idf"] if idf else [])]
     report = ours(binary, *options)["bertscore"]
     if report["truncated"]:
@@ -97,7 +110,7 @@ def check_bertscore(binary, model, layer, idf):
     folder = str(Path(os.environ["RIVERRUN_MODELS_DIR"]) / model)
     lines = samples()
     found = score([one["prediction"] for one in lines], [one["reference"] for one in lines], model_type=folder, num_layers=layer, idf=idf,
-                  device="cpu", batch_size=8, use_fast_tokenizer=True)
+                  device="cpu", batch_size=8, nthreads=0, use_fast_tokenizer=True)
     return compare("bertscore", by_line(report), list(zip(*(part.tolist() for part in found))))
 
 
