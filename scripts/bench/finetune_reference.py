@@ -3,8 +3,9 @@
     python scripts/bench/finetune_reference.py --write                     # porter.txt and rouge.jsonl, which the tests of training/ read
     python scripts/bench/finetune_reference.py [--binary target/release/riverrun] [--bertscore all-mpnet-base-v2] [--layer 8] [--idf]
 
-Needs rouge-score, and for --bertscore also bert-score, transformers (a 4; bert-score asks its tokenizers for what 5 left out) and torch. The encoder is looked for in RIVERRUN_MODELS_DIR, where it
-lies in Hugging Face's layout, so that both read the same files. Exits with 1 when a number of any sample differs by more than 1e-4.
+Needs rouge-score, and for --bertscore also bert-score, torch and transformers below 5 (bert-score asks its tokenizers for what 5 left out).
+The encoder is looked for in RIVERRUN_MODELS_DIR, where it lies in Hugging Face's layout, so that both read the same files. Exits with 1 when
+a number of any sample differs by more than 1e-4.
 """
 
 import argparse
