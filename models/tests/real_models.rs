@@ -349,3 +349,33 @@ async fn given_spans_of_a_text_when_they_are_embedded_then_each_is_the_mean_of_i
         assert!(matches!(spans_of(text, one(bad)).await, Err(ModelError::BadRequest { .. })));
     }
 }
+
+#[tokio::test]
+async fn given_texts_when_their_tokens_are_asked_for_then_the_last_layer_is_what_vectors_are_made_of() {
+    let Some(models) = models() else { return };
+    let texts = vec!["The winch is at the north end.".to_owned(), String::new(), "river ".repeat(2_000)];
+    let of = async |texts: Vec<String>, layer: Option<usize>| {
+        models
+            .local()
+            .token_vectors(riverrun_models::TokenVectorsRequest { model: MINILM.to_owned(), texts, layer })
+            .await
+    };
+    let last = of(texts.clone(), Some(6)).await.unwrap();
+    assert_eq!((last.layer, last.texts.len(), last.truncated), (6, 3, 1));
+    for text in &last.texts {
+        assert!(text.ids.len() == text.added.len() && text.ids.len() == text.vectors.len());
+        assert_eq!(text.added.iter().filter(|added| **added).count(), 2);
+    }
+    let tokens = &last.texts[0].vectors;
+    let mean: Vec<f32> = (0..384).map(|at| tokens.iter().map(|row| row[at]).sum::<f32>()).collect();
+    let whole = models.embed(Some(MINILM), vec![texts[0].clone()], EmbedPurpose::Document).await.unwrap();
+    let length = |vector: &[f32]| vector.iter().map(|x| x * x).sum::<f32>().sqrt();
+    let dot: f32 = mean.iter().zip(&whole.vectors[0]).map(|(x, y)| x * y).sum();
+    assert!(dot / length(&mean) / length(&whole.vectors[0]) > 0.999);
+
+    let (usual, first) = (of(texts.clone(), None).await.unwrap(), of(texts.clone(), Some(0)).await.unwrap());
+    assert_eq!((usual.layer, first.layer), (4, 0));
+    assert!(first.texts[0].vectors != usual.texts[0].vectors && first.texts[0].ids == usual.texts[0].ids);
+    assert!(matches!(of(texts, Some(7)).await, Err(ModelError::BadRequest { .. })));
+    assert!(matches!(of(vec![String::new(); 257], None).await, Err(ModelError::BadRequest { .. })));
+}

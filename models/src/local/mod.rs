@@ -18,6 +18,7 @@ use crate::provider::{
 };
 use crate::settings::ModelSettings;
 use crate::spans::{EmbedTokenizer, SpansRequest};
+use crate::token_vectors::{TokenVectors, TokenVectorsRequest};
 
 use chat::ChatEngines;
 use encoders::Encoders;
@@ -67,6 +68,12 @@ impl Local {
     /// Removes a fetched model from the cache and answers the bytes that it had.
     pub fn remove(&self, model: &str) -> Result<u64, ModelError> {
         self.store.remove(model)
+    }
+
+    /// The tokens of texts as a layer of an embedding model sees them. The model is fetched when it is not here.
+    pub async fn token_vectors(&self, request: TokenVectorsRequest) -> Result<TokenVectors, ModelError> {
+        let found = self.ensure(&request.model, ModelKind::Embed, &CancellationToken::new()).await?;
+        self.encoders.token_vectors(&found, request).await
     }
 
     async fn ensure(

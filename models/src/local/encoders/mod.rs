@@ -7,6 +7,7 @@ mod kernels;
 mod late;
 mod layout;
 mod sentence;
+mod states;
 mod text;
 mod tokens;
 mod weights;
@@ -23,6 +24,7 @@ use crate::catalog;
 use crate::error::ModelError;
 use crate::provider::{EmbedPurpose, EmbedReply, EmbedRequest, RerankRequest, Usage};
 use crate::spans::{EmbedTokenizer, SpansRequest};
+use crate::token_vectors::{TokenVectors, TokenVectorsRequest};
 
 use cross::CrossEncoder;
 use sentence::{Embedded, SentenceEncoder};
@@ -89,6 +91,27 @@ impl Encoders {
     pub(super) async fn tokenizer(&self, found: &Found) -> Result<Arc<dyn EmbedTokenizer>, ModelError> {
         let tokens: Arc<dyn EmbedTokenizer> = loaded(&self.tokenizers, found, Tokens::load).await?;
         Ok(tokens)
+    }
+
+    /// The tokens of texts as a layer sees them; nothing is put before the texts.
+    pub(super) async fn token_vectors(
+        &self,
+        found: &Found,
+        request: TokenVectorsRequest,
+    ) -> Result<TokenVectors, ModelError> {
+        let TokenVectorsRequest { texts, layer, .. } = request;
+        if texts.len() > states::MAX_TEXTS {
+            let (count, most) = (texts.len(), states::MAX_TEXTS);
+            return Err(ModelError::bad_request(NAME, format!("{count} texts for their tokens; at most {most}")));
+        }
+        let encoder = loaded(&self.sentence, found, SentenceEncoder::load).await?;
+        let layers = encoder.encoder.layers();
+        let layer = layer.unwrap_or_else(|| states::usual_layer(layers));
+        if layer > layers {
+            let reason = format!("layer {layer} of model '{}', which has {layers}", found.name);
+            return Err(ModelError::bad_request(NAME, reason));
+        }
+        self.run(found, move || states::embed(&encoder, texts, layer)).await
     }
 
     pub(super) async fn rerank(&self, found: &Found, request: RerankRequest) -> Result<Vec<f32>, ModelError> {
