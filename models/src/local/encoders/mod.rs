@@ -1,12 +1,14 @@
 //! Encoders and cross-encoders on candle: which are loaded, and the way of texts through one.
 
 mod batching;
+mod body;
 mod cross;
 mod encoder;
 mod kernels;
 mod late;
 mod layout;
 mod sentence;
+mod stock;
 mod text;
 mod tokens;
 mod weights;
@@ -56,7 +58,7 @@ impl Encoders {
     pub(super) async fn embed(&self, found: &Found, request: EmbedRequest) -> Result<EmbedReply, ModelError> {
         check_count(request.inputs.len())?;
         let encoder = loaded(&self.sentence, found, SentenceEncoder::load).await?;
-        let prefix = prefix(&found.name, request.purpose);
+        let prefix = prefix(&found.name, &encoder, request.purpose).to_owned();
         let EmbedRequest { model, inputs, .. } = request;
         let inputs =
             if prefix.is_empty() { inputs } else { inputs.iter().map(|input| format!("{prefix}{input}")).collect() };
@@ -79,9 +81,9 @@ impl Encoders {
         }
         let encoder = loaded(&self.sentence, found, SentenceEncoder::load).await?;
         let tokens = loaded(&self.tokenizers, found, Tokens::load).await?;
-        let prefix = prefix(&found.name, EmbedPurpose::Document);
+        let prefix = prefix(&found.name, &encoder, EmbedPurpose::Document).to_owned();
         let SpansRequest { model, text, spans } = request;
-        let embedded = self.run(found, move || late::embed(&encoder, &tokens, prefix, &text, &spans)).await?;
+        let embedded = self.run(found, move || late::embed(&encoder, &tokens, &prefix, &text, &spans)).await?;
         Ok(reply(model, embedded))
     }
 
@@ -113,12 +115,15 @@ impl Encoders {
     }
 }
 
-/// What the model wants before a text.
-fn prefix(model: &str, purpose: EmbedPurpose) -> &'static str {
-    catalog::find(model).map_or("", |entry| match purpose {
-        EmbedPurpose::Document => entry.document_prefix.as_str(),
-        EmbedPurpose::Query => entry.query_prefix.as_str(),
-    })
+/// What the model wants before a text: the catalog's word, then that of the model's files, then that of its family.
+fn prefix<'a>(model: &str, encoder: &'a SentenceEncoder, purpose: EmbedPurpose) -> &'a str {
+    catalog::find(model).map_or_else(
+        || encoder.prompt(purpose),
+        |entry| match purpose {
+            EmbedPurpose::Document => entry.document_prefix.as_str(),
+            EmbedPurpose::Query => entry.query_prefix.as_str(),
+        },
+    )
 }
 
 fn reply(model: String, embedded: Embedded) -> EmbedReply {
