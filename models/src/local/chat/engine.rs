@@ -16,16 +16,16 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::constraint::Constraints;
-use super::generate::{Generated, Job, PREFILL_BATCH, Session};
+use super::generate::{BATCH_TOKENS, Generated, Job, Session};
 use super::prompt::ControlTokens;
 use super::sampling::Sampling;
 use super::template::{CHATML, ChatTemplate};
 use super::{NAME, tool_calls};
 use crate::error::ModelError;
 use crate::provider::{ChatReply, ChatRequest, DeltaSink, FinishReason, ToolCall, Usage};
-use crate::settings::ModelSettings;
+use crate::settings::{MAX_PARALLEL, ModelSettings};
 
-/// Deltas that wait for a slow reader before generation pauses.
+/// Deltas that wait for a slow reader; what comes then is sent together, when there is place.
 const DELTA_QUEUE: usize = 256;
 /// A prompt must leave at least this much of the context for the answer, or what the request asks for if that is less.
 const LEAST_ANSWER: usize = 32;
@@ -35,6 +35,7 @@ const LEAST_ANSWER: usize = 32;
 pub(super) struct EngineSettings {
     threads: usize,
     context_tokens: usize,
+    parallel: usize,
     queue_length: usize,
     queue_wait: Duration,
     timeout: Duration,
@@ -45,6 +46,7 @@ impl EngineSettings {
         EngineSettings {
             threads: settings.effective_threads(),
             context_tokens: settings.context_tokens,
+            parallel: settings.parallel.clamp(1, MAX_PARALLEL),
             queue_length: settings.queue_length.max(1),
             queue_wait: settings.idle_timeout,
             timeout: settings.timeout,
@@ -292,18 +294,17 @@ fn serve(
         Err(reason) => return drop(loaded.send(Err(unreadable(reason)))),
     };
     let context_tokens = settings.context_tokens.min(model.n_ctx_train() as usize).max(1);
-    let context = match new_context(&model, context_tokens, settings.threads) {
+    let context = match new_context(&model, context_tokens, settings) {
         Ok(context) => context,
         Err(reason) => return drop(loaded.send(Err(unreadable(reason)))),
     };
-    tracing::debug!(model = name, context_tokens, threads = settings.threads, "chat model loaded");
-    let mut session = Session::new(&model, context);
+    let (threads, parallel) = (settings.threads, settings.parallel);
+    tracing::debug!(model = name, context_tokens, threads, parallel, "chat model loaded");
+    let mut session = Session::new(&model, context, parallel);
     if loaded.send(Ok((Arc::clone(&model), context_tokens))).is_err() {
         return;
     }
-    while let Some(job) = queue.blocking_recv() {
-        session.run(job);
-    }
+    session.run(&mut queue);
     tracing::debug!(model = name, "chat model unloaded");
 }
 
@@ -318,21 +319,27 @@ fn load_model(path: &Path) -> Result<LlamaModel, String> {
 fn new_context<'model>(
     model: &'model LlamaModel,
     context_tokens: usize,
-    threads: usize,
+    settings: &EngineSettings,
 ) -> Result<llama_cpp_2::context::LlamaContext<'model>, String> {
-    let threads = i32::try_from(threads).unwrap_or(1);
-    let context_tokens = u32::try_from(context_tokens).map_err(|error| error.to_string())?;
-    let batch = PREFILL_BATCH as u32;
+    let threads = i32::try_from(settings.threads).unwrap_or(1);
+    let number = |number: usize| u32::try_from(number).map_err(|error| error.to_string());
+    let batch = BATCH_TOKENS as u32;
+    // The context is divided evenly; each request has the whole length to itself.
     let params = LlamaContextParams::default()
-        .with_n_ctx(NonZeroU32::new(context_tokens))
+        .with_n_ctx(NonZeroU32::new(number(context_tokens.saturating_mul(settings.parallel))?))
         .with_n_batch(batch)
         .with_n_ubatch(batch)
-        .with_n_seq_max(1)
+        .with_n_seq_max(number(settings.parallel)?)
+        .with_kv_unified(false)
         .with_n_threads(threads)
         .with_n_threads_batch(threads);
-    model
-        .new_context(backend()?, params)
-        .map_err(|error| format!("no context of {context_tokens} tokens: {error}; lower RIVERRUN_MODEL_CONTEXT_TOKENS"))
+    model.new_context(backend()?, params).map_err(|error| {
+        format!(
+            "no context of {} times {context_tokens} tokens: {error}; lower RIVERRUN_MODEL_PARALLEL or \
+             RIVERRUN_MODEL_CONTEXT_TOKENS",
+            settings.parallel
+        )
+    })
 }
 
 /// llama.cpp may be initialized once a process.
