@@ -177,3 +177,38 @@ async fn given_variants_that_are_not_computed_when_they_are_loaded_then_the_erro
         assert!(error.to_string().contains(expected), "{name}: {error}");
     }
 }
+
+/// The beginning of a GGUF file of an encoder: no tensors follow.
+fn gguf_header(pooling: u32) -> Vec<u8> {
+    let text = |text: &str| [(text.len() as u64).to_le_bytes().as_slice(), text.as_bytes()].concat();
+    let mut file = b"GGUF".to_vec();
+    file.extend(3_u32.to_le_bytes());
+    file.extend(0_u64.to_le_bytes());
+    file.extend(2_u64.to_le_bytes());
+    file.extend(text("general.architecture"));
+    file.extend(8_u32.to_le_bytes());
+    file.extend(text("bert"));
+    file.extend(text("bert.pooling_type"));
+    file.extend(4_u32.to_le_bytes());
+    file.extend(pooling.to_le_bytes());
+    file
+}
+
+#[tokio::test]
+async fn given_gguf_files_when_they_are_asked_then_their_pooling_says_for_what_and_broken_ones_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, pooling) in [("embedder", 1), ("reranker", 4)] {
+        let folder = dir.path().join("models").join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("model.gguf"), gguf_header(pooling)).unwrap();
+    }
+    let models = Models::new(support::settings(dir.path())).unwrap();
+    let documents = || inputs().into_iter().take(2).collect::<Vec<String>>();
+    let unreadable = models.embed(Some("embedder"), documents(), EmbedPurpose::Query).await.unwrap_err();
+    assert_eq!(unreadable.code(), "model_unreadable", "{unreadable}");
+    let unreadable = models.rerank(Some("reranker"), "river".to_owned(), documents()).await.unwrap_err();
+    assert_eq!(unreadable.code(), "model_unreadable", "{unreadable}");
+    let wrong = models.rerank(Some("embedder"), "river".to_owned(), documents()).await.unwrap_err();
+    assert_eq!(wrong.code(), "model_bad_request", "{wrong}");
+    assert!(wrong.to_string().contains("for embedding, not for re-ranking"), "{wrong}");
+}

@@ -2,16 +2,13 @@
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use llama_cpp_2::context::params::LlamaContextParams;
-use llama_cpp_2::llama_backend::LlamaBackend;
 use llama_cpp_2::model::LlamaModel;
-use llama_cpp_2::model::params::LlamaModelParams;
 use llama_cpp_2::token::LlamaToken;
-use llama_cpp_2::{LogOptions, send_logs_to_tracing};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +19,7 @@ use super::sampling::Sampling;
 use super::template::{CHATML, ChatTemplate};
 use super::{NAME, tool_calls};
 use crate::error::ModelError;
+use crate::local::llama::{backend, load_model};
 use crate::provider::{ChatReply, ChatRequest, DeltaSink, FinishReason, ToolCall, Usage};
 use crate::settings::{MAX_PARALLEL, ModelSettings};
 
@@ -308,14 +306,6 @@ fn serve(
     tracing::debug!(model = name, "chat model unloaded");
 }
 
-fn load_model(path: &Path) -> Result<LlamaModel, String> {
-    let backend = backend()?;
-    check_magic(path)?;
-    let params = LlamaModelParams::default().with_use_mmap(true);
-    LlamaModel::load_from_file(backend, path, &params)
-        .map_err(|_| "llama.cpp refuses the file; it is cut off, damaged, or of an unknown architecture (its log is at level debug)".to_owned())
-}
-
 fn new_context<'model>(
     model: &'model LlamaModel,
     context_tokens: usize,
@@ -340,28 +330,6 @@ fn new_context<'model>(
             settings.parallel
         )
     })
-}
-
-/// llama.cpp may be initialized once a process.
-fn backend() -> Result<&'static LlamaBackend, String> {
-    static BACKEND: OnceLock<Result<LlamaBackend, String>> = OnceLock::new();
-    let backend = BACKEND.get_or_init(|| {
-        // It logs a hundred lines a model at its own "info"; they are of use only to who debugs this crate.
-        send_logs_to_tracing(LogOptions::default().with_logs_enabled(tracing::enabled!(tracing::Level::DEBUG)));
-        LlamaBackend::init().map_err(|error| error.to_string())
-    });
-    backend.as_ref().map_err(Clone::clone)
-}
-
-/// Says in plain words what is wrong with a file that is no GGUF at all.
-fn check_magic(path: &Path) -> Result<(), String> {
-    let mut magic = [0; 4];
-    let read = std::fs::File::open(path).and_then(|mut file| std::io::Read::read_exact(&mut file, &mut magic));
-    match read {
-        Ok(()) if &magic == b"GGUF" => Ok(()),
-        Ok(()) => Err(format!("it is no GGUF file (it begins with {magic:02x?})")),
-        Err(error) => Err(error.to_string()),
-    }
 }
 
 fn template_of(name: &str, model: &LlamaModel) -> ChatTemplate {

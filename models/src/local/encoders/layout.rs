@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::text::EncodeError;
+use crate::provider::EmbedPurpose;
 
 /// How the vectors of the tokens become the vector of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +41,14 @@ pub(super) struct Prompts {
 }
 
 impl Prompts {
+    /// What stands before a text of this purpose.
+    pub(super) fn before(&self, purpose: EmbedPurpose) -> &str {
+        match purpose {
+            EmbedPurpose::Document => &self.document,
+            EmbedPurpose::Query => &self.query,
+        }
+    }
+
     /// The two of a model's prompts that are used here; none when it has others only.
     fn of(mut named: BTreeMap<String, Option<String>>) -> Option<Self> {
         let mut take = |names: &[&str]| names.iter().find_map(|name| named.remove(*name).flatten());

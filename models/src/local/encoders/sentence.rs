@@ -7,14 +7,13 @@ use super::body::{self, Body};
 use super::layout::{self, Layout, Pooling, Prompts};
 use super::text::{self, EncodeError, TextReader};
 use super::weights::Weights;
-use crate::provider::EmbedPurpose;
 
 /// A loaded encoder.
 pub(super) struct SentenceEncoder {
     pub(super) encoder: Body,
     pub(super) reader: TextReader,
     pub(super) layout: Layout,
-    prompts: Prompts,
+    pub(super) prompts: Prompts,
 }
 
 /// Vectors in the order of the texts.
@@ -34,14 +33,6 @@ impl SentenceEncoder {
         let encoder = Body::load(&config, &root)?;
         let prompts = layout.prompts.clone().unwrap_or_else(|| body::prompts(&config));
         Ok(SentenceEncoder { encoder, reader: TextReader::load(folder, max_tokens)?, layout, prompts })
-    }
-
-    /// What the model wants before a text.
-    pub(super) fn prompt(&self, purpose: EmbedPurpose) -> &str {
-        match purpose {
-            EmbedPurpose::Document => &self.prompts.document,
-            EmbedPurpose::Query => &self.prompts.query,
-        }
     }
 
     /// Embeds texts.
