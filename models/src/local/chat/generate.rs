@@ -125,7 +125,7 @@ impl<'model> Session<'model> {
             .iter()
             .enumerate()
             .filter(|(_, slot)| slot.active.is_none())
-            .map(|(id, slot)| Free { id, cached: &slot.cached, last_used: slot.last_used })
+            .map(|(id, slot)| Free { id, cached: slot.cached.as_slice(), last_used: slot.last_used })
             .collect();
         let chosen = choose(&free, &prompt);
         let Some(id) = chosen else { return };

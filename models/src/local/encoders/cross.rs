@@ -70,7 +70,7 @@ impl Head {
 
     /// Scores of pairs, `[pairs]`, from the vectors of their tokens, which stand one behind the other.
     fn forward(&self, hidden: &Tensor, lengths: &[usize]) -> candle_core::Result<Tensor> {
-        let ends = lengths.iter().scan(0, |end, length| {
+        let ends = lengths.iter().scan(0_usize, |end, length| {
             *end += *length;
             Some(*end)
         });

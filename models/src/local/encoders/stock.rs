@@ -97,9 +97,9 @@ impl StockEncoder {
     pub(super) fn forward(&self, ids: &[u32], types: &[u32], lengths: &[usize]) -> Result<Tensor> {
         let starts: Vec<usize> = lengths
             .iter()
-            .scan(0, |end, length| {
+            .scan(0_usize, |end, length| {
                 let start = *end;
-                *end += length;
+                *end += *length;
                 Some(start)
             })
             .collect();
