@@ -26,6 +26,8 @@ fn settings() -> ModelSettings {
     settings.context_tokens = CONTEXT;
     // Several tests compute at once; threads that wait for each other at every layer would only slow all of them down.
     settings.threads = settings.threads.or(Some(1));
+    // Requests that are computed together round differently, and these tests compare answers.
+    settings.parallel = 1;
     settings.timeout = Duration::from_secs(600);
     settings.idle_timeout = Duration::from_secs(600);
     settings
@@ -228,6 +230,40 @@ async fn given_several_chats_at_once_when_they_share_a_model_then_all_are_answer
     let texts = ["One word: sky?", "One word: grass?", "One word: snow?"];
     let replies = futures::future::join_all(texts.map(|text| chat(models, greedy(SMOL, text, 8)))).await;
     assert!(replies.iter().all(|reply| !reply.as_ref().unwrap().text.is_empty()));
+}
+
+#[tokio::test]
+async fn given_places_for_three_when_five_ask_and_some_leave_then_the_others_are_answered_whole() {
+    if models().is_none() {
+        return;
+    }
+    let models = Models::new(ModelSettings { parallel: 3, context_tokens: 512, ..settings() }).unwrap();
+    let long = |n: usize| greedy(SMOL, &format!("Tell a long story about river number {n}."), 300);
+    let gone = CancellationToken::new();
+    let stop = gone.clone();
+    let mut first = |_: &str| stop.cancel();
+    let cancelled = models.chat(None, long(1), &mut first, gone);
+    let dropped = tokio::time::timeout(Duration::from_millis(300), chat(&models, long(2)));
+    let whole = futures::future::join_all((3..6).map(|n| {
+        let request = ChatRequest { max_tokens: Some(24), ..long(n) };
+        let models = &models;
+        async move {
+            let counted = models.count_prompt(None, &request).await.unwrap() as u64;
+            let mut shown = String::new();
+            let mut sink = |text: &str| shown.push_str(text);
+            let reply = models.chat(None, request, &mut sink, CancellationToken::new()).await.unwrap();
+            (counted, reply, shown)
+        }
+    }));
+    let (cancelled, _, whole) = tokio::join!(cancelled, dropped, whole);
+    assert_eq!(cancelled.unwrap().finish, FinishReason::Cancelled);
+    for (counted, reply, shown) in whole {
+        assert_eq!((reply.finish, reply.usage.completion_tokens), (FinishReason::Length, 24));
+        assert_eq!((reply.usage.prompt_tokens, &reply.text), (counted, &shown));
+    }
+    // All places are free again.
+    let again = futures::future::join_all((0..3).map(|_| chat(&models, greedy(SMOL, "Say hi.", 8)))).await;
+    assert!(again.iter().all(|reply| !reply.as_ref().unwrap().text.is_empty()));
 }
 
 #[tokio::test]

@@ -1,7 +1,9 @@
-//! Models in this process: GGUF chat models on llama.cpp, encoders and cross-encoders on candle.
+//! Models in this process: GGUF models on llama.cpp, encoders and cross-encoders on candle.
 
 mod chat;
 mod encoders;
+mod gguf;
+mod llama;
 mod store;
 
 use std::sync::Arc;
@@ -42,7 +44,7 @@ impl Local {
         Ok(Local {
             store: ModelStore::new(settings)?,
             chats: ChatEngines::new(settings),
-            encoders: Encoders::new(),
+            encoders: Encoders::new(settings.effective_threads()),
             context_tokens: settings.context_tokens,
             progress: default_progress(),
         })

@@ -22,7 +22,7 @@ const MAX_DISTANCE: f64 = 128.0;
 pub(super) struct Config {
     model_type: String,
     vocab_size: usize,
-    pub(super) hidden_size: usize,
+    hidden_size: usize,
     num_hidden_layers: usize,
     num_attention_heads: usize,
     intermediate_size: usize,

@@ -15,13 +15,16 @@ pub(super) fn usual_layer(layers: usize) -> usize {
 
 /// Sends texts through the first `layer` layers.
 pub(super) fn embed(encoder: &SentenceEncoder, texts: Vec<String>, layer: usize) -> Result<TokenVectors, EncodeError> {
+    let Some(layers) = encoder.encoder.layered() else {
+        return Err(EncodeError("the layers of this architecture can't be looked into".to_owned()));
+    };
     let encodings = encoder.reader.encode(texts)?;
     let truncated = encodings.iter().filter(|encoding| !encoding.get_overflowing().is_empty()).count();
     let lengths: Vec<usize> = encodings.iter().map(|encoding| encoding.len()).collect();
     let mut found = Vec::with_capacity(encodings.len());
     for batch in batching::plan(&lengths) {
         let (ids, types) = text::joined(&encodings[batch.clone()]);
-        let hidden = encoder.encoder.forward_to(ids, types, &lengths[batch.clone()], layer)?;
+        let hidden = layers.forward_to(ids, types, &lengths[batch.clone()], layer)?;
         let mut rows = hidden.to_vec2::<f32>()?.into_iter();
         for encoding in &encodings[batch] {
             found.push(TextTokens {
