@@ -136,6 +136,8 @@ pub fn chunks(
             text: part.to_owned(),
             page: text.page(start),
             heading: headings.above(start),
+            layer: 0,
+            leaves: Vec::new(),
         }
     };
     Ok(spans.into_iter().enumerate().map(chunk).collect())
