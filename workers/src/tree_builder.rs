@@ -6,20 +6,18 @@
 //! The work is done in slices, one summary each: after each the command is handed in again and tells how far it is. What a slice made
 //! is a blob that names the one before it, so that a step writes no more than its own result. A layer is read back when it is whole.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use parking_lot::Mutex;
 use riverrun_knowledge::LanguageModels;
 use riverrun_knowledge::tree::cluster::reduced;
 use riverrun_knowledge::tree::{Grown, Tree, Work, clean, summary_request};
 use riverrun_log::{BlobError, BlobStore, LogConfig, Outgoing, Schemas, TopicPartition};
 use riverrun_schemas::ingest::{BuildTree, DocumentFailed, IngestCommand, IngestEvent};
-use riverrun_schemas::{BlobRef, DocumentId, EventSet, Failure, IngestId, now_ms};
+use riverrun_schemas::{BlobRef, EventSet, Failure, now_ms};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -27,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::about::about;
 use crate::embedder::{failure_of, vectors, work_error};
 use crate::ingester::history::{History, Standing};
-use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
+use crate::runtime::{Context, Delivery, DeliveryMode, Lanes, WorkError, Worker};
 
 const NAME: &str = "tree-builder";
 
@@ -39,30 +37,12 @@ const PARALLEL: usize = 2;
 /// Nodes that are embedded together, and how long a slice of them lasts.
 const MAX_BATCH: usize = 64;
 const SLICE: Duration = Duration::from_secs(10);
-/// Trees whose newest step is remembered; those beyond may be built twice after a crash, which is more work but never wrong.
-const MAX_STEPS: usize = 10_000;
 
 /// Builds trees.
 pub struct TreeBuilder {
     blobs: Arc<dyn BlobStore>,
     models: Arc<dyn LanguageModels>,
     history: History,
-    steps: Mutex<HashMap<(IngestId, DocumentId), Step>>,
-}
-
-/// The newest step of a tree that was made here, and where its command lies.
-#[derive(Clone, Copy)]
-struct Step {
-    step: i32,
-    offset: i64,
-}
-
-impl Step {
-    /// Whether a command is a copy, or comes again after what followed from it: a crash between a step and its commit writes the
-    /// step after it twice, and a tree that is built twice costs twice.
-    fn is_behind(self, command: &BuildTree, offset: i64) -> bool {
-        command.step < self.step || (command.step == self.step && offset > self.offset)
-    }
 }
 
 /// What a slice made, and what the one before it made.
@@ -84,20 +64,7 @@ enum Made {
 impl TreeBuilder {
     /// A builder that asks `log` what became of documents.
     pub fn new(log: LogConfig, schemas: Schemas, blobs: Arc<dyn BlobStore>, models: Arc<dyn LanguageModels>) -> Self {
-        Self { blobs, models, history: History::new(log, schemas), steps: Mutex::default() }
-    }
-
-    fn was_made(&self, command: &BuildTree, offset: i64) -> bool {
-        let steps = self.steps.lock();
-        steps.get(&(command.ingest_id, command.document_id)).is_some_and(|step| step.is_behind(command, offset))
-    }
-
-    fn note(&self, command: &BuildTree, offset: i64) {
-        let mut steps = self.steps.lock();
-        if steps.len() >= MAX_STEPS {
-            steps.clear();
-        }
-        steps.insert((command.ingest_id, command.document_id), Step { step: command.step, offset });
+        Self { blobs, models, history: History::new(log, schemas) }
     }
 
     /// The step after this one.
@@ -234,10 +201,7 @@ impl Worker for TreeBuilder {
         let mut out = Vec::new();
         for delivery in batch {
             let Some(command) = open_tree(&delivery.event) else { continue };
-            let (partition, offset) = (delivery.position.partition, delivery.position.offset);
-            if self.was_made(command, offset) {
-                continue;
-            }
+            let partition = delivery.position.partition;
             let standing = self.history.standing(partition, command.ingest_id, command.document_id).await;
             match standing.map_err(|error| WorkError::retry(error.code(), &error))? {
                 Standing::Replaced => {
@@ -248,11 +212,15 @@ impl Worker for TreeBuilder {
                 Standing::Current | Standing::Unknown => {
                     let next = self.step(command).await?;
                     out.push(outgoing(IngestCommand::from(next), delivery)?);
-                    self.note(command, offset);
                 }
             }
         }
         Ok(out)
+    }
+
+    /// A step and the one after it are on the log together: a tree is never built twice.
+    fn delivery(&self) -> DeliveryMode {
+        DeliveryMode::Transactional
     }
 
     async fn revoked(&self, partitions: &[TopicPartition]) {
