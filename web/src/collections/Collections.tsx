@@ -3,8 +3,8 @@
 import clsx from "clsx";
 import { useState } from "react";
 import { ApiError, type CollectionView, type DocumentView } from "@/api/client";
-import type { Page } from "@/api/pending";
 import { usePolled } from "@/api/polling";
+import type { Page } from "@/api/shapes";
 import { homeNamespace, useSession } from "@/session/store";
 import { Empty, Field, Input, Panel, Refused, Status, Table } from "@/ui";
 import { DocumentDialog } from "./DocumentDialog";

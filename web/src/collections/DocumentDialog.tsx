@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useState } from "react";
 import { type DocumentView, describe } from "@/api/client";
-import type { DocumentDetail } from "@/api/pending";
+import type { DocumentDetail } from "@/api/shapes";
 import { DocumentReader } from "@/documents/DocumentReader";
 import { readDocument } from "@/documents/read";
 import { Alert, Dialog, Field, Select } from "@/ui";

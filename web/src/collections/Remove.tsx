@@ -2,8 +2,8 @@
 
 import { useEffect, useRef, useState } from "react";
 import { call, describe } from "@/api/client";
-import type { DeletionView } from "@/api/pending";
 import { usePolled } from "@/api/polling";
+import type { DeletionView } from "@/api/shapes";
 import { Alert, Button } from "@/ui";
 import { number } from "@/ui/words";
 

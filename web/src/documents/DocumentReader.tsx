@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "react";
 import { describe } from "@/api/client";
-import type { DocumentText } from "@/api/pending";
+import type { DocumentText } from "@/api/shapes";
 import { Alert, Button } from "@/ui";
 import { bytes } from "@/ui/words";
 import { readText, versionOf, type Wanted } from "./read";

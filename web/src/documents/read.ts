@@ -1,7 +1,7 @@
 /** Reads documents. */
 
 import { call } from "@/api/client";
-import type { DocumentDetail, DocumentText } from "@/api/pending";
+import type { DocumentDetail, DocumentText } from "@/api/shapes";
 import { mark, type Span, sameWords } from "./text";
 
 /** Versions that are looked through for a quote: the newest. */

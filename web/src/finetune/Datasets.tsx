@@ -2,8 +2,8 @@
 
 import { useRef, useState } from "react";
 import { ApiError, call, describe, type FieldError } from "@/api/client";
-import type { DatasetFormat, DatasetView, Page } from "@/api/pending";
 import type { Polled } from "@/api/polling";
+import type { DatasetFormat, DatasetView, Page } from "@/api/shapes";
 import { Alert, Button, Empty, Field, Input, Panel, Refused, Select } from "@/ui";
 import { bytes, number } from "@/ui/words";
 

@@ -1,8 +1,8 @@
 "use client";
 
 import { useState } from "react";
-import type { DatasetView, JobDefaults, JobView, ModelVersionView, Page } from "@/api/pending";
 import { usePolled } from "@/api/polling";
+import type { DatasetView, JobDefaults, JobView, ModelVersionView, Page } from "@/api/shapes";
 import { Datasets } from "./Datasets";
 import { JobDetail } from "./JobDetail";
 import { Jobs } from "./Jobs";

@@ -1,8 +1,8 @@
 "use client";
 
 import clsx from "clsx";
-import type { JobView, Page } from "@/api/pending";
 import type { Polled } from "@/api/polling";
+import type { JobView, Page } from "@/api/shapes";
 import { Empty, Panel, Refused, Status, Table } from "@/ui";
 
 /** Every job, newest first. */

@@ -2,8 +2,8 @@
 
 import { useState } from "react";
 import { call, describe } from "@/api/client";
-import type { ModelVersionView, Page, Stage } from "@/api/pending";
 import type { Polled } from "@/api/polling";
+import type { ModelVersionView, Page, Stage } from "@/api/shapes";
 import { Alert, Button, Dialog, Empty, Panel, Refused, Status, Table } from "@/ui";
 import { bytes, number } from "@/ui/words";
 import { SideBySide } from "./SideBySide";

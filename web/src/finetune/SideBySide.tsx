@@ -2,7 +2,7 @@
 
 import { useRef, useState } from "react";
 import { call, describe } from "@/api/client";
-import type { ChatDone, ModelVersionView } from "@/api/pending";
+import type { ChatDone, ModelVersionView } from "@/api/shapes";
 import { Alert, Button, Field, TextArea } from "@/ui";
 
 const MOST_TOKENS = 256;

@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "react";
 import { call, describe } from "@/api/client";
-import type { DatasetView, EstimateView, JobAccepted, JobBody, JobDefaults, Method } from "@/api/pending";
+import type { DatasetView, EstimateView, JobAccepted, JobBody, JobDefaults, Method } from "@/api/shapes";
 import { Alert, Button, Field, Input, Panel, Select } from "@/ui";
 import { bytes, number, seconds } from "@/ui/words";
 import { bodyOf, EMPTY_FORM, type JobForm, NUMBERS } from "./form";

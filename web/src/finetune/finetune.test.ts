@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { JobDefaults, JobMessage, JobView } from "@/api/pending";
+import type { JobDefaults, JobMessage, JobView } from "@/api/shapes";
 import { summary } from "@/charts/summary";
 import { bytes, seconds } from "@/ui/words";
 import { applyJob, MAX_POINTS, NO_JOB, smoothed } from "./fold";

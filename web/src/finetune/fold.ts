@@ -1,6 +1,6 @@
 /** A job as the page sees it: the fold of what its stream sends. Pure. */
 
-import type { JobMessage, JobView } from "@/api/pending";
+import type { JobMessage, JobView } from "@/api/shapes";
 
 export type Point = { step: number; loss: number; learningRate: number; evalLoss: number | null };
 

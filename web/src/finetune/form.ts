@@ -1,6 +1,6 @@
 /** What is typed into the form of a job, and the request that it makes. An empty field is the server's default. Pure. */
 
-import type { JobBody, JobDefaults, LoraSettings, Method } from "@/api/pending";
+import type { JobBody, JobDefaults, LoraSettings, Method } from "@/api/shapes";
 
 export type JobForm = {
 	name: string;

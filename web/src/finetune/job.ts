@@ -2,7 +2,7 @@
 
 import { useCallback, useEffect, useRef, useState } from "react";
 import { call, describe } from "@/api/client";
-import type { JobMessage, JobView } from "@/api/pending";
+import type { JobMessage, JobView } from "@/api/shapes";
 import { followSocket } from "@/api/socket";
 import { applyJob, type LiveJob, NO_JOB } from "./fold";
 

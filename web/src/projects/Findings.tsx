@@ -1,7 +1,7 @@
 "use client";
 
 import { useMemo, useState } from "react";
-import type { FindingView } from "@/api/pending";
+import type { FindingView } from "@/api/shapes";
 import { Button, Empty, Input, Panel, Select, Status } from "@/ui";
 import { number } from "@/ui/words";
 import { type Filter, type FindingGroup, filtered, type Grouping, grouped, NO_FILTER, SEVERITIES } from "./grouping";

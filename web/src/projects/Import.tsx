@@ -2,7 +2,7 @@
 
 import { useRef, useState } from "react";
 import { call, describe } from "@/api/client";
-import type { ProjectAccepted } from "@/api/pending";
+import type { ProjectAccepted } from "@/api/shapes";
 import { Alert, Button, Field, Input, Panel } from "@/ui";
 
 const PATIENCE_MS = 10 * 60_000;

@@ -2,8 +2,8 @@
 
 import { useEffect, useState } from "react";
 import { call, describe } from "@/api/client";
-import type { FileChanged, Page, ProjectFile, ProposalView } from "@/api/pending";
 import { usePolled } from "@/api/polling";
+import type { FileChanged, Page, ProjectFile, ProposalView } from "@/api/shapes";
 import { Alert, Button, Empty, Field, Input, Panel, Refused, Select, Status } from "@/ui";
 import { number } from "@/ui/words";
 import { Diff } from "./Diff";

@@ -3,8 +3,8 @@
 import { Tabs } from "radix-ui";
 import { useEffect, useState } from "react";
 import { API_BASE, call, describe } from "@/api/client";
-import type { ProjectView } from "@/api/pending";
 import { usePolled } from "@/api/polling";
+import type { ProjectView } from "@/api/shapes";
 import { Alert, Button, Empty, Panel, Refused, Status } from "@/ui";
 import { bytes, number } from "@/ui/words";
 import { Improve } from "./Improve";

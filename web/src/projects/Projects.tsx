@@ -3,8 +3,8 @@
 import clsx from "clsx";
 import Link from "next/link";
 import { useRouter, useSearchParams } from "next/navigation";
-import type { Page, ProjectView } from "@/api/pending";
 import { usePolled } from "@/api/polling";
+import type { Page, ProjectView } from "@/api/shapes";
 import { Empty, Panel, Refused, Status } from "@/ui";
 import { bytes, number } from "@/ui/words";
 import { Import } from "./Import";

@@ -1,8 +1,8 @@
 "use client";
 
 import { useState } from "react";
-import type { ReportView, Severity } from "@/api/pending";
 import { usePolled } from "@/api/polling";
+import type { ReportView, Severity } from "@/api/shapes";
 import { Bars } from "@/charts/Bars";
 import { Panel, Refused, Status, Table } from "@/ui";
 import { number } from "@/ui/words";

@@ -1,8 +1,8 @@
 "use client";
 
 import { useMemo, useState } from "react";
-import type { AnalysisSummary, FindingView, Page, TrendView } from "@/api/pending";
 import { usePolled } from "@/api/polling";
+import type { AnalysisSummary, FindingView, Page, TrendView } from "@/api/shapes";
 import { Curve, type Line } from "@/charts/Curve";
 import { Empty, Field, Panel, Select, Status } from "@/ui";
 import { number } from "@/ui/words";

@@ -1,6 +1,6 @@
 /** Findings of an analysis: filtered, grouped, the worst first. Pure. */
 
-import type { FindingView, Severity } from "@/api/pending";
+import type { FindingView, Severity } from "@/api/shapes";
 
 export const SEVERITIES: Severity[] = ["critical", "high", "medium", "low", "info"];
 const RANK = new Map(SEVERITIES.map((severity, at) => [severity, at]));

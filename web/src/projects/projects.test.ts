@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { FindingView, Severity } from "@/api/pending";
+import type { FindingView, Severity } from "@/api/shapes";
 import { filtered, grouped, NO_FILTER } from "./grouping";
 import { counts, pairs, rows } from "./unified";
 

@@ -4,7 +4,7 @@
 
 import { create } from "zustand";
 import { ApiError, call, whenUnauthorized } from "@/api/client";
-import type { SessionView } from "@/api/pending";
+import type { SessionView } from "@/api/shapes";
 
 const PATH = "/auth/session";
 /** The namespace of a token that may use every one. */

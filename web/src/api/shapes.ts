@@ -1,6 +1,6 @@
 /**
- * Shapes of routes that the committed OpenAPI document does not have yet. `./x types` makes the generated ones; each type here
- * is then replaced by its namesake there.
+ * Short names of the API's shapes, and those that the pages know more narrowly than its description does: names that are
+ * one of a few instead of any text.
  */
 
 import type { components } from "./schema";
@@ -12,48 +12,15 @@ export type Page<T> = { items: T[]; next_cursor?: string | null };
 
 // documents
 
-export type DocumentVersionView = {
-	version: string;
-	chunks: number;
-	text_sha256: string;
-	text_size_bytes: number;
-	created_at: string;
-};
-export type DocumentDetail = Schemas["DocumentView"] & { versions: DocumentVersionView[] };
-export type DocumentText = {
-	document_id: string;
-	namespace: string;
-	collection: string;
-	source: string;
-	title?: string | null;
-	version: string;
-	size_bytes: number;
-	span: { start: number; end: number };
-	text: string;
-};
-export type DeletionView = {
-	deletion_id: string;
-	status: string;
-	namespace: string;
-	collection: string;
-	total?: number | null;
-	documents: number;
-	vectors: number;
-	keywords: number;
-	tables: number;
-	rows: number;
-	created_at: string;
-};
+export type DocumentVersionView = Schemas["DocumentVersionView"];
+export type DocumentDetail = Schemas["DocumentDetail"];
+export type DocumentText = Schemas["DocumentText"];
+export type DeletionView = Schemas["DeletionView"];
 
 // who one is
 
-export type SessionView = {
-	auth: "required" | "off";
-	/** Of the token. */
-	name?: string | null;
-	namespace?: string | null;
-	scopes?: string[];
-};
+/** Before the server has been asked, only whether one has to sign in is known. */
+export type SessionView = Pick<Schemas["SessionView"], "auth"> & Partial<Schemas["SessionView"]>;
 
 // fine-tuning
 
@@ -96,18 +63,7 @@ export type JobDefaults = {
 	seq_len: number;
 	seed: number;
 };
-export type EstimateView = {
-	steps: number;
-	epochs: number;
-	trainable_parameters: number;
-	seconds: number;
-	seconds_low?: number | null;
-	seconds_high?: number | null;
-	memory_bytes: number;
-	memory_available_bytes?: number | null;
-	fits: boolean;
-	reason?: string | null;
-};
+export type EstimateView = Schemas["EstimateView"];
 export type JobStatus = "queued" | "running" | "succeeded" | "failed" | "cancelled";
 export type JobView = {
 	job_id: string;
@@ -131,7 +87,7 @@ export type JobView = {
 	started_at?: string | null;
 	finished_at?: string | null;
 };
-export type JobAccepted = { job_id: string; stream: string };
+export type JobAccepted = Schemas["FinetuneJobAccepted"];
 export type JobMessage =
 	| { type: "start"; job?: JobView }
 	| {
@@ -182,7 +138,7 @@ export type ProjectView = {
 	created_at: string;
 	updated_at: string;
 };
-export type ProjectAccepted = { project_id: string };
+export type ProjectAccepted = Schemas["ProjectAccepted"];
 export type FindingView = {
 	id: string;
 	tool: string;
@@ -235,13 +191,7 @@ export type TrendView = {
 	fixed: FindingView[];
 	unchanged: number;
 };
-export type ProjectFile = {
-	path: string;
-	size_bytes: number;
-	language?: string | null;
-	lines?: number | null;
-	findings: number;
-};
+export type ProjectFile = Schemas["ProjectFileView"];
 export type ProposalView = {
 	proposal_id: string;
 	file: string;
