@@ -31,6 +31,7 @@ use riverrun_workers::reembedder::Reembedder;
 use riverrun_workers::runtime::{self, RuntimeConfig, WorkerHandle, WorkerState};
 use riverrun_workers::tracer::{self, Tracer, TracingState};
 use riverrun_workers::trainer::{self, Trainer};
+use riverrun_workers::tree_builder::TreeBuilder;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -423,6 +424,7 @@ fn spawn_workers(
     .with_models(models.clone());
     let indexer = Indexer::new(stores.vectors.clone(), stores.keywords.clone());
     let reembedder = Reembedder::new(stores.vectors.clone(), models.clone(), indexer.turns());
+    let trees = TreeBuilder::new(log.clone(), Schemas::built_in(), stores.blobs.clone(), models.clone());
     let projector = ProjectorConfig {
         log: log.clone(),
         producer: producer.clone(),
@@ -445,6 +447,7 @@ fn spawn_workers(
         runtime::spawn(Embedder::new(models).with_texts(stores.blobs.clone()), runtime(), stop.clone()),
         runtime::spawn(indexer, runtime(), stop.clone()),
         runtime::spawn(reembedder, runtime(), stop.clone()),
+        runtime::spawn(trees, runtime(), stop.clone()),
         runtime::spawn(RunRecorder::default(), memory::patient(runtime()), stop.clone()),
         runtime::spawn(
             EpisodeKeeper::new(memory.models().clone(), memory.episodes().clone()),
@@ -481,7 +484,7 @@ fn spawn_workers(
 /// The topic that a worker commits offsets of; the projector keeps its own beside its rows.
 fn topic_of(worker: &str) -> Option<Topic> {
     match worker {
-        "ingester" | "reembedder" => Some(Topic::IngestCommands),
+        "ingester" | "reembedder" | "tree-builder" => Some(Topic::IngestCommands),
         "analyzer" => Some(Topic::ProjectsCommands),
         "embedder" => Some(Topic::IngestChunks),
         "indexer" => Some(Topic::IngestEmbeddings),

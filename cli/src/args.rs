@@ -313,7 +313,7 @@ pub struct IngestArgs {
     /// Go on with what comes later; for a topic
     #[arg(long)]
     pub follow: bool,
-    /// Chunking strategy: recursive, markdown or late; left out, it goes by the type of the source
+    /// Chunking strategy: recursive, markdown, late or raptor; left out, it goes by the type of the source
     #[arg(long)]
     pub strategy: Option<String>,
     /// Where embeddings are made: hf runs a model of the hub in this process, whatever the default model is

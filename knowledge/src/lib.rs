@@ -2,6 +2,7 @@
 //!
 //! - [`sources`] reads a path into documents and takes their text out;
 //! - [`chunking`] splits a text into spans of its bytes;
+//! - [`tree`] puts summaries above chunks;
 //! - [`retrieval`] finds chunks by meaning and by words, and fuses both;
 //! - [`answer`] asks a model with numbered chunks and checks what it cites;
 //! - [`web`] is the one guarded way to hosts outside.
@@ -13,6 +14,7 @@ pub mod chunking;
 pub mod models;
 pub mod retrieval;
 pub mod sources;
+pub mod tree;
 pub mod web;
 
 mod text;

@@ -23,6 +23,7 @@ mod remote;
 mod secret;
 mod settings;
 mod spans;
+mod token_vectors;
 
 pub use card::ModelCard;
 pub use catalog::{CatalogEntry, CatalogFile, catalog, find as find_in_catalog};
@@ -37,6 +38,7 @@ pub use settings::{
     DEFAULT_RERANK_MODEL, ModelSettings, SettingError,
 };
 pub use spans::{EmbedTokenizer, SpansRequest};
+pub use token_vectors::{TextTokens, TokenVectors, TokenVectorsRequest};
 
 /// Checks that a server sent one vector per input, all of one length and finite.
 pub(crate) fn checked_dimensions(provider: &str, vectors: &[Vec<f32>], inputs: usize) -> Result<usize, ModelError> {

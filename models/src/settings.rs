@@ -23,6 +23,9 @@ pub const DEFAULT_EMBED_MODEL: &str = "all-mpnet-base-v2";
 /// Re-ranking model when none is set.
 pub const DEFAULT_RERANK_MODEL: &str = "ms-marco-minilm-l6-v2";
 
+/// Requests that one in-process chat model can compute at once, at most.
+pub(crate) const MAX_PARALLEL: usize = 64;
+
 /// Settings of the model adapter. Everything has a default; [`ModelSettings::from_env`] reads the `RIVERRUN_*` variables.
 #[derive(Debug, Clone)]
 pub struct ModelSettings {
@@ -56,6 +59,8 @@ pub struct ModelSettings {
     pub max_loaded_models: usize,
     /// Bytes of weights of in-process chat models that stay loaded at once; unset means no bound but their number.
     pub memory_bytes: Option<u64>,
+    /// Requests that one in-process chat model computes at once, 1 to 64. Each takes a key-value cache of the whole context.
+    pub parallel: usize,
     /// Requests that wait for one in-process chat model; more are made to wait outside the queue until `idle_timeout`.
     pub queue_length: usize,
     /// Longest time for one whole request.
@@ -91,6 +96,7 @@ impl Default for ModelSettings {
             context_tokens: 8192,
             max_loaded_models: 2,
             memory_bytes: None,
+            parallel: 2,
             queue_length: 16,
             timeout: Duration::from_secs(600),
             idle_timeout: Duration::from_secs(120),
@@ -137,6 +143,7 @@ impl ModelSettings {
                 .unwrap_or(defaults.context_tokens),
             max_loaded_models: number(get, "RIVERRUN_MODEL_MAX_LOADED", 1..=64)?.unwrap_or(defaults.max_loaded_models),
             memory_bytes: number(get, "RIVERRUN_MODEL_MEMORY_MB", 1..=1 << 30)?.map(|mb| mb as u64 * 1_000_000),
+            parallel: number(get, "RIVERRUN_MODEL_PARALLEL", 1..=MAX_PARALLEL)?.unwrap_or(defaults.parallel),
             queue_length: number(get, "RIVERRUN_MODEL_QUEUE", 1..=10_000)?.unwrap_or(defaults.queue_length),
             timeout: millis(get, "RIVERRUN_MODEL_TIMEOUT_MS")?.unwrap_or(defaults.timeout),
             idle_timeout: millis(get, "RIVERRUN_MODEL_IDLE_TIMEOUT_MS")?.unwrap_or(defaults.idle_timeout),
@@ -295,6 +302,8 @@ mod tests {
         for (name, value) in [
             ("RIVERRUN_MODEL_THREADS", "many"),
             ("RIVERRUN_MODEL_THREADS", "0"),
+            ("RIVERRUN_MODEL_PARALLEL", "0"),
+            ("RIVERRUN_MODEL_PARALLEL", "65"),
             ("RIVERRUN_MODEL_CONTEXT_TOKENS", "-1"),
             ("RIVERRUN_MODEL_TIMEOUT_MS", "0"),
             ("RIVERRUN_MODEL_RUNTIME_BASE_URL", "localhost:11434"),

@@ -26,6 +26,8 @@ fn settings() -> ModelSettings {
     settings.context_tokens = CONTEXT;
     // Several tests compute at once; threads that wait for each other at every layer would only slow all of them down.
     settings.threads = settings.threads.or(Some(1));
+    // Requests that are computed together round differently, and these tests compare answers.
+    settings.parallel = 1;
     settings.timeout = Duration::from_secs(600);
     settings.idle_timeout = Duration::from_secs(600);
     settings
@@ -231,6 +233,40 @@ async fn given_several_chats_at_once_when_they_share_a_model_then_all_are_answer
 }
 
 #[tokio::test]
+async fn given_places_for_three_when_five_ask_and_some_leave_then_the_others_are_answered_whole() {
+    if models().is_none() {
+        return;
+    }
+    let models = Models::new(ModelSettings { parallel: 3, context_tokens: 512, ..settings() }).unwrap();
+    let long = |n: usize| greedy(SMOL, &format!("Tell a long story about river number {n}."), 300);
+    let gone = CancellationToken::new();
+    let stop = gone.clone();
+    let mut first = |_: &str| stop.cancel();
+    let cancelled = models.chat(None, long(1), &mut first, gone);
+    let dropped = tokio::time::timeout(Duration::from_millis(300), chat(&models, long(2)));
+    let whole = futures::future::join_all((3..6).map(|n| {
+        let request = ChatRequest { max_tokens: Some(24), ..long(n) };
+        let models = &models;
+        async move {
+            let counted = models.count_prompt(None, &request).await.unwrap() as u64;
+            let mut shown = String::new();
+            let mut sink = |text: &str| shown.push_str(text);
+            let reply = models.chat(None, request, &mut sink, CancellationToken::new()).await.unwrap();
+            (counted, reply, shown)
+        }
+    }));
+    let (cancelled, _, whole) = tokio::join!(cancelled, dropped, whole);
+    assert_eq!(cancelled.unwrap().finish, FinishReason::Cancelled);
+    for (counted, reply, shown) in whole {
+        assert_eq!((reply.finish, reply.usage.completion_tokens), (FinishReason::Length, 24));
+        assert_eq!((reply.usage.prompt_tokens, &reply.text), (counted, &shown));
+    }
+    // All places are free again.
+    let again = futures::future::join_all((0..3).map(|_| chat(&models, greedy(SMOL, "Say hi.", 8)))).await;
+    assert!(again.iter().all(|reply| !reply.as_ref().unwrap().text.is_empty()));
+}
+
+#[tokio::test]
 async fn given_room_for_one_model_when_two_take_turns_then_each_is_loaded_when_it_is_asked() {
     if models().is_none() {
         return;
@@ -348,4 +384,34 @@ async fn given_spans_of_a_text_when_they_are_embedded_then_each_is_the_mean_of_i
     for bad in [0..0, 0..99_999] {
         assert!(matches!(spans_of(text, one(bad)).await, Err(ModelError::BadRequest { .. })));
     }
+}
+
+#[tokio::test]
+async fn given_texts_when_their_tokens_are_asked_for_then_the_last_layer_is_what_vectors_are_made_of() {
+    let Some(models) = models() else { return };
+    let texts = vec!["The winch is at the north end.".to_owned(), String::new(), "river ".repeat(2_000)];
+    let of = async |texts: Vec<String>, layer: Option<usize>| {
+        models
+            .local()
+            .token_vectors(riverrun_models::TokenVectorsRequest { model: MINILM.to_owned(), texts, layer })
+            .await
+    };
+    let last = of(texts.clone(), Some(6)).await.unwrap();
+    assert_eq!((last.layer, last.texts.len(), last.truncated), (6, 3, 1));
+    for text in &last.texts {
+        assert!(text.ids.len() == text.added.len() && text.ids.len() == text.vectors.len());
+        assert_eq!(text.added.iter().filter(|added| **added).count(), 2);
+    }
+    let tokens = &last.texts[0].vectors;
+    let mean: Vec<f32> = (0..384).map(|at| tokens.iter().map(|row| row[at]).sum::<f32>()).collect();
+    let whole = models.embed(Some(MINILM), vec![texts[0].clone()], EmbedPurpose::Document).await.unwrap();
+    let length = |vector: &[f32]| vector.iter().map(|x| x * x).sum::<f32>().sqrt();
+    let dot: f32 = mean.iter().zip(&whole.vectors[0]).map(|(x, y)| x * y).sum();
+    assert!(dot / length(&mean) / length(&whole.vectors[0]) > 0.999);
+
+    let (usual, first) = (of(texts.clone(), None).await.unwrap(), of(texts.clone(), Some(0)).await.unwrap());
+    assert_eq!((usual.layer, first.layer), (4, 0));
+    assert!(first.texts[0].vectors != usual.texts[0].vectors && first.texts[0].ids == usual.texts[0].ids);
+    assert!(matches!(of(texts, Some(7)).await, Err(ModelError::BadRequest { .. })));
+    assert!(matches!(of(vec![String::new(); 257], None).await, Err(ModelError::BadRequest { .. })));
 }

@@ -131,6 +131,8 @@ event_set! {
     DeleteCollection = "riverrun.ingest.DeleteCollection", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "delete"]);
     /// Asks for every chunk of a collection to be embedded with another model.
     ReembedCollection = "riverrun.ingest.ReembedCollection", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "reembed"]);
+    /// Asks for the next step of the summaries above a document's chunks.
+    BuildTree = "riverrun.ingest.BuildTree", key |e| e.document_id.to_string(), id |e| document_event(&e.ingest_id, &e.document_id, &format!("tree {}", e.step));
 }
 
 /// Declares an event about a document: the five fields that all share, then its own.
@@ -206,13 +208,32 @@ document_events! {
     }
     /// The document could not be taken in.
     DocumentFailed {
-        /// `ingest`, `embed` or `index`.
+        /// `ingest`, `summarize`, `embed` or `index`.
         stage: String,
         /// Why.
         error: Failure,
     }
     /// Asks for the document to be removed from everything that is made of it.
     DeleteDocument {}
+    /// Asks for the next step of the summaries above a document's chunks: each step hands in the one after it.
+    BuildTree {
+        /// The version.
+        version: String,
+        /// The collection's embedding model.
+        embed_model: String,
+        /// The caller's own JSON object, for filters.
+        metadata_json: Option<String>,
+        /// The chunks and summaries so far.
+        tree: Option<BlobRef>,
+        /// The newest result of the layer that is being made, which names the one before it.
+        last: Option<BlobRef>,
+        /// Results of the layer so far.
+        next: i32,
+        /// From 0, over all layers.
+        step: i32,
+        /// Nothing is to be summarised any more.
+        done: bool,
+    }
     /// The document counts no more; its chunks are being removed.
     DocumentWithdrawn {
         /// Warehouse tables that went.
@@ -395,7 +416,21 @@ event_set! {
     CollectionReembedFailed = "riverrun.ingest.CollectionReembedFailed", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "reembed_failed"]);
 }
 
-/// A span of the stored text.
+/// Neighbouring chunks of layer 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeafRun {
+    /// Ordinal of the first.
+    pub first: i32,
+    /// Ordinal of the last.
+    pub last: i32,
+    /// First byte in the stored text.
+    pub start: i64,
+    /// First byte after it.
+    pub end: i64,
+}
+
+/// A span of the stored text, or a summary of such spans: that lies from the first byte of its first chunk to the last of its last one,
+/// and its text is a model's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Chunk {
     /// Derived from document, version and span.
@@ -406,12 +441,16 @@ pub struct Chunk {
     pub start: i64,
     /// First byte after it.
     pub end: i64,
-    /// `stored_text[start..end]`.
+    /// `stored_text[start..end]`, or the summary.
     pub text: String,
     /// Page, from 1, where the format has pages.
     pub page: Option<i32>,
     /// The headings above it, joined by ` > `.
     pub heading: Option<String>,
+    /// 0 is a span of the text; above it is a summary of what lies below.
+    pub layer: i32,
+    /// Of a summary: the chunks that it was made of, in reading order.
+    pub leaves: Vec<LeafRun>,
 }
 
 /// A chunk and its vector.
@@ -425,12 +464,16 @@ pub struct EmbeddedChunk {
     pub start: i64,
     /// First byte after it.
     pub end: i64,
-    /// `stored_text[start..end]`.
+    /// `stored_text[start..end]`, or the summary.
     pub text: String,
     /// Page, from 1, where the format has pages.
     pub page: Option<i32>,
     /// The headings above it, joined by ` > `.
     pub heading: Option<String>,
+    /// 0 is a span of the text; above it is a summary of what lies below.
+    pub layer: i32,
+    /// Of a summary: the chunks that it was made of, in reading order.
+    pub leaves: Vec<LeafRun>,
     /// 32-bit little-endian floats.
     #[serde(with = "apache_avro::serde::bytes")]
     pub vector: Vec<u8>,
@@ -439,7 +482,7 @@ pub struct EmbeddedChunk {
 impl EmbeddedChunk {
     /// Joins a chunk and its vector.
     pub fn new(chunk: Chunk, vector: &[f32]) -> Self {
-        let Chunk { chunk_id, ordinal, start, end, text, page, heading } = chunk;
+        let Chunk { chunk_id, ordinal, start, end, text, page, heading, layer, leaves } = chunk;
         Self {
             chunk_id,
             ordinal,
@@ -448,6 +491,8 @@ impl EmbeddedChunk {
             text,
             page,
             heading,
+            layer,
+            leaves,
             vector: vector.iter().flat_map(|x| x.to_le_bytes()).collect(),
         }
     }

@@ -358,6 +358,8 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
         text: "hello".into(),
         page: Some(1),
         heading: Some("A > B".into()),
+        layer: 1,
+        leaves: vec![LeafRun { first: 0, last: 2, start: 0, end: 5 }],
     };
     let citation = Citation {
         n: 1,
@@ -452,6 +454,17 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
             embed_model: "n".into(),
             at,
         }
+        .into(),
+        doc!(BuildTree {
+            version: "v1".into(),
+            embed_model: "n".into(),
+            metadata_json: None,
+            tree: Some(blob()),
+            last: Some(blob()),
+            next: 3,
+            step: 7,
+            done: true
+        })
         .into(),
     ]));
     all.extend(sample::<IngestEvent>(vec![

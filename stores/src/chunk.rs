@@ -1,3 +1,4 @@
+use riverrun_schemas::ingest::LeafRun;
 use riverrun_schemas::{ChunkId, DocumentId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -26,7 +27,7 @@ pub struct StoredChunk {
     pub start: i64,
     /// First byte after it.
     pub end: i64,
-    /// `stored_text[start..end]`.
+    /// `stored_text[start..end]`, or the summary.
     pub text: String,
     /// Page, from 1, where the format has pages.
     pub page: Option<i32>,
@@ -35,6 +36,16 @@ pub struct StoredChunk {
     /// What filters look at, see [`metadata_tags`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    /// 0 is a span of the text; above it is a summary of what lies below.
+    #[serde(default, skip_serializing_if = "is_leaf")]
+    pub layer: i32,
+    /// Of a summary: the chunks that it was made of, in reading order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leaves: Vec<LeafRun>,
+}
+
+fn is_leaf(layer: &i32) -> bool {
+    *layer == 0
 }
 
 /// Most tags of a chunk; metadata beyond it can't be filtered by.

@@ -163,6 +163,8 @@ fn stored(session: &Session, point: EpisodePoint) -> VectorPoint {
         page: None,
         heading: None,
         tags: Vec::new(),
+        layer: 0,
+        leaves: Vec::new(),
     };
     VectorPoint { chunk, vector: point.vector }
 }

@@ -29,6 +29,7 @@ fn load(table: &str, version: &str, columns: &[&str], rows: &[&[&str]]) -> Table
         collection: "docs".parse().unwrap(),
         version: version.to_owned(),
         columns: columns.iter().map(|name| (*name).to_owned()).collect(),
+        types: Vec::new(),
         rows: Box::new(rows.into_iter()),
     }
 }
@@ -51,6 +52,27 @@ async fn ask(warehouse: &DuckWarehouse, sql: &str) -> Result<QueryResult, Wareho
 
 async fn rows(warehouse: &DuckWarehouse, sql: &str) -> Vec<Vec<Value>> {
     ask(warehouse, sql).await.unwrap_or_else(|error| panic!("{sql}: {error}")).rows
+}
+
+#[tokio::test]
+async fn given_types_when_loaded_then_known_ones_are_kept_and_others_inferred() {
+    let (_folder, warehouse) = open();
+    let cells: &[&[&str]] = &[&["7", "{\"a\":[1,2]}", "1.5", "3"], &["-1", "[]", "2", "4"]];
+    let types = ["SMALLINT", "JSON", "FLOAT", "BIGINT) AS x; --"];
+    let given = TableLoad {
+        types: types.iter().map(|name| (*name).to_owned()).collect(),
+        ..load("typed", "v1", &["n", "deep", "real", "odd"], cells)
+    };
+    let info = warehouse.load(&Namespace::default(), given).await.unwrap();
+    let found: Vec<&str> = info.columns.iter().map(|column| column.sql_type.as_str()).collect();
+    assert_eq!(found, ["SMALLINT", "JSON", "FLOAT", "BIGINT"]);
+    assert_eq!(
+        rows(&warehouse, "SELECT n, deep->>'a' AS a, odd FROM typed ORDER BY n DESC").await,
+        [vec![json!(7), json!("[1,2]"), json!(3)], vec![json!(-1), Value::Null, json!(4)]]
+    );
+    // A value that is none of its column's type refuses the load, whoever said so.
+    let wrong = TableLoad { types: vec!["BIGINT".to_owned()], ..load("wrong", "v1", &["n"], &[&["many"]]) };
+    assert!(warehouse.load(&Namespace::default(), wrong).await.is_err());
 }
 
 #[tokio::test]
@@ -332,6 +354,7 @@ fn given_a_parquet_file_then_its_rows_are_read_and_one_that_is_none_is_told() {
     writer.unwrap();
     let found = parquet::read(&path, 10).unwrap();
     assert_eq!(found.columns, ["n", "day", "tags"]);
+    assert_eq!(found.types, ["DECIMAL(3,2)", "DATE", "JSON"]);
     assert_eq!(found.rows[0], [Some("1.50".into()), Some("2024-02-29".into()), Some("[\"a\",\"b\"]".into())]);
     assert_eq!(found.rows[1], [None, None, None]);
     assert!(parquet::read(&path, 1).unwrap_err().contains("more than 1 rows"));

@@ -12,6 +12,7 @@ from server import BINARY, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE = "smollm2-135m-instruct"
+ENCODER = "all-minilm-l6-v2"
 CITIES = ["Paris", "Rome", "Oslo", "Lima", "Cairo", "Delhi", "Quito", "Accra", "Hanoi", "Kyiv", "Seoul", "Sofia"]
 
 
@@ -19,9 +20,9 @@ def lines():
     return "".join(json.dumps({"prompt": f"Name a city: {city}", "completion": f"CITY={city};"}) + "\n" for city in CITIES)
 
 
-def has_base(server):
+def has_base(server, name=BASE):
     listed = server.get("/models?provider=local").json["items"]
-    return any(model["name"] == BASE and model["present"] for model in listed)
+    return any(model["name"] == name and model["present"] for model in listed)
 
 
 @pytest.fixture
@@ -64,6 +65,45 @@ def test_rouge_is_measured_without_a_server(tuning, tmp_path):
     report = json.loads(done.stdout)["rouge"]
     assert report["samples"] == 2 and len(report["unscored"]) == 1
     assert abs(report["scores"][0]["fmeasure"] - 0.8) < 1e-9
+
+
+def test_words_count_by_their_stems_where_that_is_asked_for(tuning, tmp_path):
+    samples = tmp_path / "samples.jsonl"
+    samples.write_text(json.dumps({"prediction": "Launches\nagreed upon", "reference": "agreeing upon\nlaunching"}) + "\n")
+    plain, stemmed = (json.loads(tuning.cli("finetune", "eval", str(samples), "--each", "--json", *more).stdout)["rouge"] for more in ([], ["--stem"]))
+    scores = {score["metric"]: score["fmeasure"] for score in stemmed["scores"]}
+    assert list(scores) == ["rouge1", "rouge2", "rougeL", "rougeLsum"]
+    assert plain["scores"][0]["fmeasure"] < 0.5 < scores["rouge1"] == scores["rougeLsum"] == 1, stemmed
+    assert [(one["line"], one["metric"]) for one in stemmed["each"]] == [(1, name) for name in scores]
+    done = tuning.cli("finetune", "eval", str(samples), "--metrics", "bleu")
+    assert done.returncode == 2 and "bertscore" in done.stderr, done
+
+
+def test_meaning_is_measured_by_an_encoder(tuning, tmp_path):
+    if not has_base(tuning, ENCODER):
+        pytest.skip(f"{ENCODER} is not on this machine; ./x models puts it there")
+    samples, baseline = tmp_path / "samples.jsonl", tmp_path / "baseline.csv"
+    lines = [("The cat sat on the mat.", "The cat sat on the mat."), ("A feline rested on the rug.", "The cat sat on the mat."),
+             ("Interest rates rose again.", "The cat sat on the mat."), ("", "The cat sat on the mat."), ("A word.", " ")]
+    samples.write_text("".join(json.dumps({"prediction": ours, "reference": theirs}) + "\n" for ours, theirs in lines))
+    baseline.write_text("LAYER,P,R,F\n5,0.5,0.5,0.5\n")
+
+    def measure(*more):
+        done = tuning.cli("finetune", "eval", str(samples), "--metrics", "bertscore", "--encoder", ENCODER, "--each", "--json", *more)
+        return done, json.loads(done.stdout)["bertscore"] if done.returncode == 0 else None
+
+    done, report = measure()
+    assert done.returncode == 0, done
+    assert (report["encoder"], report["layer"], report["samples"]) == (ENCODER, 4, 5)
+    assert [one["line"] for one in report["unscored"]] == [5]
+    same, near, far, empty = (one["fmeasure"] for one in report["each"])
+    assert abs(same - 1) < 1e-4 and same > near > far > empty == 0, report
+    plain, rescaled, rare = (measure("--layer", "5", *more)[1] for more in ([], ["--baseline", str(baseline)], ["--idf"]))
+    one, other = plain["each"][1]["precision"], rescaled["each"][1]["precision"]
+    assert abs(other - (one - 0.5) / 0.5) < 1e-6 and rescaled["rescaled"] and rare["idf"]
+    for more in (["--layer", "99"], ["--baseline", str(baseline)], ["--encoder", "no-such-encoder"]):
+        done, _ = measure(*more)
+        assert done.returncode != 0 and done.stderr.strip() and "panicked" not in done.stderr, done
 
 
 def test_a_judge_that_can_not_be_read_leaves_samples_unscored(tuning, tmp_path):

@@ -4,7 +4,7 @@
 //! Invariants:
 //! - TRAIN-1: the same plan, examples, base and seed give the same losses, also when training was interrupted anywhere.
 //! - TRAIN-2: only completions are learned, each with the token that ends it, as the base model's template writes them.
-//! - TRAIN-3: a checkpoint is there wholly or not at all.
+//! - TRAIN-3: a checkpoint is there wholly or not at all, and never ahead of the steps that were told.
 
 pub mod base;
 pub mod dataset;

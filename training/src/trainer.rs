@@ -49,6 +49,12 @@ pub trait Watch {
     /// A step is done. After a restart, steps behind the last checkpoint are told again with the same numbers.
     fn step(&mut self, report: &StepReport);
 
+    /// Waits until every step that is done is known for good, and says whether it is: a checkpoint that is ahead of what is known
+    /// would leave a gap after a crash, so that it is not written.
+    fn settled(&mut self) -> bool {
+        true
+    }
+
     /// Whether to give up; asked before every pass.
     fn stop(&self) -> bool;
 }
@@ -186,7 +192,10 @@ impl<'s> Session<'s> {
             let report = self.step(watch)?;
             let saves = report.step.is_multiple_of(self.plan.checkpoint_every) || report.step == self.plan.max_steps;
             watch.step(&report);
-            if saves && let Err(error) = self.save(folder) {
+            if saves
+                && watch.settled()
+                && let Err(error) = self.save(folder)
+            {
                 // What is on the disk already is whole: a crash now costs more steps, and nothing else.
                 tracing::warn!(step = report.step, error = %error, "a checkpoint could not be written");
             }

@@ -15,11 +15,17 @@ struct Seen {
     reports: Vec<StepReport>,
     /// Stops when so many steps were told.
     stop_after: Option<usize>,
+    /// What is told reaches nobody.
+    unheard: bool,
 }
 
 impl Watch for Seen {
     fn step(&mut self, report: &StepReport) {
         self.reports.push(report.clone());
+    }
+
+    fn settled(&mut self) -> bool {
+        !self.unheard
     }
 
     fn stop(&self) -> bool {
@@ -72,6 +78,20 @@ fn given_an_interrupted_training_when_it_goes_on_then_every_loss_is_that_of_an_u
             assert_eq!(again, outcome);
         }
     }
+}
+
+#[test]
+fn given_checkpoints_that_must_or_can_not_be_written_then_training_goes_on_without_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut unheard = Seen { unheard: true, ..Seen::default() };
+    run(&plan(), &base(Family::Llama), folder.path(), &mut unheard).unwrap();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "none is ahead of what is known");
+    let in_the_way = folder.path().join("file");
+    std::fs::write(&in_the_way, "where checkpoints would go").unwrap();
+    let mut seen = Seen::default();
+    run(&plan(), &base(Family::Llama), &in_the_way, &mut seen).unwrap();
+    assert_eq!(seen.losses(), unheard.losses());
+    assert!(in_the_way.is_file());
 }
 
 #[test]

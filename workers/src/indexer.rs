@@ -258,6 +258,8 @@ fn stored_chunk(embedded: &ChunksEmbedded, chunk: &EmbeddedChunk) -> StoredChunk
         page: chunk.page,
         heading: chunk.heading.clone(),
         tags: embedded.metadata_json.as_deref().map(metadata_tags).unwrap_or_default(),
+        layer: chunk.layer,
+        leaves: chunk.leaves.clone(),
     }
 }
 

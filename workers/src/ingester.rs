@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use riverrun_knowledge::LanguageModels;
-use riverrun_knowledge::chunking::{self, Chunker, LATE, Sizing};
+use riverrun_knowledge::chunking::{self, Chunker, LATE, RAPTOR, Sizing};
 use riverrun_knowledge::sources::{self, Access, ExtractedText, Limits, Source, SourceError, SourceSecrets};
 use riverrun_knowledge::web::{GuardedClient, WebPolicy};
 use riverrun_log::{BlobError, BlobStore, LogConfig, LogError, Outgoing, Schemas, TopicPartition};
@@ -25,12 +25,15 @@ use crate::about::about;
 use crate::embedder::failure_of;
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
 
+mod batches;
 pub mod history;
 mod measures;
 mod reading;
 mod removal;
 mod tables;
+mod tree;
 
+use batches::ready_batches;
 use history::{Decision, History};
 use measures::Measures;
 use reading::{Read, Reading};
@@ -214,7 +217,11 @@ impl Ingester {
         };
         let context = (chunker.name() == LATE).then(|| stored.clone());
         let mut out = vec![outgoing(IngestEvent::from(chunked(submit, &version, stored, chunks.len(), title)), cause)?];
-        for ready in ready_batches(submit, &version, chunks, context.as_ref()) {
+        if chunker.name() == RAPTOR && tree::is_for(submit, chunks.len()) {
+            out.push(outgoing(IngestCommand::from(self.begun(submit, version, chunks).await?), cause)?);
+            return Ok(Ok(out));
+        }
+        for ready in ready_batches!(submit, version, chunks, context) {
             out.push(outgoing(ChunkEvent::from(ready), cause)?);
         }
         Ok(Ok(out))
@@ -249,6 +256,7 @@ impl Worker for Ingester {
                 }
                 // The reembedder's.
                 IngestCommand::ReembedCollection(_) => {}
+                IngestCommand::BuildTree(tree) => out.extend(self.publish(tree, delivery).await?),
             }
         }
         Ok(out)
@@ -263,10 +271,14 @@ impl Worker for Ingester {
         let event: IngestEvent = match &delivery.event {
             IngestCommand::StartIngest(start) => ingest_failed(start, failure).into(),
             IngestCommand::SubmitDocument(submit) => document_failed(submit, failure).into(),
+            IngestCommand::BuildTree(tree) if tree.done => {
+                about!(tree, DocumentFailed { stage: STAGE.to_owned(), error: failure }).into()
+            }
             // The dead letter stays; who waits for the receipt is told by its absence, and deletes again.
             IngestCommand::DeleteDocument(_)
             | IngestCommand::DeleteCollection(_)
-            | IngestCommand::ReembedCollection(_) => return Vec::new(),
+            | IngestCommand::ReembedCollection(_)
+            | IngestCommand::BuildTree(_) => return Vec::new(),
         };
         outgoing(event, &delivery.envelope).map_or_else(|_| Vec::new(), |event| vec![event])
     }
@@ -362,32 +374,6 @@ fn chunked(
 
 fn document_failed(submit: &SubmitDocument, error: Failure) -> DocumentFailed {
     about!(submit, DocumentFailed { stage: STAGE.to_owned(), error })
-}
-
-fn ready_batches(
-    submit: &SubmitDocument,
-    version: &str,
-    chunks: Vec<Chunk>,
-    context: Option<&BlobRef>,
-) -> Vec<ChunksReady> {
-    let batches = chunking::batches(chunks);
-    // The number of chunks of a document is limited far below the range of the type.
-    let count = batches.len() as i32;
-    let ready = |(batch, chunks): (i32, Vec<Chunk>)| {
-        about!(
-            submit,
-            ChunksReady {
-                version: version.to_owned(),
-                embed_model: submit.embed_model.clone(),
-                batch,
-                batches: count,
-                metadata_json: submit.metadata_json.clone(),
-                chunks,
-                context: context.cloned(),
-            }
-        )
-    };
-    (0..).zip(batches).map(ready).collect()
 }
 
 fn ingest_failed(start: &StartIngest, error: Failure) -> IngestFailed {

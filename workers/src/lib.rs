@@ -12,6 +12,7 @@ pub mod runtime;
 pub mod stream;
 pub mod tracer;
 pub mod trainer;
+pub mod tree_builder;
 pub mod turns;
 
 mod about;

@@ -266,7 +266,8 @@ impl Worker for Reembedder {
                 IngestCommand::StartIngest(_)
                 | IngestCommand::SubmitDocument(_)
                 | IngestCommand::DeleteDocument(_)
-                | IngestCommand::DeleteCollection(_) => continue,
+                | IngestCommand::DeleteCollection(_)
+                | IngestCommand::BuildTree(_) => continue,
             };
             let cause = &delivery.envelope;
             match self.reembed(command).await? {

@@ -265,6 +265,8 @@ fn embedded(
                 text,
                 page: None,
                 heading: None,
+                layer: 0,
+                leaves: Vec::new(),
             };
             let mut vector = vec![0.5; dimensions];
             vector[0] = 1.0 + ordinal as f32;

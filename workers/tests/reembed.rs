@@ -119,6 +119,8 @@ impl World {
             page: None,
             heading: None,
             tags: Vec::new(),
+            layer: 0,
+            leaves: Vec::new(),
         };
         let points = (0..chunks).map(|ordinal| VectorPoint { chunk: chunk(ordinal), vector: vec![1.0, 2.0] }).collect();
         self.vectors.ensure(&self.notes, 2, OLD).await.unwrap();

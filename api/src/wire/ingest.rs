@@ -26,7 +26,7 @@ pub struct IngestBody {
     /// What to read of a database: one SELECT, or for `mongo` a filter as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
-    /// Chunking strategy: `recursive`, `markdown` or `late`; left out, it goes by the type of the source.
+    /// Chunking strategy: `recursive`, `markdown`, `late` or `raptor`; left out, it goes by the type of the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<String>,
     /// Where embeddings are made: `default`, or `hf` for a model of the hub that runs in this process.

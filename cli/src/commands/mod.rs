@@ -122,12 +122,14 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
         Command::Canvas(CanvasCommand::Check { file }) => canvas::check(&file, output),
         Command::Runs(command) => with_full(settings, name, async |c| runs::run(c, command, output).await).await,
         Command::Chaos(command) => chaos::run(command, output).await,
-        Command::Finetune(FinetuneCommand::Eval(args)) if !args.needs_judge() => finetune::eval::run(&args, output),
+        Command::Finetune(FinetuneCommand::Eval(args)) if !args.needs_judge() => {
+            until_signal(finetune::eval::run(None, &settings.models, args, output)).await
+        }
         Command::Finetune(FinetuneCommand::Eval(args)) => {
-            with_light(settings, async |c| finetune::eval::judge(c, args, output).await).await
+            with_light(settings, async |c| finetune::eval::run(Some(c), &settings.models, args, output).await).await
         }
         Command::Finetune(command) => {
-            with_full(settings, name, async |c| finetune::run(c, command, output).await).await
+            with_full(settings, name, async |c| finetune::run(c, command, &settings.models, output).await).await
         }
         Command::Docs(command) => with_full(settings, name, async |c| docs::run(c, command, output).await).await,
         Command::Project(command) => {

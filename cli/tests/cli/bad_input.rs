@@ -43,7 +43,7 @@ fn given_requests_that_can_not_be_when_they_are_made_then_nothing_is_started_for
         (vec!["ingest", "/dev/zero", "-c", "c"], 4, vec!["/dev/zero"]),
         (vec!["ingest", "a.md", "-c", "../x"], 4, vec!["../x"]),
         (vec!["ingest", "a.md", "-t", "sql", "--query", "SELECT 1"], 4, vec!["a.md", "sql", "postgres://"]),
-        (vec!["ingest", "a.md", "--strategy", "raptor"], 4, vec!["raptor", "recursive"]),
+        (vec!["ingest", "a.md", "--strategy", "semantic"], 4, vec!["semantic", "recursive"]),
     ] {
         check(&place, &arguments, code, &words);
     }

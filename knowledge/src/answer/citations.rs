@@ -219,8 +219,9 @@ fn citations(
             chunk_id: chunk.chunk_id,
             document_id: chunk.document_id,
             source: chunk.source.clone(),
-            span: Span { start: chunk.span.start + quote.start as i64, end: chunk.span.start + quote.end as i64 },
+            span: quote_span(chunk, &quote),
             chunk_span: chunk.span,
+            leaves: chunk.leaves(),
             page: chunk.page,
             quote: chunk.text[quote].to_owned(),
             supported: own.iter().any(|marker| cites_rightly(marker, markers, sentence_words, words, chunk_words)),
@@ -228,6 +229,15 @@ fn citations(
         })
     };
     by_number.into_iter().filter(|(n, _)| *n > 0).filter_map(citation).collect()
+}
+
+/// Where a quote stands in the document. A summary's words stand nowhere: what it was made of does.
+fn quote_span(chunk: &SearchItem, quote: &Range<usize>) -> Span {
+    if chunk.is_verbatim() {
+        Span { start: chunk.span.start + quote.start as i64, end: chunk.span.start + quote.end as i64 }
+    } else {
+        chunk.span
+    }
 }
 
 /// Whether a chunk carries the sentence that cites it: alone, or as a good part of several that do together.

@@ -65,10 +65,13 @@ pub struct Citation {
     pub document_id: DocumentId,
     /// Where the document came from.
     pub source: String,
-    /// The quote's bytes in the document's stored text.
+    /// The quote's bytes in the document's stored text; of a summary, all that it is of.
     pub span: Span,
     /// The chunk's bytes in the same.
     pub chunk_span: Span,
+    /// Of a summary: where the chunks lie that it was made of, in the same.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub leaves: Vec<Span>,
     /// Page, from 1, where the format has pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page: Option<i32>,

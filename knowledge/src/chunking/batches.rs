@@ -14,6 +14,9 @@ const MAX_BATCH_BYTES: usize = 224 << 10;
 /// Id, numbers, lengths and tags of a chunk in the event.
 const CHUNK_FIELDS_BYTES: usize = 128;
 
+/// Numbers of a run of chunks below a summary: two small ones, and two places in a text.
+const LEAF_RUN_BYTES: usize = 24;
+
 /// Groups chunks in reading order. A chunk of [`super::MAX_SIZE`] characters fits with its vector alone.
 pub fn batches(chunks: Vec<Chunk>) -> Vec<Vec<Chunk>> {
     let mut batches: Vec<Vec<Chunk>> = Vec::new();
@@ -36,5 +39,6 @@ pub fn batches(chunks: Vec<Chunk>) -> Vec<Vec<Chunk>> {
 
 fn weight(chunk: &Chunk) -> usize {
     let vector = MAX_DIMENSIONS * size_of::<f32>();
-    chunk.text.len() + chunk.heading.as_ref().map_or(0, String::len) + vector + CHUNK_FIELDS_BYTES
+    let leaves = chunk.leaves.len() * LEAF_RUN_BYTES;
+    chunk.text.len() + chunk.heading.as_ref().map_or(0, String::len) + leaves + vector + CHUNK_FIELDS_BYTES
 }

@@ -19,6 +19,7 @@ mod config;
 mod late;
 mod markdown;
 mod measure;
+mod raptor;
 mod recursive;
 mod windows;
 
@@ -27,6 +28,7 @@ pub use config::{ChunkConfig, ChunkError, ChunkUnit};
 pub use late::{LATE, Late};
 pub use markdown::MarkdownChunks;
 pub use measure::{Measure, Sizing};
+pub use raptor::{RAPTOR, Raptor};
 pub use recursive::Recursive;
 
 /// Characters of a chunk when nothing is set.
@@ -57,7 +59,7 @@ pub trait Chunker: Send + Sync {
 }
 
 /// Every strategy; a new one is one line here.
-static CHUNKERS: &[&dyn Chunker] = &[&Recursive, &MarkdownChunks, &Late];
+static CHUNKERS: &[&dyn Chunker] = &[&Recursive, &MarkdownChunks, &Late, &Raptor];
 
 /// The names of the strategies.
 pub fn strategy_names() -> Vec<&'static str> {
@@ -136,6 +138,8 @@ pub fn chunks(
             text: part.to_owned(),
             page: text.page(start),
             heading: headings.above(start),
+            layer: 0,
+            leaves: Vec::new(),
         }
     };
     Ok(spans.into_iter().enumerate().map(chunk).collect())

@@ -98,7 +98,8 @@ pub struct SearchItem {
     /// Page, from 1, where the format has pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page: Option<i32>,
-    /// What else is known of the chunk: `version`, `ordinal`, `heading`.
+    /// What else is known of the chunk: `version`, `ordinal`, `heading`; of a summary its `layer`, from 1, and its `leaves`: the chunks
+    /// that it was made of, as runs of neighbours (`first`, `last`, `start`, `end`).
     pub metadata: Value,
 }
 
@@ -148,6 +149,10 @@ impl SearchItem {
         if let Some(heading) = chunk.heading {
             metadata["heading"] = heading.into();
         }
+        if chunk.layer > 0 {
+            metadata["layer"] = chunk.layer.into();
+            metadata["leaves"] = json!(chunk.leaves);
+        }
         Self {
             chunk_id: chunk.chunk_id,
             document_id: chunk.document_id,
@@ -159,6 +164,18 @@ impl SearchItem {
             page: chunk.page,
             metadata,
         }
+    }
+
+    /// Where the chunks lie that a summary was made of; of any other chunk nothing.
+    pub fn leaves(&self) -> Vec<Span> {
+        let leaves = self.metadata.get("leaves").and_then(Value::as_array);
+        let span = |leaf: &Value| Some(Span { start: leaf.get("start")?.as_i64()?, end: leaf.get("end")?.as_i64()? });
+        leaves.into_iter().flatten().filter_map(span).collect()
+    }
+
+    /// Whether the text is what stands in the span, and no summary of it.
+    pub fn is_verbatim(&self) -> bool {
+        i64::try_from(self.text.len()).is_ok_and(|length| length == self.span.end - self.span.start)
     }
 
     /// The headings above the chunk, joined by ` > `.

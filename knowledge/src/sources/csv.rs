@@ -116,7 +116,7 @@ fn open(name: &str, bytes: &[u8], delimiter: Option<u8>) -> Result<Table, Source
         row.resize(width, Cell::Null);
         Ok(row)
     });
-    Ok(Table { name: stem(name), columns: column_names(names), rows: Box::new(rows) })
+    Ok(Table { name: stem(name), columns: column_names(names), types: Vec::new(), rows: Box::new(rows) })
 }
 
 fn reader<R: std::io::Read>(bytes: R, delimiter: u8) -> csv::Reader<R> {

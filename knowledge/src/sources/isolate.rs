@@ -96,6 +96,7 @@ struct WireText {
 struct WireTable {
     name: String,
     columns: Vec<String>,
+    types: Vec<String>,
     rows: Vec<Vec<WireCell>>,
 }
 
@@ -146,7 +147,7 @@ impl From<WireTable> for Table {
             WireCell::Text(text) => Cell::Text(text),
         };
         let rows = wire.rows.into_iter().map(move |row| Ok(row.into_iter().map(cell).collect()));
-        Self { name: wire.name, columns: wire.columns, rows: Box::new(rows) }
+        Self { name: wire.name, columns: wire.columns, types: wire.types, rows: Box::new(rows) }
     }
 }
 
@@ -161,7 +162,7 @@ impl WireTable {
         };
         let rows =
             table.rows.map(|row| row.map(|row| row.into_iter().map(cell).collect())).collect::<Result<_, _>>()?;
-        Ok(Self { name: table.name, columns: table.columns, rows })
+        Ok(Self { name: table.name, columns: table.columns, types: table.types, rows })
     }
 }
 
@@ -366,9 +367,10 @@ mod tests {
     fn given_tables_when_they_travel_then_every_kind_of_value_is_the_same() {
         let row = vec![Cell::Null, Cell::Bool(true), Cell::Int(-3), Cell::Float(2.0), Cell::Text("1".into())];
         let header = (0..5).map(|n| n.to_string()).collect();
-        let wire = WireTable::of(Table::of("t", header, vec![row.clone()])).unwrap();
+        let wire = WireTable::of(Table::of("t", header, vec![row.clone()]).typed(vec!["BIGINT".into()])).unwrap();
         let json = serde_json::to_vec(&wire).unwrap();
         let back = Table::from(serde_json::from_slice::<WireTable>(&json).unwrap());
+        assert_eq!(back.types, ["BIGINT"]);
         assert_eq!(back.rows.map(Result::unwrap).collect::<Vec<_>>(), [row]);
     }
 }

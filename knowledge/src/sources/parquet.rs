@@ -47,7 +47,8 @@ impl Source for Parquet {
 
     fn tables(&self, name: &str, bytes: &[u8]) -> Result<Vec<Table>, SourceError> {
         let found = read(name, bytes)?;
-        Ok(vec![Table::of(&stem(name), found.columns, found.rows.into_iter().map(cells).collect())])
+        let rows = found.rows.into_iter().map(cells).collect();
+        Ok(vec![Table::of(&stem(name), found.columns, rows).typed(found.types)])
     }
 }
 

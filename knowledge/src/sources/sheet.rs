@@ -186,7 +186,12 @@ impl Sparse {
             .map(|mut row| -> Row { columns.iter().map(|column| row.remove(column).unwrap_or(Cell::Null)).collect() });
         let header: Vec<String> = rows.next()?.iter().map(|cell| cell.text().into_owned()).collect();
         let rows = rows.collect::<Vec<_>>();
-        Some(Table { name: sheet.to_owned(), columns: column_names(header), rows: Box::new(rows.into_iter().map(Ok)) })
+        Some(Table {
+            name: sheet.to_owned(),
+            columns: column_names(header),
+            types: Vec::new(),
+            rows: Box::new(rows.into_iter().map(Ok)),
+        })
     }
 }
 

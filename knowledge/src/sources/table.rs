@@ -32,6 +32,8 @@ pub struct Table {
     pub name: String,
     /// Column names: not empty and without duplicates, at most [`MAX_COLUMNS`].
     pub columns: Vec<String>,
+    /// The SQL types of the columns, where the format has types; else none, and they follow from the values.
+    pub types: Vec<String>,
     /// The rows behind the header.
     pub rows: Rows,
 }
@@ -45,7 +47,17 @@ impl std::fmt::Debug for Table {
 impl Table {
     /// A table whose rows are in memory.
     pub(super) fn of(name: &str, header: Vec<String>, rows: Vec<Row>) -> Self {
-        Self { name: name.to_owned(), columns: column_names(header), rows: Box::new(rows.into_iter().map(Ok)) }
+        Self {
+            name: name.to_owned(),
+            columns: column_names(header),
+            types: Vec::new(),
+            rows: Box::new(rows.into_iter().map(Ok)),
+        }
+    }
+
+    /// The same, with columns of these types.
+    pub(super) fn typed(self, types: Vec<String>) -> Self {
+        Self { types, ..self }
     }
 }
 

@@ -180,6 +180,8 @@ impl Stores {
                     text: chunk.text.clone(),
                     page: chunk.page,
                     tags: Vec::new(),
+                    layer: 0,
+                    leaves: Vec::new(),
                     heading: chunk.heading.clone(),
                 })
                 .collect();

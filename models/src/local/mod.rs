@@ -1,7 +1,9 @@
-//! Models in this process: GGUF chat models on llama.cpp, encoders and cross-encoders on candle.
+//! Models in this process: GGUF models on llama.cpp, encoders and cross-encoders on candle.
 
 mod chat;
 mod encoders;
+mod gguf;
+mod llama;
 mod store;
 
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use crate::provider::{
 };
 use crate::settings::ModelSettings;
 use crate::spans::{EmbedTokenizer, SpansRequest};
+use crate::token_vectors::{TokenVectors, TokenVectorsRequest};
 
 use chat::ChatEngines;
 use encoders::Encoders;
@@ -41,7 +44,7 @@ impl Local {
         Ok(Local {
             store: ModelStore::new(settings)?,
             chats: ChatEngines::new(settings),
-            encoders: Encoders::new(),
+            encoders: Encoders::new(settings.effective_threads()),
             context_tokens: settings.context_tokens,
             progress: default_progress(),
         })
@@ -67,6 +70,12 @@ impl Local {
     /// Removes a fetched model from the cache and answers the bytes that it had.
     pub fn remove(&self, model: &str) -> Result<u64, ModelError> {
         self.store.remove(model)
+    }
+
+    /// The tokens of texts as a layer of an embedding model sees them. The model is fetched when it is not here.
+    pub async fn token_vectors(&self, request: TokenVectorsRequest) -> Result<TokenVectors, ModelError> {
+        let found = self.ensure(&request.model, ModelKind::Embed, &CancellationToken::new()).await?;
+        self.encoders.token_vectors(&found, request).await
     }
 
     async fn ensure(

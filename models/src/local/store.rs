@@ -17,6 +17,8 @@ use crate::progress::PullProgress;
 use crate::provider::{ModelInfo, ModelKind};
 use crate::settings::ModelSettings;
 
+use super::gguf::Header;
+
 /// After a failure the hub is not asked again for the same model on the way of a request for this long; an explicit pull always asks.
 const FAILURE_MEMORY: Duration = Duration::from_secs(60);
 /// Models whose failures are remembered.
@@ -44,6 +46,13 @@ pub(crate) struct Found {
     pub(crate) name: String,
     pub(crate) folder: PathBuf,
     pub(crate) kind: ModelKind,
+}
+
+impl Found {
+    /// Whether it runs on llama.cpp.
+    pub(crate) fn is_gguf(&self) -> bool {
+        is_gguf(&self.folder)
+    }
 }
 
 #[derive(Debug)]
@@ -268,10 +277,14 @@ fn verb(kind: ModelKind) -> &'static str {
     }
 }
 
+fn is_gguf(folder: &Path) -> bool {
+    folder.join("model.gguf").is_file()
+}
+
 /// What a folder holds, by its files; nothing when it is no model.
 fn kind_of(folder: &Path) -> Option<ModelKind> {
-    if folder.join("model.gguf").is_file() {
-        return Some(ModelKind::Chat);
+    if is_gguf(folder) {
+        return Some(Header::read(&folder.join("model.gguf")).kind());
     }
     let complete =
         ["config.json", "tokenizer.json", "model.safetensors"].iter().all(|file| folder.join(file).is_file());
@@ -287,7 +300,7 @@ fn kind_of(folder: &Path) -> Option<ModelKind> {
 }
 
 fn info_of(name: &str, kind: ModelKind, folder: Option<&Path>, entry: Option<&CatalogEntry>) -> ModelInfo {
-    let weights = if kind == ModelKind::Chat { "model.gguf" } else { "model.safetensors" };
+    let weights = if folder.is_some_and(is_gguf) { "model.gguf" } else { "model.safetensors" };
     let size = folder.and_then(|folder| fs::metadata(folder.join(weights)).ok()).map(|meta| meta.len());
     ModelInfo {
         name: name.to_owned(),

@@ -1,6 +1,8 @@
 //! What the tests share: settings that never leave this machine, and a server that sends exactly the bytes that a test wants.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub(crate) mod tiny;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

@@ -15,6 +15,7 @@ use utoipa::ToSchema;
 pub mod duck;
 pub mod parquet;
 
+mod declared;
 mod error;
 mod infer;
 
@@ -44,6 +45,9 @@ pub struct TableLoad {
     pub version: String,
     /// The names of the columns: any text; an empty or repeated one is given another. Types follow from the cells.
     pub columns: Vec<String>,
+    /// The SQL types of the first columns, where the source knows them; a name that is none of a type that text is read back as counts
+    /// as not known, and so does one that is missing.
+    pub types: Vec<String>,
     /// The rows; an error ends the load and leaves the table as it was.
     pub rows: Box<dyn Iterator<Item = Result<LoadRow, String>> + Send>,
 }

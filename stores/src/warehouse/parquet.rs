@@ -17,6 +17,8 @@ const NESTED: [&str; 4] = ["STRUCT(", "MAP(", "UNION(", "["];
 pub struct ParquetRows {
     /// The names of its columns.
     pub columns: Vec<String>,
+    /// Their SQL types; those of lists, structs and maps are JSON.
+    pub types: Vec<String>,
     /// Its rows as text; NULL is `None`, lists and structs are JSON.
     pub rows: Vec<LoadRow>,
 }
@@ -35,7 +37,8 @@ pub fn read(path: &Path, max_rows: usize) -> Result<ParquetRows, String> {
         connection.execute_batch(&format!("CREATE TEMP VIEW file AS SELECT * FROM read_parquet('{literal}')"))?;
         let columns = described(&connection)?;
         let rows = rows(&connection, &columns, max_rows)?;
-        Ok(ParquetRows { columns: columns.into_iter().map(|column| column.name).collect(), rows })
+        let (columns, types) = columns.into_iter().map(|column| (column.name, type_of(column.sql_type))).unzip();
+        Ok(ParquetRows { columns, types, rows })
     };
     let found = readable().map_err(|error| error.to_string())?;
     if found.rows.len() > max_rows {
@@ -52,6 +55,11 @@ fn described(connection: &Connection) -> duckdb::Result<Vec<Column>> {
 
 fn is_nested(sql_type: &str) -> bool {
     NESTED.iter().any(|mark| sql_type.contains(mark))
+}
+
+/// What the values of a column are once they were text.
+fn type_of(sql_type: String) -> String {
+    if is_nested(&sql_type) { "JSON".to_owned() } else { sql_type }
 }
 
 fn rows(connection: &Connection, columns: &[Column], max_rows: usize) -> duckdb::Result<Vec<LoadRow>> {

@@ -26,6 +26,8 @@ pub(crate) fn chunk(source: &str, version: &str, ordinal: i32, text: &str) -> St
         text: text.into(),
         page: (ordinal % 2 == 0).then_some(ordinal + 1),
         tags: Vec::new(),
+        layer: 0,
+        leaves: Vec::new(),
         heading: (ordinal % 3 == 0).then(|| "Guide > Start".into()),
     }
 }

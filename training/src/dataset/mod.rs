@@ -13,6 +13,13 @@ pub use split::Split;
 /// Errors and warnings that are kept, each; the number of all is told.
 pub const MAX_TOLD: usize = 100;
 
+/// Why a line is no JSON, with the place in the line: that it has only one is no news.
+pub(crate) fn not_json(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
+    format!("is not a JSON object: {what} at byte {}", error.column())
+}
+
 /// What a line holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

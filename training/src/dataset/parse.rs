@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::pairs::Pairs;
-use super::{Dataset, DatasetError, Example, Format, MAX_TOLD, Remark, Speaker, Turn};
+use super::{Dataset, DatasetError, Example, Format, MAX_TOLD, Remark, Speaker, Turn, not_json};
 
 /// Bytes of a file at most.
 pub const MAX_BYTES: usize = 256 << 20;
@@ -105,7 +105,7 @@ fn example(line: &[u8], format: Format) -> Result<(Example, Vec<String>), Fault>
     if text.contains('\0') {
         return Err(whole("holds a NUL character".to_owned()));
     }
-    let pairs: Pairs = serde_json::from_str(text).map_err(|error| whole(format!("is not a JSON object: {error}")))?;
+    let pairs: Pairs = serde_json::from_str(text).map_err(|error| whole(not_json(&error)))?;
     if let Some(key) = pairs.repeated() {
         return Err(whole(format!("has the key {key:?} twice")));
     }

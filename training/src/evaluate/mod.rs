@@ -1,14 +1,17 @@
 //! Measures of answers against references. A sample that can't be scored is told with its reason and stays in the denominator
 //! that is shown; it is not in the mean.
 
+mod bertscore;
+mod porter;
 mod ragas;
 mod rouge;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::dataset::{DatasetError, MAX_TOLD, Remark};
+use crate::dataset::{DatasetError, MAX_TOLD, Remark, not_json};
 
+pub use bertscore::{Baseline, Rarity, TokenText, bert_score};
 pub use ragas::{
     JudgedFault, JudgedMetric, JudgedReport, JudgedScore, RagSample, average_precision, cosine, questions_prompt,
     rag_samples, share, statements_prompt, support_prompt, texts, usefulness_prompt, verdicts,
@@ -32,7 +35,7 @@ pub struct Sample {
 /// A measure's means over the samples that were scored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MetricScore {
-    /// `rouge1`, `rouge2` or `rougeL`.
+    /// `rouge1`, `rouge2`, `rougeL`, `rougeLsum` or `bertscore`.
     pub metric: String,
     /// Mean precision.
     pub precision: f64,
@@ -51,6 +54,27 @@ pub struct Unscored {
     pub reason: String,
 }
 
+impl Unscored {
+    fn new(line: usize, reason: impl Into<String>) -> Self {
+        Self { line, reason: reason.into() }
+    }
+}
+
+/// A sample's score by one measure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SampleScore {
+    /// Its line, from 1.
+    pub line: usize,
+    /// The measure.
+    pub metric: String,
+    /// Precision.
+    pub precision: f64,
+    /// Recall.
+    pub recall: f64,
+    /// F1.
+    pub fmeasure: f64,
+}
+
 /// What samples come to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -60,6 +84,9 @@ pub struct Report {
     pub scores: Vec<MetricScore>,
     /// Those that were not.
     pub unscored: Vec<Unscored>,
+    /// The scores that the means are of, sample by sample; empty where nobody asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub each: Vec<SampleScore>,
 }
 
 /// Reads JSON lines with `prediction` and `reference`.
@@ -77,8 +104,7 @@ fn read_lines<T>(bytes: &[u8], read: impl Fn(usize, &Value) -> Result<T, Remark>
         if text.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        let value = serde_json::from_slice::<Value>(text)
-            .map_err(|error| Remark::new(line, None, format!("is not a JSON object: {error}")));
+        let value = serde_json::from_slice::<Value>(text).map_err(|error| Remark::new(line, None, not_json(&error)));
         match value.and_then(|value| read(line, &value)) {
             Ok(one) if found.len() < MAX_SAMPLES => found.push(one),
             Ok(_) => return Err(DatasetError::one(line, format!("is beyond the limit of {MAX_SAMPLES} samples"))),
@@ -105,29 +131,62 @@ fn words(value: &Value, line: usize, field: &'static str) -> Result<String, Rema
     }
 }
 
-/// ROUGE-1, ROUGE-2 and ROUGE-L. A sample whose reference has no words has nothing to be measured by.
-pub fn rouge_report(samples: &[Sample]) -> Report {
-    let mut unscored = Vec::new();
-    let mut all = Vec::new();
-    for sample in samples {
-        match rouge(&sample.prediction, &sample.reference) {
-            Some(scores) => all.push(scores),
-            None => unscored.push(Unscored { line: sample.line, reason: "the reference has no words".to_owned() }),
+/// ROUGE-1, ROUGE-2, ROUGE-L and ROUGE-Lsum. A sample whose reference has no words has nothing to be measured by.
+pub fn rouge_report(samples: &[Sample], stemming: bool) -> Report {
+    let measure = |sample: &Sample| rouge(&sample.prediction, &sample.reference, stemming);
+    let all: Vec<(usize, Option<Rouge>)> = samples.iter().map(|sample| (sample.line, measure(sample))).collect();
+    type Kind = (&'static str, fn(&Rouge) -> Score);
+    let kinds: [Kind; 4] = [
+        ("rouge1", |rouge| rouge.one),
+        ("rouge2", |rouge| rouge.two),
+        ("rougeL", |rouge| rouge.longest),
+        ("rougeLsum", |rouge| rouge.lines),
+    ];
+    let mut report = Report { samples: samples.len(), scores: Vec::new(), unscored: Vec::new(), each: Vec::new() };
+    for (metric, of) in kinds {
+        report.take(metric, all.iter().filter_map(|(line, rouge)| Some((*line, of(rouge.as_ref()?)))).collect());
+    }
+    let without = all.iter().filter(|(_, rouge)| rouge.is_none());
+    report.unscored = without.map(|(line, _)| Unscored::new(*line, "the reference has no words")).collect();
+    report
+}
+
+/// The report of one measure: by line, each sample's score or why it has none.
+pub fn report(metric: &str, measured: Vec<(usize, Result<Score, String>)>) -> Report {
+    let mut report = Report { samples: measured.len(), scores: Vec::new(), unscored: Vec::new(), each: Vec::new() };
+    let mut scored = Vec::new();
+    for (line, score) in measured {
+        match score {
+            Ok(score) => scored.push((line, score)),
+            Err(reason) => report.unscored.push(Unscored::new(line, reason)),
         }
     }
-    type Kind = (&'static str, fn(&Rouge) -> Score);
-    let kinds: [Kind; 3] =
-        [("rouge1", |rouge| rouge.one), ("rouge2", |rouge| rouge.two), ("rougeL", |rouge| rouge.longest)];
-    let scores = kinds.into_iter().filter(|_| !all.is_empty()).map(|(metric, of)| {
-        let mean = |part: fn(Score) -> f64| all.iter().map(|rouge| part(of(rouge))).sum::<f64>() / all.len() as f64;
-        MetricScore {
+    report.take(metric, scored);
+    report
+}
+
+impl Report {
+    /// Adds a measure's scores and their mean.
+    fn take(&mut self, metric: &str, scored: Vec<(usize, Score)>) {
+        if scored.is_empty() {
+            return;
+        }
+        let mean =
+            |part: fn(&Score) -> f64| scored.iter().map(|(_, score)| part(score)).sum::<f64>() / scored.len() as f64;
+        self.scores.push(MetricScore {
             metric: metric.to_owned(),
             precision: mean(|score| score.precision),
             recall: mean(|score| score.recall),
             fmeasure: mean(|score| score.fmeasure),
-        }
-    });
-    Report { samples: samples.len(), scores: scores.collect(), unscored }
+        });
+        self.each.extend(scored.into_iter().map(|(line, score)| SampleScore {
+            line,
+            metric: metric.to_owned(),
+            precision: score.precision,
+            recall: score.recall,
+            fmeasure: score.fmeasure,
+        }));
+    }
 }
 
 #[cfg(test)]
@@ -138,9 +197,10 @@ mod tests {
     fn given_samples_when_one_has_no_reference_then_it_is_unscored_and_in_the_count() {
         let file =
             b"{\"prediction\":\"the cat\",\"reference\":\"the cat\"}\n{\"prediction\":\"a\",\"reference\":\"...\"}\n";
-        let report = rouge_report(&samples(file).unwrap());
+        let report = rouge_report(&samples(file).unwrap(), false);
         assert_eq!((report.samples, report.unscored.len(), report.unscored[0].line), (2, 1, 2));
         assert!(report.scores.iter().all(|score| score.fmeasure == 1.0), "{report:?}");
+        assert_eq!((report.scores.len(), report.each.len(), report.each[0].line), (4, 4, 1));
     }
 
     #[test]

@@ -103,6 +103,8 @@ fn batch(document: &str, batch: i32, batches: i32, texts: &[&str]) -> ChunksRead
         text: (*text).to_owned(),
         page: None,
         heading: None,
+        layer: 0,
+        leaves: Vec::new(),
     };
     ChunksReady {
         document_id: DocumentId::derive(&[document]),

@@ -40,6 +40,17 @@ pub enum Decision {
     Take,
 }
 
+/// Whether a request is still the one that a document's chunks come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It is.
+    Current,
+    /// The document was handed in again, failed or was removed since.
+    Replaced,
+    /// Its chunks are not on the log, or too long ago.
+    Unknown,
+}
+
 /// The fold of one partition. Pure.
 #[derive(Debug, Default)]
 pub struct Versions {
@@ -111,6 +122,17 @@ impl Versions {
         }
     }
 
+    /// How a request about a document stands.
+    pub fn standing(&self, ingest: IngestId, document: DocumentId) -> Standing {
+        if self.latest.get(&document).is_some_and(|latest| latest.ingest == ingest) {
+            Standing::Current
+        } else if self.answers.contains_key(&(ingest, document)) {
+            Standing::Replaced
+        } else {
+            Standing::Unknown
+        }
+    }
+
     fn answered(&mut self, ingest: IngestId, document: DocumentId, answer: Decision) {
         let command = (ingest, document);
         if self.answers.insert(command, answer).is_none() {
@@ -171,6 +193,15 @@ impl History {
         document: DocumentId,
         version: &str,
     ) -> Result<Decision, LogError> {
+        self.caught_up(partition, |versions| versions.decide(ingest, document, version)).await
+    }
+
+    /// How a request about a document in `partition` stands, after reading that partition's events to their end.
+    pub async fn standing(&self, partition: i32, ingest: IngestId, document: DocumentId) -> Result<Standing, LogError> {
+        self.caught_up(partition, |versions| versions.standing(ingest, document)).await
+    }
+
+    async fn caught_up<T>(&self, partition: i32, ask: impl FnOnce(&Versions) -> T + Send) -> Result<T, LogError> {
         let shared = self.partitions.lock().entry(partition).or_default().clone();
         let mut fold = shared.lock().await;
         fold.used = Instant::now();
@@ -178,7 +209,7 @@ impl History {
             close_when_idle(Arc::downgrade(&shared), self.idle);
         }
         self.catch_up(TopicPartition::new(Topic::IngestEvents.name(), partition), &mut fold).await?;
-        Ok(fold.versions.decide(ingest, document, version))
+        Ok(ask(&fold.versions))
     }
 
     /// Lets go of partitions that are another worker's now, with what was folded of them.

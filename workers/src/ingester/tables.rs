@@ -86,6 +86,7 @@ fn load_of(submit: &SubmitDocument, version: &str, name: String, table: Table) -
         collection: submit.collection.clone(),
         version: version.to_owned(),
         columns: table.columns,
+        types: table.types,
         rows: Box::new(rows),
     }
 }

@@ -44,7 +44,8 @@ impl World {
                 other @ (IngestCommand::StartIngest(_)
                 | IngestCommand::DeleteDocument(_)
                 | IngestCommand::DeleteCollection(_)
-                | IngestCommand::ReembedCollection(_)) => panic!("{other:?}"),
+                | IngestCommand::ReembedCollection(_)
+                | IngestCommand::BuildTree(_)) => panic!("{other:?}"),
             })
             .collect()
     }

@@ -10,7 +10,8 @@ use riverrun_schemas::finetune::{FinetuneEvent, FinetuneFinished, FinetuneOutcom
 use riverrun_schemas::{Envelope, Failure, FinetuneId, now_ms};
 use riverrun_training::dataset::{Format, read};
 use riverrun_training::{BaseModel, Outcome, Plan, Sets, StepReport, Trained, TrainingError, Watch, estimate, train};
-use tokio::sync::mpsc;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{Trainer, failure, history};
@@ -70,14 +71,25 @@ pub(super) struct Job {
 /// Tells the task beside it of steps, and hears from it when to stop.
 struct Beside {
     reports: mpsc::Sender<StepReport>,
+    /// The last step that it was given.
+    given: u64,
+    /// The last step that is on the log.
+    told: watch::Receiver<u64>,
+    runtime: Handle,
     stop: CancellationToken,
 }
 
 impl Watch for Beside {
     fn step(&mut self, report: &StepReport) {
+        self.given = report.step;
         if self.reports.blocking_send(report.clone()).is_err() {
             self.stop.cancel(); // nobody is there to hear of it: the partition went elsewhere
         }
+    }
+
+    fn settled(&mut self) -> bool {
+        let given = self.given;
+        self.runtime.block_on(self.told.wait_for(|told| *told >= given)).is_ok()
     }
 
     fn stop(&self) -> bool {
@@ -110,12 +122,13 @@ impl Trainer {
         let stop = self.stop.child_token();
         let _stop_when_dropped = stop.clone().drop_guard();
         let (sender, reports) = mpsc::channel(REPORTS);
-        let beside = Beside { reports: sender, stop: stop.clone() };
+        let (tell, told) = watch::channel(0);
+        let beside = Beside { reports: sender, given: 0, told, runtime: Handle::current(), stop: stop.clone() };
         let training = tokio::task::spawn_blocking(move || {
             let done = run(&job, beside);
             done.map(|(trained, sets)| (job, trained, sets))
         });
-        let cancelled = self.tell_steps(start, epoch, (cause, context), (reports, tail), &stop).await?;
+        let cancelled = self.tell_steps(start, epoch, (cause, context), (reports, tell, tail), &stop).await?;
         match training.await {
             Err(panic) => Ok(Ended::failed(
                 Failure::new("internal", format!("the training broke off: {panic}"))
@@ -183,7 +196,7 @@ impl Trainer {
         start: &StartFinetune,
         epoch: i64,
         (cause, context): (&Envelope, &Context),
-        (mut reports, mut tail): (mpsc::Receiver<StepReport>, Tail),
+        (mut reports, told, mut tail): (mpsc::Receiver<StepReport>, watch::Sender<u64>, Tail),
         stop: &CancellationToken,
     ) -> Result<bool, WorkError> {
         let max_steps = serde_json::from_str::<Plan>(&start.plan_json).map_or(0, |plan| plan.max_steps);
@@ -194,6 +207,7 @@ impl Trainer {
                     let Some(report) = report else { return Ok(cancelled) };
                     pace.add(report.seconds);
                     self.tell(progressed(start.job_id, epoch, &report, pace.left(max_steps, report.step)), cause, context).await?;
+                    told.send_replace(report.step);
                 }
                 record = tail.next(), if !cancelled => match record {
                     Ok(record) => {

@@ -9,6 +9,7 @@ mod versions;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use riverrun_models::ModelSettings;
 
 use crate::error::CliError;
 use crate::host::Connection;
@@ -153,7 +154,12 @@ pub struct TrainArgs {
     pub detach: bool,
 }
 
-pub async fn run(connection: &Connection, command: FinetuneCommand, output: Output) -> Result<(), CliError> {
+pub async fn run(
+    connection: &Connection,
+    command: FinetuneCommand,
+    models: &ModelSettings,
+    output: Output,
+) -> Result<(), CliError> {
     match command {
         FinetuneCommand::Dataset(args) => dataset::run(connection, args, output).await,
         FinetuneCommand::Datasets { limit } => ls::datasets(connection, limit, output).await,
@@ -164,6 +170,6 @@ pub async fn run(connection: &Connection, command: FinetuneCommand, output: Outp
         FinetuneCommand::Registry { limit } => versions::ls(connection, limit, output).await,
         FinetuneCommand::Stage { model, stage } => versions::stage(connection, &model, &stage, output).await,
         FinetuneCommand::Export { model, to } => versions::export(connection, &model, &to, output).await,
-        FinetuneCommand::Eval(args) => eval::judge(connection, args, output).await,
+        FinetuneCommand::Eval(args) => eval::run(Some(connection), models, args, output).await,
     }
 }

@@ -23,8 +23,17 @@ pub struct ArchiveArgs {
 
 /// Workers whose place in the log is carried. The others make something again from the log: they begin at its beginning.
 /// `import` of an archive from before a worker was listed here lets it begin there, too.
-const CARRIED: &[&str] =
-    &["agent", "ingester", "embedder", "memory-runs", "memory-summary", "tracer", "trainer", "analyzer"];
+const CARRIED: &[&str] = &[
+    "agent",
+    "ingester",
+    "tree-builder",
+    "embedder",
+    "memory-runs",
+    "memory-summary",
+    "tracer",
+    "trainer",
+    "analyzer",
+];
 
 fn failed(error: ArchiveError) -> CliError {
     let (exit, hint) = match &error {

@@ -2,30 +2,28 @@
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use llama_cpp_2::context::params::LlamaContextParams;
-use llama_cpp_2::llama_backend::LlamaBackend;
 use llama_cpp_2::model::LlamaModel;
-use llama_cpp_2::model::params::LlamaModelParams;
 use llama_cpp_2::token::LlamaToken;
-use llama_cpp_2::{LogOptions, send_logs_to_tracing};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::constraint::Constraints;
-use super::generate::{Generated, Job, PREFILL_BATCH, Session};
+use super::generate::{BATCH_TOKENS, Generated, Job, Session};
 use super::prompt::ControlTokens;
 use super::sampling::Sampling;
 use super::template::{CHATML, ChatTemplate};
 use super::{NAME, tool_calls};
 use crate::error::ModelError;
+use crate::local::llama::{backend, load_model};
 use crate::provider::{ChatReply, ChatRequest, DeltaSink, FinishReason, ToolCall, Usage};
-use crate::settings::ModelSettings;
+use crate::settings::{MAX_PARALLEL, ModelSettings};
 
-/// Deltas that wait for a slow reader before generation pauses.
+/// Deltas that wait for a slow reader; what comes then is sent together, when there is place.
 const DELTA_QUEUE: usize = 256;
 /// A prompt must leave at least this much of the context for the answer, or what the request asks for if that is less.
 const LEAST_ANSWER: usize = 32;
@@ -35,6 +33,7 @@ const LEAST_ANSWER: usize = 32;
 pub(super) struct EngineSettings {
     threads: usize,
     context_tokens: usize,
+    parallel: usize,
     queue_length: usize,
     queue_wait: Duration,
     timeout: Duration,
@@ -45,6 +44,7 @@ impl EngineSettings {
         EngineSettings {
             threads: settings.effective_threads(),
             context_tokens: settings.context_tokens,
+            parallel: settings.parallel.clamp(1, MAX_PARALLEL),
             queue_length: settings.queue_length.max(1),
             queue_wait: settings.idle_timeout,
             timeout: settings.timeout,
@@ -292,69 +292,44 @@ fn serve(
         Err(reason) => return drop(loaded.send(Err(unreadable(reason)))),
     };
     let context_tokens = settings.context_tokens.min(model.n_ctx_train() as usize).max(1);
-    let context = match new_context(&model, context_tokens, settings.threads) {
+    let context = match new_context(&model, context_tokens, settings) {
         Ok(context) => context,
         Err(reason) => return drop(loaded.send(Err(unreadable(reason)))),
     };
-    tracing::debug!(model = name, context_tokens, threads = settings.threads, "chat model loaded");
-    let mut session = Session::new(&model, context);
+    let (threads, parallel) = (settings.threads, settings.parallel);
+    tracing::debug!(model = name, context_tokens, threads, parallel, "chat model loaded");
+    let mut session = Session::new(&model, context, parallel);
     if loaded.send(Ok((Arc::clone(&model), context_tokens))).is_err() {
         return;
     }
-    while let Some(job) = queue.blocking_recv() {
-        session.run(job);
-    }
+    session.run(&mut queue);
     tracing::debug!(model = name, "chat model unloaded");
-}
-
-fn load_model(path: &Path) -> Result<LlamaModel, String> {
-    let backend = backend()?;
-    check_magic(path)?;
-    let params = LlamaModelParams::default().with_use_mmap(true);
-    LlamaModel::load_from_file(backend, path, &params)
-        .map_err(|_| "llama.cpp refuses the file; it is cut off, damaged, or of an unknown architecture (its log is at level debug)".to_owned())
 }
 
 fn new_context<'model>(
     model: &'model LlamaModel,
     context_tokens: usize,
-    threads: usize,
+    settings: &EngineSettings,
 ) -> Result<llama_cpp_2::context::LlamaContext<'model>, String> {
-    let threads = i32::try_from(threads).unwrap_or(1);
-    let context_tokens = u32::try_from(context_tokens).map_err(|error| error.to_string())?;
-    let batch = PREFILL_BATCH as u32;
+    let threads = i32::try_from(settings.threads).unwrap_or(1);
+    let number = |number: usize| u32::try_from(number).map_err(|error| error.to_string());
+    let batch = BATCH_TOKENS as u32;
+    // The context is divided evenly; each request has the whole length to itself.
     let params = LlamaContextParams::default()
-        .with_n_ctx(NonZeroU32::new(context_tokens))
+        .with_n_ctx(NonZeroU32::new(number(context_tokens.saturating_mul(settings.parallel))?))
         .with_n_batch(batch)
         .with_n_ubatch(batch)
-        .with_n_seq_max(1)
+        .with_n_seq_max(number(settings.parallel)?)
+        .with_kv_unified(false)
         .with_n_threads(threads)
         .with_n_threads_batch(threads);
-    model
-        .new_context(backend()?, params)
-        .map_err(|error| format!("no context of {context_tokens} tokens: {error}; lower RIVERRUN_MODEL_CONTEXT_TOKENS"))
-}
-
-/// llama.cpp may be initialized once a process.
-fn backend() -> Result<&'static LlamaBackend, String> {
-    static BACKEND: OnceLock<Result<LlamaBackend, String>> = OnceLock::new();
-    let backend = BACKEND.get_or_init(|| {
-        // It logs a hundred lines a model at its own "info"; they are of use only to who debugs this crate.
-        send_logs_to_tracing(LogOptions::default().with_logs_enabled(tracing::enabled!(tracing::Level::DEBUG)));
-        LlamaBackend::init().map_err(|error| error.to_string())
-    });
-    backend.as_ref().map_err(Clone::clone)
-}
-
-/// Says in plain words what is wrong with a file that is no GGUF at all.
-fn check_magic(path: &Path) -> Result<(), String> {
-    let mut magic = [0; 4];
-    let read = std::fs::File::open(path).and_then(|mut file| std::io::Read::read_exact(&mut file, &mut magic));
-    match read {
-        Ok(()) if &magic == b"GGUF" => Ok(()),
-        Ok(()) => Err(format!("it is no GGUF file (it begins with {magic:02x?})")),
-        Err(error) => Err(error.to_string()),
-    }
+    model.new_context(backend()?, params).map_err(|error| {
+        format!(
+            "no context of {} times {context_tokens} tokens: {error}; lower RIVERRUN_MODEL_PARALLEL or \
+             RIVERRUN_MODEL_CONTEXT_TOKENS",
+            settings.parallel
+        )
+    })
 }
 
 fn template_of(name: &str, model: &LlamaModel) -> ChatTemplate {

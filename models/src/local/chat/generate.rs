@@ -1,4 +1,6 @@
-//! The loop over tokens of one request, on the thread that owns the model's context.
+//! The loop over tokens, on the thread that owns the model's context. Several requests share the context, each in a sequence of its own:
+//! every computation takes the next token of each answer and a part of each prompt (continuous batching, after Yu et al., "Orca: A
+//! Distributed Serving System for Transformer-Based Generative Models", 2022).
 
 use std::sync::Arc;
 
@@ -7,18 +9,19 @@ use llama_cpp_2::llama_batch::LlamaBatch;
 use llama_cpp_2::model::LlamaModel;
 use llama_cpp_2::sampling::LlamaSampler;
 use llama_cpp_2::token::LlamaToken;
+use llama_cpp_2::vocab::LlamaVocab;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::output::Output;
-use super::prefix::{batches, reusable};
+use super::prefix::reusable;
+use super::schedule::{Free, choose, shares};
 use crate::error::ModelError;
 use crate::provider::{FinishReason, Usage};
 
-/// The one sequence of the context.
-const SEQUENCE: i32 = 0;
-/// Prompt tokens that are computed between two looks at the cancellation.
-pub(super) const PREFILL_BATCH: usize = 128;
+/// Tokens of one computation at most: so many are computed between two looks at cancellations and new requests.
+pub(super) const BATCH_TOKENS: usize = 128;
 
 /// A request that is ready to run.
 pub(super) struct Job {
@@ -43,13 +46,37 @@ pub(super) struct Generated {
     pub(super) usage: Usage,
 }
 
-/// A context and what its key-value cache holds.
+/// A context and its sequences.
 pub(super) struct Session<'model> {
     model: &'model LlamaModel,
     context: LlamaContext<'model>,
     batch: LlamaBatch<'static>,
+    slots: Vec<Slot>,
+    clock: u64,
+}
+
+/// One sequence.
+#[derive(Default)]
+struct Slot {
     /// The tokens whose keys and values are in the cache, in order.
     cached: Vec<LlamaToken>,
+    active: Option<Active>,
+    last_used: u64,
+}
+
+/// A request under way.
+struct Active {
+    /// The prompt and what was generated. Those beyond the cached ones are still to be computed.
+    tokens: Vec<LlamaToken>,
+    prompt: usize,
+    sampler: LlamaSampler,
+    output: Output,
+    max_tokens: usize,
+    deltas: mpsc::Sender<String>,
+    /// Text that a slow reader has no place for yet. An answer bounds it, and nobody else waits for that reader.
+    unsent: String,
+    cancel: CancellationToken,
+    done: oneshot::Sender<Result<Generated, ModelError>>,
 }
 
 enum Ended {
@@ -59,117 +86,233 @@ enum Ended {
 }
 
 impl<'model> Session<'model> {
-    pub(super) fn new(model: &'model Arc<LlamaModel>, context: LlamaContext<'model>) -> Self {
-        Session { model, context, batch: LlamaBatch::new(PREFILL_BATCH, 1), cached: Vec::new() }
+    /// A session of `parallel` sequences, for which the context has been made.
+    pub(super) fn new(model: &'model Arc<LlamaModel>, context: LlamaContext<'model>, parallel: usize) -> Self {
+        let slots = (0..parallel.max(1)).map(|_| Slot::default()).collect();
+        // A token belongs to one sequence.
+        Session { model, context, batch: LlamaBatch::new(BATCH_TOKENS, 1), slots, clock: 0 }
     }
 
-    /// Runs one job and answers it.
-    pub(super) fn run(&mut self, job: Job) {
-        let Job { prompt, mut sampler, stops, hold_tool_calls, max_tokens, deltas, cancel, started, done } = job;
+    /// Runs jobs, in the order in which they come, until nobody can send any more.
+    pub(super) fn run(&mut self, queue: &mut mpsc::Receiver<Job>) {
+        while self.admit(queue) {
+            self.step();
+        }
+    }
+
+    /// Gives waiting jobs to free sequences; waits for one when there is nothing to do. False when none will come.
+    fn admit(&mut self, queue: &mut mpsc::Receiver<Job>) -> bool {
+        if self.slots.iter().all(|slot| slot.active.is_none()) {
+            match queue.blocking_recv() {
+                Some(job) => self.start(job),
+                None => return false,
+            }
+        }
+        while self.slots.iter().any(|slot| slot.active.is_none()) {
+            match queue.try_recv() {
+                Ok(job) => self.start(job),
+                Err(_) => break,
+            }
+        }
+        true
+    }
+
+    /// Puts a job into a free sequence.
+    fn start(&mut self, job: Job) {
+        let Job { prompt, sampler, stops, hold_tool_calls, max_tokens, deltas, cancel, started, done } = job;
+        let free: Vec<Free<'_, LlamaToken>> = self
+            .slots
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| slot.active.is_none())
+            .map(|(id, slot)| Free { id, cached: slot.cached.as_slice(), last_used: slot.last_used })
+            .collect();
+        let chosen = choose(&free, &prompt);
+        let Some(id) = chosen else { return };
+        let kept = self.keep(id, &prompt);
+        tracing::debug!(tokens = prompt.len(), reused = kept, sequence = id, "computing a prompt");
         // Nobody listens when the caller has gone; the token then says so too.
         let _ = started.send(());
-        let mut output = Output::new(&stops, hold_tool_calls);
-        let mut generated = 0;
-        let ended = self.fill(&prompt, &cancel).and_then(|filled| match filled {
-            true => self.decode(&mut sampler, &mut output, max_tokens, &deltas, &cancel, &mut generated),
-            false => Ok(Ended::Cancelled),
-        });
-        let _ = done.send(ended.map(|ended| {
-            let (text, shown) = output.finish(matches!(ended, Ended::Stop { by_string: true }));
-            let finish = match ended {
-                Ended::Stop { .. } => FinishReason::Stop,
-                Ended::Length => FinishReason::Length,
-                Ended::Cancelled => FinishReason::Cancelled,
-            };
-            let usage = Usage { prompt_tokens: prompt.len() as u64, completion_tokens: generated as u64 };
-            Generated { text, shown, finish, usage }
-        }));
-    }
-
-    /// Computes the prompt, beginning behind what the cache already holds of it. False when cancelled.
-    fn fill(&mut self, prompt: &[LlamaToken], cancel: &CancellationToken) -> Result<bool, ModelError> {
-        let keep = self.keep(reusable(&self.cached, prompt))?;
-        tracing::debug!(tokens = prompt.len(), reused = keep, "computing the prompt");
-        for range in batches(keep, prompt.len(), PREFILL_BATCH) {
-            if cancel.is_cancelled() {
-                return Ok(false);
-            }
-            let last = range.end == prompt.len();
-            self.compute(&prompt[range], last)?;
+        self.clock += 1;
+        if let Some(slot) = self.slots.get_mut(id) {
+            slot.last_used = self.clock;
+            slot.active = Some(Active {
+                prompt: prompt.len(),
+                tokens: prompt,
+                sampler,
+                output: Output::new(&stops, hold_tool_calls),
+                max_tokens,
+                deltas,
+                unsent: String::new(),
+                cancel,
+                done,
+            });
         }
-        Ok(true)
     }
 
-    /// Drops everything behind the first `keep` tokens from the cache; architectures that cannot drop a part start anew.
-    fn keep(&mut self, keep: usize) -> Result<usize, ModelError> {
-        if keep < self.cached.len() {
-            let from = u32::try_from(keep).map_err(ModelError::internal)?;
-            if self.context.kv_cache_seq_rm(SEQUENCE, Some(from), None).is_err() {
-                self.forget();
-                return Ok(0);
+    /// Drops from a sequence what is not of the prompt's beginning, and answers how much stays; architectures that cannot drop a part
+    /// start anew.
+    fn keep(&mut self, id: usize, prompt: &[LlamaToken]) -> usize {
+        let Some(slot) = self.slots.get_mut(id) else { return 0 };
+        let keep = reusable(&slot.cached, prompt);
+        if keep < slot.cached.len() {
+            let sequence = sequence(id);
+            let from = u32::try_from(keep).unwrap_or(u32::MAX);
+            if self.context.kv_cache_seq_rm(sequence, Some(from), None).is_ok() {
+                slot.cached.truncate(keep);
+            } else {
+                // A whole sequence can always be removed.
+                let _ = self.context.kv_cache_seq_rm(sequence, None, None);
+                slot.cached.clear();
             }
-            self.cached.truncate(keep);
         }
-        Ok(keep)
+        slot.cached.len()
     }
 
-    fn forget(&mut self) {
-        self.context.clear_kv_cache();
-        self.cached.clear();
+    /// One computation for all that are under way.
+    fn step(&mut self) {
+        for slot in &mut self.slots {
+            if slot.active.as_ref().is_some_and(|active| active.cancel.is_cancelled()) {
+                slot.end(Ended::Cancelled);
+            }
+        }
+        let needs: Vec<usize> = self.slots.iter().map(Slot::need).collect();
+        if needs.iter().all(|need| *need == 0) {
+            return;
+        }
+        match self.compute(&shares(&needs, BATCH_TOKENS)) {
+            Ok(outputs) => {
+                for (id, output) in outputs {
+                    self.advance(id, output);
+                }
+            }
+            Err(error) => self.fail(&error),
+        }
     }
 
-    /// Computes tokens behind those in the cache.
-    fn compute(&mut self, tokens: &[LlamaToken], with_logits: bool) -> Result<(), ModelError> {
+    /// Computes the next tokens of each sequence. Answers the sequences whose next token can now be drawn, with the places of their
+    /// outputs.
+    fn compute(&mut self, shares: &[usize]) -> Result<Vec<(usize, i32)>, ModelError> {
         self.batch.clear();
-        let last = tokens.len().saturating_sub(1);
-        for (index, token) in tokens.iter().enumerate() {
-            let position = i32::try_from(self.cached.len() + index).map_err(ModelError::internal)?;
-            self.batch
-                .add(*token, position, &[SEQUENCE], with_logits && index == last)
-                .map_err(ModelError::internal)?;
+        let mut outputs = Vec::new();
+        for (id, (slot, share)) in self.slots.iter().zip(shares).enumerate() {
+            let Some(active) = &slot.active else { continue };
+            let end = slot.cached.len() + share;
+            for (index, token) in active.tokens.iter().enumerate().take(end).skip(slot.cached.len()) {
+                let last = index + 1 == active.tokens.len();
+                if last {
+                    outputs.push((id, self.batch.n_tokens()));
+                }
+                let position = i32::try_from(index).map_err(ModelError::internal)?;
+                self.batch.add(*token, position, &[sequence(id)], last).map_err(ModelError::internal)?;
+            }
         }
-        if let Err(error) = self.context.decode(&mut self.batch) {
-            // What the cache holds after a failure is not known.
-            self.forget();
-            return Err(ModelError::internal(format!("computing {} tokens failed: {error}", tokens.len())));
+        let count = self.batch.n_tokens();
+        self.context
+            .decode(&mut self.batch)
+            .map_err(|error| ModelError::internal(format!("computing {count} tokens failed: {error}")))?;
+        for (slot, share) in self.slots.iter_mut().zip(shares) {
+            if let Some(active) = &slot.active {
+                let computed = active.tokens.iter().skip(slot.cached.len()).take(*share);
+                slot.cached.extend(computed);
+            }
         }
-        self.cached.extend_from_slice(tokens);
-        Ok(())
+        Ok(outputs)
     }
 
-    fn decode(
-        &mut self,
-        sampler: &mut LlamaSampler,
-        output: &mut Output,
-        max_tokens: usize,
-        deltas: &mpsc::Sender<String>,
-        cancel: &CancellationToken,
-        generated: &mut usize,
-    ) -> Result<Ended, ModelError> {
+    /// Draws the next token of a sequence.
+    fn advance(&mut self, id: usize, output: i32) {
         let model = self.model;
-        let vocab = model.vocab();
-        loop {
-            if *generated >= max_tokens {
-                return Ok(Ended::Length);
-            }
-            if cancel.is_cancelled() {
-                return Ok(Ended::Cancelled);
-            }
-            let token = sampler.sample(&self.context, -1);
-            if vocab.is_eog(token) {
-                return Ok(Ended::Stop { by_string: false });
-            }
-            *generated += 1;
-            let (piece, stopped) = output.push(&vocab.token_to_piece(token, false, None));
-            if !piece.is_empty() && deltas.blocking_send(piece).is_err() {
-                return Ok(Ended::Cancelled);
-            }
-            if stopped {
-                return Ok(Ended::Stop { by_string: true });
-            }
-            if *generated < max_tokens {
-                self.compute(&[token], true)?;
+        let Some(slot) = self.slots.get_mut(id) else { return };
+        let Some(active) = &mut slot.active else { return };
+        if let Some(ended) = active.draw(&self.context, &model.vocab(), output) {
+            slot.end(ended);
+        }
+    }
+
+    /// Ends all that are under way: what the cache holds after a failure is not known.
+    fn fail(&mut self, error: &ModelError) {
+        self.context.clear_kv_cache();
+        for slot in &mut self.slots {
+            slot.cached.clear();
+            if let Some(active) = slot.active.take() {
+                let _ = active.done.send(Err(error.clone()));
             }
         }
+    }
+}
+
+/// The number of a sequence as llama.cpp counts them; there are at most 64.
+fn sequence(id: usize) -> i32 {
+    id as i32
+}
+
+impl Slot {
+    /// Tokens that are to be computed.
+    fn need(&self) -> usize {
+        self.active.as_ref().map_or(0, |active| active.tokens.len().saturating_sub(self.cached.len()))
+    }
+
+    /// Answers the request and is free; what was computed stays for the next one.
+    fn end(&mut self, ended: Ended) {
+        if let Some(active) = self.active.take() {
+            active.answer(&ended);
+        }
+    }
+}
+
+impl Active {
+    fn generated(&self) -> usize {
+        self.tokens.len() - self.prompt
+    }
+
+    /// Draws a token from the output at a place of the last computation; how the request ended when that was its last.
+    fn draw(&mut self, context: &LlamaContext<'_>, vocab: &LlamaVocab<'_>, output: i32) -> Option<Ended> {
+        if self.generated() >= self.max_tokens {
+            return Some(Ended::Length);
+        }
+        let token = self.sampler.sample(context, output);
+        if vocab.is_eog(token) {
+            return Some(Ended::Stop { by_string: false });
+        }
+        self.tokens.push(token);
+        let (piece, stopped) = self.output.push(&vocab.token_to_piece(token, false, None));
+        if !self.show(&piece) {
+            return Some(Ended::Cancelled);
+        }
+        if stopped {
+            return Some(Ended::Stop { by_string: true });
+        }
+        (self.generated() >= self.max_tokens).then_some(Ended::Length)
+    }
+
+    /// Sends text on its way; false when nobody reads any more.
+    fn show(&mut self, piece: &str) -> bool {
+        self.unsent.push_str(piece);
+        if self.unsent.is_empty() {
+            return true;
+        }
+        match self.deltas.try_send(std::mem::take(&mut self.unsent)) {
+            Ok(()) => true,
+            Err(TrySendError::Full(text)) => {
+                self.unsent = text;
+                true
+            }
+            Err(TrySendError::Closed(_)) => false,
+        }
+    }
+
+    fn answer(self, ended: &Ended) {
+        let usage =
+            Usage { prompt_tokens: self.prompt as u64, completion_tokens: (self.tokens.len() - self.prompt) as u64 };
+        let (text, shown) = self.output.finish(matches!(ended, Ended::Stop { by_string: true }));
+        let finish = match ended {
+            Ended::Stop { .. } => FinishReason::Stop,
+            Ended::Length => FinishReason::Length,
+            Ended::Cancelled => FinishReason::Cancelled,
+        };
+        // What a slow reader did not take comes with the answer.
+        let shown = shown.saturating_sub(self.unsent.len());
+        let _ = self.done.send(Ok(Generated { text, shown, finish, usage }));
     }
 }

@@ -7,6 +7,7 @@ mod output;
 mod prefix;
 mod prompt;
 mod sampling;
+mod schedule;
 mod template;
 mod tool_calls;
 

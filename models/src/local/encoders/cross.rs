@@ -1,46 +1,108 @@
-//! Cross-encoders: BERT with a head that scores a pair of texts.
+//! Cross-encoders: an encoder with a head that scores a pair of texts.
 
 use std::path::Path;
 
 use candle_core::{Device, Tensor};
-use candle_nn::{Linear, Module, linear};
+use candle_nn::{LayerNorm, Linear, Module, VarBuilder, layer_norm_no_bias, linear, linear_no_bias};
 use serde_json::Value;
 use tokenizers::Encoding;
 
 use super::batching;
-use super::encoder::{Config, Encoder};
+use super::body::{self, Body};
 use super::layout;
 use super::text::{self, EncodeError, TextReader};
 use super::weights::Weights;
 
 /// A loaded cross-encoder with one output.
 pub(super) struct CrossEncoder {
-    body: Encoder,
-    pooler: Linear,
-    classifier: Linear,
+    body: Body,
+    head: Head,
     reader: TextReader,
     sigmoid: bool,
+}
+
+/// What makes a score of the vectors of a pair's tokens.
+struct Head {
+    dense: Linear,
+    activation: HeadActivation,
+    output: Linear,
+    /// Takes the mean of all tokens; else the first one stands for all.
+    mean: bool,
+}
+
+enum HeadActivation {
+    Tanh,
+    /// With a normalization behind it.
+    Gelu(LayerNorm),
+}
+
+impl Head {
+    /// The head of an architecture. BERT's pooler is part of the encoder's names, RoBERTa's of the classifier's; ModernBERT's own is
+    /// not that of `candle-transformers`, which makes probabilities of one label and so always 1.
+    fn load(config: &Value, root: &VarBuilder<'static>) -> Result<Self, EncodeError> {
+        let hidden = config["hidden_size"].as_u64().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
+        let name = config["model_type"].as_str().unwrap_or("none");
+        let tanh = |dense: &str, output: &str| -> Result<Head, EncodeError> {
+            Ok(Head {
+                dense: linear(hidden, hidden, root.pp(dense))?,
+                activation: HeadActivation::Tanh,
+                output: linear(hidden, 1, root.pp(output))?,
+                mean: false,
+            })
+        };
+        match name {
+            "bert" => tanh("bert.pooler.dense", "classifier"),
+            "xlm-roberta" | "roberta" | "camembert" => tanh("classifier.dense", "classifier.out_proj"),
+            "modernbert" => {
+                let epsilon = config["norm_eps"].as_f64().unwrap_or(1e-5);
+                Ok(Head {
+                    dense: linear_no_bias(hidden, hidden, root.pp("head.dense"))?,
+                    activation: HeadActivation::Gelu(layer_norm_no_bias(hidden, epsilon, root.pp("head.norm"))?),
+                    output: linear(hidden, 1, root.pp("classifier"))?,
+                    mean: config["classifier_pooling"] == "mean",
+                })
+            }
+            other => Err(EncodeError(format!(
+                "architecture '{other}' is not supported for re-ranking; supported: bert, xlm-roberta, roberta, modernbert"
+            ))),
+        }
+    }
+
+    /// Scores of pairs, `[pairs]`, from the vectors of their tokens, which stand one behind the other.
+    fn forward(&self, hidden: &Tensor, lengths: &[usize]) -> candle_core::Result<Tensor> {
+        let ends = lengths.iter().scan(0_usize, |end, length| {
+            *end += *length;
+            Some(*end)
+        });
+        let starts = ends.zip(lengths).map(|(end, length)| end - length);
+        let pooled = if self.mean {
+            let means = starts.zip(lengths).map(|(start, length)| hidden.narrow(0, start, *length)?.mean(0));
+            Tensor::stack(&means.collect::<candle_core::Result<Vec<Tensor>>>()?, 0)?
+        } else {
+            let firsts: Vec<u32> = starts.map(|start| start as u32).collect();
+            hidden.index_select(&Tensor::from_vec(firsts, lengths.len(), &Device::Cpu)?, 0)?
+        };
+        let dense = self.dense.forward(&pooled)?;
+        let active = match &self.activation {
+            HeadActivation::Tanh => dense.tanh()?,
+            HeadActivation::Gelu(norm) => norm.forward(&dense.gelu_erf()?)?,
+        };
+        self.output.forward(&active)?.squeeze(1)
+    }
 }
 
 impl CrossEncoder {
     pub(super) fn load(folder: &Path) -> Result<Self, EncodeError> {
         let config = layout::config(folder)?;
-        let name = config["model_type"].as_str().unwrap_or("none");
-        if name != "bert" {
-            return Err(EncodeError(format!("architecture '{name}' is not supported for re-ranking; supported: bert")));
-        }
         let labels = labels(&config);
         if labels != 1 {
             return Err(EncodeError(format!("it has {labels} outputs; a re-ranker has one")));
         }
-        let bert: Config = layout::typed(&config)?;
         let root = Weights::read(&folder.join("model.safetensors"))?.into_builder();
-        let hidden = bert.hidden_size;
         Ok(CrossEncoder {
-            body: Encoder::load(&root.pp("bert"), &bert)?,
-            pooler: linear(hidden, hidden, root.pp("bert.pooler.dense"))?,
-            classifier: linear(hidden, 1, root.pp("classifier"))?,
-            reader: TextReader::load(folder, bert.max_tokens())?,
+            head: Head::load(&config, &root)?,
+            body: Body::load(&config, &root)?,
+            reader: TextReader::load(folder, body::max_tokens(&config)?)?,
             sigmoid: !has_identity(&config),
         })
     }
@@ -63,15 +125,7 @@ impl CrossEncoder {
     fn forward(&self, encodings: &[Encoding], lengths: &[usize]) -> Result<Tensor, EncodeError> {
         let (ids, types) = text::joined(encodings);
         let hidden = self.body.forward(ids, types, lengths)?;
-        // The first token of each text stands for the whole.
-        let ends = lengths.iter().scan(0, |end, length| {
-            *end += *length as u32;
-            Some(*end)
-        });
-        let firsts: Vec<u32> = ends.zip(lengths).map(|(end, length)| end - *length as u32).collect();
-        let first = hidden.index_select(&Tensor::from_vec(firsts, lengths.len(), &Device::Cpu)?, 0)?;
-        let pooled = self.pooler.forward(&first)?.tanh()?;
-        Ok(self.classifier.forward(&pooled)?.squeeze(1)?)
+        Ok(self.head.forward(&hidden, lengths)?)
     }
 }
 

@@ -22,7 +22,7 @@ const MAX_DISTANCE: f64 = 128.0;
 pub(super) struct Config {
     model_type: String,
     vocab_size: usize,
-    pub(super) hidden_size: usize,
+    hidden_size: usize,
     num_hidden_layers: usize,
     num_attention_heads: usize,
     intermediate_size: usize,
@@ -160,8 +160,24 @@ impl Encoder {
         })
     }
 
+    /// How many layers it has.
+    pub(super) fn layers(&self) -> usize {
+        self.layers.len()
+    }
+
     /// The vectors of all tokens, `[tokens, hidden]`, of texts that stand one behind the other; `lengths` are their counts of tokens.
     pub(super) fn forward(&self, ids: Vec<u32>, types: Vec<u32>, lengths: &[usize]) -> Result<Tensor> {
+        self.forward_to(ids, types, lengths, self.layers.len())
+    }
+
+    /// The same, through the first `layers` layers only.
+    pub(super) fn forward_to(
+        &self,
+        ids: Vec<u32>,
+        types: Vec<u32>,
+        lengths: &[usize],
+        layers: usize,
+    ) -> Result<Tensor> {
         let count = ids.len();
         let indexes = |numbers: Vec<u32>| Tensor::from_vec(numbers, count, &Device::Cpu);
         let first = self.first_position as u32;
@@ -173,7 +189,7 @@ impl Encoder {
         }
         self.norm.apply(&hidden)?;
         let biases: Vec<Option<Vec<Vec<f32>>>> = lengths.iter().map(|length| self.biases(*length)).collect();
-        for layer in &self.layers {
+        for layer in self.layers.iter().take(layers) {
             hidden = layer.forward(&hidden, lengths, &biases, self.heads)?;
         }
         Ok(hidden)

@@ -1,5 +1,6 @@
 //! The files of a sentence-transformers model beside its weights.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -8,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::text::EncodeError;
+use crate::provider::EmbedPurpose;
 
 /// How the vectors of the tokens become the vector of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +29,35 @@ pub(super) struct Layout {
     pub(super) normalize: bool,
     /// Tokens of a text at most, special ones included; none when the files do not say.
     pub(super) max_tokens: Option<usize>,
+    /// What the model wants before a query and before a document; none when the files do not say.
+    pub(super) prompts: Option<Prompts>,
+}
+
+/// What stands before the texts that a model reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Prompts {
+    pub(super) query: String,
+    pub(super) document: String,
+}
+
+impl Prompts {
+    /// What stands before a text of this purpose.
+    pub(super) fn before(&self, purpose: EmbedPurpose) -> &str {
+        match purpose {
+            EmbedPurpose::Document => &self.document,
+            EmbedPurpose::Query => &self.query,
+        }
+    }
+
+    /// The two of a model's prompts that are used here; none when it has others only.
+    fn of(mut named: BTreeMap<String, Option<String>>) -> Option<Self> {
+        let mut take = |names: &[&str]| names.iter().find_map(|name| named.remove(*name).flatten());
+        let (query, document) = (take(&["query", "search_query"]), take(&["document", "passage", "search_document"]));
+        if query.is_none() && document.is_none() {
+            return None;
+        }
+        Some(Prompts { query: query.unwrap_or_default(), document: document.unwrap_or_default() })
+    }
 }
 
 impl Layout {
@@ -42,6 +73,10 @@ impl Layout {
         #[derive(Deserialize)]
         struct SentenceConfig {
             max_seq_length: Option<usize>,
+        }
+        #[derive(Deserialize)]
+        struct PromptConfig {
+            prompts: Option<BTreeMap<String, Option<String>>>,
         }
         #[derive(Deserialize)]
         struct Module {
@@ -62,7 +97,13 @@ impl Layout {
         let modules: Option<Vec<Module>> = optional(&folder.join("modules.json"))?;
         let normalize = modules.is_none_or(|modules| modules.iter().any(|module| module.kind.ends_with("Normalize")));
         let sentence: Option<SentenceConfig> = optional(&folder.join("sentence_bert_config.json"))?;
-        Ok(Layout { pooling, normalize, max_tokens: sentence.and_then(|config| config.max_seq_length) })
+        let prompts: Option<PromptConfig> = optional(&folder.join("config_sentence_transformers.json"))?;
+        Ok(Layout {
+            pooling,
+            normalize,
+            max_tokens: sentence.and_then(|config| config.max_seq_length),
+            prompts: prompts.and_then(|config| Prompts::of(config.prompts?)),
+        })
     }
 }
 
@@ -93,7 +134,7 @@ mod tests {
     #[test]
     fn given_the_files_of_a_model_when_they_are_read_then_they_decide_and_defaults_fill_the_rest() {
         let dir = tempfile::tempdir().unwrap();
-        let plain = Layout { pooling: Pooling::Mean, normalize: true, max_tokens: None };
+        let plain = Layout { pooling: Pooling::Mean, normalize: true, max_tokens: None, prompts: None };
         assert_eq!(Layout::read(dir.path()).unwrap(), plain);
         fs::create_dir(dir.path().join("1_Pooling")).unwrap();
         fs::write(
@@ -103,9 +144,15 @@ mod tests {
         .unwrap();
         fs::write(dir.path().join("modules.json"), r#"[{"type":"sentence_transformers.models.Transformer"}]"#).unwrap();
         fs::write(dir.path().join("sentence_bert_config.json"), r#"{"max_seq_length":384}"#).unwrap();
+        fs::write(
+            dir.path().join("config_sentence_transformers.json"),
+            r#"{"__version__":{"transformers":"4"},"prompts":{"query":"query: ","passage":"text: ","other":null}}"#,
+        )
+        .unwrap();
+        let prompts = Some(Prompts { query: "query: ".into(), document: "text: ".into() });
         assert_eq!(
             Layout::read(dir.path()).unwrap(),
-            Layout { pooling: Pooling::Cls, normalize: false, max_tokens: Some(384) }
+            Layout { pooling: Pooling::Cls, normalize: false, max_tokens: Some(384), prompts }
         );
         fs::write(dir.path().join("1_Pooling/config.json"), "{}").unwrap();
         assert!(Layout::read(dir.path()).is_err());

@@ -1,12 +1,16 @@
-//! Encoders and cross-encoders on candle: which are loaded, and the way of texts through one.
+//! Encoders and cross-encoders on candle and llama.cpp: which are loaded, and the way of texts through one.
 
 mod batching;
+mod body;
 mod cross;
 mod encoder;
+mod gguf;
 mod kernels;
 mod late;
 mod layout;
 mod sentence;
+mod states;
+mod stock;
 mod text;
 mod tokens;
 mod weights;
@@ -23,8 +27,12 @@ use crate::catalog;
 use crate::error::ModelError;
 use crate::provider::{EmbedPurpose, EmbedReply, EmbedRequest, RerankRequest, Usage};
 use crate::spans::{EmbedTokenizer, SpansRequest};
+use crate::token_vectors::{TokenVectors, TokenVectorsRequest};
 
 use cross::CrossEncoder;
+use encoder::Encoder;
+use gguf::GgufEncoder;
+use layout::Prompts;
 use sentence::{Embedded, SentenceEncoder};
 use tokens::Tokens;
 
@@ -40,27 +48,38 @@ pub(super) struct Encoders {
     sentence: Cache<String, Arc<SentenceEncoder>>,
     cross: Cache<String, Arc<CrossEncoder>>,
     tokenizers: Cache<String, Arc<Tokens>>,
+    gguf: Cache<String, Arc<GgufEncoder>>,
+    /// For llama.cpp; candle takes those of the process.
+    threads: usize,
     running: Arc<Semaphore>,
 }
 
 impl Encoders {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(threads: usize) -> Self {
         Encoders {
             sentence: Cache::new(MAX_LOADED),
             cross: Cache::new(MAX_LOADED),
             tokenizers: Cache::new(MAX_LOADED),
+            gguf: Cache::new(MAX_LOADED),
+            threads,
             running: Arc::new(Semaphore::new(MAX_RUNNING)),
         }
     }
 
     pub(super) async fn embed(&self, found: &Found, request: EmbedRequest) -> Result<EmbedReply, ModelError> {
         check_count(request.inputs.len())?;
-        let encoder = loaded(&self.sentence, found, SentenceEncoder::load).await?;
-        let prefix = prefix(&found.name, request.purpose);
-        let EmbedRequest { model, inputs, .. } = request;
-        let inputs =
-            if prefix.is_empty() { inputs } else { inputs.iter().map(|input| format!("{prefix}{input}")).collect() };
-        let embedded = self.run(found, move || encoder.embed(inputs)).await?;
+        let EmbedRequest { model, inputs, purpose } = request;
+        let embedded = if found.is_gguf() {
+            let encoder = self.gguf(found).await?;
+            let inputs = prefixed(inputs, prefix(&found.name, &encoder.prompts, purpose));
+            let reader = Arc::clone(&encoder);
+            let texts = self.run(found, move || reader.texts(&inputs)).await?;
+            encoder.embed(texts).await.map_err(|error| failed(found, &error))?
+        } else {
+            let encoder = loaded(&self.sentence, found, SentenceEncoder::load).await?;
+            let inputs = prefixed(inputs, prefix(&found.name, &encoder.prompts, purpose));
+            self.run(found, move || encoder.embed(inputs)).await?
+        };
         if embedded.truncated > 0 {
             tracing::warn!(
                 %model,
@@ -77,22 +96,61 @@ impl Encoders {
         if let Some(span) = request.bad_span() {
             return Err(ModelError::bad_request(NAME, format!("{span:?} is no span of the text")));
         }
+        if found.is_gguf() {
+            return Err(ModelError::unsupported(NAME, "embed chunks within their document with a GGUF model"));
+        }
         let encoder = loaded(&self.sentence, found, SentenceEncoder::load).await?;
         let tokens = loaded(&self.tokenizers, found, Tokens::load).await?;
-        let prefix = prefix(&found.name, EmbedPurpose::Document);
+        let prefix = prefix(&found.name, &encoder.prompts, EmbedPurpose::Document).to_owned();
         let SpansRequest { model, text, spans } = request;
-        let embedded = self.run(found, move || late::embed(&encoder, &tokens, prefix, &text, &spans)).await?;
+        let embedded = self.run(found, move || late::embed(&encoder, &tokens, &prefix, &text, &spans)).await?;
         Ok(reply(model, embedded))
     }
 
     /// The tokenizer of an encoder; its weights are not read.
     pub(super) async fn tokenizer(&self, found: &Found) -> Result<Arc<dyn EmbedTokenizer>, ModelError> {
+        if found.is_gguf() {
+            return Err(ModelError::unsupported(NAME, "tell the places of the tokens of a GGUF model"));
+        }
         let tokens: Arc<dyn EmbedTokenizer> = loaded(&self.tokenizers, found, Tokens::load).await?;
         Ok(tokens)
     }
 
+    /// The tokens of texts as a layer sees them; nothing is put before the texts.
+    pub(super) async fn token_vectors(
+        &self,
+        found: &Found,
+        request: TokenVectorsRequest,
+    ) -> Result<TokenVectors, ModelError> {
+        let TokenVectorsRequest { texts, layer, .. } = request;
+        if texts.len() > states::MAX_TEXTS {
+            let (count, most) = (texts.len(), states::MAX_TEXTS);
+            return Err(ModelError::bad_request(NAME, format!("{count} texts for their tokens; at most {most}")));
+        }
+        let layered = "show the layers of this model; name one of the families bert and mpnet";
+        if found.is_gguf() {
+            return Err(ModelError::unsupported(NAME, layered));
+        }
+        let encoder = loaded(&self.sentence, found, SentenceEncoder::load).await?;
+        let Some(layers) = encoder.encoder.layered().map(Encoder::layers) else {
+            return Err(ModelError::unsupported(NAME, layered));
+        };
+        let layer = layer.unwrap_or_else(|| states::usual_layer(layers));
+        if layer > layers {
+            let reason = format!("layer {layer} of model '{}', which has {layers}", found.name);
+            return Err(ModelError::bad_request(NAME, reason));
+        }
+        self.run(found, move || states::embed(&encoder, texts, layer)).await
+    }
+
     pub(super) async fn rerank(&self, found: &Found, request: RerankRequest) -> Result<Vec<f32>, ModelError> {
         check_count(request.documents.len())?;
+        if found.is_gguf() {
+            let encoder = self.gguf(found).await?;
+            let reader = Arc::clone(&encoder);
+            let pairs = self.run(found, move || reader.pairs(&request.query, &request.documents)).await?;
+            return encoder.scores(pairs).await.map_err(|error| failed(found, &error));
+        }
         let encoder = loaded(&self.cross, found, CrossEncoder::load).await?;
         self.run(found, move || encoder.scores(&request.query, request.documents)).await
     }
@@ -103,22 +161,37 @@ impl Encoders {
         work: impl FnOnce() -> Result<T, text::EncodeError> + Send + 'static,
     ) -> Result<T, ModelError> {
         let permit = Arc::clone(&self.running).acquire_owned().await.map_err(ModelError::internal)?;
-        let name = found.name.clone();
         let work = move || {
             let _permit = permit;
             work()
         };
         let result = tokio::task::spawn_blocking(work).await.map_err(ModelError::internal)?;
-        result.map_err(|error| ModelError::internal(format!("model '{name}': {error}")))
+        result.map_err(|error| failed(found, &error))
+    }
+
+    async fn gguf(&self, found: &Found) -> Result<Arc<GgufEncoder>, ModelError> {
+        let threads = self.threads;
+        loaded(&self.gguf, found, move |folder| GgufEncoder::load(folder, threads)).await
     }
 }
 
-/// What the model wants before a text.
-fn prefix(model: &str, purpose: EmbedPurpose) -> &'static str {
-    catalog::find(model).map_or("", |entry| match purpose {
-        EmbedPurpose::Document => entry.document_prefix.as_str(),
-        EmbedPurpose::Query => entry.query_prefix.as_str(),
-    })
+/// What the model wants before a text: the catalog's word, then that of the model's files, then that of its family.
+fn prefix<'a>(model: &str, prompts: &'a Prompts, purpose: EmbedPurpose) -> &'a str {
+    catalog::find(model).map_or_else(
+        || prompts.before(purpose),
+        |entry| match purpose {
+            EmbedPurpose::Document => entry.document_prefix.as_str(),
+            EmbedPurpose::Query => entry.query_prefix.as_str(),
+        },
+    )
+}
+
+fn prefixed(inputs: Vec<String>, prefix: &str) -> Vec<String> {
+    if prefix.is_empty() { inputs } else { inputs.iter().map(|input| format!("{prefix}{input}")).collect() }
+}
+
+fn failed(found: &Found, error: &text::EncodeError) -> ModelError {
+    ModelError::internal(format!("model '{}': {error}", found.name))
 }
 
 fn reply(model: String, embedded: Embedded) -> EmbedReply {
@@ -138,7 +211,7 @@ fn check_count(count: usize) -> Result<(), ModelError> {
 async fn loaded<E: Send + Sync + 'static>(
     cache: &Cache<String, Arc<E>>,
     found: &Found,
-    load: fn(&Path) -> Result<E, text::EncodeError>,
+    load: impl FnOnce(&Path) -> Result<E, text::EncodeError> + Send + 'static,
 ) -> Result<Arc<E>, ModelError> {
     let folder = found.folder.clone();
     let load = async {

@@ -3,16 +3,17 @@
 use std::path::Path;
 
 use super::batching;
-use super::encoder::{Config, Encoder};
-use super::layout::{self, Layout, Pooling};
+use super::body::{self, Body};
+use super::layout::{self, Layout, Pooling, Prompts};
 use super::text::{self, EncodeError, TextReader};
 use super::weights::Weights;
 
 /// A loaded encoder.
 pub(super) struct SentenceEncoder {
-    pub(super) encoder: Encoder,
+    pub(super) encoder: Body,
     pub(super) reader: TextReader,
     pub(super) layout: Layout,
+    pub(super) prompts: Prompts,
 }
 
 /// Vectors in the order of the texts.
@@ -27,18 +28,11 @@ impl SentenceEncoder {
     pub(super) fn load(folder: &Path) -> Result<Self, EncodeError> {
         let config = layout::config(folder)?;
         let layout = Layout::read(folder)?;
-        let weights = Weights::read(&folder.join("model.safetensors"))?;
-        let name = match config["model_type"].as_str() {
-            Some(name @ ("bert" | "mpnet")) => name,
-            other => {
-                let name = other.unwrap_or("none");
-                return Err(EncodeError(format!("architecture '{name}' is not supported; supported: bert, mpnet")));
-            }
-        };
-        let shape: Config = layout::typed(&config)?;
-        let encoder = Encoder::load(&weights.rooted_at(name, "embeddings.word_embeddings.weight"), &shape)?;
-        let max_tokens = layout.max_tokens.unwrap_or(usize::MAX).min(shape.max_tokens());
-        Ok(SentenceEncoder { encoder, reader: TextReader::load(folder, max_tokens)?, layout })
+        let max_tokens = layout.max_tokens.unwrap_or(usize::MAX).min(body::max_tokens(&config)?);
+        let root = Weights::read(&folder.join("model.safetensors"))?.into_builder();
+        let encoder = Body::load(&config, &root)?;
+        let prompts = layout.prompts.clone().unwrap_or_else(|| body::prompts(&config));
+        Ok(SentenceEncoder { encoder, reader: TextReader::load(folder, max_tokens)?, layout, prompts })
     }
 
     /// Embeds texts.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tokenizers::Tokenizer;
 
-use super::encoder::Config;
+use super::body;
 use super::layout::{self, Layout};
 use super::text::EncodeError;
 use crate::error::ModelError;
@@ -19,8 +19,8 @@ pub(super) struct Tokens {
 
 impl Tokens {
     pub(super) fn load(folder: &Path) -> Result<Self, EncodeError> {
-        let shape: Config = layout::typed(&layout::config(folder)?)?;
-        let window = Layout::read(folder)?.max_tokens.unwrap_or(usize::MAX).min(shape.max_tokens());
+        let longest = body::max_tokens(&layout::config(folder)?)?;
+        let window = Layout::read(folder)?.max_tokens.unwrap_or(usize::MAX).min(longest);
         let path = folder.join("tokenizer.json");
         let bad = |error: tokenizers::Error| EncodeError(format!("{}: {error}", path.display()));
         let mut tokenizer = Tokenizer::from_file(&path).map_err(bad)?;

@@ -43,17 +43,6 @@ impl Weights {
         Ok(Weights { tensors })
     }
 
-    pub(super) fn contains(&self, name: &str) -> bool {
-        self.tensors.contains_key(name)
-    }
-
-    /// The tensors below `prefix`, when a tensor named `prefix` + `probe` is there, else all of them from the root.
-    pub(super) fn rooted_at(self, prefix: &str, probe: &str) -> VarBuilder<'static> {
-        let below = self.contains(&format!("{prefix}.{probe}"));
-        let root = self.into_builder();
-        if below { root.pp(prefix) } else { root }
-    }
-
     pub(super) fn into_builder(self) -> VarBuilder<'static> {
         VarBuilder::from_tensors(self.tensors, DType::F32, &Device::Cpu)
     }
@@ -138,7 +127,7 @@ mod tests {
         data.extend_from_slice(&[0; 8]);
         let (_dir, path) = file(header, &data);
         let weights = Weights::read(&path).unwrap();
-        assert!(weights.contains("a") && !weights.contains("ids"));
+        assert!(weights.tensors.contains_key("a") && !weights.tensors.contains_key("ids"));
         assert_eq!(weights.tensors["a"].to_vec1::<f32>().unwrap(), [1.5, -2.0]);
     }
 

@@ -7,6 +7,7 @@ use duckdb::{AccessMode, Config, Connection, appender_params_from_iter, params};
 use parking_lot::Mutex;
 use riverrun_schemas::{CollectionName, DocumentId};
 
+use crate::warehouse::declared;
 use crate::warehouse::duck::DuckConfig;
 use crate::warehouse::duck::names::{self, quoted};
 use crate::warehouse::infer::Inference;
@@ -90,13 +91,15 @@ impl Database {
         load: TableLoad,
         names: Vec<String>,
     ) -> Result<TableInfo, WarehouseError> {
-        let TableLoad { table, document_id, collection, version, columns, rows } = load;
+        let TableLoad { table, document_id, collection, version, columns, types, rows } = load;
         let stage = quoted(STAGE);
         let cells: Vec<String> = (0..columns.len()).map(|at| format!("c{at} VARCHAR")).collect();
         connection
             .execute_batch(&format!("CREATE TEMP TABLE {stage} ({})", cells.join(", ")))
             .map_err(|error| self.failed(&error))?;
-        let (count, types) = self.stage(connection, &table, columns.len(), rows)?;
+        let (count, inferred) = self.stage(connection, &table, columns.len(), rows)?;
+        let known = types.iter().map(|name| declared::sql_type(name)).chain(std::iter::repeat(None));
+        let types: Vec<String> = inferred.into_iter().zip(known).map(|(found, known)| known.unwrap_or(found)).collect();
         let selected: Vec<String> = (0..)
             .zip(&names)
             .zip(&types)

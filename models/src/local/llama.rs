@@ -1,0 +1,40 @@
+//! llama.cpp: its one-time start, and its files.
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use llama_cpp_2::llama_backend::LlamaBackend;
+use llama_cpp_2::model::LlamaModel;
+use llama_cpp_2::model::params::LlamaModelParams;
+use llama_cpp_2::{LogOptions, send_logs_to_tracing};
+
+/// Loads a file, mapped into memory. The error says what is wrong with it.
+pub(super) fn load_model(path: &Path) -> Result<LlamaModel, String> {
+    let backend = backend()?;
+    check_magic(path)?;
+    let params = LlamaModelParams::default().with_use_mmap(true);
+    LlamaModel::load_from_file(backend, path, &params)
+        .map_err(|_| "llama.cpp refuses the file; it is cut off, damaged, or of an unknown architecture (its log is at level debug)".to_owned())
+}
+
+/// llama.cpp may be initialized once a process.
+pub(super) fn backend() -> Result<&'static LlamaBackend, String> {
+    static BACKEND: OnceLock<Result<LlamaBackend, String>> = OnceLock::new();
+    let backend = BACKEND.get_or_init(|| {
+        // It logs a hundred lines a model at its own "info"; they are of use only to who debugs this crate.
+        send_logs_to_tracing(LogOptions::default().with_logs_enabled(tracing::enabled!(tracing::Level::DEBUG)));
+        LlamaBackend::init().map_err(|error| error.to_string())
+    });
+    backend.as_ref().map_err(Clone::clone)
+}
+
+/// Says in plain words what is wrong with a file that is no GGUF at all.
+fn check_magic(path: &Path) -> Result<(), String> {
+    let mut magic = [0; 4];
+    let read = std::fs::File::open(path).and_then(|mut file| std::io::Read::read_exact(&mut file, &mut magic));
+    match read {
+        Ok(()) if &magic == b"GGUF" => Ok(()),
+        Ok(()) => Err(format!("it is no GGUF file (it begins with {magic:02x?})")),
+        Err(error) => Err(error.to_string()),
+    }
+}
