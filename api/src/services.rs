@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use riverrun_log::broker::FiguresHandle;
 use riverrun_models::{Models, Presence, ProviderInfo, ProviderKind};
 use riverrun_schemas::registry;
-use riverrun_stores::SqlKind;
 use riverrun_stores::read_models::checkpoints;
+use riverrun_stores::{CacheStatus, SqlKind};
 use riverrun_workers::tracer::{self, TracingService, TracingState, TracingStatus};
 
 use crate::broker_figures;
@@ -40,6 +40,7 @@ pub async fn all(state: &AppState) -> Vec<ServiceView> {
     }));
     rows.append(&mut models);
     rows.extend(tools(state.core()));
+    rows.push(cache(state.core()).await);
     rows.push(tracing_service(state.core().tracing()).await);
     rows
 }
@@ -49,8 +50,26 @@ pub async fn light(core: &Core) -> Vec<ServiceView> {
     let mut rows = vec![schema_registry()];
     rows.extend(models(core.models()).await);
     rows.extend(tools(core));
+    rows.push(cache(core).await);
     rows.push(tracing_service(core.tracing()).await);
     rows
+}
+
+/// Nothing fails without it.
+async fn cache(core: &Core) -> ServiceView {
+    let since = Instant::now();
+    let CacheStatus { kind, address, version, trouble } = core.cache().status().await;
+    let row = match trouble {
+        None if address.is_some() => ServiceView::up("cache", kind, false, "answers").took(ms(since)),
+        None => ServiceView::up("cache", kind, false, "in this process"),
+        Some(trouble) => {
+            let detail =
+                format!("{trouble}; what it would know is computed again, and each process counts requests for itself");
+            ServiceView::down("cache", kind, false, detail, "start the Redis server, or check RIVERRUN_REDIS_URL")
+                .took(ms(since))
+        }
+    };
+    ServiceView { address, version, ..row }
 }
 
 /// The tools file, each entry of it that can't be used, and each MCP server that did not start.

@@ -313,7 +313,8 @@ async fn start_rest(
     let stores = open_stores(&config).await?;
     let producer = Producer::new(&log)?;
     let models: Arc<dyn LanguageModels> = Arc::new(config.core.models().clone());
-    let retriever = Retriever::new(stores.vectors.clone(), stores.keywords.clone(), models.clone());
+    let retriever = Retriever::new(stores.vectors.clone(), stores.keywords.clone(), models.clone())
+        .with_cache(config.core.cache().clone());
     let answerer = Answerer::new(retriever.clone(), models.clone(), AnswerConfig::default());
     let hub = Hub::start(stores.sql.clone(), log.clone(), config.core.tracing().clone(), stop.clone()).await?;
     config.core.tracing().watch(stop.clone());

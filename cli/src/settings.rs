@@ -34,7 +34,6 @@ const KAFKA_BROKERS: &str = "RIVERRUN_KAFKA_BROKERS";
 const NOT_YET: &[(&str, &str)] = &[
     ("RIVERRUN_SCHEMA_REGISTRY_URL", "the built-in schema registry"),
     ("RIVERRUN_QDRANT_URL", "the embedded vector store"),
-    ("RIVERRUN_REDIS_URL", "the embedded cache"),
     ("RIVERRUN_MONGODB_URL", "the embedded document store"),
 ];
 
@@ -57,6 +56,8 @@ pub struct Settings {
     pub kafka_extra: BTreeMap<String, String>,
     /// A PostgreSQL server for the read models; `None` keeps them in the data folder.
     pub database_url: Option<String>,
+    /// A Redis server that processes share as a cache; `None` has one in each.
+    pub redis_url: Option<String>,
     /// A bucket for the blobs; `None` keeps them in the data folder.
     pub s3: Option<S3Config>,
     /// The token that this command line presents to a server.
@@ -137,6 +138,7 @@ impl Settings {
             kafka_brokers: values.text(KAFKA_BROKERS),
             kafka_extra: values.kafka_extra(),
             database_url: servers::database_url(values)?,
+            redis_url: servers::redis_url(values)?,
             s3: servers::s3(values)?,
             api_token: values.text("RIVERRUN_API_TOKEN").as_deref().and_then(Secret::new),
             api: ApiConfig {

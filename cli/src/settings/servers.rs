@@ -17,6 +17,17 @@ pub(super) fn database_url(values: &Values) -> Result<Option<String>, CliError> 
     }
 }
 
+/// A Redis server, where one is named.
+pub(super) fn redis_url(values: &Values) -> Result<Option<String>, CliError> {
+    let name = "RIVERRUN_REDIS_URL";
+    match values.text(name) {
+        Some(url) if !url.starts_with("redis://") => {
+            Err(wrong(name, &redact_url(&url), "redis://user:password@host:6379/0; TLS to it is not spoken"))
+        }
+        url => Ok(url),
+    }
+}
+
 /// A bucket where one is named. Its other settings without it would go unused in silence.
 pub(super) fn s3(values: &Values) -> Result<Option<S3Config>, CliError> {
     let [endpoint, id, key] = ["RIVERRUN_S3_ENDPOINT", "RIVERRUN_S3_ACCESS_KEY_ID", "RIVERRUN_S3_SECRET_ACCESS_KEY"]
@@ -54,6 +65,12 @@ mod tests {
     fn given_servers_when_their_settings_are_read_then_they_are_used_and_halves_are_refused() {
         let nothing = values(&[]);
         assert!(database_url(&nothing).unwrap().is_none() && s3(&nothing).unwrap().is_none());
+        assert!(redis_url(&nothing).unwrap().is_none());
+        assert!(redis_url(&values(&[("RIVERRUN_REDIS_URL", "redis://cache:6379/1")])).unwrap().is_some());
+        for url in ["rediss://:s3cret@cache", "http://:s3cret@cache:6379", "cache:6379"] {
+            let error = redis_url(&values(&[("RIVERRUN_REDIS_URL", url)])).unwrap_err();
+            assert!(error.message.contains("RIVERRUN_REDIS_URL") && !error.message.contains("s3cret"), "{error:?}");
+        }
         let both = values(&[("RIVERRUN_DATABASE_URL", "postgresql://ann@db/x"), ("RIVERRUN_S3_BUCKET", "blobs")]);
         assert_eq!(database_url(&both).unwrap().as_deref(), Some("postgresql://ann@db/x"));
         assert_eq!(s3(&both).unwrap().unwrap().region, "us-east-1");
