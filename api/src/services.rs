@@ -7,7 +7,7 @@ use riverrun_log::broker::FiguresHandle;
 use riverrun_models::{Models, Presence, ProviderInfo, ProviderKind};
 use riverrun_schemas::registry;
 use riverrun_stores::read_models::checkpoints;
-use riverrun_stores::{CacheStatus, SqlKind};
+use riverrun_stores::{CacheStatus, SqlKind, StoreError};
 use riverrun_workers::tracer::{self, TracingService, TracingState, TracingStatus};
 
 use crate::broker_figures;
@@ -147,24 +147,26 @@ async fn sql(state: &AppState) -> ServiceView {
 }
 
 async fn vectors(state: &AppState) -> ServiceView {
+    let parts = state.parts();
+    let (kind, fix) = match &parts.vectors_address {
+        None => ("qdrant-edge", "check the disk"),
+        Some(_) => ("qdrant", "start the server, or check RIVERRUN_QDRANT_URL and RIVERRUN_QDRANT_API_KEY"),
+    };
     let since = Instant::now();
-    let row = match tokio::time::timeout(PATIENCE, state.parts().vectors.list()).await {
-        Ok(Ok(collections)) => {
-            ServiceView::up("vectors", "qdrant-edge", true, format!("{} collections", collections.len()))
+    let asked = async { Ok::<_, StoreError>((parts.vectors.server_version().await?, parts.vectors.list().await?)) };
+    let row = match tokio::time::timeout(PATIENCE, asked).await {
+        Ok(Ok((version, collections))) => {
+            let row = ServiceView::up("vectors", kind, true, format!("{} collections", collections.len()));
+            ServiceView { version, ..row }
         }
         Ok(Err(error)) => {
-            let fix = error.hint().unwrap_or_else(|| "check the disk".to_owned());
-            ServiceView::down("vectors", "qdrant-edge", true, error.to_string(), fix)
+            let fix = error.hint().unwrap_or_else(|| fix.to_owned());
+            ServiceView::down("vectors", kind, true, error.to_string(), fix)
         }
-        Err(_) => ServiceView::down(
-            "vectors",
-            "qdrant-edge",
-            true,
-            format!("no answer within {} s", PATIENCE.as_secs()),
-            "check the disk",
-        ),
+        Err(_) => ServiceView::down("vectors", kind, true, format!("no answer within {} s", PATIENCE.as_secs()), fix),
     };
-    row.at(state.parts().index_dir.display().to_string()).took(ms(since))
+    let place = parts.vectors_address.clone().unwrap_or_else(|| parts.index_dir.display().to_string());
+    row.at(place).took(ms(since))
 }
 
 fn keywords(index_dir: &Path) -> ServiceView {

@@ -215,6 +215,8 @@ pub struct Parts {
     pub sql: Sql,
     /// Vectors.
     pub vectors: Arc<dyn VectorStore>,
+    /// Where they are when that is a server.
+    pub vectors_address: Option<String>,
     /// Conversations.
     pub memory: StoredMemory,
     /// Keywords.

@@ -277,6 +277,7 @@ pub async fn host(
         broker: broker_choice(settings, any_port).map_err(not_started("broker"))?,
         database_url: settings.database_url.clone(),
         s3: settings.s3.clone(),
+        qdrant: settings.qdrant.clone(),
         instance: instance(&settings.data_dir),
         max_runs: settings.agent_max_runs,
         limits: settings.ingest_limits,
