@@ -41,7 +41,10 @@ pub(super) async fn embed(
         let (asked, vectors) = ask(models, info, missing).await?;
         model = asked;
         let mut made = vectors.into_iter();
-        for (place, key) in found.iter_mut().zip(&keys).filter(|(place, _)| place.is_none()) {
+        for (place, key) in found.iter_mut().zip(&keys) {
+            if place.is_some() {
+                continue;
+            }
             let Some(vector) = made.next() else { break };
             if vector.len() == info.dimensions {
                 cache.put(key, written(&vector), KEEP).await;

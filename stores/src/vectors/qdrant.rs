@@ -167,7 +167,7 @@ impl QdrantVectors {
             .map_err(|error| self.damaged(format!("what it keeps for {what} is damaged: {error}")))
     }
 
-    /// Makes data and what filters look at in it.
+    /// Makes data.
     async fn create(&self, place: &str, info: &CollectionInfo) -> Result<(), StoreError> {
         let vectors = VectorParamsBuilder::new(info.dimensions as u64, Distance::Cosine).on_disk(true);
         let metadata: HashMap<String, Value> = match serde_json::to_value(info) {
@@ -180,6 +180,11 @@ impl QdrantVectors {
             request = request.quantization_config(ScalarQuantizationBuilder::default().always_ram(true));
         }
         self.client().create_collection(request).await.map_err(|error| self.failed(&error))?;
+        Ok(())
+    }
+
+    /// Makes fast what filters look at; what is so already stays.
+    async fn index(&self, place: &str) -> Result<(), StoreError> {
         for field in FIELDS {
             let index = CreateFieldIndexCollectionBuilder::new(place, field, FieldType::Keyword).wait(true);
             self.client().create_field_index(index).await.map_err(|error| self.failed(&error))?;
@@ -204,6 +209,7 @@ impl QdrantVectors {
                 None => return Err(error),
             }
         }
+        self.index(&place).await?;
         let alias = CreateAliasBuilder::new(place, self.name(self.kind(), collection));
         self.client().create_alias(alias).await.map_err(|error| self.failed(&error))?;
         Ok(())
