@@ -150,6 +150,8 @@ fn forget_full(buckets: &mut HashMap<Counted, (u32, Bucket)>, now: Instant) {
 
 #[cfg(test)]
 mod tests {
+    use riverrun_stores::CacheStatus;
+
     use super::*;
 
     fn token(name: &str) -> Counted {
@@ -187,6 +189,75 @@ mod tests {
         for allowed in [true, true, false] {
             assert_eq!(limits.take(Counted::Namespace("team".into()), None, now).is_ok(), allowed);
         }
+    }
+
+    /// Buckets that are never filled up again; away when it is told so.
+    #[derive(Default)]
+    struct SharedBuckets {
+        taken: Mutex<HashMap<String, u32>>,
+        is_away: std::sync::atomic::AtomicBool,
+    }
+
+    #[async_trait::async_trait]
+    impl Cache for SharedBuckets {
+        async fn get(&self, _key: &str) -> Option<Vec<u8>> {
+            None
+        }
+
+        async fn put(&self, _key: &str, _value: Vec<u8>, _keep: Duration) {}
+
+        async fn take(&self, bucket: &str, per_minute: u32) -> Option<Result<(), Duration>> {
+            if self.is_away.load(std::sync::atomic::Ordering::Relaxed) {
+                return None;
+            }
+            let mut all = self.taken.lock();
+            let taken = all.entry(bucket.to_owned()).or_default();
+            if *taken >= per_minute {
+                return Some(Err(Duration::from_secs(30)));
+            }
+            *taken += 1;
+            Some(Ok(()))
+        }
+
+        async fn status(&self) -> CacheStatus {
+            CacheStatus { kind: "test", address: None, version: None, trouble: None }
+        }
+    }
+
+    #[tokio::test]
+    async fn given_buckets_that_are_shared_when_two_processes_count_then_they_allow_what_one_would_and_each_its_own_without()
+     {
+        let (one, other, cache) = (RateLimits::new(4, 0), RateLimits::new(4, 0), SharedBuckets::default());
+        let now = Instant::now();
+        for limits in [&one, &other, &one, &other] {
+            limits.take_shared(&cache, token("ann"), None, now).await.unwrap();
+        }
+        for limits in [&one, &other] {
+            assert_eq!(limits.take_shared(&cache, token("ann"), None, now).await, Err(Duration::from_secs(30)));
+            limits.take_shared(&cache, token("bob"), None, now).await.unwrap();
+        }
+        cache.is_away.store(true, std::sync::atomic::Ordering::Relaxed);
+        for limits in [&one, &other] {
+            for allowed in [true, true, true, true, false] {
+                assert_eq!(limits.take_shared(&cache, token("ann"), None, now).await.is_ok(), allowed);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn given_requests_that_were_let_through_when_the_others_have_used_up_the_limit_then_no_more_are_until_there_is_one()
+     {
+        let (one, other, cache) = (RateLimits::new(0, 2), RateLimits::new(0, 2), SharedBuckets::default());
+        let (now, team) = (Instant::now(), || Counted::Namespace("team".to_owned()));
+        for _ in 0..2 {
+            one.take(team(), None, now).unwrap();
+            one.tell(&cache, team(), now).await;
+        }
+        other.take(team(), None, now).unwrap();
+        other.tell(&cache, team(), now).await;
+        other.take(team(), None, now).unwrap_err();
+        other.take(team(), None, now + Duration::from_secs(29)).unwrap_err();
+        other.take(team(), None, now + Duration::from_secs(31)).unwrap();
     }
 
     #[test]

@@ -161,8 +161,7 @@ async fn with_metadata(state: &AppState, collection: &Collection, found: SearchR
     serde_json::to_value(found).map_err(|error| ApiError::internal(error.to_string()))
 }
 
-/// An answer grounded in chunks, with citations that were checked. The same question about an unchanged collection may get the same
-/// answer without asking the model again; the header `x-riverrun-cache: hit` says so, and its times are those of the first answer.
+/// An answer grounded in chunks, with citations that were checked.
 #[utoipa::path(post, path = "/rag/ask", tag = "knowledge", request_body = AskBody, responses(
     (status = 200, description = "with `stream: true` server-sent events: `delta` `{text}`, then `final` with this object, or `error` with a problem document", body = AskDone),
     (status = 404, description = "no such collection", body = Problem), (status = 422, body = Problem), (status = 503, description = "the model is not there", body = Problem)))]
@@ -210,6 +209,7 @@ async fn ask(State(state): State<AppState>, Json(body): Json<AskBody>) -> Result
     })))
 }
 
+/// An answer from the cache; its times are those of when it was given first.
 fn given_before(answer: Value, as_stream: bool) -> Response {
     let hit = [("x-riverrun-cache", "hit")];
     if !as_stream {

@@ -159,6 +159,9 @@ impl QdrantVectors {
             Err(error) => return Err(self.failed(&error)),
         };
         let metadata = found.result.and_then(|info| info.config).map(|config| config.metadata).unwrap_or_default();
+        if metadata.is_empty() {
+            return Err(self.damaged(format!("it keeps nothing with {place}; Qdrant 1.16 and later does")));
+        }
         self.read(place, metadata).map(Some)
     }
 

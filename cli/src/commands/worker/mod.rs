@@ -84,7 +84,9 @@ impl WorkerKind {
             Self::Embedder | Self::Tracer => None,
             Self::Projector => settings.database_url.is_none().then_some("the SQL database"),
             Self::Ingester => Some("the blobs and the warehouse"),
+            Self::Indexer if settings.qdrant.is_some() => Some("the keywords"),
             Self::Indexer => Some("the vectors and the keywords"),
+            Self::Agent if settings.qdrant.is_some() => Some("the keywords and the warehouse"),
             Self::Agent => Some("the vectors, the keywords and the warehouse"),
             Self::Trainer => Some("the models folder and the read models"),
             Self::Analyzer => Some("the blobs and the read models"),
@@ -181,7 +183,9 @@ async fn start(
                 let models: Arc<dyn LanguageModels> = Arc::new(core.models().clone());
                 let embedder = Embedder::new(models);
                 let embedder = match &settings.s3 {
-                    Some(s3) => embedder.with_texts(Arc::new(ObjectStoreBlobs::s3(s3).map_err(|error| blobs_down(&error))?)),
+                    Some(s3) => {
+                        embedder.with_texts(Arc::new(ObjectStoreBlobs::s3(s3).map_err(|error| blobs_down(&error))?))
+                    }
                     None => embedder,
                 };
                 runtime::spawn(embedder, runtime, stop.clone())
