@@ -7,6 +7,7 @@
 
 pub mod accept;
 pub mod access;
+mod answer_cache;
 mod broker_figures;
 pub mod config;
 mod documents;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use riverrun_log::broker::FiguresHandle;
 use riverrun_models::{Models, Presence, ProviderInfo, ProviderKind};
 use riverrun_schemas::registry;
-use riverrun_stores::SqlKind;
 use riverrun_stores::read_models::checkpoints;
+use riverrun_stores::{CacheStatus, SqlKind, StoreError};
 use riverrun_workers::tracer::{self, TracingService, TracingState, TracingStatus};
 
 use crate::broker_figures;
@@ -40,6 +40,7 @@ pub async fn all(state: &AppState) -> Vec<ServiceView> {
     }));
     rows.append(&mut models);
     rows.extend(tools(state.core()));
+    rows.push(cache(state.core()).await);
     rows.push(tracing_service(state.core().tracing()).await);
     rows
 }
@@ -49,8 +50,26 @@ pub async fn light(core: &Core) -> Vec<ServiceView> {
     let mut rows = vec![schema_registry()];
     rows.extend(models(core.models()).await);
     rows.extend(tools(core));
+    rows.push(cache(core).await);
     rows.push(tracing_service(core.tracing()).await);
     rows
+}
+
+/// Nothing fails without it.
+async fn cache(core: &Core) -> ServiceView {
+    let since = Instant::now();
+    let CacheStatus { kind, address, version, trouble } = core.cache().status().await;
+    let row = match trouble {
+        None if address.is_some() => ServiceView::up("cache", kind, false, "answers").took(ms(since)),
+        None => ServiceView::up("cache", kind, false, "in this process"),
+        Some(trouble) => {
+            let detail =
+                format!("{trouble}; what it would know is computed again, and each process counts requests for itself");
+            ServiceView::down("cache", kind, false, detail, "start the Redis server, or check RIVERRUN_REDIS_URL")
+                .took(ms(since))
+        }
+    };
+    ServiceView { address, version, ..row }
 }
 
 /// The tools file, each entry of it that can't be used, and each MCP server that did not start.
@@ -128,24 +147,26 @@ async fn sql(state: &AppState) -> ServiceView {
 }
 
 async fn vectors(state: &AppState) -> ServiceView {
+    let parts = state.parts();
+    let (kind, fix) = match &parts.vectors_address {
+        None => ("qdrant-edge", "check the disk"),
+        Some(_) => ("qdrant", "start the server, or check RIVERRUN_QDRANT_URL and RIVERRUN_QDRANT_API_KEY"),
+    };
     let since = Instant::now();
-    let row = match tokio::time::timeout(PATIENCE, state.parts().vectors.list()).await {
-        Ok(Ok(collections)) => {
-            ServiceView::up("vectors", "qdrant-edge", true, format!("{} collections", collections.len()))
+    let asked = async { Ok::<_, StoreError>((parts.vectors.server_version().await?, parts.vectors.list().await?)) };
+    let row = match tokio::time::timeout(PATIENCE, asked).await {
+        Ok(Ok((version, collections))) => {
+            let row = ServiceView::up("vectors", kind, true, format!("{} collections", collections.len()));
+            ServiceView { version, ..row }
         }
         Ok(Err(error)) => {
-            let fix = error.hint().unwrap_or_else(|| "check the disk".to_owned());
-            ServiceView::down("vectors", "qdrant-edge", true, error.to_string(), fix)
+            let fix = error.hint().unwrap_or_else(|| fix.to_owned());
+            ServiceView::down("vectors", kind, true, error.to_string(), fix)
         }
-        Err(_) => ServiceView::down(
-            "vectors",
-            "qdrant-edge",
-            true,
-            format!("no answer within {} s", PATIENCE.as_secs()),
-            "check the disk",
-        ),
+        Err(_) => ServiceView::down("vectors", kind, true, format!("no answer within {} s", PATIENCE.as_secs()), fix),
     };
-    row.at(state.parts().index_dir.display().to_string()).took(ms(since))
+    let place = parts.vectors_address.clone().unwrap_or_else(|| parts.index_dir.display().to_string());
+    row.at(place).took(ms(since))
 }
 
 fn keywords(index_dir: &Path) -> ServiceView {

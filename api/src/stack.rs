@@ -18,6 +18,7 @@ use riverrun_schemas::Topic;
 use riverrun_schemas::topics::all_specs;
 use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
 use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
+use riverrun_stores::vectors::qdrant::{QdrantConfig, QdrantVectors};
 use riverrun_stores::warehouse::{DuckConfig, DuckWarehouse};
 use riverrun_stores::{Episodes, KeywordIndex, Sql, StoreError, VectorStore, Warehouse, WarehouseError};
 use riverrun_workers::agent::{self, AgentWorkerConfig};
@@ -72,6 +73,8 @@ pub struct StackConfig {
     pub broker: BrokerChoice,
     /// A PostgreSQL server for the read models; `None` keeps them in the data folder.
     pub database_url: Option<String>,
+    /// A Qdrant server for the vectors; `None` keeps them in the data folder.
+    pub qdrant: Option<QdrantConfig>,
     /// A bucket for the blobs; `None` keeps them in the data folder.
     pub s3: Option<S3Config>,
     /// Settings and models.
@@ -99,6 +102,7 @@ impl StackConfig {
             broker: BrokerChoice::Embedded { port: 0, secure: None },
             database_url: None,
             s3: None,
+            qdrant: None,
             core,
             instance: "riverrun".to_owned(),
             max_runs: 32,
@@ -285,8 +289,7 @@ async fn open_stores(config: &StackConfig) -> Result<Stores, StackError> {
         None => Sql::open(data_dir.join("read.db")).await,
     };
     let sql = sql.map_err(part("sql"))?;
-    let vectors = EdgeVectors::open(EdgeConfig::at(data_dir.join("vectors"))).map_err(part("vectors"))?;
-    let memories = EdgeVectors::open(EdgeConfig::at(data_dir.join("memory"))).map_err(part("memory vectors"))?;
+    let (vectors, memories) = vectors(config).await.map_err(part("vectors"))?;
     let keywords = TantivyIndex::open(TantivyConfig::at(data_dir.join("keywords"))).map_err(part("keywords"))?;
     let warehouse = DuckWarehouse::open(DuckConfig::at(data_dir.join("warehouse")))?;
     let blobs = blobs(data_dir, config.s3.as_ref())?;
@@ -295,12 +298,26 @@ async fn open_stores(config: &StackConfig) -> Result<Stores, StackError> {
     }
     Ok(Stores {
         sql,
-        vectors: Arc::new(vectors),
-        episodes: Episodes::new(Arc::new(memories)),
+        vectors,
+        episodes: Episodes::new(memories),
         keywords: Arc::new(keywords),
         warehouse: Arc::new(warehouse),
         blobs: Arc::new(blobs),
     })
+}
+
+/// The vectors of documents, and those of conversations.
+async fn vectors(config: &StackConfig) -> Result<(Arc<dyn VectorStore>, Arc<dyn VectorStore>), StoreError> {
+    let Some(server) = &config.qdrant else {
+        let open = |folder: &str| EdgeVectors::open(EdgeConfig::at(config.data_dir.join(folder)));
+        let (documents, memories): (Arc<dyn VectorStore>, Arc<dyn VectorStore>) =
+            (Arc::new(open("vectors")?), Arc::new(open("memory")?));
+        return Ok((documents, memories));
+    };
+    let documents: Arc<dyn VectorStore> = Arc::new(QdrantVectors::open(server.clone(), "documents")?);
+    let memories: Arc<dyn VectorStore> = Arc::new(QdrantVectors::open(server.clone(), "memory")?);
+    documents.server_version().await?;
+    Ok((documents, memories))
 }
 
 async fn start_rest(
@@ -314,7 +331,8 @@ async fn start_rest(
     let stores = open_stores(&config).await?;
     let producer = Producer::new(&log)?;
     let models: Arc<dyn LanguageModels> = Arc::new(config.core.models().clone());
-    let retriever = Retriever::new(stores.vectors.clone(), stores.keywords.clone(), models.clone());
+    let retriever = Retriever::new(stores.vectors.clone(), stores.keywords.clone(), models.clone())
+        .with_cache(config.core.cache().clone());
     let answerer = Answerer::new(retriever.clone(), models.clone(), AnswerConfig::default());
     let hub = Hub::start(stores.sql.clone(), log.clone(), config.core.tracing().clone(), stop.clone()).await?;
     config.core.tracing().watch(stop.clone());
@@ -341,6 +359,7 @@ async fn start_rest(
         warehouse: stores.warehouse,
         index_dir: config.data_dir.clone(),
         blobs: stores.blobs,
+        vectors_address: config.qdrant.as_ref().map(|server| server.url.clone()),
         blobs_address: config.s3.as_ref().map(S3Config::address),
         retriever: Arc::new(retriever),
         answerer: Arc::new(answerer),

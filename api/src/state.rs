@@ -19,7 +19,7 @@ use riverrun_log::broker::FiguresHandle;
 use riverrun_log::dead_letters::DeadLetters;
 use riverrun_log::{BlobStore, LogConfig, LogError, Producer};
 use riverrun_models::Models;
-use riverrun_stores::{KeywordIndex, Sql, VectorStore, Warehouse};
+use riverrun_stores::{Cache, KeywordIndex, LocalCache, Sql, VectorStore, Warehouse};
 use riverrun_workers::runtime::{WorkerHandle, WorkerState, WorkerStatus};
 use riverrun_workers::tracer::TracingService;
 use riverrun_workers::trainer;
@@ -41,6 +41,7 @@ const LAG_AGE: Duration = Duration::from_secs(1);
 pub struct Core {
     inner: Arc<CoreParts>,
     tracing: TracingService,
+    cache: Arc<dyn Cache>,
 }
 
 struct CoreParts {
@@ -80,12 +81,22 @@ impl Core {
     pub fn with_tools(config: ApiConfig, models: Models, tools: ToolParts) -> Self {
         let access = Arc::new(Access::new(&config));
         let parts = CoreParts { config: Arc::new(config), access, models, tools, metrics: Metrics::default() };
-        Self { inner: Arc::new(parts), tracing: TracingService::default() }
+        Self { inner: Arc::new(parts), tracing: TracingService::default(), cache: Arc::new(LocalCache::default()) }
     }
 
     /// The same with a service that runs are traced to.
     pub fn with_tracing(self, tracing: TracingService) -> Self {
         Self { tracing, ..self }
+    }
+
+    /// The same with a cache that other processes share.
+    pub fn with_cache(self, cache: Arc<dyn Cache>) -> Self {
+        Self { cache, ..self }
+    }
+
+    /// What was computed before.
+    pub fn cache(&self) -> &Arc<dyn Cache> {
+        &self.cache
     }
 
     /// Where runs are traced to.
@@ -204,6 +215,8 @@ pub struct Parts {
     pub sql: Sql,
     /// Vectors.
     pub vectors: Arc<dyn VectorStore>,
+    /// Where they are when that is a server.
+    pub vectors_address: Option<String>,
     /// Conversations.
     pub memory: StoredMemory,
     /// Keywords.

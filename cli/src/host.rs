@@ -14,6 +14,7 @@ use riverrun_api::{ApiConfig, Core, ToolParts, app, light_app};
 use riverrun_knowledge::web::GuardedClient;
 use riverrun_log::{LogConfig, Producer};
 use riverrun_models::Models;
+use riverrun_stores::RedisCache;
 use riverrun_workers::tracer::TracingService;
 use sha2::{Digest, Sha256};
 
@@ -136,7 +137,13 @@ fn make_core(settings: &Settings, config: ApiConfig) -> Result<Core, CliError> {
     let models = Models::new(settings.models.clone())
         .map_err(|error| CliError::new(Exit::Failed, error.to_string()).maybe_hint(error.hint()))?;
     let tools = tools(settings, &settings.tools_file, settings.tools_file_named)?;
-    Ok(Core::with_tools(config, models, tools).with_tracing(TracingService::new(settings.tracing.clone())))
+    let core = Core::with_tools(config, models, tools).with_tracing(TracingService::new(settings.tracing.clone()));
+    let Some(url) = &settings.redis_url else { return Ok(core) };
+    let cache = RedisCache::open(url).map_err(|error| {
+        CliError::new(Exit::Usage, format!("setting RIVERRUN_REDIS_URL: {error}"))
+            .hint("correct or unset RIVERRUN_REDIS_URL; an address is redis://user:password@host:6379/0")
+    })?;
+    Ok(core.with_cache(Arc::new(cache)))
 }
 
 /// The tools of a file, the way out, and the policy. A broken definition is left out and told; a broken policy is not
@@ -268,6 +275,7 @@ pub async fn host(
         broker: broker_choice(settings, any_port).map_err(not_started("broker"))?,
         database_url: settings.database_url.clone(),
         s3: settings.s3.clone(),
+        qdrant: settings.qdrant.clone(),
         instance: instance(&settings.data_dir),
         max_runs: settings.agent_max_runs,
         limits: settings.ingest_limits,

@@ -18,6 +18,7 @@ use riverrun_knowledge::web::WebPolicy;
 use riverrun_log::S3Config;
 use riverrun_log::broker::SecureListener;
 use riverrun_models::{ModelSettings, Secret};
+use riverrun_stores::vectors::qdrant::QdrantConfig;
 use riverrun_workers::tracer::TracingSettings;
 
 use crate::error::{CliError, Exit};
@@ -33,8 +34,6 @@ const KAFKA_BROKERS: &str = "RIVERRUN_KAFKA_BROKERS";
 /// Servers that this version can't use yet. Going on with the embedded part in silence would be a lie.
 const NOT_YET: &[(&str, &str)] = &[
     ("RIVERRUN_SCHEMA_REGISTRY_URL", "the built-in schema registry"),
-    ("RIVERRUN_QDRANT_URL", "the embedded vector store"),
-    ("RIVERRUN_REDIS_URL", "the embedded cache"),
     ("RIVERRUN_MONGODB_URL", "the embedded document store"),
 ];
 
@@ -57,6 +56,10 @@ pub struct Settings {
     pub kafka_extra: BTreeMap<String, String>,
     /// A PostgreSQL server for the read models; `None` keeps them in the data folder.
     pub database_url: Option<String>,
+    /// A Redis server that processes share as a cache; `None` has one in each.
+    pub redis_url: Option<String>,
+    /// A Qdrant server for the vectors; `None` keeps them in the data folder.
+    pub qdrant: Option<QdrantConfig>,
     /// A bucket for the blobs; `None` keeps them in the data folder.
     pub s3: Option<S3Config>,
     /// The token that this command line presents to a server.
@@ -137,6 +140,8 @@ impl Settings {
             kafka_brokers: values.text(KAFKA_BROKERS),
             kafka_extra: values.kafka_extra(),
             database_url: servers::database_url(values)?,
+            redis_url: servers::redis_url(values)?,
+            qdrant: servers::qdrant(values)?,
             s3: servers::s3(values)?,
             api_token: values.text("RIVERRUN_API_TOKEN").as_deref().and_then(Secret::new),
             api: ApiConfig {
@@ -411,7 +416,9 @@ mod tests {
             ("RIVERRUN_INGEST_ROOTS", "/no/such/folder"),
             ("RIVERRUN_LOG_FORMAT", "xml"),
             ("RIVERRUN_WEB_ALLOW", "http://x"),
-            ("RIVERRUN_QDRANT_URL", "http://127.0.0.1:6334"),
+            ("RIVERRUN_QDRANT_URL", "127.0.0.1:6334"),
+            ("RIVERRUN_QDRANT_API_KEY", "key"),
+            ("RIVERRUN_MONGODB_URL", "mongodb://127.0.0.1:27017"),
             ("RIVERRUN_MODEL_RUNTIME_BASE_URL", "localhost"),
             ("RIVERRUN_API_TOKENS", "secret"),
         ] {

@@ -1,6 +1,7 @@
 //! Where things are found again: read models, vectors, keywords, tables. Everything in here is a projection of the log: each part
 //! can be deleted and rebuilt from it, and no decision is ever taken from it.
 
+pub mod cache;
 pub mod episodes;
 pub mod error;
 pub mod keywords;
@@ -14,6 +15,7 @@ mod folder;
 mod open_set;
 mod shelf;
 
+pub use cache::{Cache, CacheStatus, LocalCache, RedisCache};
 pub use chunk::{ChunkFilter, MAX_HITS, MAX_TAG_BYTES, MAX_TAGS, StoredChunk, Versions, metadata_tag, metadata_tags};
 pub use episodes::{EpisodeHit, EpisodePoint, Episodes};
 pub use error::StoreError;

@@ -20,6 +20,8 @@ const KEEPERS: &[(&str, &[&str], &str)] = &[
     ("tantivy", &["stores"], "use the KeywordIndex trait"),
     ("duckdb", &["stores"], "use the Warehouse trait"),
     ("qdrant-edge", &["stores"], "use the VectorStore trait"),
+    ("qdrant-client", &["stores"], "use the VectorStore trait"),
+    ("redis", &["stores"], "use the Cache trait"),
     ("llama-cpp-2", &["models"], "use the Provider trait"),
     ("candle-core", &["models", "training"], "use the Provider trait, or training for what learns"),
     ("axum", &["api", "cli"], "only the API and the program that serves it speak HTTP"),

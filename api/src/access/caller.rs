@@ -7,6 +7,7 @@ use std::time::Instant;
 use axum::http::StatusCode;
 use parking_lot::Mutex;
 use riverrun_schemas::Namespace;
+use riverrun_stores::Cache;
 
 use super::Access;
 use super::limits::Counted;
@@ -24,6 +25,8 @@ pub(crate) struct Caller {
 struct Seen {
     namespace: Option<Namespace>,
     refused: Option<ApiError>,
+    /// Counted by this process, not yet by the others.
+    untold: Vec<Namespace>,
 }
 
 tokio::task_local! {
@@ -96,10 +99,20 @@ impl Caller {
         };
         let mut seen = self.seen.lock();
         seen.namespace = Some(namespace.clone());
-        if let Err(error) = &judged {
-            seen.refused = Some(error.clone());
+        match &judged {
+            Ok(()) => seen.untold.push(namespace.clone()),
+            Err(error) => seen.refused = Some(error.clone()),
         }
         judged
+    }
+
+    /// Counts what was let through for the other processes too. Handlers name namespaces where nothing can be waited for, so this comes
+    /// after them: processes together may let through as many too many as they have requests in work.
+    pub(crate) async fn tell(&self, cache: &dyn Cache) {
+        let untold = std::mem::take(&mut self.seen.lock().untold);
+        for namespace in untold {
+            self.access.limits.tell(cache, Counted::Namespace(namespace.to_string()), Instant::now()).await;
+        }
     }
 
     /// What has to be answered instead, whatever the handler says: the namespace was refused, or none was looked at where

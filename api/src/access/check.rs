@@ -32,7 +32,7 @@ pub(crate) async fn check(State(core): State<Core>, mut request: Request, next: 
     let (token, via) = session::presented(request.headers());
     let bearer = core.access().tokens.bearer(token, now_ms());
     let asked = Asked { need, reach, via, method: &method, headers: request.headers() };
-    let judged = judge(&core, &asked, &bearer);
+    let judged = judge(&core, &asked, &bearer).await;
     let grant = match bearer {
         Bearer::Known(grant) => Some(grant),
         Bearer::Anyone | Bearer::Unknown => None,
@@ -54,6 +54,7 @@ pub(crate) async fn check(State(core): State<Core>, mut request: Request, next: 
                 next.run(request).await
             });
             let response = handled.await;
+            caller.tell(core.cache().as_ref()).await;
             match caller.verdict(reach.must_look(), response.status()) {
                 Some(error) => error.into_response(),
                 None => response,
@@ -74,7 +75,7 @@ struct Asked<'r> {
 }
 
 /// Whether a request may be handled at all. Its namespace is looked at when the handler has found it.
-fn judge(core: &Core, asked: &Asked<'_>, bearer: &Bearer) -> Result<(), ApiError> {
+async fn judge(core: &Core, asked: &Asked<'_>, bearer: &Bearer) -> Result<(), ApiError> {
     if asked.need == Need::Open {
         return Ok(());
     }
@@ -98,7 +99,9 @@ fn judge(core: &Core, asked: &Asked<'_>, bearer: &Bearer) -> Result<(), ApiError
         Bearer::Known(grant) => format!("token {:?}", grant.name),
         Bearer::Anyone | Bearer::Unknown => "everyone together".to_owned(),
     };
-    core.access().limits.take(counted, own, Instant::now()).map_err(|wait| too_many(&whose, wait))
+    let limits = &core.access().limits;
+    let taken = limits.take_shared(core.cache().as_ref(), counted, own, Instant::now()).await;
+    taken.map_err(|wait| too_many(&whose, wait))
 }
 
 fn permit(asked: &Asked<'_>, grant: &Grant) -> Result<(), ApiError> {

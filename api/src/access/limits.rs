@@ -1,10 +1,11 @@
-//! Limits of rate: a token bucket (<https://en.wikipedia.org/wiki/Token_bucket>) for each token and each namespace. They are
-//! kept in this process: several processes behind one address allow as much each.
+//! Limits of rate: a token bucket (<https://en.wikipedia.org/wiki/Token_bucket>) for each token and each namespace. Processes that
+//! share a cache share the buckets; without one, or while it is away, each process allows as much for itself.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use riverrun_stores::Cache;
 
 /// Most buckets at once. Beyond, those that are full are forgotten, which changes nothing; when none is, all begin anew.
 const MAX_BUCKETS: usize = 10_000;
@@ -22,6 +23,18 @@ pub(crate) enum Counted {
     Namespace(String),
     /// Logins.
     Login,
+}
+
+impl Counted {
+    /// Its name among the buckets that processes share.
+    fn name(&self) -> String {
+        match self {
+            Self::Token(name) => format!("token:{name}"),
+            Self::Anyone => "anyone".to_owned(),
+            Self::Namespace(name) => format!("namespace:{name}"),
+            Self::Login => "login".to_owned(),
+        }
+    }
 }
 
 /// As many requests as `per_minute` at once, and again as many over the next minute.
@@ -53,7 +66,7 @@ impl Bucket {
     }
 }
 
-/// The limits of a process, in requests a minute; 0 is none.
+/// The limits, in requests a minute; 0 is none.
 pub(crate) struct RateLimits {
     per_token: u32,
     per_namespace: u32,
@@ -67,11 +80,7 @@ impl RateLimits {
 
     /// Counts one request; over the limit, the time after which it may come again. `own` is a limit of the token's.
     pub(crate) fn take(&self, counted: Counted, own: Option<u32>, now: Instant) -> Result<(), Duration> {
-        let per_minute = match &counted {
-            Counted::Token(_) | Counted::Anyone => own.unwrap_or(self.per_token),
-            Counted::Namespace(_) => self.per_namespace,
-            Counted::Login => LOGINS_PER_MINUTE,
-        };
+        let per_minute = self.per_minute(&counted, own);
         if per_minute == 0 {
             return Ok(());
         }
@@ -85,6 +94,47 @@ impl RateLimits {
             (*limit, *bucket) = (per_minute, Bucket::full(per_minute, now));
         }
         bucket.take(per_minute, now)
+    }
+
+    /// The same for all processes together, where they share a cache that answers.
+    pub(crate) async fn take_shared(
+        &self,
+        cache: &dyn Cache,
+        counted: Counted,
+        own: Option<u32>,
+        now: Instant,
+    ) -> Result<(), Duration> {
+        let per_minute = self.per_minute(&counted, own);
+        if per_minute == 0 {
+            return Ok(());
+        }
+        match cache.take(&counted.name(), per_minute).await {
+            Some(judged) => judged,
+            None => self.take(counted, own, now),
+        }
+    }
+
+    /// Counts a request that was let through by this process alone for the other processes too. Where there is none left for all
+    /// together, this process lets none through either until there is.
+    pub(crate) async fn tell(&self, cache: &dyn Cache, counted: Counted, now: Instant) {
+        let per_minute = self.per_minute(&counted, None);
+        if per_minute == 0 {
+            return;
+        }
+        if let Some(Err(wait)) = cache.take(&counted.name(), per_minute).await {
+            let left = 1.0 - wait.as_secs_f64() * f64::from(per_minute) / 60.0;
+            if let Some((_, bucket)) = self.buckets.lock().get_mut(&counted) {
+                *bucket = Bucket { left: left.min(bucket.left), at: now.max(bucket.at) };
+            }
+        }
+    }
+
+    fn per_minute(&self, counted: &Counted, own: Option<u32>) -> u32 {
+        match counted {
+            Counted::Token(_) | Counted::Anyone => own.unwrap_or(self.per_token),
+            Counted::Namespace(_) => self.per_namespace,
+            Counted::Login => LOGINS_PER_MINUTE,
+        }
     }
 }
 
@@ -100,6 +150,8 @@ fn forget_full(buckets: &mut HashMap<Counted, (u32, Bucket)>, now: Instant) {
 
 #[cfg(test)]
 mod tests {
+    use riverrun_stores::CacheStatus;
+
     use super::*;
 
     fn token(name: &str) -> Counted {
@@ -137,6 +189,75 @@ mod tests {
         for allowed in [true, true, false] {
             assert_eq!(limits.take(Counted::Namespace("team".into()), None, now).is_ok(), allowed);
         }
+    }
+
+    /// Buckets that are never filled up again; away when it is told so.
+    #[derive(Default)]
+    struct SharedBuckets {
+        taken: Mutex<HashMap<String, u32>>,
+        is_away: std::sync::atomic::AtomicBool,
+    }
+
+    #[async_trait::async_trait]
+    impl Cache for SharedBuckets {
+        async fn get(&self, _key: &str) -> Option<Vec<u8>> {
+            None
+        }
+
+        async fn put(&self, _key: &str, _value: Vec<u8>, _keep: Duration) {}
+
+        async fn take(&self, bucket: &str, per_minute: u32) -> Option<Result<(), Duration>> {
+            if self.is_away.load(std::sync::atomic::Ordering::Relaxed) {
+                return None;
+            }
+            let mut all = self.taken.lock();
+            let taken = all.entry(bucket.to_owned()).or_default();
+            if *taken >= per_minute {
+                return Some(Err(Duration::from_secs(30)));
+            }
+            *taken += 1;
+            Some(Ok(()))
+        }
+
+        async fn status(&self) -> CacheStatus {
+            CacheStatus { kind: "test", address: None, version: None, trouble: None }
+        }
+    }
+
+    #[tokio::test]
+    async fn given_buckets_that_are_shared_when_two_processes_count_then_they_allow_what_one_would_and_each_its_own_without()
+     {
+        let (one, other, cache) = (RateLimits::new(4, 0), RateLimits::new(4, 0), SharedBuckets::default());
+        let now = Instant::now();
+        for limits in [&one, &other, &one, &other] {
+            limits.take_shared(&cache, token("ann"), None, now).await.unwrap();
+        }
+        for limits in [&one, &other] {
+            assert_eq!(limits.take_shared(&cache, token("ann"), None, now).await, Err(Duration::from_secs(30)));
+            limits.take_shared(&cache, token("bob"), None, now).await.unwrap();
+        }
+        cache.is_away.store(true, std::sync::atomic::Ordering::Relaxed);
+        for limits in [&one, &other] {
+            for allowed in [true, true, true, true, false] {
+                assert_eq!(limits.take_shared(&cache, token("ann"), None, now).await.is_ok(), allowed);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn given_requests_that_were_let_through_when_the_others_have_used_up_the_limit_then_no_more_are_until_there_is_one()
+     {
+        let (one, other, cache) = (RateLimits::new(0, 2), RateLimits::new(0, 2), SharedBuckets::default());
+        let (now, team) = (Instant::now(), || Counted::Namespace("team".to_owned()));
+        for _ in 0..2 {
+            one.take(team(), None, now).unwrap();
+            one.tell(&cache, team(), now).await;
+        }
+        other.take(team(), None, now).unwrap();
+        other.tell(&cache, team(), now).await;
+        other.take(team(), None, now).unwrap_err();
+        other.take(team(), None, now + Duration::from_secs(29)).unwrap_err();
+        other.take(team(), None, now + Duration::from_secs(31)).unwrap();
     }
 
     #[test]

@@ -45,7 +45,8 @@ async fn log_in(
     headers: HeaderMap,
     Json(body): Json<LoginBody>,
 ) -> Result<Response, ApiError> {
-    core.access().limits.take(Counted::Login, None, Instant::now()).map_err(|wait| too_many("logins", wait))?;
+    let taken = core.access().limits.take_shared(core.cache().as_ref(), Counted::Login, None, Instant::now()).await;
+    taken.map_err(|wait| too_many("logins", wait))?;
     let bearer = core.access().tokens.bearer(Some(&body.token), now_ms());
     match &bearer {
         Bearer::Unknown => Err(ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", "there is no such token")

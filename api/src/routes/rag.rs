@@ -19,6 +19,7 @@ use utoipa_axum::routes;
 
 use super::chat::{deltas, sse};
 use super::context;
+use crate::answer_cache;
 use crate::error::ApiError;
 use crate::extract::Json;
 use crate::state::AppState;
@@ -178,10 +179,15 @@ async fn ask(State(state): State<AppState>, Json(body): Json<AskBody>) -> Result
     let request = AskRequest { provider: body.provider, model: body.model, ..AskRequest::new(search) };
     let cancel = CancellationToken::new();
     let stop = cancel.clone().drop_guard(); // a caller that goes away stops the model
-    let answerer = state.parts().answerer.clone();
+    let (answerer, cache) = (state.parts().answerer.clone(), state.core().cache().clone());
+    let key = answer_cache::key(&state, &request).await;
+    if let Some(answer) = answer_cache::find(cache.as_ref(), key.as_deref()).await {
+        return Ok(given_before(answer, body.stream.unwrap_or(false)));
+    }
     if !body.stream.unwrap_or(false) {
         let reply: AskReply = answerer.ask(&request, &mut |_| {}, cancel).await?;
         drop(stop);
+        answer_cache::keep(cache.as_ref(), key.as_deref(), &reply).await;
         return Ok(Reply(reply).into_response());
     }
     // A collection that is not there is a plain 404, not an event in a stream that began with 200.
@@ -191,12 +197,27 @@ async fn ask(State(state): State<AppState>, Json(body): Json<AskBody>) -> Result
     let slot = state.stream_slot()?;
     let pieces = deltas(move |mut sender| async move {
         let mut on_delta = |text: &str| sender.delta(text);
-        answerer.ask(&request, &mut on_delta, cancel).await.map_err(ApiError::from)
+        let reply = answerer.ask(&request, &mut on_delta, cancel).await.map_err(ApiError::from)?;
+        answer_cache::keep(cache.as_ref(), key.as_deref(), &reply).await;
+        Ok(reply)
     });
     Ok(sse(pieces.map(move |piece| {
         let _ = (&stop, &slot);
         piece
     })))
+}
+
+/// An answer from the cache; its times are those of when it was given first.
+fn given_before(answer: Value, as_stream: bool) -> Response {
+    let hit = [("x-riverrun-cache", "hit")];
+    if !as_stream {
+        return (hit, Reply(answer)).into_response();
+    }
+    let pieces = deltas(move |mut sender| async move {
+        sender.delta(answer["answer"].as_str().unwrap_or_default());
+        Ok::<Value, ApiError>(answer)
+    });
+    (hit, sse(pieces)).into_response()
 }
 
 impl From<RetrievalError> for ApiError {

@@ -93,6 +93,29 @@ fn given_a_question_when_the_answer_is_streamed_then_the_pieces_are_its_beginnin
 }
 
 #[test]
+fn given_a_question_that_was_answered_when_it_comes_again_then_the_answer_is_the_same_until_the_collection_changes() {
+    test(async |api| {
+        const HIT: &str = "x-riverrun-cache";
+        api.ingest("asked", NOTES).await;
+        let body = json!({"query": "What does a tow cost?", "collection": "asked"});
+        let first = api.post("/rag/ask", body.clone()).await;
+        assert!(!first.headers.contains_key(HIT) && first.body["answer"].is_string(), "{}", first.body);
+        let again = api.post("/rag/ask", body.clone()).await;
+        assert_eq!((again.headers[HIT].as_bytes(), &again.body), (&b"hit"[..], &first.body));
+        let mut streamed = body.clone();
+        streamed["stream"] = json!(true);
+        let streamed = api.post("/rag/ask", streamed).await;
+        assert_eq!(streamed.headers[HIT], "hit");
+        let text = streamed.body.as_str().unwrap();
+        assert!(text.contains("event: delta") && text.contains("event: final"), "{text}");
+        let other = json!({"query": "What does a tow cost?", "collection": "asked", "k": 1});
+        assert!(!api.post("/rag/ask", other).await.headers.contains_key(HIT), "another question");
+        api.ingest("asked", &[("more.md", "# More\n\nA tow costs more on Sundays.")]).await;
+        assert!(!api.post("/rag/ask", body).await.headers.contains_key(HIT), "another collection");
+    });
+}
+
+#[test]
 fn given_a_key_when_an_ingest_comes_again_then_it_is_the_same_one() {
     test(async |api| {
         let path = api.files.join("keyed.md");

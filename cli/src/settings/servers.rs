@@ -1,6 +1,7 @@
 //! Which servers stand for embedded parts, and the keys to them.
 
 use riverrun_log::S3Config;
+use riverrun_stores::vectors::qdrant::QdrantConfig;
 
 use super::{Values, redact_url, wrong};
 use crate::error::{CliError, Exit};
@@ -15,6 +16,47 @@ pub(super) fn database_url(values: &Values) -> Result<Option<String>, CliError> 
         }
         url => Ok(url),
     }
+}
+
+/// A Redis server, where one is named.
+pub(super) fn redis_url(values: &Values) -> Result<Option<String>, CliError> {
+    let name = "RIVERRUN_REDIS_URL";
+    match values.text(name) {
+        Some(url) if !url.starts_with("redis://") => {
+            Err(wrong(name, &redact_url(&url), "redis://user:password@host:6379/0; TLS to it is not spoken"))
+        }
+        url => Ok(url),
+    }
+}
+
+/// A Qdrant server where one is named. Its other settings without it would go unused in silence.
+pub(super) fn qdrant(values: &Values) -> Result<Option<QdrantConfig>, CliError> {
+    let (key, quantization) = ("RIVERRUN_QDRANT_API_KEY", "RIVERRUN_QDRANT_QUANTIZATION");
+    let api_key = values.text(key);
+    let quantized = match values.text(quantization).as_deref() {
+        None | Some("none") => false,
+        Some("int8") => true,
+        Some(other) => return Err(wrong(quantization, other, "none or int8")),
+    };
+    let Some(url) = values.text("RIVERRUN_QDRANT_URL") else {
+        if api_key.is_none() && !quantized {
+            return Ok(None);
+        }
+        let named = if quantized { quantization } else { key };
+        return Err(CliError::new(Exit::Usage, format!("{named} is set, and RIVERRUN_QDRANT_URL is not"))
+            .hint(format!("set RIVERRUN_QDRANT_URL, or unset {named} (environment or .env)")));
+    };
+    if !url.starts_with("http://") && !url.starts_with("https://") {
+        return Err(wrong("RIVERRUN_QDRANT_URL", &redact_url(&url), "http://host:6334 or https://host:6334"));
+    }
+    if url.contains('@') {
+        return Err(wrong(
+            "RIVERRUN_QDRANT_URL",
+            &redact_url(&url),
+            "an address without a password; RIVERRUN_QDRANT_API_KEY has the key",
+        ));
+    }
+    Ok(Some(QdrantConfig { url, api_key, quantized }))
 }
 
 /// A bucket where one is named. Its other settings without it would go unused in silence.
@@ -54,6 +96,28 @@ mod tests {
     fn given_servers_when_their_settings_are_read_then_they_are_used_and_halves_are_refused() {
         let nothing = values(&[]);
         assert!(database_url(&nothing).unwrap().is_none() && s3(&nothing).unwrap().is_none());
+        assert!(redis_url(&nothing).unwrap().is_none());
+        assert!(redis_url(&values(&[("RIVERRUN_REDIS_URL", "redis://cache:6379/1")])).unwrap().is_some());
+        for url in ["rediss://:s3cret@cache", "http://:s3cret@cache:6379", "cache:6379"] {
+            let error = redis_url(&values(&[("RIVERRUN_REDIS_URL", url)])).unwrap_err();
+            assert!(error.message.contains("RIVERRUN_REDIS_URL") && !error.message.contains("s3cret"), "{error:?}");
+        }
+        assert!(qdrant(&nothing).unwrap().is_none());
+        let server = ("RIVERRUN_QDRANT_URL", "http://vectors:6334");
+        let found =
+            qdrant(&values(&[server, ("RIVERRUN_QDRANT_API_KEY", "s3cret"), ("RIVERRUN_QDRANT_QUANTIZATION", "int8")]));
+        let found = found.unwrap().unwrap();
+        assert!(found.quantized && !format!("{found:?}").contains("s3cret"), "{found:?}");
+        for pairs in [
+            vec![("RIVERRUN_QDRANT_API_KEY", "s3cret")],
+            vec![("RIVERRUN_QDRANT_QUANTIZATION", "int8")],
+            vec![server, ("RIVERRUN_QDRANT_QUANTIZATION", "int4")],
+            vec![("RIVERRUN_QDRANT_URL", "vectors:6334")],
+            vec![("RIVERRUN_QDRANT_URL", "http://ann:s3cret@vectors:6334")],
+        ] {
+            let error = qdrant(&values(&pairs)).unwrap_err();
+            assert!(error.message.contains("RIVERRUN_QDRANT_") && !error.message.contains("s3cret"), "{error:?}");
+        }
         let both = values(&[("RIVERRUN_DATABASE_URL", "postgresql://ann@db/x"), ("RIVERRUN_S3_BUCKET", "blobs")]);
         assert_eq!(database_url(&both).unwrap().as_deref(), Some("postgresql://ann@db/x"));
         assert_eq!(s3(&both).unwrap().unwrap().region, "us-east-1");

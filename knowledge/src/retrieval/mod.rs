@@ -5,6 +5,7 @@ pub mod metrics;
 
 mod error;
 mod figures;
+mod query_vectors;
 mod retriever;
 mod rewrite;
 mod types;

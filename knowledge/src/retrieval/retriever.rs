@@ -3,13 +3,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures::future::join_all;
-use riverrun_models::{EmbedPurpose, ModelError};
+use riverrun_models::ModelError;
 use riverrun_schemas::{ChunkId, Collection, CollectionName, Namespace};
-use riverrun_stores::{CollectionInfo, KeywordHit, KeywordIndex, StoredChunk, VectorHit, VectorStore};
+use riverrun_stores::{Cache, CollectionInfo, KeywordHit, KeywordIndex, StoredChunk, VectorHit, VectorStore};
 
 use super::error::RetrievalError;
 use super::figures::RetrievalFigures;
 use super::fusion;
+use super::query_vectors;
 use super::rewrite;
 use super::types::{Scores, SearchItem, SearchMode, SearchRequest, SearchResult, SearchTimes};
 use crate::chunking::embedding_text_of;
@@ -29,6 +30,8 @@ pub struct Retriever {
     keywords: Arc<dyn KeywordIndex>,
     models: Arc<dyn LanguageModels>,
     figures: Arc<RetrievalFigures>,
+    /// Vectors of queries that came before.
+    cache: Option<Arc<dyn Cache>>,
 }
 
 impl std::fmt::Debug for Retriever {
@@ -50,7 +53,12 @@ impl Retriever {
         keywords: Arc<dyn KeywordIndex>,
         models: Arc<dyn LanguageModels>,
     ) -> Self {
-        Self { vectors, keywords, models, figures: Arc::default() }
+        Self { vectors, keywords, models, figures: Arc::default(), cache: None }
+    }
+
+    /// The same with vectors of queries kept for a while.
+    pub fn with_cache(self, cache: Arc<dyn Cache>) -> Self {
+        Self { cache: Some(cache), ..self }
     }
 
     /// How long its searches took.
@@ -200,11 +208,7 @@ impl Retriever {
         wordings: &[String],
         info: &CollectionInfo,
     ) -> Result<Vec<Vec<f32>>, RetrievalError> {
-        let reply = self.models.embed(Some(&info.model), wordings.to_vec(), EmbedPurpose::Query).await?;
-        if reply.vectors.len() != wordings.len() {
-            let reason = format!("{} vectors came for {} queries", reply.vectors.len(), wordings.len());
-            return Err(ModelError::Internal { reason }.into());
-        }
+        let reply = query_vectors::embed(self.models.as_ref(), self.cache.as_deref(), info, wordings).await?;
         match reply.vectors.iter().find(|vector| vector.len() != info.dimensions) {
             Some(vector) => Err(RetrievalError::EmbeddingModelMismatch {
                 collection: request.collection.clone(),

@@ -5,6 +5,7 @@
 //! same records give the same rows, in whatever order the partitions are read relative to each other.
 
 pub mod checkpoint;
+pub mod collection_state;
 pub mod deletions;
 pub mod document_queries;
 pub mod document_views;

@@ -27,7 +27,7 @@ use crate::error::StoreError;
 use crate::folder;
 use crate::shelf::{self, Shelf, nothing_if_missing};
 use crate::vectors::edge::shard::Shard;
-use crate::vectors::{CollectionInfo, VectorHit, VectorPoint, VectorStore};
+use crate::vectors::{CollectionInfo, VectorHit, VectorPoint, VectorStore, must_match};
 
 mod shard;
 
@@ -242,19 +242,6 @@ fn read_sidecar(path: &Path) -> Result<Option<Sidecar>, StoreError> {
         kind: "vector",
         path: folder,
         reason: format!("{SIDECAR} is damaged: {error}"),
-    })
-}
-
-fn must_match(stored: CollectionInfo, wanted: CollectionInfo) -> Result<(), StoreError> {
-    if stored == wanted {
-        return Ok(());
-    }
-    Err(StoreError::EmbeddingMismatch {
-        collection: stored.collection,
-        stored_model: stored.model,
-        stored_dimensions: stored.dimensions,
-        wanted_model: wanted.model,
-        wanted_dimensions: wanted.dimensions,
     })
 }
 

@@ -11,6 +11,7 @@ use crate::chunk::{ChunkFilter, StoredChunk, Versions};
 use crate::error::StoreError;
 
 pub mod edge;
+pub mod qdrant;
 
 /// A chunk to be found by its vector.
 #[derive(Debug, Clone, PartialEq)]
@@ -124,4 +125,23 @@ pub trait VectorStore: Send + Sync + 'static {
     async fn swap(&self, _collection: &Collection) -> Result<(), StoreError> {
         Err(StoreError::Unsupported("swap a collection"))
     }
+
+    /// The version of the server that holds the vectors, which is asked for it; `None` where they are in this process.
+    async fn server_version(&self) -> Result<Option<String>, StoreError> {
+        Ok(None)
+    }
+}
+
+/// A collection holds vectors of one model.
+fn must_match(stored: CollectionInfo, wanted: CollectionInfo) -> Result<(), StoreError> {
+    if stored == wanted {
+        return Ok(());
+    }
+    Err(StoreError::EmbeddingMismatch {
+        collection: stored.collection,
+        stored_model: stored.model,
+        stored_dimensions: stored.dimensions,
+        wanted_model: wanted.model,
+        wanted_dimensions: wanted.dimensions,
+    })
 }

@@ -1,0 +1,449 @@
+//! Vectors on a Qdrant server, by gRPC, which any number of processes share.
+//!
+//! ```text
+//! alias  riverrun.<area>.live.<physical name>     what is searched      -> one of the two
+//! alias  riverrun.<area>.shadow.<physical name>   what is made anew     -> the other
+//! data   riverrun.<area>.data1.<physical name>
+//!        riverrun.<area>.data2.<physical name>
+//! ```
+//!
+//! A swap moves the live alias, which the server does at once for every search. The names of the data are no chance: of two processes
+//! that make a collection at once one makes it, and the other finds it. What a collection remembers is its metadata on the server.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use qdrant_client::qdrant::facet_value::Variant;
+use qdrant_client::qdrant::{
+    CountPointsBuilder, CreateAliasBuilder, CreateCollectionBuilder, CreateFieldIndexCollectionBuilder,
+    DeletePointsBuilder, Distance, FacetCountsBuilder, FieldType, Filter, PointStruct, QuantizationSearchParamsBuilder,
+    QueryPointsBuilder, ScalarQuantizationBuilder, ScrollPointsBuilder, SearchParamsBuilder, UpsertPointsBuilder,
+    Value as PayloadValue, VectorParamsBuilder,
+};
+use qdrant_client::{Payload, Qdrant, QdrantError};
+use riverrun_schemas::{Collection, DocumentId};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::chunk::{ChunkFilter, MAX_HITS, StoredChunk, TIE_SLACK, Versions, in_order};
+use crate::error::StoreError;
+use crate::vectors::{CollectionInfo, VectorHit, VectorPoint, VectorStore, must_match};
+
+mod requests;
+
+use requests::{DOCUMENT_ID, FIELDS, SERVICE, allowed, check, failed, is_missing, of_document, stored_point};
+
+/// The names that a collection's data has by turns.
+const DATA: [&str; 2] = ["data1", "data2"];
+const LIVE: &str = "live";
+const SHADOW: &str = "shadow";
+/// Longest time for a request; building an index over what a filter looks at is one.
+const PATIENCE: Duration = Duration::from_secs(30);
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+/// Most chunks that are read back in one request.
+const PAGE: u32 = 256;
+/// A Qdrant server and how it is used.
+#[derive(Clone, PartialEq, Eq)]
+pub struct QdrantConfig {
+    /// Its gRPC address, such as `http://127.0.0.1:6334`.
+    pub url: String,
+    /// The key that it wants.
+    pub api_key: Option<String>,
+    /// Collections that are made from now on hold a byte a dimension in memory beside the vectors on disk; what is found is
+    /// compared with the vectors themselves.
+    pub quantized: bool,
+}
+
+impl std::fmt::Debug for QdrantConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let key = self.api_key.as_ref().map(|_| "***");
+        f.debug_struct("QdrantConfig")
+            .field("url", &self.url)
+            .field("api_key", &key)
+            .field("quantized", &self.quantized)
+            .finish()
+    }
+}
+
+/// Vectors on a server. Cheap to clone.
+#[derive(Clone)]
+pub struct QdrantVectors {
+    inner: Arc<Inner>,
+    is_shadow: bool,
+}
+
+struct Inner {
+    client: Qdrant,
+    config: QdrantConfig,
+    area: &'static str,
+}
+
+impl QdrantVectors {
+    /// The vectors of an area, which keeps its collections apart from those of another. Connects when it is first asked.
+    ///
+    /// # Errors
+    /// When the address is none.
+    pub fn open(config: QdrantConfig, area: &'static str) -> Result<Self, StoreError> {
+        let client = Qdrant::from_url(&config.url)
+            .api_key(config.api_key.clone())
+            .timeout(PATIENCE)
+            .connect_timeout(CONNECT_PATIENCE)
+            .skip_compatibility_check()
+            .build()
+            .map_err(|error| failed(&config.url, &error))?;
+        Ok(Self { inner: Arc::new(Inner { client, config, area }), is_shadow: false })
+    }
+
+    fn client(&self) -> &Qdrant {
+        &self.inner.client
+    }
+
+    fn failed(&self, error: &QdrantError) -> StoreError {
+        failed(&self.inner.config.url, error)
+    }
+
+    /// The same for a collection that may not be there.
+    fn failed_at(&self, collection: &Collection, error: &QdrantError) -> StoreError {
+        if is_missing(error) { StoreError::NoCollection(collection.clone()) } else { self.failed(error) }
+    }
+
+    fn damaged(&self, reason: String) -> StoreError {
+        StoreError::Server {
+            service: SERVICE,
+            address: self.inner.config.url.clone(),
+            reason,
+            fix: "remove the collection and ingest its sources again: riverrun collections rm <name>".to_owned(),
+        }
+    }
+
+    fn name(&self, kind: &str, collection: &Collection) -> String {
+        format!("{}{}", self.prefix(kind), collection.physical_name())
+    }
+
+    fn prefix(&self, kind: &str) -> String {
+        format!("riverrun.{}.{kind}.", self.inner.area)
+    }
+
+    fn kind(&self) -> &'static str {
+        if self.is_shadow { SHADOW } else { LIVE }
+    }
+
+    /// Every alias, with what it stands for.
+    async fn aliases(&self) -> Result<HashMap<String, String>, StoreError> {
+        let found = self.client().list_aliases().await.map_err(|error| self.failed(&error))?;
+        Ok(found.aliases.into_iter().map(|alias| (alias.alias_name, alias.collection_name)).collect())
+    }
+
+    /// The name that requests for a collection bear; `None` when there is none. A shadow that a swap which was cut off has left is
+    /// the collection itself by now, and nobody's shadow.
+    async fn place(&self, collection: &Collection) -> Result<Option<String>, StoreError> {
+        if !self.is_shadow {
+            return Ok(Some(self.name(LIVE, collection)));
+        }
+        let aliases = self.aliases().await?;
+        let own = aliases.get(&self.name(SHADOW, collection));
+        Ok(own.filter(|place| aliases.get(&self.name(LIVE, collection)) != Some(*place)).cloned())
+    }
+
+    async fn existing(&self, collection: &Collection) -> Result<String, StoreError> {
+        self.place(collection).await?.ok_or_else(|| StoreError::NoCollection(collection.clone()))
+    }
+
+    /// What the data of that name remembers.
+    async fn described(&self, place: &str) -> Result<Option<CollectionInfo>, StoreError> {
+        let found = match self.client().collection_info(place).await {
+            Ok(found) => found,
+            Err(error) if is_missing(&error) => return Ok(None),
+            Err(error) => return Err(self.failed(&error)),
+        };
+        let metadata = found.result.and_then(|info| info.config).map(|config| config.metadata).unwrap_or_default();
+        if metadata.is_empty() {
+            return Err(self.damaged(format!("it keeps nothing with {place}; Qdrant 1.16 and later does")));
+        }
+        self.read(place, metadata).map(Some)
+    }
+
+    fn read<T: DeserializeOwned>(&self, what: &str, payload: HashMap<String, PayloadValue>) -> Result<T, StoreError> {
+        serde_json::from_value(Value::from(Payload::from(payload)))
+            .map_err(|error| self.damaged(format!("what it keeps for {what} is damaged: {error}")))
+    }
+
+    /// Makes data.
+    async fn create(&self, place: &str, info: &CollectionInfo) -> Result<(), StoreError> {
+        let vectors = VectorParamsBuilder::new(info.dimensions as u64, Distance::Cosine).on_disk(true);
+        let metadata: HashMap<String, Value> = match serde_json::to_value(info) {
+            Ok(Value::Object(fields)) => fields.into_iter().collect(),
+            Ok(_) | Err(_) => unreachable!("names and numbers are always a JSON object"),
+        };
+        let mut request =
+            CreateCollectionBuilder::new(place).vectors_config(vectors).on_disk_payload(true).metadata(metadata);
+        if self.inner.config.quantized {
+            request = request.quantization_config(ScalarQuantizationBuilder::default().always_ram(true));
+        }
+        self.client().create_collection(request).await.map_err(|error| self.failed(&error))?;
+        Ok(())
+    }
+
+    /// Makes fast what filters look at; what is so already stays.
+    async fn index(&self, place: &str) -> Result<(), StoreError> {
+        for field in FIELDS {
+            let index = CreateFieldIndexCollectionBuilder::new(place, field, FieldType::Keyword).wait(true);
+            self.client().create_field_index(index).await.map_err(|error| self.failed(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Makes what is missing; what another process has made meanwhile is taken as it is.
+    async fn make(&self, info: CollectionInfo) -> Result<(), StoreError> {
+        let collection = &info.collection;
+        let aliases = self.aliases().await?;
+        let live = aliases.get(&self.name(LIVE, collection));
+        let place = DATA.map(|turn| self.name(turn, collection)).into_iter().find(|place| live != Some(place));
+        let place = place.unwrap_or_else(|| self.name(DATA[0], collection));
+        if self.is_shadow {
+            // What a swap left that was cut off before its end.
+            self.delete(&place).await?;
+        }
+        if let Err(error) = self.create(&place, &info).await {
+            match self.described(&place).await? {
+                Some(stored) => must_match(stored, info.clone())?,
+                None => return Err(error),
+            }
+        }
+        self.index(&place).await?;
+        let alias = CreateAliasBuilder::new(place, self.name(self.kind(), collection));
+        self.client().create_alias(alias).await.map_err(|error| self.failed(&error))?;
+        Ok(())
+    }
+
+    /// Deletes data with the aliases that stand for it; false when there was none.
+    async fn delete(&self, place: &str) -> Result<bool, StoreError> {
+        if self.described(place).await?.is_none() {
+            return Ok(false);
+        }
+        self.client().delete_collection(place).await.map_err(|error| self.failed(&error))?;
+        Ok(true)
+    }
+
+    async fn counted(&self, collection: &Collection, filter: Option<Filter>) -> Result<usize, StoreError> {
+        let Some(place) = self.place(collection).await? else { return Ok(0) };
+        let mut request = CountPointsBuilder::new(place).exact(true);
+        if let Some(filter) = filter {
+            request = request.filter(filter);
+        }
+        match self.client().count(request).await {
+            Ok(found) => Ok(found.result.map_or(0, |result| usize::try_from(result.count).unwrap_or(usize::MAX))),
+            Err(error) if is_missing(&error) => Ok(0),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// Tells a vector of another length from a server that fails.
+    async fn why(&self, collection: &Collection, found: usize, error: &QdrantError) -> StoreError {
+        match self.info(collection).await {
+            Ok(Some(info)) if info.dimensions != found => {
+                StoreError::Dimensions { collection: collection.clone(), expected: info.dimensions, found }
+            }
+            Ok(_) | Err(_) => self.failed_at(collection, error),
+        }
+    }
+}
+
+#[async_trait]
+impl VectorStore for QdrantVectors {
+    async fn ensure(&self, collection: &Collection, dimensions: usize, model: &str) -> Result<(), StoreError> {
+        let wanted = CollectionInfo { collection: collection.clone(), model: model.to_owned(), dimensions };
+        match self.info(collection).await? {
+            Some(stored) => must_match(stored, wanted),
+            None => self.make(wanted).await,
+        }
+    }
+
+    async fn info(&self, collection: &Collection) -> Result<Option<CollectionInfo>, StoreError> {
+        match self.place(collection).await? {
+            Some(place) => self.described(&place).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn upsert(&self, collection: &Collection, points: Vec<VectorPoint>) -> Result<(), StoreError> {
+        if points.is_empty() {
+            return Ok(());
+        }
+        let place = self.existing(collection).await?;
+        let info = self.described(&place).await?.ok_or_else(|| StoreError::NoCollection(collection.clone()))?;
+        points.iter().try_for_each(|point| check(&info, point))?;
+        let points: Vec<PointStruct> = points.into_iter().map(stored_point).collect();
+        let request = UpsertPointsBuilder::new(place, points).wait(true);
+        self.client().upsert_points(request).await.map_err(|error| self.failed_at(collection, &error))?;
+        Ok(())
+    }
+
+    async fn delete_document(
+        &self,
+        collection: &Collection,
+        document: &DocumentId,
+        versions: &Versions,
+    ) -> Result<usize, StoreError> {
+        let doomed = self.count_document(collection, document, versions).await?;
+        if doomed > 0 {
+            let place = self.existing(collection).await?;
+            let request = DeletePointsBuilder::new(place).points(of_document(document, versions)).wait(true);
+            self.client().delete_points(request).await.map_err(|error| self.failed_at(collection, &error))?;
+        }
+        Ok(doomed)
+    }
+
+    async fn count_document(
+        &self,
+        collection: &Collection,
+        document: &DocumentId,
+        versions: &Versions,
+    ) -> Result<usize, StoreError> {
+        self.counted(collection, Some(of_document(document, versions))).await
+    }
+
+    async fn search(
+        &self,
+        collection: &Collection,
+        vector: &[f32],
+        k: usize,
+        filter: &ChunkFilter,
+    ) -> Result<Vec<VectorHit>, StoreError> {
+        let k = k.min(MAX_HITS);
+        let place = self.existing(collection).await?;
+        // One is asked for also where none is wanted: that tells whether the collection is there.
+        let limit = (k + TIE_SLACK) as u64;
+        let mut request = QueryPointsBuilder::new(place).query(vector.to_vec()).limit(limit).with_payload(true);
+        if let Some(filter) = allowed(filter) {
+            request = request.filter(filter);
+        }
+        if self.inner.config.quantized {
+            let exactly = QuantizationSearchParamsBuilder::default().rescore(true);
+            request = request.params(SearchParamsBuilder::default().quantization(exactly));
+        }
+        let found = match self.client().query(request).await {
+            Ok(found) => found.result,
+            Err(error) => return Err(self.why(collection, vector.len(), &error).await),
+        };
+        let hits = found
+            .into_iter()
+            .map(|point| Ok(VectorHit { chunk: self.read("a point", point.payload)?, score: point.score }))
+            .collect::<Result<Vec<_>, StoreError>>()?;
+        Ok(in_order(hits, k, |hit| (hit.score, hit.chunk.chunk_id)))
+    }
+
+    async fn count(&self, collection: &Collection) -> Result<usize, StoreError> {
+        self.counted(collection, None).await
+    }
+
+    async fn documents(&self, collection: &Collection) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
+        let points = self.count(collection).await?;
+        let (true, Some(place)) = (points > 0, self.place(collection).await?) else { return Ok(BTreeMap::new()) };
+        let request = FacetCountsBuilder::new(place, DOCUMENT_ID).limit(points as u64).exact(true);
+        let found = match self.client().facet(request).await {
+            Ok(found) => found.hits,
+            Err(error) if is_missing(&error) => return Ok(BTreeMap::new()),
+            Err(error) => return Err(self.failed(&error)),
+        };
+        let counted = |hit: qdrant_client::qdrant::FacetHit| {
+            let Some(Variant::StringValue(text)) = hit.value.and_then(|value| value.variant) else {
+                return Err(self.damaged("a document id in it is no text".to_owned()));
+            };
+            let document = text.parse::<DocumentId>().map_err(|error| self.damaged(format!("{text}: {error}")))?;
+            Ok((document, usize::try_from(hit.count).unwrap_or(usize::MAX)))
+        };
+        found.into_iter().map(counted).collect()
+    }
+
+    /// Nothing is left to do: the server has written to its log what it acknowledged.
+    async fn flush(&self, _collection: &Collection) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn drop_collection(&self, collection: &Collection) -> Result<bool, StoreError> {
+        if self.is_shadow {
+            return match self.place(collection).await? {
+                Some(place) => self.delete(&place).await,
+                None => Ok(false),
+            };
+        }
+        let was_there = self.info(collection).await?.is_some();
+        for turn in DATA {
+            self.delete(&self.name(turn, collection)).await?;
+        }
+        Ok(was_there)
+    }
+
+    async fn list(&self) -> Result<Vec<CollectionInfo>, StoreError> {
+        let aliases = self.aliases().await?;
+        let (own, live) = (self.prefix(self.kind()), self.prefix(LIVE));
+        let mut found = Vec::new();
+        for (alias, place) in &aliases {
+            let Some(name) = alias.strip_prefix(&own) else { continue };
+            if self.is_shadow && aliases.get(&format!("{live}{name}")) == Some(place) {
+                continue;
+            }
+            found.extend(self.described(place).await?);
+        }
+        found.sort_by_key(|info| info.collection.physical_name());
+        Ok(found)
+    }
+
+    async fn chunks(&self, collection: &Collection, document: &DocumentId) -> Result<Vec<StoredChunk>, StoreError> {
+        let Some(place) = self.place(collection).await? else { return Ok(Vec::new()) };
+        let mut chunks: Vec<StoredChunk> = Vec::new();
+        let mut from = None;
+        loop {
+            let mut request = ScrollPointsBuilder::new(place.as_str())
+                .filter(of_document(document, &Versions::All))
+                .limit(PAGE)
+                .with_payload(true)
+                .with_vectors(false);
+            if let Some(offset) = from.take() {
+                request = request.offset::<qdrant_client::qdrant::PointId>(offset);
+            }
+            let page = match self.client().scroll(request).await {
+                Ok(page) => page,
+                Err(error) if is_missing(&error) => return Ok(Vec::new()),
+                Err(error) => return Err(self.failed(&error)),
+            };
+            for point in page.result {
+                chunks.push(self.read("a point", point.payload)?);
+            }
+            from = page.next_page_offset;
+            if from.is_none() {
+                break;
+            }
+        }
+        chunks.sort_by(|a, b| (&a.version, a.ordinal).cmp(&(&b.version, b.ordinal)));
+        Ok(chunks)
+    }
+
+    fn shadows(&self) -> Option<Arc<dyn VectorStore>> {
+        (!self.is_shadow).then(|| Arc::new(Self { inner: self.inner.clone(), is_shadow: true }) as Arc<dyn VectorStore>)
+    }
+
+    async fn swap(&self, collection: &Collection) -> Result<(), StoreError> {
+        if self.is_shadow {
+            return Err(StoreError::Unsupported("swap a shadow"));
+        }
+        let missing = || StoreError::NoCollection(collection.clone());
+        let aliases = self.aliases().await?;
+        let old = aliases.get(&self.name(LIVE, collection)).ok_or_else(missing)?;
+        let shadow = self.name(SHADOW, collection);
+        let new = aliases.get(&shadow).filter(|new| *new != old).ok_or_else(missing)?;
+        let alias = CreateAliasBuilder::new(new.as_str(), self.name(LIVE, collection));
+        self.client().create_alias(alias).await.map_err(|error| self.failed(&error))?;
+        self.client().delete_alias(shadow.as_str()).await.map_err(|error| self.failed(&error))?;
+        self.delete(old).await?;
+        Ok(())
+    }
+
+    async fn server_version(&self) -> Result<Option<String>, StoreError> {
+        let told = self.client().health_check().await.map_err(|error| self.failed(&error))?;
+        Ok(Some(told.version))
+    }
+}
