@@ -12,7 +12,7 @@ use riverrun_api::wire::{
 use crate::client::{encode, with_query};
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
-use crate::output::{Output, clip, print_line, print_piece, table, tell};
+use crate::output::{Output, clip, print_bytes, print_line, print_piece, table, tell};
 use crate::settings::Settings;
 
 const POLL: Duration = Duration::from_millis(100);
@@ -211,7 +211,7 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
             if output.json {
                 return print_line(&serde_json::json!({ "patch": String::from_utf8_lossy(&patch) }).to_string());
             }
-            print_piece(&String::from_utf8_lossy(&patch))
+            print_bytes(&patch)
         }
     }
 }
