@@ -197,6 +197,55 @@ def test_a_rewrite_that_improves_nothing_is_said_to(server):
     assert "no fewer findings" in done.stderr, done
 
 
+CHECKS = b"import a, sys\nassert not (len(sys.argv) > 1 and sys.argv[1] != '; rm -rf .')\nassert a.f(1) == 1, a.f(1)\n"
+
+
+@pytest.mark.parametrize("new, passes", [("return 1  # one", True), ("return 3", False)])
+def test_the_projects_own_tests_are_run_before_and_after(server, new, passes):
+    folder = folder_of(server, {"a.py": PLAIN, "check.py": CHECKS})
+    project_id = imported(server, folder)["project_id"]
+    done = server.cli("--json", "project", "improve", project_id, "--file", "a.py", "--instruction",
+                      says(block(shown(PLAIN).replace("return 1", new))), "--tests", "python3", "check.py", "; rm -rf .")
+    if "only where the kernel confines" in done.stderr:
+        pytest.skip("this kernel has no Landlock")
+    tests = json.loads(done.stdout)["tests"]
+    assert tests["before"]["passed"] and tests["after"]["passed"] == passes, tests
+    if not passes:
+        assert "AssertionError: 3" in tests["after"]["output"] and "AssertionError: 3" in done.stderr, tests
+        assert "pass without it and fail with it" in done.stderr, done
+    assert sorted(one.name for one in folder.iterdir()) == ["a.py", "check.py"]
+
+
+def test_project_code_reads_nothing_but_its_copy_and_opens_no_socket(server):
+    secret = server.folder / "secret.txt"
+    secret.write_text("very secret")
+    probe = f"""import pathlib, socket
+for attempt in (lambda: pathlib.Path({str(secret)!r}).read_text(), lambda: pathlib.Path({str(server.folder / "made")!r}).write_text("x"),
+                lambda: socket.socket().connect(("127.0.0.1", {server.api_port}))):
+    try:
+        print("LED OUT", attempt())
+    except OSError:
+        print("held")
+"""
+    project_id = imported(server, folder_of(server, {"a.py": PLAIN, "probe.py": probe.encode()}))["project_id"]
+    done = server.cli("--json", "project", "improve", project_id, "--file", "a.py", "--instruction",
+                      says(block(shown(PLAIN).replace("return 1", "return 3"))), "--tests", "python3", "probe.py")
+    if "only where the kernel confines" in done.stderr:
+        pytest.skip("this kernel has no Landlock")
+    tests = json.loads(done.stdout)["tests"]
+    for run in (tests["before"], tests["after"]):
+        assert run["output"].count("held") == 3 and "LED OUT" not in run["output"], run
+    assert not (server.folder / "made").exists()
+
+
+@pytest.mark.parametrize("program", ["/bin/sh", "../../bin/sh", "no-such-program", ""])
+def test_a_test_command_that_is_no_installed_program_is_refused_before_a_model_is_asked(server, program):
+    project_id = imported(server, folder_of(server, {"a.py": PLAIN}))["project_id"]
+    reply = server.post(f"/projects/{project_id}/improve", {"file": "a.py", "tests": [program]})
+    assert (reply.status, reply.json["code"]) == (422, "tests_not_run"), reply
+    assert server.get(f"/projects/{project_id}/proposals").json["items"] == []
+
+
 def test_a_file_of_5_mb_is_copied_and_analyzed_and_not_given_to_a_model(server):
     big = b"x = 1\n" * 900_000
     view = imported(server, folder_of(server, {"big.py": big, "a.py": DEAD}))

@@ -46,7 +46,7 @@ pub use memory::{ForgetCounts, ForgetDone, MemoryChatBody, MemoryChatDone, Memor
 pub use projects::{
     AnalysisAccepted, AnalysisView, AnalyzeBody, ApplyBody, FileChangedView, FileMetricsView, FileTextView, FindingView,
     ImportBody, ImproveBody, LanguageView, ProjectAccepted, ProjectFileView, ProjectView, ProposalAccepted, ProposalView,
-    ReportSummary, ReportView, RevertBody, ReviewCitation, ReviewView, ToolRunView, TrendView,
+    ReportSummary, ReportView, RevertBody, ReviewCitation, ReviewView, TestRunView, TestRunsView, ToolRunView, TrendView,
 };
 pub use rag::{
     AskBody, AskDone, FilterBody, SearchBody, SearchContext, SearchDone, SearchItem, SearchMode, SearchScores,
