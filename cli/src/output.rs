@@ -48,6 +48,12 @@ pub fn print_piece(text: &str) -> Result<(), CliError> {
     Ok(pipe(write!(stdout, "{text}").and_then(|()| stdout.flush()))?)
 }
 
+/// Data as it is, whatever its encoding.
+pub fn print_bytes(bytes: &[u8]) -> Result<(), CliError> {
+    let mut stdout = io::stdout().lock();
+    Ok(pipe(stdout.write_all(bytes).and_then(|()| stdout.flush()))?)
+}
+
 /// Whoever reads has enough: that is no failure of ours.
 fn pipe(result: io::Result<()>) -> io::Result<()> {
     match result {

@@ -3,16 +3,19 @@
 //! - `PROJECT-1` the copy is content by its hash in the blob store ([`copy`]): no path of an imported project is ever a path of this
 //!   machine, so that nothing can lead out of the copy, and a change of it is one event.
 //! - `PROJECT-2` what was read has the same hash before and after the import ([`import`]).
-//! - `PROJECT-3` nothing of a project is executed by an analysis ([`analyzers`]); linters read a temporary folder in a sandbox.
+//! - `PROJECT-3` nothing of a project is executed by an analysis ([`analyzers`]); linters read a temporary folder in a sandbox, and
+//!   so do the project's own tests, when somebody asks for them ([`own_tests`]).
 //! - `PROJECT-4` a rewrite that does not parse, or that loses a public name unasked, is no proposal ([`improve`]).
 
 pub mod analyzers;
 pub mod copy;
 pub mod error;
 pub mod finding;
+mod folder;
 pub mod import;
 pub mod improve;
 pub mod language;
+pub mod own_tests;
 pub mod patch;
 pub mod report;
 pub mod review;

@@ -27,17 +27,6 @@ impl FileText {
         })
     }
 
-    /// The same with a byte order mark as part of the text, as tools see it that know none.
-    pub fn read_whole(bytes: &[u8]) -> Option<Self> {
-        let read = Self::read(bytes)?;
-        let mark = match (read.bom, read.latin1) {
-            (false, _) => "",
-            (true, false) => "\u{feff}",
-            (true, true) => "\u{ef}\u{bb}\u{bf}",
-        };
-        Some(Self { text: format!("{mark}{}", read.text), bom: false, latin1: read.latin1 })
-    }
-
     /// Another text in the same encoding; `None` when it has a character that the encoding has not.
     pub fn encode(&self, text: &str) -> Option<Vec<u8>> {
         let mut bytes = if self.bom { BOM.to_vec() } else { Vec::new() };

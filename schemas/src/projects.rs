@@ -59,6 +59,9 @@ pub struct ImproveFile {
     pub model: Option<String>,
     /// Rewrites to choose from.
     pub candidates: i64,
+    /// Program and arguments of the project's own tests; empty when none are run.
+    #[serde(default)]
+    pub tests: Vec<String>,
     /// Milliseconds since the epoch.
     pub at: i64,
 }
@@ -218,6 +221,9 @@ pub struct ProposalMade {
     pub prompt_tokens: i64,
     /// Tokens written.
     pub completion_tokens: i64,
+    /// The project's own tests before and after, as JSON.
+    #[serde(default)]
+    pub tests_json: Option<String>,
     /// Milliseconds since the epoch.
     pub at: i64,
 }

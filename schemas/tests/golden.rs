@@ -213,6 +213,7 @@ fn projects() -> (Vec<ProjectCommand>, Vec<ProjectEvent>) {
             instruction: Some("instruction".into()),
             model: Some("model".into()),
             candidates: 3,
+            tests: vec!["tests".into()],
             at: 1_700_000_000_000,
         }
         .into(),
@@ -298,6 +299,7 @@ fn projects() -> (Vec<ProjectCommand>, Vec<ProjectEvent>) {
             model: "model".into(),
             prompt_tokens: 3,
             completion_tokens: 3,
+            tests_json: Some("tests_json".into()),
             at: 1_700_000_000_000,
         }
         .into(),

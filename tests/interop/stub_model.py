@@ -1,11 +1,13 @@
 """A model server that speaks Ollama's API and answers by script, so that a run is fast and its calls can be counted.
 
 The script stands in the task: `[[steps=3 delay_ms=20 id=a1]]` asks for three calculator calls, one a turn, then an answer;
-`[[steps=1 tool=stock args={"part":"A7"}]]` for a call of another tool, with JSON that has no spaces.
+`[[steps=1 tool=stock args={"part":"A7"}]]` for a call of another tool, with JSON that has no spaces;
+`[[id=a2 says=QQ==,Qg==]]` answers in these words (base64), the first time with the first, and so on; the last one stays.
 An action is JSON where the caller gives a schema (`format`), a tool call where it gives `tools`. Without a script, the
 answer is a sentence with a citation mark.
 """
 
+import base64
 import hashlib
 import json
 import re
@@ -80,8 +82,13 @@ class StubModel:
         acts = "format" in body or "tools" in body
         with self.lock:
             # 0, 1, ... for the actions, and one more for the answer.
-            self.requests.setdefault(script.get("id", ""), []).append(results if acts else results + 1)
+            asked = self.requests.setdefault(script.get("id", ""), [])
+            asked.append(results if acts else results + 1)
+            turn = len(asked) - 1
         time.sleep(int(script.get("delay_ms", 0)) / 1000)
+        if "says" in script:
+            words = script["says"].split(",")
+            return {"role": "assistant", "content": base64.b64decode(words[min(turn, len(words) - 1)]).decode()}
         tool = script.get("tool", "calculator")
         arguments = json.loads(script["args"]) if "args" in script else {"expression": f"{results} + 1"}
         other = shaped(body.get("format"), steps)

@@ -12,9 +12,10 @@ use riverrun_knowledge::LanguageModels;
 use riverrun_knowledge::web::GuardedClient;
 use riverrun_log::blobs::sha256_hex;
 use riverrun_log::{BlobStore, Outgoing, StartAt, Tail, TopicPartition};
-use riverrun_projects::copy::{CopyStore, Entry, Files};
+use riverrun_projects::copy::{CopyStore, Entry, Files, Tree};
 use riverrun_projects::improve::{Task, improve};
 use riverrun_projects::language::Language;
+use riverrun_projects::own_tests::{self, TestRuns};
 use riverrun_projects::report::lines;
 use riverrun_projects::review::review;
 use riverrun_projects::{ProjectError, Report, analyzers, import};
@@ -194,8 +195,20 @@ impl Analyzer {
             model: e.model.clone(),
             candidates: e.candidates,
         };
-        let made = improve(self.models.as_ref(), &task, &content).await?;
-        let improves = made.improves();
+        if !e.tests.is_empty() {
+            own_tests::check(&e.tests)?;
+        }
+        let mut made = improve(self.models.as_ref(), &task, &content).await?;
+        let tests = match &made.after {
+            Some(after) if !e.tests.is_empty() => Some(self.test(e, &tree, after).await?),
+            _ => None,
+        };
+        let breaks = tests.as_ref().is_some_and(TestRuns::breaks);
+        if breaks {
+            made.note =
+                Some("the project's tests pass without it and fail with it: do not take it as it is".to_owned());
+        }
+        let improves = made.improves() && !breaks;
         let after = match made.after {
             Some(after) => Some(self.copies.put(after.into()).await?),
             None => None,
@@ -215,9 +228,24 @@ impl Analyzer {
             model: made.model,
             prompt_tokens: i64::try_from(made.prompt_tokens).unwrap_or(i64::MAX),
             completion_tokens: i64::try_from(made.completion_tokens).unwrap_or(i64::MAX),
+            // Texts and numbers: can't fail.
+            tests_json: tests.and_then(|runs| serde_json::to_string(&runs).ok()),
             at: now_ms(),
         }
         .into())
+    }
+
+    /// The project's own tests, without and with a rewrite.
+    async fn test(&self, e: &ImproveFile, tree: &Tree, rewrite: &[u8]) -> Result<TestRuns, ProjectError> {
+        let Some(sandbox) = &self.sandbox else {
+            return Err(ProjectError::refused(
+                "tests_not_run",
+                "this process has no sandbox",
+                "use the riverrun binary",
+            ));
+        };
+        let files = self.copies.files(tree).await?;
+        own_tests::compare(sandbox, &e.tests, files, (e.file.as_str(), rewrite)).await
     }
 
     async fn write(&self, e: &ApplyProposal, state: &State) -> Result<ProjectEvent, ProjectError> {

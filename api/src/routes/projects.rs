@@ -13,7 +13,7 @@ use riverrun_projects::copy::{CopyStore, Tree};
 use riverrun_projects::import::{Origin, origin};
 use riverrun_projects::language::Language;
 use riverrun_projects::text::FileText;
-use riverrun_projects::{Finding, ProjectError, Report, patch, report};
+use riverrun_projects::{Finding, ProjectError, Report, own_tests, patch, report};
 use riverrun_schemas::projects::{
     AnalyzeProject, ApplyProposal, ImportProject, ImproveFile, ProjectCommand, RevertFile,
 };
@@ -497,6 +497,7 @@ async fn improve(
 ) -> Result<Response, ApiError> {
     let row = project(&state, query.namespace.as_deref(), &text).await?;
     let candidates = body.candidates.unwrap_or(1);
+    let tests = body.tests.unwrap_or_default();
     let mut checks = Checks::default();
     checks.text("file", &body.file, MAX_TEXT);
     checks.require(
@@ -506,6 +507,9 @@ async fn improve(
     );
     checks.finish()?;
     tree(&state, &row).await?.entry(&body.file)?;
+    if !tests.is_empty() {
+        own_tests::check(&tests)?;
+    }
     let proposal_id = match &key.0 {
         Some(key) => ProposalId::derive(&["idempotency-key", &text, key]),
         None => ProposalId::new(),
@@ -518,6 +522,7 @@ async fn improve(
         instruction: body.instruction,
         model: body.model,
         candidates,
+        tests,
         at: now_ms(),
     };
     send(&state, command.into()).await?;
@@ -541,6 +546,7 @@ fn proposal_view(row: &ProposalRow) -> ProposalView {
         note: row.note.clone(),
         model: row.model.clone(),
         total_tokens: row.prompt_tokens.saturating_add(row.completion_tokens),
+        tests: row.tests_json.as_deref().and_then(|text| serde_json::from_str(text).ok()),
         created_at: Timestamp(row.created_at),
     }
 }

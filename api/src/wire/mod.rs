@@ -46,8 +46,8 @@ pub use memory::{ForgetCounts, ForgetDone, MemoryChatBody, MemoryChatDone, Memor
 pub use projects::{
     AnalysisAccepted, AnalysisView, AnalyzeBody, ApplyBody, FileChangedView, FileMetricsView, FileTextView,
     FindingView, ImportBody, ImproveBody, LanguageView, ProjectAccepted, ProjectFileView, ProjectView,
-    ProposalAccepted, ProposalView, ReportSummary, ReportView, RevertBody, ReviewCitation, ReviewView, ToolRunView,
-    TrendView,
+    ProposalAccepted, ProposalView, ReportSummary, ReportView, RevertBody, ReviewCitation, ReviewView, TestRunView,
+    TestRunsView, ToolRunView, TrendView,
 };
 pub use rag::{
     AskBody, AskDone, FilterBody, SearchBody, SearchContext, SearchDone, SearchItem, SearchMode, SearchScores,

@@ -286,6 +286,33 @@ pub struct ImproveBody {
     /// Rewrites to choose from, 1 to 4; 1 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidates: Option<i64>,
+    /// Program and arguments of the project's own tests, which are run in the sandbox before and after; none when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tests: Option<Vec<String>>,
+}
+
+/// A run of a project's own tests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TestRunView {
+    /// Whether its exit code was 0.
+    pub passed: bool,
+    /// Its exit code; none when it was ended.
+    pub exit_code: Option<i32>,
+    /// How long it took.
+    pub took_ms: u64,
+    /// The end of what it wrote, or why it was ended.
+    pub output: String,
+}
+
+/// A project's own tests before and after a rewrite.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TestRunsView {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// On the copy as it is.
+    pub before: TestRunView,
+    /// With the rewrite.
+    pub after: TestRunView,
 }
 
 /// A proposal that is on its way.
@@ -322,6 +349,9 @@ pub struct ProposalView {
     pub model: String,
     /// Tokens that the model read and wrote.
     pub total_tokens: i64,
+    /// The project's own tests, when they were asked for and there is a rewrite.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tests: Option<TestRunsView>,
     /// When it was asked for.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,

@@ -6,13 +6,13 @@ use std::time::Duration;
 use clap::Subcommand;
 use riverrun_api::wire::{
     AnalysisAccepted, AnalyzeBody, ApplyBody, FileChangedView, ImportBody, ImproveBody, Page, ProjectAccepted,
-    ProjectView, ProposalAccepted, ProposalView, ReportView, RevertBody,
+    ProjectView, ProposalAccepted, ProposalView, ReportView, RevertBody, TestRunView,
 };
 
 use crate::client::{encode, with_query};
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
-use crate::output::{Output, clip, print_line, print_piece, table, tell};
+use crate::output::{Output, clip, print_bytes, print_line, print_piece, table, tell};
 use crate::settings::Settings;
 
 const POLL: Duration = Duration::from_millis(100);
@@ -69,6 +69,9 @@ pub enum ProjectCommand {
         /// Rewrites to choose from, 1 to 4
         #[arg(long)]
         candidates: Option<i64>,
+        /// Run the project's own tests before and after, in the sandbox: a program and its arguments, as the last thing on the line
+        #[arg(long, num_args = 1.., allow_hyphen_values = true, value_name = "CMD")]
+        tests: Option<Vec<String>>,
         /// The namespace
         #[arg(short, long)]
         namespace: Option<String>,
@@ -176,8 +179,8 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
             let report: ReportView = client.get(&path(&id, "/report", namespace)).await?;
             output.show(&report, shown)
         }
-        ProjectCommand::Improve { id, file, instruction, candidates, namespace } => {
-            let body = ImproveBody { file, instruction, model: None, candidates };
+        ProjectCommand::Improve { id, file, instruction, candidates, tests, namespace } => {
+            let body = ImproveBody { file, instruction, model: None, candidates, tests };
             let accepted: ProposalAccepted = client.post(&path(&id, "/improve", namespace.clone()), &body).await?;
             let place = path(&id, &format!("/proposals/{}", encode(&accepted.proposal_id)), namespace);
             let proposal = loop {
@@ -211,7 +214,7 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
             if output.json {
                 return print_line(&serde_json::json!({ "patch": String::from_utf8_lossy(&patch) }).to_string());
             }
-            print_piece(&String::from_utf8_lossy(&patch))
+            print_bytes(&patch)
         }
     }
 }
@@ -257,6 +260,13 @@ async fn apply(
 
 fn tell_proposal(proposal: &ProposalView) {
     tell(&format!("{}: findings {} → {}", proposal.status, proposal.findings_before, proposal.findings_after));
+    if let Some(tests) = &proposal.tests {
+        let word = |run: &TestRunView| if run.passed { "passed" } else { "failed" };
+        tell(&format!("tests: {} → {}", word(&tests.before), word(&tests.after)));
+        if !tests.after.passed {
+            tell(&tests.after.output);
+        }
+    }
     if let Some(note) = &proposal.note {
         tell(note);
     }

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::{MAX_FINDINGS, ToolRun};
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
+use crate::folder::{lay_out, on_path};
 use crate::language::Language;
 
 /// The programs, with what installs them.
@@ -28,7 +29,7 @@ pub(super) async fn analyze(files: &Files, sandbox: Option<&Sandbox>) -> Vec<(To
     if python.is_empty() {
         return runs;
     }
-    let folder = match lay_out(&python) {
+    let folder = match lay_out(python.iter().copied()) {
         Ok(folder) => folder,
         Err(error) => {
             let why = format!("there is no place for its files: {error}");
@@ -40,7 +41,7 @@ pub(super) async fn analyze(files: &Files, sandbox: Option<&Sandbox>) -> Vec<(To
     };
     for (name, install) in PROGRAMS {
         let begun = Instant::now();
-        let (mut run, found) = match (installed(name), sandbox) {
+        let (mut run, found) = match (on_path(name).and_then(|program| program.canonicalize().ok()), sandbox) {
             (None, _) => (told(name, "missing", format!("{name} is not installed"), install), Vec::new()),
             (_, None) => {
                 (told(name, "skipped", "this program has no sandbox".to_owned(), "use the riverrun binary"), Vec::new())
@@ -62,29 +63,6 @@ fn told(name: &str, status: &str, detail: String, fix: &str) -> ToolRun {
         detail: Some(detail),
         fix: Some(fix.to_owned()),
     }
-}
-
-/// Names of a copy are checked at import; here they become paths for the first time, so they are checked again.
-fn lay_out(files: &[(&String, &bytes::Bytes)]) -> std::io::Result<tempfile::TempDir> {
-    let folder = tempfile::Builder::new().prefix("riverrun-analysis-").tempdir()?;
-    for (name, content) in files {
-        let below = Path::new(name.as_str());
-        if !below.components().all(|part| matches!(part, std::path::Component::Normal(_))) {
-            continue;
-        }
-        let path = folder.path().join(below);
-        if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent)?;
-        }
-        std::fs::write(path, content)?;
-    }
-    Ok(folder)
-}
-
-fn installed(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file())?;
-    found.canonicalize().ok()
 }
 
 async fn start(name: &str, program: PathBuf, folder: &Path, sandbox: &Sandbox) -> (ToolRun, Vec<Finding>) {

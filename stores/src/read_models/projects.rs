@@ -98,6 +98,9 @@ pub struct ProposalRow {
     pub prompt_tokens: i64,
     /// Tokens written.
     pub completion_tokens: i64,
+    /// The project's own tests before and after, as JSON.
+    #[serde(default)]
+    pub tests_json: Option<String>,
     /// Milliseconds since the epoch.
     pub created_at: i64,
 }
@@ -287,6 +290,7 @@ fn empty_proposal(proposal_id: ProposalId, file: &str, at: i64) -> ProposalRow {
         model: String::new(),
         prompt_tokens: 0,
         completion_tokens: 0,
+        tests_json: None,
         created_at: at,
     }
 }
@@ -390,6 +394,7 @@ async fn proposed(connection: &mut DbConnection, e: &ProposalMade) -> Result<(),
         model: e.model.clone(),
         prompt_tokens: e.prompt_tokens,
         completion_tokens: e.completion_tokens,
+        tests_json: e.tests_json.clone(),
         created_at: known.created_at,
     };
     save(connection, Table::Proposals, &id, (&project, row.created_at), &row).await

@@ -150,14 +150,27 @@ impl Sandbox {
     /// # Errors
     /// When it does not start, or writes too much. A bad exit code is none.
     pub async fn run(&self, invocation: Invocation) -> Result<Finished, SandboxError> {
+        self.run_at(invocation, None).await
+    }
+
+    /// The same with another folder to begin in, which it may write too. Its home stays a folder of its own.
+    ///
+    /// # Errors
+    /// As [`Sandbox::run`].
+    pub async fn run_in(&self, invocation: Invocation, place: &Path) -> Result<Finished, SandboxError> {
+        self.run_at(invocation, Some(place)).await
+    }
+
+    async fn run_at(&self, invocation: Invocation, place: Option<&Path>) -> Result<Finished, SandboxError> {
         let program = invocation.program.display().to_string();
         let not_started = |reason: String| SandboxError::NotStarted { program: program.clone(), reason };
         let folder = tempfile::Builder::new()
             .prefix("riverrun-tool-")
             .tempdir()
             .map_err(|error| not_started(format!("it gets no folder of its own: {error}")))?;
-        let mut child =
-            self.spawn(&invocation, folder.path()).map_err(|error| not_started(format!("the launcher: {error}")))?;
+        let mut child = self
+            .spawn(&invocation, folder.path(), place)
+            .map_err(|error| not_started(format!("the launcher: {error}")))?;
         let group = ProcessGroup::new(child.id().unwrap_or(0));
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let feed = async {
@@ -191,9 +204,10 @@ impl Sandbox {
         Ok(Finished { code: status.code(), signal, stdout, stderr })
     }
 
-    fn spawn(&self, invocation: &Invocation, folder: &Path) -> std::io::Result<Child> {
+    fn spawn(&self, invocation: &Invocation, folder: &Path, place: Option<&Path>) -> std::io::Result<Child> {
         let mut confinement = invocation.confinement.clone();
         confinement.write.push(folder.to_owned());
+        confinement.write.extend(place.map(Path::to_owned));
         confinement.read.push(invocation.program.clone());
         let mut command = Command::new(&self.launcher);
         command
@@ -207,7 +221,7 @@ impl Sandbox {
             .env("TMPDIR", folder)
             .envs(&invocation.environment)
             .env(CONFINEMENT, serde_json::to_string(&confinement)?)
-            .current_dir(folder)
+            .current_dir(place.unwrap_or(folder))
             .process_group(0)
             .stdin(if invocation.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())

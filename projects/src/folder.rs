@@ -1,0 +1,31 @@
+//! Files of a copy as a temporary folder, for programs in the sandbox, and where such programs are.
+
+use std::path::{Component, Path, PathBuf};
+
+use bytes::Bytes;
+
+/// Names of a copy are checked at import; here they become paths for the first time, so they are checked again.
+pub(crate) fn lay_out<'f>(files: impl Iterator<Item = (&'f String, &'f Bytes)>) -> std::io::Result<tempfile::TempDir> {
+    let folder = tempfile::Builder::new().prefix("riverrun-analysis-").tempdir()?;
+    for (name, content) in files {
+        let below = Path::new(name.as_str());
+        if !below.components().all(|part| matches!(part, Component::Normal(_))) {
+            continue;
+        }
+        let path = folder.path().join(below);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        std::fs::write(path, content)?;
+    }
+    Ok(folder)
+}
+
+/// A program of the `PATH`.
+pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(name))
+        .find(|p| p.is_file())
+}

@@ -1,0 +1,191 @@
+//! The project's own tests, run in the sandbox on a temporary copy: the one place where code of a project is executed, and only
+//! because somebody asked for it and said how.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use riverrun_agents::tools::sandbox::{Confinement, Finished, Invocation, MAX_ARGUMENT, Sandbox, support};
+use serde::{Deserialize, Serialize};
+
+use crate::copy::Files;
+use crate::error::ProjectError;
+use crate::folder::{lay_out, on_path};
+
+/// Most arguments of a test command, its program among them.
+pub const MAX_ARGUMENTS: usize = 64;
+/// How long one run may take.
+pub const MAX_TIME: Duration = Duration::from_secs(300);
+/// Most bytes that a run may write to its standard output.
+const MAX_OUTPUT: usize = 4 << 20;
+/// What is kept of the end of an output, in characters.
+const KEPT: usize = 4_000;
+
+/// One run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TestRun {
+    /// Whether its exit code was 0.
+    pub passed: bool,
+    /// Its exit code; none when it was ended.
+    pub exit_code: Option<i32>,
+    /// How long it took.
+    pub took_ms: u64,
+    /// The end of what it wrote, or why it was ended.
+    pub output: String,
+}
+
+/// The same command before and after a rewrite.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TestRuns {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// On the copy as it is.
+    pub before: TestRun,
+    /// With the rewrite.
+    pub after: TestRun,
+}
+
+impl TestRuns {
+    /// Whether the rewrite breaks what worked.
+    pub fn breaks(&self) -> bool {
+        self.before.passed && !self.after.passed
+    }
+}
+
+/// Checks a command before anything is asked of a model.
+///
+/// # Errors
+/// When it can't be run here.
+pub fn check(command: &[String]) -> Result<(), ProjectError> {
+    program(command).map(|_| ())
+}
+
+/// Runs a command on the files as they are, and with `file` being `rewrite`, each in a folder of its own.
+///
+/// # Errors
+/// When it can't be started. Tests that fail, take too long or write too much are a result.
+pub async fn compare(
+    sandbox: &Sandbox,
+    command: &[String],
+    mut files: Files,
+    (file, rewrite): (&str, &[u8]),
+) -> Result<TestRuns, ProjectError> {
+    let before = run(sandbox, command, files.clone()).await?;
+    files.insert(file.to_owned(), rewrite.to_vec().into());
+    let after = run(sandbox, command, files).await?;
+    Ok(TestRuns { command: command.to_vec(), before, after })
+}
+
+fn program(command: &[String]) -> Result<PathBuf, ProjectError> {
+    let refused = |what: String, fix: &str| ProjectError::refused("tests_not_run", what, fix);
+    let support = support();
+    if !(support.landlock && support.seccomp) {
+        let what = format!("code of a project is run only where the kernel confines it: {support}");
+        return Err(refused(what, "leave the tests out, or use a kernel with Landlock and seccomp"));
+    }
+    let Some(name) = command.first() else {
+        return Err(refused("the test command is empty".to_owned(), "name a program and its arguments"));
+    };
+    if command.len() > MAX_ARGUMENTS || command.iter().any(|one| one.len() > MAX_ARGUMENT || one.contains('\0')) {
+        let what = format!("the test command has more than {MAX_ARGUMENTS} arguments, or one that is no argument");
+        return Err(refused(what, "put it into a script of the project"));
+    }
+    let found = if name.contains('/') { None } else { on_path(name) };
+    found.ok_or_else(|| {
+        let shown: String = name.chars().filter(|c| !c.is_control()).take(200).collect();
+        refused(format!("there is no program {shown:?} on the server's PATH"), "name an installed one, such as python3")
+    })
+}
+
+async fn run(sandbox: &Sandbox, command: &[String], files: Files) -> Result<TestRun, ProjectError> {
+    let program = program(command)?;
+    let failed = |what: String| ProjectError::refused("tests_not_run", what, "free some space in the temporary folder");
+    let laid_out = tokio::task::spawn_blocking(move || lay_out(files.iter())).await;
+    let folder = match laid_out {
+        Ok(Ok(folder)) => folder,
+        Ok(Err(error)) => return Err(failed(format!("there is no place for the project: {error}"))),
+        Err(_) => return Err(failed("laying out the project broke off".to_owned())),
+    };
+    let confinement = Confinement {
+        read: homes(&program),
+        // Runtimes reserve more than they use.
+        memory_bytes: 0,
+        cpu_seconds: MAX_TIME.as_secs(),
+        processes: 256,
+        ..Confinement::default()
+    };
+    let invocation = Invocation {
+        program,
+        arguments: command.get(1..).unwrap_or_default().to_vec(),
+        environment: BTreeMap::new(),
+        stdin: None,
+        confinement,
+        max_output: MAX_OUTPUT,
+    };
+    let begun = Instant::now();
+    let done = tokio::time::timeout(MAX_TIME, sandbox.run_in(invocation, folder.path())).await;
+    let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let ended = |why: String| TestRun { passed: false, exit_code: None, took_ms, output: why };
+    Ok(match done {
+        Err(_) => ended(format!("it was ended after {} s", MAX_TIME.as_secs())),
+        Ok(Err(error)) => ended(error.to_string()),
+        Ok(Ok(finished)) => {
+            TestRun { passed: finished.code == Some(0), exit_code: finished.code, took_ms, output: said(&finished) }
+        }
+    })
+}
+
+/// An interpreter lies in `bin` beside the `lib` that it needs, and so does what a link to it stands for.
+fn homes(program: &Path) -> Vec<PathBuf> {
+    let home = |path: &Path| path.parent().and_then(Path::parent).map(Path::to_owned);
+    // `~/bin` has none, and a home folder is nothing for code of a project.
+    let is_prefix = |path: &PathBuf| path.parent().is_some() && path.join("lib").is_dir();
+    let target = program.canonicalize().ok();
+    home(program).into_iter().chain(target.as_deref().and_then(home)).filter(is_prefix).collect()
+}
+
+/// The end of both outputs.
+fn said(finished: &Finished) -> String {
+    let mut text = String::from_utf8_lossy(&finished.stdout).trim().to_owned();
+    if !finished.stderr.is_empty() {
+        text.push('\n');
+        text.push_str(&finished.stderr);
+    }
+    let skipped = text.chars().count().saturating_sub(KEPT);
+    text.chars().skip(skipped).filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(passed: bool) -> TestRun {
+        TestRun { passed, exit_code: Some(i32::from(!passed)), took_ms: 1, output: String::new() }
+    }
+
+    #[test]
+    fn given_runs_when_they_are_compared_then_only_what_worked_before_can_break() {
+        for (before, after, breaks) in
+            [(true, true, false), (true, false, true), (false, false, false), (false, true, false)]
+        {
+            let runs = TestRuns { command: vec!["x".into()], before: run(before), after: run(after) };
+            assert_eq!(runs.breaks(), breaks, "{runs:?}");
+        }
+    }
+
+    #[test]
+    fn given_commands_that_name_no_installed_program_when_they_are_checked_then_each_is_refused() {
+        let long: Vec<String> = std::iter::repeat_n("true".to_owned(), MAX_ARGUMENTS + 1).collect();
+        let named = |name: &str| vec![name.to_owned()];
+        for command in [Vec::new(), named(""), named("../sh"), named("/bin/sh"), named("no-such-program\u{1b}"), long] {
+            assert!(matches!(check(&command), Err(ProjectError::Refused { code: "tests_not_run", .. })), "{command:?}");
+        }
+    }
+
+    #[test]
+    fn given_much_output_when_it_is_kept_then_it_is_the_end_without_control_characters() {
+        let stdout = ["é".repeat(2 * KEPT), "\u{1b}[31mlast".to_owned()].concat().into_bytes();
+        let text = said(&Finished { code: Some(0), signal: None, stdout, stderr: "err".into() });
+        assert!(text.chars().count() <= KEPT && text.ends_with("[31mlast\nerr"), "{text}");
+    }
+}
