@@ -262,11 +262,12 @@ impl Worker for Reembedder {
         for delivery in batch {
             let command = match &delivery.event {
                 IngestCommand::ReembedCollection(command) => command,
-                // The ingester's.
+                // The ingester's and the rebuilder's.
                 IngestCommand::StartIngest(_)
                 | IngestCommand::SubmitDocument(_)
                 | IngestCommand::DeleteDocument(_)
                 | IngestCommand::DeleteCollection(_)
+                | IngestCommand::RebuildCollection(_)
                 | IngestCommand::BuildTree(_) => continue,
             };
             let cause = &delivery.envelope;
