@@ -184,10 +184,9 @@ impl StoreError {
                 Some("remove the collection and ingest its sources again: riverrun collections rm <name>".to_owned())
             }
             Self::Dimensions { .. } => Some("embed with the model that the collection was made with".to_owned()),
-            Self::Index { path, .. } => Some(format!(
-                "if it goes on, stop riverrun, delete {} and ingest the collection's sources again",
-                path.display()
-            )),
+            Self::Index { .. } => {
+                Some("if it goes on, make it again from the log: riverrun collections rebuild <name> --afresh".to_owned())
+            }
             Self::Server { fix, .. } => Some(fix.clone()),
             Self::Database(_) | Self::NotFinite(_) | Self::Io { .. } | Self::ShuttingDown => None,
         }

@@ -3,14 +3,19 @@
 
 use std::any::Any;
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use riverrun_schemas::Collection;
 
 use crate::error::StoreError;
 use crate::folder;
+use crate::gaps::Damage;
 use crate::open_set::{Closable, OpenSet};
+
+mod aside;
 
 /// Engines put whole backtraces into what they panic with.
 const MAX_PANIC_CHARS: usize = 300;
@@ -20,6 +25,8 @@ pub(crate) struct Shelf<T> {
     kind: &'static str,
     root: PathBuf,
     engines: OpenSet<T>,
+    /// What could not be opened since the process started, one a collection.
+    damaged: Mutex<Vec<Damage>>,
 }
 
 impl<T: Closable> Shelf<T> {
@@ -31,7 +38,7 @@ impl<T: Closable> Shelf<T> {
 
     /// The same in a folder that whoever writes first makes.
     pub(crate) fn later(kind: &'static str, root: &Path, max_open: usize) -> Self {
-        Self { kind, root: root.to_path_buf(), engines: OpenSet::new(max_open) }
+        Self { kind, root: root.to_path_buf(), engines: OpenSet::new(max_open), damaged: Mutex::default() }
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -46,20 +53,59 @@ impl<T: Closable> Shelf<T> {
     pub(crate) fn read<R>(
         &self,
         collection: &Collection,
-        open: impl FnOnce(&Path) -> Result<T, StoreError>,
+        open: impl Fn(&Path) -> Result<T, StoreError>,
         work: impl FnOnce(&T) -> Result<R, StoreError>,
     ) -> Result<R, StoreError> {
-        self.engines.read(&collection.physical_name(), || open(&self.folder(collection)), work)
+        self.engines.read(&collection.physical_name(), || self.opened(collection, &open), work)
     }
 
     /// Uses the engine alone.
     pub(crate) fn write<R>(
         &self,
         collection: &Collection,
-        open: impl FnOnce(&Path) -> Result<T, StoreError>,
+        open: impl Fn(&Path) -> Result<T, StoreError>,
         work: impl FnOnce(&mut T) -> Result<R, StoreError>,
     ) -> Result<R, StoreError> {
-        self.engines.write(&collection.physical_name(), || open(&self.folder(collection)), work)
+        self.engines.write(&collection.physical_name(), || self.opened(collection, &open), work)
+    }
+
+    /// Opens the engine. One that is damaged is moved out of the way, once, and what is then there is opened: nothing, or a new one.
+    fn opened(&self, collection: &Collection, open: &impl Fn(&Path) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let folder = self.folder(collection);
+        let attempt = || {
+            catch_unwind(AssertUnwindSafe(|| open(&folder))).unwrap_or_else(|panic| {
+                Err(StoreError::Index { kind: self.kind, path: folder.clone(), reason: panic_message(panic) })
+            })
+        };
+        match attempt() {
+            Err(StoreError::Index { reason, .. }) if aside::is_damage(&self.root, &reason) => {
+                self.move_aside(collection, &reason)?;
+                attempt()
+            }
+            other => other,
+        }
+    }
+
+    /// Moves the collection's folder out of the way; false when there was none. Nobody has it open.
+    fn move_aside(&self, collection: &Collection, reason: &str) -> Result<bool, StoreError> {
+        let Some(kept_at) = aside::keep(&self.folder(collection))? else { return Ok(false) };
+        let kind = self.kind;
+        tracing::error!(%collection, kind, reason, kept_at = %kept_at.display(), "index set aside; it is made again from the log");
+        let damage = Damage { collection: collection.clone(), kind, reason: reason.to_owned(), kept_at };
+        let mut damaged = self.damaged.lock();
+        damaged.retain(|known| known.collection != *collection);
+        damaged.push(damage);
+        Ok(true)
+    }
+
+    /// The same with an engine that may be open.
+    pub(crate) fn set_aside(&self, collection: &Collection, reason: &str) -> Result<bool, StoreError> {
+        self.closed(collection, || self.move_aside(collection, reason))
+    }
+
+    /// What could not be opened since the process started.
+    pub(crate) fn damaged(&self) -> Vec<Damage> {
+        self.damaged.lock().clone()
     }
 
     /// Closes the engine if it is open and keeps everybody out while `then` runs.
