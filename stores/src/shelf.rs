@@ -78,8 +78,8 @@ impl<T: Closable> Shelf<T> {
             })
         };
         match attempt() {
-            Err(StoreError::Index { reason, .. }) if aside::is_damage(&self.root, &reason) => {
-                self.move_aside(collection, &reason)?;
+            Err(error) if error.is_damage() && aside::is_writable(&self.root) => {
+                self.move_aside(collection, &error.to_string())?;
                 attempt()
             }
             other => other,

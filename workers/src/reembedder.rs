@@ -306,7 +306,7 @@ fn store_failure(error: &StoreError) -> Failure {
     Failure { code: error.code().to_owned(), message: error.to_string(), hint: error.hint() }
 }
 
-fn store_error(error: &StoreError) -> WorkError {
+pub(crate) fn store_error(error: &StoreError) -> WorkError {
     if error.retryable() { WorkError::retry(error.code(), error) } else { WorkError::poison(error.code(), error) }
 }
 

@@ -10,8 +10,8 @@ use sqlx::Row;
 use crate::error::StoreError;
 use crate::read_models::deletions;
 use crate::read_models::document_views::DocumentStatus;
-use crate::read_models::{rebuilds, reembeddings};
 use crate::read_models::runs::to_json;
+use crate::read_models::{rebuilds, reembeddings};
 use crate::sql::{DbConnection, storable};
 
 pub use crate::read_models::document_queries::{

@@ -15,13 +15,9 @@ const ASIDE: &str = ".set-aside";
 const KEPT: usize = 2;
 /// What an engine wants to write when it opens, at most.
 const PROBE_BYTES: usize = 4 << 20;
-/// No memory, not allowed, too many open files, no space, read only: nothing of it is the folder's fault.
-const SYSTEM_ERRORS: [&str; 6] =
-    ["os error 12)", "os error 13)", "os error 23)", "os error 24)", "os error 28)", "os error 30)"];
-
-/// Whether an index that can't be opened is damaged, and not the machine it is on: a folder beside it can be written to.
-pub(super) fn is_damage(root: &Path, reason: &str) -> bool {
-    !SYSTEM_ERRORS.iter().any(|error| reason.contains(error)) && probe(root).is_ok()
+/// Whether a file can be written in that folder: where it can't, nothing there is taken for damaged.
+pub(super) fn is_writable(root: &Path) -> bool {
+    probe(root).is_ok()
 }
 
 fn probe(root: &Path) -> std::io::Result<()> {
@@ -92,8 +88,13 @@ mod tests {
     #[test]
     fn given_what_the_machine_lacks_then_no_index_is_taken_for_damaged() {
         let root = tempfile::tempdir().unwrap();
-        assert!(is_damage(root.path(), "meta.json is no JSON"));
-        assert!(!is_damage(root.path(), "opening failed: Too many open files (os error 24)"));
-        assert!(!is_damage(&root.path().join("nowhere"), "meta.json is no JSON"));
+        assert!(is_writable(root.path()) && !is_writable(&root.path().join("nowhere")));
+        let failed = |reason: &str| StoreError::Index {
+            kind: "vector",
+            path: root.path().to_path_buf(),
+            reason: reason.to_owned(),
+        };
+        assert!(failed("meta.json is no JSON").is_damage());
+        assert!(!failed("opening failed: Too many open files (os error 24)").is_damage());
     }
 }
