@@ -20,7 +20,7 @@ use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
 use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
 use riverrun_stores::vectors::qdrant::{QdrantConfig, QdrantVectors};
 use riverrun_stores::warehouse::{DuckConfig, DuckWarehouse};
-use riverrun_stores::{Episodes, KeywordIndex, Sql, StoreError, VectorStore, Warehouse, WarehouseError};
+use riverrun_stores::{Episodes, Gaps, KeywordIndex, Sql, StoreError, VectorStore, Warehouse, WarehouseError};
 use riverrun_workers::agent::{self, AgentWorkerConfig};
 use riverrun_workers::analyzer::Analyzer;
 use riverrun_workers::embedder::Embedder;
@@ -28,6 +28,7 @@ use riverrun_workers::indexer::Indexer;
 use riverrun_workers::ingester::{Ingester, IngesterConfig};
 use riverrun_workers::memory::{self, EpisodeKeeper, RunRecorder, Summarizer};
 use riverrun_workers::projector::{self, ProjectorConfig};
+use riverrun_workers::rebuilder::{self, Rebuilder};
 use riverrun_workers::reembedder::Reembedder;
 use riverrun_workers::runtime::{self, RuntimeConfig, WorkerHandle, WorkerState};
 use riverrun_workers::tracer::{self, Tracer, TracingState};
@@ -38,6 +39,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::documents::StoredDocuments;
 use crate::hub::{Hub, HubError};
+use crate::index_guard;
 use crate::state::{AppState, Core, Parts, WorkerSet};
 
 /// How long an outside broker may take to answer at the start.
@@ -277,6 +279,7 @@ struct Stores {
     /// Vectors of conversations: apart, so that no name of a collection leads to them.
     episodes: Episodes,
     keywords: Arc<dyn KeywordIndex>,
+    gaps: Gaps,
     warehouse: Arc<dyn Warehouse>,
     blobs: Arc<dyn BlobStore>,
 }
@@ -301,6 +304,7 @@ async fn open_stores(config: &StackConfig) -> Result<Stores, StackError> {
         vectors,
         episodes: Episodes::new(memories),
         keywords: Arc::new(keywords),
+        gaps: Gaps::default(),
         warehouse: Arc::new(warehouse),
         blobs: Arc::new(blobs),
     })
@@ -332,7 +336,8 @@ async fn start_rest(
     let producer = Producer::new(&log)?;
     let models: Arc<dyn LanguageModels> = Arc::new(config.core.models().clone());
     let retriever = Retriever::new(stores.vectors.clone(), stores.keywords.clone(), models.clone())
-        .with_cache(config.core.cache().clone());
+        .with_cache(config.core.cache().clone())
+        .with_gaps(stores.gaps.clone());
     let answerer = Answerer::new(retriever.clone(), models.clone(), AnswerConfig::default());
     let hub = Hub::start(stores.sql.clone(), log.clone(), config.core.tracing().clone(), stop.clone()).await?;
     config.core.tracing().watch(stop.clone());
@@ -356,6 +361,7 @@ async fn start_rest(
         vectors: stores.vectors,
         memory,
         keywords: stores.keywords,
+        gaps: stores.gaps,
         warehouse: stores.warehouse,
         index_dir: config.data_dir.clone(),
         blobs: stores.blobs,
@@ -369,7 +375,9 @@ async fn start_rest(
         groups,
         toolbox,
     };
-    Ok((AppState::new(config.core, parts)?, workers))
+    let state = AppState::new(config.core, parts)?;
+    index_guard::start(&state, stop).await;
+    Ok((state, workers))
 }
 
 /// The tools of runs, over the stores.
@@ -443,6 +451,13 @@ fn spawn_workers(
     .with_models(models.clone());
     let indexer = Indexer::new(stores.vectors.clone(), stores.keywords.clone());
     let reembedder = Reembedder::new(stores.vectors.clone(), models.clone(), indexer.turns());
+    let rebuilder = Rebuilder::new(
+        stores.vectors.clone(),
+        stores.keywords.clone(),
+        models.clone(),
+        (indexer.turns(), stores.gaps.clone()),
+        stop.clone(),
+    );
     let trees = TreeBuilder::new(log.clone(), Schemas::built_in(), stores.blobs.clone(), models.clone());
     let projector = ProjectorConfig {
         log: log.clone(),
@@ -466,6 +481,7 @@ fn spawn_workers(
         runtime::spawn(Embedder::new(models).with_texts(stores.blobs.clone()), runtime(), stop.clone()),
         runtime::spawn(indexer, runtime(), stop.clone()),
         runtime::spawn(reembedder, runtime(), stop.clone()),
+        runtime::spawn(rebuilder, RuntimeConfig { max_attempts: rebuilder::MAX_ATTEMPTS, ..runtime() }, stop.clone()),
         runtime::spawn(trees, runtime(), stop.clone()),
         runtime::spawn(RunRecorder::default(), memory::patient(runtime()), stop.clone()),
         runtime::spawn(
@@ -503,7 +519,7 @@ fn spawn_workers(
 /// The topic that a worker commits offsets of; the projector keeps its own beside its rows.
 fn topic_of(worker: &str) -> Option<Topic> {
     match worker {
-        "ingester" | "reembedder" | "tree-builder" => Some(Topic::IngestCommands),
+        "ingester" | "reembedder" | rebuilder::NAME | "tree-builder" => Some(Topic::IngestCommands),
         "analyzer" => Some(Topic::ProjectsCommands),
         "embedder" => Some(Topic::IngestChunks),
         "indexer" => Some(Topic::IngestEmbeddings),

@@ -79,28 +79,38 @@ impl<T: Closable> Shelf<T> {
         };
         match attempt() {
             Err(error) if error.is_damage() && aside::is_writable(&self.root) => {
-                self.move_aside(collection, &error.to_string())?;
+                self.move_damaged(collection, &error.to_string())?;
                 attempt()
             }
             other => other,
         }
     }
 
-    /// Moves the collection's folder out of the way; false when there was none. Nobody has it open.
-    fn move_aside(&self, collection: &Collection, reason: &str) -> Result<bool, StoreError> {
-        let Some(kept_at) = aside::keep(&self.folder(collection))? else { return Ok(false) };
+    /// Moves the folder of a damaged engine out of the way, and keeps in mind that it was damaged. Nobody has it open.
+    fn move_damaged(&self, collection: &Collection, reason: &str) -> Result<(), StoreError> {
+        let Some(kept_at) = aside::keep(&self.folder(collection))? else { return Ok(()) };
         let kind = self.kind;
-        tracing::error!(%collection, kind, reason, kept_at = %kept_at.display(), "index set aside; it is made again from the log");
+        tracing::error!(%collection, kind, reason, kept_at = %kept_at.display(), "damaged index set aside");
         let damage = Damage { collection: collection.clone(), kind, reason: reason.to_owned(), kept_at };
         let mut damaged = self.damaged.lock();
         damaged.retain(|known| known.collection != *collection);
         damaged.push(damage);
-        Ok(true)
+        Ok(())
     }
 
     /// The same with an engine that may be open.
+    pub(crate) fn set_damaged_aside(&self, collection: &Collection, reason: &str) -> Result<(), StoreError> {
+        self.closed(collection, || self.move_damaged(collection, reason))
+    }
+
+    /// Moves the collection's folder out of the way because somebody wants that; false when there was none.
     pub(crate) fn set_aside(&self, collection: &Collection, reason: &str) -> Result<bool, StoreError> {
-        self.closed(collection, || self.move_aside(collection, reason))
+        let kept_at = self.closed(collection, || aside::keep(&self.folder(collection)))?;
+        let kind = self.kind;
+        if let Some(kept_at) = &kept_at {
+            tracing::warn!(%collection, kind, reason, kept_at = %kept_at.display(), "index set aside");
+        }
+        Ok(kept_at.is_some())
     }
 
     /// What could not be opened since the process started.

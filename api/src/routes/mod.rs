@@ -18,6 +18,7 @@ pub mod models;
 pub(crate) mod openai;
 pub mod projects;
 pub mod rag;
+pub mod rebuilds;
 pub mod reembeddings;
 pub mod registry;
 pub mod run_control;
@@ -68,6 +69,7 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(usage::router())
         .merge(deletions::router())
         .merge(reembeddings::router())
+        .merge(rebuilds::router())
         .merge(warehouse::router())
         .merge(finetune::router())
         .merge(projects::router())

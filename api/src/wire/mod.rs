@@ -40,7 +40,7 @@ pub use finetune::{
 pub use health::{Diagnosis, HealthStatus, HealthView, ServiceStatus, ServiceView};
 pub use ingest::{
     CollectionCheck, DeadLetterEntry, DocumentDetail, IngestAccepted, IngestBody, IngestMessage, IngestView, Orphan,
-    Redriven, ReembedBody,
+    RebuildBody, Redriven, ReembedBody,
 };
 pub use memory::{ForgetCounts, ForgetDone, MemoryChatBody, MemoryChatDone, MemoryContextView, RecalledView, TurnBody};
 pub use projects::{
@@ -54,7 +54,7 @@ pub use rag::{
     SearchTimes,
 };
 pub use riverrun_stores::read_models::{
-    DatasetView, DeletionView, GateView, JobView, ModelVersionView, ReembeddingView, StepLossView,
+    DatasetView, DeletionView, GateView, JobView, ModelVersionView, RebuildView, ReembeddingView, StepLossView,
 };
 pub use riverrun_stores::warehouse::{Column, QueryResult, TableInfo};
 pub use run_control::{ApprovalBody, ApprovalDecision, ComparedRun, ComparedStep, ForkBody, RunComparison, RunTree};

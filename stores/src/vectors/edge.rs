@@ -142,7 +142,7 @@ impl Inner {
     fn info(&self, collection: &Collection) -> Result<Option<CollectionInfo>, StoreError> {
         match self.sidecar(collection) {
             Err(StoreError::Index { reason, .. }) => {
-                self.shelf.set_aside(collection, &reason)?;
+                self.shelf.set_damaged_aside(collection, &reason)?;
                 Ok(None)
             }
             other => Ok(other?.map(|sidecar| sidecar.info)),

@@ -214,7 +214,7 @@ fn given_embeddings_that_are_gone_then_their_chunks_are_looked_for_and_missed() 
     world.batches("a", MODEL, 1..2, 2);
     assert_eq!(world.wants(), (None, None, Some(4)));
     for batch in 0..2 {
-        let chunk = |ordinal| Chunk {
+        let chunk = |ordinal: i32| Chunk {
             chunk_id: ChunkId::derive(&[&ordinal.to_string()]),
             ordinal,
             start: 0,
