@@ -57,6 +57,15 @@ async fn first_look(state: &AppState) -> Result<(), StoreError> {
         };
         found(state, &collection, what).await;
     }
+    // What was cut off half-way goes on by itself, and is not whole until then.
+    for view in rebuilds::running(&parts.sql).await? {
+        let collection = Collection::new(view.namespace, view.collection);
+        let counted = documents::collection(&parts.sql, &collection).await?.map_or(0, |view| view.chunks);
+        if parts.gaps.of(&collection).is_none() && difference(state, &collection, counted).await?.is_some() {
+            let reason = view.reason.unwrap_or_else(|| "it is made again".to_owned());
+            parts.gaps.note(&collection, Gap { reason, state: GapState::Mending, elsewhere: !has_rebuilder(state) });
+        }
+    }
     Ok(())
 }
 
@@ -136,6 +145,12 @@ async fn compare(state: &AppState) -> bool {
         return false;
     }
     let Ok(first) = differing(state).await else { return false };
+    // Nothing is mended any more, and these are whole.
+    for (collection, gap) in state.parts().gaps.all() {
+        if gap.state == GapState::Mending && !first.contains_key(&collection) {
+            state.parts().gaps.close(&collection);
+        }
+    }
     if first.is_empty() {
         return true;
     }

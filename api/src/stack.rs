@@ -292,8 +292,10 @@ async fn open_stores(config: &StackConfig) -> Result<Stores, StackError> {
         None => Sql::open(data_dir.join("read.db")).await,
     };
     let sql = sql.map_err(part("sql"))?;
-    let (vectors, memories) = vectors(config).await.map_err(part("vectors"))?;
-    let keywords = TantivyIndex::open(TantivyConfig::at(data_dir.join("keywords"))).map_err(part("keywords"))?;
+    let gaps = Gaps::default();
+    let (vectors, memories) = vectors(config, &gaps).await.map_err(part("vectors"))?;
+    let keywords = TantivyConfig::at(data_dir.join("keywords"));
+    let keywords = TantivyIndex::open_telling(keywords, gaps.clone()).map_err(part("keywords"))?;
     let warehouse = DuckWarehouse::open(DuckConfig::at(data_dir.join("warehouse")))?;
     let blobs = blobs(data_dir, config.s3.as_ref())?;
     if config.s3.is_some() {
@@ -304,18 +306,22 @@ async fn open_stores(config: &StackConfig) -> Result<Stores, StackError> {
         vectors,
         episodes: Episodes::new(memories),
         keywords: Arc::new(keywords),
-        gaps: Gaps::default(),
+        gaps,
         warehouse: Arc::new(warehouse),
         blobs: Arc::new(blobs),
     })
 }
 
 /// The vectors of documents, and those of conversations.
-async fn vectors(config: &StackConfig) -> Result<(Arc<dyn VectorStore>, Arc<dyn VectorStore>), StoreError> {
+async fn vectors(
+    config: &StackConfig,
+    gaps: &Gaps,
+) -> Result<(Arc<dyn VectorStore>, Arc<dyn VectorStore>), StoreError> {
     let Some(server) = &config.qdrant else {
-        let open = |folder: &str| EdgeVectors::open(EdgeConfig::at(config.data_dir.join(folder)));
+        let at = |folder: &str| EdgeConfig::at(config.data_dir.join(folder));
+        let documents = EdgeVectors::open_telling(at("vectors"), gaps.clone())?;
         let (documents, memories): (Arc<dyn VectorStore>, Arc<dyn VectorStore>) =
-            (Arc::new(open("vectors")?), Arc::new(open("memory")?));
+            (Arc::new(documents), Arc::new(EdgeVectors::open(at("memory"))?));
         return Ok((documents, memories));
     };
     let documents: Arc<dyn VectorStore> = Arc::new(QdrantVectors::open(server.clone(), "documents")?);

@@ -12,7 +12,7 @@ use riverrun_schemas::Collection;
 
 use crate::error::StoreError;
 use crate::folder;
-use crate::gaps::Damage;
+use crate::gaps::{Damage, Gap, GapState, Gaps};
 use crate::open_set::{Closable, OpenSet};
 
 mod aside;
@@ -27,6 +27,8 @@ pub(crate) struct Shelf<T> {
     engines: OpenSet<T>,
     /// What could not be opened since the process started, one a collection.
     damaged: Mutex<Vec<Damage>>,
+    /// Where it is told at once that a collection is not whole.
+    gaps: Gaps,
 }
 
 impl<T: Closable> Shelf<T> {
@@ -38,7 +40,18 @@ impl<T: Closable> Shelf<T> {
 
     /// The same in a folder that whoever writes first makes.
     pub(crate) fn later(kind: &'static str, root: &Path, max_open: usize) -> Self {
-        Self { kind, root: root.to_path_buf(), engines: OpenSet::new(max_open), damaged: Mutex::default() }
+        Self {
+            kind,
+            root: root.to_path_buf(),
+            engines: OpenSet::new(max_open),
+            damaged: Mutex::default(),
+            gaps: Gaps::default(),
+        }
+    }
+
+    /// The same that tells of damage in `gaps`, before anybody is answered.
+    pub(crate) fn telling(self, gaps: Gaps) -> Self {
+        Self { gaps, ..self }
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -91,6 +104,8 @@ impl<T: Closable> Shelf<T> {
         let Some(kept_at) = aside::keep(&self.folder(collection))? else { return Ok(()) };
         let kind = self.kind;
         tracing::error!(%collection, kind, reason, kept_at = %kept_at.display(), "damaged index set aside");
+        let found = format!("its {kind} index was damaged and is kept at {}", kept_at.display());
+        self.gaps.note(collection, Gap { reason: found, state: GapState::Mending, elsewhere: false });
         let damage = Damage { collection: collection.clone(), kind, reason: reason.to_owned(), kept_at };
         let mut damaged = self.damaged.lock();
         damaged.retain(|known| known.collection != *collection);

@@ -56,21 +56,24 @@ async fn check(
     let parts = state.parts();
     let chunks = documents::indexed_documents(&parts.sql, &collection).await?;
     let (vectors, keywords) = (parts.vectors.documents(&collection).await, parts.keywords.documents(&collection).await);
-    let mut problems: Vec<FailureView> = gap(&state, &collection).into_iter().collect();
+    let mut problems = Vec::new();
     let vectors = readable(vectors, &collection, &mut problems)?;
     let keywords = readable(keywords, &collection, &mut problems)?;
+    let found = compare(&collection, &chunks, &vectors, &keywords);
+    problems.extend(gap(&state, &collection, found.orphans.is_empty()));
     if chunks.is_empty() && vectors.is_empty() && keywords.is_empty() && problems.is_empty() {
         return Err(StoreError::NoCollection(collection).into());
     }
-    Ok(Json(CollectionCheck { problems, ..compare(&collection, &chunks, &vectors, &keywords) }))
+    Ok(Json(CollectionCheck { problems, ..found }))
 }
 
 type Counts = BTreeMap<DocumentId, usize>;
 
-/// What is known to be wrong with the collection.
-fn gap(state: &AppState, collection: &Collection) -> Option<FailureView> {
+/// What is known to be wrong with the collection. Whatever may go on yet: one whose parts agree is whole.
+fn gap(state: &AppState, collection: &Collection, agree: bool) -> Option<FailureView> {
     let gap = state.parts().gaps.of(collection)?;
     let code = match gap.state {
+        GapState::Mending if agree => return None,
         GapState::Mending => "rebuilding",
         GapState::Stuck => "rebuild_needed",
     };

@@ -112,6 +112,7 @@ impl Retriever {
         }
         items.truncate(request.k);
         self.figures.observe(&took_ms);
+        let gap = gap.or_else(|| self.gaps.of(&request.collection));
         let incomplete = gap.map(|gap| incomplete(&gap, &request.collection));
         notes.extend(incomplete.as_ref().map(|failure| failure.message.clone()));
         Ok(SearchResult { items, took_ms, embed_model: info.model, notes, incomplete })

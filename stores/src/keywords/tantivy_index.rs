@@ -10,7 +10,7 @@ use riverrun_schemas::{Collection, DocumentId};
 
 use crate::chunk::{ChunkFilter, MAX_HITS, StoredChunk, TIE_SLACK, Versions, in_order};
 use crate::error::StoreError;
-use crate::gaps::Damage;
+use crate::gaps::{Damage, Gaps};
 use crate::keywords::tantivy_index::index::OpenIndex;
 use crate::keywords::{KeywordHit, KeywordIndex};
 use crate::shelf::{self, Shelf, nothing_if_missing};
@@ -49,7 +49,12 @@ struct Inner {
 impl TantivyIndex {
     /// Opens the folder, making it if need be. Indexes are opened when first used.
     pub fn open(config: TantivyConfig) -> Result<Self, StoreError> {
-        let shelf = Shelf::open("keyword", &config.root, config.max_open)?;
+        Self::open_telling(config, Gaps::default())
+    }
+
+    /// The same that tells of damaged collections in `gaps`.
+    pub fn open_telling(config: TantivyConfig, gaps: Gaps) -> Result<Self, StoreError> {
+        let shelf = Shelf::open("keyword", &config.root, config.max_open)?.telling(gaps);
         Ok(Self { inner: Arc::new(Inner { config, shelf }) })
     }
 

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::chunk::{ChunkFilter, MAX_HITS, StoredChunk, TIE_SLACK, Versions, in_order};
 use crate::error::StoreError;
 use crate::folder;
-use crate::gaps::Damage;
+use crate::gaps::{Damage, Gaps};
 use crate::shelf::{self, Shelf, nothing_if_missing};
 use crate::vectors::edge::shard::Shard;
 use crate::vectors::{CollectionInfo, VectorHit, VectorPoint, VectorStore, must_match};
@@ -86,7 +86,12 @@ struct Inner {
 impl EdgeVectors {
     /// Opens the folder, making it if need be. Shards are opened when first used.
     pub fn open(config: EdgeConfig) -> Result<Self, StoreError> {
-        let shelf = Shelf::open("vector", &config.root, config.max_open)?;
+        Self::open_telling(config, Gaps::default())
+    }
+
+    /// The same that tells of damaged collections in `gaps`.
+    pub fn open_telling(config: EdgeConfig, gaps: Gaps) -> Result<Self, StoreError> {
+        let shelf = Shelf::open("vector", &config.root, config.max_open)?.telling(gaps);
         let shadows = EdgeConfig { root: config.root.join(SHADOWS), ..config.clone() };
         let shadow_shelf = Shelf::later("vector", &shadows.root, shadows.max_open);
         Ok(Self::of(config, shelf, Some(Self::of(shadows, shadow_shelf, None))))
