@@ -114,10 +114,12 @@ pub(super) struct Wanted<'f> {
 impl Wanted<'_> {
     /// Nothing of the document should be found, and it isn't the indexer that removes it behind `ends`.
     pub(super) fn is_gone(&self, ends: &Ends) -> bool {
-        self.whole.is_none()
-            && self.coming.is_none()
-            && self.lost.is_none()
-            && self.removal.is_none_or(|place| !place.is_behind(ends))
+        self.is_nothing() && self.removal.is_none_or(|place| !place.is_behind(ends))
+    }
+
+    /// Nothing of the document should be found.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.whole.is_none() && self.coming.is_none() && self.lost.is_none()
     }
 
     /// Whether these chunks should be found.

@@ -1,6 +1,6 @@
 //! One rebuild: what the log says is compared with what the indexes have, and what differs is written.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use riverrun_knowledge::chunking::embedding_text_of;
 use riverrun_log::{Record, Schemas, StartAt, Tail, TopicPartition};
@@ -90,6 +90,9 @@ pub(super) struct Mend<'r> {
     fold: Fold,
     /// How far the embeddings went when it began: what comes later is the indexer's.
     ends: Ends,
+    /// Documents that it wrote to: what comes of these later is its own to look after, too. An indexer in another process may have been
+    /// at them between the look at the log and the writing.
+    written: BTreeSet<DocumentId>,
     done: Done,
 }
 
@@ -116,6 +119,7 @@ impl<'r> Mend<'r> {
             chunks_read: false,
             fold,
             ends,
+            written: BTreeSet::new(),
             done: Done::default(),
         })
     }
@@ -177,7 +181,7 @@ impl<'r> Mend<'r> {
         let mut todo = Todo::default();
         for (document, wanted) in self.fold.all(&target.model) {
             let there = (vectors.get(&document).copied().unwrap_or(0), keywords.get(&document).copied().unwrap_or(0));
-            let is_later = |version: &Version| version.is_behind(&self.ends);
+            let is_later = |version: &Version| !self.written.contains(&document) && version.is_behind(&self.ends);
             if wanted.whole.is_some_and(|(version, origin)| origin == Origin::Embeddings && is_later(version)) {
                 continue;
             }
@@ -205,11 +209,16 @@ impl<'r> Mend<'r> {
             }
         }
         for document in vectors.keys().chain(keywords.keys().filter(|document| !vectors.contains_key(*document))) {
-            if self.fold.wanted(document, &target.model).is_gone(&self.ends) {
+            if self.is_gone(document, target) {
                 todo.gone.push(*document);
             }
         }
         Ok(todo)
+    }
+
+    fn is_gone(&self, document: &DocumentId, target: &Target) -> bool {
+        let wanted = self.fold.wanted(document, &target.model);
+        if self.written.contains(document) { wanted.is_nothing() } else { wanted.is_gone(&self.ends) }
     }
 
     /// How many chunks of the version each index has, of `there` that it has of the document.
@@ -317,6 +326,7 @@ impl<'r> Mend<'r> {
     async fn write_wanted(&mut self, group: Vec<Batch>, target: &Target) -> Result<(), StoreError> {
         let (vectors, keywords) = (&self.rebuilder.vectors, &self.rebuilder.keywords);
         for batch in group {
+            self.written.insert(batch.document);
             if let Some(points) = batch.points.filter(|points| batch.needs.vectors && !points.is_empty()) {
                 vectors.ensure(self.collection, batch.dimensions, &target.model).await?;
                 self.done.vectors += points.len();
@@ -383,7 +393,7 @@ impl<'r> Mend<'r> {
             let (version, _) = wanted.whole.filter(|_| wanted.coming.is_none())?;
             Some((*document, Versions::Except(version.version.clone())))
         });
-        let gone = todo.gone.iter().filter(|document| self.fold.wanted(document, &target.model).is_gone(&self.ends));
+        let gone = todo.gone.iter().filter(|document| self.is_gone(document, target));
         let gone: Vec<_> = gone.map(|document| (*document, Versions::All)).collect();
         self.done.removed += gone.len();
         for (document, versions) in stale.chain(gone) {
