@@ -22,6 +22,8 @@ const COMPONENT: &str = "index-guard";
 const POLL: Duration = Duration::from_secs(1);
 /// Longest first look: a server that does not answer must not hold up the start.
 const FIRST_LOOK: Duration = Duration::from_secs(10);
+/// A rebuild that began before that may have lost its command.
+const LONG_AGO_MS: i64 = 24 * 60 * 60 * 1_000;
 /// Workers that change indexes, or what they are compared with: with nothing to do for any of them, all that differs is wrong.
 const BUSY: [&str; 5] = ["ingester", "embedder", "indexer", "projector", rebuilder::NAME];
 
@@ -55,7 +57,10 @@ async fn first_look(state: &AppState) -> Result<(), StoreError> {
             (true, false) => "its keywords are gone",
             (false, false) => "its vectors and keywords are gone",
         };
-        found(state, &collection, what).await;
+        note(state, &collection, what);
+        if !is_asked(state, &collection).await {
+            ask(state, &collection).await;
+        }
     }
     // What was cut off half-way goes on by itself, and is not whole until then.
     for view in rebuilds::running(&parts.sql).await? {
@@ -76,15 +81,32 @@ async fn counted(state: &AppState) -> Result<Vec<(Collection, CollectionView)>, 
 
 /// Tells of a gap and asks for it to be closed.
 async fn found(state: &AppState, collection: &Collection, reason: &str) {
+    note(state, collection, reason);
+    ask(state, collection).await;
+}
+
+fn note(state: &AppState, collection: &Collection, reason: &str) {
     tracing::warn!(%collection, reason, "a collection is not whole; it is made again from the log");
     let gap = Gap { reason: reason.to_owned(), state: GapState::Mending, elsewhere: !has_rebuilder(state) };
     state.parts().gaps.note(collection, gap);
+}
+
+async fn ask(state: &AppState, collection: &Collection) {
     let Collection { namespace, name } = collection.clone();
     let command =
         RebuildCollection { ingest_id: IngestId::new(), namespace, collection: name, afresh: false, at: now_ms() };
     if let Err(error) = state.parts().producer.send(&IngestCommand::from(command), COMPONENT, None).await {
         tracing::warn!(%collection, %error, "a rebuild could not be asked for; riverrun collections rebuild does it");
     }
+}
+
+/// A rebuild that a process before this one began goes on by itself. One that began long ago is not waited for.
+async fn is_asked(state: &AppState, collection: &Collection) -> bool {
+    let running = rebuilds::running(&state.parts().sql).await.unwrap_or_default();
+    running.iter().any(|view| {
+        let same = view.namespace == collection.namespace && view.collection == collection.name;
+        same && now_ms() - view.created_at.0 < LONG_AGO_MS
+    })
 }
 
 fn has_rebuilder(state: &AppState) -> bool {
@@ -161,7 +183,9 @@ async fn compare(state: &AppState) -> bool {
     }
     let Ok(again) = differing(state).await else { return false };
     for (collection, reason) in again {
-        if first.contains_key(&collection) && state.parts().gaps.of(&collection).is_none() {
+        // Nothing is being mended now; what needs somebody was told already.
+        let stuck = state.parts().gaps.of(&collection).is_some_and(|gap| gap.state == GapState::Stuck);
+        if first.contains_key(&collection) && !stuck {
             found(state, &collection, &reason).await;
         }
     }

@@ -224,8 +224,8 @@ async fn given_a_byte_that_changed_in_any_file_of_words_then_looking_through_the
     drop(filled(folder.path(), vec![chunk("a", "v1", 0, "words"), chunk("b", "v1", 0, "more words")]).await);
     let place = folder.path().join("default__notes");
     open(folder.path()).verify(&collection("notes")).await.unwrap();
-    for entry in std::fs::read_dir(&place).unwrap() {
-        let path = entry.unwrap().path();
+    let files: Vec<_> = std::fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().path()).collect();
+    for path in files {
         let of_words =
             path.extension().is_some_and(|kind| ["store", "idx", "term", "pos"].iter().any(|one| kind == *one));
         if !of_words {
