@@ -227,7 +227,8 @@ impl Driver {
                 Err(error) => {
                     return match self.fit_refused(&call, tools, &error).await? {
                         Fit::Without(step) => self.append_steps(vec![*step]).await,
-                        Fit::Whole | Fit::Never(_) => self.fail(failure_of(&error)).await,
+                        Fit::Whole => self.fail(failure_of(&error)).await,
+                        Fit::Never(failure) => self.fail(failure).await,
                     };
                 }
             }

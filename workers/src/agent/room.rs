@@ -92,7 +92,8 @@ impl Driver {
         })
     }
 
-    /// Looks for a smaller form of a call that the model's server has refused for its size; `Whole` for every other error.
+    /// Looks for a smaller form of a call that the model's server has refused for its size; `Whole` where there is nothing to
+    /// say that the error does not, and for every other error.
     pub(super) async fn fit_refused(
         &mut self,
         call: &ModelCall,
@@ -110,9 +111,13 @@ impl Driver {
             tokens = self.meter.estimate(call);
         }
         let room = Room::new(context, call.max_tokens);
-        Ok(match self.smaller(tools, room, tokens, true).await? {
-            Some(step) => Fit::Without(Box::new(step)),
-            None => Fit::Whole,
+        if let Some(step) = self.smaller(tools, room, tokens, true).await? {
+            return Ok(Fit::Without(Box::new(step)));
+        }
+        Ok(match context {
+            // The server did not say how much too large it is.
+            Some(context) if *found == 0 && !room.fits(tokens) => Fit::Never(compaction::too_large(tokens, context)),
+            Some(_) | None => Fit::Whole,
         })
     }
 
