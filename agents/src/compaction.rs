@@ -36,7 +36,7 @@ const ROLE_TOKENS: usize = 8;
 pub struct Compaction {
     /// `seq` of calls and results that are not shown.
     dropped: BTreeSet<i64>,
-    /// `seq` of results of which only the beginning is shown.
+    /// `seq` of other results, of which only the beginning is shown.
     shortened: BTreeSet<i64>,
     /// Pieces of the conversation's memory that are not shown.
     memories: usize,
@@ -69,6 +69,7 @@ impl Compaction {
     pub(crate) fn take_in(&mut self, compacted: &Compacted) {
         self.dropped.extend(&compacted.dropped_steps);
         self.shortened.extend(&compacted.shortened_steps);
+        self.shortened.retain(|seq| !self.dropped.contains(seq));
         self.memories = self.memories.saturating_add(compacted.dropped_memories);
     }
 
@@ -91,11 +92,13 @@ pub struct Figures {
     pub estimated: bool,
 }
 
-/// A compaction as its step records it, as JSON. Part of the event: change it as a schema is changed.
+/// A compaction as its step records it: a line for people, then this as JSON. Part of the event: change it as a schema is
+/// changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Compacted {
-    /// In words.
+    /// The line for people.
+    #[serde(skip)]
     pub reason: String,
     /// Tokens of the prompt that was too large.
     pub tokens_before: usize,
@@ -121,19 +124,17 @@ impl Compacted {
         let now = state.compaction();
         let new = |form: &BTreeSet<i64>, now: &BTreeSet<i64>| form.difference(now).copied().collect::<Vec<i64>>();
         let dropped_steps = new(&form.dropped, &now.dropped);
-        // What is shortened and then left out is left out.
-        let shortened_steps: Vec<i64> =
-            new(&form.shortened, &now.shortened).into_iter().filter(|seq| !form.dropped.contains(seq)).collect();
+        let shortened_steps = new(&form.shortened, &now.shortened);
         let dropped_memories = form.memories.saturating_sub(now.memories);
         let mut what = Vec::new();
         if !dropped_steps.is_empty() {
-            what.push(format!("left out {} earlier steps", dropped_steps.len()));
+            what.push(format!("earlier steps left out: {}", dropped_steps.len()));
         }
         if !shortened_steps.is_empty() {
-            what.push(format!("shortened {} earlier results", shortened_steps.len()));
+            what.push(format!("earlier results shortened: {}", shortened_steps.len()));
         }
         if dropped_memories > 0 {
-            what.push(format!("left out {dropped_memories} memories"));
+            what.push(format!("memories left out: {dropped_memories}"));
         }
         let about = if figures.estimated { "about " } else { "" };
         let reason = format!(
@@ -157,12 +158,15 @@ impl Compacted {
 
     /// From the text of a step; `None` when it is of an unknown shape.
     pub fn read(text: &str) -> Option<Self> {
-        serde_json::from_str(text).ok()
+        let (reason, record) = text.rsplit_once('\n').unwrap_or(("", text));
+        let compacted: Self = serde_json::from_str(record).ok()?;
+        Some(Self { reason: reason.to_owned(), ..compacted })
     }
 
     /// The step.
     pub fn step(&self) -> StepDraft {
-        StepDraft::text(StepKind::Compaction, serde_json::to_string(self).unwrap_or_default(), None)
+        let record = serde_json::to_string(self).unwrap_or_default();
+        StepDraft::text(StepKind::Compaction, format!("{}\n{record}", self.reason), None)
     }
 }
 
@@ -273,6 +277,7 @@ pub fn forms(state: &RunState) -> Vec<Compaction> {
     for pair in &older {
         if form.dropped.insert(pair.result) {
             form.dropped.extend(pair.call);
+            form.shortened.remove(&pair.result);
             forms.push(form.clone());
         }
     }

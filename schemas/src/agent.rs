@@ -208,7 +208,7 @@ pub enum StepKind {
     Critique,
     /// The final answer.
     Answer,
-    /// The conversation outgrew the model's context: what of it is left out from here on, as JSON in `text`.
+    /// The conversation outgrew the model's context: what of it is left out from here on, in words and as JSON in `text`.
     Compaction,
     /// A kind of a newer version.
     Unknown,

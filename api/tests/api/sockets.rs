@@ -235,13 +235,12 @@ fn given_a_client_that_does_not_read_when_much_happens_then_it_is_closed_with_10
     });
 }
 
-/// Puts a run on the log that begins with steps of these lengths, and waits for its end.
-async fn a_run_with_steps(api: &Api, lengths: &[usize]) -> Value {
-    let run_id = a_fork_by_hand(api, lengths.len() as i64).await;
-    for (length, seq) in lengths.iter().zip(1..) {
-        let text = Some("x".repeat(*length));
-        let step =
-            Step { seq, kind: StepKind::Thought, agent: "react".into(), text, tool: None, usage: None, at: now_ms() };
+/// Puts a run on the log that begins with steps of these words, and waits for its end.
+async fn a_run_with_steps(api: &Api, words: &[String]) -> Value {
+    let run_id = a_fork_by_hand(api, words.len() as i64).await;
+    for (text, seq) in words.iter().cloned().zip(1..) {
+        let (kind, agent) = (StepKind::Thought, "react".to_owned());
+        let step = Step { seq, kind, agent, text: Some(text), tool: None, usage: None, at: now_ms() };
         append(api, RunAdvanced { run_id, epoch: 0, steps: vec![step] }).await;
     }
     wait_for("the end of the run", async || {
@@ -257,7 +256,7 @@ const TAKEN: usize = 1 << 20;
 #[test]
 fn given_a_run_of_many_bytes_when_it_ends_then_the_final_message_fits_and_says_where_the_other_steps_are() {
     test(async |api| {
-        let run = a_run_with_steps(api, &[5 << 10; 300]).await;
+        let run = a_run_with_steps(api, &vec!["x".repeat(5 << 10); 300]).await;
         let all = run["steps"].as_array().unwrap();
         let id = run["run_id"].as_str().unwrap();
         let mut socket = connect(api, &format!("/ws/runs/{id}")).await;
@@ -290,7 +289,9 @@ fn given_a_run_of_many_bytes_when_it_ends_then_the_final_message_fits_and_says_w
 #[test]
 fn given_a_step_that_no_client_takes_when_it_is_said_then_it_is_cut_and_its_page_has_all_of_it() {
     test(async |api| {
-        let run = a_run_with_steps(api, &[10, 850_000, 10]).await;
+        // An event has 256 KiB at most; what JSON writes in six bytes each is larger in a message.
+        let words = ["one".to_owned(), "\u{1}".repeat(200_000), "three".to_owned()];
+        let run = a_run_with_steps(api, &words).await;
         let id = run["run_id"].as_str().unwrap();
         let mut socket = connect(api, &format!("/ws/runs/{id}")).await;
         let (messages, _) = read(&mut socket).await;
