@@ -99,7 +99,7 @@ def test_a_conversation_that_leaves_no_room_is_shown_in_part(new_server):
     server = new_server(RIVERRUN_MODEL_CONTEXT_TOKENS="2048", RIVERRUN_DEFAULT_EMBED_MODEL="ollama/stub-embed").start()
     talk = {"namespace": "default", "session": "long"}
     for n in range(3):
-        text = f"turn {n}. " + "some words. " * 110
+        text = f"turn {n}. " + "some words. " * 120
         assert server.post("/memory/turns", {"role": "user", "text": text, **talk}).status == 200
     wait_for(lambda: len(server.get("/memory/turns?session=long").json["items"]) == 3, 30, "the turns to be there")
     run = server.post("/agent/run", {"task": "what was said?", "agent": "react", "tools": ["calculator"], **talk}).json
