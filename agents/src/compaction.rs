@@ -22,7 +22,7 @@ use crate::state::RunState;
 use crate::tools::ToolManifest;
 
 /// Most characters of an observation that is shortened.
-pub const SHORT_OBSERVATION: usize = 400;
+pub(crate) const SHORT_OBSERVATION: usize = 400;
 /// Tokens that a call must have for its answer, if it may have as many.
 const LEAST_ANSWER: usize = 32;
 /// More tokens than a chat template puts around a message, and around all of them.

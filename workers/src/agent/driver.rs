@@ -20,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::context::AgentContext;
 use super::partition::ReadyRun;
-use super::tokens::TokenStream;
 use super::room::{Fit, Meter};
+use super::tokens::TokenStream;
 use super::{ending, snapshots};
 
 /// An event of the run as it lies on the log.
