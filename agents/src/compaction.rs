@@ -307,7 +307,12 @@ pub fn at_most(call: &ModelCall) -> usize {
 
 /// Tokens of a conversation where the model's own tokenizer can't be asked: rather too many.
 pub fn estimate(messages: &[Message]) -> usize {
-    messages.iter().map(|message| memory::estimate(&message.content) + ROLE_TOKENS).sum()
+    messages.iter().map(|message| memory::estimate(&message.content)).sum::<usize>() + estimate_around(messages)
+}
+
+/// Tokens that a chat template puts around the messages, where only their texts can be counted.
+pub fn estimate_around(messages: &[Message]) -> usize {
+    messages.len() * ROLE_TOKENS
 }
 
 /// Looks for the first form that is small enough, with as few measurements as a binary search needs.

@@ -29,13 +29,23 @@ pub(super) enum Fit {
     Never(Failure),
 }
 
+/// How tokens are counted, from the best way to the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counting {
+    /// The whole prompt, by the model's own tokenizer and template.
+    Prompt,
+    /// Its texts, by the model's own tokenizer.
+    Texts,
+    /// Its texts, by their length: the provider shows no tokenizer.
+    Lengths,
+}
+
 /// What a driver knows of its run's model. Another driver asks anew: what was decided with it stands on the log.
 #[derive(Debug)]
 pub(super) struct Meter {
     /// Tokens of the context, once it was asked for; the inner `None` where nobody tells.
     context: Option<Option<usize>>,
-    /// The provider shows no tokenizer.
-    estimates: bool,
+    counting: Counting,
     /// How many tokens the model has found for each estimated one.
     correction: f64,
     /// The uncorrected estimate of the call that is made, where it was estimated.
@@ -44,7 +54,7 @@ pub(super) struct Meter {
 
 impl Default for Meter {
     fn default() -> Self {
-        Self { context: None, estimates: false, correction: 1.0, estimated: None }
+        Self { context: None, counting: Counting::Prompt, correction: 1.0, estimated: None }
     }
 }
 
@@ -58,9 +68,13 @@ impl Meter {
         }
     }
 
+    fn estimates(&self) -> bool {
+        self.counting == Counting::Lengths
+    }
+
     /// Notes what the reply to this call will be compared with.
     fn expect(&mut self, call: &ModelCall) {
-        self.estimated = self.estimates.then(|| compaction::estimate(&call.messages));
+        self.estimated = self.estimates().then(|| compaction::estimate(&call.messages));
     }
 
     fn estimate(&self, call: &ModelCall) -> usize {
@@ -86,7 +100,7 @@ impl Driver {
             return Ok(Fit::Without(Box::new(step)));
         }
         // Where tokens are estimated, the model's server has the last word.
-        Ok(match room.is_possible(tokens) || self.meter.estimates {
+        Ok(match room.is_possible(tokens) || self.meter.estimates() {
             true => Fit::Whole,
             false => Fit::Never(compaction::too_large(tokens, context)),
         })
@@ -105,7 +119,7 @@ impl Driver {
         let context = Some(*limit).filter(|limit| *limit > 0).or(known);
         self.meter.context = Some(context);
         let mut tokens = self.count(call).await?;
-        if self.meter.estimates {
+        if self.meter.estimates() {
             self.meter.expect(call);
             self.meter.learn(u64::try_from(*found).unwrap_or(u64::MAX));
             tokens = self.meter.estimate(call);
@@ -136,9 +150,9 @@ impl Driver {
             search.measured(tokens);
         }
         // An estimate may be too large: with everything left out, the model's server has the last word.
-        let last = search.smallest().filter(|_| self.meter.estimates);
+        let last = search.smallest().filter(|_| self.meter.estimates());
         let Some((form, after)) = search.found().or(last) else { return Ok(None) };
-        let figures = Figures { before: tokens, after, estimated: self.meter.estimates };
+        let figures = Figures { before: tokens, after, estimated: self.meter.estimates() };
         let compacted = Compacted::new(&self.state, form, room, figures);
         tell(&self.state, &compacted);
         Ok(Some(compacted.step()))
@@ -172,29 +186,42 @@ impl Driver {
         Ok(known)
     }
 
-    /// Tokens of a call, by the model's own tokenizer or estimated.
+    /// Tokens of a call, in the best way that the provider has.
     async fn count(&mut self, call: &ModelCall) -> Result<usize, Interrupted> {
-        if self.meter.estimates {
-            return Ok(self.meter.estimate(call));
+        loop {
+            let next = match self.meter.counting {
+                Counting::Prompt => Counting::Texts,
+                Counting::Texts => Counting::Lengths,
+                Counting::Lengths => return Ok(self.meter.estimate(call)),
+            };
+            match self.ask_tokens(call).await? {
+                Ok(tokens) => return Ok(tokens),
+                Err(error) => {
+                    tracing::debug!(run_id = %self.state.run_id, error = %error, ?next, "tokens are counted in another way");
+                    self.meter.counting = next;
+                }
+            }
         }
+    }
+
+    /// Asks the provider, given up when the run is cancelled, lost, out of time or the process stops.
+    async fn ask_tokens(&mut self, call: &ModelCall) -> Result<Result<usize, ModelError>, Interrupted> {
         let context = self.context.clone();
         let provider = self.state.request.provider.clone();
         let request = self.request_of(call);
-        let counted = {
-            let counting = context.models.count_prompt(provider.as_deref(), &request);
-            tokio::pin!(counting);
-            tokio::select! {
-                counted = &mut counting => counted,
-                interrupted = self.interruption() => return Err(interrupted),
+        let whole = self.meter.counting == Counting::Prompt;
+        let counting = async {
+            if whole {
+                return context.models.count_prompt(provider.as_deref(), &request).await;
             }
+            let texts: Vec<&str> = request.messages.iter().map(|message| message.content.as_str()).collect();
+            let texts = context.models.count_tokens(provider.as_deref(), &request.model, &texts.join("\n")).await?;
+            Ok(texts + compaction::estimate_around(&request.messages))
         };
-        match counted {
-            Ok(tokens) => Ok(tokens),
-            Err(error) => {
-                tracing::debug!(run_id = %self.state.run_id, error = %error, "tokens are estimated from the length of the text");
-                self.meter.estimates = true;
-                Ok(self.meter.estimate(call))
-            }
+        tokio::pin!(counting);
+        tokio::select! {
+            counted = &mut counting => Ok(counted),
+            interrupted = self.interruption() => Err(interrupted),
         }
     }
 }

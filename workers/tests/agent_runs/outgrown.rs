@@ -12,7 +12,8 @@ use riverrun_agents::tools::{Tool, ToolContext, ToolError, ToolManifest};
 use riverrun_schemas::agent::{AgentEvent, RunFinished, RunOutcome, RunRequest, StartRun, StepKind, ToolEffect};
 use riverrun_schemas::{RunId, now_ms};
 use serde_json::{Value, json};
-use wiremock::{Request, Respond, ResponseTemplate};
+use wiremock::matchers::path;
+use wiremock::{Mock, Request, Respond, ResponseTemplate};
 
 use super::common::{World, ends, request};
 use super::{doomed, kinds};
@@ -56,24 +57,35 @@ fn newest_page(prompt: &str) -> usize {
     numbers.max().unwrap_or(0)
 }
 
-impl Respond for Reader {
-    fn respond(&self, request: &Request) -> ResponseTemplate {
-        let body: Value = serde_json::from_slice(&request.body).unwrap();
-        let messages = body["messages"].as_array().unwrap();
-        let prompt: String = messages.iter().map(|message| message["content"].as_str().unwrap()).collect();
-        if prompt.len() > self.most_bytes {
-            return ResponseTemplate::new(400)
-                .set_body_json(json!({ "error": "the input length exceeds the context length" }));
-        }
+fn prompt_of(body: &Value) -> String {
+    let messages = body["messages"].as_array().unwrap();
+    messages.iter().map(|message| message["content"].as_str().unwrap()).collect()
+}
+
+impl Reader {
+    /// What it says to a prompt; to one for an action, another page or the choice to answer.
+    fn reply(&self, prompt: String, acts: bool) -> String {
         let next = newest_page(&prompt) + 1;
         self.read.lock().push(prompt);
-        let text = match body["format"].is_object() {
+        match acts {
             true if next <= self.pages => {
                 json!({ "thought": "read on", "tool": "page", "arguments": { "n": next } }).to_string()
             }
             true => json!({ "thought": "enough", "tool": "answer", "arguments": {} }).to_string(),
             false => "the book was read".to_owned(),
-        };
+        }
+    }
+}
+
+impl Respond for Reader {
+    fn respond(&self, request: &Request) -> ResponseTemplate {
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        let prompt = prompt_of(&body);
+        if prompt.len() > self.most_bytes {
+            return ResponseTemplate::new(400)
+                .set_body_json(json!({ "error": "the input length exceeds the context length" }));
+        }
+        let text = self.reply(prompt, body["format"].is_object());
         let piece = json!({ "model": "scripted", "message": { "role": "assistant", "content": text }, "done": false });
         let end = json!({ "model": "scripted", "message": { "role": "assistant", "content": "" }, "done": true,
             "done_reason": "stop", "prompt_eval_count": 10, "eval_count": 5 });
@@ -194,4 +206,70 @@ async fn a_run_whose_task_alone_is_too_large_ends_with_what_to_do() {
     assert!(error.hint.is_some_and(|hint| hint.contains("RIVERRUN_MODEL_CONTEXT_TOKENS")));
     assert!(compactions(&world.events().await, run_id).is_empty(), "there was nothing to leave out");
     assert_eq!(read.lock().len(), 0);
+}
+
+/// The same reader behind the API of llama.cpp's server.
+struct ServedReader(Reader);
+
+impl Respond for ServedReader {
+    fn respond(&self, request: &Request) -> ResponseTemplate {
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        let text = self.0.reply(prompt_of(&body), body["response_format"].is_object());
+        let piece = json!({ "choices": [{ "delta": { "content": text }, "finish_reason": null }] });
+        let end = json!({ "choices": [{ "delta": {}, "finish_reason": "stop" }],
+            "usage": { "prompt_tokens": 10, "completion_tokens": 5 } });
+        let events = format!("data: {piece}\n\ndata: {end}\n\ndata: [DONE]\n\n");
+        ResponseTemplate::new(200).set_body_raw(events, "text/event-stream")
+    }
+}
+
+/// Its tokenizer: four bytes a token.
+struct Tokenizer;
+
+const TOKEN_BYTES: usize = 4;
+
+impl Respond for Tokenizer {
+    fn respond(&self, request: &Request) -> ResponseTemplate {
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        ResponseTemplate::new(200)
+            .set_body_json(json!({ "count": body["content"].as_str().unwrap().len() / TOKEN_BYTES }))
+    }
+}
+
+async fn start_served(world: &World, task: &str) -> RunId {
+    let run_id = RunId::new();
+    let (provider, model) = (Some("llamacpp".to_owned()), Some("served".to_owned()));
+    let request = RunRequest { task: task.into(), tools: Some(vec!["page".into()]), provider, model, ..request() };
+    world.command(StartRun { run_id, request, at: now_ms() }.into()).await;
+    run_id
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_the_provider_has_a_tokenizer_prompts_are_counted_by_it_and_one_that_cannot_fit_is_not_sent() {
+    let (world, read) = library(6, None, usize::MAX, Duration::ZERO).await;
+    let reader = Reader { pages: 6, most_bytes: usize::MAX, delay: Duration::ZERO, read: read.clone() };
+    let models = json!({ "data": [{ "id": "served", "max_context_length": CONTEXT }] });
+    let models = ResponseTemplate::new(200).set_body_json(models);
+    Mock::given(path("/v1/models")).respond_with(models).mount(world.model()).await;
+    Mock::given(path("/tokenize")).respond_with(Tokenizer).mount(world.model()).await;
+    Mock::given(path("/v1/chat/completions")).respond_with(ServedReader(reader)).mount(world.model()).await;
+    let (_worker, _stop) = world.worker("w");
+    let run_id = start_served(&world, "read the book").await;
+    let end = world.finished(run_id).await;
+    for compacted in check(&world, run_id, &end, 6).await {
+        assert!(!compacted.estimated && compacted.tokens_after <= CONTEXT - RESERVED, "{compacted:?}");
+    }
+    let prompts = read.lock().clone();
+    assert_eq!(prompts.len(), 8);
+    assert!(prompts.iter().all(|prompt| prompt.len() / TOKEN_BYTES <= CONTEXT - RESERVED));
+    assert!(
+        prompts.iter().any(|prompt| prompt.len() / BYTES_PER_TOKEN > CONTEXT - RESERVED),
+        "by an estimate some would not have fitted"
+    );
+
+    let run_id = start_served(&world, &"a long task. ".repeat(700)).await;
+    let error = world.finished(run_id).await.error.unwrap();
+    assert_eq!(error.code, "context_overflow");
+    assert!(error.message.contains(&format!("{CONTEXT} tokens")) && error.hint.is_some(), "{error:?}");
+    assert_eq!(read.lock().len(), 8, "the model was not asked");
 }

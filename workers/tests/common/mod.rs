@@ -154,11 +154,17 @@ impl World {
         Self { context_tokens: tokens, more_tools: vec![tool], ..self }
     }
 
+    /// What stands behind the address of the model.
+    pub(crate) fn model(&self) -> &MockServer {
+        &self.model
+    }
+
     pub(crate) fn worker(&self, instance: &str) -> (WorkerHandle, CancellationToken) {
         let stop = CancellationToken::new();
         let address = self.model.uri();
         let env = |name: &str| match name {
             "RIVERRUN_MODEL_RUNTIME_BASE_URL" => Some(address.clone()),
+            "RIVERRUN_LLAMACPP_BASE_URL" => Some(format!("{address}/v1")),
             "RIVERRUN_DEFAULT_CHAT_MODEL" => Some("scripted".to_owned()),
             "RIVERRUN_DEFAULT_EMBED_MODEL" => Some("ollama/scripted".to_owned()),
             "RIVERRUN_MODEL_CONTEXT_TOKENS" => self.context_tokens.map(|tokens| tokens.to_string()),
