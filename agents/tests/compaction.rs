@@ -170,6 +170,20 @@ fn given_a_compaction_when_it_is_folded_then_it_is_part_of_the_snapshot_and_no_s
     assert_eq!(snapshot, run.state);
 }
 
+#[test]
+fn given_a_call_that_was_left_out_when_the_model_asks_for_it_again_then_it_is_made_again() {
+    let mut run = grown("react", &[3_000, 3_000, 3_000]);
+    let first = json!({ "thought": "t", "tool": "calculator", "arguments": { "expression": "0" } }).to_string();
+    let kinds = |run: &Run| -> Vec<StepKind> {
+        run.interpret(ModelMode::Act, &reply(&first)).iter().map(|draft| draft.kind).collect()
+    };
+    assert_eq!(kinds(&run), [StepKind::Thought, StepKind::ToolCall, StepKind::ToolResult], "refused: it is above");
+    let last = compaction::forms(&run.state).pop().unwrap();
+    let step = compacted(&run.state, &last).step();
+    run.append(vec![step]);
+    assert_eq!(kinds(&run), [StepKind::Thought, StepKind::ToolCall]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]
