@@ -21,6 +21,7 @@ pub mod rag;
 pub mod reembeddings;
 pub mod registry;
 pub mod run_control;
+mod run_steps;
 pub mod runs;
 pub mod tools;
 pub mod topics;
@@ -59,6 +60,7 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(document_text::router())
         .merge(runs::router())
         .merge(run_control::router())
+        .merge(run_steps::router())
         .merge(rag::router())
         .merge(ingest::router())
         .merge(tools::stack_router())
