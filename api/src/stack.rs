@@ -185,6 +185,7 @@ pub struct Stack {
     state: AppState,
     broker: Option<EmbeddedBroker>,
     workers: WorkerSet,
+    caught_up: CancellationToken,
     stop: CancellationToken,
 }
 
@@ -194,7 +195,7 @@ impl Stack {
         let (broker, log) = start_broker(&config).await?;
         let stop = CancellationToken::new();
         match start_rest(config, log, broker.as_ref().map(EmbeddedBroker::figures), stop.clone()).await {
-            Ok((state, workers)) => Ok(Self { state, broker, workers, stop }),
+            Ok((state, workers, caught_up)) => Ok(Self { state, broker, workers, caught_up, stop }),
             Err(error) => {
                 stop.cancel();
                 if let Some(broker) = broker {
@@ -213,6 +214,14 @@ impl Stack {
     /// How to reach the log.
     pub fn log(&self) -> &LogConfig {
         &self.state.parts().log
+    }
+
+    /// Waits until the read models show what was on the log at the start, at most `patience`: whoever asks at once finds
+    /// what was done before.
+    pub async fn caught_up(&self, patience: Duration) {
+        if tokio::time::timeout(patience, self.caught_up.cancelled()).await.is_err() {
+            tracing::warn!("the read models are still behind the log; answers may lack what was done last");
+        }
     }
 
     /// Lets what has begun come to a safe point, at most [`STOP_PATIENCE`], then closes everything. Nothing that was
@@ -335,7 +344,7 @@ async fn start_rest(
     log: LogConfig,
     embedded_broker: Option<FiguresHandle>,
     stop: CancellationToken,
-) -> Result<(AppState, WorkerSet), StackError> {
+) -> Result<(AppState, WorkerSet, CancellationToken), StackError> {
     let admin = Admin::new(&log)?;
     admin.ensure_topics(all_specs()).await?;
     let stores = open_stores(&config).await?;
@@ -350,7 +359,7 @@ async fn start_rest(
     let memory = stored_memory(&config, &stores, &producer);
     let toolbox = toolbox(&config, &stores, &retriever, &memory);
     config.core.tools().defined.connect(log.clone(), producer.clone(), stop.clone());
-    let handles = spawn_workers(&config, &log, &producer, &stores, models, (&toolbox, &memory), &stop);
+    let (handles, caught_up) = spawn_workers(&config, &log, &producer, &stores, models, (&toolbox, &memory), &stop);
     let groups = handles
         .iter()
         .filter_map(|handle| {
@@ -383,7 +392,7 @@ async fn start_rest(
     };
     let state = AppState::new(config.core, parts)?;
     index_guard::start(&state, stop).await;
-    Ok((state, workers))
+    Ok((state, workers, caught_up))
 }
 
 /// The tools of runs, over the stores.
@@ -424,7 +433,7 @@ fn spawn_workers(
     models: Arc<dyn LanguageModels>,
     (toolbox, memory): (&Toolbox, &StoredMemory),
     stop: &CancellationToken,
-) -> Vec<WorkerHandle> {
+) -> (Vec<WorkerHandle>, CancellationToken) {
     let runtime = || {
         let usual = RuntimeConfig {
             instance: Some(config.instance.clone()),
@@ -470,7 +479,9 @@ fn spawn_workers(
         producer: producer.clone(),
         schemas: Schemas::built_in(),
         sql: stores.sql.clone(),
+        caught_up: CancellationToken::new(),
     };
+    let caught_up = projector.caught_up.clone();
     let mut workers = vec![
         projector::spawn(projector, stop.clone()),
         runtime::spawn(ingester, runtime(), stop.clone()),
@@ -519,7 +530,7 @@ fn spawn_workers(
             (config.core.models().settings().default_provider(), config.core.models().default_chat_model());
         workers.push(runtime::spawn(Tracer::new(tracing.clone(), provider, model), runtime(), stop.clone()));
     }
-    workers
+    (workers, caught_up)
 }
 
 /// The topic that a worker commits offsets of; the projector keeps its own beside its rows.

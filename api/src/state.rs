@@ -320,13 +320,17 @@ impl AppState {
         for worker in self.parts.workers.iter() {
             let group = worker.status().group;
             if self.parts.groups.iter().all(|committing| committing.group != group) {
-                let own = worker.lag().await?;
-                lag.extend(own.into_iter().map(|(partition, lag)| PartitionLag {
-                    group: group.clone(),
-                    partition,
-                    committed: None,
-                    end: lag,
-                    lag,
+                let positions = worker.positions();
+                let ends = self.parts.admin.ends(positions.keys().cloned().collect()).await?;
+                lag.extend(positions.into_iter().map(|(partition, next)| {
+                    let end = ends.get(&partition).copied().unwrap_or(next);
+                    PartitionLag {
+                        group: group.clone(),
+                        partition,
+                        committed: Some(next),
+                        end,
+                        lag: (end - next).max(0),
+                    }
                 }));
             }
         }

@@ -71,7 +71,8 @@ fn steps() -> Vec<Step> {
         },
         step(2, StepKind::ToolCall, None, Some(tool(None))),
         step(3, StepKind::ToolResult, None, Some(tool(Some("42")))),
-        step(4, StepKind::Answer, Some("42 [1]"), None),
+        step(4, StepKind::Compaction, Some("left out\n{\"dropped_steps\":[2,3]}"), None),
+        step(5, StepKind::Answer, Some("42 [1]"), None),
     ]
 }
 

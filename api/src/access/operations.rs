@@ -86,6 +86,7 @@ const OPERATIONS: &[Line] = &[
     ("GET", "/runs/{id}", READ, Reach::ById),
     ("GET", "/runs/{id}/compare", READ, Reach::ById),
     ("GET", "/runs/{id}/events", READ, Reach::ById),
+    ("GET", "/runs/{id}/steps", READ, Reach::ById),
     ("GET", "/runs/{id}/tree", READ, Reach::ById),
     ("POST", "/runs/{id}/approvals/{step}", RUN, Reach::ById),
     ("POST", "/runs/{id}/cancel", RUN, Reach::ById),

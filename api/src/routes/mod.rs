@@ -22,6 +22,7 @@ pub mod rebuilds;
 pub mod reembeddings;
 pub mod registry;
 pub mod run_control;
+mod run_steps;
 pub mod runs;
 pub mod tools;
 pub mod topics;
@@ -60,6 +61,7 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(document_text::router())
         .merge(runs::router())
         .merge(run_control::router())
+        .merge(run_steps::router())
         .merge(rag::router())
         .merge(ingest::router())
         .merge(tools::stack_router())

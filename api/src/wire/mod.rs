@@ -11,6 +11,7 @@ mod memory;
 pub mod openai;
 mod projects;
 mod rag;
+mod run_bounds;
 mod run_control;
 mod runs;
 mod session;
@@ -57,6 +58,7 @@ pub use riverrun_stores::read_models::{
     DatasetView, DeletionView, GateView, JobView, ModelVersionView, RebuildView, ReembeddingView, StepLossView,
 };
 pub use riverrun_stores::warehouse::{Column, QueryResult, TableInfo};
+pub(crate) use run_bounds::fitting_steps;
 pub use run_control::{ApprovalBody, ApprovalDecision, ComparedRun, ComparedStep, ForkBody, RunComparison, RunTree};
 pub use runs::{ApprovalMode, Budget, CancelBody, RunAccepted, RunBody, RunMessage, SessionMode};
 pub use session::{AuthMode, LoginBody, SessionView};
