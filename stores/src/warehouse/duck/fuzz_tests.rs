@@ -56,7 +56,7 @@ const WORDS: &[&str] = &[
 ];
 
 #[test]
-fn sql_that_passes_the_gate_only_reads() {
+fn sql_gate_lets_only_reading_through() {
     let folder = tempfile::tempdir().unwrap();
     let config = DuckConfig { memory_mb: 200, threads: 1, ..DuckConfig::at(folder.path()) };
     let database = Database::open(folder.path().join("fuzz.duckdb"), &config).unwrap();
