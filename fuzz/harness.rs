@@ -68,8 +68,7 @@ pub(crate) fn run(target: &Target<'_>, check: impl Fn(&[u8])) {
     });
     if let Some(folder) = &report {
         let line = format!(
-            "{{\"target\":\"{}\",\"seed\":{seed},\"inputs\":{tried},\"seconds\":{:.1},\"slowest_ms\":{},\"slowest_input\":{},\"failures\":[{}]}}\n",
-            name,
+            "{{\"target\":\"{name}\",\"seed\":{seed},\"inputs\":{tried},\"seconds\":{:.1},\"slowest_ms\":{},\"slowest_input\":{},\"failures\":[{}]}}\n",
             slowest.total.as_secs_f64(),
             slowest.longest.as_millis(),
             slowest.input,
@@ -198,7 +197,7 @@ fn change(bytes: &mut Vec<u8>, target: &Target<'_>, dice: &mut Dice) {
 struct Dice(u64);
 
 impl Dice {
-    fn next(&mut self) -> u64 {
+    fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut value = self.0;
         value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -208,11 +207,11 @@ impl Dice {
 
     /// A number below `sides`, which is at least 1.
     fn roll(&mut self, sides: usize) -> usize {
-        (self.next() >> 33) as usize % sides
+        (self.draw() >> 33) as usize % sides
     }
 
     fn byte(&mut self) -> u8 {
-        (self.next() >> 56) as u8
+        (self.draw() >> 56) as u8
     }
 
     fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {

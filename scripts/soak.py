@@ -26,6 +26,7 @@ import tempfile
 import threading
 import time
 import uuid
+from http.client import HTTPException
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/interop"))
@@ -81,7 +82,7 @@ class Soak:
                     with self.lock:
                         self.times[kind].append((began - self.began, time.monotonic() - began))
                     return reply
-            except OSError:
+            except (OSError, HTTPException):
                 pass  # it was killed, and is started again
             if time.monotonic() > until:
                 raise AssertionError(f"{kind}: no answer within {PATIENCE_S} s")
@@ -184,7 +185,10 @@ def go_through(server, soak, minutes, kill_every_s, seed):
             soak.errors.append(f"the server ended by itself with {server.process.returncode}: {server.log_tail(5)}")
             server.start()
             lives.append([])
-        memory, handles = sample(server)
+        try:
+            memory, handles = sample(server)
+        except OSError:
+            continue  # it ended just now
         lives[-1].append((time.monotonic() - soak.began, memory, handles))
         if time.monotonic() - told > 60:
             told = time.monotonic()
@@ -217,8 +221,8 @@ def lost(server, soak):
     seen = collections.Counter(int(record.value()) for record in log_client.read_topic(server.brokers, SCRATCH))
     found += [f"record {number} is not there" for number, acknowledged in soak.records.items() if acknowledged and not seen[number]]
     found += [f"record {number} is there {count} times" for number, count in seen.items() if count > 1]
-    ends = {run_id: run for run_id, run in log_client.runs(server.brokers, server.url).items() if run_id in soak.runs}
-    found += [f"run {run_id} has no end on the log" for run_id, run in ends.items() if not run.end]
+    on_log = log_client.runs(server.brokers, server.url)
+    found += [f"run {run_id} has no end on the log" for run_id in soak.runs if run_id not in on_log or not on_log[run_id].end]
     return found
 
 

@@ -46,13 +46,14 @@ def status(answer):
 
 HOSTS = [
     "evil.example", "evil.example:8000", "127.0.0.1.evil.example", "localhost.evil.example", "evil.example.localhost", "0.0.0.0", "[::]", "[::ffff:127.0.0.1]", "169.254.169.254",
-    "10.0.0.1:8000", "localhost.", "127.1", "2130706433", "0x7f000001", "", "localhost:80:80", "localhost, evil.example", "user@evil.example", "xn--lcalhost-cfg.example", "localhost/evil",
+    "10.0.0.1:8000", "localhost.", "127.1", "2130706433", "0x7f000001", "", "localhost:80:80", "localhost, evil.example", "user@evil.example", "xn--lcalhost-cfg.example", "localhost/evil", "[::1].evil.example",
+    "[::1]:80.evil.example", "[::1",
 ]
 
 ORIGINS = [
     "https://evil.example", "https://evil.example:8000", "null", "http://localhost.evil.example", "http://127.0.0.1.evil.example", "file://", "chrome-extension://abc", "http://0.0.0.0:8000",
     "http://10.0.0.7", "http://localhost@evil.example", "http://evil.example/http://localhost", "localhost", "", "http://localhost evil", "javascript:alert(1)", "http://127.1", "http://[::ffff:127.0.0.1]",
-    "http://localhost%00.evil.example", "https://", "http://localhost, http://evil.example",
+    "http://localhost%00.evil.example", "https://", "http://localhost, http://evil.example", "http://[::1].evil.example",
 ]
 
 
