@@ -1,6 +1,7 @@
 """Changed inputs for what only a whole program shows: documents of types that are read in a process of their own, and bytes on the wire. The other
 targets are Rust tests (fuzz/README.md). `./x interop -k test_fuzz --scale 1000` tries a thousand times as many; a failure names its seed."""
 
+import contextlib
 import json
 import os
 import random
@@ -110,7 +111,8 @@ def test_changed_frames_never_end_more_than_their_socket(server, request):
         with Raw(server) as raw:
             raw.send(sent)
             # What is cut off in its middle would be waited for: nothing more comes.
-            raw.socket.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(OSError):
+                raw.socket.shutdown(socket.SHUT_WR)
             assert raw.closed() in (None, 1000, 1001, 1002, 1003, 1007, 1008, 1009), seed
     assert server.get("/health").status == 200
 
