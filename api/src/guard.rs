@@ -80,11 +80,17 @@ pub(crate) fn equals_host(origin: &str, host: &str) -> bool {
 /// The host without its port.
 fn host_name(authority: &str) -> &str {
     let authority = authority.trim();
+    let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if let Some(rest) = authority.strip_prefix('[') {
-        return rest.split(']').next().unwrap_or_default();
+        return match rest.split_once(']') {
+            Some((host, "")) => host,
+            Some((host, behind)) if behind.strip_prefix(':').is_some_and(is_port) => host,
+            // A name that only begins like an address.
+            _ => authority,
+        };
     }
     match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        Some((host, port)) if is_port(port) => host,
         _ => authority,
     }
 }
@@ -121,6 +127,10 @@ mod tests {
             (403, "GET", "/runs", vec![("host", "evil.example:8000")]),
             (403, "POST", "/runs", vec![("host", "127.0.0.1.evil.example")]),
             (403, "POST", "/runs", vec![("host", "localhost.evil.example")]),
+            (403, "POST", "/runs", vec![("host", "[::1].evil.example")]),
+            (403, "POST", "/runs", vec![("host", "[::1]:8000.evil.example")]),
+            (403, "POST", "/runs", vec![("host", "[::1")]),
+            (403, "POST", "/runs", vec![("host", "localhost"), ("origin", "http://[::1].evil.example")]),
             (403, "POST", "/runs", vec![]),
             (200, "GET", "/health", vec![("host", "10.0.0.7")]),
             (200, "POST", "/runs", vec![("host", "localhost"), ("origin", "http://localhost:3000")]),

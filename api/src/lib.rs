@@ -107,3 +107,7 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
 pub(crate) fn upload_limit() -> DefaultBodyLimit {
     DefaultBodyLimit::max(MAX_UPLOAD_BYTES)
 }
+
+#[cfg(test)]
+#[path = "../../fuzz/harness.rs"]
+mod fuzz;

@@ -30,7 +30,7 @@ use crate::txn::coordinator::{self, Coordinator};
 /// A running broker. Dropping it stops it without waiting; [`shutdown`](Self::shutdown) is the polite way, and `kill -9`
 /// loses nothing that was acknowledged either.
 pub struct Broker {
-    node: Arc<Node>,
+    pub(crate) node: Arc<Node>,
     address: SocketAddr,
     secure_address: Option<SocketAddr>,
 }

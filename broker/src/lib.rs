@@ -48,3 +48,9 @@ pub use security::{SecureListener, SecurityError, TlsFiles};
 pub use storage::disk::{Disk, DiskFile, OpenMode, RealDisk};
 pub use storage::journal::JournalError;
 pub use storage::partition::PartitionStats;
+
+#[cfg(test)]
+#[path = "../../fuzz/harness.rs"]
+mod fuzz;
+#[cfg(test)]
+mod fuzz_tests;

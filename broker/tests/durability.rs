@@ -227,6 +227,14 @@ async fn child_broker() {
     std::future::pending::<()>().await;
 }
 
+/// How often the broker is killed, and how long it lives: three times, or `BROKER_KILLS` times and then not for long.
+fn kills() -> (u32, Duration) {
+    match std::env::var("BROKER_KILLS") {
+        Ok(text) => (text.parse().expect("BROKER_KILLS is a number"), Duration::from_millis(150)),
+        Err(_) => (3, Duration::from_millis(500)),
+    }
+}
+
 fn spawn_broker(folder: &TempDir, listen: &str) -> (Child, String) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child_broker", "--nocapture"])
@@ -269,8 +277,9 @@ async fn given_kill_9_under_load_when_restarted_then_everything_acknowledged_is_
             })
         })
         .collect();
-    for _ in 0..3 {
-        tokio::time::sleep(Duration::from_millis(500)).await;
+    let (kills, pause) = kills();
+    for _ in 0..kills {
+        tokio::time::sleep(pause).await;
         child.kill().unwrap();
         child.wait().unwrap();
         (child, _) = spawn_broker(&folder, &address);
@@ -332,8 +341,9 @@ async fn given_kill_9_within_transactions_when_restarted_then_each_is_whole_or_a
         }
         committed
     });
-    for _ in 0..4 {
-        tokio::time::sleep(Duration::from_millis(400)).await;
+    let (kills, pause) = kills();
+    for _ in 0..kills {
+        tokio::time::sleep(pause).await;
         child.kill().unwrap();
         child.wait().unwrap();
         (child, _) = spawn_broker(&folder, &address);

@@ -15,6 +15,12 @@ mod serve;
 mod settings;
 mod signals;
 
+#[cfg(test)]
+#[path = "../../fuzz/harness.rs"]
+mod fuzz;
+#[cfg(test)]
+mod fuzz_tests;
+
 use std::process::ExitCode;
 
 use clap::Parser;

@@ -243,7 +243,7 @@ fn is_wildcard(host: &str) -> bool {
     host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified())
 }
 
-fn read_dotenv(path: &Path) -> Result<BTreeMap<String, String>, CliError> {
+pub(crate) fn read_dotenv(path: &Path) -> Result<BTreeMap<String, String>, CliError> {
     if !path.is_file() {
         return Ok(BTreeMap::new());
     }

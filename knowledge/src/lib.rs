@@ -22,3 +22,7 @@ mod text;
 pub use answer::{Answerer, AskReply, AskRequest};
 pub use models::LanguageModels;
 pub use retrieval::{Retriever, SearchRequest, SearchResult};
+
+#[cfg(test)]
+#[path = "../../fuzz/harness.rs"]
+mod fuzz;

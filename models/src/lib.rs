@@ -54,3 +54,7 @@ pub(crate) fn checked_dimensions(provider: &str, vectors: &[Vec<f32>], inputs: u
     }
     Ok(dimensions)
 }
+
+#[cfg(test)]
+#[path = "../../fuzz/harness.rs"]
+mod fuzz;

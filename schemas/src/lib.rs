@@ -34,3 +34,9 @@ pub use names::{Collection, CollectionName, NameError, Namespace};
 pub use session::{Session, SessionName};
 pub use topics::{Topic, TopicSpec};
 pub use trace::{SpanId, TraceId, Traceparent};
+
+#[cfg(test)]
+#[path = "../../fuzz/harness.rs"]
+mod fuzz;
+#[cfg(test)]
+mod fuzz_tests;

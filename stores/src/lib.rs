@@ -26,3 +26,7 @@ pub use read_models::run_fold::{RunGate, Verdict, Void};
 pub use sql::{Sql, SqlKind};
 pub use vectors::{CollectionInfo, VectorHit, VectorPoint, VectorStore};
 pub use warehouse::{Warehouse, WarehouseError};
+
+#[cfg(test)]
+#[path = "../../fuzz/harness.rs"]
+mod fuzz;

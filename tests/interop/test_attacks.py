@@ -20,7 +20,9 @@ ADDRESSES = [
     "http://0177.0.0.1/", "http://127.1/", "http://127.0.0.1/", "http://0/", "http://0.0.0.0/", "http://[::]/", "http://[::1]/", "http://[::ffff:127.0.0.1]/",
     "http://[fd00::1]/", "http://[fe80::1]/", "http://10.0.0.1/", "http://172.16.0.1/", "http://192.168.0.1/", "http://100.64.0.1/", "http://224.0.0.1/",
     "http://user@127.0.0.1:80/", "http://localhost:1/", "https://127.0.0.1/", "file:///etc/passwd", "gopher://127.0.0.1/", "dict://127.0.0.1/", "ftp://127.0.0.1/x",
-    "jar:file:///x!/y",
+    "jar:file:///x!/y", "http://[::ffff:7f00:1]/", "http://[::127.0.0.1]/", "http://[64:ff9b::7f00:1]/", "http://[2002:7f00:1::]/", "http://192.0.2.1/", "http://240.0.0.1/",
+    "http://255.255.255.255/", "http://169.254.170.2/v2/credentials", "http://127.0.0.1:22/", "http://127.000.000.001/", "HTTP://LOCALHOST/", "http://localhost./",
+    "http://a:b@[::1]/", "data:text/plain,x", "ws://127.0.0.1/", "ssh://127.0.0.1/", "ldap://127.0.0.1/", "tftp://127.0.0.1/x", "netdoc:///etc/passwd",
 ]
 
 # Statements that read files, reach out, change something or are more than one.
@@ -32,12 +34,18 @@ STATEMENTS = [
     "COPY (SELECT 1) TO '/tmp/riverrun-attack'", "EXPORT DATABASE '/tmp/riverrun-attack'", "ATTACH '/tmp/riverrun-attack.db'", "INSTALL httpfs", "LOAD httpfs",
     "SET enable_external_access = true", "RESET enable_external_access", "PRAGMA database_list", "CALL pragma_version()", "SELECT 1; DROP TABLE x", "CREATE TABLE x (a INTEGER)",
     "CREATE MACRO f() AS 1", "CREATE VIEW v AS SELECT 1", "INSERT INTO x VALUES (1)", "UPDATE x SET a = 1", "DELETE FROM x", "BEGIN TRANSACTION", "VACUUM", "CHECKPOINT",
+    "SELECT * FROM pragma_database_list", "SELECT * FROM duckdb_settings()", "SELECT * FROM parquet_metadata('/etc/passwd')", "SELECT * FROM read_ndjson('/etc/passwd')",
+    "SUMMARIZE SELECT * FROM read_text('/etc/passwd')", "DESCRIBE SELECT * FROM read_text('/etc/passwd')", "EXPLAIN SELECT * FROM read_text('/etc/passwd')",
+    "SELECT * FROM query('SELECT 1')", "IMPORT DATABASE '/tmp/riverrun-attack'", "USE memory", "PREPARE p AS SELECT 1", "ALTER TABLE x ADD COLUMN b INTEGER",
+    "DROP SCHEMA riverrun CASCADE", "CREATE SECRET s (TYPE S3)", "SELECT 1; SELECT 2; COPY (SELECT 1) TO '/tmp/riverrun-attack'",
+    "SELECT/**/*/**/FROM/**/read_text('/etc/passwd')", "select * from READ_TEXT('/etc/passwd')", "SELECT * FROM \"read_text\"('/etc/passwd')",
 ]
 
 # Repositories that are a program, an option, a file or this machine.
 REPOSITORIES = [
     "--upload-pack=touch /tmp/riverrun-attack", "-u./x.git", "ext::sh -c touch% /tmp/riverrun-attack", "git@-oProxyCommand=x:y", "ssh://-oProxyCommand=x/y",
     "file:///etc", "https://127.0.0.1/x.git", "https://[::1]/x.git", "git://127.0.0.1/x.git", "http://169.254.169.254/x.git",
+    "--config=core.fsmonitor=touch /tmp/riverrun-attack", "-x", "fd::17/x", "https://user:word@127.0.0.1/x.git", "git+file:///etc", "transport::https://h/x.git",
 ]
 
 DOCUMENTS = ["../../etc/passwd", "/etc/passwd", "doc_../../etc/passwd", "%2e%2e%2fpasswd", "doc_", "' OR 1=1 --", "doc_\0"]
@@ -140,10 +148,22 @@ def packed(name, content="words", mode=0o100644):
     return out.getvalue()
 
 
+def encrypted():
+    """Says that it is, in both places where an archive says so."""
+    archive = bytearray(packed("a.txt"))
+    archive[6] |= 1
+    archive[archive.index(b"PK\x01\x02") + 8] |= 1
+    return bytes(archive)
+
+
 ARCHIVES = {
     "up": packed("../evil.txt"),
     "far up": packed("../../evil.txt"),
     "up from inside": packed("a/../../evil.txt"),
+    "up with dots": packed("..././evil.txt"),
+    "up with backslashes": packed("a\\..\\..\\evil.txt"),
+    "drive": packed("C:\\evil.txt"),
+    "encrypted": encrypted(),
     "absolute": packed("/abs.txt"),
     "system file": packed("/etc/passwd"),
     "archive in it": packed("inner.zip", packed("x.txt")),

@@ -39,3 +39,9 @@ mod gradient_tests;
 mod testing;
 #[cfg(test)]
 mod trainer_tests;
+
+#[cfg(test)]
+#[path = "../../fuzz/harness.rs"]
+mod fuzz;
+#[cfg(test)]
+mod fuzz_tests;

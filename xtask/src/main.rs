@@ -4,6 +4,7 @@ mod files;
 mod layers;
 mod links;
 mod messages;
+mod proofs;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,6 +28,8 @@ enum Command {
     CheckLinks,
     /// Messages of errors and logs are lowercase and end without a full stop.
     CheckMessages,
+    /// The tests that the tables of faults and attacks name are there.
+    CheckProofs,
     /// Lists Rust files of more than 500 lines; a list, not a failure.
     CheckFiles,
 }
@@ -35,7 +38,8 @@ enum Command {
 type Findings = anyhow::Result<Vec<String>>;
 type Check = (&'static str, fn(&Path) -> Findings);
 
-const CHECKS: [Check; 3] = [("layers", layers::check), ("links", links::check), ("messages", messages::check)];
+const CHECKS: [Check; 4] =
+    [("layers", layers::check), ("links", links::check), ("messages", messages::check), ("proofs", proofs::check)];
 
 fn main() -> ExitCode {
     let root = root();
@@ -48,6 +52,7 @@ fn main() -> ExitCode {
         Command::CheckLayers => named("layers"),
         Command::CheckLinks => named("links"),
         Command::CheckMessages => named("messages"),
+        Command::CheckProofs => named("proofs"),
         Command::CheckFiles => {
             files::report(&root);
             return ExitCode::SUCCESS;

@@ -1,6 +1,8 @@
 //! WebSockets: `/ws/agent`, `/ws/runs/{id}`, `/ws/ingest/{id}`, `/ws/finetune/{id}`. One session loop for all of them ([`session`]).
 
 mod finetune;
+#[cfg(test)]
+mod fuzz_tests;
 mod session;
 
 use std::time::Duration;

@@ -181,4 +181,25 @@ mod tests {
             assert_eq!(read(bytes.as_slice()).unwrap_or_default(), Header::default());
         }
     }
+
+    mod fuzz_tests {
+        use super::*;
+        use crate::fuzz::{Target, run};
+
+        #[test]
+        fn gguf_headers_are_read_or_refused() {
+            let list = [TEXT.to_le_bytes().to_vec(), 2_u64.to_le_bytes().to_vec(), string("a"), string("b")].concat();
+            let corpus = [file(&[
+                ("general.architecture", TEXT, string("nomic-bert")),
+                ("general.tags", LIST, list),
+                ("x.flag", 7, vec![1]),
+                ("x.pooling_type", NUMBER, 1_u32.to_le_bytes().to_vec()),
+                ("tokenizer.ggml.tokens", 99, vec![]),
+            ])];
+            let words = ["GGUF", ".pooling_type", "general.architecture", "tokenizer."];
+            run(&Target { name: "gguf_headers", corpus: &corpus, words: &words, inputs: 10_000 }, |bytes| {
+                let _ = read(bytes).map(|header| header.kind());
+            });
+        }
+    }
 }

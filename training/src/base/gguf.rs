@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::BufReader;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use candle_core::quantized::QTensor;
@@ -25,7 +26,18 @@ impl GgufFile {
     pub(crate) fn open(path: &Path) -> Result<Self, TrainingError> {
         let file = File::open(path).map_err(TrainingError::io("opening", path))?;
         let mut reader = BufReader::new(file);
-        let content = Content::read(&mut reader).map_err(|error| TrainingError::base(path, error))?;
+        // candle checks lengths and counts, and yet divides by the alignment that the file claims, which may be zero.
+        let content = catch_unwind(AssertUnwindSafe(|| Content::read(&mut reader)))
+            .map_err(|_| TrainingError::base(path, "its header makes no sense"))?
+            .map_err(|error| TrainingError::base(path, error))?;
+        // Nor does it ask whether the sizes of a tensor have a product at all.
+        for (name, info) in &content.tensor_infos {
+            let size = info.ggml_dtype.type_size();
+            let bytes = info.shape.dims().iter().try_fold(size, |product, side| product.checked_mul(*side));
+            if bytes.is_none() {
+                return Err(TrainingError::base(path, format!("its tensor {name} is larger than anything")));
+            }
+        }
         Ok(Self { path: path.to_path_buf(), content, reader })
     }
 

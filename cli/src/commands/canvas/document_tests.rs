@@ -62,3 +62,21 @@ fn given_circles_of_any_length_when_they_are_read_then_a_node_of_the_circle_is_n
         assert!(message.contains("circle") && !message.contains("n0") && !message.contains("n1:"), "{message}");
     }
 }
+
+mod fuzz_tests {
+    use super::*;
+    use crate::fuzz::{Target, run};
+
+    #[test]
+    fn canvas_files_are_read_or_refused_with_a_place() {
+        let corpus: Vec<Vec<u8>> =
+            ["good", "bad"].iter().flat_map(|folder| fixtures(folder)).map(|(_, bytes)| bytes).collect();
+        let words = ["__proto__", "\"nodes\":", "\"edges\":[", "null", "1e999", "-0", "\\ud800", "{\"a\":", "[[["];
+        run(&Target { name: "canvas_files", corpus: &corpus, words: &words, inputs: 3_000 }, |bytes| {
+            match read(bytes) {
+                Ok(canvas) => assert!(canvas.nodes.len() <= MAX_NODES && canvas.edges.len() <= MAX_EDGES),
+                Err(error) => assert!(!error.message.is_empty()),
+            }
+        });
+    }
+}

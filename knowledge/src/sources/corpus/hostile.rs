@@ -11,7 +11,7 @@ use crate::sources::globs::Globs;
 use crate::sources::{Limits, by_name, source_names, zip_archive};
 
 /// One whole document of each type.
-fn corpus() -> Vec<(&'static str, Vec<u8>)> {
+pub(super) fn corpus() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("text", b"Words in a row.\r\nAnd more.\n".to_vec()),
         ("markdown", b"# A\n\nText\n\n| a | b |\n|---|---|\n| 1 | 2 |\n".to_vec()),
@@ -41,7 +41,7 @@ fn corpus() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 /// Reading must end in a text or a typed error; neither is fine, a panic is not.
-fn survives(source: &str, bytes: &[u8]) {
+pub(super) fn survives(source: &str, bytes: &[u8]) {
     match by_name(source).unwrap().extract("d", bytes) {
         Ok(text) => assert!(!text.text.trim().is_empty(), "{source}: a success without text"),
         Err(error) => assert!(!error.code().is_empty() && error.hint().is_some(), "{source}: {error}"),

@@ -2,6 +2,7 @@
 
 mod build;
 mod formats;
+mod fuzz_tests;
 mod hostile;
 
 use super::{ExtractedText, SourceError, by_name};

@@ -21,6 +21,8 @@ use crate::warehouse::{QueryLimits, QueryResult, TableInfo, TableLoad, Warehouse
 
 mod check;
 mod database;
+#[cfg(test)]
+mod fuzz_tests;
 mod names;
 mod query;
 mod values;

@@ -1,0 +1,439 @@
+"""The rows of the fault matrix (docs/faults.md) that need the whole program and that no other file has: clocks, long steps, lost answers,
+watchers, damaged files, lost read models, signals, file handles, memory, a full disk. `./x interop -k test_faults --scale 20` is the long form."""
+
+import contextlib
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+import log_client
+from server import RUN_ENDED, wait_for
+from test_finetune_faults import fill
+from test_kill import persistently
+from test_poison import encode, run_id_for, schema_of
+
+COMMANDS = "riverrun.agent.commands"
+
+
+@pytest.fixture
+def scale(request):
+    return request.config.getoption("--scale")
+
+
+def handles(server):
+    return len(os.listdir(f"/proc/{server.process.pid}/fd"))
+
+
+def resident_bytes(server):
+    pages = int(Path(f"/proc/{server.process.pid}/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+# ---- F11: longer than every limit of the group ------------------------------------------------------------------------------
+
+
+def test_a_step_longer_than_every_limit_of_its_group_is_done_once(new_server, model):
+    server = new_server(RIVERRUN_KAFKA_SESSION_TIMEOUT_MS="6000", RIVERRUN_KAFKA_MAX_POLL_INTERVAL_MS="6000").start()
+    run_id = server.start_run("[[steps=1 delay_ms=14000 id=long]]")
+    assert server.run_end(run_id, 120)["status"] == "succeeded"
+    assert model.requests["long"] == [0, 1, 2], "each call once"
+    claims = [record for record in log_client.read_topic(server.brokers, "riverrun.agent.events")
+              if log_client.headers(record)["ce_type"] == "riverrun.agent.RunClaimed" and record.key() == run_id.encode()]
+    assert len(claims) == 1, "nobody took it over"
+
+
+# ---- F13: clocks ----------------------------------------------------------------------------------------------------------
+
+
+def test_clocks_that_are_wrong_change_neither_order_nor_end(server):
+    schema_id, schema = schema_of("riverrun.agent.StartRun")
+    now = int(time.time() * 1000)
+    failures = []
+    producer = Producer({"bootstrap.servers": server.brokers, "acks": "all"})
+    started = []
+    for number, at in enumerate([-(2**53), 0, 1, now - 3_600_000, now + 3_600_000, 253_402_300_800_000, 2**62]):
+        run_id = run_id_for(number % 6, salt=700 + number)
+        request = {"task": f"[[steps=2 id=clock{number}]]", "agent": "react", "namespace": "default", "approval": "never"}
+        value = log_client.frame(schema_id, encode(schema, {"run_id": run_id, "request": request, "at": at}))
+        # The record's own time is as wrong as the event's, as far as Kafka's form has it.
+        producer.produce(COMMANDS, value, key=run_id.encode(), partition=number % 6, timestamp=min(max(at, 1), now + 3_600_000),
+                         on_delivery=lambda error, _: error and failures.append(error))
+        started.append(run_id)
+    assert producer.flush(20) == 0 and not failures, failures
+    for run_id in started:
+        result = server.run_end(run_id)
+        assert result["status"] == "succeeded", result
+        assert [step["seq"] for step in result["steps"]] == list(range(1, len(result["steps"]) + 1))
+        tools = [step["tool"] for step in result["steps"] if step.get("tool")]
+        assert all((tool.get("duration_ms") or 0) >= 0 for tool in tools), tools
+
+
+# ---- F15: what is lost on the way --------------------------------------------------------------------------------------------
+
+
+def send_and_leave(server, body, key, how):
+    """Hands in a request as a client whose network fails: half of it, or all of it without waiting for the answer, or for a few bytes of it."""
+    payload = json.dumps(body).encode()
+    head = (f"POST /runs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nIdempotency-Key: {key}\r\n"
+            f"Content-Length: {len(payload)}\r\n\r\n").encode()
+    with socket.create_connection(("127.0.0.1", server.api_port), timeout=10) as connection:
+        # Gone at once, without a farewell.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.sendall(head + (payload[: len(payload) // 2] if how == "half" else payload))
+        if how == "few bytes":
+            connection.recv(10)
+
+
+def test_a_request_whose_answer_is_lost_is_one_run_when_it_is_repeated(server, model, scale):
+    runs = {}
+    for number in range(12 * scale):
+        key = uuid.uuid4().hex[:12]
+        body = {"task": f"[[steps=1 id={key}]]", "agent": "react"}
+        for how in random.Random(number).sample(["half", "all", "few bytes"], 2):
+            send_and_leave(server, body, key, how)
+        reply = persistently(lambda: server.post("/runs", body, headers={"idempotency-key": key}, timeout=10))
+        assert reply.status == 202, reply
+        runs[reply.json["run_id"]] = key
+    for run_id, key in runs.items():
+        assert server.run_end(run_id)["status"] == "succeeded"
+        assert model.requests[key] == [0, 1, 2], "one run, and each of its calls once"
+    accepted = [record.key().decode() for record in log_client.read_topic(server.brokers, "riverrun.agent.events")
+                if log_client.headers(record)["ce_type"] == "riverrun.agent.RunAccepted"]
+    assert all(accepted.count(run_id) == 1 for run_id in runs)
+
+
+# ---- F16, F17: those who watch -------------------------------------------------------------------------------------------------
+
+
+def handshake(server, path):
+    """A watcher that is a bare socket, whose server believes it to be one."""
+    connection = socket.create_connection(("127.0.0.1", server.api_port), timeout=30)
+    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                       "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode())
+    assert b"101" in connection.recv(64)
+    return connection
+
+
+def seen(server, run_id):
+    with connect(f"{server.ws_url}/ws/runs/{run_id}", open_timeout=30) as socket_:
+        return [json.loads(message) for message in socket_]
+
+
+def check_whole(messages, steps):
+    assert [message["step"]["seq"] for message in messages if message["type"] == "step"] == list(range(1, steps + 1))
+    assert [message["type"] for message in messages].count("final") == 1 and messages[-1]["type"] == "final"
+
+
+def test_watchers_that_do_not_read_or_vanish_disturb_nobody(server, scale):
+    before = handles(server)
+    run_id = server.start_run("[[steps=20 delay_ms=60 id=watched]]", max_iters=30)
+    wait_for(lambda: server.get(f"/runs/{run_id}").status == 200, 30, "the run to be known")
+    silent = [handshake(server, f"/ws/runs/{run_id}") for _ in range(6 * scale)]
+    for _ in range(3 * scale):
+        gone = handshake(server, f"/ws/runs/{run_id}")
+        gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        gone.close()
+    with ThreadPoolExecutor(50 * scale) as pool:
+        watched = list(pool.map(lambda _: seen(server, run_id), range(50 * scale)))
+    steps = len(server.run_end(run_id)["steps"])
+    assert steps >= 20
+    for messages in watched:
+        check_whole(messages, steps)
+    for one in silent:
+        one.close()
+    wait_for(lambda: handles(server) <= before + 10, 90, f"the sockets of watchers to be closed: {before} before", every_s=0.5)
+
+
+def test_a_watcher_that_is_cut_off_anywhere_sees_each_step_once(server, scale):
+    run_id = server.start_run("[[steps=15 delay_ms=40 id=cuts]]", max_iters=30)
+    wait_for(lambda: server.get(f"/runs/{run_id}").status == 200, 30, "the run to be known")
+
+    def watch(seed):
+        moments, messages, after, cuts = random.Random(seed), [], 0, 0
+        while not messages or messages[-1]["type"] != "final":
+            assert cuts < 1_000, "it never comes to an end"
+            cuts += 1
+            socket_ = connect(f"{server.ws_url}/ws/runs/{run_id}?after={after}", open_timeout=30)
+            for _ in range(moments.randint(1, 6)):
+                try:
+                    message = json.loads(socket_.recv(timeout=60))
+                except ConnectionClosed:
+                    break
+                if message["type"] != "start":
+                    messages.append(message)
+                if message["type"] == "step":
+                    after = message["step"]["seq"]
+                if message["type"] == "final":
+                    break
+            # No farewell: the connection is cut.
+            with contextlib.suppress(OSError):
+                socket_.socket.shutdown(socket.SHUT_RDWR)
+            socket_.socket.close()
+        return messages
+
+    with ThreadPoolExecutor(8) as pool:
+        watched = list(pool.map(watch, range(16 * scale)))
+    steps = len(server.run_end(run_id)["steps"])
+    for messages in watched:
+        check_whole(messages, steps)
+
+
+# ---- F19, F20: files -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lived_in(new_server):
+    """A server that has done something of everything."""
+    server = new_server("lived-in").start()
+    note = server.folder / "note.md"
+    note.write_text("# Note\n\nThe numbat eats termites.\n")
+    assert server.cli("ingest", str(note), "-c", "notes").returncode == 0
+    for number in range(4):
+        server.run_end(server.start_run(f"[[steps={number} id=lived{number}]]"))
+    assert server.post("/memory/turns", {"role": "user", "text": "my boat is blue"}).status == 200
+    server.settle()
+    return server
+
+
+def shown(server):
+    """What read models show, but for counters of what the process itself did."""
+    runs = server.get("/runs?limit=100").json["items"]
+    return {
+        "runs": runs,
+        "results": [server.get(f"/runs/{run['run_id']}").json for run in runs],
+        "documents": server.get("/documents?collection=notes").json["items"],
+        "collections": server.get("/collections").json["items"],
+        "turns": server.get("/memory/turns").json["items"],
+        "usage": server.get("/usage").json,
+    }
+
+
+def as_before(server, before):
+    try:
+        return shown(server) == before
+    except KeyError:  # a problem document, while they are being made
+        return False
+
+
+def test_read_models_that_are_gone_or_old_are_made_again_the_same(lived_in, scale):
+    server, data = lived_in, lived_in.folder / "data"
+    assert server.stop() == 0
+    old = server.folder / "old"
+    old.mkdir()
+    for file in data.glob("read.db*"):
+        shutil.copy(file, old)
+    server.start()
+    server.run_end(server.start_run("[[steps=2 id=later]]"))
+    server.settle()
+    before = shown(server)
+    assert len(before["runs"]) == 5
+    for number in range(2 * scale):
+        server.kill()
+        for file in data.glob("read.db*"):
+            file.unlink()
+        if number % 2:
+            for file in old.iterdir():
+                shutil.copy(file, data)
+        server.start()
+        wait_for(lambda: as_before(server, before), 60, "the read models to be as they were", every_s=0.3)
+
+
+def flip(file, moments):
+    content = bytearray(file.read_bytes())
+    content[moments.randrange(len(content))] ^= 1 << moments.randrange(8)
+    file.write_bytes(content)
+
+
+def cut(file, moments):
+    os.truncate(file, moments.randrange(file.stat().st_size))
+
+
+def garbage(file, moments):
+    with file.open("ab") as end:
+        end.write(moments.randbytes(100))
+
+
+def gone(file, _):
+    file.unlink()
+
+
+def stray(file, moments):
+    (file.parent / f"{file.name}.tmp").write_bytes(moments.randbytes(100))
+
+
+def speaks(server):
+    try:
+        return server.get("/health").status in (200, 503)
+    except OSError:
+        return False
+
+
+# What may happen to which files. SQLite has no checksums, and the end of a log that is cut is a torn write: these are not flipped and cut.
+DAMAGE = [("broker/**/*.log", flip), ("broker/*.journal", flip), ("broker/*.journal", garbage), ("broker/**/*.log", stray), ("read.db", cut), ("read.db", gone), ("**/*", stray),
+          ("blobs/**/*", flip), ("vectors/**/*", flip), ("vectors/**/*", cut), ("keywords/**/*", flip), ("keywords/**/*", gone)]
+
+
+def test_damaged_files_are_told_or_made_again_and_nothing_wrong_is_shown(lived_in, scale):
+    server, data, whole = lived_in, lived_in.folder / "data", lived_in.folder / "whole"
+    results = {result["run_id"]: result["answer"] for result in shown(server)["results"]}
+    assert server.stop() == 0
+    shutil.copytree(data, whole, symlinks=True)
+    for number in range(len(DAMAGE) * scale):
+        pattern, harm = DAMAGE[number % len(DAMAGE)]
+        moments = random.Random(number)
+        shutil.rmtree(data)
+        shutil.copytree(whole, data, symlinks=True)
+        files = sorted(file for file in data.glob(pattern) if file.is_file() and file.stat().st_size)
+        if not files:
+            continue
+        file = moments.choice(files)
+        what = f"seed {number}: {harm.__name__} {file.relative_to(data)}"
+        harm(file, moments)
+        server.log_path.write_bytes(b"")
+        server.spawn()
+        wait_for(lambda: server.process.poll() is not None or speaks(server), 90, f"{what}: an answer or an end")
+        log = server.log_path.read_text(errors="replace")
+        if server.process.poll() is not None:
+            # Refused: with the fix, and neither by a panic nor by a signal.
+            assert server.process.returncode in (1, 2, 3) and "hint:" in log, (what, server.process.returncode, server.log_tail())
+            continue
+        reply = server.get("/runs?limit=100")
+        assert reply.status in (200, 503), (what, reply)
+        if reply.status == 200:
+            for run in reply.json["items"]:
+                result = server.get(f"/runs/{run['run_id']}").json
+                assert result.get("answer") in (results[run["run_id"]], None), (what, result)
+            missing = set(results) - {run["run_id"] for run in reply.json["items"]}
+            said = re.search("corrupt|damage|checksum|torn|hole|behind", server.log_path.read_text(errors="replace"))
+            assert not missing or said, f"{what}: runs are missing and nobody says why"
+        server.kill()
+
+
+# ---- F22: signals and file handles ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT], [signal.SIGTERM, signal.SIGTERM], [signal.SIGINT, signal.SIGTERM]],
+                         ids=lambda signals: " ".join(one.name for one in signals))
+def test_a_signal_at_any_time_ends_the_server_and_no_run(new_server, signals, scale):
+    server = new_server().start()
+    moments, runs = random.Random(len(signals)), []
+    for _ in range(2 * scale):
+        runs.append(server.start_run("[[steps=4 delay_ms=150 id=signalled]]"))
+        time.sleep(moments.uniform(0, 1))
+        for one in signals:
+            server.process.send_signal(one)
+        # The second one insists: 130 says that something was left to the next start.
+        assert server.process.wait(60) in ((0,) if len(signals) == 1 else (0, 130)), server.log_tail()
+        server.start()
+    for run_id in runs:
+        assert server.run_end(run_id)["status"] == "succeeded"
+
+
+def test_too_few_file_handles_hold_up_new_connections_and_nothing_else(new_server):
+    server = new_server().start()
+    soft, hard = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
+    run_id = server.start_run("[[steps=3 delay_ms=200 id=handles]]")
+    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (handles(server) + 20, hard))
+    crowd = []
+    for _ in range(100):
+        connection = socket.socket()
+        connection.setblocking(False)
+        connection.connect_ex(("127.0.0.1", server.api_port))
+        crowd.append(connection)
+    time.sleep(1)
+    for connection in crowd:
+        connection.close()
+    wait_for(lambda: server.get("/health").status == 200, 60, "the server to answer again")
+    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
+    assert server.run_end(run_id)["status"] in RUN_ENDED
+    assert server.run_end(server.start_run("[[steps=1 id=more-handles]]"))["status"] == "succeeded"
+
+
+# ---- F9: large messages -----------------------------------------------------------------------------------------------------
+
+
+def test_bodies_at_and_beyond_the_limits_cost_no_more_memory_than_they_have(server, scale):
+    search = {"query": "x", "collection": "none"}
+    server.post("/rag/search", search)
+    before = resident_bytes(server)
+    for size in [60_000, 1_000_000, 2_000_000] * (10 * scale):
+        reply = server.post("/rag/search", search | {"query": "x" * size})
+        assert reply.status in (404, 413, 422), reply
+    with ThreadPoolExecutor(16) as pool:
+        replies = list(pool.map(lambda _: server.post("/rag/search", search | {"query": "x" * 1_000_000}).status, range(64 * scale)))
+    assert set(replies) <= {404, 413, 422, 429}
+    grown = (resident_bytes(server) - before) >> 20
+    assert grown < 256, f"{grown} MiB more"
+
+
+# ---- F6: a full disk --------------------------------------------------------------------------------------------------------
+
+
+def test_a_log_on_a_full_disk_refuses_with_the_fix_and_goes_on_when_there_is_room(new_server):
+    server = new_server()
+    disk = server.folder / "data/broker"
+    disk.mkdir(parents=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", disk], capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip("a disk of a few MiB can't be mounted here")
+    try:
+        server.start()
+        first = server.start_run("[[steps=1 id=before-full]]")
+        assert server.run_end(first)["status"] == "succeeded"
+        fill(disk / "filler")
+        refused = server.post("/runs", {"task": "[[steps=1 id=while-full]]", "agent": "react"}, timeout=180)
+        assert refused.status in (503, 507) and refused.json["hint"], refused
+        assert server.get(f"/runs/{first}").status == 200 and server.get("/health").status in (200, 503)
+        (disk / "filler").unlink()
+
+        def accepted():
+            reply = server.post("/runs", {"task": "[[steps=1 id=after-full]]", "agent": "react"}, timeout=180)
+            return reply.status == 202 and reply.json["run_id"]
+        assert server.run_end(wait_for(accepted, 120, "a run to be accepted again"))["status"] == "succeeded"
+        server.kill()
+        server.start()
+        assert server.get(f"/runs/{first}").json["status"] == "succeeded"
+    finally:
+        if server.process and server.process.poll() is None:
+            server.kill()
+        subprocess.run(["umount", "-l", disk], check=False)
+
+
+def test_given_threads_that_watch_when_the_server_is_stopped_then_each_is_told(new_server):
+    server = new_server().start()
+    run_id = server.start_run("[[steps=3 delay_ms=1500 id=told]]")
+    wait_for(lambda: server.get(f"/runs/{run_id}").status == 200, 30, "the run to be known")
+    ends = []
+
+    def watch():
+        try:
+            ends.append(seen(server, run_id)[-1]["type"])
+        except ConnectionClosed as error:
+            ends.append(error.rcvd.code if error.rcvd else None)
+    watchers = [threading.Thread(target=watch) for _ in range(5)]
+    for one in watchers:
+        one.start()
+    wait_for(lambda: "riverrun_open_streams 5" in server.get("/metrics").body.decode(), 30, "the watchers to watch")
+    assert server.stop() == 0
+    for one in watchers:
+        one.join(30)
+    assert len(ends) == 5, ends
+    server.start()
+    assert server.run_end(run_id)["status"] == "succeeded"

@@ -1,0 +1,88 @@
+//! The tables of proofs: every row is there, and so is every test that they name. A table that names a test which is gone proves nothing.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+
+use crate::Findings;
+
+/// Pages with tables of proofs, the letter of their rows, and how many there must be.
+const PAGES: [(&str, char, usize); 2] = [("docs/faults.md", 'F', 25), ("docs/attacks.md", 'A', 17)];
+
+pub(crate) fn check(root: &Path) -> Findings {
+    let mut findings = Vec::new();
+    for (page, letter, rows) in PAGES {
+        let text = fs::read_to_string(root.join(page)).with_context(|| format!("cannot read {page}"))?;
+        findings.extend(missing_rows(&text, letter, rows).map(|row| format!("{page}: row {row} is missing")));
+        for (number, line) in text.lines().enumerate() {
+            for (file, name) in named(line) {
+                if let Some(problem) = problem(root, file, name) {
+                    findings.push(format!("{page}:{}: {file}::{name}: {problem}", number + 1));
+                }
+            }
+        }
+    }
+    Ok(findings)
+}
+
+fn missing_rows(text: &str, letter: char, rows: usize) -> impl Iterator<Item = String> {
+    let wanted = (1..=rows).map(move |number| format!("{letter}{number}"));
+    wanted.filter(move |row| !text.lines().any(|line| line.starts_with(&format!("| {row} |"))))
+}
+
+/// `file::test` in code.
+fn named(line: &str) -> impl Iterator<Item = (&str, &str)> {
+    // Every other part between backticks is code.
+    let code = line.split('`').skip(1).step_by(2);
+    code.filter_map(|code| code.split_once("::")).filter(|(file, _)| file.ends_with(".rs") || file.ends_with(".py"))
+}
+
+fn problem(root: &Path, file: &str, name: &str) -> Option<&'static str> {
+    let Ok(text) = fs::read_to_string(root.join(file)) else { return Some("no such file") };
+    let ways = if file.ends_with(".rs") {
+        vec![format!("fn {name}(")]
+    } else {
+        vec![format!("def {name}("), format!("class {name}:")]
+    };
+    (!ways.iter().any(|way| text.contains(way.as_str()))).then_some("no such test")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_lines_when_tests_are_looked_for_then_only_files_with_a_name_behind_them_count() {
+        let line = "| F1 | `a/b.rs::given_x`, `t.py::TestY`; `./x chaos`, `Type::of`, `README.md` | z::w |";
+        assert_eq!(named(line).collect::<Vec<_>>(), [("a/b.rs", "given_x"), ("t.py", "TestY")]);
+    }
+
+    #[test]
+    fn given_tests_that_are_there_or_not_when_checked_then_only_the_others_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a.rs"), "fn given_x() {}\n").unwrap();
+        fs::write(folder.path().join("b.py"), "def test_x(server):\n    pass\n\n\nclass TestY:\n    pass\n").unwrap();
+        for (file, name, expected) in [
+            ("a.rs", "given_x", None),
+            ("b.py", "test_x", None),
+            ("b.py", "TestY", None),
+            ("a.rs", "given", Some("no such test")),
+            ("b.py", "test", Some("no such test")),
+            ("c.rs", "given_x", Some("no such file")),
+        ] {
+            assert_eq!(problem(folder.path(), file, name), expected, "{file}::{name}");
+        }
+    }
+
+    #[test]
+    fn given_a_table_with_a_gap_when_checked_then_the_row_is_named() {
+        let text = "| row | what |\n|---|---|\n| F1 | a |\n| F3 | b |\n";
+        assert_eq!(missing_rows(text, 'F', 3).collect::<Vec<_>>(), ["F2"]);
+    }
+
+    #[test]
+    fn the_repository_has_every_test_that_it_names() {
+        assert_eq!(check(&crate::root()).unwrap(), Vec::<String>::new());
+    }
+}
