@@ -18,7 +18,7 @@ use riverrun_projects::language::Language;
 use riverrun_projects::own_tests::{self, TestRuns};
 use riverrun_projects::report::lines;
 use riverrun_projects::review::review;
-use riverrun_projects::{ProjectError, Report, analyzers, import};
+use riverrun_projects::{ProjectError, ProjectSettings, Report, analyzers, import};
 use riverrun_schemas::projects::{
     AnalyzeProject, ApplyProposal, ChangeRefused, FileChanged, ImportProject, ImproveFile, ProjectAnalyzed,
     ProjectCommand, ProjectEvent, ProjectFailed, ProjectImported, ProjectProgressed, ProposalMade, RevertFile,
@@ -41,6 +41,7 @@ pub struct Analyzer {
     models: Arc<dyn LanguageModels>,
     client: Option<GuardedClient>,
     sandbox: Option<Sandbox>,
+    settings: ProjectSettings,
 }
 
 /// A project as its events tell it.
@@ -109,8 +110,9 @@ impl Analyzer {
         models: Arc<dyn LanguageModels>,
         client: Option<GuardedClient>,
         sandbox: Option<Sandbox>,
+        settings: ProjectSettings,
     ) -> Self {
-        Self { copies: CopyStore::new(blobs.clone()), blobs, models, client, sandbox }
+        Self { copies: CopyStore::new(blobs.clone()), blobs, models, client, sandbox, settings }
     }
 
     async fn import(&self, e: &ImportProject) -> Result<ProjectEvent, ProjectError> {
@@ -145,7 +147,7 @@ impl Analyzer {
         let begun = Instant::now();
         let tree = self.copies.tree(state.tree()?).await?;
         let files = self.copies.files(&tree).await?;
-        let analyzed = analyzers::analyze(files.clone(), self.sandbox.as_ref()).await;
+        let analyzed = analyzers::analyze(files.clone(), self.sandbox.as_ref(), &self.settings).await;
         let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut report = Report::new(&files, analyzed, took_ms);
         if e.review {
@@ -196,7 +198,7 @@ impl Analyzer {
             candidates: e.candidates,
         };
         if !e.tests.is_empty() {
-            own_tests::check(&e.tests)?;
+            own_tests::check(&e.tests, &self.settings.programs)?;
         }
         let mut made = improve(self.models.as_ref(), &task, &content).await?;
         let tests = match &made.after {
@@ -245,7 +247,8 @@ impl Analyzer {
             ));
         };
         let files = self.copies.files(tree).await?;
-        own_tests::compare(sandbox, &e.tests, files, (e.file.as_str(), rewrite)).await
+        let start = (sandbox, &self.settings.programs);
+        own_tests::compare(start, &e.tests, files, (e.file.as_str(), rewrite)).await
     }
 
     async fn write(&self, e: &ApplyProposal, state: &State) -> Result<ProjectEvent, ProjectError> {
