@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::ToolRun;
-use super::packages::{Package, packages};
+use super::packages::{Package, packages, pypi};
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
 
@@ -103,7 +103,7 @@ fn judge(advisory: &Value, by_name: &HashMap<(&str, &str), Vec<&Package>>, found
     for affected in advisory["affected"].as_array().into_iter().flatten() {
         let ecosystem = affected["package"]["ecosystem"].as_str().unwrap_or_default();
         let name = affected["package"]["name"].as_str().unwrap_or_default();
-        let name = if ecosystem == "PyPI" { name.to_lowercase().replace(['_', '.'], "-") } else { name.to_owned() };
+        let name = if ecosystem == "PyPI" { pypi(name) } else { name.to_owned() };
         for package in by_name.get(&(ecosystem, name.as_str())).into_iter().flatten() {
             if !is_affected(affected, &package.version) || seen.contains(package) {
                 continue;

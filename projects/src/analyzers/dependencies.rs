@@ -1,11 +1,11 @@
-//! Declared against imported packages of Python projects, and versions that are not pinned.
+//! Declared against imported packages, and versions that are not pinned: of Python here, of JavaScript in [`node_packages`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tree_sitter::Node;
 
-use super::parsed;
 use super::python_packages::{is_stdlib, modules_of, package_of};
+use super::{node_packages, parsed};
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
 use crate::language::{Language, each, named, text};
@@ -23,6 +23,12 @@ struct Declared {
 }
 
 pub(super) fn analyze(files: &Files) -> Vec<Finding> {
+    let mut found = python(files);
+    found.extend(node_packages::undeclared(TOOL, files));
+    found
+}
+
+fn python(files: &Files) -> Vec<Finding> {
     let declared = declared(files);
     if declared.is_empty() {
         return Vec::new();

@@ -31,7 +31,7 @@ pub(super) fn analyze(files: &Files) -> Vec<Finding> {
         let message = "the project says nowhere under which licence it is";
         found.push(Finding::new(
             rule,
-            (first, 1, 1),
+            (first.as_str(), 1, 1),
             message,
             "declare one as an SPDX expression, or put a LICENSE file in",
         ));
@@ -43,7 +43,12 @@ pub(super) fn analyze(files: &Files) -> Vec<Finding> {
             let rule = (TOOL, "licence-conflict", Severity::Medium);
             let message =
                 format!("the file is under {}, which asks for more than the project's licence", said.expression);
-            found.push(Finding::new(rule, (&said.file, said.line, 1), message, "ask who wrote it, or take it out"));
+            found.push(Finding::new(
+                rule,
+                (said.file.as_str(), said.line, 1),
+                message,
+                "ask who wrote it, or take it out",
+            ));
         }
     }
     for package in packages(files) {
@@ -54,7 +59,7 @@ pub(super) fn analyze(files: &Files) -> Vec<Finding> {
             let message = format!("{} {} is under {}", package.name, package.version, said.expression);
             let fix =
                 "what is given away with it must be under that licence too: take another package, or ask a lawyer";
-            found.push(Finding::new(rule, (&said.file, said.line, 1), message, fix));
+            found.push(Finding::new(rule, (said.file.as_str(), said.line, 1), message, fix));
         }
     }
     found
@@ -68,7 +73,12 @@ fn known(said: &Said, severity: Severity, found: &mut Vec<Finding>) -> Option<Du
             let shown: String = said.expression.chars().filter(|c| !c.is_control()).take(100).collect();
             let message = format!("{shown:?} is no SPDX expression: {why}");
             let rule = (TOOL, "unknown-licence", severity);
-            found.push(Finding::new(rule, (&said.file, said.line, 1), message, "see https://spdx.org/licenses"));
+            found.push(Finding::new(
+                rule,
+                (said.file.as_str(), said.line, 1),
+                message,
+                "see https://spdx.org/licenses",
+            ));
             None
         }
     }
@@ -157,7 +167,10 @@ mod tests {
         assert_eq!(rules(&[mine, ("package-lock.json", lock("GPL-3.0-only").as_str())]), ["copyleft-dependency"]);
         assert_eq!(rules(&[mine, ("package-lock.json", lock("(GPL-3.0-only OR MIT)").as_str())]), none);
         assert_eq!(
-            rules(&[("package.json", "{\"license\": \"GPL-3.0-only\"}"), ("package-lock.json", lock("GPL-3.0-only").as_str())]),
+            rules(&[
+                ("package.json", "{\"license\": \"GPL-3.0-only\"}"),
+                ("package-lock.json", lock("GPL-3.0-only").as_str())
+            ]),
             none
         );
         assert_eq!(rules(&[mine, ("a.js", "// SPDX-License-Identifier: AGPL-3.0-only\n")]), ["licence-conflict"]);

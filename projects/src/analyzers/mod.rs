@@ -15,6 +15,7 @@ mod dependencies;
 mod external;
 mod leakage;
 mod licences;
+mod node_packages;
 mod packages;
 mod python_flow;
 mod python_packages;

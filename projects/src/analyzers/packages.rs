@@ -63,20 +63,15 @@ struct Named {
 }
 
 /// The name under which PyPI keeps a package (PEP 503).
-fn pypi(name: &str) -> String {
+pub(super) fn pypi(name: &str) -> String {
     name.to_lowercase().replace(['_', '.'], "-")
 }
 
 /// `[[package]]` tables with `name` and `version` before anything else. What has no source is the project itself.
 fn toml_lock(ecosystem: &'static str, text: &str) -> Vec<Named> {
     let table: toml::Table = toml::from_str(text).unwrap_or_default();
-    let mut lines = text
-        .lines()
-        .enumerate()
-        .filter(|(_, line)| line.trim() == "[[package]]")
-        .map(|(index, _)| index + 1)
-        .collect::<Vec<usize>>()
-        .into_iter();
+    let heads = text.lines().enumerate().filter(|(_, line)| line.trim() == "[[package]]");
+    let mut lines = heads.map(|(index, _)| index + 1);
     let packages = table.get("package").and_then(toml::Value::as_array);
     let mut found = Vec::new();
     for one in packages.into_iter().flatten() {

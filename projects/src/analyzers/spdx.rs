@@ -139,9 +139,18 @@ mod tests {
     #[test]
     fn given_what_is_no_expression_when_it_is_read_then_it_is_refused() {
         let deep = format!("{}MIT{}", "(".repeat(40), ")".repeat(40));
-        for text in
-            ["", "UNLICENSED", "SEE LICENSE IN x", "MIT OR", "(MIT", "MIT)", "AND", "MIT WITH", "MIT MIT", deep.as_str()]
-        {
+        for text in [
+            "",
+            "UNLICENSED",
+            "SEE LICENSE IN x",
+            "MIT OR",
+            "(MIT",
+            "MIT)",
+            "AND",
+            "MIT WITH",
+            "MIT MIT",
+            deep.as_str(),
+        ] {
             assert!(duty(text).is_err(), "{text}");
         }
     }

@@ -21,7 +21,7 @@ impl Said<'_> {
 }
 
 /// Rules of a type checker that say only that a package is not installed here.
-const NOT_INSTALLED: [&str; 4] = ["reportMissingImports", "reportMissingModuleSource", "unresolved-import", "import"];
+const NOT_INSTALLED: [&str; 3] = ["reportMissingImports", "reportMissingModuleSource", "unresolved-import"];
 /// The same of `tsc`: modules, their types, types of node and of elements.
 const NOT_INSTALLED_TS: [&str; 8] = ["TS2307", "TS2580", "TS2591", "TS2688", "TS2875", "TS7016", "TS7026", "TS2503"];
 
