@@ -27,7 +27,7 @@ import measure  # noqa: E402
 from server import Server, wait_for  # noqa: E402
 from stub_model import StubModel  # noqa: E402
 
-OWN = {"syntax", "dependencies", "leakage", "licences", "secrets"}
+OWN = {"syntax", "dependencies", "imports", "leakage", "licences", "secrets"}
 LINES_A_FILE = 250
 PEERS = {
     "ruff": ["ruff", "check", "--isolated", "--no-cache", "--exit-zero", "--quiet", "."],

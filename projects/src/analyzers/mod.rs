@@ -13,6 +13,7 @@ use crate::settings::ProjectSettings;
 mod advisories;
 mod dependencies;
 mod external;
+mod import_graph;
 mod leakage;
 mod licences;
 mod node_packages;
@@ -72,10 +73,11 @@ pub(crate) fn parsed(files: &Files) -> impl Iterator<Item = (&str, Language, &[u
 /// What the analyzers that only read find. Blocks.
 pub fn deterministic(files: &Files) -> Analyzed {
     type Analyzer = fn(&Files) -> Vec<Finding>;
-    let all: [(&str, Analyzer); 5] = [
+    let all: [(&str, Analyzer); 6] = [
         ("syntax", syntax::analyze),
         ("dependencies", dependencies::analyze),
         ("leakage", leakage::analyze),
+        ("imports", import_graph::analyze),
         ("licences", licences::analyze),
         ("secrets", secrets::analyze),
     ];
