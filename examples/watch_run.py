@@ -35,7 +35,7 @@ def main():
         parser.error("give either RUN_ID or --task")
 
     path = "/ws/agent" if options.task else f"/ws/runs/{options.run_id}?after={options.after}"
-    with connect(options.url + path, max_size=None) as socket:
+    with connect(options.url + path) as socket:
         if options.task:
             first = {"task": options.task}
             if options.agent:
@@ -50,6 +50,8 @@ def main():
                 print(f"{step['seq']:>3} {step['kind']:<12} {describe(step)}", flush=True)
             elif message["type"] == "final":
                 result = message["result"]
+                if message.get("steps_truncated"):  # the message has a limit; the steps were shown one by one
+                    print(f"{message['steps_total']} steps; GET {message['steps_rest']} has those left out here")
                 print(f"{result['status']}: {result.get('answer') or result.get('error')}")
                 return 0 if result["status"] == "succeeded" else 1
     print("the server closed the stream before the run ended", file=sys.stderr)

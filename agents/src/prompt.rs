@@ -3,7 +3,8 @@
 //!
 //! Invariants: `PROMPT-1` what tools, documents, pages and memories say stands between delimiters that it can't close and
 //! under the origin that it has. `PROMPT-2` a prompt does not grow with the length of the history: the newest
-//! observations are whole, and how many older ones are left out is said.
+//! observations are whole, and how many older ones are left out is said. What the run has left out for want of room
+//! ([`crate::compaction`]) is left out of every prompt.
 
 mod pieces;
 mod window;
@@ -12,6 +13,7 @@ use riverrun_models::Message;
 use riverrun_schemas::agent::{Step, StepKind, ToolUse};
 use serde_json::json;
 
+use crate::compaction::{Compaction, SHORT_OBSERVATION, Shown};
 use crate::state::RunState;
 use crate::tools::{Hit, KNOWLEDGE_SEARCH};
 
@@ -48,28 +50,63 @@ pub(crate) struct Talk<'a> {
 struct Exchange<'a> {
     call_id: &'a str,
     said: String,
-    observed: Option<String>,
+    observed: Option<Observed<'a>>,
 }
 
 impl Exchange<'_> {
     fn size(&self) -> usize {
-        self.said.len() + self.observed.as_ref().map_or(0, String::len)
+        self.said.len() + self.observed.as_ref().map_or(0, |observed| observed.text.len())
+    }
+
+    /// As far as the run shows it; `None` when it is left out.
+    fn in_form(self, form: &Compaction, sources: &[Hit]) -> Option<Self> {
+        let observed = match self.observed {
+            Some(observed) => Some(observed.in_form(form, sources)?),
+            None => None,
+        };
+        Some(Exchange { observed, ..self })
+    }
+}
+
+/// What a tool returned, in words.
+struct Observed<'a> {
+    seq: i64,
+    tool: &'a ToolUse,
+    text: String,
+}
+
+impl<'a> Observed<'a> {
+    fn new(step: &'a Step, tool: &'a ToolUse, sources: &[Hit]) -> Self {
+        Observed { seq: step.seq, tool, text: observed(tool, sources, MAX_OBSERVATION) }
+    }
+
+    /// As far as the run shows it; `None` when it is left out.
+    fn in_form(self, form: &Compaction, sources: &[Hit]) -> Option<Self> {
+        match form.shows(self.seq) {
+            Shown::Whole => Some(self),
+            Shown::Short => Some(Observed { text: observed(self.tool, sources, SHORT_OBSERVATION), ..self }),
+            Shown::Not => None,
+        }
     }
 }
 
 impl<'a> Talk<'a> {
     /// System prompt, task, and the steps.
     pub(crate) fn messages(self, state: &RunState) -> Vec<Message> {
-        let exchanges = self.exchanges(&state.sources());
+        let sources = state.sources();
+        let exchanges = self.exchanges(&sources);
         let sizes: Vec<usize> = exchanges.iter().map(Exchange::size).collect();
         let first = window::first_shown(&sizes, MAX_EXCHANGE);
+        let shown = exchanges.into_iter().skip(first);
+        let shown: Vec<Exchange<'_>> =
+            shown.filter_map(|exchange| exchange.in_form(state.compaction(), &sources)).collect();
         let task = format!("Task: {}", escape(&state.request.task));
-        let opening = [Some(task), self.preface, window::left_out(first)];
+        let opening = [Some(task), self.preface, window::left_out(sizes.len() - shown.len())];
         let opening = opening.into_iter().flatten().collect::<Vec<_>>().join("\n\n");
         let mut messages = vec![Message::system(self.instructions), Message::user(opening)];
-        for exchange in exchanges.into_iter().skip(first) {
+        for exchange in shown {
             messages.push(Message::assistant(exchange.said));
-            messages.extend(exchange.observed.map(Message::user));
+            messages.extend(exchange.observed.map(|observed| Message::user(observed.text)));
         }
         if let (Some(reminder), Some(last)) = (self.reminder, messages.last_mut()) {
             last.content.push_str("\n\n");
@@ -94,7 +131,7 @@ impl<'a> Talk<'a> {
                 StepKind::ToolResult => {
                     let Some(tool) = &step.tool else { continue };
                     if let Some(exchange) = exchanges.iter_mut().rev().find(|known| known.call_id == tool.call_id) {
-                        exchange.observed = Some(observed(tool, sources));
+                        exchange.observed = Some(Observed::new(step, tool, sources));
                     }
                 }
                 StepKind::Route
@@ -103,6 +140,7 @@ impl<'a> Talk<'a> {
                 | StepKind::Reflection
                 | StepKind::Critique
                 | StepKind::Answer
+                | StepKind::Compaction
                 | StepKind::Unknown => {}
             }
         }
@@ -122,16 +160,19 @@ pub(crate) struct Evidence {
 /// What the tools of these steps found out, at most `most` characters of it.
 pub(crate) fn evidence(state: &RunState, steps: &[Step], most: usize) -> Evidence {
     let sources = state.sources();
-    let found: Vec<String> = steps
+    let found: Vec<Observed<'_>> = steps
         .iter()
         .filter(|step| step.kind == StepKind::ToolResult)
-        .filter_map(|step| step.tool.as_ref().filter(|tool| tool.error.is_none()))
-        .map(|tool| observed(tool, &sources))
+        .filter_map(|step| step.tool.as_ref().filter(|tool| tool.error.is_none()).map(|tool| (step, tool)))
+        .map(|(step, tool)| Observed::new(step, tool, &sources))
         .collect();
-    let sizes: Vec<usize> = found.iter().map(String::len).collect();
+    let sizes: Vec<usize> = found.iter().map(|observed| observed.text.len()).collect();
     let first = window::first_shown(&sizes, most);
-    let shown = window::left_out(first).into_iter().chain(found.into_iter().skip(first));
-    Evidence { text: shown.collect::<Vec<_>>().join("\n"), citable: !sources.is_empty() }
+    let shown = found.into_iter().skip(first);
+    let shown: Vec<String> =
+        shown.filter_map(|observed| Some(observed.in_form(state.compaction(), &sources)?.text)).collect();
+    let text = window::left_out(sizes.len() - shown.len()).into_iter().chain(shown);
+    Evidence { text: text.collect::<Vec<_>>().join("\n"), citable: !sources.is_empty() }
 }
 
 /// What an answer, or a draft of one, is written from besides the observations, and how it is asked for.
@@ -202,8 +243,9 @@ fn said(thought: Option<&str>, tool: &ToolUse) -> String {
     escape(&json!({ "thought": thought.unwrap_or_default(), "tool": tool.name, "arguments": arguments }).to_string())
 }
 
-fn observed(tool: &ToolUse, sources: &[Hit]) -> String {
-    observation(Origin::of_tool(&tool.name), &tool.name, &window::shorten(&shown(tool, sources), MAX_OBSERVATION))
+/// At most so many characters of a result.
+fn observed(tool: &ToolUse, sources: &[Hit], most: usize) -> String {
+    observation(Origin::of_tool(&tool.name), &tool.name, &window::shorten(&shown(tool, sources), most))
 }
 
 fn shown(tool: &ToolUse, sources: &[Hit]) -> String {

@@ -17,6 +17,7 @@ use calls::OpenCalls;
 pub use calls::{Answer, CallNeeds, OpenCall, Question};
 use counts::CallCounts;
 
+use crate::compaction::{Compacted, Compaction};
 use crate::supervisor;
 use crate::tools::{Hit, KNOWLEDGE_SEARCH};
 
@@ -48,7 +49,7 @@ pub struct RunState {
     /// Milliseconds since the epoch.
     pub accepted_at: i64,
     /// The newest steps, at least the last 256, and before them the newest plans, choices, reflections and judgements;
-    /// `seq` increases. All of a run of usual length.
+    /// `seq` increases. All of a run of usual length but its compactions, which are no steps of an agent's.
     pub steps: Vec<Step>,
     /// Tokens so far.
     pub usage: Usage,
@@ -69,6 +70,8 @@ pub struct RunState {
     /// Milliseconds that persons took to answer, and since when one is asked.
     waited_ms: i64,
     waits_since: Option<i64>,
+    #[serde(default)]
+    compaction: Compaction,
 }
 
 impl RunState {
@@ -96,6 +99,7 @@ impl RunState {
             untrusted: false,
             waited_ms: 0,
             waits_since: None,
+            compaction: Compaction::default(),
         }
     }
 
@@ -109,7 +113,9 @@ impl RunState {
             AgentEvent::RunClaimed(event) => self.open.claimed(event.epoch),
             AgentEvent::RunAdvanced(event) => {
                 event.steps.iter().for_each(|step| self.step(step, event.epoch));
-                counts::shorten(&mut self.steps);
+                if counts::shorten(&mut self.steps) {
+                    self.compaction.forget_all_but(&self.steps);
+                }
             }
             AgentEvent::RunApprovalDecided(event) => {
                 self.open.answer(event);
@@ -137,6 +143,13 @@ impl RunState {
             StepKind::ToolCall => self.count_call(step.tool.as_ref(), own),
             StepKind::ToolResult => self.take_result(step.tool.as_ref()),
             StepKind::Approval if own => self.count_waiting(step.at),
+            StepKind::Compaction => {
+                // A fork may have another model, with more room: it looks for itself.
+                if own && let Some(compacted) = step.text.as_deref().and_then(Compacted::read) {
+                    self.compaction.take_in(&compacted);
+                }
+                return;
+            }
             StepKind::Thought
             | StepKind::Approval
             | StepKind::Plan
@@ -179,6 +192,16 @@ impl RunState {
             }
             (None, true) | (Some(_), false) => {}
         }
+    }
+
+    /// What is left out of prompts.
+    pub fn compaction(&self) -> &Compaction {
+        &self.compaction
+    }
+
+    /// The same run when it leaves that out of its prompts.
+    pub(crate) fn in_form(&self, compaction: Compaction) -> Self {
+        Self { compaction, ..self.clone() }
     }
 
     /// Which events count next.

@@ -130,6 +130,7 @@ fn kind_name(kind: StepKind) -> &'static str {
         StepKind::Reflection => "reflection",
         StepKind::Critique => "critique",
         StepKind::Answer => "answer",
+        StepKind::Compaction => "compaction",
         StepKind::Unknown => "unknown",
     }
 }

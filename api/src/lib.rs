@@ -17,6 +17,7 @@ pub mod figures;
 pub(crate) mod forks;
 pub mod guard;
 pub mod hub;
+mod index_guard;
 pub mod ingest_source;
 mod isolation;
 pub mod mcp;

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use riverrun_log::broker::FiguresHandle;
 use riverrun_models::{Models, Presence, ProviderInfo, ProviderKind};
-use riverrun_schemas::registry;
+use riverrun_schemas::{Collection, registry};
 use riverrun_stores::read_models::checkpoints;
-use riverrun_stores::{CacheStatus, SqlKind, StoreError};
+use riverrun_stores::{CacheStatus, Gap, GapState, SqlKind, StoreError};
 use riverrun_workers::tracer::{self, TracingService, TracingState, TracingStatus};
 
+use crate::access::caller;
 use crate::broker_figures;
 use crate::state::{AppState, Core, worker_trouble};
 use crate::wire::ServiceView;
@@ -23,6 +24,7 @@ pub async fn all(state: &AppState) -> Vec<ServiceView> {
         tokio::join!(broker(state), sql(state), vectors(state), models(state.core().models()));
     let parts = state.parts();
     let mut rows = vec![broker, schema_registry(), sql, vectors, keywords(&parts.index_dir), blobs(state).await];
+    rows.push(indexes(state));
     rows.extend(parts.workers.statuses().iter().map(|status| {
         let name = format!("worker {}", status.name);
         // Runs do without the tracer.
@@ -176,6 +178,35 @@ fn keywords(index_dir: &Path) -> ServiceView {
         Err(error) => ServiceView::down("keywords", "tantivy", true, error.to_string(), "check the data folder"),
     };
     row.at(index_dir.display().to_string())
+}
+
+/// How many collections are not whole. Which ones is told to who may know: [`gaps`].
+fn indexes(state: &AppState) -> ServiceView {
+    const NAME: &str = "indexes";
+    let gaps = state.parts().gaps.all();
+    let stuck = gaps.iter().filter(|(_, gap)| gap.state == GapState::Stuck).count();
+    if gaps.is_empty() {
+        return ServiceView::up(NAME, "vectors and keywords", true, "every collection is whole, as far as is known");
+    }
+    let detail = format!(
+        "{} collections are being made again from the log, {stuck} need somebody; searches there may find less",
+        gaps.len() - stuck
+    );
+    let fix = "riverrun diagnose names them; riverrun collections check <name> tells what is missing";
+    // What mends itself is nobody's work.
+    ServiceView::down(NAME, "vectors and keywords", stuck > 0, detail, fix)
+}
+
+/// The collections that are not whole, of those that the caller may know of.
+pub(crate) fn gaps(state: &AppState) -> Vec<ServiceView> {
+    let bound = caller::bound_to();
+    let gaps = state.parts().gaps.all().into_iter();
+    let known = gaps.filter(|(collection, _)| bound.is_empty() || bound.contains(&collection.namespace));
+    let row = |(collection, gap): (Collection, Gap)| {
+        let name = format!("collection {}/{}", collection.namespace, collection.name);
+        ServiceView::down(&name, "vectors and keywords", false, gap.note(&collection), gap.fix(&collection))
+    };
+    known.map(row).collect()
 }
 
 /// Content that is asked for and that nobody has is an answer too.

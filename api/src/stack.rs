@@ -20,7 +20,7 @@ use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
 use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
 use riverrun_stores::vectors::qdrant::{QdrantConfig, QdrantVectors};
 use riverrun_stores::warehouse::{DuckConfig, DuckWarehouse};
-use riverrun_stores::{Episodes, KeywordIndex, Sql, StoreError, VectorStore, Warehouse, WarehouseError};
+use riverrun_stores::{Episodes, Gaps, KeywordIndex, Sql, StoreError, VectorStore, Warehouse, WarehouseError};
 use riverrun_workers::agent::{self, AgentWorkerConfig};
 use riverrun_workers::analyzer::Analyzer;
 use riverrun_workers::embedder::Embedder;
@@ -28,6 +28,7 @@ use riverrun_workers::indexer::Indexer;
 use riverrun_workers::ingester::{Ingester, IngesterConfig};
 use riverrun_workers::memory::{self, EpisodeKeeper, RunRecorder, Summarizer};
 use riverrun_workers::projector::{self, ProjectorConfig};
+use riverrun_workers::rebuilder::{self, Rebuilder};
 use riverrun_workers::reembedder::Reembedder;
 use riverrun_workers::runtime::{self, RuntimeConfig, WorkerHandle, WorkerState};
 use riverrun_workers::tracer::{self, Tracer, TracingState};
@@ -38,6 +39,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::documents::StoredDocuments;
 use crate::hub::{Hub, HubError};
+use crate::index_guard;
 use crate::state::{AppState, Core, Parts, WorkerSet};
 
 /// How long an outside broker may take to answer at the start.
@@ -183,6 +185,7 @@ pub struct Stack {
     state: AppState,
     broker: Option<EmbeddedBroker>,
     workers: WorkerSet,
+    caught_up: CancellationToken,
     stop: CancellationToken,
 }
 
@@ -192,7 +195,7 @@ impl Stack {
         let (broker, log) = start_broker(&config).await?;
         let stop = CancellationToken::new();
         match start_rest(config, log, broker.as_ref().map(EmbeddedBroker::figures), stop.clone()).await {
-            Ok((state, workers)) => Ok(Self { state, broker, workers, stop }),
+            Ok((state, workers, caught_up)) => Ok(Self { state, broker, workers, caught_up, stop }),
             Err(error) => {
                 stop.cancel();
                 if let Some(broker) = broker {
@@ -211,6 +214,14 @@ impl Stack {
     /// How to reach the log.
     pub fn log(&self) -> &LogConfig {
         &self.state.parts().log
+    }
+
+    /// Waits until the read models show what was on the log at the start, at most `patience`: whoever asks at once finds
+    /// what was done before.
+    pub async fn caught_up(&self, patience: Duration) {
+        if tokio::time::timeout(patience, self.caught_up.cancelled()).await.is_err() {
+            tracing::warn!("the read models are still behind the log; answers may lack what was done last");
+        }
     }
 
     /// Lets what has begun come to a safe point, at most [`STOP_PATIENCE`], then closes everything. Nothing that was
@@ -277,6 +288,7 @@ struct Stores {
     /// Vectors of conversations: apart, so that no name of a collection leads to them.
     episodes: Episodes,
     keywords: Arc<dyn KeywordIndex>,
+    gaps: Gaps,
     warehouse: Arc<dyn Warehouse>,
     blobs: Arc<dyn BlobStore>,
 }
@@ -289,8 +301,10 @@ async fn open_stores(config: &StackConfig) -> Result<Stores, StackError> {
         None => Sql::open(data_dir.join("read.db")).await,
     };
     let sql = sql.map_err(part("sql"))?;
-    let (vectors, memories) = vectors(config).await.map_err(part("vectors"))?;
-    let keywords = TantivyIndex::open(TantivyConfig::at(data_dir.join("keywords"))).map_err(part("keywords"))?;
+    let gaps = Gaps::default();
+    let (vectors, memories) = vectors(config, &gaps).await.map_err(part("vectors"))?;
+    let keywords = TantivyConfig::at(data_dir.join("keywords"));
+    let keywords = TantivyIndex::open_telling(keywords, gaps.clone()).map_err(part("keywords"))?;
     let warehouse = DuckWarehouse::open(DuckConfig::at(data_dir.join("warehouse")))?;
     let blobs = blobs(data_dir, config.s3.as_ref())?;
     if config.s3.is_some() {
@@ -301,17 +315,22 @@ async fn open_stores(config: &StackConfig) -> Result<Stores, StackError> {
         vectors,
         episodes: Episodes::new(memories),
         keywords: Arc::new(keywords),
+        gaps,
         warehouse: Arc::new(warehouse),
         blobs: Arc::new(blobs),
     })
 }
 
 /// The vectors of documents, and those of conversations.
-async fn vectors(config: &StackConfig) -> Result<(Arc<dyn VectorStore>, Arc<dyn VectorStore>), StoreError> {
+async fn vectors(
+    config: &StackConfig,
+    gaps: &Gaps,
+) -> Result<(Arc<dyn VectorStore>, Arc<dyn VectorStore>), StoreError> {
     let Some(server) = &config.qdrant else {
-        let open = |folder: &str| EdgeVectors::open(EdgeConfig::at(config.data_dir.join(folder)));
+        let at = |folder: &str| EdgeConfig::at(config.data_dir.join(folder));
+        let documents = EdgeVectors::open_telling(at("vectors"), gaps.clone())?;
         let (documents, memories): (Arc<dyn VectorStore>, Arc<dyn VectorStore>) =
-            (Arc::new(open("vectors")?), Arc::new(open("memory")?));
+            (Arc::new(documents), Arc::new(EdgeVectors::open(at("memory"))?));
         return Ok((documents, memories));
     };
     let documents: Arc<dyn VectorStore> = Arc::new(QdrantVectors::open(server.clone(), "documents")?);
@@ -325,21 +344,22 @@ async fn start_rest(
     log: LogConfig,
     embedded_broker: Option<FiguresHandle>,
     stop: CancellationToken,
-) -> Result<(AppState, WorkerSet), StackError> {
+) -> Result<(AppState, WorkerSet, CancellationToken), StackError> {
     let admin = Admin::new(&log)?;
     admin.ensure_topics(all_specs()).await?;
     let stores = open_stores(&config).await?;
     let producer = Producer::new(&log)?;
     let models: Arc<dyn LanguageModels> = Arc::new(config.core.models().clone());
     let retriever = Retriever::new(stores.vectors.clone(), stores.keywords.clone(), models.clone())
-        .with_cache(config.core.cache().clone());
+        .with_cache(config.core.cache().clone())
+        .with_gaps(stores.gaps.clone());
     let answerer = Answerer::new(retriever.clone(), models.clone(), AnswerConfig::default());
     let hub = Hub::start(stores.sql.clone(), log.clone(), config.core.tracing().clone(), stop.clone()).await?;
     config.core.tracing().watch(stop.clone());
     let memory = stored_memory(&config, &stores, &producer);
     let toolbox = toolbox(&config, &stores, &retriever, &memory);
     config.core.tools().defined.connect(log.clone(), producer.clone(), stop.clone());
-    let handles = spawn_workers(&config, &log, &producer, &stores, models, (&toolbox, &memory), &stop);
+    let (handles, caught_up) = spawn_workers(&config, &log, &producer, &stores, models, (&toolbox, &memory), &stop);
     let groups = handles
         .iter()
         .filter_map(|handle| {
@@ -356,6 +376,7 @@ async fn start_rest(
         vectors: stores.vectors,
         memory,
         keywords: stores.keywords,
+        gaps: stores.gaps,
         warehouse: stores.warehouse,
         index_dir: config.data_dir.clone(),
         blobs: stores.blobs,
@@ -369,7 +390,9 @@ async fn start_rest(
         groups,
         toolbox,
     };
-    Ok((AppState::new(config.core, parts)?, workers))
+    let state = AppState::new(config.core, parts)?;
+    index_guard::start(&state, stop).await;
+    Ok((state, workers, caught_up))
 }
 
 /// The tools of runs, over the stores.
@@ -410,7 +433,7 @@ fn spawn_workers(
     models: Arc<dyn LanguageModels>,
     (toolbox, memory): (&Toolbox, &StoredMemory),
     stop: &CancellationToken,
-) -> Vec<WorkerHandle> {
+) -> (Vec<WorkerHandle>, CancellationToken) {
     let runtime = || {
         let usual = RuntimeConfig {
             instance: Some(config.instance.clone()),
@@ -443,13 +466,22 @@ fn spawn_workers(
     .with_models(models.clone());
     let indexer = Indexer::new(stores.vectors.clone(), stores.keywords.clone());
     let reembedder = Reembedder::new(stores.vectors.clone(), models.clone(), indexer.turns());
+    let rebuilder = Rebuilder::new(
+        stores.vectors.clone(),
+        stores.keywords.clone(),
+        models.clone(),
+        (indexer.turns(), stores.gaps.clone()),
+        stop.clone(),
+    );
     let trees = TreeBuilder::new(log.clone(), Schemas::built_in(), stores.blobs.clone(), models.clone());
     let projector = ProjectorConfig {
         log: log.clone(),
         producer: producer.clone(),
         schemas: Schemas::built_in(),
         sql: stores.sql.clone(),
+        caught_up: CancellationToken::new(),
     };
+    let caught_up = projector.caught_up.clone();
     let mut workers = vec![
         projector::spawn(projector, stop.clone()),
         runtime::spawn(ingester, runtime(), stop.clone()),
@@ -467,6 +499,7 @@ fn spawn_workers(
         runtime::spawn(Embedder::new(models).with_texts(stores.blobs.clone()), runtime(), stop.clone()),
         runtime::spawn(indexer, runtime(), stop.clone()),
         runtime::spawn(reembedder, runtime(), stop.clone()),
+        runtime::spawn(rebuilder, RuntimeConfig { max_attempts: rebuilder::MAX_ATTEMPTS, ..runtime() }, stop.clone()),
         runtime::spawn(trees, runtime(), stop.clone()),
         runtime::spawn(RunRecorder::default(), memory::patient(runtime()), stop.clone()),
         runtime::spawn(
@@ -498,13 +531,13 @@ fn spawn_workers(
             (config.core.models().settings().default_provider(), config.core.models().default_chat_model());
         workers.push(runtime::spawn(Tracer::new(tracing.clone(), provider, model), runtime(), stop.clone()));
     }
-    workers
+    (workers, caught_up)
 }
 
 /// The topic that a worker commits offsets of; the projector keeps its own beside its rows.
 fn topic_of(worker: &str) -> Option<Topic> {
     match worker {
-        "ingester" | "reembedder" | "tree-builder" => Some(Topic::IngestCommands),
+        "ingester" | "reembedder" | rebuilder::NAME | "tree-builder" => Some(Topic::IngestCommands),
         "analyzer" => Some(Topic::ProjectsCommands),
         "embedder" => Some(Topic::IngestChunks),
         "indexer" => Some(Topic::IngestEmbeddings),

@@ -19,10 +19,10 @@ use riverrun_log::broker::FiguresHandle;
 use riverrun_log::dead_letters::DeadLetters;
 use riverrun_log::{BlobStore, LogConfig, LogError, Producer};
 use riverrun_models::Models;
-use riverrun_stores::{Cache, KeywordIndex, LocalCache, Sql, VectorStore, Warehouse};
+use riverrun_stores::{Cache, Gaps, KeywordIndex, LocalCache, Sql, VectorStore, Warehouse};
 use riverrun_workers::runtime::{WorkerHandle, WorkerState, WorkerStatus};
 use riverrun_workers::tracer::TracingService;
-use riverrun_workers::trainer;
+use riverrun_workers::{rebuilder, trainer};
 use tokio::sync::Semaphore;
 
 use crate::access::Access;
@@ -195,8 +195,8 @@ pub fn worker_trouble(status: &WorkerStatus) -> Option<String> {
         WorkerState::Failed => Some(trouble().unwrap_or_else(|| "it has stopped".to_owned())),
         WorkerState::Troubled => Some(trouble().unwrap_or_else(|| "the broker does not answer".to_owned())),
         WorkerState::Stopped => Some("it was stopped".to_owned()),
-        // A training is one record for hours; that it gets on is told by its steps.
-        _ if status.name != trainer::NAME && status.stalled(STALLED) => {
+        // A training is one record for hours, and so may be a rebuild.
+        _ if ![trainer::NAME, rebuilder::NAME].contains(&status.name.as_str()) && status.stalled(STALLED) => {
             Some(format!("nothing got done for {} s with {} records in work", status.idle_ms / 1_000, status.in_work))
         }
         WorkerState::Starting | WorkerState::Running | WorkerState::Stopping => None,
@@ -221,6 +221,8 @@ pub struct Parts {
     pub memory: StoredMemory,
     /// Keywords.
     pub keywords: Arc<dyn KeywordIndex>,
+    /// Collections that are not whole.
+    pub gaps: Gaps,
     /// Tables.
     pub warehouse: Arc<dyn Warehouse>,
     /// Folder of vectors and keyword indexes.
@@ -318,13 +320,17 @@ impl AppState {
         for worker in self.parts.workers.iter() {
             let group = worker.status().group;
             if self.parts.groups.iter().all(|committing| committing.group != group) {
-                let own = worker.lag().await?;
-                lag.extend(own.into_iter().map(|(partition, lag)| PartitionLag {
-                    group: group.clone(),
-                    partition,
-                    committed: None,
-                    end: lag,
-                    lag,
+                let positions = worker.positions();
+                let ends = self.parts.admin.ends(positions.keys().cloned().collect()).await?;
+                lag.extend(positions.into_iter().map(|(partition, next)| {
+                    let end = ends.get(&partition).copied().unwrap_or(next);
+                    PartitionLag {
+                        group: group.clone(),
+                        partition,
+                        committed: Some(next),
+                        end,
+                        lag: (end - next).max(0),
+                    }
                 }));
             }
         }

@@ -554,6 +554,7 @@ mod tests {
             "rag eval --qrels q --queries t -c notes --config sparse --at-least 0.5",
             "collections rm notes --namespace team",
             "collections check notes",
+            "collections rebuild notes --afresh --namespace team",
             "docs ls -c notes",
             "docs show doc_x",
             "docs rm doc_x --namespace team",

@@ -24,6 +24,9 @@ use crate::lock::{self, DataLock, Owner, Tried};
 use crate::output::tell;
 use crate::settings::{Settings, tool_secret};
 
+/// How long the read models may take to show what commands before this one did.
+const READ_PATIENCE: Duration = Duration::from_secs(10);
+
 /// How long another command on the same data folder is waited for.
 const OTHER_COMMAND: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(100);
@@ -106,6 +109,7 @@ pub async fn reach(settings: &Settings, command: &str) -> Result<Reached, CliErr
     Ok(match host(settings, core(settings)?, lock, command, true).await {
         Err(not) => Reached::NotStarted(not),
         Ok(hosted) => {
+            hosted.stack.caught_up(READ_PATIENCE).await;
             let client = Client::InProcess(app(hosted.stack.state().clone()));
             Reached::Connected(Box::new(Connection {
                 client,

@@ -216,6 +216,23 @@ impl Admin {
         Ok(lines)
     }
 
+    /// One past the last offset of each partition that `read_committed` readers see. Asked by a client that polls
+    /// nothing: the answer waits for no poll.
+    pub async fn ends(&self, partitions: Vec<TopicPartition>) -> Result<HashMap<TopicPartition, i64>, LogError> {
+        let observer = self.observer("riverrun.ends")?;
+        blocking("ask for ends", move || {
+            while observer.poll(Duration::ZERO).is_some() {}
+            partitions
+                .into_iter()
+                .map(|partition| {
+                    let (_, end) = observer.fetch_watermarks(&partition.topic, partition.partition, REQUEST)?;
+                    Ok((partition, end))
+                })
+                .collect()
+        })
+        .await
+    }
+
     async fn group_lag(&self, group: &str, partitions: Vec<TopicPartition>) -> Result<Vec<PartitionLag>, LogError> {
         let observer = self.observer(group)?;
         let group = group.to_owned();

@@ -38,6 +38,8 @@ pub struct Tail {
     next: HashMap<TopicPartition, i64>,
     ends_at_open: HashMap<TopicPartition, i64>,
     gaps: VecDeque<LogError>,
+    /// How often the end of a partition of this number was told, when the reader was opened to tell it.
+    ends_told: HashMap<i32, usize>,
     /// The client has refused an offset; where is not known yet.
     refused: bool,
 }
@@ -46,6 +48,14 @@ impl Tail {
     /// Begins to read. A start outside of the log is told by the first [`next`](Self::next).
     pub async fn open(config: &LogConfig, partitions: Vec<(TopicPartition, StartAt)>) -> Result<Self, LogError> {
         Self::open_with(config, partitions, false).await
+    }
+
+    /// Begins to read as [`open`](Self::open) does, for [`next_or_end`](Self::next_or_end).
+    pub async fn open_telling_ends(
+        config: &LogConfig,
+        partitions: Vec<(TopicPartition, StartAt)>,
+    ) -> Result<Self, LogError> {
+        Self::open_with(config, partitions, true).await
     }
 
     async fn open_with(
@@ -62,6 +72,7 @@ impl Tail {
             next: HashMap::new(),
             ends_at_open: HashMap::new(),
             gaps: VecDeque::new(),
+            ends_told: HashMap::new(),
             refused: false,
         };
         let asked = tail.consumer().clone();
@@ -114,14 +125,14 @@ impl Tail {
     /// goes on behind it; other retryable errors may pass as well: ask again. Cancel-safe.
     pub async fn next(&mut self) -> Result<Record, LogError> {
         loop {
-            if let Some(record) = self.step().await? {
+            if let Some(record) = self.next_or_end().await? {
                 return Ok(record);
             }
         }
     }
 
-    /// `None` at the end of a partition, when the reader was opened to tell it.
-    async fn step(&mut self) -> Result<Option<Record>, LogError> {
+    /// The next record, or `None` at the end of a partition when the reader was opened to tell it. Cancel-safe.
+    pub async fn next_or_end(&mut self) -> Result<Option<Record>, LogError> {
         if let Some(gap) = self.gaps.pop_front() {
             return Err(gap);
         }
@@ -144,7 +155,10 @@ impl Tail {
                 self.next.insert(record.topic_partition(), record.offset + 1);
                 Ok(Some(record))
             }
-            Err(KafkaError::PartitionEOF(_)) => Ok(None),
+            Err(KafkaError::PartitionEOF(partition)) => {
+                *self.ends_told.entry(partition).or_default() += 1;
+                Ok(None)
+            }
             Err(error) if code_of(&error) == Some(RDKafkaErrorCode::AutoOffsetReset) => {
                 // Kept in mind: this future may be dropped while it asks.
                 self.refused = true;
@@ -192,6 +206,20 @@ impl Tail {
         &self.ends_at_open
     }
 
+    /// Whether what was there when the reader was opened has been read. Behind the last record there may be markers of
+    /// transactions, which no offset tells apart; the client names the number of a partition at its end and no topic, so
+    /// the ends of all partitions of that number have to be told.
+    pub fn has_caught_up(&self) -> bool {
+        let read = |partition: &TopicPartition| {
+            self.ends_at_open.get(partition).is_none_or(|end| self.next.get(partition).is_some_and(|next| next >= end))
+        };
+        let told = |number: i32| {
+            let partitions = self.next.keys().filter(|partition| partition.partition == number).count();
+            self.ends_told.get(&number).is_some_and(|told| *told >= partitions)
+        };
+        self.next.keys().all(|partition| read(partition) || told(partition.partition))
+    }
+
     /// The next offset that will be read of each partition.
     pub fn positions(&self) -> &HashMap<TopicPartition, i64> {
         &self.next
@@ -233,7 +261,7 @@ impl Range {
             if self.tail.gaps.is_empty() && self.tail.next.get(&self.partition).is_none_or(|next| *next >= self.end) {
                 return Ok(None);
             }
-            match self.tail.step().await {
+            match self.tail.next_or_end().await {
                 // Offsets behind the last record may belong to transaction markers: the partition's own end counts.
                 Ok(None) => return Ok(None),
                 Ok(Some(record)) if record.offset >= self.end => return Ok(None),

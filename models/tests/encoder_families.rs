@@ -60,7 +60,9 @@ async fn given_every_family_when_texts_are_embedded_then_vectors_do_not_depend_o
             assert!(near(&alone[0], vector), "{family}: '{input}'");
             assert!((vector.iter().map(|x| x * x).sum::<f32>() - 1.0).abs() < 1e-4, "{family}");
         }
-        let order = embed(&models, family, &["river sea", "sea river"], EmbedPurpose::Document).await;
+        // Eight of each, in two blocks and by turns: apart by many places for whoever sees places.
+        let (blocks, turns) = ("river ".repeat(8) + &"sea ".repeat(8), "river sea ".repeat(8));
+        let order = embed(&models, family, &[&blocks, &turns], EmbedPurpose::Document).await;
         assert!(!near(&order[0], &order[1]), "{family} knows the order of words");
         let long = "log ".repeat(100);
         let cut = models.embed(Some(family), vec![long], EmbedPurpose::Document).await.unwrap();

@@ -208,6 +208,8 @@ pub enum StepKind {
     Critique,
     /// The final answer.
     Answer,
+    /// The conversation outgrew the model's context: what of it is left out from here on, in words and as JSON in `text`.
+    Compaction,
     /// A kind of a newer version.
     Unknown,
 }

@@ -118,6 +118,21 @@ pub struct ReembedCollection {
     pub at: i64,
 }
 
+/// Asks for keywords and vectors of a collection to be made again from the log, where they are not what the log says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RebuildCollection {
+    /// The request: drawn by the caller, or derived from its idempotency key.
+    pub ingest_id: IngestId,
+    /// Where the collection is.
+    pub namespace: Namespace,
+    /// The collection.
+    pub collection: CollectionName,
+    /// Whether what is there is set aside first, instead of being completed.
+    pub afresh: bool,
+    /// Milliseconds since the epoch.
+    pub at: i64,
+}
+
 event_set! {
     /// Commands to the ingester.
     IngestCommand on IngestCommands;
@@ -131,6 +146,8 @@ event_set! {
     DeleteCollection = "riverrun.ingest.DeleteCollection", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "delete"]);
     /// Asks for every chunk of a collection to be embedded with another model.
     ReembedCollection = "riverrun.ingest.ReembedCollection", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "reembed"]);
+    /// Asks for keywords and vectors of a collection to be made again from the log.
+    RebuildCollection = "riverrun.ingest.RebuildCollection", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), if e.afresh { "rebuild afresh" } else { "rebuild" }]);
     /// Asks for the next step of the summaries above a document's chunks.
     BuildTree = "riverrun.ingest.BuildTree", key |e| e.document_id.to_string(), id |e| document_event(&e.ingest_id, &e.document_id, &format!("tree {}", e.step));
 }
@@ -342,6 +359,67 @@ pub struct CollectionReembedFailed {
     pub at: i64,
 }
 
+/// Keywords and vectors of the collection are being made again; until it is done searches may lack some.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CollectionRebuilding {
+    /// The request.
+    pub ingest_id: IngestId,
+    /// Where the collection is.
+    pub namespace: Namespace,
+    /// The collection.
+    pub collection: CollectionName,
+    /// What was found, such as a missing index.
+    pub reason: String,
+    /// Milliseconds since the epoch.
+    pub at: i64,
+}
+
+/// Keywords and vectors of the collection are what the log says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CollectionRebuilt {
+    /// The request.
+    pub ingest_id: IngestId,
+    /// Where the collection is.
+    pub namespace: Namespace,
+    /// The collection.
+    pub collection: CollectionName,
+    /// The collection's embedding model; empty when it holds nothing.
+    pub embed_model: String,
+    /// Documents that it holds.
+    pub documents: i64,
+    /// Chunks that it holds.
+    pub chunks: i64,
+    /// Chunks whose vectors were written again.
+    pub vectors: i64,
+    /// Chunks whose keywords were written again.
+    pub keywords: i64,
+    /// Those of them that were embedded anew, because the log has no vector of the collection's model.
+    pub embedded: i64,
+    /// Documents that nothing on the log stands for any more and that were removed.
+    pub removed: i64,
+    /// Documents whose chunks are not on the log any more.
+    pub missing: i64,
+    /// The first hundred of them.
+    pub missing_documents: Vec<DocumentId>,
+    /// Milliseconds since the epoch.
+    pub at: i64,
+}
+
+/// The collection could not be made again; what was written of it stays.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CollectionRebuildFailed {
+    /// The request.
+    pub ingest_id: IngestId,
+    /// Where the collection is.
+    pub namespace: Namespace,
+    /// The collection.
+    pub collection: CollectionName,
+    /// Why.
+    pub error: Failure,
+    /// Milliseconds since the epoch.
+    pub at: i64,
+}
+
 /// The source was read; this many documents were handed in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct IngestScanned {
@@ -414,6 +492,12 @@ event_set! {
     CollectionReembedded = "riverrun.ingest.CollectionReembedded", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "reembedded"]);
     /// The collection could not be embedded anew.
     CollectionReembedFailed = "riverrun.ingest.CollectionReembedFailed", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "reembed_failed"]);
+    /// The collection's keywords and vectors are being made again.
+    CollectionRebuilding = "riverrun.ingest.CollectionRebuilding", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "rebuilding"]);
+    /// They are what the log says.
+    CollectionRebuilt = "riverrun.ingest.CollectionRebuilt", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "rebuilt"]);
+    /// They could not be made again.
+    CollectionRebuildFailed = "riverrun.ingest.CollectionRebuildFailed", key |e| e.ingest_id.to_string(), id |e| EventId::derive(&[&e.ingest_id.to_string(), "rebuild_failed"]);
 }
 
 /// Neighbouring chunks of layer 0.

@@ -71,7 +71,8 @@ fn steps() -> Vec<Step> {
         },
         step(2, StepKind::ToolCall, None, Some(tool(None))),
         step(3, StepKind::ToolResult, None, Some(tool(Some("42")))),
-        step(4, StepKind::Answer, Some("42 [1]"), None),
+        step(4, StepKind::Compaction, Some("left out\n{\"dropped_steps\":[2,3]}"), None),
+        step(5, StepKind::Answer, Some("42 [1]"), None),
     ]
 }
 
@@ -471,6 +472,8 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
             at,
         }
         .into(),
+        RebuildCollection { ingest_id, namespace: namespace.clone(), collection: collection.clone(), afresh: true, at }
+            .into(),
         doc!(BuildTree {
             version: "v1".into(),
             embed_model: "n".into(),
@@ -561,6 +564,39 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
             namespace: namespace.clone(),
             collection: collection.clone(),
             embed_model: "n".into(),
+            error: Failure::new("model_missing", "model 'n' is not on this machine")
+                .with_hint("riverrun models pull n"),
+            at,
+        }
+        .into(),
+        CollectionRebuilding {
+            ingest_id,
+            namespace: namespace.clone(),
+            collection: collection.clone(),
+            reason: "its vectors are gone".into(),
+            at,
+        }
+        .into(),
+        CollectionRebuilt {
+            ingest_id,
+            namespace: namespace.clone(),
+            collection: collection.clone(),
+            embed_model: "n".into(),
+            documents: 2,
+            chunks: 6,
+            vectors: 6,
+            keywords: 3,
+            embedded: 1,
+            removed: 1,
+            missing: 1,
+            missing_documents: vec![document_id],
+            at,
+        }
+        .into(),
+        CollectionRebuildFailed {
+            ingest_id,
+            namespace: namespace.clone(),
+            collection: collection.clone(),
             error: Failure::new("model_missing", "model 'n' is not on this machine")
                 .with_hint("riverrun models pull n"),
             at,

@@ -103,6 +103,10 @@ pub enum StoreError {
     ShuttingDown,
 }
 
+/// No memory, not allowed, too many open files, no space, read only: nothing of it is an index's fault.
+const SYSTEM_ERRORS: [&str; 6] =
+    ["os error 12)", "os error 13)", "os error 23)", "os error 24)", "os error 28)", "os error 30)"];
+
 const SQLITE_CORRUPT: &str = "11";
 const SQLITE_NOT_A_DATABASE: &str = "26";
 
@@ -121,6 +125,25 @@ impl StoreError {
                 Self::DatabaseUnusable { path: path.to_path_buf(), reason: error.to_string() }
             }
             _ => self,
+        }
+    }
+
+    /// Whether it is the index that is damaged, and not the machine that lacks something.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Index { reason, .. } => !SYSTEM_ERRORS.iter().any(|error| reason.contains(error)),
+            Self::DatabaseUnusable { .. }
+            | Self::Database(_)
+            | Self::Row { .. }
+            | Self::Cursor(_)
+            | Self::NoCollection(_)
+            | Self::EmbeddingMismatch { .. }
+            | Self::Dimensions { .. }
+            | Self::NotFinite(_)
+            | Self::Io { .. }
+            | Self::Unsupported(_)
+            | Self::Server { .. }
+            | Self::ShuttingDown => false,
         }
     }
 
@@ -184,10 +207,9 @@ impl StoreError {
                 Some("remove the collection and ingest its sources again: riverrun collections rm <name>".to_owned())
             }
             Self::Dimensions { .. } => Some("embed with the model that the collection was made with".to_owned()),
-            Self::Index { path, .. } => Some(format!(
-                "if it goes on, stop riverrun, delete {} and ingest the collection's sources again",
-                path.display()
-            )),
+            Self::Index { .. } => Some(
+                "if it goes on, make it again from the log: riverrun collections rebuild <name> --afresh".to_owned(),
+            ),
             Self::Server { fix, .. } => Some(fix.clone()),
             Self::Database(_) | Self::NotFinite(_) | Self::Io { .. } | Self::ShuttingDown => None,
         }

@@ -4,6 +4,7 @@
 pub mod cache;
 pub mod episodes;
 pub mod error;
+pub mod gaps;
 pub mod keywords;
 pub mod read_models;
 pub mod sql;
@@ -19,6 +20,7 @@ pub use cache::{Cache, CacheStatus, LocalCache, RedisCache};
 pub use chunk::{ChunkFilter, MAX_HITS, MAX_TAG_BYTES, MAX_TAGS, StoredChunk, Versions, metadata_tag, metadata_tags};
 pub use episodes::{EpisodeHit, EpisodePoint, Episodes};
 pub use error::StoreError;
+pub use gaps::{Damage, Gap, GapState, Gaps};
 pub use keywords::{KeywordHit, KeywordIndex};
 pub use read_models::run_fold::{RunGate, Verdict, Void};
 pub use sql::{Sql, SqlKind};

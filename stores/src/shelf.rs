@@ -3,14 +3,19 @@
 
 use std::any::Any;
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use riverrun_schemas::Collection;
 
 use crate::error::StoreError;
 use crate::folder;
+use crate::gaps::{Damage, Gap, GapState, Gaps};
 use crate::open_set::{Closable, OpenSet};
+
+mod aside;
 
 /// Engines put whole backtraces into what they panic with.
 const MAX_PANIC_CHARS: usize = 300;
@@ -20,6 +25,10 @@ pub(crate) struct Shelf<T> {
     kind: &'static str,
     root: PathBuf,
     engines: OpenSet<T>,
+    /// What could not be opened since the process started, one a collection.
+    damaged: Mutex<Vec<Damage>>,
+    /// Where it is told at once that a collection is not whole.
+    gaps: Gaps,
 }
 
 impl<T: Closable> Shelf<T> {
@@ -31,7 +40,18 @@ impl<T: Closable> Shelf<T> {
 
     /// The same in a folder that whoever writes first makes.
     pub(crate) fn later(kind: &'static str, root: &Path, max_open: usize) -> Self {
-        Self { kind, root: root.to_path_buf(), engines: OpenSet::new(max_open) }
+        Self {
+            kind,
+            root: root.to_path_buf(),
+            engines: OpenSet::new(max_open),
+            damaged: Mutex::default(),
+            gaps: Gaps::default(),
+        }
+    }
+
+    /// The same that tells of damage in `gaps`, before anybody is answered.
+    pub(crate) fn telling(self, gaps: Gaps) -> Self {
+        Self { gaps, ..self }
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -46,20 +66,71 @@ impl<T: Closable> Shelf<T> {
     pub(crate) fn read<R>(
         &self,
         collection: &Collection,
-        open: impl FnOnce(&Path) -> Result<T, StoreError>,
+        open: impl Fn(&Path) -> Result<T, StoreError>,
         work: impl FnOnce(&T) -> Result<R, StoreError>,
     ) -> Result<R, StoreError> {
-        self.engines.read(&collection.physical_name(), || open(&self.folder(collection)), work)
+        self.engines.read(&collection.physical_name(), || self.opened(collection, &open), work)
     }
 
     /// Uses the engine alone.
     pub(crate) fn write<R>(
         &self,
         collection: &Collection,
-        open: impl FnOnce(&Path) -> Result<T, StoreError>,
+        open: impl Fn(&Path) -> Result<T, StoreError>,
         work: impl FnOnce(&mut T) -> Result<R, StoreError>,
     ) -> Result<R, StoreError> {
-        self.engines.write(&collection.physical_name(), || open(&self.folder(collection)), work)
+        self.engines.write(&collection.physical_name(), || self.opened(collection, &open), work)
+    }
+
+    /// Opens the engine. One that is damaged is moved out of the way, once, and what is then there is opened: nothing, or a new one.
+    fn opened(&self, collection: &Collection, open: &impl Fn(&Path) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let folder = self.folder(collection);
+        let attempt = || {
+            catch_unwind(AssertUnwindSafe(|| open(&folder))).unwrap_or_else(|panic| {
+                Err(StoreError::Index { kind: self.kind, path: folder.clone(), reason: panic_message(panic) })
+            })
+        };
+        match attempt() {
+            Err(error) if error.is_damage() && aside::is_writable(&self.root) => {
+                self.move_damaged(collection, &error.to_string())?;
+                attempt()
+            }
+            other => other,
+        }
+    }
+
+    /// Moves the folder of a damaged engine out of the way, and keeps in mind that it was damaged. Nobody has it open.
+    fn move_damaged(&self, collection: &Collection, reason: &str) -> Result<(), StoreError> {
+        let Some(kept_at) = aside::keep(&self.folder(collection))? else { return Ok(()) };
+        let kind = self.kind;
+        tracing::error!(%collection, kind, reason, kept_at = %kept_at.display(), "damaged index set aside");
+        let found = format!("its {kind} index was damaged and is kept at {}", kept_at.display());
+        self.gaps.note(collection, Gap { reason: found, state: GapState::Mending, elsewhere: false });
+        let damage = Damage { collection: collection.clone(), kind, reason: reason.to_owned(), kept_at };
+        let mut damaged = self.damaged.lock();
+        damaged.retain(|known| known.collection != *collection);
+        damaged.push(damage);
+        Ok(())
+    }
+
+    /// The same with an engine that may be open.
+    pub(crate) fn set_damaged_aside(&self, collection: &Collection, reason: &str) -> Result<(), StoreError> {
+        self.closed(collection, || self.move_damaged(collection, reason))
+    }
+
+    /// Moves the collection's folder out of the way because somebody wants that; false when there was none.
+    pub(crate) fn set_aside(&self, collection: &Collection, reason: &str) -> Result<bool, StoreError> {
+        let kept_at = self.closed(collection, || aside::keep(&self.folder(collection)))?;
+        let kind = self.kind;
+        if let Some(kept_at) = &kept_at {
+            tracing::warn!(%collection, kind, reason, kept_at = %kept_at.display(), "index set aside");
+        }
+        Ok(kept_at.is_some())
+    }
+
+    /// What could not be opened since the process started.
+    pub(crate) fn damaged(&self) -> Vec<Damage> {
+        self.damaged.lock().clone()
     }
 
     /// Closes the engine if it is open and keeps everybody out while `then` runs.

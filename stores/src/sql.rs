@@ -24,6 +24,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (100, "fine-tuning", include_str!("../migrations/0100_finetune.sql")),
     (120, "projects", include_str!("../migrations/0120_projects.sql")),
     (150, "reembeddings", include_str!("../migrations/0150_reembeddings.sql")),
+    (175, "rebuilds", include_str!("../migrations/0175_rebuilds.sql")),
 ];
 
 const READERS: u32 = 4;

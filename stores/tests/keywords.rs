@@ -5,7 +5,7 @@ mod common;
 use common::{chunk, collection, copy_folder, document};
 use proptest::prelude::*;
 use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
-use riverrun_stores::{ChunkFilter, KeywordIndex, StoreError, StoredChunk};
+use riverrun_stores::{ChunkFilter, KeywordIndex, StoreError, StoredChunk, Versions};
 
 fn open(folder: &std::path::Path) -> TantivyIndex {
     TantivyIndex::open(TantivyConfig::at(folder)).unwrap()
@@ -204,14 +204,63 @@ async fn given_no_collection_then_reading_says_so_and_removing_finds_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn given_damaged_files_then_the_error_names_the_folder_and_the_fix() {
+async fn given_damaged_files_then_the_collection_is_set_aside_and_named() {
     let folder = tempfile::tempdir().unwrap();
     drop(filled(folder.path(), vec![chunk("a", "v1", 0, "words")]).await);
     std::fs::write(folder.path().join("default__notes/meta.json"), "{").unwrap();
-    let error =
-        open(folder.path()).search(&collection("notes"), "words", 1, &ChunkFilter::default()).await.unwrap_err();
-    assert_eq!(error.code(), "index_failed");
-    assert!(error.to_string().contains("default__notes") && error.hint().unwrap().contains("delete"), "{error}");
+    let (index, notes) = (open(folder.path()), collection("notes"));
+    assert!(index.exists(&notes).await.unwrap(), "nobody has looked into it yet");
+    let error = index.search(&notes, "words", 1, &ChunkFilter::default()).await.unwrap_err();
+    assert!(matches!(error, StoreError::NoCollection(_)), "{error}");
+    assert!(!index.exists(&notes).await.unwrap());
+    let damaged = index.damaged();
+    assert!(damaged.len() == 1 && damaged[0].collection == notes && damaged[0].reason.contains("default__notes"));
+    assert!(damaged[0].kept_at.join("meta.json").exists(), "{damaged:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_a_byte_that_changed_in_any_file_of_words_then_looking_through_them_finds_it() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(filled(folder.path(), vec![chunk("a", "v1", 0, "words"), chunk("b", "v1", 0, "more words")]).await);
+    let place = folder.path().join("default__notes");
+    open(folder.path()).verify(&collection("notes")).await.unwrap();
+    let files: Vec<_> = std::fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().path()).collect();
+    for path in files {
+        let of_words =
+            path.extension().is_some_and(|kind| ["store", "idx", "term", "pos"].iter().any(|one| kind == *one));
+        if !of_words {
+            continue;
+        }
+        let whole = std::fs::read(&path).unwrap();
+        let mut bytes = whole.clone();
+        bytes[0] ^= 0xff;
+        std::fs::write(&path, &bytes).unwrap();
+        let index = open(folder.path());
+        let error = index.verify(&collection("notes")).await.err();
+        // One that can't even be opened is set aside at once.
+        assert!(error.is_some_and(|error| error.is_damage()) || !index.damaged().is_empty(), "{}", path.display());
+        for kept in index.damaged() {
+            std::fs::rename(kept.kept_at, &place).unwrap();
+        }
+        drop(index);
+        std::fs::write(&path, &whole).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_versions_of_a_document_then_each_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let chunks = vec![chunk("a", "v1", 0, "words"), chunk("a", "v2", 0, "words"), chunk("a", "v2", 1, "more")];
+    let (index, notes) = (filled(folder.path(), chunks).await, collection("notes"));
+    for (versions, expected) in [
+        (Versions::All, 3),
+        (Versions::Only("v2".to_owned()), 2),
+        (Versions::Except("v2".to_owned()), 1),
+        (Versions::Only("v3".to_owned()), 0),
+    ] {
+        assert_eq!(index.count_document(&notes, &document("a"), &versions).await.unwrap(), expected, "{versions:?}");
+    }
+    assert_eq!(index.count_document(&collection("none"), &document("a"), &Versions::All).await.unwrap(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

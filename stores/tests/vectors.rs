@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use common::{collection, copy_folder, document, point};
 use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
-use riverrun_stores::{ChunkFilter, StoreError, VectorPoint, VectorStore};
+use riverrun_stores::{ChunkFilter, Gaps, StoreError, VectorPoint, VectorStore};
 
 fn open(folder: &std::path::Path) -> EdgeVectors {
     EdgeVectors::open(EdgeConfig::at(folder)).unwrap()
@@ -306,7 +306,7 @@ async fn given_a_folder_that_vanishes_then_flushing_fails_with_a_short_reason_an
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn given_damaged_files_then_the_error_names_the_folder_and_the_fix_and_others_work() {
+async fn given_damaged_files_then_the_collection_is_set_aside_and_named_and_others_work() {
     let folder = tempfile::tempdir().unwrap();
     let (notes, other) = (collection("notes"), collection("other"));
     let store = open(folder.path());
@@ -326,11 +326,51 @@ async fn given_damaged_files_then_the_error_names_the_folder_and_the_fix_and_oth
             }
         }
     }
-    let store = open(folder.path());
+    let gaps = Gaps::default();
+    let store = EdgeVectors::open_telling(EdgeConfig::at(folder.path()), gaps.clone()).unwrap();
     let error = store.search(&notes, &[1.0; 4], 1, &everywhere()).await.unwrap_err();
-    assert_eq!(error.code(), "index_failed");
-    assert!(error.to_string().contains("default__notes") && error.hint().unwrap().contains("delete"), "{error}");
+    assert!(matches!(error, StoreError::NoCollection(_)), "{error}");
+    let damaged = store.damaged();
+    assert!(damaged.len() == 1 && damaged[0].collection == notes && damaged[0].reason.contains("default__notes"));
+    assert!(damaged[0].kept_at.join("collection.json").exists(), "{damaged:?}");
+    assert!(gaps.of(&notes).is_some() && gaps.of(&other).is_none());
     assert_eq!(store.search(&other, &[1.0; 4], 1, &everywhere()).await.unwrap().len(), 1);
+    // It can be filled again, also with another model.
+    store.ensure(&notes, 4, "maxi").await.unwrap();
+    store.upsert(&notes, vec![point("a", "v1", 0, [1.0; 4])]).await.unwrap();
+    store.flush(&notes).await.unwrap();
+    store.verify(&notes).await.unwrap();
+    assert_eq!(store.count(&notes).await.unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_descriptions_that_are_garbage_then_the_others_are_listed_and_the_collection_is_none() {
+    for garbage in ["", "{", "\u{0}\u{0}\u{0}", "[]"] {
+        let folder = tempfile::tempdir().unwrap();
+        let (notes, other) = (collection("notes"), collection("other"));
+        let store = open(folder.path());
+        for each in [&notes, &other] {
+            store.ensure(each, 4, "mini").await.unwrap();
+        }
+        std::fs::write(folder.path().join("default__notes/collection.json"), garbage).unwrap();
+        let listed: Vec<_> = store.list().await.unwrap().into_iter().map(|info| info.collection).collect();
+        assert_eq!(listed, [other]);
+        assert_eq!(store.info(&notes).await.unwrap(), None);
+        store.ensure(&notes, 8, "maxi").await.unwrap();
+        assert_eq!(store.list().await.unwrap().len(), 2);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_a_collection_that_somebody_sets_aside_then_it_is_kept_and_nobody_calls_it_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, notes) = (open(folder.path()), collection("notes"));
+    assert!(!store.set_aside(&notes, "a test").await.unwrap(), "there is none");
+    store.ensure(&notes, 4, "mini").await.unwrap();
+    store.upsert(&notes, vec![point("a", "v1", 0, [1.0; 4])]).await.unwrap();
+    assert!(store.set_aside(&notes, "a test").await.unwrap());
+    assert_eq!((store.info(&notes).await.unwrap(), store.damaged()), (None, Vec::new()));
+    assert_eq!(std::fs::read_dir(folder.path().join(".set-aside")).unwrap().count(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,7 @@
 The script stands in the task: `[[steps=3 delay_ms=20 id=a1]]` asks for three calculator calls, one a turn, then an answer;
 `[[steps=1 tool=stock args={"part":"A7"}]]` for a call of another tool, with JSON that has no spaces;
 `[[id=a2 says=QQ==,Qg==]]` answers in these words (base64), the first time with the first, and so on; the last one stays.
+With `refuse_over=2000` a longer conversation is refused as Ollama refuses one that its context can't hold.
 An action is JSON where the caller gives a schema (`format`), a tool call where it gives `tools`. Without a script, the
 answer is a sentence with a citation mark.
 """
@@ -26,6 +27,12 @@ def script_of(messages):
         if found:
             return dict(pair.split("=", 1) for pair in found.group(1).split())
     return {}
+
+
+def too_long(messages):
+    """Whether the script wants a conversation of this length to be refused."""
+    limit = script_of(messages).get("refuse_over")
+    return limit is not None and sum(len(message.get("content") or "") for message in messages) > int(limit)
 
 
 def vector_of(text):
@@ -108,9 +115,9 @@ class StubModel:
             def log_message(self, *_):
                 pass
 
-            def answer(self, *lines):
+            def answer(self, *lines, status=200):
                 body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-                self.send_response(200)
+                self.send_response(status)
                 self.send_header("content-type", "application/x-ndjson" if len(lines) > 1 else "application/json")
                 self.send_header("content-length", str(len(body)))
                 self.end_headers()
@@ -128,7 +135,9 @@ class StubModel:
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 try:
-                    if self.path == "/api/chat":
+                    if self.path == "/api/chat" and too_long(body["messages"]):
+                        self.answer({"error": "the input length exceeds the context length"}, status=400)
+                    elif self.path == "/api/chat":
                         message = stub.reply_to(body)
                         end = {"model": body["model"], "message": {"role": "assistant", "content": ""}, "done": True,
                                "done_reason": "stop", "prompt_eval_count": 10, "eval_count": 5}

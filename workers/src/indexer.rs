@@ -86,9 +86,9 @@ impl Indexer {
                 EmbeddingEvent::EmbeddingsWithdrawn(gone) => self.withdraw(collection, gone).await?,
             });
         }
-        tokio::try_join!(self.flush_vectors(collection), self.keywords.commit(collection))?;
+        tokio::try_join!(flush_vectors(self.vectors.as_ref(), collection), self.keywords.commit(collection))?;
         if written.iter().any(|written| matches!(written, Written::Removed { .. })) {
-            self.drop_if_empty(collection).await?;
+            drop_if_empty(self.vectors.as_ref(), self.keywords.as_ref(), collection).await?;
         }
         let said = group.iter().zip(written).filter_map(|((event, cause), written)| say(event, written, cause));
         Ok(said.collect())
@@ -103,28 +103,10 @@ impl Indexer {
         Ok(Written::Removed { vectors, keywords })
     }
 
-    /// A collection whose last document went is no collection: it may come back with another embedding model.
-    async fn drop_if_empty(&self, collection: &Collection) -> Result<(), StoreError> {
-        if self.vectors.count(collection).await? == 0 && self.keywords.count(collection).await? == 0 {
-            self.vectors.drop_collection(collection).await?;
-            self.keywords.drop_collection(collection).await?;
-            if let Some(shadows) = self.vectors.shadows() {
-                shadows.drop_collection(collection).await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn flush_vectors(&self, collection: &Collection) -> Result<(), StoreError> {
-        match self.vectors.flush(collection).await {
-            // Every document of the group was refused before the collection came to be.
-            Err(StoreError::NoCollection(_)) => Ok(()),
-            other => other,
-        }
-    }
-
     async fn write(&self, collection: &Collection, embedded: &ChunksEmbedded) -> Result<Written, StoreError> {
         match self.try_write(collection, embedded).await {
+            // A damaged index was set aside between two calls: the next try makes a new one.
+            Err(error @ StoreError::NoCollection(_)) => Err(error),
             Err(error) if !error.retryable() => Ok(Written::Refused(failure(&error))),
             other => other,
         }
@@ -179,6 +161,31 @@ impl Indexer {
         let removed = self.vectors.delete_document(collection, &embedded.document_id, versions).await?;
         self.keywords.delete_document(collection, &embedded.document_id, versions).await?;
         Ok(removed)
+    }
+}
+
+/// A collection whose last document went is no collection: it may come back with another embedding model.
+pub(crate) async fn drop_if_empty(
+    vectors: &dyn VectorStore,
+    keywords: &dyn KeywordIndex,
+    collection: &Collection,
+) -> Result<(), StoreError> {
+    if vectors.count(collection).await? == 0 && keywords.count(collection).await? == 0 {
+        vectors.drop_collection(collection).await?;
+        keywords.drop_collection(collection).await?;
+        if let Some(shadows) = vectors.shadows() {
+            shadows.drop_collection(collection).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes vectors durable, where there are any.
+pub(crate) async fn flush_vectors(vectors: &dyn VectorStore, collection: &Collection) -> Result<(), StoreError> {
+    match vectors.flush(collection).await {
+        // Every document of the group was refused before the collection came to be.
+        Err(StoreError::NoCollection(_)) => Ok(()),
+        other => other,
     }
 }
 
@@ -237,7 +244,7 @@ fn dimensions(embedded: &ChunksEmbedded) -> usize {
 }
 
 /// `None` when a vector is not as long as the batch says.
-fn points(embedded: &ChunksEmbedded) -> Option<Vec<VectorPoint>> {
+pub(crate) fn points(embedded: &ChunksEmbedded) -> Option<Vec<VectorPoint>> {
     let point = |chunk: &EmbeddedChunk| {
         let vector = chunk.floats().filter(|vector| vector.len() == dimensions(embedded))?;
         Some(VectorPoint { chunk: stored_chunk(embedded, chunk), vector })
@@ -245,7 +252,7 @@ fn points(embedded: &ChunksEmbedded) -> Option<Vec<VectorPoint>> {
     embedded.chunks.iter().map(point).collect()
 }
 
-fn stored_chunk(embedded: &ChunksEmbedded, chunk: &EmbeddedChunk) -> StoredChunk {
+pub(crate) fn stored_chunk(embedded: &ChunksEmbedded, chunk: &EmbeddedChunk) -> StoredChunk {
     StoredChunk {
         chunk_id: chunk.chunk_id,
         document_id: embedded.document_id,

@@ -254,8 +254,8 @@ impl Worker for Ingester {
                 IngestCommand::DeleteCollection(delete) => {
                     out.extend(self.removal.collection(delete, &delivery.envelope).await?);
                 }
-                // The reembedder's.
-                IngestCommand::ReembedCollection(_) => {}
+                // The reembedder's and the rebuilder's.
+                IngestCommand::ReembedCollection(_) | IngestCommand::RebuildCollection(_) => {}
                 IngestCommand::BuildTree(tree) => out.extend(self.publish(tree, delivery).await?),
             }
         }
@@ -278,6 +278,7 @@ impl Worker for Ingester {
             IngestCommand::DeleteDocument(_)
             | IngestCommand::DeleteCollection(_)
             | IngestCommand::ReembedCollection(_)
+            | IngestCommand::RebuildCollection(_)
             | IngestCommand::BuildTree(_) => return Vec::new(),
         };
         outgoing(event, &delivery.envelope).map_or_else(|_| Vec::new(), |event| vec![event])

@@ -7,6 +7,7 @@ pub mod indexer;
 pub mod ingester;
 pub mod memory;
 pub mod projector;
+pub mod rebuilder;
 pub mod reembedder;
 pub mod runtime;
 pub mod stream;

@@ -43,6 +43,8 @@ pub struct ProjectorConfig {
     pub schemas: Schemas,
     /// Where the read models are.
     pub sql: Sql,
+    /// Cancelled once the read models show what was on the log when the projector began.
+    pub caught_up: CancellationToken,
 }
 
 /// Keeps the read models up to date until `stop` is cancelled. One projector a database.
@@ -78,6 +80,7 @@ impl Projector {
     async fn run(self) -> Result<(), RuntimeError> {
         loop {
             let mut tail = self.open().await?;
+            self.look_for_end(&tail);
             match self.follow(&mut tail).await {
                 Halt::Ahead => {
                     tracing::warn!(database = %self.config.sql.path().display(), "the read models know more than the log holds, they are rebuilt from it");
@@ -96,6 +99,7 @@ impl Projector {
                 self.project(&batch).await?;
                 self.progress.handled(batch.len() as u64);
                 self.progress.in_work(0);
+                self.look_for_end(tail);
                 Ok(())
             };
             if let Err(halt) = step.await {
@@ -108,7 +112,7 @@ impl Projector {
     async fn open(&self) -> Result<Tail, RuntimeError> {
         let starts = self.starts().await?;
         let wanted = || starts.iter().map(|(partition, next)| (partition.clone(), start_at(*next))).collect();
-        let tail = self.asked("open the log", || Tail::open(&self.config.log, wanted())).await?;
+        let tail = self.asked("open the log", || Tail::open_telling_ends(&self.config.log, wanted())).await?;
         starts.iter().for_each(|(partition, next)| self.progress.position(partition, *next));
         self.progress.assigned(starts.len());
         Ok(tail)
@@ -135,8 +139,9 @@ impl Projector {
         let mut batch = vec![self.next(tail).await?];
         let mut bytes = batch[0].size_bytes();
         while batch.len() < MAX_BATCH && bytes < MAX_BATCH_BYTES {
-            match tail.next().now_or_never() {
-                Some(Ok(record)) => {
+            match tail.next_or_end().now_or_never() {
+                Some(Ok(None)) => {}
+                Some(Ok(Some(record))) => {
                     bytes += record.size_bytes();
                     batch.push(record);
                 }
@@ -152,13 +157,21 @@ impl Projector {
 
     async fn next(&self, tail: &mut Tail) -> Result<Record, Halt> {
         loop {
-            match tail.next().await {
-                Ok(record) => {
+            match tail.next_or_end().await {
+                Ok(Some(record)) => {
                     self.progress.recovered();
                     return Ok(record);
                 }
+                // All that was read before is projected.
+                Ok(None) => self.look_for_end(tail),
                 Err(error) => self.survive(error)?,
             }
+        }
+    }
+
+    fn look_for_end(&self, tail: &Tail) {
+        if !self.config.caught_up.is_cancelled() && tail.has_caught_up() {
+            self.config.caught_up.cancel();
         }
     }
 

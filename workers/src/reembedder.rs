@@ -262,11 +262,12 @@ impl Worker for Reembedder {
         for delivery in batch {
             let command = match &delivery.event {
                 IngestCommand::ReembedCollection(command) => command,
-                // The ingester's.
+                // The ingester's and the rebuilder's.
                 IngestCommand::StartIngest(_)
                 | IngestCommand::SubmitDocument(_)
                 | IngestCommand::DeleteDocument(_)
                 | IngestCommand::DeleteCollection(_)
+                | IngestCommand::RebuildCollection(_)
                 | IngestCommand::BuildTree(_) => continue,
             };
             let cause = &delivery.envelope;
@@ -305,7 +306,7 @@ fn store_failure(error: &StoreError) -> Failure {
     Failure { code: error.code().to_owned(), message: error.to_string(), hint: error.hint() }
 }
 
-fn store_error(error: &StoreError) -> WorkError {
+pub(crate) fn store_error(error: &StoreError) -> WorkError {
     if error.retryable() { WorkError::retry(error.code(), error) } else { WorkError::poison(error.code(), error) }
 }
 

@@ -197,7 +197,9 @@ async fn run(
             }
             Some(SessionEvent::Revoked { partitions, .. }) => {
                 member.release(&partitions)?;
-                partitions.iter().for_each(|partition| drop(unread.remove(&partition.partition)));
+                for partition in &partitions {
+                    unread.remove(&partition.partition);
+                }
             }
             Some(SessionEvent::End(partition)) => {
                 if unread.remove(&partition) {

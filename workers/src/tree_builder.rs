@@ -241,7 +241,8 @@ fn open_tree(command: &IngestCommand) -> Option<&BuildTree> {
         | IngestCommand::SubmitDocument(_)
         | IngestCommand::DeleteDocument(_)
         | IngestCommand::DeleteCollection(_)
-        | IngestCommand::ReembedCollection(_) => None,
+        | IngestCommand::ReembedCollection(_)
+        | IngestCommand::RebuildCollection(_) => None,
     }
 }
 

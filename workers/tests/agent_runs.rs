@@ -3,6 +3,8 @@
 mod common;
 #[path = "agent_runs/control.rs"]
 mod control;
+#[path = "agent_runs/outgrown.rs"]
+mod outgrown;
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -65,6 +65,7 @@ impl World {
             producer: self.producer.clone(),
             schemas: Schemas::built_in(),
             sql: sql.clone(),
+            caught_up: CancellationToken::new(),
         };
         (projector::spawn(config, stop.clone()), stop)
     }

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::marks::Mark;
 use super::{ModelCall, ModelMode, Reply, StepDraft};
+use crate::compaction::Shown;
 use crate::prompt::{DATA_RULE, Talk};
 use crate::state::{DEFAULT_MAX_ITERS, RunState};
 use crate::tools::ToolManifest;
@@ -191,8 +192,11 @@ fn used(
 
 /// Why a call that fits is not made: it was made in this episode, or it changes something outside and was made at all.
 fn refusal(state: &RunState, episode: &[Step], call: &ToolUse) -> Option<&'static str> {
-    let made = |(name, arguments): (&str, &str)| name == call.name && arguments == call.arguments_json;
-    if calls(episode).any(made) {
+    let same = |tool: &ToolUse| tool.name == call.name && tool.arguments_json == call.arguments_json;
+    let made = |step: &Step| step.kind == StepKind::ToolCall && step.tool.as_ref().is_some_and(same);
+    // What was left out for want of room may be looked up again.
+    let shown = |step: &Step| state.compaction().shows(step.seq) != Shown::Not;
+    if episode.iter().any(|step| made(step) && shown(step)) {
         Some("this very call was made before; its observation is above: use it")
     } else if !call.effect.repeatable() && state.same_calls(&call.name, &call.arguments_json) > 0 {
         Some("this very call was made earlier in this run and is not made twice, since it changes something")

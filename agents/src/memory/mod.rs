@@ -25,8 +25,9 @@ use riverrun_stores::read_models::{SummaryView, TurnView};
 use serde::{Deserialize, Serialize};
 
 pub use fold::{Basis, OpenTurn, SessionFold, Taken, episode_id};
+pub(crate) use models::estimate;
 pub use models::{MemoryModels, Written};
-pub(crate) use opening::{Recalled, is_opening_call, opening, usable, with_memory, without_opening};
+pub(crate) use opening::{Recalled, is_opening_call, opening, remembered, usable, with_memory, without_opening};
 pub use prompt::conversation;
 pub use reader::StoredMemory;
 pub use summary::{Summarize, clean, plan, request as summary_request};

@@ -31,7 +31,7 @@ pub trait MemoryModels: Send + Sync {
 }
 
 /// An estimate that is rather too large.
-pub(super) fn estimate(text: &str) -> usize {
+pub(crate) fn estimate(text: &str) -> usize {
     text.len().div_ceil(BYTES_PER_TOKEN)
 }
 

@@ -88,6 +88,26 @@ impl Recalled {
         }
         self
     }
+
+    /// How many pieces it has.
+    fn pieces(&self) -> usize {
+        self.episodes.len() + self.turns.len() + usize::from(self.summary.is_some())
+    }
+
+    /// The same without so many pieces: the least near episodes go first, then the oldest turns, and the summary last.
+    fn without(mut self, pieces: usize) -> Self {
+        for _ in 0..pieces {
+            if self.episodes.pop().is_some() {
+                continue;
+            }
+            if self.turns.is_empty() {
+                self.summary = None;
+                break;
+            }
+            self.turns.remove(0);
+        }
+        self
+    }
 }
 
 fn call_id(state: &RunState) -> String {
@@ -139,9 +159,15 @@ pub(crate) fn without_opening(state: &RunState) -> Option<RunState> {
     })
 }
 
-/// Shows a model what was recalled when the run began, before the first thing that it is told.
+/// How many pieces were recalled when the run began.
+pub(crate) fn remembered(state: &RunState) -> usize {
+    recalled(state).map_or(0, |recalled| recalled.pieces())
+}
+
+/// Shows a model what was recalled when the run began, as far as it is not left out, before the first thing that it is told.
 pub(crate) fn with_memory(state: &RunState, mut action: Action) -> Action {
-    if let (Action::CallModel(call), Some(section)) = (&mut action, recalled(state).as_ref().and_then(section)) {
+    let shown = recalled(state).map(|recalled| recalled.without(state.compaction().memories()));
+    if let (Action::CallModel(call), Some(section)) = (&mut action, shown.as_ref().and_then(section)) {
         let first = call.messages.iter_mut().find(|message| message.role == riverrun_models::Role::User);
         if let Some(message) = first {
             message.content = format!("{section}\n\n{}", message.content);

@@ -129,3 +129,26 @@ fn given_much_that_was_recalled_when_it_is_fitted_then_distant_episodes_go_first
     assert!(fit.turns[0].text.starts_with('1'));
     assert_eq!(recalled.within(1).summary.as_deref(), Some("s"));
 }
+
+#[test]
+fn given_a_prompt_that_does_not_fit_when_memory_is_left_out_then_it_goes_piece_by_piece_and_the_task_stays() {
+    let mut state = opened(Some(REX), None);
+    let pieces = ["user: a dog", "he is called Rex", "Ann has a dog."];
+    let forms = crate::compaction::forms(&state);
+    assert_eq!((remembered(&state), forms.len()), (3, 3));
+    for (form, gone) in forms.iter().zip(1..) {
+        let call = crate::compaction::due(&state, &[], form).unwrap();
+        let text = call.messages.iter().map(|message| message.content.as_str()).collect::<Vec<_>>().join("\n");
+        for (n, piece) in pieces.iter().enumerate() {
+            assert_eq!(text.contains(piece), n >= gone, "{gone} are left out: {piece} in {text}");
+        }
+        assert!(text.contains("what is my dog called?"));
+    }
+    let room = crate::compaction::Room::new(Some(100), 10);
+    let figures = crate::compaction::Figures { before: 200, after: 90, estimated: true };
+    let compacted = crate::compaction::Compacted::new(&state, &forms[1], room, figures);
+    assert_eq!((compacted.dropped_memories, compacted.dropped_steps.len()), (2, 0));
+    append(&mut state, vec![compacted.step()]);
+    assert_eq!(state.compaction(), &forms[1]);
+    assert_eq!(crate::compaction::forms(&state), forms[2..]);
+}

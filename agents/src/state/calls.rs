@@ -100,6 +100,7 @@ impl OpenCalls {
             | StepKind::Reflection
             | StepKind::Critique
             | StepKind::Answer
+            | StepKind::Compaction
             | StepKind::Unknown => {}
         }
     }

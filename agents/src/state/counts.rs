@@ -53,10 +53,10 @@ pub(super) const KEPT: usize = 256;
 /// Steps from before those that are kept whatever comes behind them: plans, choices, reflections, judgements.
 const MAX_PINNED: usize = 32;
 
-/// Drops old steps once there are twice as many as are kept, so that dropping costs nothing a step.
-pub(super) fn shorten(steps: &mut Vec<Step>) {
+/// Drops old steps once there are twice as many as are kept, so that dropping costs nothing a step. Whether it did.
+pub(super) fn shorten(steps: &mut Vec<Step>) -> bool {
     if steps.len() < 2 * KEPT + MAX_PINNED {
-        return;
+        return false;
     }
     let recent = steps.split_off(steps.len() - KEPT);
     steps.retain(pinned);
@@ -65,6 +65,7 @@ pub(super) fn shorten(steps: &mut Vec<Step>) {
     let first = usize::from(steps.first().is_some_and(|step| step.kind == StepKind::Route));
     steps.drain(first..(first + surplus).min(steps.len()));
     steps.extend(recent);
+    true
 }
 
 fn pinned(step: &Step) -> bool {
@@ -75,6 +76,7 @@ fn pinned(step: &Step) -> bool {
         | StepKind::ToolResult
         | StepKind::Approval
         | StepKind::Answer
+        | StepKind::Compaction
         | StepKind::Unknown => false,
     }
 }

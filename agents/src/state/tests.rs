@@ -122,6 +122,33 @@ fn a_forks_copied_steps_are_history_and_use_up_nothing() {
     assert_eq!(state.iterations(), 1);
 }
 
+fn left_out(seq: i64, steps: &[i64]) -> Step {
+    let compacted = Compacted { dropped_steps: steps.to_vec(), ..Compacted::default() };
+    let step = step(seq, StepKind::Compaction, None);
+    Step { text: compacted.step().text, ..step }
+}
+
+#[test]
+fn what_a_run_has_left_out_stays_out_until_its_steps_are_forgotten_and_a_fork_looks_for_itself() {
+    let mut state = long(2);
+    assert!(state.apply(&advanced(1, vec![left_out(8, &[3, 4])])));
+    assert!(state.apply(&advanced(1, vec![left_out(9, &[6, 7])])));
+    let mut both = Compaction::default();
+    both.take_in(&Compacted { dropped_steps: vec![3, 4, 6, 7], ..Compacted::default() });
+    assert_eq!((state.compaction(), state.last_seq(), state.steps.len()), (&both, 9, 7));
+    for n in 0..300 {
+        assert!(state.apply(&round(1, 10 + 3 * n)));
+    }
+    assert_eq!(state.compaction(), &Compaction::default());
+
+    let from = ForkedFrom { run_id: RunId::derive(&["source"]), at_seq: 4 };
+    let mut fork = RunState::accepted(&accepted(Some(from)));
+    assert!(fork.apply(&round(0, 1)));
+    assert!(fork.apply(&advanced(0, vec![left_out(4, &[2, 3])])));
+    assert!(!fork.history_missing());
+    assert_eq!(fork.compaction(), &Compaction::default());
+}
+
 #[test]
 fn the_same_call_twice_is_a_loop_however_far_apart_within_reason() {
     let mut state = long(400);

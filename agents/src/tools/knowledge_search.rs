@@ -57,10 +57,19 @@ pub trait Search: Send + Sync {
         query: &str,
         k: usize,
     ) -> Result<Vec<Hit>, SearchFailure>;
+
+    /// What is to be said about collections that are not whole: that nothing was found there proves nothing.
+    fn lacking(&self, _namespace: &Namespace, _collections: Option<&[CollectionName]>) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 #[async_trait]
 impl Search for Retriever {
+    fn lacking(&self, namespace: &Namespace, collections: Option<&[CollectionName]>) -> Vec<String> {
+        Retriever::lacking(self, namespace, collections)
+    }
+
     async fn search(
         &self,
         namespace: &Namespace,
@@ -140,11 +149,17 @@ impl Tool for KnowledgeSearch {
             return Err(ToolError::Arguments("query is empty".into()));
         }
         let k = k.unwrap_or(DEFAULT_HITS).clamp(1, MAX_HITS);
+        let collections = context.collections.as_deref();
+        let lacking = self.search.lacking(&context.namespace, collections);
         let hits = self
             .search
-            .search(&context.namespace, context.collections.as_deref(), &query, k)
+            .search(&context.namespace, collections, &query, k)
             .await
             .map_err(|failure| ToolError::Failed(failure.to_string()))?;
-        Ok(json!({ "query": query, "passages": hits }))
+        let mut found = json!({ "query": query, "passages": hits });
+        if !lacking.is_empty() {
+            found["notes"] = json!(lacking);
+        }
+        Ok(found)
     }
 }

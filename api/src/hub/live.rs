@@ -73,6 +73,19 @@ impl Note {
             | Note::Token { .. } => None,
         }
     }
+
+    /// The steps that it brings.
+    pub(super) fn steps(&self) -> &[StepView] {
+        match self {
+            Note::Steps(steps) => steps,
+            Note::Accepted { .. }
+            | Note::Claimed
+            | Note::Decided(_)
+            | Note::CancelRequested
+            | Note::Finished(_)
+            | Note::Token { .. } => &[],
+        }
+    }
 }
 
 /// The receiving end of a listener.

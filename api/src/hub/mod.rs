@@ -39,7 +39,7 @@ pub use run_stream::{RunStream, StreamEnd};
 use crate::error::ApiError;
 use crate::figures::RunFigures;
 use crate::submit::IngestTarget;
-use crate::wire::{IngestView, RunView, Timestamp};
+use crate::wire::{IngestView, RunView, StepView, Timestamp};
 use live::{Listener, LiveRun};
 
 /// Events kept for all runs together, at most.
@@ -220,6 +220,26 @@ impl Hub {
         let row = runs::run(&self.inner.sql, None, run_id).await?;
         let trace_id = self.inner.tracing.trace_id(run_id);
         Ok(compose(run_id, row, &notes, pending).map(|run| RunView { trace_id, ..run }))
+    }
+
+    /// At most so many steps behind `after`, as the log has them now; `None` for a run that nobody knows.
+    pub async fn steps(&self, run_id: RunId, after: i64, most: u32) -> Result<Option<Vec<StepView>>, ApiError> {
+        // What is kept is read first, as in `HUB-1`: a step is then in the copy or in the read model.
+        let (notes, pending) = self.snapshot(run_id);
+        let head = run_heads::head(&self.inner.sql, run_id).await?;
+        if head.is_none() && notes.is_empty() && pending.is_none() {
+            return Ok(None);
+        }
+        let mut steps = runs::steps_page(&self.inner.sql, run_id, after, most).await?;
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let mut last = steps.last().map_or(after, |step| step.seq);
+        for step in notes.iter().flat_map(Note::steps) {
+            if step.seq == last + 1 && steps.len() < most {
+                last = step.seq;
+                steps.push(step.clone());
+            }
+        }
+        Ok(Some(steps))
     }
 
     /// What this run was asked to do, as it was accepted; before that, as it was handed in.

@@ -102,6 +102,9 @@ fn ingest_of(event: &IngestEvent) -> IngestId {
         IngestEvent::CollectionReembedding(e) => e.ingest_id,
         IngestEvent::CollectionReembedded(e) => e.ingest_id,
         IngestEvent::CollectionReembedFailed(e) => e.ingest_id,
+        IngestEvent::CollectionRebuilding(e) => e.ingest_id,
+        IngestEvent::CollectionRebuilt(e) => e.ingest_id,
+        IngestEvent::CollectionRebuildFailed(e) => e.ingest_id,
     }
 }
 

@@ -76,7 +76,7 @@ impl RunStream {
     pub async fn result(mut self) -> Result<RunView, ApiError> {
         loop {
             match self.next().await {
-                Some(Ok(RunMessage::Final { result })) => return Ok(*result),
+                Some(Ok(RunMessage::Final { result, .. })) => return Ok(*result),
                 Some(Ok(RunMessage::Start { .. } | RunMessage::Step { .. } | RunMessage::Token { .. })) => {}
                 Some(Err(StreamEnd::Failed(error))) => return Err(error),
                 Some(Err(StreamEnd::TooSlow)) => self = RunStream::new(self.hub, self.run_id, self.last, self.tokens),
@@ -166,7 +166,7 @@ impl RunStream {
     fn push(&mut self, step: StepView) {
         if step.seq > self.last {
             self.last = step.seq;
-            self.ready.push_back(RunMessage::Step { step });
+            self.ready.push_back(RunMessage::Step { step, truncated: false });
         }
     }
 
@@ -190,7 +190,7 @@ impl RunStream {
 
     async fn finish(&mut self) -> Result<(), ApiError> {
         let result = self.hub.run(self.run_id).await?.ok_or_else(|| unknown(self.run_id))?;
-        self.ready.push_back(RunMessage::Final { result: Box::new(result) });
+        self.ready.push_back(RunMessage::finale(result));
         Ok(())
     }
 }

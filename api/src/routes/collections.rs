@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use axum::Json;
 use axum::extract::{Path, State};
 use riverrun_schemas::{Collection, DocumentId};
-use riverrun_stores::StoreError;
 use riverrun_stores::read_models::documents;
+use riverrun_stores::{GapState, StoreError};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -16,7 +16,7 @@ use crate::error::ApiError;
 use crate::extract::Query;
 use crate::state::AppState;
 use crate::submit::{self, Checks};
-use crate::wire::{CollectionCheck, CollectionView, Items, Orphan, Problem};
+use crate::wire::{CollectionCheck, CollectionView, FailureView, Items, Orphan, Problem};
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(collections)).routes(routes!(check))
@@ -43,8 +43,8 @@ async fn collections(
     Ok(Json(Items { items }))
 }
 
-/// Compares vector store, keyword index and read model, document by document. While documents are on their way the three
-/// may differ for a moment.
+/// Compares vector store, keyword index and read model, document by document, and tells what else is wrong with the collection. While
+/// documents are on their way the three may differ for a moment.
 #[utoipa::path(get, path = "/collections/{name}/check", tag = "knowledge", params(("name" = String, Path), CollectionsQuery),
     responses((status = 200, body = CollectionCheck), (status = 404, body = Problem), (status = 422, body = Problem)))]
 async fn check(
@@ -55,15 +55,49 @@ async fn check(
     let collection = submit::collection(query.namespace.as_deref(), &name)?;
     let parts = state.parts();
     let chunks = documents::indexed_documents(&parts.sql, &collection).await?;
-    let vectors = parts.vectors.documents(&collection).await?;
-    let keywords = parts.keywords.documents(&collection).await?;
-    if chunks.is_empty() && vectors.is_empty() && keywords.is_empty() {
+    let (vectors, keywords) = (parts.vectors.documents(&collection).await, parts.keywords.documents(&collection).await);
+    let mut problems = Vec::new();
+    let vectors = readable(vectors, &collection, &mut problems)?;
+    let keywords = readable(keywords, &collection, &mut problems)?;
+    let found = compare(&collection, &chunks, &vectors, &keywords);
+    problems.extend(gap(&state, &collection, found.orphans.is_empty()));
+    if chunks.is_empty() && vectors.is_empty() && keywords.is_empty() && problems.is_empty() {
         return Err(StoreError::NoCollection(collection).into());
     }
-    Ok(Json(compare(&collection, &chunks, &vectors, &keywords)))
+    Ok(Json(CollectionCheck { problems, ..found }))
 }
 
 type Counts = BTreeMap<DocumentId, usize>;
+
+/// What is known to be wrong with the collection. Whatever may go on yet: one whose parts agree is whole.
+fn gap(state: &AppState, collection: &Collection, agree: bool) -> Option<FailureView> {
+    let gap = state.parts().gaps.of(collection)?;
+    let code = match gap.state {
+        GapState::Mending if agree => return None,
+        GapState::Mending => "rebuilding",
+        GapState::Stuck => "rebuild_needed",
+    };
+    let hint = Some(gap.fix(collection));
+    Some(FailureView { code: code.to_owned(), message: gap.reason, hint })
+}
+
+/// A damaged index holds nothing, and is told.
+fn readable(
+    found: Result<Counts, StoreError>,
+    collection: &Collection,
+    problems: &mut Vec<FailureView>,
+) -> Result<Counts, StoreError> {
+    match found {
+        Err(error) if error.is_damage() => {
+            let Collection { namespace, name } = collection;
+            let hint = format!("riverrun collections rebuild {name} --namespace {namespace}");
+            let (code, message) = ("index_damaged".to_owned(), error.to_string());
+            problems.push(FailureView { code, message, hint: Some(hint) });
+            Ok(Counts::new())
+        }
+        other => other,
+    }
+}
 
 fn compare(collection: &Collection, chunks: &Counts, vectors: &Counts, keywords: &Counts) -> CollectionCheck {
     let all: BTreeSet<&DocumentId> = chunks.keys().chain(vectors.keys()).chain(keywords.keys()).collect();
@@ -77,7 +111,13 @@ fn compare(collection: &Collection, chunks: &Counts, vectors: &Counts, keywords:
             keywords,
         })
     };
+    let beyond = |counts: &Counts, others: &Counts| -> usize {
+        counts.iter().map(|(id, count)| count.saturating_sub(of(others, id))).sum()
+    };
     CollectionCheck {
+        missing: beyond(chunks, vectors) + beyond(chunks, keywords),
+        surplus: beyond(vectors, chunks) + beyond(keywords, chunks),
+        problems: Vec::new(),
         collection: collection.name.to_string(),
         namespace: collection.namespace.to_string(),
         chunks: chunks.values().sum(),

@@ -34,7 +34,8 @@ async fn health(State(state): State<AppState>) -> Json<HealthView> {
 /// One row for each required and optional service.
 #[utoipa::path(get, path = "/diagnose", tag = "operation", responses((status = 200, body = Diagnosis)))]
 async fn diagnose(State(state): State<AppState>) -> Json<Diagnosis> {
-    let services = services::all(&state).await;
+    let mut services = services::all(&state).await;
+    services.extend(services::gaps(&state));
     Json(Diagnosis { status: HealthStatus::of(&services), services })
 }
 

@@ -18,9 +18,11 @@ pub mod models;
 pub(crate) mod openai;
 pub mod projects;
 pub mod rag;
+pub mod rebuilds;
 pub mod reembeddings;
 pub mod registry;
 pub mod run_control;
+mod run_steps;
 pub mod runs;
 pub mod tools;
 pub mod topics;
@@ -59,6 +61,7 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(document_text::router())
         .merge(runs::router())
         .merge(run_control::router())
+        .merge(run_steps::router())
         .merge(rag::router())
         .merge(ingest::router())
         .merge(tools::stack_router())
@@ -68,6 +71,7 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(usage::router())
         .merge(deletions::router())
         .merge(reembeddings::router())
+        .merge(rebuilds::router())
         .merge(warehouse::router())
         .merge(finetune::router())
         .merge(projects::router())

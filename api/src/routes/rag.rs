@@ -228,6 +228,7 @@ impl From<RetrievalError> for ApiError {
             RetrievalError::Store(error) => return error.into(),
             RetrievalError::CollectionNotFound { .. } => ApiError::not_found(code, text),
             RetrievalError::EmbeddingModelMismatch { .. } => ApiError::conflict(code, text),
+            RetrievalError::Incomplete { .. } => ApiError::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, code, text),
             RetrievalError::NoReranker => ApiError::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, code, text),
             RetrievalError::EmptyQuery | RetrievalError::QueryTooLong { .. } => {
                 ApiError::field("query", text).code_as(code)

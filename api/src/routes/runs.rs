@@ -159,11 +159,14 @@ async fn events(
 fn event(item: Result<RunMessage, StreamEnd>) -> Result<Event, axum::Error> {
     match item {
         Ok(message) => {
+            let message = message.bounded();
             let (name, seq) = match &message {
                 RunMessage::Start { .. } => ("start", None),
-                RunMessage::Step { step } => ("step", Some(step.seq)),
+                RunMessage::Step { step, .. } => ("step", Some(step.seq)),
                 RunMessage::Token { .. } => ("token", None),
-                RunMessage::Final { result } => ("final", result.steps.last().map(|step| step.seq)),
+                RunMessage::Final { result, steps_total, .. } => {
+                    ("final", steps_total.or_else(|| result.steps.last().map(|step| step.seq)))
+                }
             };
             let event = Event::default().event(name).json_data(&message)?;
             Ok(match seq {

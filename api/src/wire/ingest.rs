@@ -84,6 +84,34 @@ pub struct CollectionCheck {
     pub keywords: usize,
     /// Documents whose chunks are not the same in all three; none in a collection in order.
     pub orphans: Vec<Orphan>,
+    /// Chunks that vectors or keywords lack.
+    #[serde(default)]
+    pub missing: usize,
+    /// Chunks in vectors or keywords that the read model does not count.
+    #[serde(default)]
+    pub surplus: usize,
+    /// What is wrong with it otherwise: an index that can't be read or was set aside, a rebuild that goes on or needs somebody.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<FailureView>,
+}
+
+impl CollectionCheck {
+    /// Whether nothing is wrong.
+    pub fn is_whole(&self) -> bool {
+        self.orphans.is_empty() && self.problems.is_empty()
+    }
+}
+
+/// Keywords and vectors of a collection made again from the log.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RebuildBody {
+    /// Whether what is there is set aside first; left out, it is completed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub afresh: Option<bool>,
+    /// The collection's namespace; `default` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
 }
 
 /// A document whose chunks are not everywhere alike.

@@ -11,6 +11,7 @@ mod memory;
 pub mod openai;
 mod projects;
 mod rag;
+mod run_bounds;
 mod run_control;
 mod runs;
 mod session;
@@ -40,7 +41,7 @@ pub use finetune::{
 pub use health::{Diagnosis, HealthStatus, HealthView, ServiceStatus, ServiceView};
 pub use ingest::{
     CollectionCheck, DeadLetterEntry, DocumentDetail, IngestAccepted, IngestBody, IngestMessage, IngestView, Orphan,
-    Redriven, ReembedBody,
+    RebuildBody, Redriven, ReembedBody,
 };
 pub use memory::{ForgetCounts, ForgetDone, MemoryChatBody, MemoryChatDone, MemoryContextView, RecalledView, TurnBody};
 pub use projects::{
@@ -54,9 +55,10 @@ pub use rag::{
     SearchTimes,
 };
 pub use riverrun_stores::read_models::{
-    DatasetView, DeletionView, GateView, JobView, ModelVersionView, ReembeddingView, StepLossView,
+    DatasetView, DeletionView, GateView, JobView, ModelVersionView, RebuildView, ReembeddingView, StepLossView,
 };
 pub use riverrun_stores::warehouse::{Column, QueryResult, TableInfo};
+pub(crate) use run_bounds::fitting_steps;
 pub use run_control::{ApprovalBody, ApprovalDecision, ComparedRun, ComparedStep, ForkBody, RunComparison, RunTree};
 pub use runs::{ApprovalMode, Budget, CancelBody, RunAccepted, RunBody, RunMessage, SessionMode};
 pub use session::{AuthMode, LoginBody, SessionView};

@@ -1,4 +1,4 @@
-use riverrun_stores::read_models::{CitationView, SpanView, UsageView};
+use riverrun_stores::read_models::{CitationView, FailureView, SpanView, UsageView};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -88,6 +88,9 @@ pub struct SearchDone {
     /// What was left out although it was wanted, such as a re-ranking that failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Why chunks of the collection may be lacking, with the code `index_incomplete`; it is among the notes, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incomplete: Option<FailureView>,
 }
 
 /// A chunk that was found.

@@ -146,6 +146,10 @@ pub enum RunMessage {
     Step {
         /// The step.
         step: StepView,
+        /// It is too large for a message: its texts are cut, which each says. `GET /runs/{id}/steps?cursor=<seq - 1>&limit=1`
+        /// has all of it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        truncated: bool,
     },
     /// A piece of the text that will be the step `seq`. Pieces may be missing; the step itself is the truth.
     Token {
@@ -156,7 +160,23 @@ pub enum RunMessage {
     },
     /// The run has ended.
     Final {
-        /// The run with all its steps.
+        /// The run with all its steps, as far as they fit into a message.
         result: Box<RunView>,
+        /// The last steps are left out of `result`: the message would be larger than 768 KiB.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        steps_truncated: bool,
+        /// With `steps_truncated`: how many steps the run has.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        steps_total: Option<i64>,
+        /// With `steps_truncated`: where the steps that are left out are, page by page.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        steps_rest: Option<String>,
     },
+}
+
+impl RunMessage {
+    /// The end, with every step.
+    pub(crate) fn finale(result: RunView) -> Self {
+        RunMessage::Final { result: Box::new(result), steps_truncated: false, steps_total: None, steps_rest: None }
+    }
 }

@@ -24,7 +24,7 @@ use crate::extract::{self, Query, id};
 use crate::hub::{StreamEnd, unknown_ingest};
 use crate::routes::runs::FollowQuery;
 use crate::state::AppState;
-use crate::wire::RunBody;
+use crate::wire::{RunBody, RunMessage};
 use session::{Closing, Say, close, follow};
 
 /// How long a client may take for its first message.
@@ -64,7 +64,7 @@ async fn run(
     Ok(given.on_upgrade(move |socket| async move {
         let _slot = slot;
         let _open = state.core().metrics().stream();
-        follow(socket, stream.into_stream().map(say)).await;
+        follow(socket, stream.into_stream().map(say_of_run)).await;
     }))
 }
 
@@ -74,6 +74,11 @@ fn say<T: serde::Serialize>(item: Result<T, StreamEnd>) -> Say {
         Err(StreamEnd::TooSlow) => Say::Close(Closing::TooSlow),
         Err(StreamEnd::Failed(error)) => Say::Close(Closing::Failed(error)),
     }
+}
+
+/// Clients refuse frames beyond a size, many of them beyond 1 MiB.
+fn say_of_run(item: Result<RunMessage, StreamEnd>) -> Say {
+    say(item.map(RunMessage::bounded))
 }
 
 /// Follows an ingest.
@@ -108,7 +113,7 @@ async fn agent(State(state): State<AppState>, given: Upgrade) -> Result<Response
         };
         match begun {
             Ok((run_id, tokens)) => {
-                follow(socket, state.hub().run_stream(run_id, 0, tokens).into_stream().map(say)).await
+                follow(socket, state.hub().run_stream(run_id, 0, tokens).into_stream().map(say_of_run)).await
             }
             Err(Some(closing)) => close(socket, closing).await,
             Err(None) => {}

@@ -262,6 +262,53 @@ fn given_a_collection_when_it_is_embedded_anew_then_searches_go_on_and_the_old_m
 }
 
 #[test]
+fn given_a_collection_when_it_is_made_again_then_it_is_whole_and_says_what_was_done() {
+    test(async |api| {
+        let done = api.ingest("again", NOTES).await;
+        let chunks = done["chunks"].as_i64().unwrap();
+        let question = json!({"query": "what does a winch launch cost", "collection": "again", "k": 1});
+        let before = api.post("/rag/search", question.clone()).await.body["items"][0]["chunk_id"].clone();
+        let ended = async |reply: crate::harness::Reply| {
+            assert!(matches!(reply.status, 200 | 202), "{} {}", reply.status, reply.body);
+            let id = reply.body["rebuild_id"].as_str().unwrap().to_owned();
+            crate::harness::wait_for("the end", async || {
+                let view = api.get(&format!("/rebuilds/{id}")).await.body;
+                (view["status"] != "running").then_some(view)
+            })
+            .await
+        };
+        let path = "/collections/again/rebuild";
+        // A whole collection is left alone; afresh it is made again.
+        for (body, written) in [(json!({}), 0), (json!({"afresh": true}), chunks)] {
+            let view = ended(api.post(path, body).await).await;
+            let result = &view["result"];
+            assert_eq!(
+                (&view["status"], &result["vectors"], &result["keywords"], &result["chunks"], &result["embedded"]),
+                (&json!("done"), &json!(written), &json!(written), &json!(chunks), &json!(0)),
+                "{view}"
+            );
+            let found = api.post("/rag/search", question.clone()).await.body;
+            assert_eq!((&found["items"][0]["chunk_id"], &found["incomplete"]), (&before, &json!(null)), "{found}");
+            let check = api.get("/collections/again/check").await.body;
+            assert_eq!((&check["orphans"], &check["missing"], &check["surplus"]), (&json!([]), &json!(0), &json!(0)));
+            assert_eq!((&check["keywords"], &check["problems"]), (&json!(chunks), &json!(null)), "{check}");
+        }
+        let headers = [("idempotency-key", "once")];
+        let first = ended(api.post_with(path, json!({}), &headers).await).await;
+        let again = api.post_with(path, json!({}), &headers).await;
+        assert_eq!((again.status, &again.body), (200, &first));
+        for (status, path, body) in [
+            (404, "/collections/nowhere/rebuild", json!({})),
+            (422, path, json!({"namespace": "a__b"})),
+            (422, path, json!({"model": "x"})),
+        ] {
+            problem(&api.post(path, body).await, &[status]);
+        }
+        assert_eq!(api.get("/rebuilds/nothing").await.status, 404);
+    });
+}
+
+#[test]
 fn given_sizes_that_can_not_be_when_an_ingest_is_asked_for_then_the_setting_is_named() {
     test(async |api| {
         let source = api.files.join("sized");

@@ -105,6 +105,9 @@ impl Owned {
             view["finished_at"].is_string().then_some(())
         })
         .await;
+        let rebuilt = api.post("/collections/renewed/rebuild", json!({ "namespace": OWNER })).await;
+        assert!(matches!(rebuilt.status, 200 | 202), "{}", rebuilt.body);
+        let rebuild_id = rebuilt.body["rebuild_id"].as_str().unwrap().to_owned();
         let request = Request::builder().method("DELETE").uri(format!("/collections/renewed?namespace={OWNER}"));
         let gone = api.send(request.header("host", "localhost").body(Body::empty()).unwrap()).await;
         assert_eq!(gone.status, 200, "{}", gone.body);
@@ -144,6 +147,7 @@ impl Owned {
             ("ingest_id", ingest_id),
             ("document_id", document_id),
             ("reembedding_id", reembedding_id),
+            ("rebuild_id", rebuild_id),
             ("deletion_id", deletion_id),
             ("turn_id", turn_id),
             ("source", other.to_str().unwrap().to_owned()),
@@ -162,6 +166,7 @@ impl Owned {
             (path, "id") if path.starts_with("/documents") => of("document_id"),
             (path, "id") if path.starts_with("/deletions") => of("deletion_id"),
             (path, "id") if path.starts_with("/reembeddings") => of("reembedding_id"),
+            (path, "id") if path.starts_with("/rebuilds") => of("rebuild_id"),
             (path, "id") if path.starts_with("/memory") => of("turn_id"),
             (path, "name") if path.starts_with("/collections") => Some(json!("papers")),
             (path, "name") if path.starts_with("/tools") => Some(json!("knowledge_search")),

@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
-use crate::harness::{Api, test};
+use crate::harness::{Api, problem, test, wait_for};
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
@@ -205,7 +205,6 @@ fn given_a_client_that_does_not_read_when_much_happens_then_it_is_closed_with_10
         const STEPS: i64 = 2_500;
         let run_id = a_fork_by_hand(api, STEPS).await;
         let mut slow = connect(api, &format!("/ws/runs/{run_id}")).await;
-        // The final message holds every step again: it must stay below the 16 MiB that a client takes as one frame.
         let text = "x".repeat(5 << 10);
         for seq in 1..=STEPS {
             let step = Step {
@@ -233,5 +232,94 @@ fn given_a_client_that_does_not_read_when_much_happens_then_it_is_closed_with_10
         assert_eq!(rest, (first.len() as i64 + 1..=last).collect::<Vec<_>>());
         assert!(last > STEPS, "the run goes on behind what it shares");
         assert_eq!(close.map(|(code, _)| code), Some(1000));
+    });
+}
+
+/// Puts a run on the log that begins with steps of these words, and waits for its end.
+async fn a_run_with_steps(api: &Api, words: &[String]) -> Value {
+    let run_id = a_fork_by_hand(api, words.len() as i64).await;
+    for (text, seq) in words.iter().cloned().zip(1..) {
+        let (kind, agent) = (StepKind::Thought, "react".to_owned());
+        let step = Step { seq, kind, agent, text: Some(text), tool: None, usage: None, at: now_ms() };
+        append(api, RunAdvanced { run_id, epoch: 0, steps: vec![step] }).await;
+    }
+    wait_for("the end of the run", async || {
+        let run = api.get(&format!("/runs/{run_id}")).await.body;
+        run["finished_at"].is_string().then_some(run)
+    })
+    .await
+}
+
+/// What Python's `websockets` takes as one frame when nothing else is said.
+const TAKEN: usize = 1 << 20;
+
+#[test]
+fn given_a_run_of_many_bytes_when_it_ends_then_the_final_message_fits_and_says_where_the_other_steps_are() {
+    test(async |api| {
+        let run = a_run_with_steps(api, &vec!["x".repeat(5 << 10); 300]).await;
+        let all = run["steps"].as_array().unwrap();
+        let id = run["run_id"].as_str().unwrap();
+        let mut socket = connect(api, &format!("/ws/runs/{id}")).await;
+        let (messages, _) = read(&mut socket).await;
+        assert!(messages.iter().all(|message| message.to_string().len() < TAKEN));
+        let said: Vec<&Value> =
+            messages.iter().filter(|message| message["type"] == "step").map(|message| &message["step"]).collect();
+        assert_eq!(said, all.iter().collect::<Vec<_>>(), "each step is said on its own, whole");
+        let last = messages.last().unwrap();
+        assert_eq!((&last["type"], &last["steps_truncated"]), (&json!("final"), &json!(true)));
+        assert_eq!((&last["steps_total"], &last["result"]["answer"]), (&json!(all.len()), &run["answer"]));
+        let mut steps = last["result"]["steps"].as_array().unwrap().clone();
+        assert!(!steps.is_empty() && steps.len() < all.len());
+        let mut path = last["steps_rest"].as_str().unwrap().to_owned();
+        loop {
+            let page = api.get(&format!("{path}&limit=60")).await;
+            assert_eq!(page.status, 200, "{}", page.body);
+            let items = page.body["items"].as_array().unwrap();
+            assert!((1..=60).contains(&items.len()));
+            steps.extend(items.iter().cloned());
+            match page.body["next_cursor"].as_str() {
+                Some(cursor) => path = format!("/runs/{id}/steps?cursor={cursor}"),
+                None => break,
+            }
+        }
+        assert_eq!(&steps, all, "the message and the pages are the run");
+    });
+}
+
+#[test]
+fn given_a_step_that_no_client_takes_when_it_is_said_then_it_is_cut_and_its_page_has_all_of_it() {
+    test(async |api| {
+        // An event has 256 KiB at most; what JSON writes in six bytes each is larger in a message.
+        let words = ["one".to_owned(), "\u{1}".repeat(200_000), "three".to_owned()];
+        let run = a_run_with_steps(api, &words).await;
+        let id = run["run_id"].as_str().unwrap();
+        let mut socket = connect(api, &format!("/ws/runs/{id}")).await;
+        let (messages, _) = read(&mut socket).await;
+        assert!(messages.iter().all(|message| message.to_string().len() < TAKEN));
+        let cut: Vec<i64> = messages
+            .iter()
+            .filter(|message| message["truncated"] == true)
+            .map(|message| message["step"]["seq"].as_i64().unwrap())
+            .collect();
+        assert_eq!(cut, [2]);
+        assert_eq!(messages.last().unwrap()["result"]["steps"].as_array().unwrap().len(), 1, "as many as fit");
+        let page = api.get(&format!("/runs/{id}/steps?cursor=1&limit=1")).await.body;
+        assert_eq!((&page["items"][0], &page["next_cursor"]), (&run["steps"][1], &json!("2")));
+        let page = api.get(&format!("/runs/{id}/steps")).await.body;
+        assert_eq!((&page["items"], &page["next_cursor"]), (&run["steps"], &Value::Null));
+    });
+}
+
+#[test]
+fn given_pages_that_must_not_be_when_they_are_asked_for_then_the_answer_says_why() {
+    test(async |api| {
+        let run = api.post("/agent/run", json!({"task": "page [[steps=1 id=paged]]", "agent": "react"})).await.body;
+        let id = run["run_id"].as_str().unwrap();
+        for query in ["limit=0", "cursor=-1", "cursor=x", "page=2"] {
+            problem(&api.get(&format!("/runs/{id}/steps?{query}")).await, &[422]);
+        }
+        problem(&api.get("/runs/run_01h455vb4pex5vsknk084sn02q/steps").await, &[404]);
+        let behind = api.get(&format!("/runs/{id}/steps?cursor=1000")).await.body;
+        assert_eq!(behind, json!({"items": [], "next_cursor": null}));
     });
 }

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use riverrun_api::wire::{CollectionCheck, CollectionView, DeletionView, Items};
 
 use super::docs::rm;
-use super::reembed;
+use super::{rebuild, reembed};
 use crate::client::{encode, with_query};
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
@@ -40,6 +40,8 @@ pub enum CollectionsCommand {
     },
     /// Embed a collection with another model, beside the searches, and go over to it when all is there
     Reembed(reembed::ReembedArgs),
+    /// Make keywords and vectors of a collection again from the log, where they are lost, damaged or behind
+    Rebuild(rebuild::RebuildArgs),
     /// Compare vectors, keywords and read model of a collection, document by document
     Check {
         /// The collection
@@ -60,6 +62,7 @@ pub async fn run(connection: &Connection, args: CollectionsArgs, output: Output)
             rm::show(&receipt, output)
         }
         Some(CollectionsCommand::Reembed(args)) => reembed::run(connection, args, output).await,
+        Some(CollectionsCommand::Rebuild(args)) => rebuild::run(connection, args, output).await,
         Some(CollectionsCommand::Check { name, namespace }) => check(connection, &name, namespace, output).await,
     }
 }
@@ -93,16 +96,18 @@ async fn check(connection: &Connection, name: &str, namespace: Option<String>, o
     let found: CollectionCheck = connection.client.get(&path).await?;
     output.show(&found, |found| {
         format!(
-            "{}/{}: {} chunks · {} vectors · {} keywords · {} orphans",
+            "{}/{}: {} chunks · {} vectors · {} keywords · {} orphans · {} missing · {} too many",
             found.namespace,
             found.collection,
             found.chunks,
             found.vectors,
             found.keywords,
-            found.orphans.len()
+            found.orphans.len(),
+            found.missing,
+            found.surplus
         )
     })?;
-    if found.orphans.is_empty() {
+    if found.is_whole() {
         return Ok(());
     }
     if !output.json {
@@ -112,8 +117,16 @@ async fn check(connection: &Connection, name: &str, namespace: Option<String>, o
                 orphan.document_id, orphan.chunks, orphan.vectors, orphan.keywords
             ))?;
         }
+        for problem in &found.problems {
+            tell(&format!("{}: {}", problem.code, problem.message));
+        }
         tell("documents that are on their way differ for a moment; check again when nothing is ingested");
     }
-    Err(CliError::new(Exit::Failed, format!("{} documents are not everywhere alike", found.orphans.len()))
-        .hint("remove the document and ingest it again: riverrun docs rm <id>"))
+    let what = match found.problems.first() {
+        Some(problem) => format!("collection {name} is not whole: {}", problem.message),
+        None => format!("{} documents are not everywhere alike", found.orphans.len()),
+    };
+    let known = found.problems.first().and_then(|problem| problem.hint.clone());
+    let fix = format!("riverrun collections rebuild {} --namespace {}", found.collection, found.namespace);
+    Err(CliError::new(Exit::Failed, what).hint(known.unwrap_or(fix)))
 }

@@ -20,6 +20,7 @@ mod openapi;
 pub(crate) mod project;
 mod providers;
 pub(crate) mod rag;
+mod rebuild;
 mod reembed;
 pub mod runs;
 mod search;

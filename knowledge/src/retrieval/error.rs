@@ -1,6 +1,6 @@
 use riverrun_models::ModelError;
 use riverrun_schemas::{Collection, Failure};
-use riverrun_stores::StoreError;
+use riverrun_stores::{Gap, StoreError};
 
 use super::SearchRequest;
 
@@ -36,6 +36,14 @@ pub enum RetrievalError {
         /// The collections of its namespace.
         existing: Vec<String>,
     },
+    /// The collection's index is gone; it is being made again, or needs somebody.
+    #[error("collection '{}' in namespace '{}' can't be searched now: {}", .collection.name, .collection.namespace, .gap.reason)]
+    Incomplete {
+        /// The collection.
+        collection: Collection,
+        /// What is wrong with it.
+        gap: Gap,
+    },
     /// The caller expects another embedding model than the collection has, or the model changed the length of its vectors.
     #[error("collection '{}' holds vectors of {stored}, not of {wanted}", .collection.name)]
     EmbeddingModelMismatch {
@@ -66,6 +74,7 @@ impl RetrievalError {
             Self::BadK { .. } => "bad_k",
             Self::BadWordings { .. } => "bad_wordings",
             Self::CollectionNotFound { .. } => "collection_not_found",
+            Self::Incomplete { .. } => "index_incomplete",
             Self::EmbeddingModelMismatch { .. } => "embedding_model_mismatch",
             Self::NoReranker => "reranker_missing",
             Self::Model(error) => error.code(),
@@ -87,6 +96,7 @@ impl RetrievalError {
                 collection.name
             )),
             Self::CollectionNotFound { existing, .. } => Some(format!("existing collections: {}", existing.join(", "))),
+            Self::Incomplete { collection, gap } => Some(gap.fix(collection)),
             Self::EmbeddingModelMismatch { stored, .. } => {
                 Some(format!("use the collection's own model, {stored}, or ingest into a new collection"))
             }

@@ -4,8 +4,10 @@ use std::time::Instant;
 
 use futures::future::join_all;
 use riverrun_models::ModelError;
-use riverrun_schemas::{ChunkId, Collection, CollectionName, Namespace};
-use riverrun_stores::{Cache, CollectionInfo, KeywordHit, KeywordIndex, StoredChunk, VectorHit, VectorStore};
+use riverrun_schemas::{ChunkId, Collection, CollectionName, Failure, Namespace};
+use riverrun_stores::{
+    Cache, CollectionInfo, Gap, Gaps, KeywordHit, KeywordIndex, StoreError, StoredChunk, VectorHit, VectorStore,
+};
 
 use super::error::RetrievalError;
 use super::figures::RetrievalFigures;
@@ -32,6 +34,8 @@ pub struct Retriever {
     figures: Arc<RetrievalFigures>,
     /// Vectors of queries that came before.
     cache: Option<Arc<dyn Cache>>,
+    /// Collections that are not whole.
+    gaps: Gaps,
 }
 
 impl std::fmt::Debug for Retriever {
@@ -53,12 +57,26 @@ impl Retriever {
         keywords: Arc<dyn KeywordIndex>,
         models: Arc<dyn LanguageModels>,
     ) -> Self {
-        Self { vectors, keywords, models, figures: Arc::default(), cache: None }
+        Self { vectors, keywords, models, figures: Arc::default(), cache: None, gaps: Gaps::default() }
     }
 
     /// The same with vectors of queries kept for a while.
     pub fn with_cache(self, cache: Arc<dyn Cache>) -> Self {
         Self { cache: Some(cache), ..self }
+    }
+
+    /// The same that says of which collections something may be lacking.
+    pub fn with_gaps(self, gaps: Gaps) -> Self {
+        Self { gaps, ..self }
+    }
+
+    /// What is to be said about collections of a namespace that are not whole; `None` asks about all of them.
+    pub fn lacking(&self, namespace: &Namespace, collections: Option<&[CollectionName]>) -> Vec<String> {
+        let asked = |of: &Collection| {
+            of.namespace == *namespace && collections.is_none_or(|collections| collections.contains(&of.name))
+        };
+        let gaps = self.gaps.all().into_iter().filter(|(of, _)| asked(of));
+        gaps.map(|(of, gap)| gap.note(&of)).collect()
     }
 
     /// How long its searches took.
@@ -69,6 +87,8 @@ impl Retriever {
     /// The best chunks for a query.
     pub async fn search(&self, request: &SearchRequest) -> Result<SearchResult, RetrievalError> {
         check(request)?;
+        // Before the search: what is written meanwhile may have been missed by it.
+        let gap = self.gaps.of(&request.collection);
         // Before anything is asked of a model.
         check_model(request, &self.collection(&request.collection).await?)?;
         let rerank = self.wants_rerank(request)?;
@@ -92,12 +112,18 @@ impl Retriever {
         }
         items.truncate(request.k);
         self.figures.observe(&took_ms);
-        Ok(SearchResult { items, took_ms, embed_model: info.model, notes })
+        let gap = gap.or_else(|| self.gaps.of(&request.collection));
+        let incomplete = gap.map(|gap| incomplete(&gap, &request.collection));
+        notes.extend(incomplete.as_ref().map(|failure| failure.message.clone()));
+        Ok(SearchResult { items, took_ms, embed_model: info.model, notes, incomplete })
     }
 
     async fn collection(&self, collection: &Collection) -> Result<CollectionInfo, RetrievalError> {
         if let Some(info) = self.vectors.info(collection).await? {
             return Ok(info);
+        }
+        if let Some(gap) = self.gaps.of(collection) {
+            return Err(RetrievalError::Incomplete { collection: collection.clone(), gap });
         }
         let existing = self.collections(&collection.namespace).await?.iter().map(ToString::to_string).collect();
         Err(RetrievalError::CollectionNotFound { collection: collection.clone(), existing })
@@ -194,12 +220,25 @@ impl Retriever {
             }
             let since = Instant::now();
             let searches = wordings.iter().map(|wording| self.keywords.search(collection, wording, depth, filter));
-            let hits = join_all(searches).await.into_iter().collect::<Result<Vec<_>, _>>()?;
+            let found = join_all(searches).await.into_iter();
+            let hits = found.map(|hits| self.or_nothing(collection, hits)).collect::<Result<Vec<_>, _>>()?;
             Ok::<_, RetrievalError>((hits, elapsed_ms(since)))
         };
         let ((dense, embed_ms, dense_ms), (sparse, sparse_ms)) = tokio::try_join!(dense, sparse)?;
         *took_ms = SearchTimes { embed: embed_ms, dense: dense_ms, sparse: sparse_ms, ..*took_ms };
         Ok(Found { dense, sparse })
+    }
+
+    /// Keywords that are being made again hold nothing yet, and the search says so.
+    fn or_nothing(
+        &self,
+        collection: &Collection,
+        hits: Result<Vec<KeywordHit>, StoreError>,
+    ) -> Result<Vec<KeywordHit>, StoreError> {
+        match hits {
+            Err(StoreError::NoCollection(_)) if self.gaps.of(collection).is_some() => Ok(Vec::new()),
+            other => other,
+        }
     }
 
     async fn embed_queries(
@@ -268,6 +307,10 @@ fn check_model(request: &SearchRequest, info: &CollectionInfo) -> Result<(), Ret
         }),
         _ => Ok(()),
     }
+}
+
+fn incomplete(gap: &Gap, collection: &Collection) -> Failure {
+    Failure::new("index_incomplete", gap.note(collection)).with_hint(gap.fix(collection))
 }
 
 fn describe(model: &str, dimensions: usize) -> String {

@@ -1,4 +1,4 @@
-use riverrun_schemas::{ChunkId, Collection, DocumentId};
+use riverrun_schemas::{ChunkId, Collection, DocumentId, Failure};
 use riverrun_stores::{ChunkFilter, StoredChunk};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -76,6 +76,9 @@ pub struct SearchResult {
     /// What was left out although it was wanted, such as a re-ranking that failed; empty when all went well.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Why chunks of the collection may be lacking; it is among the notes, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub incomplete: Option<Failure>,
 }
 
 /// A chunk that was found.

@@ -7,6 +7,7 @@ use riverrun_schemas::{Collection, DocumentId};
 
 use crate::chunk::{ChunkFilter, StoredChunk, Versions};
 use crate::error::StoreError;
+use crate::gaps::Damage;
 
 pub mod tantivy_index;
 
@@ -72,4 +73,35 @@ pub trait KeywordIndex: Send + Sync + 'static {
 
     /// Removes the collection; false when there was none.
     async fn drop_collection(&self, collection: &Collection) -> Result<bool, StoreError>;
+
+    /// How many committed chunks of the document's versions there are; 0 when there is no such collection.
+    async fn count_document(
+        &self,
+        _collection: &Collection,
+        _document: &DocumentId,
+        _versions: &Versions,
+    ) -> Result<usize, StoreError> {
+        Err(StoreError::Unsupported("count the chunks of a version"))
+    }
+
+    /// Whether there is such a collection, without opening it where that can be told.
+    async fn exists(&self, collection: &Collection) -> Result<bool, StoreError> {
+        Ok(self.count(collection).await? > 0)
+    }
+
+    /// Reads everything in the collection, so that damage shows as [`StoreError::Index`]. Nothing to do where a server looks after it.
+    async fn verify(&self, _collection: &Collection) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Takes the collection's data away for `reason`, keeping some of what was taken away last where that is possible; false when there
+    /// was none. Nobody writes to the collection meanwhile (`KEY-2`).
+    async fn set_aside(&self, collection: &Collection, _reason: &str) -> Result<bool, StoreError> {
+        self.drop_collection(collection).await
+    }
+
+    /// What was set aside since the process started.
+    fn damaged(&self) -> Vec<Damage> {
+        Vec::new()
+    }
 }

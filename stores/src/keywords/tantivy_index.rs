@@ -10,6 +10,7 @@ use riverrun_schemas::{Collection, DocumentId};
 
 use crate::chunk::{ChunkFilter, MAX_HITS, StoredChunk, TIE_SLACK, Versions, in_order};
 use crate::error::StoreError;
+use crate::gaps::{Damage, Gaps};
 use crate::keywords::tantivy_index::index::OpenIndex;
 use crate::keywords::{KeywordHit, KeywordIndex};
 use crate::shelf::{self, Shelf, nothing_if_missing};
@@ -48,7 +49,12 @@ struct Inner {
 impl TantivyIndex {
     /// Opens the folder, making it if need be. Indexes are opened when first used.
     pub fn open(config: TantivyConfig) -> Result<Self, StoreError> {
-        let shelf = Shelf::open("keyword", &config.root, config.max_open)?;
+        Self::open_telling(config, Gaps::default())
+    }
+
+    /// The same that tells of damaged collections in `gaps`.
+    pub fn open_telling(config: TantivyConfig, gaps: Gaps) -> Result<Self, StoreError> {
+        let shelf = Shelf::open("keyword", &config.root, config.max_open)?.telling(gaps);
         Ok(Self { inner: Arc::new(Inner { config, shelf }) })
     }
 
@@ -150,5 +156,36 @@ impl KeywordIndex for TantivyIndex {
 
     async fn drop_collection(&self, collection: &Collection) -> Result<bool, StoreError> {
         self.blocking(collection, |inner, collection| inner.shelf.remove(collection)).await
+    }
+
+    async fn count_document(
+        &self,
+        collection: &Collection,
+        document: &DocumentId,
+        versions: &Versions,
+    ) -> Result<usize, StoreError> {
+        let (document, versions) = (*document, versions.clone());
+        self.blocking(collection, move |inner, collection| {
+            nothing_if_missing(inner.read(collection, |index| index.count_document(&document, &versions)))
+        })
+        .await
+    }
+
+    async fn exists(&self, collection: &Collection) -> Result<bool, StoreError> {
+        self.blocking(collection, |inner, collection| Ok(OpenIndex::is_at(&inner.shelf.folder(collection)))).await
+    }
+
+    async fn verify(&self, collection: &Collection) -> Result<(), StoreError> {
+        self.blocking(collection, |inner, collection| nothing_if_missing(inner.read(collection, OpenIndex::verify)))
+            .await
+    }
+
+    async fn set_aside(&self, collection: &Collection, reason: &str) -> Result<bool, StoreError> {
+        let reason = reason.to_owned();
+        self.blocking(collection, move |inner, collection| inner.shelf.set_aside(collection, &reason)).await
+    }
+
+    fn damaged(&self) -> Vec<Damage> {
+        self.inner.shelf.damaged()
     }
 }

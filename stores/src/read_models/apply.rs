@@ -140,6 +140,7 @@ pub async fn rebuild(sql: &Sql) -> Result<(), StoreError> {
             "DELETE FROM deleted_documents",
             "DELETE FROM deletions",
             "DELETE FROM reembeddings",
+            "DELETE FROM rebuilds",
             "DELETE FROM finetune_steps",
             "DELETE FROM finetune_jobs",
             "DELETE FROM finetune_models",

@@ -10,8 +10,8 @@ use sqlx::Row;
 use crate::error::StoreError;
 use crate::read_models::deletions;
 use crate::read_models::document_views::DocumentStatus;
-use crate::read_models::reembeddings;
 use crate::read_models::runs::to_json;
+use crate::read_models::{rebuilds, reembeddings};
 use crate::sql::{DbConnection, storable};
 
 pub use crate::read_models::document_queries::{
@@ -99,6 +99,9 @@ pub(crate) async fn apply(connection: &mut DbConnection, event: &IngestEvent) ->
         IngestEvent::CollectionReembedding(event) => reembeddings::begun(connection, event).await?,
         IngestEvent::CollectionReembedded(event) => reembeddings::done(connection, event).await?,
         IngestEvent::CollectionReembedFailed(event) => reembeddings::failed(connection, event).await?,
+        IngestEvent::CollectionRebuilding(event) => rebuilds::begun(connection, event).await?,
+        IngestEvent::CollectionRebuilt(event) => rebuilds::done(connection, event).await?,
+        IngestEvent::CollectionRebuildFailed(event) => rebuilds::failed(connection, event).await?,
     }
     Ok(())
 }

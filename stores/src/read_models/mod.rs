@@ -16,6 +16,7 @@ pub mod memory_queries;
 pub mod memory_views;
 pub mod page;
 pub mod projects;
+pub mod rebuilds;
 pub mod reembeddings;
 pub mod run_counts;
 pub mod run_fold;
@@ -45,6 +46,7 @@ pub use document_views::{
 pub use finetune_views::{DatasetView, GateView, JobView, ModelVersionView, StepLossView};
 pub use memory_views::{ReceiptView, RemovedView, SessionSize, SummaryView, TurnView, WhyView};
 pub use page::{Page, PageRequest};
+pub use rebuilds::RebuildView;
 pub use reembeddings::ReembeddingView;
 pub use run_views::{
     BlobView, CitationView, FailureView, ForkView, PendingApprovalView, RunStatus, RunSummary, RunView, SpanView,

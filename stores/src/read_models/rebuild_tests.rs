@@ -71,6 +71,7 @@ async fn dump(sql: &Sql) -> String {
             "SELECT * FROM ingest_documents ORDER BY 1, 2",
             "SELECT * FROM deletions ORDER BY 1",
             "SELECT * FROM reembeddings ORDER BY 1",
+            "SELECT * FROM rebuilds ORDER BY 1",
             "SELECT * FROM deleted_documents ORDER BY 1, 2",
         ],
     )

@@ -65,7 +65,8 @@ pub struct BlobView {
 pub struct StepView {
     /// Counts from 1 within the run, without gaps.
     pub seq: i64,
-    /// What happened: `route`, `plan`, `thought`, `tool_call`, `tool_result`, `approval`, `reflection`, `critique`, `answer`.
+    /// What happened: `route`, `plan`, `thought`, `tool_call`, `tool_result`, `approval`, `reflection`, `critique`, `answer`,
+    /// `compaction`.
     #[schema(value_type = String)]
     pub kind: StepKind,
     /// The agent type at work.

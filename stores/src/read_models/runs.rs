@@ -260,7 +260,7 @@ pub async fn run(sql: &Sql, namespace: Option<&Namespace>, run_id: RunId) -> Res
             .fetch_optional(&mut *transaction)
             .await?;
         let Some(row) = row else { return Ok(None) };
-        let steps = steps_after(&mut transaction, run_id, 0).await?;
+        let steps = steps_after(&mut transaction, run_id, 0, i64::MAX).await?;
         Ok(Some(run_view(&row, steps)?))
     };
     attempt.await.map_err(|error: StoreError| error.at(sql.path()))
@@ -269,7 +269,13 @@ pub async fn run(sql: &Sql, namespace: Option<&Namespace>, run_id: RunId) -> Res
 /// The steps behind `after`, in order.
 pub async fn steps(sql: &Sql, run_id: RunId, after: i64) -> Result<Vec<StepView>, StoreError> {
     let mut connection = sql.reader().acquire().await?;
-    steps_after(&mut connection, run_id, after).await.map_err(|error| error.at(sql.path()))
+    steps_after(&mut connection, run_id, after, i64::MAX).await.map_err(|error| error.at(sql.path()))
+}
+
+/// At most so many steps behind `after`, in order.
+pub async fn steps_page(sql: &Sql, run_id: RunId, after: i64, most: u32) -> Result<Vec<StepView>, StoreError> {
+    let mut connection = sql.reader().acquire().await?;
+    steps_after(&mut connection, run_id, after, most.into()).await.map_err(|error| error.at(sql.path()))
 }
 
 /// Where the run's events start on the log; `None` when there is no such run (in that namespace).
@@ -320,10 +326,16 @@ pub async fn list(sql: &Sql, filter: &RunFilter, page: &PageRequest) -> Result<P
     Ok(Page::of(items, page.limit(), |run| TimeCursor::encode(run.created_at.0, &run.run_id.to_string())))
 }
 
-async fn steps_after(connection: &mut DbConnection, run_id: RunId, after: i64) -> Result<Vec<StepView>, StoreError> {
-    let rows = sqlx::query("SELECT step FROM run_steps WHERE run_id = $1 AND seq > $2 ORDER BY seq")
+async fn steps_after(
+    connection: &mut DbConnection,
+    run_id: RunId,
+    after: i64,
+    most: i64,
+) -> Result<Vec<StepView>, StoreError> {
+    let rows = sqlx::query("SELECT step FROM run_steps WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3")
         .bind(run_id.to_string())
         .bind(after)
+        .bind(most)
         .fetch_all(connection)
         .await?;
     rows.iter()

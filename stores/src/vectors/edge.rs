@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::chunk::{ChunkFilter, MAX_HITS, StoredChunk, TIE_SLACK, Versions, in_order};
 use crate::error::StoreError;
 use crate::folder;
+use crate::gaps::{Damage, Gaps};
 use crate::shelf::{self, Shelf, nothing_if_missing};
 use crate::vectors::edge::shard::Shard;
 use crate::vectors::{CollectionInfo, VectorHit, VectorPoint, VectorStore, must_match};
@@ -85,7 +86,12 @@ struct Inner {
 impl EdgeVectors {
     /// Opens the folder, making it if need be. Shards are opened when first used.
     pub fn open(config: EdgeConfig) -> Result<Self, StoreError> {
-        let shelf = Shelf::open("vector", &config.root, config.max_open)?;
+        Self::open_telling(config, Gaps::default())
+    }
+
+    /// The same that tells of damaged collections in `gaps`.
+    pub fn open_telling(config: EdgeConfig, gaps: Gaps) -> Result<Self, StoreError> {
+        let shelf = Shelf::open("vector", &config.root, config.max_open)?.telling(gaps);
         let shadows = EdgeConfig { root: config.root.join(SHADOWS), ..config.clone() };
         let shadow_shelf = Shelf::later("vector", &shadows.root, shadows.max_open);
         Ok(Self::of(config, shelf, Some(Self::of(shadows, shadow_shelf, None))))
@@ -137,8 +143,15 @@ impl Inner {
         read_sidecar(&self.shelf.folder(collection).join(SIDECAR))
     }
 
+    /// A collection whose description can't be read is none: it is set aside, as one whose points can't be.
     fn info(&self, collection: &Collection) -> Result<Option<CollectionInfo>, StoreError> {
-        Ok(self.sidecar(collection)?.map(|sidecar| sidecar.info))
+        match self.sidecar(collection) {
+            Err(StoreError::Index { reason, .. }) => {
+                self.shelf.set_damaged_aside(collection, &reason)?;
+                Ok(None)
+            }
+            other => Ok(other?.map(|sidecar| sidecar.info)),
+        }
     }
 
     fn existing(&self, collection: &Collection, folder: &Path) -> Result<Shard, StoreError> {
@@ -168,8 +181,8 @@ impl Inner {
         match self.info(collection)? {
             Some(stored) => must_match(stored, wanted),
             // Under the collection's lock, so that of two at once one makes it and the other finds it.
-            None => self.shelf.closed(collection, || match self.info(collection)? {
-                Some(stored) => must_match(stored, wanted),
+            None => self.shelf.closed(collection, || match self.sidecar(collection)? {
+                Some(stored) => must_match(stored.info, wanted),
                 None => self.create(wanted),
             }),
         }
@@ -214,8 +227,13 @@ impl Inner {
         for entry in fs::read_dir(root).map_err(StoreError::io("reading", root))? {
             let path = entry.map_err(StoreError::io("reading", root))?.path();
             let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
-            if !hidden {
-                found.extend(read_sidecar(&path.join(SIDECAR))?.map(|sidecar| sidecar.info));
+            if hidden {
+                continue;
+            }
+            match read_sidecar(&path.join(SIDECAR)) {
+                Ok(sidecar) => found.extend(sidecar.map(|sidecar| sidecar.info)),
+                // It is set aside when it is used; the others are there all the same.
+                Err(error) => tracing::warn!(path = %path.display(), %error, "a collection of vectors is left out"),
             }
         }
         found.sort_by_key(|info| info.collection.physical_name());
@@ -344,5 +362,27 @@ impl VectorStore for EdgeVectors {
 
     async fn swap(&self, collection: &Collection) -> Result<(), StoreError> {
         self.blocking(collection, Inner::swap).await
+    }
+
+    async fn verify(&self, collection: &Collection) -> Result<(), StoreError> {
+        let mut from = None;
+        loop {
+            let page = self.blocking(collection, move |inner, collection| {
+                nothing_if_missing(inner.read(collection, |shard| shard.verify(from)))
+            });
+            from = page.await?;
+            if from.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn set_aside(&self, collection: &Collection, reason: &str) -> Result<bool, StoreError> {
+        let reason = reason.to_owned();
+        self.blocking(collection, move |inner, collection| inner.shelf.set_aside(collection, &reason)).await
+    }
+
+    fn damaged(&self) -> Vec<Damage> {
+        self.inner.shelf.damaged()
     }
 }

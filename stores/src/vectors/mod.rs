@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::chunk::{ChunkFilter, StoredChunk, Versions};
 use crate::error::StoreError;
+use crate::gaps::Damage;
 
 pub mod edge;
 pub mod qdrant;
@@ -124,6 +125,22 @@ pub trait VectorStore: Send + Sync + 'static {
     /// the new. The shadow was flushed and is gone afterwards; nobody writes to the collection meanwhile (`VEC-2`).
     async fn swap(&self, _collection: &Collection) -> Result<(), StoreError> {
         Err(StoreError::Unsupported("swap a collection"))
+    }
+
+    /// Reads everything in the collection, so that damage shows as [`StoreError::Index`]. Nothing to do where a server looks after it.
+    async fn verify(&self, _collection: &Collection) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Takes the collection's data away for `reason`, keeping some of what was taken away last where that is possible; false when there
+    /// was none. Nobody writes to the collection meanwhile (`VEC-2`).
+    async fn set_aside(&self, collection: &Collection, _reason: &str) -> Result<bool, StoreError> {
+        self.drop_collection(collection).await
+    }
+
+    /// What was set aside since the process started.
+    fn damaged(&self) -> Vec<Damage> {
+        Vec::new()
     }
 
     /// The version of the server that holds the vectors, which is asked for it; `None` where they are in this process.

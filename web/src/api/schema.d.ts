@@ -122,12 +122,33 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Compares vector store, keyword index and read model, document by document. While documents are on their way the three
-         *     may differ for a moment.
+         * Compares vector store, keyword index and read model, document by document, and tells what else is wrong with the collection. While
+         *     documents are on their way the three may differ for a moment.
          */
         get: operations["check"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/collections/{name}/rebuild": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Makes keywords and vectors of a collection again from the log where they are lost, damaged or behind, beside searches, ingests and
+         *     removals. What is there and right is left alone; with `afresh` everything is set aside and made again. Until it is done searches tell
+         *     in `incomplete` that chunks may be lacking.
+         */
+        post: operations["rebuild"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1039,6 +1060,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/rebuilds/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Where a request is. */
+        get: operations["show"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/reembeddings/{id}": {
         parameters: {
             query?: never;
@@ -1193,6 +1231,23 @@ export interface paths {
          *     checks whether it still has to.
          */
         post: operations["resume"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/runs/{id}/steps": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The steps of a run, in order. Of a run that goes on, the last page is what there is now. */
+        get: operations["steps"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1768,10 +1823,16 @@ export interface components {
             collection: string;
             /** @description Chunks in the keyword index. */
             keywords: number;
+            /** @description Chunks that vectors or keywords lack. */
+            missing?: number;
             /** @description Its namespace. */
             namespace: string;
             /** @description Documents whose chunks are not the same in all three; none in a collection in order. */
             orphans: components["schemas"]["Orphan"][];
+            /** @description What is wrong with it otherwise: an index that can't be read or was set aside, a rebuild that goes on or needs somebody. */
+            problems?: components["schemas"]["FailureView"][];
+            /** @description Chunks in vectors or keywords that the read model does not count. */
+            surplus?: number;
             /** @description Chunks in the vector store. */
             vectors: number;
         };
@@ -2603,6 +2664,8 @@ export interface components {
             instruction?: string | null;
             /** @description The model; the default one when left out. */
             model?: string | null;
+            /** @description Program and arguments of the project's own tests, which are run in the sandbox before and after; none when left out. */
+            tests?: string[] | null;
         };
         /** @description The request was accepted: its command is on the log. */
         IngestAccepted: {
@@ -2659,7 +2722,7 @@ export interface components {
              *     (`mongodb://host/database/collection`). A password is named, never written: `${RIVERRUN_SOURCE_…}`.
              */
             source: string;
-            /** @description Chunking strategy: `recursive`, `markdown` or `late`; left out, it goes by the type of the source. */
+            /** @description Chunking strategy: `recursive`, `markdown`, `late` or `raptor`; left out, it goes by the type of the source. */
             strategy?: string | null;
             /** @description Warehouse table for a tabular source; of several files each gets its name behind it. */
             table?: string | null;
@@ -3563,6 +3626,7 @@ export interface components {
                 proposal_id: string;
                 /** @description `proposing`, `proposed`, `refused`, `applied` or `stale`. */
                 status: string;
+                tests?: components["schemas"]["TestRunsView"] | null;
                 /**
                  * Format: int64
                  * @description Tokens that the model read and wrote.
@@ -3608,6 +3672,35 @@ export interface components {
                 task: string;
                 /** @description Tokens so far. */
                 usage: components["schemas"]["UsageView"];
+            }[];
+            /** @description Give it as `cursor` for the next page; null on the last one. */
+            next_cursor?: string | null;
+        };
+        /** @description One page of a list. */
+        Page_StepView: {
+            /** @description The entries of this page. */
+            items: {
+                /** @description The agent type at work. */
+                agent: string;
+                /**
+                 * Format: date-time
+                 * @description When.
+                 */
+                at: string;
+                /**
+                 * @description What happened: `route`, `plan`, `thought`, `tool_call`, `tool_result`, `approval`, `reflection`, `critique`, `answer`,
+                 *     `compaction`.
+                 */
+                kind: string;
+                /**
+                 * Format: int64
+                 * @description Counts from 1 within the run, without gaps.
+                 */
+                seq: number;
+                /** @description Words. */
+                text?: string | null;
+                tool?: components["schemas"]["ToolView"] | null;
+                usage?: components["schemas"]["UsageView"] | null;
             }[];
             /** @description Give it as `cursor` for the next page; null on the last one. */
             next_cursor?: string | null;
@@ -3790,6 +3883,7 @@ export interface components {
             proposal_id: string;
             /** @description `proposing`, `proposed`, `refused`, `applied` or `stale`. */
             status: string;
+            tests?: components["schemas"]["TestRunsView"] | null;
             /**
              * Format: int64
              * @description Tokens that the model read and wrote.
@@ -3830,6 +3924,80 @@ export interface components {
             rows: unknown[][];
             /** @description There were more rows, or more bytes of them, than an answer holds. */
             truncated: boolean;
+        };
+        /** @description Keywords and vectors of a collection made again from the log. */
+        RebuildBody: {
+            /** @description Whether what is there is set aside first; left out, it is completed. */
+            afresh?: boolean | null;
+            /** @description The collection's namespace; `default` when left out. */
+            namespace?: string | null;
+        };
+        /** @description What a rebuild came to. */
+        RebuildResult: {
+            /**
+             * Format: int64
+             * @description Chunks that it holds.
+             */
+            chunks: number;
+            /**
+             * Format: int64
+             * @description Documents that the collection holds.
+             */
+            documents: number;
+            /** @description The collection's embedding model; empty when it holds nothing. */
+            embed_model: string;
+            /**
+             * Format: int64
+             * @description Those of them that were embedded anew, because the log has no vector of the collection's model.
+             */
+            embedded: number;
+            /**
+             * Format: int64
+             * @description Chunks whose keywords were written again.
+             */
+            keywords: number;
+            /**
+             * Format: int64
+             * @description Documents whose chunks are not on the log any more: ingest their sources again.
+             */
+            missing: number;
+            /** @description Ids of the first hundred of them. */
+            missing_documents: string[];
+            /**
+             * Format: int64
+             * @description Documents that nothing on the log stands for any more and that were removed.
+             */
+            removed: number;
+            /**
+             * Format: int64
+             * @description Chunks whose vectors were written again.
+             */
+            vectors: number;
+        };
+        /** @description Where a request to make a collection again is. */
+        RebuildView: {
+            /** @description Its collection. */
+            collection: string;
+            /**
+             * Format: date-time
+             * @description When it began.
+             */
+            created_at: string;
+            error?: components["schemas"]["FailureView"] | null;
+            /**
+             * Format: date-time
+             * @description When it ended.
+             */
+            finished_at?: string | null;
+            /** @description Its namespace. */
+            namespace: string;
+            /** @description What was found, or that somebody asked for it. */
+            reason?: string | null;
+            /** @description The request. */
+            rebuild_id: string;
+            result?: components["schemas"]["RebuildResult"] | null;
+            /** @description `running`, `done` (the collection is what the log says), `incomplete` (some documents are not on the log any more) or `failed`. */
+            status: string;
         };
         /** @description A memory that was recalled. */
         RecalledView: {
@@ -4070,6 +4238,11 @@ export interface components {
         } | {
             /** @description The step. */
             step: components["schemas"]["StepView"];
+            /**
+             * @description It is too large for a message: its texts are cut, which each says. `GET /runs/{id}/steps?cursor=<seq - 1>&limit=1`
+             *     has all of it.
+             */
+            truncated?: boolean;
             /** @enum {string} */
             type: "step";
         } | {
@@ -4083,8 +4256,17 @@ export interface components {
             /** @enum {string} */
             type: "token";
         } | {
-            /** @description The run with all its steps. */
+            /** @description The run with all its steps, as far as they fit into a message. */
             result: components["schemas"]["RunView"];
+            /** @description With `steps_truncated`: where the steps that are left out are, page by page. */
+            steps_rest?: string | null;
+            /**
+             * Format: int64
+             * @description With `steps_truncated`: how many steps the run has.
+             */
+            steps_total?: number | null;
+            /** @description The last steps are left out of `result`: the message would be larger than 768 KiB. */
+            steps_truncated?: boolean;
             /** @enum {string} */
             type: "final";
         };
@@ -4213,6 +4395,7 @@ export interface components {
         SearchDone: {
             /** @description The model that the query was embedded with. */
             embed_model: string;
+            incomplete?: components["schemas"]["FailureView"] | null;
             /** @description Best first. */
             items: components["schemas"]["SearchItem"][];
             /** @description What was left out although it was wanted, such as a re-ranking that failed. */
@@ -4388,7 +4571,10 @@ export interface components {
              * @description When.
              */
             at: string;
-            /** @description What happened: `route`, `plan`, `thought`, `tool_call`, `tool_result`, `approval`, `reflection`, `critique`, `answer`. */
+            /**
+             * @description What happened: `route`, `plan`, `thought`, `tool_call`, `tool_result`, `approval`, `reflection`, `critique`, `answer`,
+             *     `compaction`.
+             */
             kind: string;
             /**
              * Format: int64
@@ -4444,6 +4630,32 @@ export interface components {
             rows: number;
             /** @description The document's version. */
             version: string;
+        };
+        /** @description A run of a project's own tests. */
+        TestRunView: {
+            /**
+             * Format: int32
+             * @description Its exit code; none when it was ended.
+             */
+            exit_code?: number | null;
+            /** @description The end of what it wrote, or why it was ended. */
+            output: string;
+            /** @description Whether its exit code was 0. */
+            passed: boolean;
+            /**
+             * Format: int64
+             * @description How long it took.
+             */
+            took_ms: number;
+        };
+        /** @description A project's own tests before and after a rewrite. */
+        TestRunsView: {
+            /** @description With the rewrite. */
+            after: components["schemas"]["TestRunView"];
+            /** @description On the copy as it is. */
+            before: components["schemas"]["TestRunView"];
+            /** @description Program and arguments. */
+            command: string[];
         };
         /** @description A call of a tool by whoever asks, outside of any run. */
         ToolCallBody: {
@@ -4982,6 +5194,61 @@ export interface operations {
                     "application/json": components["schemas"]["CollectionCheck"];
                 };
             };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    rebuild: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description a repeat with the same key is the same request */
+                "Idempotency-Key"?: string | null;
+            };
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RebuildBody"];
+            };
+        };
+        responses: {
+            /** @description it has ended: `status` is `done`, `incomplete` or `failed` */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RebuildView"];
+                };
+            };
+            /** @description accepted, and not done within 10 s */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RebuildView"];
+                };
+            };
+            /** @description no such collection */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -7101,6 +7368,38 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    "application/json": components["schemas"]["RebuildView"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show: {
+        parameters: {
+            query?: {
+                /** @description where it must be: what is in another namespace is answered as unknown */
+                namespace?: string;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
                     "application/json": components["schemas"]["ReembeddingView"];
                 };
             };
@@ -7500,6 +7799,50 @@ export interface operations {
             };
             /** @description the run has ended */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    steps: {
+        parameters: {
+            query?: {
+                /** @description Most steps of a page; 100 when left out, 500 at most. A page of large steps has fewer. */
+                limit?: number | null;
+                /** @description `next_cursor` of the page before: only steps behind this `seq`. */
+                cursor?: number | null;
+                /** @description where it must be: what is in another namespace is answered as unknown */
+                namespace?: string;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_StepView"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -10,6 +10,7 @@ import {
 	MessageSquare,
 	Route,
 	Scale,
+	Scissors,
 	ShieldQuestion,
 	Wrench,
 } from "lucide-react";
@@ -27,6 +28,7 @@ const ICONS: Record<string, typeof Wrench> = {
 	reflection: CircleHelp,
 	critique: Scale,
 	answer: ChevronRight,
+	compaction: Scissors,
 };
 
 const ROW_PX = 30;

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::context::AgentContext;
 use super::partition::ReadyRun;
+use super::room::{Fit, Meter};
 use super::tokens::TokenStream;
 use super::{ending, snapshots};
 
@@ -67,6 +68,7 @@ pub(super) struct Driver {
     next_offset: i64,
     /// The last step that a snapshot holds, or that one was tried at.
     snapshot_seq: i64,
+    pub(super) meter: Meter,
     inbox: mpsc::UnboundedReceiver<Seen>,
     stop: CancellationToken,
 }
@@ -83,7 +85,8 @@ impl Driver {
     pub(super) fn new(context: Arc<AgentContext>, run: ReadyRun, partition: i32, stop: CancellationToken) -> Self {
         let ReadyRun { state, accepted_offset, next_offset, inbox } = run;
         let snapshot_seq = state.last_seq();
-        Self { context, state, partition, accepted_offset, next_offset, snapshot_seq, inbox, stop }
+        let meter = Meter::default();
+        Self { context, state, partition, accepted_offset, next_offset, snapshot_seq, meter, inbox, stop }
     }
 
     pub(super) async fn run(mut self) -> Released {
@@ -207,6 +210,11 @@ impl Driver {
     }
 
     async fn call_model(&mut self, call: ModelCall, tools: &[ToolManifest]) -> Result<(), Interrupted> {
+        match self.fit(&call, tools).await? {
+            Fit::Whole => {}
+            Fit::Without(step) => return self.append_steps(vec![*step]).await,
+            Fit::Never(failure) => return self.fail(failure).await,
+        }
         let mut attempt = 0;
         let reply = loop {
             match self.try_model(&call).await? {
@@ -216,9 +224,16 @@ impl Driver {
                     tracing::warn!(run_id = %self.state.run_id, attempt, error = %error, "model call failed, trying again");
                     self.pause(MODEL_RETRY_PAUSE * attempt).await?;
                 }
-                Err(error) => return self.fail(failure_of(&error)).await,
+                Err(error) => {
+                    return match self.fit_refused(&call, tools, &error).await? {
+                        Fit::Without(step) => self.append_steps(vec![*step]).await,
+                        Fit::Whole => self.fail(failure_of(&error)).await,
+                        Fit::Never(failure) => self.fail(failure).await,
+                    };
+                }
             }
         };
+        self.meter.learn(reply.usage.prompt_tokens);
         let reply =
             decide::Reply { usage: self.usage_of(&reply), cut: reply.finish == FinishReason::Length, text: reply.text };
         match self.state.agent().map(decide::agent) {
@@ -239,16 +254,21 @@ impl Driver {
         }
     }
 
-    /// One model call, given up when the run is cancelled, lost, out of time or the process stops.
-    pub(super) async fn try_model(&mut self, call: &ModelCall) -> Result<Result<ChatReply, ModelError>, Interrupted> {
-        let request = ChatRequest {
+    /// What the model is asked for a call.
+    pub(super) fn request_of(&self, call: &ModelCall) -> ChatRequest {
+        ChatRequest {
             model: self.state.request.model.clone().unwrap_or_default(),
             messages: call.messages.clone(),
             response_schema: call.response_schema.clone(),
             temperature: call.mode.temperature().or(self.state.request.temperature.map(|t| t as f32)),
             max_tokens: Some(call.max_tokens),
             ..ChatRequest::default()
-        };
+        }
+    }
+
+    /// One model call, given up when the run is cancelled, lost, out of time or the process stops.
+    pub(super) async fn try_model(&mut self, call: &ModelCall) -> Result<Result<ChatReply, ModelError>, Interrupted> {
+        let request = self.request_of(call);
         let context = self.context.clone();
         let provider = self.state.request.provider.clone();
         let cancel = CancellationToken::new();

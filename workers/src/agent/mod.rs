@@ -21,6 +21,7 @@ mod ending;
 mod folding;
 mod forks;
 mod partition;
+mod room;
 mod routing;
 mod sessions;
 mod snapshots;

@@ -105,6 +105,9 @@ impl Versions {
             | IngestEvent::CollectionReembedding(_)
             | IngestEvent::CollectionReembedded(_)
             | IngestEvent::CollectionReembedFailed(_)
+            | IngestEvent::CollectionRebuilding(_)
+            | IngestEvent::CollectionRebuilt(_)
+            | IngestEvent::CollectionRebuildFailed(_)
             | IngestEvent::IngestScanned(_)
             | IngestEvent::IngestFailed(_) => {}
         }

@@ -119,6 +119,9 @@ impl Census<'_> {
             | IngestEvent::CollectionReembedding(_)
             | IngestEvent::CollectionReembedded(_)
             | IngestEvent::CollectionReembedFailed(_)
+            | IngestEvent::CollectionRebuilding(_)
+            | IngestEvent::CollectionRebuilt(_)
+            | IngestEvent::CollectionRebuildFailed(_)
             | IngestEvent::IngestScanned(_)
             | IngestEvent::IngestFailed(_) => {}
         }

@@ -45,6 +45,7 @@ impl World {
                 | IngestCommand::DeleteDocument(_)
                 | IngestCommand::DeleteCollection(_)
                 | IngestCommand::ReembedCollection(_)
+                | IngestCommand::RebuildCollection(_)
                 | IngestCommand::BuildTree(_)) => panic!("{other:?}"),
             })
             .collect()

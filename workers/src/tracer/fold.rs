@@ -446,6 +446,7 @@ fn step_name(kind: StepKind) -> &'static str {
         StepKind::Reflection => "reflection",
         StepKind::Critique => "critique",
         StepKind::Answer => "answer",
+        StepKind::Compaction => "compaction",
         StepKind::Unknown => "step",
     }
 }

@@ -114,6 +114,8 @@ pub(crate) struct World {
     effect: ToolEffect,
     tool_delay: Duration,
     folder: tempfile::TempDir,
+    context_tokens: Option<usize>,
+    more_tools: Vec<Arc<dyn Tool>>,
 }
 
 impl World {
@@ -129,7 +131,32 @@ impl World {
         Mock::given(method("POST")).and(path("/api/embed")).respond_with(ScriptedEmbeddings).mount(&model).await;
         let producer = Producer::new(&log).unwrap();
         let calls = Arc::default();
-        Self { _broker: broker, log, producer, model, requests, calls, effect, tool_delay, folder }
+        let (context_tokens, more_tools) = (None, Vec::new());
+        Self {
+            _broker: broker,
+            log,
+            producer,
+            model,
+            requests,
+            calls,
+            effect,
+            tool_delay,
+            folder,
+            context_tokens,
+            more_tools,
+        }
+    }
+
+    /// The same with another model behind the same address, in whose context so many tokens fit, and with one more tool.
+    pub(crate) async fn with(self, model: impl Respond + 'static, tokens: Option<usize>, tool: Arc<dyn Tool>) -> Self {
+        self.model.reset().await;
+        Mock::given(method("POST")).and(path("/api/chat")).respond_with(model).mount(&self.model).await;
+        Self { context_tokens: tokens, more_tools: vec![tool], ..self }
+    }
+
+    /// What stands behind the address of the model.
+    pub(crate) fn model(&self) -> &MockServer {
+        &self.model
     }
 
     pub(crate) fn worker(&self, instance: &str) -> (WorkerHandle, CancellationToken) {
@@ -137,13 +164,16 @@ impl World {
         let address = self.model.uri();
         let env = |name: &str| match name {
             "RIVERRUN_MODEL_RUNTIME_BASE_URL" => Some(address.clone()),
+            "RIVERRUN_LLAMACPP_BASE_URL" => Some(format!("{address}/v1")),
             "RIVERRUN_DEFAULT_CHAT_MODEL" => Some("scripted".to_owned()),
             "RIVERRUN_DEFAULT_EMBED_MODEL" => Some("ollama/scripted".to_owned()),
+            "RIVERRUN_MODEL_CONTEXT_TOKENS" => self.context_tokens.map(|tokens| tokens.to_string()),
             _ => None,
         };
         let models = Models::new(ModelSettings::from_env(&env).unwrap()).unwrap();
         let count = Count { calls: self.calls.clone(), effect: self.effect, delay: self.tool_delay };
         let toolbox = Toolbox::builtin(Arc::new(NoKnowledge)).with(Arc::new(count));
+        let toolbox = self.more_tools.iter().fold(toolbox, |toolbox, tool| toolbox.with(tool.clone()));
         let blobs = Arc::new(ObjectStoreBlobs::local(&self.folder.path().join("blobs")).unwrap());
         let config = AgentWorkerConfig {
             log: self.log.clone(),

@@ -163,6 +163,7 @@ impl<'a> Progress<'a> {
             | StepKind::Reflection
             | StepKind::Critique
             | StepKind::Answer
+            | StepKind::Compaction
             | StepKind::Unknown => {}
         }
     }

@@ -94,11 +94,11 @@ fn tokens(result: &RunView) -> Value {
 fn chunks(head: &Head, item: Result<RunMessage, StreamEnd>, with_usage: bool) -> Vec<Value> {
     match item {
         Ok(RunMessage::Start { .. } | RunMessage::Token { .. }) => Vec::new(),
-        Ok(RunMessage::Step { step }) => reasoning(&step)
+        Ok(RunMessage::Step { step, .. }) => reasoning(&step)
             .map(|text| head.chunk(json!({"role": "assistant", "reasoning_content": text}), None))
             .into_iter()
             .collect(),
-        Ok(RunMessage::Final { result }) => match answer(&result) {
+        Ok(RunMessage::Final { result, .. }) => match answer(&result) {
             Err(error) => vec![error_body(&error.problem())],
             Ok(answer) => {
                 let mut chunks = vec![

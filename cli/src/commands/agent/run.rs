@@ -118,7 +118,7 @@ async fn watch(connection: &Connection, run_id: RunId, steps: bool, ask: bool) -
     let alone = connection.is_hosting();
     let unasked = OnceLock::new();
     let mut on_message = |message: &RunMessage| match message {
-        RunMessage::Step { step } => {
+        RunMessage::Step { step, .. } => {
             if steps {
                 print_line(&step_line(step))?;
             }

@@ -24,13 +24,13 @@ pub async fn run(
         }
         match message {
             RunMessage::Start { .. } => Ok(()),
-            RunMessage::Step { step } => {
+            RunMessage::Step { step, .. } => {
                 print_line(&step_line(step))?;
                 tell_question(run_id, step);
                 Ok(())
             }
             RunMessage::Token { text, .. } => print_piece(text),
-            RunMessage::Final { result } => match &result.answer {
+            RunMessage::Final { result, .. } => match &result.answer {
                 Some(answer) => print_line(&format!("\n{answer}")),
                 None => Ok(()),
             },
@@ -52,9 +52,10 @@ pub async fn follow(
     on_message: &mut (dyn FnMut(&RunMessage) -> Result<(), CliError> + Send),
 ) -> Result<RunView, CliError> {
     let (mut last, mut tries) = (after, 0);
+    let whole = format!("/runs/{}", encode(run_id));
     loop {
         let path = with_query(
-            &format!("/runs/{}/events", encode(run_id)),
+            &format!("{whole}/events"),
             &[("after", Some(last.to_string())), ("tokens", Some(tokens.to_string()))],
         );
         let events = connection.client.events(Method::GET, &path, None).await?;
@@ -64,12 +65,13 @@ pub async fn follow(
             let Ok(event) = event else { break };
             tries = 0;
             let message: RunMessage = event.json()?;
-            if let RunMessage::Step { step } = &message {
+            if let RunMessage::Step { step, .. } = &message {
                 last = step.seq;
             }
             on_message(&message)?;
-            if let RunMessage::Final { result } = message {
-                return Ok(*result);
+            if let RunMessage::Final { result, steps_truncated, .. } = message {
+                // Not every step fits into a message, and a run is shown with all of them.
+                return if steps_truncated { connection.client.get(&whole).await } else { Ok(*result) };
             }
         }
         tries += 1;

@@ -26,6 +26,7 @@ pub struct ArchiveArgs {
 const CARRIED: &[&str] = &[
     "agent",
     "ingester",
+    "rebuilder",
     "tree-builder",
     "embedder",
     "memory-runs",

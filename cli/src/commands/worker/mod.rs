@@ -225,7 +225,13 @@ async fn projector(
 ) -> Result<WorkerHandle, CliError> {
     let url = settings.database_url.as_deref().unwrap_or_default(); // `check` wants it
     let sql = Sql::connect(url).await.map_err(|error| store_down(&error))?;
-    let config = ProjectorConfig { log: log.clone(), producer: producer.clone(), schemas: Schemas::built_in(), sql };
+    let config = ProjectorConfig {
+        log: log.clone(),
+        producer: producer.clone(),
+        schemas: Schemas::built_in(),
+        sql,
+        caught_up: CancellationToken::new(),
+    };
     Ok(projector::spawn(config, stop.clone()))
 }
 

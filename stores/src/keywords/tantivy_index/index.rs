@@ -82,14 +82,38 @@ impl OpenIndex {
         Ok(())
     }
 
-    pub(super) fn delete_document(&mut self, document: &DocumentId, versions: &Versions) -> Result<usize, StoreError> {
+    /// The chunks of the document's versions.
+    fn of_document(&self, document: &DocumentId, versions: &Versions) -> BooleanQuery {
         let mut clauses = vec![(Occur::Must, exactly(self.fields.document_id, &document.to_string()))];
         match versions {
             Versions::All => {}
             Versions::Only(version) => clauses.push((Occur::Must, exactly(self.fields.version, version))),
             Versions::Except(version) => clauses.push((Occur::MustNot, exactly(self.fields.version, version))),
         }
-        let doomed = BooleanQuery::new(clauses);
+        BooleanQuery::new(clauses)
+    }
+
+    pub(super) fn count_document(&self, document: &DocumentId, versions: &Versions) -> Result<usize, StoreError> {
+        let query = self.of_document(document, versions);
+        self.reader.searcher().search(&query, &Count).map_err(|error| failed(&self.path, error))
+    }
+
+    /// Compares every file with its checksum, and reads the list of documents.
+    pub(super) fn verify(&self) -> Result<(), StoreError> {
+        let damaged = self.index.validate_checksum().map_err(|error| failed(&self.path, error))?;
+        if let Some(file) = damaged.iter().min() {
+            let reason = format!(
+                "{} of its files are not what they were when they were written, such as {}",
+                damaged.len(),
+                file.display()
+            );
+            return Err(failed(&self.path, reason));
+        }
+        self.documents().map(drop)
+    }
+
+    pub(super) fn delete_document(&mut self, document: &DocumentId, versions: &Versions) -> Result<usize, StoreError> {
+        let doomed = self.of_document(document, versions);
         let path = self.path.clone();
         let count = self.reader.searcher().search(&doomed, &Count).map_err(|error| failed(&path, error))?;
         self.dirty = true;

@@ -33,6 +33,8 @@ const CONFIG_FILE: &str = "edge_config.json";
 const WAL_FOLDER: &str = "wal";
 const WAL_CLOSED_PREFIX: &str = "closed-";
 const WAL_SEGMENT_BYTES: usize = 4 << 20;
+/// Points that are read together when a shard is looked through.
+const VERIFIED_POINTS: usize = 1_000;
 /// Finished files of the write-ahead log that a shard may have before it is opened again without them.
 const MAX_CLOSED_WAL_FILES: usize = 16;
 
@@ -195,6 +197,23 @@ impl Shard {
             .collect::<Result<Vec<StoredChunk>, StoreError>>()?;
         chunks.sort_by(|a, b| (&a.version, a.ordinal).cmp(&(&b.version, b.ordinal)));
         Ok(chunks)
+    }
+
+    /// Reads the points from `from` on, a page of them, with vectors; the place of the next page, if there is one.
+    pub(super) fn verify(&self, from: Option<PointId>) -> Result<Option<PointId>, StoreError> {
+        let request = ScrollRequest {
+            offset: from,
+            limit: Some(VERIFIED_POINTS),
+            filter: None,
+            with_payload: Some(WithPayloadInterface::Bool(true)),
+            with_vector: WithVector::Bool(true),
+            order_by: None,
+        };
+        let (found, next) = self.edge()?.scroll(request).map_err(|error| self.failed(error))?;
+        for record in found {
+            self.chunk(record.id, record.payload)?;
+        }
+        Ok(next)
     }
 
     pub(super) fn count(&self) -> Result<usize, StoreError> {

@@ -1,0 +1,108 @@
+//! Keywords and vectors of a collection made again from the log: a command, and where it is.
+
+use std::time::Duration;
+
+use axum::Json as Reply;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use riverrun_schemas::ingest::{IngestCommand, RebuildCollection};
+use riverrun_schemas::{Collection, IngestId, now_ms};
+use riverrun_stores::StoreError;
+use riverrun_stores::read_models::{documents, rebuilds};
+use tokio::time::Instant;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::runs::location;
+use crate::error::ApiError;
+use crate::extract::{IdempotencyKey, Json, id};
+use crate::state::AppState;
+use crate::submit;
+use crate::wire::{Problem, RebuildBody, RebuildView};
+
+/// How long a request waits for its end before it answers that the work goes on.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it waits for the first word of a worker.
+const FIRST_WORD: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(25);
+const COMPONENT: &str = "api";
+
+pub(super) fn router() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(rebuild)).routes(routes!(show))
+}
+
+/// Makes keywords and vectors of a collection again from the log where they are lost, damaged or behind, beside searches, ingests and
+/// removals. What is there and right is left alone; with `afresh` everything is set aside and made again. Until it is done searches tell
+/// in `incomplete` that chunks may be lacking.
+#[utoipa::path(post, path = "/collections/{name}/rebuild", tag = "knowledge", params(("name" = String, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "a repeat with the same key is the same request")),
+    request_body = RebuildBody,
+    responses((status = 200, description = "it has ended: `status` is `done`, `incomplete` or `failed`", body = RebuildView),
+        (status = 202, description = "accepted, and not done within 10 s", body = RebuildView),
+        (status = 404, description = "no such collection", body = Problem), (status = 422, body = Problem)))]
+async fn rebuild(
+    State(state): State<AppState>,
+    Path(name): Path<String>,
+    key: IdempotencyKey,
+    Json(body): Json<RebuildBody>,
+) -> Result<Response, ApiError> {
+    let collection = submit::collection(body.namespace.as_deref(), &name)?;
+    let afresh = body.afresh.unwrap_or(false);
+    let ingest_id = match key.0.as_deref() {
+        Some(key) => IngestId::derive(&["rebuild", key, &collection.physical_name(), &afresh.to_string()]),
+        None => IngestId::new(),
+    };
+    if rebuilds::rebuild(&state.parts().sql, ingest_id).await?.is_none() {
+        must_be_there(&state, &collection).await?;
+        let Collection { namespace, name } = collection;
+        let command = RebuildCollection { ingest_id, namespace, collection: name, afresh, at: now_ms() };
+        state.parts().producer.send(&IngestCommand::from(command), COMPONENT, None).await?;
+    }
+    wait(&state, ingest_id).await
+}
+
+/// What neither the read model nor an index knows is no collection.
+async fn must_be_there(state: &AppState, collection: &Collection) -> Result<(), ApiError> {
+    let parts = state.parts();
+    let known = documents::holds_anything(&parts.sql, collection).await?
+        || parts.vectors.info(collection).await?.is_some()
+        || parts.keywords.exists(collection).await?;
+    if known { Ok(()) } else { Err(StoreError::NoCollection(collection.clone()).into()) }
+}
+
+/// Where a request is.
+#[utoipa::path(get, path = "/rebuilds/{id}", tag = "knowledge", params(("id" = String, Path)),
+    responses((status = 200, body = RebuildView), (status = 404, body = Problem)))]
+async fn show(State(state): State<AppState>, Path(rebuild): Path<String>) -> Result<Reply<RebuildView>, ApiError> {
+    let rebuild_id: IngestId = id(&rebuild)?;
+    let known = rebuilds::rebuild(&state.parts().sql, rebuild_id).await?;
+    known.map(Reply).ok_or_else(|| unknown_rebuild(rebuild_id))
+}
+
+pub(crate) fn unknown_rebuild(rebuild_id: IngestId) -> ApiError {
+    ApiError::not_found("rebuild_not_found", format!("nothing was heard of rebuild {rebuild_id} yet"))
+}
+
+async fn wait(state: &AppState, rebuild_id: IngestId) -> Result<Response, ApiError> {
+    let since = Instant::now();
+    loop {
+        let known = rebuilds::rebuild(&state.parts().sql, rebuild_id).await?;
+        match known {
+            Some(view) if view.ended() => return Ok(Reply(view).into_response()),
+            Some(view) if since.elapsed() > PATIENCE => {
+                let place = location(&format!("/rebuilds/{rebuild_id}"));
+                return Ok((StatusCode::ACCEPTED, place, Reply(view)).into_response());
+            }
+            None if since.elapsed() > FIRST_WORD => {
+                return Err(ApiError::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "rebuild_not_begun",
+                    format!("rebuild {rebuild_id} is on the log, and no worker has said a word of it"),
+                )
+                .hint(format!("GET /rebuilds/{rebuild_id} tells where it is")));
+            }
+            Some(_) | None => tokio::time::sleep(POLL).await,
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! `riverrun collections rebuild`.
+
+use std::time::Duration;
+
+use clap::Args;
+use riverrun_api::wire::{RebuildBody, RebuildView};
+
+use crate::client::encode;
+use crate::error::{CliError, Exit};
+use crate::host::Connection;
+use crate::output::{Output, tell};
+
+const POLL: Duration = Duration::from_millis(500);
+
+/// Options of `collections rebuild`.
+#[derive(Debug, Args)]
+pub struct RebuildArgs {
+    /// The collection
+    pub name: String,
+    /// Set aside what is there and make everything again, instead of completing it
+    #[arg(long)]
+    pub afresh: bool,
+    /// Its namespace
+    #[arg(short, long)]
+    pub namespace: Option<String>,
+}
+
+pub async fn run(connection: &Connection, args: RebuildArgs, output: Output) -> Result<(), CliError> {
+    let path = format!("/collections/{}/rebuild", encode(&args.name));
+    let body = RebuildBody { afresh: args.afresh.then_some(true), namespace: args.namespace };
+    let mut view: RebuildView = connection.client.post(&path, &body).await?;
+    if !view.ended() && !output.json {
+        tell("making keywords and vectors again from the log; searches tell until then that chunks may be lacking");
+    }
+    while !view.ended() {
+        tokio::time::sleep(POLL).await;
+        view = connection.client.get(&format!("/rebuilds/{}", view.rebuild_id)).await?;
+    }
+    if let Some(error) = &view.error {
+        return Err(CliError::new(Exit::Failed, error.message.clone()).maybe_hint(error.hint.clone()));
+    }
+    output.show(&view, |view| {
+        let done = view.result.clone().unwrap_or_default();
+        format!(
+            "{}/{}: {} chunks of {} documents; written again: {} vectors ({} of them embedded anew) and {} keywords; {} documents removed",
+            view.namespace,
+            view.collection,
+            done.chunks,
+            done.documents,
+            done.vectors,
+            done.embedded,
+            done.keywords,
+            done.removed
+        )
+    })?;
+    let missing = view.result.as_ref().map_or(0, |result| result.missing);
+    if missing == 0 {
+        return Ok(());
+    }
+    Err(CliError::new(Exit::Failed, format!("the chunks of {missing} documents are not on the log any more"))
+        .hint("ingest their sources again; riverrun collections check names the documents"))
+}
