@@ -6,6 +6,7 @@ use std::sync::Arc;
 pub use riverrun_agents::memory::{DEFAULT_WINDOW_TOKENS, MAX_WINDOW_TOKENS};
 use riverrun_knowledge::chunking::ChunkUnit;
 use riverrun_knowledge::web::WebPolicy;
+pub use riverrun_projects::settings::{Programs, ProjectSettings};
 
 use crate::access::tokens::Tokens;
 
@@ -41,6 +42,8 @@ pub struct ApiConfig {
     pub ingest_roots: Vec<PathBuf>,
     /// Hosts of databases that `POST /ingest` may read from, as `host` or `host:port`.
     pub ingest_databases: Vec<String>,
+    /// Which programs projects may start, and what their versions are checked against.
+    pub projects: ProjectSettings,
     /// Which hosts may be asked for pages and repositories beyond the public internet.
     pub web: WebPolicy,
     /// Most characters, or tokens, of a chunk.

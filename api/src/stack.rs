@@ -491,6 +491,7 @@ fn spawn_workers(
                 models.clone(),
                 config.core.tools().web.clone(),
                 config.core.tools().sandbox.clone(),
+                settings.projects.clone(),
             ),
             runtime(),
             stop.clone(),

@@ -24,6 +24,7 @@ use riverrun_workers::tracer::TracingSettings;
 use crate::error::{CliError, Exit};
 use crate::secure_broker::secure_listener;
 
+mod projects;
 mod servers;
 
 const PREFIX: &str = "RIVERRUN_";
@@ -153,6 +154,7 @@ impl Settings {
                 rate_per_namespace: values.number("RIVERRUN_RATE_PER_NAMESPACE", 0, 0..=1_000_000)?,
                 ingest_roots: ingest_roots(values, folder)?,
                 ingest_databases: values.list("RIVERRUN_INGEST_DATABASES"),
+                projects: projects::settings(values, folder)?,
                 web: web_policy(values)?,
                 chunk_size,
                 chunk_overlap,

@@ -29,3 +29,12 @@ pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
         .map(|folder| folder.join(name))
         .find(|p| p.is_file())
 }
+
+/// An interpreter lies in `bin` beside the `lib` that it needs, and so does what a link to it stands for.
+pub(crate) fn homes(program: &Path) -> Vec<PathBuf> {
+    let home = |path: &Path| path.parent().and_then(Path::parent).map(Path::to_owned);
+    // `~/bin` has none, and a home folder is nothing for code of a project.
+    let is_prefix = |path: &PathBuf| path.parent().is_some() && path.join("lib").is_dir();
+    let target = program.canonicalize().ok();
+    home(program).into_iter().chain(target.as_deref().and_then(home)).filter(is_prefix).collect()
+}

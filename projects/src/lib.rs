@@ -19,9 +19,11 @@ pub mod own_tests;
 pub mod patch;
 pub mod report;
 pub mod review;
+pub mod settings;
 pub mod text;
 
 pub use copy::{CopyStore, Tree};
 pub use error::ProjectError;
 pub use finding::{Finding, Severity};
 pub use report::Report;
+pub use settings::ProjectSettings;

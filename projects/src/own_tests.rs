@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::copy::Files;
 use crate::error::ProjectError;
-use crate::folder::{lay_out, on_path};
+use crate::folder::{homes, lay_out, on_path};
+use crate::settings::Programs;
 
 /// Most arguments of a test command, its program among them.
 pub const MAX_ARGUMENTS: usize = 64;
@@ -56,8 +57,8 @@ impl TestRuns {
 ///
 /// # Errors
 /// When it can't be run here.
-pub fn check(command: &[String]) -> Result<(), ProjectError> {
-    program(command).map(|_| ())
+pub fn check(command: &[String], programs: &Programs) -> Result<(), ProjectError> {
+    program(command, programs).map(|_| ())
 }
 
 /// Runs a command on the files as they are, and with `file` being `rewrite`, each in a folder of its own.
@@ -65,18 +66,19 @@ pub fn check(command: &[String]) -> Result<(), ProjectError> {
 /// # Errors
 /// When it can't be started. Tests that fail, take too long or write too much are a result.
 pub async fn compare(
-    sandbox: &Sandbox,
+    (sandbox, programs): (&Sandbox, &Programs),
     command: &[String],
     mut files: Files,
     (file, rewrite): (&str, &[u8]),
 ) -> Result<TestRuns, ProjectError> {
-    let before = run(sandbox, command, files.clone()).await?;
+    let program = program(command, programs)?;
+    let before = run(sandbox, (program.as_path(), command), files.clone()).await?;
     files.insert(file.to_owned(), rewrite.to_vec().into());
-    let after = run(sandbox, command, files).await?;
+    let after = run(sandbox, (program.as_path(), command), files).await?;
     Ok(TestRuns { command: command.to_vec(), before, after })
 }
 
-fn program(command: &[String]) -> Result<PathBuf, ProjectError> {
+fn program(command: &[String], programs: &Programs) -> Result<PathBuf, ProjectError> {
     let refused = |what: String, fix: &str| ProjectError::refused("tests_not_run", what, fix);
     let support = support();
     if !(support.landlock && support.seccomp) {
@@ -91,14 +93,17 @@ fn program(command: &[String]) -> Result<PathBuf, ProjectError> {
         return Err(refused(what, "put it into a script of the project"));
     }
     let found = if name.contains('/') { None } else { on_path(name) };
+    let shown: String = name.chars().filter(|c| !c.is_control()).take(200).collect();
+    if found.is_some() && !programs.allows(name) {
+        let what = format!("the program {shown:?} is not one that may be started for a project");
+        return Err(refused(what, "an operator can name it in RIVERRUN_PROJECT_PROGRAMS"));
+    }
     found.ok_or_else(|| {
-        let shown: String = name.chars().filter(|c| !c.is_control()).take(200).collect();
         refused(format!("there is no program {shown:?} on the server's PATH"), "name an installed one, such as python3")
     })
 }
 
-async fn run(sandbox: &Sandbox, command: &[String], files: Files) -> Result<TestRun, ProjectError> {
-    let program = program(command)?;
+async fn run(sandbox: &Sandbox, (program, command): (&Path, &[String]), files: Files) -> Result<TestRun, ProjectError> {
     let failed = |what: String| ProjectError::refused("tests_not_run", what, "free some space in the temporary folder");
     let laid_out = tokio::task::spawn_blocking(move || lay_out(files.iter())).await;
     let folder = match laid_out {
@@ -107,7 +112,7 @@ async fn run(sandbox: &Sandbox, command: &[String], files: Files) -> Result<Test
         Err(_) => return Err(failed("laying out the project broke off".to_owned())),
     };
     let confinement = Confinement {
-        read: homes(&program),
+        read: homes(program),
         // Runtimes reserve more than they use.
         memory_bytes: 0,
         cpu_seconds: MAX_TIME.as_secs(),
@@ -115,7 +120,7 @@ async fn run(sandbox: &Sandbox, command: &[String], files: Files) -> Result<Test
         ..Confinement::default()
     };
     let invocation = Invocation {
-        program,
+        program: program.to_owned(),
         arguments: command.get(1..).unwrap_or_default().to_vec(),
         environment: BTreeMap::new(),
         stdin: None,
@@ -133,15 +138,6 @@ async fn run(sandbox: &Sandbox, command: &[String], files: Files) -> Result<Test
             TestRun { passed: finished.code == Some(0), exit_code: finished.code, took_ms, output: said(&finished) }
         }
     })
-}
-
-/// An interpreter lies in `bin` beside the `lib` that it needs, and so does what a link to it stands for.
-fn homes(program: &Path) -> Vec<PathBuf> {
-    let home = |path: &Path| path.parent().and_then(Path::parent).map(Path::to_owned);
-    // `~/bin` has none, and a home folder is nothing for code of a project.
-    let is_prefix = |path: &PathBuf| path.parent().is_some() && path.join("lib").is_dir();
-    let target = program.canonicalize().ok();
-    home(program).into_iter().chain(target.as_deref().and_then(home)).filter(is_prefix).collect()
 }
 
 /// The end of both outputs.
@@ -177,8 +173,23 @@ mod tests {
     fn given_commands_that_name_no_installed_program_when_they_are_checked_then_each_is_refused() {
         let long: Vec<String> = std::iter::repeat_n("true".to_owned(), MAX_ARGUMENTS + 1).collect();
         let named = |name: &str| vec![name.to_owned()];
+        let programs = Programs::default();
         for command in [Vec::new(), named(""), named("../sh"), named("/bin/sh"), named("no-such-program\u{1b}"), long] {
-            assert!(matches!(check(&command), Err(ProjectError::Refused { code: "tests_not_run", .. })), "{command:?}");
+            assert!(
+                matches!(check(&command, &programs), Err(ProjectError::Refused { code: "tests_not_run", .. })),
+                "{command:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn given_an_installed_program_that_is_not_allowed_when_it_is_checked_then_it_is_refused_with_the_setting() {
+        let Err(error) = check(&["sh".to_owned(), "-c".to_owned()], &Programs::default()) else { panic!("sh may run") };
+        let failure = error.failure();
+        assert_eq!(failure.code, "tests_not_run");
+        let support = support();
+        if support.landlock && support.seccomp {
+            assert!(failure.hint.is_some_and(|hint| hint.contains("RIVERRUN_PROJECT_PROGRAMS")));
         }
     }
 

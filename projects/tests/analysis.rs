@@ -81,3 +81,22 @@ fn given_changes_when_a_patch_is_made_then_only_their_lines_are_in_it() {
     );
     assert_eq!(unified("a", "x", "x"), "");
 }
+
+#[test]
+fn given_imports_when_they_are_compared_with_what_is_declared_then_only_what_is_missing_is_found() {
+    let manifest = "[project]\ndependencies = [\"requests>=2\", \"pyyaml==6\"]\n[project.optional-dependencies]\nx = [\"numpy\"]\n";
+    let main = "import os, requests\nimport yaml.nodes\nimport numpy\nimport mine.part\nfrom cv2 import x\ntry:\n    import ujson\nexcept ImportError:\n    ujson = None\n";
+    let mut files = Files::from([
+        ("pyproject.toml".to_owned(), manifest.into()),
+        ("main.py".to_owned(), main.into()),
+        ("mine/part.py".to_owned(), "".into()),
+    ]);
+    let undeclared = |files: &Files| -> Vec<(String, usize)> {
+        let found = deterministic(files).findings.into_iter().filter(|one| one.rule == "undeclared-dependency");
+        found.map(|one| (one.file, one.line)).collect()
+    };
+    assert_eq!(undeclared(&files), [("main.py".to_owned(), 5)]);
+    // What is declared there is not known.
+    files.insert("setup.py".to_owned(), "setup()".into());
+    assert!(undeclared(&files).is_empty());
+}

@@ -270,6 +270,32 @@ pub struct ChangeRefused {
     pub at: i64,
 }
 
+/// Asks for a project to be removed with all that was found and proposed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RemoveProject {
+    /// The project.
+    pub project_id: ProjectId,
+    /// Its namespace.
+    pub namespace: Namespace,
+    /// The request.
+    pub change_id: ChangeId,
+    /// Milliseconds since the epoch.
+    pub at: i64,
+}
+
+/// The project is gone; its id is of no use any more.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProjectRemoved {
+    /// The project.
+    pub project_id: ProjectId,
+    /// Its namespace.
+    pub namespace: Namespace,
+    /// The request.
+    pub change_id: ChangeId,
+    /// Milliseconds since the epoch.
+    pub at: i64,
+}
+
 /// An event id that follows from the project, the kind and what it is about.
 macro_rules! id {
     ($event:expr, $kind:literal, $($part:expr),*) => {
@@ -290,6 +316,8 @@ event_set! {
     ApplyProposal = "riverrun.projects.ApplyProposal", key |e| e.project_id.to_string(), id |e| id!(e, "ApplyProposal", e.change_id);
     /// Asks for the last change of a file to be taken back.
     RevertFile = "riverrun.projects.RevertFile", key |e| e.project_id.to_string(), id |e| id!(e, "RevertFile", e.change_id);
+    /// Asks for a project to be removed.
+    RemoveProject = "riverrun.projects.RemoveProject", key |e| e.project_id.to_string(), id |e| id!(e, "RemoveProject", e.change_id);
 }
 
 event_set! {
@@ -309,6 +337,8 @@ event_set! {
     FileChanged = "riverrun.projects.FileChanged", key |e| e.project_id.to_string(), id |e| id!(e, "FileChanged", e.change_id);
     /// A file of the copy did not change.
     ChangeRefused = "riverrun.projects.ChangeRefused", key |e| e.project_id.to_string(), id |e| id!(e, "ChangeRefused", e.change_id);
+    /// The project is gone.
+    ProjectRemoved = "riverrun.projects.ProjectRemoved", key |e| e.project_id.to_string(), id |e| id!(e, "ProjectRemoved", e.change_id);
 }
 
 impl ProjectCommand {
@@ -320,6 +350,7 @@ impl ProjectCommand {
             ProjectCommand::ImproveFile(e) => e.project_id,
             ProjectCommand::ApplyProposal(e) => e.project_id,
             ProjectCommand::RevertFile(e) => e.project_id,
+            ProjectCommand::RemoveProject(e) => e.project_id,
         }
     }
 }
@@ -335,6 +366,7 @@ impl ProjectEvent {
             ProjectEvent::ProposalMade(e) => e.project_id,
             ProjectEvent::FileChanged(e) => e.project_id,
             ProjectEvent::ChangeRefused(e) => e.project_id,
+            ProjectEvent::ProjectRemoved(e) => e.project_id,
         }
     }
 }

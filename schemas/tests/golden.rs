@@ -235,6 +235,13 @@ fn projects() -> (Vec<ProjectCommand>, Vec<ProjectEvent>) {
             at: 1_700_000_000_000,
         }
         .into(),
+        RemoveProject {
+            project_id: ProjectId::derive(&["golden"]),
+            namespace: "team-a".parse().unwrap(),
+            change_id: ChangeId::derive(&["golden"]),
+            at: 1_700_000_000_000,
+        }
+        .into(),
     ];
     let events = vec![
         ProjectProgressed {
@@ -323,6 +330,13 @@ fn projects() -> (Vec<ProjectCommand>, Vec<ProjectEvent>) {
             proposal_id: Some(ProposalId::derive(&["golden"])),
             file: "file".into(),
             error: Failure::new("zip_refused", "a.zip"),
+            at: 1_700_000_000_000,
+        }
+        .into(),
+        ProjectRemoved {
+            project_id: ProjectId::derive(&["golden"]),
+            namespace: "team-a".parse().unwrap(),
+            change_id: ChangeId::derive(&["golden"]),
             at: 1_700_000_000_000,
         }
         .into(),

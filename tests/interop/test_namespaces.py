@@ -53,6 +53,7 @@ def questions(owned):
         "project apply": ["project", "apply", "prj_01h455vb4pex5vsknk084sn02q", "--file", "a.py", "--yes"],
         "project revert": ["project", "revert", "prj_01h455vb4pex5vsknk084sn02q", "--file", "a.py"],
         "project patch": ["project", "patch", "prj_01h455vb4pex5vsknk084sn02q"],
+        "project rm": ["project", "rm", "prj_01h455vb4pex5vsknk084sn02q"],
         "docs ls": ["docs", "ls", "-c", "papers"],
         "docs show": ["docs", "show", owned["document_id"]],
         "docs rm": ["docs", "rm", owned["document_id"]],

@@ -11,24 +11,27 @@ use riverrun_agents::tools::sandbox::Sandbox;
 use riverrun_knowledge::LanguageModels;
 use riverrun_knowledge::web::GuardedClient;
 use riverrun_log::blobs::sha256_hex;
-use riverrun_log::{BlobStore, Outgoing, StartAt, Tail, TopicPartition};
+use riverrun_log::{BlobStore, Outgoing};
 use riverrun_projects::copy::{CopyStore, Entry, Files, Tree};
 use riverrun_projects::improve::{Task, improve};
 use riverrun_projects::language::Language;
 use riverrun_projects::own_tests::{self, TestRuns};
 use riverrun_projects::report::lines;
 use riverrun_projects::review::review;
-use riverrun_projects::{ProjectError, Report, analyzers, import};
+use riverrun_projects::{ProjectError, ProjectSettings, Report, analyzers, import};
 use riverrun_schemas::projects::{
-    AnalyzeProject, ApplyProposal, ChangeRefused, FileChanged, ImportProject, ImproveFile, ProjectAnalyzed,
-    ProjectCommand, ProjectEvent, ProjectFailed, ProjectImported, ProjectProgressed, ProposalMade, RevertFile,
+    AnalyzeProject, ApplyProposal, FileChanged, ImportProject, ImproveFile, ProjectAnalyzed, ProjectCommand,
+    ProjectEvent, ProjectImported, ProjectRemoved, ProposalMade, RemoveProject, RevertFile,
 };
-use riverrun_schemas::{
-    BlobRef, ChangeId, Decoded, Envelope, Failure, Namespace, ProjectId, ProposalId, Topic, now_ms,
-};
+use riverrun_schemas::{Envelope, Failure, now_ms};
 use serde_json::json;
 
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
+use answers::{begun, failed, subject};
+use state::{State, fold};
+
+mod answers;
+mod state;
 
 const NAME: &str = "analyzer";
 /// Projects that are worked on at a time.
@@ -41,65 +44,7 @@ pub struct Analyzer {
     models: Arc<dyn LanguageModels>,
     client: Option<GuardedClient>,
     sandbox: Option<Sandbox>,
-}
-
-/// A project as its events tell it.
-#[derive(Default)]
-struct State {
-    answered: Vec<String>,
-    failed: bool,
-    tree: Option<BlobRef>,
-    proposals: Vec<ProposalMade>,
-    /// Files with the list of files before their change, oldest first.
-    undo: Vec<(String, BlobRef)>,
-}
-
-impl State {
-    fn apply(&mut self, event: ProjectEvent) {
-        match event {
-            ProjectEvent::ProjectProgressed(_) => {}
-            ProjectEvent::ProjectImported(e) => {
-                if self.tree.is_none() {
-                    self.tree = Some(e.tree);
-                }
-            }
-            ProjectEvent::ProjectFailed(e) => {
-                self.failed |= e.about.is_empty();
-                self.answered.push(e.about);
-            }
-            ProjectEvent::ProjectAnalyzed(e) => self.answered.push(e.analysis_id.to_string()),
-            ProjectEvent::ProposalMade(e) => {
-                self.answered.push(e.proposal_id.to_string());
-                self.proposals.push(e);
-            }
-            ProjectEvent::FileChanged(e) => {
-                if self.is_answered(&e.change_id.to_string()) {
-                    return;
-                }
-                self.answered.push(e.change_id.to_string());
-                match (e.proposal_id, self.tree.replace(e.tree)) {
-                    (Some(_), Some(before)) => self.undo.push((e.file, before)),
-                    (None, _) => {
-                        if let Some(at) = self.undo.iter().rposition(|(file, _)| *file == e.file) {
-                            self.undo.remove(at);
-                        }
-                    }
-                    (Some(_), None) => {}
-                }
-            }
-            ProjectEvent::ChangeRefused(e) => self.answered.push(e.change_id.to_string()),
-        }
-    }
-
-    fn is_answered(&self, id: &str) -> bool {
-        self.answered.iter().any(|answered| answered == id)
-    }
-
-    fn tree(&self) -> Result<&BlobRef, ProjectError> {
-        self.tree.as_ref().ok_or_else(|| {
-            ProjectError::refused("not_imported", "the project has no copy", "import it first: riverrun project import")
-        })
-    }
+    settings: ProjectSettings,
 }
 
 impl Analyzer {
@@ -109,8 +54,9 @@ impl Analyzer {
         models: Arc<dyn LanguageModels>,
         client: Option<GuardedClient>,
         sandbox: Option<Sandbox>,
+        settings: ProjectSettings,
     ) -> Self {
-        Self { copies: CopyStore::new(blobs.clone()), blobs, models, client, sandbox }
+        Self { copies: CopyStore::new(blobs.clone()), blobs, models, client, sandbox, settings }
     }
 
     async fn import(&self, e: &ImportProject) -> Result<ProjectEvent, ProjectError> {
@@ -145,7 +91,7 @@ impl Analyzer {
         let begun = Instant::now();
         let tree = self.copies.tree(state.tree()?).await?;
         let files = self.copies.files(&tree).await?;
-        let analyzed = analyzers::analyze(files.clone(), self.sandbox.as_ref()).await;
+        let analyzed = analyzers::analyze(files.clone(), self.sandbox.as_ref(), &self.settings).await;
         let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut report = Report::new(&files, analyzed, took_ms);
         if e.review {
@@ -196,7 +142,7 @@ impl Analyzer {
             candidates: e.candidates,
         };
         if !e.tests.is_empty() {
-            own_tests::check(&e.tests)?;
+            own_tests::check(&e.tests, &self.settings.programs)?;
         }
         let mut made = improve(self.models.as_ref(), &task, &content).await?;
         let tests = match &made.after {
@@ -245,7 +191,8 @@ impl Analyzer {
             ));
         };
         let files = self.copies.files(tree).await?;
-        own_tests::compare(sandbox, &e.tests, files, (e.file.as_str(), rewrite)).await
+        let start = (sandbox, &self.settings.programs);
+        own_tests::compare(start, &e.tests, files, (e.file.as_str(), rewrite)).await
     }
 
     async fn write(&self, e: &ApplyProposal, state: &State) -> Result<ProjectEvent, ProjectError> {
@@ -321,8 +268,12 @@ impl Analyzer {
         context: &Context,
     ) -> Result<Option<Outgoing>, WorkError> {
         let cause = &delivery.envelope;
-        let state = state(delivery, context).await?;
+        let state = fold(delivery, context).await?;
         let (phase, about) = subject(&delivery.event);
+        // Whatever was asked of a project that is gone needs no answer: nobody can look at it.
+        if state.removed && !matches!(delivery.event, ProjectCommand::RemoveProject(_)) {
+            return Ok(None);
+        }
         let is_import = matches!(delivery.event, ProjectCommand::ImportProject(_));
         if is_import && (state.tree.is_some() || state.failed) || !is_import && state.is_answered(&about) {
             return Ok(None);
@@ -336,6 +287,7 @@ impl Analyzer {
             ProjectCommand::ImproveFile(e) => self.propose(e, &state).await,
             ProjectCommand::ApplyProposal(e) => self.write(e, &state).await,
             ProjectCommand::RevertFile(e) => self.revert(e, &state).await,
+            ProjectCommand::RemoveProject(e) => Ok(removed(e)),
         };
         let event = match done {
             Ok(event) => event,
@@ -344,6 +296,11 @@ impl Analyzer {
         };
         Ok(Some(outgoing(&event, cause)?))
     }
+}
+
+fn removed(e: &RemoveProject) -> ProjectEvent {
+    let (project_id, namespace) = (e.project_id, e.namespace.clone());
+    ProjectRemoved { project_id, namespace, change_id: e.change_id, at: now_ms() }.into()
 }
 
 fn outgoing(event: &ProjectEvent, cause: &Envelope) -> Result<Outgoing, WorkError> {
@@ -367,96 +324,6 @@ fn languages(files: &Files) -> String {
         .map(|(name, (files, lines))| json!({ "name": name, "files": files, "lines": lines }))
         .collect();
     json!(list).to_string()
-}
-
-/// What a command is about: the phase, and the id that its answer carries.
-fn subject(command: &ProjectCommand) -> (&'static str, String) {
-    match command {
-        ProjectCommand::ImportProject(_) => ("importing", String::new()),
-        ProjectCommand::AnalyzeProject(e) => ("analyzing", e.analysis_id.to_string()),
-        ProjectCommand::ImproveFile(e) => ("improving", e.proposal_id.to_string()),
-        ProjectCommand::ApplyProposal(e) => ("applying", e.change_id.to_string()),
-        ProjectCommand::RevertFile(e) => ("reverting", e.change_id.to_string()),
-    }
-}
-
-/// That work has begun, for commands whose work takes a while.
-fn begun(command: &ProjectCommand) -> Option<ProjectEvent> {
-    let progress = |project_id: ProjectId, namespace: &Namespace| ProjectProgressed {
-        project_id,
-        namespace: namespace.clone(),
-        phase: subject(command).0.to_owned(),
-        about: subject(command).1,
-        name: String::new(),
-        source: String::new(),
-        file: String::new(),
-        done: 0,
-        total: 0,
-        at: now_ms(),
-    };
-    Some(match command {
-        ProjectCommand::ImportProject(e) => {
-            let (name, source) = (e.name.clone(), e.source.clone());
-            ProjectProgressed { name, source, ..progress(e.project_id, &e.namespace) }.into()
-        }
-        ProjectCommand::AnalyzeProject(e) => progress(e.project_id, &e.namespace).into(),
-        ProjectCommand::ImproveFile(e) => {
-            ProjectProgressed { file: e.file.clone(), ..progress(e.project_id, &e.namespace) }.into()
-        }
-        ProjectCommand::ApplyProposal(_) | ProjectCommand::RevertFile(_) => return None,
-    })
-}
-
-fn failed(command: &ProjectCommand, phase: &str, about: String, error: Failure) -> ProjectEvent {
-    let failed = |project_id: ProjectId, namespace: &Namespace, name: &str, source: &str| ProjectFailed {
-        project_id,
-        namespace: namespace.clone(),
-        phase: phase.to_owned(),
-        about: about.clone(),
-        name: name.to_owned(),
-        source: source.to_owned(),
-        error: error.clone(),
-        at: now_ms(),
-    };
-    let refused = |(project_id, namespace): (ProjectId, &Namespace),
-                   change_id: ChangeId,
-                   proposal_id: Option<ProposalId>,
-                   file: &str| {
-        ChangeRefused {
-            project_id,
-            namespace: namespace.clone(),
-            change_id,
-            proposal_id,
-            file: file.to_owned(),
-            error: error.clone(),
-            at: now_ms(),
-        }
-    };
-    match command {
-        ProjectCommand::ImportProject(e) => failed(e.project_id, &e.namespace, &e.name, &e.source).into(),
-        ProjectCommand::AnalyzeProject(e) => failed(e.project_id, &e.namespace, "", "").into(),
-        ProjectCommand::ImproveFile(e) => failed(e.project_id, &e.namespace, "", "").into(),
-        ProjectCommand::ApplyProposal(e) => {
-            refused((e.project_id, &e.namespace), e.change_id, Some(e.proposal_id), &e.file).into()
-        }
-        ProjectCommand::RevertFile(e) => refused((e.project_id, &e.namespace), e.change_id, None, &e.file).into(),
-    }
-}
-
-/// Folds the project's events: they are in the partition of the same number.
-async fn state(delivery: &Delivery<ProjectCommand>, context: &Context) -> Result<State, WorkError> {
-    let project_id = delivery.event.project_id();
-    let partition = TopicPartition::new(Topic::ProjectsEvents.name(), delivery.position.partition);
-    let mut range = Tail::read_range(&context.log, partition, StartAt::Beginning).await?;
-    let mut state = State::default();
-    while let Some(record) = range.next().await? {
-        if let Ok(Decoded::Event(event)) = context.schemas.decode::<ProjectEvent>(&record)
-            && event.project_id() == project_id
-        {
-            state.apply(event);
-        }
-    }
-    Ok(state)
 }
 
 #[async_trait]

@@ -46,9 +46,9 @@ pub use ingest::{
 pub use memory::{ForgetCounts, ForgetDone, MemoryChatBody, MemoryChatDone, MemoryContextView, RecalledView, TurnBody};
 pub use projects::{
     AnalysisAccepted, AnalysisView, AnalyzeBody, ApplyBody, FileChangedView, FileMetricsView, FileTextView,
-    FindingView, ImportBody, ImproveBody, LanguageView, ProjectAccepted, ProjectFileView, ProjectView,
-    ProposalAccepted, ProposalView, ReportSummary, ReportView, RevertBody, ReviewCitation, ReviewView, TestRunView,
-    TestRunsView, ToolRunView, TrendView,
+    FindingView, ImportBody, ImproveBody, LanguageView, ProjectAccepted, ProjectFileView, ProjectRemovedView,
+    ProjectView, ProposalAccepted, ProposalView, ReportSummary, ReportView, RevertBody, ReviewCitation, ReviewView,
+    TestRunView, TestRunsView, ToolRunView, TrendView,
 };
 pub use rag::{
     AskBody, AskDone, FilterBody, SearchBody, SearchContext, SearchDone, SearchItem, SearchMode, SearchScores,

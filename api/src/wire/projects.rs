@@ -390,3 +390,22 @@ pub struct FileChangedView {
     /// Its hash now.
     pub after_sha256: String,
 }
+
+/// What went with a project.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ProjectRemovedView {
+    /// The project.
+    pub project_id: String,
+    /// How people called it.
+    pub name: String,
+    /// Files of the copy.
+    pub files: i64,
+    /// Their bytes.
+    pub size_bytes: i64,
+    /// Analyses.
+    pub analyses: i64,
+    /// Proposals.
+    pub proposals: i64,
+    /// Changes that were made or refused.
+    pub changes: i64,
+}

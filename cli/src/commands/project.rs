@@ -1,12 +1,12 @@
 //! `riverrun project`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Subcommand;
 use riverrun_api::wire::{
     AnalysisAccepted, AnalyzeBody, ApplyBody, FileChangedView, ImportBody, ImproveBody, Page, ProjectAccepted,
-    ProjectView, ProposalAccepted, ProposalView, ReportView, RevertBody, TestRunView,
+    ProjectRemovedView, ProjectView, ProposalAccepted, ProposalView, ReportView, RevertBody, TestRunView,
 };
 
 use crate::client::{encode, with_query};
@@ -52,6 +52,9 @@ pub enum ProjectCommand {
     Report {
         /// An id of `riverrun project ls`
         id: String,
+        /// As SARIF 2.1.0, to a file or, without a name, to stdout
+        #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+        sarif: Option<PathBuf>,
         /// The namespace
         #[arg(short, long)]
         namespace: Option<String>,
@@ -97,6 +100,14 @@ pub enum ProjectCommand {
         /// Path within the copy
         #[arg(long)]
         file: String,
+        /// The namespace
+        #[arg(short, long)]
+        namespace: Option<String>,
+    },
+    /// Remove a project with its analyses and proposals; the original stays as it is
+    Rm {
+        /// An id of `riverrun project ls`
+        id: String,
         /// The namespace
         #[arg(short, long)]
         namespace: Option<String>,
@@ -175,7 +186,14 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
             let report: ReportView = client.get(&place).await?;
             output.show(&report, shown)
         }
-        ProjectCommand::Report { id, namespace } => {
+        ProjectCommand::Report { id, sarif: Some(file), namespace } => {
+            let place = with_query(
+                &format!("/projects/{}/report", encode(&id)),
+                &[("namespace", namespace), ("format", Some("sarif".to_owned()))],
+            );
+            write_sarif(&file, &client.bytes(&place).await?)
+        }
+        ProjectCommand::Report { id, sarif: None, namespace } => {
             let report: ReportView = client.get(&path(&id, "/report", namespace)).await?;
             output.show(&report, shown)
         }
@@ -209,6 +227,20 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
             let done: FileChangedView = client.post(&path(&id, "/revert", namespace), &body).await?;
             output.show(&done, |done| format!("{}  {}", done.file, done.after_sha256))
         }
+        ProjectCommand::Rm { id, namespace } => {
+            let receipt: ProjectRemovedView = client.delete(&path(&id, "", namespace)).await?;
+            output.show(&receipt, |receipt| {
+                format!(
+                    "removed {} · {} files, {} bytes · {} analyses · {} proposals · {} changes",
+                    receipt.name,
+                    receipt.files,
+                    receipt.size_bytes,
+                    receipt.analyses,
+                    receipt.proposals,
+                    receipt.changes
+                )
+            })
+        }
         ProjectCommand::Patch { id, namespace } => {
             let patch = client.bytes(&path(&id, "/patch", namespace)).await?;
             if output.json {
@@ -217,6 +249,16 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
             print_bytes(&patch)
         }
     }
+}
+
+fn write_sarif(file: &Path, sarif: &[u8]) -> Result<(), CliError> {
+    if file == Path::new("-") {
+        return print_bytes(sarif);
+    }
+    std::fs::write(file, sarif)
+        .map_err(|error| CliError::new(Exit::Failed, format!("{} can't be written: {error}", file.display())))?;
+    tell(&format!("wrote {}", file.display()));
+    Ok(())
 }
 
 async fn imported(connection: &Connection, id: &str, namespace: Option<String>) -> Result<ProjectView, CliError> {

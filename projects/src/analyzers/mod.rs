@@ -8,12 +8,20 @@ use serde::{Deserialize, Serialize};
 use crate::copy::Files;
 use crate::finding::Finding;
 use crate::language::Language;
+use crate::settings::ProjectSettings;
 
+mod advisories;
 mod dependencies;
 mod external;
+mod import_graph;
 mod leakage;
+mod licences;
+mod node_packages;
+mod packages;
 mod python_flow;
+mod python_packages;
 mod secrets;
+mod spdx;
 mod syntax;
 
 /// Most findings of one analyzer; what is beyond is counted and left out.
@@ -33,7 +41,7 @@ pub struct ToolRun {
     pub findings: usize,
     /// How long it took.
     pub took_ms: u64,
-    /// Why it did not run.
+    /// Why it did not run, or what is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// What to do then.
@@ -65,10 +73,12 @@ pub(crate) fn parsed(files: &Files) -> impl Iterator<Item = (&str, Language, &[u
 /// What the analyzers that only read find. Blocks.
 pub fn deterministic(files: &Files) -> Analyzed {
     type Analyzer = fn(&Files) -> Vec<Finding>;
-    let all: [(&str, Analyzer); 4] = [
+    let all: [(&str, Analyzer); 6] = [
         ("syntax", syntax::analyze),
         ("dependencies", dependencies::analyze),
         ("leakage", leakage::analyze),
+        ("imports", import_graph::analyze),
+        ("licences", licences::analyze),
         ("secrets", secrets::analyze),
     ];
     let mut analyzed = Analyzed { complexity: syntax::complexity(files), ..Analyzed::default() };
@@ -104,11 +114,23 @@ pub fn deterministic(files: &Files) -> Analyzed {
 }
 
 /// The same and what installed programs say, in a sandbox; what does not run is told in the report.
-pub async fn analyze(files: Files, sandbox: Option<&Sandbox>) -> Analyzed {
-    let external = external::analyze(&files, sandbox).await;
-    let work = tokio::task::spawn_blocking(move || deterministic(&files));
-    let mut analyzed = work.await.unwrap_or_default();
-    for (run, found) in external {
+pub async fn analyze(files: Files, sandbox: Option<&Sandbox>, settings: &ProjectSettings) -> Analyzed {
+    let external = external::analyze(&files, sandbox, &settings.programs).await;
+    let folder = settings.advisories.clone();
+    let work = tokio::task::spawn_blocking(move || {
+        let begun = Instant::now();
+        let (mut run, found) = advisories::analyze(&files, folder.as_deref());
+        run.took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        (deterministic(&files), (run, found))
+    });
+    let (mut analyzed, versions) = match work.await {
+        Ok((analyzed, versions)) => (analyzed, Some(versions)),
+        Err(_) => (Analyzed::default(), None),
+    };
+    for (mut run, mut found) in versions.into_iter().chain(external) {
+        analyzed.truncated |= found.len() > MAX_FINDINGS;
+        found.truncate(MAX_FINDINGS);
+        run.findings = found.len();
         analyzed.findings.extend(found);
         analyzed.tools.push(run);
     }

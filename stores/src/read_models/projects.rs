@@ -15,6 +15,10 @@ use crate::read_models::page::{Page, PageRequest, TimeCursor};
 use crate::read_models::runs::from_json;
 use crate::sql::{DbConnection, Sql};
 
+mod removals;
+
+pub use removals::{RemovalRow, removal};
+
 /// A project as its events tell it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProjectRow {
@@ -235,6 +239,7 @@ pub(crate) async fn apply(connection: &mut DbConnection, event: &ProjectEvent) -
         ProjectEvent::ProposalMade(e) => proposed(connection, e).await,
         ProjectEvent::FileChanged(e) => changed(connection, e).await,
         ProjectEvent::ChangeRefused(e) => refused(connection, e).await,
+        ProjectEvent::ProjectRemoved(e) => removals::removed(connection, e).await,
     }
 }
 

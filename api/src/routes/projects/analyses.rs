@@ -1,0 +1,225 @@
+//! Analyses of a project, their reports, and what changed between two.
+
+use axum::Json as Reply;
+use axum::extract::{Path, State};
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use riverrun_projects::{Finding, Report, report};
+use riverrun_schemas::projects::AnalyzeProject;
+use riverrun_schemas::{AnalysisId, now_ms};
+use riverrun_stores::read_models::projects::{self, AnalysisRow, ProjectRow};
+use riverrun_stores::read_models::{PageRequest, Timestamp};
+use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::{ListQuery, PATIENCE, project, send, tree_blob};
+use crate::error::ApiError;
+use crate::extract::{IdempotencyKey, NamespaceQuery, OptionalJson, Query, id};
+use crate::routes::runs::location;
+use crate::state::AppState;
+use crate::wait::until;
+use crate::wire::{AnalysisAccepted, AnalysisView, AnalyzeBody, FindingView, Page, Problem, ReportView, TrendView};
+
+const SARIF: &str = "application/sarif+json";
+
+pub(super) fn router() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(analyze))
+        .routes(routes!(analyses))
+        .routes(routes!(report_of))
+        .routes(routes!(trend))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+struct ReportQuery {
+    /// The namespace; `default` when left out.
+    namespace: Option<String>,
+    /// The analysis; the newest when left out.
+    analysis: Option<String>,
+    /// `json` or `sarif`; as `Accept` says when left out.
+    format: Option<String>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+struct TrendQuery {
+    /// The namespace; `default` when left out.
+    namespace: Option<String>,
+    /// The earlier analysis; the last but one when left out.
+    from: Option<String>,
+    /// The later analysis; the last when left out.
+    to: Option<String>,
+}
+
+/// Analyzes the copy in the background.
+#[utoipa::path(post, path = "/projects/{id}/analyze", tag = "projects", params(("id" = String, Path), NamespaceQuery), request_body = AnalyzeBody,
+    responses((status = 202, body = AnalysisAccepted), (status = 404, body = Problem), (status = 409, body = Problem)))]
+async fn analyze(
+    State(state): State<AppState>,
+    Path(text): Path<String>,
+    Query(query): Query<NamespaceQuery>,
+    key: IdempotencyKey,
+    OptionalJson(body): OptionalJson<AnalyzeBody>,
+) -> Result<Response, ApiError> {
+    let row = project(&state, query.namespace.as_deref(), &text).await?;
+    tree_blob(&row)?;
+    let analysis_id = match &key.0 {
+        Some(key) => AnalysisId::derive(&["idempotency-key", &text, key]),
+        None => AnalysisId::new(),
+    };
+    let command = AnalyzeProject {
+        project_id: row.project_id,
+        namespace: row.namespace.clone(),
+        analysis_id,
+        review: body.review.unwrap_or(true),
+        model: body.model,
+        at: now_ms(),
+    };
+    send(&state, command.into()).await?;
+    until(PATIENCE, || projects::analysis(&state.parts().sql, row.project_id, analysis_id)).await?;
+    let accepted = AnalysisAccepted { project_id: text.clone(), analysis_id: analysis_id.to_string() };
+    let place = location(&format!("/projects/{text}/report?analysis={analysis_id}"));
+    Ok((StatusCode::ACCEPTED, place, Reply(accepted)).into_response())
+}
+
+/// The analyses of a project that are done, newest first.
+#[utoipa::path(get, path = "/projects/{id}/analyses", tag = "projects", params(("id" = String, Path), ListQuery), responses((status = 200, body = Page<AnalysisView>), (status = 404, body = Problem)))]
+async fn analyses(
+    State(state): State<AppState>,
+    Path(text): Path<String>,
+    Query(query): Query<ListQuery>,
+) -> Result<Reply<Page<AnalysisView>>, ApiError> {
+    let row = project(&state, query.namespace.as_deref(), &text).await?;
+    let page = PageRequest { limit: query.limit, cursor: query.cursor };
+    let found = projects::analyses(&state.parts().sql, row.project_id, &page).await?;
+    let items = found.items.iter().filter(|one| one.report.is_some()).map(analysis_view).collect();
+    Ok(Reply(Page { items, next_cursor: found.next_cursor }))
+}
+
+#[derive(Default, Deserialize)]
+struct Counts {
+    by_severity: std::collections::BTreeMap<String, u64>,
+    metrics: std::collections::BTreeMap<String, f64>,
+}
+
+fn analysis_view(row: &AnalysisRow) -> AnalysisView {
+    let counts: Counts = serde_json::from_str(&row.counts_json).unwrap_or_default();
+    AnalysisView {
+        analysis_id: row.analysis_id.to_string(),
+        created_at: Timestamp(row.created_at),
+        findings: row.findings,
+        by_severity: counts.by_severity,
+        metrics: counts.metrics,
+    }
+}
+
+fn not_analyzed(text: &str) -> ApiError {
+    ApiError::not_found("not_analyzed", format!("project {text} has no such analysis that is done"))
+        .hint(format!("riverrun project analyze {text}"))
+}
+
+/// The analyses that are done, newest first.
+pub(super) async fn done(state: &AppState, row: &ProjectRow) -> Result<Vec<AnalysisRow>, ApiError> {
+    let page = PageRequest { limit: Some(500), cursor: None };
+    let found = projects::analyses(&state.parts().sql, row.project_id, &page).await?;
+    Ok(found.items.into_iter().filter(|one| one.report.is_some()).collect())
+}
+
+async fn named(state: &AppState, row: &ProjectRow, text: &str) -> Result<AnalysisRow, ApiError> {
+    let found = projects::analysis(&state.parts().sql, row.project_id, id(text)?).await?;
+    let found = found.ok_or_else(|| not_analyzed(&row.project_id.to_string()))?;
+    match &found.error {
+        Some(error) => Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, error.code.clone(), error.message.clone())
+            .hint(error.hint.clone().unwrap_or_else(|| "analyze it again".to_owned()))),
+        None => Ok(found),
+    }
+}
+
+pub(super) async fn read_report(
+    state: &AppState,
+    row: &ProjectRow,
+    analysis: &AnalysisRow,
+) -> Result<Report, ApiError> {
+    let blob = analysis.report.as_ref().ok_or_else(|| not_analyzed(&row.project_id.to_string()))?;
+    let bytes = state.parts().blobs.get(blob).await?;
+    serde_json::from_slice(&bytes).map_err(|error| ApiError::internal(format!("the report can't be read: {error}")))
+}
+
+/// The report of an analysis; as SARIF 2.1.0 with `format=sarif` or `Accept: application/sarif+json`.
+#[utoipa::path(get, path = "/projects/{id}/report", tag = "projects", params(("id" = String, Path), ReportQuery), responses((status = 200, body = ReportView), (status = 404, body = Problem)))]
+async fn report_of(
+    State(state): State<AppState>,
+    Path(text): Path<String>,
+    Query(query): Query<ReportQuery>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_sarif = match query.format.as_deref() {
+        None => accept.contains(SARIF),
+        Some("sarif") => true,
+        Some("json") => false,
+        Some(other) => return Err(ApiError::field("format", format!("is {other:?}")).hint("json or sarif")),
+    };
+    let row = project(&state, query.namespace.as_deref(), &text).await?;
+    let analysis = match &query.analysis {
+        Some(analysis) => named(&state, &row, analysis).await?,
+        None => done(&state, &row).await?.into_iter().next().ok_or_else(|| not_analyzed(&text))?,
+    };
+    let report = read_report(&state, &row, &analysis).await?;
+    if is_sarif {
+        return Ok(([(CONTENT_TYPE, SARIF)], report.sarif().to_string()).into_response());
+    }
+    let value = serde_json::to_value(&report).map_err(|error| ApiError::internal(error.to_string()))?;
+    let mut view: ReportView = serde_json::from_value(value).map_err(|error| ApiError::internal(error.to_string()))?;
+    view.project_id = text;
+    view.analysis_id = analysis.analysis_id.to_string();
+    view.created_at = Timestamp(analysis.created_at).to_string();
+    Ok(Reply(view).into_response())
+}
+
+fn finding_view(one: Finding) -> FindingView {
+    FindingView {
+        id: one.id,
+        tool: one.tool,
+        rule: one.rule,
+        severity: one.severity.as_str().to_owned(),
+        file: one.file,
+        line: one.line as u64,
+        column: one.column as u64,
+        message: one.message,
+        fix: one.fix,
+    }
+}
+
+/// What is different between two analyses.
+#[utoipa::path(get, path = "/projects/{id}/trend", tag = "projects", params(("id" = String, Path), TrendQuery), responses((status = 200, body = TrendView), (status = 404, body = Problem)))]
+async fn trend(
+    State(state): State<AppState>,
+    Path(text): Path<String>,
+    Query(query): Query<TrendQuery>,
+) -> Result<Reply<TrendView>, ApiError> {
+    let row = project(&state, query.namespace.as_deref(), &text).await?;
+    let mut newest = done(&state, &row).await?.into_iter();
+    let (last, before) = (newest.next(), newest.next());
+    let to = match &query.to {
+        Some(to) => named(&state, &row, to).await?,
+        None => last.clone().ok_or_else(|| not_analyzed(&text))?,
+    };
+    let from = match &query.from {
+        Some(from) => named(&state, &row, from).await?,
+        // With one analysis nothing changed.
+        None => before.or(last).ok_or_else(|| not_analyzed(&text))?,
+    };
+    let found = report::trend(&read_report(&state, &row, &from).await?, &read_report(&state, &row, &to).await?);
+    Ok(Reply(TrendView {
+        from: from.analysis_id.to_string(),
+        to: to.analysis_id.to_string(),
+        new: found.new.into_iter().map(finding_view).collect(),
+        fixed: found.fixed.into_iter().map(finding_view).collect(),
+        unchanged: found.unchanged as u64,
+    }))
+}

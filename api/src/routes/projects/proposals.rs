@@ -1,0 +1,216 @@
+//! Proposed rewrites, and changes of the copy.
+
+use axum::Json as Reply;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use riverrun_projects::own_tests;
+use riverrun_schemas::projects::{ApplyProposal, ImproveFile, RevertFile};
+use riverrun_schemas::{ChangeId, ProposalId, now_ms};
+use riverrun_stores::read_models::projects::{self, ChangeRow, ProjectRow, ProposalRow};
+use riverrun_stores::read_models::{PageRequest, Timestamp};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::{ListQuery, MAX_TEXT, PATIENCE, project, send, tree};
+use crate::error::ApiError;
+use crate::extract::{IdempotencyKey, Json, NamespaceQuery, Query, id};
+use crate::routes::runs::location;
+use crate::state::AppState;
+use crate::submit::Checks;
+use crate::wait::until;
+use crate::wire::{ApplyBody, FileChangedView, ImproveBody, Page, Problem, ProposalAccepted, ProposalView, RevertBody};
+
+pub(super) fn router() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(improve))
+        .routes(routes!(proposals))
+        .routes(routes!(proposal))
+        .routes(routes!(apply))
+        .routes(routes!(revert))
+}
+
+/// Asks a model for a rewrite of one file.
+#[utoipa::path(post, path = "/projects/{id}/improve", tag = "projects", params(("id" = String, Path), NamespaceQuery), request_body = ImproveBody,
+    responses((status = 202, body = ProposalAccepted), (status = 404, body = Problem), (status = 422, body = Problem)))]
+async fn improve(
+    State(state): State<AppState>,
+    Path(text): Path<String>,
+    Query(query): Query<NamespaceQuery>,
+    key: IdempotencyKey,
+    Json(body): Json<ImproveBody>,
+) -> Result<Response, ApiError> {
+    let row = project(&state, query.namespace.as_deref(), &text).await?;
+    let candidates = body.candidates.unwrap_or(1);
+    let tests = body.tests.unwrap_or_default();
+    let mut checks = Checks::default();
+    checks.text("file", &body.file, MAX_TEXT);
+    checks.require(
+        (1..=4).contains(&candidates),
+        "candidates",
+        format!("is {candidates}, which is not between 1 and 4"),
+    );
+    checks.finish()?;
+    tree(&state, &row).await?.entry(&body.file)?;
+    if !tests.is_empty() {
+        own_tests::check(&tests, &state.core().config().projects.programs)?;
+    }
+    let proposal_id = match &key.0 {
+        Some(key) => ProposalId::derive(&["idempotency-key", &text, key]),
+        None => ProposalId::new(),
+    };
+    let command = ImproveFile {
+        project_id: row.project_id,
+        namespace: row.namespace.clone(),
+        proposal_id,
+        file: body.file,
+        instruction: body.instruction,
+        model: body.model,
+        candidates,
+        tests,
+        at: now_ms(),
+    };
+    send(&state, command.into()).await?;
+    until(PATIENCE, || projects::proposal(&state.parts().sql, row.project_id, proposal_id)).await?;
+    let place = location(&format!("/projects/{text}/proposals/{proposal_id}"));
+    let accepted = ProposalAccepted { proposal_id: proposal_id.to_string() };
+    Ok((StatusCode::ACCEPTED, place, Reply(accepted)).into_response())
+}
+
+fn proposal_view(row: &ProposalRow) -> ProposalView {
+    ProposalView {
+        proposal_id: row.proposal_id.to_string(),
+        file: row.file.clone(),
+        status: row.status.clone(),
+        diff: row.diff.clone(),
+        before_sha256: row.before_sha256.clone(),
+        after_sha256: row.after.as_ref().map(|blob| blob.sha256.clone()),
+        findings_before: row.findings_before,
+        findings_after: row.findings_after,
+        improves: row.improves,
+        note: row.note.clone(),
+        model: row.model.clone(),
+        total_tokens: row.prompt_tokens.saturating_add(row.completion_tokens),
+        tests: row.tests_json.as_deref().and_then(|text| serde_json::from_str(text).ok()),
+        created_at: Timestamp(row.created_at),
+    }
+}
+
+/// The proposals of a project, newest first.
+#[utoipa::path(get, path = "/projects/{id}/proposals", tag = "projects", params(("id" = String, Path), ListQuery), responses((status = 200, body = Page<ProposalView>), (status = 404, body = Problem)))]
+async fn proposals(
+    State(state): State<AppState>,
+    Path(text): Path<String>,
+    Query(query): Query<ListQuery>,
+) -> Result<Reply<Page<ProposalView>>, ApiError> {
+    let row = project(&state, query.namespace.as_deref(), &text).await?;
+    let page = PageRequest { limit: query.limit, cursor: query.cursor };
+    let found = projects::proposals(&state.parts().sql, row.project_id, &page).await?;
+    Ok(Reply(Page { items: found.items.iter().map(proposal_view).collect(), next_cursor: found.next_cursor }))
+}
+
+/// A proposal.
+#[utoipa::path(get, path = "/projects/{id}/proposals/{proposal}", tag = "projects", params(("id" = String, Path), ("proposal" = String, Path), NamespaceQuery), responses((status = 200, body = ProposalView), (status = 404, body = Problem)))]
+async fn proposal(
+    State(state): State<AppState>,
+    Path((text, proposal)): Path<(String, String)>,
+    Query(query): Query<NamespaceQuery>,
+) -> Result<Reply<ProposalView>, ApiError> {
+    let row = project(&state, query.namespace.as_deref(), &text).await?;
+    let found = projects::proposal(&state.parts().sql, row.project_id, id(&proposal)?).await?;
+    found.as_ref().map(proposal_view).map(Reply).ok_or_else(|| no_proposal(&proposal))
+}
+
+fn no_proposal(what: &str) -> ApiError {
+    ApiError::not_found("no_proposal", format!("there is no proposal {what}"))
+        .hint("riverrun project improve <id> --file <file> makes one")
+}
+
+fn confirmed(confirm: bool) -> Result<(), ApiError> {
+    let mut checks = Checks::default();
+    checks.require(confirm, "confirm", "must be true: the file of the copy is changed");
+    checks.finish()
+}
+
+async fn changed(state: &AppState, row: &ProjectRow, change_id: ChangeId) -> Result<Reply<FileChangedView>, ApiError> {
+    let found = until(PATIENCE, || projects::change(&state.parts().sql, row.project_id, change_id)).await?;
+    let Some(ChangeRow { file, after_sha256, error, .. }) = found else {
+        return Err(ApiError::busy("the analyzer is at work on the project; the change is made after that"));
+    };
+    match error {
+        None => Ok(Reply(FileChangedView { file, after_sha256 })),
+        Some(failure) => {
+            let status = match failure.code.as_str() {
+                "file_not_found" | "no_proposal" => StatusCode::NOT_FOUND,
+                _ => StatusCode::CONFLICT,
+            };
+            let answer = ApiError::new(status, failure.code, failure.message);
+            Err(answer.hint(failure.hint.unwrap_or_else(|| "try it again".to_owned())))
+        }
+    }
+}
+
+pub(super) fn change_id(key: &IdempotencyKey, text: &str) -> ChangeId {
+    match &key.0 {
+        Some(key) => ChangeId::derive(&["idempotency-key", text, key]),
+        None => ChangeId::new(),
+    }
+}
+
+/// Writes a proposal to the copy, never to the original.
+#[utoipa::path(post, path = "/projects/{id}/apply", tag = "projects", params(("id" = String, Path), NamespaceQuery), request_body = ApplyBody,
+    responses((status = 200, body = FileChangedView), (status = 404, body = Problem), (status = 409, description = "the copy changed since the proposal", body = Problem), (status = 422, body = Problem)))]
+async fn apply(
+    State(state): State<AppState>,
+    Path(text): Path<String>,
+    Query(query): Query<NamespaceQuery>,
+    key: IdempotencyKey,
+    Json(body): Json<ApplyBody>,
+) -> Result<Reply<FileChangedView>, ApiError> {
+    let row = project(&state, query.namespace.as_deref(), &text).await?;
+    confirmed(body.confirm)?;
+    let proposal_id: ProposalId = match &body.proposal_id {
+        Some(proposal) => id(proposal)?,
+        None => {
+            let page = PageRequest { limit: Some(500), cursor: None };
+            let found = projects::proposals(&state.parts().sql, row.project_id, &page).await?;
+            let newest = found.items.into_iter().find(|one| one.file == body.file && one.status == "proposed");
+            newest.ok_or_else(|| no_proposal(&format!("for {:?}", body.file)))?.proposal_id
+        }
+    };
+    let change_id = change_id(&key, &text);
+    let command = ApplyProposal {
+        project_id: row.project_id,
+        namespace: row.namespace.clone(),
+        change_id,
+        proposal_id,
+        file: body.file,
+        at: now_ms(),
+    };
+    send(&state, command.into()).await?;
+    changed(&state, &row, change_id).await
+}
+
+/// Takes the last change of a file back.
+#[utoipa::path(post, path = "/projects/{id}/revert", tag = "projects", params(("id" = String, Path), NamespaceQuery), request_body = RevertBody,
+    responses((status = 200, body = FileChangedView), (status = 404, body = Problem), (status = 409, description = "nothing to undo", body = Problem), (status = 422, body = Problem)))]
+async fn revert(
+    State(state): State<AppState>,
+    Path(text): Path<String>,
+    Query(query): Query<NamespaceQuery>,
+    key: IdempotencyKey,
+    Json(body): Json<RevertBody>,
+) -> Result<Reply<FileChangedView>, ApiError> {
+    let row = project(&state, query.namespace.as_deref(), &text).await?;
+    confirmed(body.confirm)?;
+    let change_id = change_id(&key, &text);
+    let command = RevertFile {
+        project_id: row.project_id,
+        namespace: row.namespace.clone(),
+        change_id,
+        file: body.file,
+        at: now_ms(),
+    };
+    send(&state, command.into()).await?;
+    changed(&state, &row, change_id).await
+}

@@ -1,0 +1,60 @@
+//! What projects may start, and what they are checked against.
+
+use std::path::Path;
+
+use riverrun_api::config::{Programs, ProjectSettings};
+
+use super::{Values, wrong};
+use crate::error::CliError;
+
+const PROGRAMS: &str = "RIVERRUN_PROJECT_PROGRAMS";
+const ADVISORIES: &str = "RIVERRUN_PROJECT_ADVISORIES";
+
+/// Names with commas, `none` for no program at all; and a folder that can be read.
+pub(super) fn settings(values: &Values, folder: &Path) -> Result<ProjectSettings, CliError> {
+    let mut settings = ProjectSettings::default();
+    let named = values.list(PROGRAMS);
+    if let Some(wrong_one) = named.iter().find(|name| name.contains(['/', ' '])) {
+        return Err(wrong(PROGRAMS, wrong_one, "a name of a program without a folder"));
+    }
+    if !named.is_empty() {
+        settings.programs = Programs::named(named.into_iter().filter(|name| name != "none"));
+    }
+    if let Some(text) = values.text(ADVISORIES) {
+        let path = folder.join(&text);
+        if !path.is_dir() {
+            return Err(wrong(ADVISORIES, &text, "a folder that can be read"));
+        }
+        settings.advisories = Some(path);
+    }
+    Ok(settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Result<ProjectSettings, CliError> {
+        let values: BTreeMap<String, String> = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        settings(&Values(values), Path::new("/tmp"))
+    }
+
+    #[test]
+    fn given_programs_when_they_are_named_then_they_are_the_only_ones() {
+        let usual = read(&[]).unwrap();
+        assert!(usual.programs.allows("ruff") && !usual.programs.allows("sh") && usual.advisories.is_none());
+        let named = read(&[(PROGRAMS, "sh, make")]).unwrap();
+        assert!(named.programs.allows("sh") && named.programs.allows("make") && !named.programs.allows("ruff"));
+        assert!(!read(&[(PROGRAMS, "none")]).unwrap().programs.allows("ruff"));
+    }
+
+    #[test]
+    fn given_what_is_no_program_and_no_folder_when_it_is_read_then_it_is_refused_with_the_setting() {
+        for (name, value) in [(PROGRAMS, "/bin/sh"), (PROGRAMS, "rm -rf"), (ADVISORIES, "/no/such/folder")] {
+            let error = read(&[(name, value)]).unwrap_err();
+            assert!(error.to_string().contains(name), "{error}");
+        }
+    }
+}

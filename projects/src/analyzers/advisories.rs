@@ -1,0 +1,278 @@
+//! Versions with known vulnerabilities, by a folder of advisories as OSV writes them (<https://ossf.github.io/osv-schema/>). Nothing is
+//! fetched: whoever runs this keeps the folder. Without one it is said that nothing was checked.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::ToolRun;
+use super::packages::{Package, packages, pypi};
+use crate::copy::Files;
+use crate::finding::{Finding, Severity};
+
+const TOOL: &str = "advisories";
+/// Most files of the folder that are read.
+const MAX_ADVISORIES: usize = 300_000;
+/// Largest one, in bytes.
+const MAX_BYTES: u64 = 4 << 20;
+/// How deep folders are looked into.
+const MAX_DEPTH: usize = 4;
+
+/// What is wrong with packages that have an exact version. Blocks.
+pub(super) fn analyze(files: &Files, folder: Option<&Path>) -> (ToolRun, Vec<Finding>) {
+    let told = |status: &str, findings: usize, detail: Option<String>, fix: Option<&str>| ToolRun {
+        name: TOOL.to_owned(),
+        status: status.to_owned(),
+        findings,
+        took_ms: 0,
+        detail,
+        fix: fix.map(str::to_owned),
+    };
+    let Some(folder) = folder else {
+        let why = "not checked: there is no folder of advisories".to_owned();
+        let fix = "name one that holds OSV's JSON files: RIVERRUN_PROJECT_ADVISORIES";
+        return (told("skipped", 0, Some(why), Some(fix)), Vec::new());
+    };
+    let packages = packages(files);
+    let mut by_name: HashMap<(&str, &str), Vec<&Package>> = HashMap::new();
+    for package in &packages {
+        by_name.entry((package.ecosystem, package.name.as_str())).or_default().push(package);
+    }
+    let paths = match listed(folder) {
+        Ok(paths) if !paths.is_empty() => paths,
+        other => {
+            let why = other.err().map_or("it has no JSON file".to_owned(), |error| error.to_string());
+            let fix = "unpack OSV's files of an ecosystem there";
+            return (
+                told("failed", 0, Some(format!("not checked: the folder of advisories: {why}")), Some(fix)),
+                Vec::new(),
+            );
+        }
+    };
+    let mut found = Vec::new();
+    let mut unread = 0_usize;
+    if !by_name.is_empty() {
+        for path in &paths {
+            match read(path) {
+                Some(advisory) => judge(&advisory, &by_name, &mut found),
+                None => unread += 1,
+            }
+        }
+    }
+    let detail = (unread > 0).then(|| format!("{unread} of {} advisories can't be read", paths.len()));
+    (told("ran", found.len(), detail, None), found)
+}
+
+fn listed(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut open = vec![(folder.to_owned(), 0)];
+    while let Some((folder, depth)) = open.pop() {
+        for entry in std::fs::read_dir(&folder)? {
+            let entry = entry?;
+            let (path, kind) = (entry.path(), entry.file_type()?);
+            if kind.is_dir() && depth < MAX_DEPTH {
+                open.push((path, depth + 1));
+            } else if kind.is_file() && path.extension().is_some_and(|end| end == "json") {
+                found.push(path);
+            }
+            if found.len() >= MAX_ADVISORIES {
+                return Ok(found);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn read(path: &Path) -> Option<Value> {
+    if std::fs::metadata(path).ok()?.len() > MAX_BYTES {
+        return None;
+    }
+    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+}
+
+fn judge(advisory: &Value, by_name: &HashMap<(&str, &str), Vec<&Package>>, found: &mut Vec<Finding>) {
+    if advisory["withdrawn"].is_string() {
+        return;
+    }
+    let id = advisory["id"].as_str().unwrap_or("an advisory without an id");
+    let summary: String = advisory["summary"].as_str().unwrap_or("no summary").chars().take(200).collect();
+    let mut seen: Vec<&Package> = Vec::new();
+    for affected in advisory["affected"].as_array().into_iter().flatten() {
+        let ecosystem = affected["package"]["ecosystem"].as_str().unwrap_or_default();
+        let name = affected["package"]["name"].as_str().unwrap_or_default();
+        let name = if ecosystem == "PyPI" { pypi(name) } else { name.to_owned() };
+        for package in by_name.get(&(ecosystem, name.as_str())).into_iter().flatten() {
+            if !is_affected(affected, &package.version) || seen.contains(package) {
+                continue;
+            }
+            seen.push(*package);
+            let message = format!("{} {} has {id}: {summary}", package.name, package.version);
+            let fix = match fixed(affected, &package.version) {
+                Some(version) => format!("take {version} or later"),
+                None => "no version is fixed yet: take it out or read the advisory".to_owned(),
+            };
+            let rule = (TOOL, "known-vulnerability", severity(advisory, affected));
+            found.push(Finding::new(rule, (package.file.as_str(), package.line, 1), message, fix));
+        }
+    }
+}
+
+/// By the word that databases write; those that write none are taken to be bad.
+fn severity(advisory: &Value, affected: &Value) -> Severity {
+    let words = [&advisory["database_specific"]["severity"], &affected["database_specific"]["severity"]];
+    match words.iter().find_map(|word| word.as_str()).unwrap_or_default().to_ascii_uppercase().as_str() {
+        "CRITICAL" => Severity::Critical,
+        "MODERATE" | "MEDIUM" => Severity::Medium,
+        "LOW" => Severity::Low,
+        _ => Severity::High,
+    }
+}
+
+/// The evaluation of the schema: a version that is listed, or that is in a range.
+fn is_affected(affected: &Value, version: &str) -> bool {
+    let listed = affected["versions"].as_array().into_iter().flatten();
+    if listed.filter_map(Value::as_str).any(|one| one == version) {
+        return true;
+    }
+    let ranges = affected["ranges"].as_array().into_iter().flatten();
+    ranges.filter(|range| range["type"] == "SEMVER" || range["type"] == "ECOSYSTEM").any(|range| {
+        let mut is_in = false;
+        for (event, at) in events(range) {
+            let order = if at == "0" { Ordering::Greater } else { compare(version, at) };
+            match event {
+                "introduced" if order != Ordering::Less => is_in = true,
+                "fixed" | "limit" if order != Ordering::Less => is_in = false,
+                "last_affected" if order == Ordering::Greater => is_in = false,
+                _ => {}
+            }
+        }
+        is_in
+    })
+}
+
+/// The events of a range in the order of their versions.
+fn events(range: &Value) -> Vec<(&str, &str)> {
+    let events = range["events"].as_array().into_iter().flatten().filter_map(Value::as_object);
+    let mut all: Vec<(&str, &str)> =
+        events.flatten().filter_map(|(event, at)| Some((event.as_str(), at.as_str()?))).collect();
+    all.sort_by(|a, b| compare(a.1, b.1));
+    all
+}
+
+/// The first fixed version that is later than the one at hand.
+fn fixed(affected: &Value, version: &str) -> Option<String> {
+    let ranges = affected["ranges"].as_array().into_iter().flatten().filter(|range| range["type"] != "GIT");
+    let mut later: Vec<&str> = ranges
+        .flat_map(events)
+        .filter(|(event, at)| *event == "fixed" && compare(at, version) == Ordering::Greater)
+        .map(|(_, at)| at)
+        .collect();
+    later.sort_by(|a, b| compare(a, b));
+    later.first().map(|at| (*at).to_owned())
+}
+
+/// Numbers as numbers, words as words, and what has words after its numbers before what has none: 1.0rc1 < 1.0 < 1.0.post1 < 1.0.1.
+/// What follows a `+` does not count.
+fn compare(a: &str, b: &str) -> Ordering {
+    let (a, b) = (parts(a), parts(b));
+    let empty = Part::Number(0);
+    for index in 0..a.len().max(b.len()) {
+        let order = a.get(index).unwrap_or(&empty).cmp(b.get(index).unwrap_or(&empty));
+        if order != Ordering::Equal {
+            return order;
+        }
+    }
+    Ordering::Equal
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    /// Of a version before a release: alpha, beta, rc, dev.
+    Before(String),
+    Number(u64),
+}
+
+fn parts(version: &str) -> Vec<Part> {
+    let version = version.trim_start_matches(['v', 'V']).split('+').next().unwrap_or_default();
+    let mut found = Vec::new();
+    for piece in version.split(['.', '-', '_']) {
+        let mut rest = piece;
+        while !rest.is_empty() {
+            let is_number = rest.starts_with(|c: char| c.is_ascii_digit());
+            let end = rest.find(|c: char| c.is_ascii_digit() != is_number).unwrap_or(rest.len());
+            let (head, tail) = rest.split_at(end);
+            found.push(match head.parse() {
+                Ok(number) => Part::Number(number),
+                // Before every other word.
+                Err(_) if head.eq_ignore_ascii_case("dev") => Part::Before(String::new()),
+                // After a release; a number follows, which tells it from the release.
+                Err(_) if head.eq_ignore_ascii_case("post") => Part::Number(0),
+                Err(_) => Part::Before(head.to_ascii_lowercase()),
+            });
+            rest = tail;
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn given_versions_when_they_are_compared_then_releases_follow_what_comes_before_them() {
+        let rising =
+            ["0.9", "1.0.dev1", "1.0a1", "1.0-beta.2", "1.0rc1", "1.0", "1.0.post1", "1.0.1", "1.2", "1.10", "2"];
+        for (earlier, later) in rising.iter().zip(&rising[1..]) {
+            assert_eq!(compare(earlier, later), Ordering::Less, "{earlier} {later}");
+        }
+        assert_eq!(compare("v1.0", "1.0.0+build"), Ordering::Equal);
+    }
+
+    #[test]
+    fn given_ranges_when_versions_are_judged_then_those_before_the_fix_are_affected() {
+        let affected = json!({ "ranges": [{ "type": "SEMVER", "events": [{ "introduced": "1.0.0" }, { "fixed": "1.2.0" }, { "introduced": "2.0.0" }, { "last_affected": "2.1.0" }] }],
+            "versions": ["0.1-odd"] });
+        for (version, is) in [
+            ("0.9.9", false),
+            ("1.0.0", true),
+            ("1.1.9", true),
+            ("1.2.0", false),
+            ("2.0.5", true),
+            ("2.1.0", true),
+            ("2.1.1", false),
+            ("0.1-odd", true),
+        ] {
+            assert_eq!(is_affected(&affected, version), is, "{version}");
+        }
+        assert_eq!(fixed(&affected, "1.0.5").as_deref(), Some("1.2.0"));
+        assert_eq!(fixed(&affected, "2.0.5"), None);
+    }
+
+    #[test]
+    fn given_a_folder_when_packages_are_judged_then_what_is_known_is_found_and_no_folder_is_no_clean_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let advisory = json!({ "id": "PYSEC-1", "summary": "bad", "affected": [{ "package": { "ecosystem": "PyPI", "name": "Django" },
+            "ranges": [{ "type": "ECOSYSTEM", "events": [{ "introduced": "0" }, { "fixed": "2.2" }] }] }] });
+        let withdrawn =
+            json!({ "id": "PYSEC-2", "withdrawn": "2024-01-01T00:00:00Z", "affected": advisory["affected"] });
+        std::fs::write(folder.path().join("a.json"), advisory.to_string()).unwrap();
+        std::fs::write(folder.path().join("b.json"), withdrawn.to_string()).unwrap();
+        std::fs::write(folder.path().join("c.json"), "no json").unwrap();
+        let files = Files::from([("requirements.txt".to_owned(), "django==2.1\nflask==1.0\n".into())]);
+        let (run, found) = analyze(&files, Some(folder.path()));
+        assert_eq!((run.status.as_str(), found.len()), ("ran", 1), "{run:?}");
+        assert!(found[0].message.contains("PYSEC-1") && found[0].fix.as_deref() == Some("take 2.2 or later"));
+        assert!(run.detail.unwrap().contains("1 of 3"));
+
+        for (folder, status) in [(None, "skipped"), (Some(Path::new("/no/such/folder")), "failed")] {
+            let (run, found) = analyze(&files, folder);
+            assert!(run.status == status && run.detail.unwrap().contains("not checked") && found.is_empty());
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Programs that others make: linters and type checkers of a table, used where they are installed and allowed. They read a temporary
+//! folder in the sandbox, without network. What does not run is said to have not run, never to be clean.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use riverrun_agents::tools::sandbox::{Confinement, Finished, Invocation, Sandbox, support};
+use tempfile::TempDir;
+
+use super::ToolRun;
+use crate::copy::Files;
+use crate::finding::Finding;
+use crate::folder::{homes, lay_out, on_path};
+use crate::language::Language;
+use crate::settings::Programs;
+use read::Said;
+use table::{TOOLS, Tool};
+
+mod read;
+mod table;
+
+/// How long one may take.
+const MAX_TIME: Duration = Duration::from_secs(120);
+/// Most bytes that one may say.
+const MAX_OUTPUT: usize = 32 << 20;
+/// Files that are no source, and without which modules of Go are none.
+const MANIFESTS: [&str; 3] = ["go.mod", "go.sum", "modules.txt"];
+
+/// What is to be done about one tool.
+enum Plan {
+    Run(PathBuf),
+    Tell(ToolRun),
+}
+
+pub(super) async fn analyze(
+    files: &Files,
+    sandbox: Option<&Sandbox>,
+    programs: &Programs,
+) -> Vec<(ToolRun, Vec<Finding>)> {
+    let languages: BTreeSet<Language> = files.keys().filter_map(|path| Language::of(path)).collect();
+    let usable = |tool: &Tool| programs.allows(tool.program) && on_path(tool.program).is_some();
+    let plans: Vec<(&Tool, Plan)> = choose(&languages, usable)
+        .into_iter()
+        .map(|tool| (tool, plan(tool, files, sandbox.is_some(), programs)))
+        .collect();
+    let begins = plans.iter().any(|(_, plan)| matches!(plan, Plan::Run(_)));
+    let is_whole = plans.iter().any(|(tool, plan)| tool.executes && matches!(plan, Plan::Run(_)));
+    let folder = if begins { Some(folder(files, is_whole).await) } else { None };
+    let mut runs = Vec::new();
+    for (tool, plan) in plans {
+        let begun = Instant::now();
+        let (mut run, found) = match (plan, &folder, sandbox) {
+            (Plan::Tell(run), _, _) => (run, Vec::new()),
+            (Plan::Run(program), Some(Ok(folder)), Some(sandbox)) => start(tool, program, folder.path(), sandbox).await,
+            (Plan::Run(_), Some(Err(why)), _) => (told(tool, "failed", why.clone(), "free some space"), Vec::new()),
+            (Plan::Run(_), _, _) => {
+                (told(tool, "failed", "it has no place to run".to_owned(), "analyze the project again"), Vec::new())
+            }
+        };
+        run.took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        runs.push((run, found));
+    }
+    runs
+}
+
+/// Of tools that do the same job the first that can be used, or else the first, so that its absence is said once.
+fn choose(languages: &BTreeSet<Language>, usable: impl Fn(&Tool) -> bool) -> Vec<&'static Tool> {
+    let concerned: Vec<&'static Tool> =
+        TOOLS.iter().filter(|tool| tool.languages.iter().any(|one| languages.contains(one))).collect();
+    let mut chosen: Vec<&'static Tool> = Vec::new();
+    for tool in &concerned {
+        if chosen.iter().any(|known| known.job == tool.job) {
+            continue;
+        }
+        let same = concerned.iter().filter(|other| other.job == tool.job);
+        chosen.push(same.copied().find(|other| usable(other)).unwrap_or(*tool));
+    }
+    chosen
+}
+
+fn plan(tool: &Tool, files: &Files, has_sandbox: bool, programs: &Programs) -> Plan {
+    let tell = |status: &str, detail: String, fix: &str| Plan::Tell(told(tool, status, detail, fix));
+    if !programs.allows(tool.program) {
+        let why = if tool.executes { ", since it executes code of the project" } else { "" };
+        let fix = format!("an operator can name {} in RIVERRUN_PROJECT_PROGRAMS", tool.program);
+        return tell("skipped", format!("{} is not allowed{why}", tool.program), &fix);
+    }
+    let Some(program) = on_path(tool.program) else {
+        return tell("missing", format!("{} is not installed", tool.program), tool.install);
+    };
+    if let Some(file) = tool.needs.filter(|file| !files.contains_key(*file)) {
+        return tell(
+            "skipped",
+            format!("there is no {file} at the top of the project"),
+            "import the folder that has it",
+        );
+    }
+    if !has_sandbox {
+        return tell("skipped", "this program has no sandbox".to_owned(), "use the riverrun binary");
+    }
+    let support = support();
+    if tool.executes && !(support.landlock && support.seccomp) {
+        let why = format!("it executes code of the project, and the kernel does not confine that: {support}");
+        return tell("skipped", why, "use a kernel with Landlock and seccomp");
+    }
+    Plan::Run(program)
+}
+
+/// The files that the tools read: sources, or all when one of them builds the project.
+async fn folder(files: &Files, is_whole: bool) -> Result<TempDir, String> {
+    let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+    let is_read = |path: &str| is_whole || Language::of(path).is_some() || MANIFESTS.contains(&name(path).as_str());
+    let mut read: Files =
+        files.iter().filter(|(path, _)| is_read(path)).map(|(path, content)| (path.clone(), content.clone())).collect();
+    read.insert(table::TSCONFIG.to_owned(), table::TSCONFIG_TEXT.into());
+    let laid_out = tokio::task::spawn_blocking(move || lay_out(read.iter())).await;
+    match laid_out {
+        Ok(Ok(folder)) => Ok(folder),
+        Ok(Err(error)) => Err(format!("there is no place for its files: {error}")),
+        Err(_) => Err("laying out the files broke off".to_owned()),
+    }
+}
+
+fn told(tool: &Tool, status: &str, detail: String, fix: &str) -> ToolRun {
+    ToolRun {
+        name: tool.name.to_owned(),
+        status: status.to_owned(),
+        findings: 0,
+        took_ms: 0,
+        detail: Some(detail),
+        fix: Some(fix.to_owned()),
+    }
+}
+
+async fn start(tool: &Tool, program: PathBuf, folder: &Path, sandbox: &Sandbox) -> (ToolRun, Vec<Finding>) {
+    let place = folder.display().to_string();
+    let mut environment: BTreeMap<String, String> =
+        tool.environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let mut readable = homes(&program);
+    if let Some(beside) = program.parent() {
+        // A script finds its interpreter, and a compiler its helpers, beside it.
+        environment.insert("PATH".to_owned(), format!("{}:/usr/local/bin:/usr/bin:/bin", beside.display()));
+        if tool.executes {
+            readable.push(beside.to_owned());
+        }
+    }
+    if let Some(toolchains) = tool.executes.then(rustup).flatten() {
+        environment.insert("RUSTUP_HOME".to_owned(), toolchains.display().to_string());
+        readable.push(toolchains);
+    }
+    let confinement = Confinement {
+        read: readable,
+        // Runtimes reserve more than they use.
+        memory_bytes: 0,
+        cpu_seconds: MAX_TIME.as_secs(),
+        processes: 256,
+        ..Confinement::default()
+    };
+    let invocation = Invocation {
+        program,
+        arguments: (tool.arguments)(&place),
+        environment,
+        stdin: None,
+        confinement,
+        max_output: MAX_OUTPUT,
+    };
+    let fix = "run it by hand to see why";
+    match tokio::time::timeout(MAX_TIME, sandbox.run_in(invocation, folder)).await {
+        Err(_) => (told(tool, "failed", format!("no answer within {} s", MAX_TIME.as_secs()), fix), Vec::new()),
+        Ok(Err(error)) => (told(tool, "failed", error.to_string(), fix), Vec::new()),
+        Ok(Ok(finished)) => understood(tool, &finished, &place),
+    }
+}
+
+/// Where the toolchains of Rust are, when rustup keeps them.
+fn rustup() -> Option<PathBuf> {
+    let named = std::env::var_os("RUSTUP_HOME").map(PathBuf::from);
+    let usual = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".rustup"));
+    named.or_else(usual).filter(|folder| folder.is_absolute() && folder.is_dir())
+}
+
+/// An answer that can't be read, or an exit code that is no result, is a failure and not a clean project.
+fn understood(tool: &Tool, finished: &Finished, place: &str) -> (ToolRun, Vec<Finding>) {
+    let stdout = String::from_utf8_lossy(&finished.stdout);
+    let prefix = format!("{place}/");
+    let said = Said { stdout: &stdout, stderr: &finished.stderr, prefix: &prefix };
+    let is_done = finished.code.is_some_and(|code| tool.done.contains(&code));
+    let found = if is_done { (tool.read)(&said) } else { None };
+    let Some(found) = found else {
+        let told_why = if finished.stderr.is_empty() { &*stdout } else { finished.stderr.as_str() };
+        let why: String = told_why.replace(place, ".").chars().filter(|c| !c.is_control()).take(300).collect();
+        let run = told(tool, "failed", format!("it broke off: {why}"), "run it by hand to see why");
+        return (run, Vec::new());
+    };
+    let run = ToolRun {
+        name: tool.name.to_owned(),
+        status: "ran".to_owned(),
+        findings: found.len(),
+        took_ms: 0,
+        detail: None,
+        fix: None,
+    };
+    (run, found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(name: &str) -> &'static Tool {
+        TOOLS.iter().find(|tool| tool.name == name).unwrap()
+    }
+
+    fn finished(code: i32, stdout: &str, stderr: &str) -> Finished {
+        Finished { code: Some(code), signal: None, stdout: stdout.into(), stderr: stderr.into() }
+    }
+
+    #[test]
+    fn given_tools_of_one_job_when_they_are_chosen_then_the_first_that_is_there_runs_and_none_is_said_once() {
+        let python = BTreeSet::from([Language::Python]);
+        let names = |usable: &dyn Fn(&Tool) -> bool| -> Vec<&str> {
+            choose(&python, usable).iter().map(|tool| tool.name).collect()
+        };
+        assert_eq!(names(&|_| true), ["ruff", "mypy"]);
+        assert_eq!(names(&|_| false), ["ruff", "mypy"]);
+        assert_eq!(names(&|tool| tool.name == "ty"), ["ruff", "ty"]);
+        assert!(choose(&BTreeSet::new(), |_| true).is_empty());
+    }
+
+    #[test]
+    fn given_a_tool_that_is_not_allowed_when_it_is_planned_then_it_is_skipped_and_said() {
+        let files = Files::new();
+        for tool in TOOLS {
+            let Plan::Tell(run) = plan(tool, &files, true, &Programs::named([])) else { panic!("{} runs", tool.name) };
+            assert_eq!((run.status.as_str(), run.name.as_str()), ("skipped", tool.name));
+            assert!(run.detail.is_some() && run.fix.unwrap().contains("RIVERRUN_PROJECT_PROGRAMS"));
+        }
+        assert!(!Programs::default().allows("cargo-clippy"), "it executes build scripts");
+    }
+
+    #[test]
+    fn given_answers_that_are_none_when_they_are_read_then_the_tool_failed_and_is_not_clean() {
+        for tool in TOOLS {
+            for (code, stdout, stderr) in
+                [(70, "", "out of memory"), (101, "", "broken"), (1, "\u{1b}[1mno such option", "")]
+            {
+                let (run, found) = understood(tool, &finished(code, stdout, stderr), "/tmp/x");
+                assert_eq!((run.status.as_str(), found.len()), ("failed", 0), "{} {code} {stdout}", tool.name);
+            }
+        }
+    }
+
+    #[test]
+    fn given_answers_of_each_tool_when_they_are_read_then_place_rule_and_message_are_theirs() {
+        let ruff = r#"[{"code":"F401","filename":"/tmp/x/a.py","location":{"row":1,"column":8},"message":"unused","fix":{"message":"remove"}}]"#;
+        let pyright = r#"{"generalDiagnostics":[{"file":"/tmp/x/a.py","severity":"error","message":"m","range":{"start":{"line":1,"character":9}},"rule":"reportCall"},
+            {"file":"/tmp/x/a.py","severity":"error","message":"m","range":{"start":{"line":1,"character":9}},"rule":"reportMissingImports"}]}"#;
+        let eslint = r#"[{"filePath":"/tmp/x/a.js","messages":[{"ruleId":"no-empty","severity":2,"message":"Empty.","line":2,"column":3},{"ruleId":null,"fatal":true,"severity":2,"message":"p","line":1,"column":1}]}]"#;
+        let tsc = "src/a.ts(3,7): error TS2322: Type 'string' is not assignable.\nsrc/a.ts(1,1): error TS2307: Cannot find module 'y'.\n";
+        let vet = "{\"m\":{\"printf\":[{\"posn\":\"/tmp/x/d.go:5:24\",\"message\":\"wrong type\"}]}}\n{\"n\":{}}\n";
+        let clippy = r#"{"reason":"compiler-artifact"}
+{"reason":"compiler-message","message":{"level":"warning","message":"needless","code":{"code":"clippy::needless_return"},"spans":[{"is_primary":true,"file_name":"src/lib.rs","line_start":4,"column_start":5}],"children":[]}}
+{"reason":"build-finished","success":true}"#;
+        for (name, code, stdout, rule, place) in [
+            ("ruff", 0, ruff, "F401", ("a.py", 1, 8)),
+            ("mypy", 1, "a.py:2:10: error: Bad  [assignment]\n", "assignment", ("a.py", 2, 10)),
+            ("pyright", 1, pyright, "reportCall", ("a.py", 2, 10)),
+            (
+                "ty",
+                0,
+                "a.py:2:10: error[invalid-assignment] Bad\nFound 1 diagnostic\n",
+                "invalid-assignment",
+                ("a.py", 2, 10),
+            ),
+            ("eslint", 1, eslint, "no-empty", ("a.js", 2, 3)),
+            ("tsc", 1, tsc, "TS2322", ("src/a.ts", 3, 7)),
+            ("go-vet", 0, vet, "printf", ("d.go", 5, 24)),
+            ("clippy", 0, clippy, "clippy::needless_return", ("src/lib.rs", 4, 5)),
+        ] {
+            let (run, found) = understood(tool(name), &finished(code, stdout, ""), "/tmp/x");
+            assert_eq!((run.status.as_str(), run.findings), ("ran", 1), "{name}: {run:?}");
+            let one = &found[0];
+            assert_eq!((one.tool.as_str(), one.rule.as_str()), (name, rule));
+            assert_eq!((one.file.as_str(), one.line, one.column), place, "{name}");
+            assert!(!one.message.is_empty(), "{name}");
+        }
+    }
+}

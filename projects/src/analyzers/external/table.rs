@@ -1,0 +1,214 @@
+//! The table of tools: program, arguments, exit codes that are a result, and who reads the answer.
+
+use super::read::{self, Said};
+use crate::finding::Finding;
+use crate::language::Language;
+
+/// A linter or type checker.
+pub(super) struct Tool {
+    /// How reports name it.
+    pub(super) name: &'static str,
+    /// The program on the `PATH`, as an operator allows it.
+    pub(super) program: &'static str,
+    /// Of tools with the same job one is run.
+    pub(super) job: &'static str,
+    /// Languages that it reads.
+    pub(super) languages: &'static [Language],
+    /// A file at the top of the project without which it has nothing to do.
+    pub(super) needs: Option<&'static str>,
+    /// Whether it executes code of the project: build scripts, macros.
+    pub(super) executes: bool,
+    /// Its arguments, from the folder that it reads and begins in. Settings of the project are not read.
+    pub(super) arguments: fn(&str) -> Vec<String>,
+    /// Its environment.
+    pub(super) environment: &'static [(&'static str, &'static str)],
+    /// Exit codes with which an answer is one.
+    pub(super) done: &'static [i32],
+    /// Reads its answer; `None` when it is none.
+    pub(super) read: fn(&Said<'_>) -> Option<Vec<Finding>>,
+    /// What installs it.
+    pub(super) install: &'static str,
+}
+
+/// A project for `tsc` that takes every file and no plugin, and no type that is not in the copy.
+pub(super) const TSCONFIG: &str = "riverrun.tsconfig.json";
+pub(super) const TSCONFIG_TEXT: &str = r#"{"compilerOptions":{"noEmit":true,"target":"es2022","module":"esnext","moduleResolution":"bundler",
+"jsx":"preserve","skipLibCheck":true,"types":[],"strict":false,"allowImportingTsExtensions":true},"include":["**/*"]}"#;
+
+/// Rules of ESLint that are defects in any program: none needs to know globals or is a matter of style.
+const ESLINT_RULES: [&str; 32] = [
+    "constructor-super",
+    "eqeqeq",
+    "for-direction",
+    "getter-return",
+    "no-async-promise-executor",
+    "no-class-assign",
+    "no-compare-neg-zero",
+    "no-cond-assign",
+    "no-const-assign",
+    "no-constant-condition",
+    "no-debugger",
+    "no-delete-var",
+    "no-dupe-args",
+    "no-dupe-class-members",
+    "no-dupe-else-if",
+    "no-dupe-keys",
+    "no-duplicate-case",
+    "no-empty",
+    "no-eval",
+    "no-ex-assign",
+    "no-fallthrough",
+    "no-func-assign",
+    "no-import-assign",
+    "no-self-assign",
+    "no-self-compare",
+    "no-sparse-arrays",
+    "no-this-before-super",
+    "no-unreachable",
+    "no-unsafe-finally",
+    "no-unused-vars",
+    "use-isnan",
+    "valid-typeof",
+];
+
+const PYTHON: &[Language] = &[Language::Python];
+
+/// The tools; of those with one job the one that is preferred first.
+pub(super) static TOOLS: &[Tool] = &[
+    Tool {
+        name: "ruff",
+        program: "ruff",
+        job: "lint python",
+        languages: PYTHON,
+        needs: None,
+        executes: false,
+        arguments: |place| {
+            list(&["check", "--isolated", "--no-cache", "--exit-zero", "--output-format", "json", place])
+        },
+        environment: &[],
+        done: &[0],
+        read: read::ruff,
+        install: "pip install ruff",
+    },
+    Tool {
+        name: "mypy",
+        program: "mypy",
+        job: "types python",
+        languages: PYTHON,
+        needs: None,
+        executes: false,
+        arguments: |place| {
+            list(&[
+                "--config-file=",
+                "--no-incremental",
+                "--ignore-missing-imports",
+                "--show-column-numbers",
+                "--no-error-summary",
+                "--no-color-output",
+                "--cache-dir=/dev/null",
+                place,
+            ])
+        },
+        environment: &[("PYTHONSAFEPATH", "1")],
+        done: &[0, 1],
+        read: read::mypy,
+        install: "pip install mypy",
+    },
+    Tool {
+        name: "pyright",
+        program: "pyright",
+        job: "types python",
+        languages: PYTHON,
+        needs: None,
+        executes: false,
+        arguments: |place| list(&["--outputjson", place]),
+        // It asks Python for its folders: not for a module of the project that has the name of one of them.
+        environment: &[("PYTHONSAFEPATH", "1")],
+        done: &[0, 1],
+        read: read::pyright,
+        install: "pip install pyright",
+    },
+    Tool {
+        name: "ty",
+        program: "ty",
+        job: "types python",
+        languages: PYTHON,
+        needs: None,
+        executes: false,
+        arguments: |place| {
+            list(&["check", "--output-format", "concise", "--color", "never", "--no-progress", "--exit-zero", place])
+        },
+        environment: &[("PYTHONSAFEPATH", "1")],
+        done: &[0],
+        read: read::ty,
+        install: "pip install ty",
+    },
+    Tool {
+        name: "eslint",
+        program: "eslint",
+        job: "lint javascript",
+        languages: &[Language::JavaScript],
+        needs: None,
+        executes: false,
+        arguments: |_| {
+            let rules = ESLINT_RULES.iter().flat_map(|rule| ["--rule".to_owned(), format!("{rule}: error")]);
+            let fixed = ["--no-config-lookup", "--no-error-on-unmatched-pattern", "--format", "json"];
+            list(&fixed).into_iter().chain(rules).chain([".".to_owned()]).collect()
+        },
+        environment: &[],
+        done: &[0, 1],
+        read: read::eslint,
+        install: "npm install --global eslint (9 or later)",
+    },
+    Tool {
+        name: "tsc",
+        program: "tsc",
+        job: "types typescript",
+        languages: &[Language::TypeScript, Language::Tsx],
+        needs: None,
+        executes: false,
+        arguments: |_| list(&["--project", TSCONFIG, "--pretty", "false"]),
+        environment: &[],
+        done: &[0, 1, 2],
+        read: read::tsc,
+        install: "npm install --global typescript",
+    },
+    Tool {
+        name: "go-vet",
+        program: "go",
+        job: "lint go",
+        languages: &[Language::Go],
+        needs: Some("go.mod"),
+        executes: false,
+        arguments: |_| list(&["vet", "-json", "./..."]),
+        environment: &[
+            ("CGO_ENABLED", "0"),
+            ("GOENV", "off"),
+            ("GOFLAGS", "-buildvcs=false"),
+            ("GOPROXY", "off"),
+            ("GOTELEMETRY", "off"),
+            ("GOTOOLCHAIN", "local"),
+            ("GOWORK", "off"),
+        ],
+        done: &[0],
+        read: read::go_vet,
+        install: "install Go (1.26 or later): https://go.dev/dl",
+    },
+    Tool {
+        name: "clippy",
+        program: "cargo-clippy",
+        job: "lint rust",
+        languages: &[Language::Rust],
+        needs: Some("Cargo.toml"),
+        executes: true,
+        arguments: |_| list(&["clippy", "--offline", "--workspace", "--message-format=json", "--quiet"]),
+        environment: &[("CARGO_TERM_COLOR", "never")],
+        done: &[0, 101],
+        read: read::clippy,
+        install: "rustup component add clippy",
+    },
+];
+
+fn list(arguments: &[&str]) -> Vec<String> {
+    arguments.iter().map(|one| (*one).to_owned()).collect()
+}

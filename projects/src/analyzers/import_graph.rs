@@ -1,0 +1,190 @@
+//! Which Python file imports which when it is loaded, and where that goes around in a circle: such files work only in some orders.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tree_sitter::Node;
+
+use super::parsed;
+use crate::copy::Files;
+use crate::finding::{Finding, Severity};
+use crate::language::{Language, named, text};
+
+const TOOL: &str = "imports";
+/// Files of a circle that a message names.
+const MAX_NAMED: usize = 6;
+
+/// A file that is imported, with the line where it is first.
+type Targets<'f> = BTreeMap<&'f str, usize>;
+type Graph<'f> = BTreeMap<&'f str, Targets<'f>>;
+
+pub(super) fn analyze(files: &Files) -> Vec<Finding> {
+    let graph = graph(files);
+    circles(&graph).into_iter().map(|circle| finding(&circle, &graph)).collect()
+}
+
+fn finding(circle: &BTreeSet<&str>, graph: &Graph<'_>) -> Finding {
+    // A circle has members, and each member imports another.
+    let first = circle.first().copied().unwrap_or_default();
+    let line = graph
+        .get(first)
+        .and_then(|targets| targets.iter().find(|(target, _)| circle.contains(*target)))
+        .map_or(1, |(_, line)| *line);
+    let names: Vec<&str> = circle.iter().copied().take(MAX_NAMED).collect();
+    let more = circle.len().saturating_sub(MAX_NAMED);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let message = format!("these import each other when they are loaded: {}{rest}", names.join(", "));
+    let fix = "move what both need into a file of its own, or import within the function";
+    Finding::new((TOOL, "import-cycle", Severity::Low), (first, line, 1), message, fix)
+}
+
+fn graph(files: &Files) -> Graph<'_> {
+    let mut graph = Graph::new();
+    for (path, language, source) in parsed(files).filter(|(_, language, _)| *language == Language::Python) {
+        let targets: &mut Targets<'_> = graph.entry(path).or_default();
+        let Some(tree) = language.parse(source) else { continue };
+        // What stands within functions, `try` and `if TYPE_CHECKING` is not loaded at once, or need not be.
+        for node in named(tree.root_node()) {
+            let line = node.start_position().row + 1;
+            for name in imported(node, source) {
+                if let Some(target) = resolve(&name, path, files).filter(|target| *target != path) {
+                    targets.entry(target).or_insert(line);
+                }
+            }
+        }
+    }
+    graph
+}
+
+/// Names of modules that a statement imports: for `from a import b` both `a.b` and, behind it, `a`.
+fn imported(node: Node<'_>, source: &[u8]) -> Vec<Vec<String>> {
+    let plain = |node: Node<'_>| {
+        let name = node.child_by_field_name("name").unwrap_or(node);
+        text(name, source).to_owned()
+    };
+    match node.kind() {
+        "import_statement" => named(node).into_iter().map(|name| vec![plain(name)]).collect(),
+        "import_from_statement" => {
+            let Some(module) = node.child_by_field_name("module_name") else { return Vec::new() };
+            let module_text = text(module, source);
+            let joint = if module_text.ends_with('.') { "" } else { "." };
+            let names = named(node).into_iter().filter(|one| one.id() != module.id());
+            let mut found: Vec<Vec<String>> = names
+                .filter(|one| matches!(one.kind(), "dotted_name" | "aliased_import"))
+                .map(|one| vec![format!("{module_text}{joint}{}", plain(one)), module_text.to_owned()])
+                .collect();
+            if found.is_empty() {
+                found.push(vec![module_text.to_owned()]);
+            }
+            found
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The first of these names that is a file of the copy.
+fn resolve<'f>(names: &[String], from: &str, files: &'f Files) -> Option<&'f str> {
+    names.iter().find_map(|name| {
+        let dots = name.len() - name.trim_start_matches('.').len();
+        let below = name[dots..].replace('.', "/");
+        let folders: Vec<&str> = from.split('/').collect();
+        let folders = &folders[..folders.len() - 1];
+        if dots > 0 {
+            let depth = folders.len().checked_sub(dots - 1)?;
+            return file(&folders[..depth], &below, files);
+        }
+        // The root of imports is not known: the outermost folder that has such a file is taken.
+        (0..=folders.len()).find_map(|depth| file(&folders[..depth], &below, files))
+    })
+}
+
+fn file<'f>(folders: &[&str], below: &str, files: &'f Files) -> Option<&'f str> {
+    let parts: Vec<&str> = folders.iter().copied().chain((!below.is_empty()).then_some(below)).collect();
+    let base = parts.join("/");
+    let places = [format!("{base}.py"), format!("{base}/__init__.py")];
+    places.iter().find_map(|place| files.get_key_value(place)).map(|(path, _)| path.as_str())
+}
+
+/// Sets of more than one file, each of which leads to each other (strongly connected components; Kosaraju and Sharir 1981).
+fn circles<'f>(graph: &Graph<'f>) -> Vec<BTreeSet<&'f str>> {
+    let mut back: BTreeMap<&'f str, Vec<&'f str>> = BTreeMap::new();
+    for (path, targets) in graph {
+        for target in targets.keys() {
+            back.entry(*target).or_default().push(*path);
+        }
+    }
+    let mut seen = BTreeSet::new();
+    let mut order = Vec::new();
+    for start in graph.keys() {
+        let mut open = vec![(*start, false)];
+        while let Some((path, is_done)) = open.pop() {
+            if is_done {
+                order.push(path);
+            } else if seen.insert(path) {
+                open.push((path, true));
+                let targets = graph.get(path).into_iter().flat_map(|targets| targets.keys());
+                open.extend(targets.map(|target| (*target, false)));
+            }
+        }
+    }
+    let mut taken = BTreeSet::new();
+    let mut found = Vec::new();
+    for start in order.into_iter().rev() {
+        let mut circle = BTreeSet::new();
+        let mut open = vec![start];
+        while let Some(path) = open.pop() {
+            if taken.insert(path) {
+                circle.insert(path);
+                open.extend(back.get(path).into_iter().flatten().copied());
+            }
+        }
+        if circle.len() > 1 {
+            found.push(circle);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cycles(files: &[(&str, &str)]) -> Vec<(String, usize, String)> {
+        let files = files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned().into())).collect::<Files>();
+        analyze(&files).into_iter().map(|one| (one.file, one.line, one.message)).collect()
+    }
+
+    #[test]
+    fn given_files_that_import_each_other_in_any_form_when_they_are_looked_at_then_each_circle_is_one_finding() {
+        for (a, b) in [
+            ("import b\n", "import a\n"),
+            ("from b import x\n", "from a import y\n"),
+            ("import b as c\n", "from . import a\n"),
+            ("from .b import *\n", "from .a import x as y, z\n"),
+        ] {
+            let found = cycles(&[("a.py", a), ("b.py", b), ("c.py", "import a\n")]);
+            assert_eq!(found.len(), 1, "{a} {b}: {found:?}");
+            assert!(found[0].0 == "a.py" && found[0].1 == 1 && found[0].2.ends_with("a.py, b.py"), "{found:?}");
+        }
+        let package = cycles(&[
+            ("src/p/__init__.py", ""),
+            ("src/p/a.py", "import os\nfrom p.b import x\n"),
+            ("src/p/b.py", "from p import c\n"),
+            ("src/p/c.py", "from . import a\n"),
+        ]);
+        assert_eq!(package.len(), 1, "{package:?}");
+        assert_eq!((package[0].0.as_str(), package[0].1), ("src/p/a.py", 2));
+    }
+
+    #[test]
+    fn given_imports_that_go_one_way_or_wait_when_they_are_looked_at_then_there_is_no_circle() {
+        for b in [
+            "import os\n",
+            "def f():\n    import a\n",
+            "if TYPE_CHECKING:\n    import a\n",
+            "import b\n",
+            "from ....a import x\n",
+        ] {
+            assert!(cycles(&[("a.py", "import b\n"), ("b.py", b)]).is_empty(), "{b}");
+        }
+    }
+}

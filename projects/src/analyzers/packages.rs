@@ -1,0 +1,183 @@
+//! Packages with an exact version, as lock files and requirements name them.
+
+use serde_json::Value;
+
+use crate::copy::Files;
+
+/// Most packages that are looked at; larger projects are several.
+const MAX_PACKAGES: usize = 50_000;
+
+/// A package of a certain version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Package {
+    /// As OSV names it: `PyPI`, `crates.io`, `npm`, `Go`.
+    pub(super) ecosystem: &'static str,
+    pub(super) name: String,
+    pub(super) version: String,
+    /// Where it is named.
+    pub(super) file: String,
+    pub(super) line: usize,
+    /// What the lock file says of its licence.
+    pub(super) licence: Option<String>,
+}
+
+/// Every package with an exact version.
+pub(super) fn packages(files: &Files) -> Vec<Package> {
+    let mut found = Vec::new();
+    for (path, content) in files {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let is_requirements = name.starts_with("requirements") && name.ends_with(".txt");
+        let read: fn(&str) -> Vec<Named> = match name {
+            "Cargo.lock" => |text| toml_lock("crates.io", text),
+            "poetry.lock" | "uv.lock" => |text| toml_lock("PyPI", text),
+            "package-lock.json" | "npm-shrinkwrap.json" => npm_lock,
+            "go.mod" => go_mod,
+            _ if is_requirements => requirements,
+            _ => continue,
+        };
+        let Ok(text) = std::str::from_utf8(content) else { continue };
+        let here = read(text).into_iter().map(|named| Package {
+            ecosystem: named.ecosystem,
+            name: named.name,
+            version: named.version,
+            file: path.clone(),
+            line: named.line,
+            licence: named.licence,
+        });
+        found.extend(here);
+        if found.len() >= MAX_PACKAGES {
+            found.truncate(MAX_PACKAGES);
+            break;
+        }
+    }
+    found
+}
+
+/// A package without its file.
+struct Named {
+    ecosystem: &'static str,
+    name: String,
+    version: String,
+    line: usize,
+    licence: Option<String>,
+}
+
+/// The name under which PyPI keeps a package (PEP 503).
+pub(super) fn pypi(name: &str) -> String {
+    name.to_lowercase().replace(['_', '.'], "-")
+}
+
+/// `[[package]]` tables with `name` and `version` before anything else. What has no source is the project itself.
+fn toml_lock(ecosystem: &'static str, text: &str) -> Vec<Named> {
+    let table: toml::Table = toml::from_str(text).unwrap_or_default();
+    let heads = text.lines().enumerate().filter(|(_, line)| line.trim() == "[[package]]");
+    let mut lines = heads.map(|(index, _)| index + 1);
+    let packages = table.get("package").and_then(toml::Value::as_array);
+    let mut found = Vec::new();
+    for one in packages.into_iter().flatten() {
+        let line = lines.next().unwrap_or(1);
+        let field = |name: &str| one.get(name).and_then(toml::Value::as_str);
+        let (Some(name), Some(version)) = (field("name"), field("version")) else { continue };
+        let is_own = match ecosystem {
+            "crates.io" => one.get("source").is_none(),
+            _ => one.get("source").is_some_and(|source| source.get("editable").or(source.get("virtual")).is_some()),
+        };
+        if !is_own {
+            let name = if ecosystem == "PyPI" { pypi(name) } else { name.to_owned() };
+            found.push(Named { ecosystem, name, version: version.to_owned(), line, licence: None });
+        }
+    }
+    found
+}
+
+/// `packages` of lock files of npm 7 and later, by their folder.
+fn npm_lock(text: &str) -> Vec<Named> {
+    let lock: Value = serde_json::from_str(text).unwrap_or_default();
+    let Some(packages) = lock["packages"].as_object() else { return Vec::new() };
+    let places: std::collections::HashMap<&str, usize> = text
+        .lines()
+        .enumerate()
+        .filter_map(|(index, line)| Some((line.trim_start().strip_prefix('"')?.split('"').next()?, index + 1)))
+        .collect();
+    let mut found = Vec::new();
+    for (place, one) in packages {
+        let Some((_, name)) = place.rsplit_once("node_modules/") else { continue };
+        let Some(version) = one["version"].as_str() else { continue };
+        found.push(Named {
+            ecosystem: "npm",
+            name: one["name"].as_str().unwrap_or(name).to_owned(),
+            version: version.to_owned(),
+            line: places.get(place.as_str()).copied().unwrap_or(1),
+            licence: one["license"].as_str().map(str::to_owned),
+        });
+    }
+    found
+}
+
+/// `require` lines, alone and in parentheses.
+fn go_mod(text: &str) -> Vec<Named> {
+    let mut found = Vec::new();
+    let mut is_inside = false;
+    for (index, line) in text.lines().enumerate() {
+        let line = line.split("//").next().unwrap_or_default().trim();
+        let entry = match line.strip_prefix("require") {
+            Some(rest) if rest.trim() == "(" => {
+                is_inside = true;
+                continue;
+            }
+            Some(rest) => rest.trim(),
+            None if line == ")" => {
+                is_inside = false;
+                continue;
+            }
+            None if is_inside => line,
+            None => continue,
+        };
+        if let Some((name, version)) = entry.split_once(' ') {
+            let version = version.trim().trim_start_matches('v').trim_end_matches("+incompatible").to_owned();
+            found.push(Named { ecosystem: "Go", name: name.to_owned(), version, line: index + 1, licence: None });
+        }
+    }
+    found
+}
+
+/// Requirements with `==` and no wildcard.
+fn requirements(text: &str) -> Vec<Named> {
+    let named = |(index, line): (usize, &str)| {
+        let line = line.split(['#', ';']).next().unwrap_or_default();
+        let (name, version) = line.split_once("==")?;
+        let name = name.split('[').next().unwrap_or_default().trim();
+        let version = version.trim_start_matches('=').split([',', ' ', '\\']).find(|part| !part.is_empty())?;
+        let is_exact = !name.is_empty() && !version.contains('*');
+        let version = version.to_owned();
+        is_exact.then(|| Named { ecosystem: "PyPI", name: pypi(name), version, line: index + 1, licence: None })
+    };
+    text.lines().enumerate().filter_map(named).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_lock_files_of_each_kind_when_they_are_read_then_names_versions_and_lines_are_theirs() {
+        let npm = "{\n\"packages\": {\n\"\": {\"name\": \"me\"},\n\"node_modules/@a/b\": {\"version\": \"1.2.3\", \"license\": \"MIT\"}}}";
+        let cargo = "version = 4\n[[package]]\nname = \"me\"\nversion = \"0.1.0\"\n\n[[package]]\nname = \"time\"\nversion = \"0.1.40\"\nsource = \"registry+x\"\n";
+        for (file, text, expected) in [
+            (
+                "requirements.txt",
+                "# all\nDjango[x] == 2.0.1 ; python_version > '3'\nflask>=1\nb==1.*\n",
+                ("PyPI", "django", "2.0.1", 2),
+            ),
+            ("a/package-lock.json", npm, ("npm", "@a/b", "1.2.3", 4)),
+            ("Cargo.lock", cargo, ("crates.io", "time", "0.1.40", 6)),
+            ("uv.lock", "[[package]]\nname = \"Jinja_2\"\nversion = \"2.0\"\n", ("PyPI", "jinja-2", "2.0", 1)),
+            ("go.mod", "module m\n\nrequire (\n\tx.org/y v1.2.3 // indirect\n)\n", ("Go", "x.org/y", "1.2.3", 4)),
+        ] {
+            let found = packages(&Files::from([(file.to_owned(), text.to_owned().into())]));
+            let seen: Vec<_> =
+                found.iter().map(|one| (one.ecosystem, one.name.as_str(), one.version.as_str(), one.line)).collect();
+            assert_eq!(seen, [expected], "{file}");
+        }
+    }
+}
