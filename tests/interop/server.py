@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -19,15 +20,22 @@ RUN_ENDED = {"succeeded", "failed", "cancelled"}
 
 
 def free_ports(count):
-    """Ports nobody listens on, all different."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+    """Ports nobody listens on, all different. They lie below those of outgoing connections, so that a server that starts
+    again meets none of these, and each process of tests takes its own."""
+    process = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    first = 12_000 + process % 8 * 2_000
+    found = []
+    for port in random.sample(range(first, first + 2_000), 2_000):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise AssertionError(f"{count} ports are not free")
 
 
 def wait_for(condition, timeout_s, what, every_s=0.05):
