@@ -3,6 +3,7 @@
 
 mod calls;
 mod counts;
+mod inputs;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use calls::OpenCalls;
 pub use calls::{Answer, CallNeeds, OpenCall, Question};
 use counts::CallCounts;
+pub use inputs::{INPUT, Input, with_answers};
 
 use crate::supervisor;
 use crate::tools::{Hit, KNOWLEDGE_SEARCH};
@@ -66,6 +68,9 @@ pub struct RunState {
     loops: bool,
     sources: Vec<Hit>,
     untrusted: bool,
+    /// What the runs before it in its chain answered.
+    #[serde(default)]
+    inputs: Vec<Input>,
     /// Milliseconds that persons took to answer, and since when one is asked.
     waited_ms: i64,
     waits_since: Option<i64>,
@@ -94,6 +99,7 @@ impl RunState {
             loops: false,
             sources: Vec::new(),
             untrusted: false,
+            inputs: Vec::new(),
             waited_ms: 0,
             waits_since: None,
         }

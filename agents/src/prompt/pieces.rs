@@ -15,6 +15,8 @@ pub enum Origin {
     Web,
     /// What was remembered.
     Memory,
+    /// The answer of another agent.
+    Agent,
 }
 
 impl Origin {
@@ -26,6 +28,7 @@ impl Origin {
             Origin::Tool => "tool",
             Origin::Web => "web",
             Origin::Memory => "memory",
+            Origin::Agent => "agent",
         }
     }
 

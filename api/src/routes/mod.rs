@@ -2,6 +2,7 @@
 
 pub mod agents;
 mod auth;
+mod chains;
 pub mod chat;
 pub mod collections;
 mod context;
@@ -59,6 +60,7 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(document_text::router())
         .merge(runs::router())
         .merge(run_control::router())
+        .merge(chains::router())
         .merge(rag::router())
         .merge(ingest::router())
         .merge(tools::stack_router())

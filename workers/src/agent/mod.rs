@@ -13,6 +13,7 @@
 //! `AGENT-2` a driver acts only on what it has read back from the log. `AGENT-3` of the runs of a session that lie in a
 //! partition, only the oldest open one is driven.
 
+mod chains;
 mod citations;
 mod commands;
 mod context;
