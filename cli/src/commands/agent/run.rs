@@ -66,7 +66,7 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
 }
 
 /// Puts a run on the log and follows it to its end. With `ask`, its questions are asked here when somebody is there.
-pub async fn submit_and_watch(
+async fn submit_and_watch(
     connection: &Connection,
     request: RunRequest,
     steps: bool,

@@ -63,8 +63,7 @@ pub fn prepare(args: CanvasRunArgs, settings: &Settings) -> Result<Prepared, Cli
     let canvas = read_file(&args.file)?;
     let namespace = args.namespace.unwrap_or_else(|| canvas.namespace.clone());
     let known = host::core(settings)?.known();
-    let turns = turns(&canvas, args.node.as_deref())?;
-    let chain = chain_of(&canvas, &namespace, &turns, args.task.as_deref())?;
+    let chain = chain_of(&canvas, &namespace, &turns(&canvas, args.node.as_deref())?, args.task.as_deref())?;
     for part in &chain.runs {
         submit::run_request(part.run.clone(), &known)?;
     }
