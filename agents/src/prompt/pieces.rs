@@ -15,8 +15,6 @@ pub enum Origin {
     Web,
     /// What was remembered.
     Memory,
-    /// The answer of another agent.
-    Agent,
 }
 
 impl Origin {
@@ -28,7 +26,6 @@ impl Origin {
             Origin::Tool => "tool",
             Origin::Web => "web",
             Origin::Memory => "memory",
-            Origin::Agent => "agent",
         }
     }
 

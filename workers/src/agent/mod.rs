@@ -5,7 +5,7 @@
 //! event of the oldest open run, or of its last snapshot. `agent.commands` and `agent.events` are co-partitioned, so
 //! whoever has a partition of the one reads the same partition of the other.
 //!
-//! A run that waits for a person, or for its session, has no task and no turn: its fold lies in its partition's table
+//! A run that waits for a person, for its session, or for the runs before it in a chain, has no task and no turn: its fold lies in its partition's table
 //! until an event brings it on.
 //!
 //! Invariants: `AGENT-1` commands of a partition are accepted one batch after the other, and the note beside a committed
