@@ -1,4 +1,5 @@
-//! The task as a model reads it. In a chain the answers of the agents before are in it, each as data that says which agent it comes from.
+//! The task as a model reads it. In a chain the answers of the agents before are in it, each as data that says which
+//! agent it comes from.
 
 use super::pieces::{escape, note};
 use super::{DATA_RULE, window};

@@ -333,7 +333,8 @@ fn given_a_chain_when_a_run_fails_or_is_cancelled_then_the_waiting_one_is_driven
     for (status, reason) in
         [(RunOutcome::Failed, "predecessor_failed"), (RunOutcome::Cancelled, "predecessor_cancelled")]
     {
-        let past: Vec<AgentEvent> = vec![waiting("end", &["a"], None).into(), accepted("a"), claimed("a", 1), ended("a", status)];
+        let past: Vec<AgentEvent> =
+            vec![waiting("end", &["a"], None).into(), accepted("a"), claimed("a", 1), ended("a", status)];
         let mut partition = given(past);
         partition.go_live();
         let ready = partition.take_ready();
