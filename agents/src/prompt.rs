@@ -7,6 +7,7 @@
 //! ([`crate::compaction`]) is left out of every prompt.
 
 mod pieces;
+mod task;
 mod window;
 
 use riverrun_models::Message;
@@ -100,7 +101,7 @@ impl<'a> Talk<'a> {
         let shown = exchanges.into_iter().skip(first);
         let shown: Vec<Exchange<'_>> =
             shown.filter_map(|exchange| exchange.in_form(state.compaction(), &sources)).collect();
-        let task = format!("Task: {}", escape(&state.request.task));
+        let task = format!("Task: {}", task::of(state));
         let opening = [Some(task), self.preface, window::left_out(sizes.len() - shown.len())];
         let opening = opening.into_iter().flatten().collect::<Vec<_>>().join("\n\n");
         let mut messages = vec![Message::system(self.instructions), Message::user(opening)];
@@ -195,7 +196,7 @@ impl Writing {
 /// of actions, which a small model would go on with.
 pub(crate) fn answering(state: &RunState, writing: &Writing) -> Vec<Message> {
     let found = evidence(state, &state.steps, MAX_EXCHANGE);
-    let task = escape(&state.request.task);
+    let task = task::of(state);
     if found.text.is_empty() && writing.notes.is_empty() {
         return vec![
             Message::system("You answer the user's task in plain text, briefly and completely."),
@@ -230,7 +231,7 @@ pub(crate) fn noted(about: &str, text: &str) -> String {
 
 /// The task with what was found out, for a judgement about it or a plan for it.
 pub(crate) fn case(state: &RunState, found: &Evidence, notes: &[String]) -> String {
-    let mut parts = vec![format!("Task: {}", escape(&state.request.task))];
+    let mut parts = vec![format!("Task: {}", task::of(state))];
     if !found.text.is_empty() {
         parts.push(format!("Observations:\n{}", found.text));
     }

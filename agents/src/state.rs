@@ -3,6 +3,7 @@
 
 mod calls;
 mod counts;
+mod inputs;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use calls::OpenCalls;
 pub use calls::{Answer, CallNeeds, OpenCall, Question};
 use counts::CallCounts;
+pub use inputs::{INPUT, Input, with_answers};
 
 use crate::compaction::{Compacted, Compaction};
 use crate::supervisor;
@@ -67,6 +69,9 @@ pub struct RunState {
     loops: bool,
     sources: Vec<Hit>,
     untrusted: bool,
+    /// What the runs before it in its chain answered.
+    #[serde(default)]
+    inputs: Vec<Input>,
     /// Milliseconds that persons took to answer, and since when one is asked.
     waited_ms: i64,
     waits_since: Option<i64>,
@@ -97,6 +102,7 @@ impl RunState {
             loops: false,
             sources: Vec::new(),
             untrusted: false,
+            inputs: Vec::new(),
             waited_ms: 0,
             waits_since: None,
             compaction: Compaction::default(),

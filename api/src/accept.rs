@@ -35,7 +35,7 @@ fn key_parts<'k>(namespace: &'k Namespace, key: &'k str) -> [&'k str; 3] {
     ["idempotency-key", namespace.as_str(), key]
 }
 
-fn key_conflict(key: &str, what: &str) -> ApiError {
+pub(crate) fn key_conflict(key: &str, what: &str) -> ApiError {
     ApiError::conflict("idempotency_key_reused", format!("the idempotency key {key:?} was used for another {what}"))
         .hint("use a new key for a new request, and the same key only to repeat the very same one")
 }
@@ -122,7 +122,7 @@ async fn start(state: &AppState, run_id: RunId, request: RunRequest) -> Result<A
 }
 
 /// Collections that a run names must be there: a misspelt one would silently be an empty one.
-async fn check_collections(state: &AppState, request: &RunRequest) -> Result<(), ApiError> {
+pub(crate) async fn check_collections(state: &AppState, request: &RunRequest) -> Result<(), ApiError> {
     let Some(names) = &request.collections else { return Ok(()) };
     let there = documents::collections(&state.parts().sql, Some(&request.namespace)).await?;
     let Some(missing) =

@@ -62,6 +62,16 @@ impl ApiError {
         Self::invalid(vec![FieldError::new(field, reason)])
     }
 
+    /// The same for a part of a larger body: each field is named with the place of the part.
+    pub(crate) fn below(self, place: &str) -> Self {
+        if self.errors.is_empty() {
+            return self;
+        }
+        let errors =
+            self.errors.into_iter().map(|error| FieldError::new(format!("{place}.{}", error.field), error.reason));
+        Self { hint: self.hint, ..Self::invalid(errors.collect()) }
+    }
+
     /// 409.
     pub fn conflict(code: &str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, code, detail)

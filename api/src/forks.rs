@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use riverrun_agents::catalog;
+use riverrun_agents::state::with_answers;
 use riverrun_log::BlobError;
 use riverrun_schemas::agent::{AgentCommand, ForkRun, ForkedFrom, RunRequest, Step, StepKind};
 use riverrun_schemas::{RunId, now_ms};
@@ -41,7 +42,7 @@ pub(crate) async fn fork(
         .request(source.run_id)
         .await?
         .ok_or_else(|| ApiError::internal(format!("the request of {} is not there", source.run_id)))?;
-    let request = changed(original, body, &state.core().known())?;
+    let request = changed(with_inputs(state, original).await?, body, &state.core().known())?;
     let steps = shared_steps(state, source.run_id, at_seq).await?;
     let run_id = match key {
         None => submit::run_id_for(&request, |_| RunId::new()),
@@ -67,6 +68,17 @@ pub(crate) async fn fork(
 fn unstorable(error: &BlobError) -> ApiError {
     ApiError::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, error.code(), error.to_string())
         .hint("check the disk and the data folder (RIVERRUN_DATA_DIR), then fork again")
+}
+
+/// A fork waits for nobody: what its source took over from the runs of its chain is in its task.
+async fn with_inputs(state: &AppState, request: RunRequest) -> Result<RunRequest, ApiError> {
+    let mut answers = Vec::with_capacity(request.after.len());
+    for before in &request.after {
+        let run = state.hub().run(*before).await?;
+        answers.push(run.and_then(|run| run.answer).unwrap_or_default());
+    }
+    let answers: Vec<&str> = answers.iter().map(String::as_str).collect();
+    Ok(RunRequest { task: with_answers(&request.task, &answers), after: Vec::new(), ..request })
 }
 
 /// The source's request with what the fork does otherwise.

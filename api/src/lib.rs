@@ -9,6 +9,7 @@ pub mod accept;
 pub mod access;
 mod answer_cache;
 mod broker_figures;
+mod chains;
 pub mod config;
 mod documents;
 pub mod error;

@@ -71,6 +71,9 @@ pub struct RunRequest {
     /// What happens when the session has a run that goes on; without a session, nothing.
     #[serde(default)]
     pub session_policy: SessionPolicy,
+    /// Runs of the same partition that must succeed before this one begins; their answers are its input, in this order.
+    #[serde(default)]
+    pub after: Vec<RunId>,
 }
 
 /// Asks for a run.

@@ -36,6 +36,7 @@ fn request() -> RunRequest {
         budget_tokens: Some(4000),
         metadata_json: Some("{\"ticket\":7}".into()),
         session_policy: SessionPolicy::Interrupt,
+        after: vec![RunId::derive(&["before"])],
         ..RunRequest::default()
     }
 }

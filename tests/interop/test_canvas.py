@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from server import BINARY, ROOT
+from server import BINARY, ROOT, wait_for
 
 EXAMPLES = ROOT / "examples/canvas"
 BAD = sorted((ROOT / "web/fixtures/canvas/bad").iterdir())
@@ -39,11 +39,51 @@ def test_agents_in_a_row_hand_on_their_answers(server, tmp_path):
     first, second = json.loads(done.stdout)["items"]
     assert (first["node"], second["node"]) == ("first", "second")
     assert first["run"]["answer"] == "done after 2 steps"
-    assert second["run"]["task"] == "Shorten: done after 2 steps"
+    assert second["run"]["task"] == "Shorten: {{input}}"
+    assert second["run"]["after"] == [first["run"]["run_id"]]
     assert {step["tool"]["name"] for step in first["run"]["steps"] if step["kind"] == "tool_call"} == {"calculator"}
     assert first["run"]["metadata"] == {"canvas": "Two in a row", "node": "first"}
     known = server.get(f"/runs/{second['run']['run_id']}").json
     assert (known["status"], known["task"]) == ("succeeded", second["run"]["task"])
+
+
+def test_a_row_goes_on_when_the_command_line_is_killed(server, tmp_path):
+    """The chain is on the server's log: nobody needs to watch it."""
+    path = two_in_a_row(tmp_path)
+    task = "[[steps=4 delay_ms=300 id=canvas-killed]] Count."
+    command = subprocess.Popen([BINARY, "canvas", "run", path, "--task", task], cwd=server.folder, env=server.env,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def runs():
+        items = server.get("/runs?limit=100").json["items"]
+        first = next((run["run_id"] for run in items if run["task"] == task), None)
+        views = [server.get(f"/runs/{run['run_id']}").json for run in items if run["task"] == "Shorten: {{input}}"]
+        return first, next((view for view in views if first and view.get("after") == [first]), None)
+
+    try:
+        wait_for(lambda: runs()[1], 60, "the chain on the log")
+    finally:
+        command.kill()
+        command.wait()
+    wait_for(lambda: runs()[1]["status"] == "succeeded", 60, "the end of the chain")
+    assert server.get(f"/runs/{runs()[0]}").json["status"] == "succeeded"
+
+
+def test_a_chain_ends_with_the_run_that_is_cancelled(server):
+    def part(name, task, *after):
+        return {"name": name, "after": list(after), "run": {"task": task, "agent": "react"}}
+
+    slow = "[[steps=30 delay_ms=300 id=chain-cancelled]] Count."
+    started = server.post("/chains", {"runs": [part("c", "{{input}}", "b"), part("b", "{{input}}", "a"), part("a", slow)]})
+    assert started.status == 202, started
+    ids = {run["name"]: run["run_id"] for run in started.json["runs"]}
+    assert list(ids) == ["a", "b", "c"]
+    assert server.post(f"/runs/{ids['a']}/cancel", {}).status == 202
+    for run in ids.values():
+        assert server.run_end(run)["status"] == "cancelled"
+    last = server.get(f"/runs/{ids['c']}").json
+    assert (last["stop_reason"], last["error"]["code"]) == ("predecessor_cancelled", "predecessor_cancelled")
+    assert ids["b"] in last["error"]["message"]
 
 
 def test_people_get_the_last_answer_and_can_choose_where_to_end(server, tmp_path):

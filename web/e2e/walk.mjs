@@ -202,6 +202,38 @@ await step("a dataset that is no dataset is refused by its lines", async () => {
 	await shot("dataset-refused");
 });
 
+await step("a chain goes on while no page is open, and is joined again", async () => {
+	await page.goto(base);
+	await palette("react").waitFor();
+	const node = (id, x, task) => ({ id, kind: "agent", x, y: 40, data: { agent: "react", task } });
+	const canvas = {
+		format: "riverrun.canvas",
+		version: 1,
+		name: "A row",
+		namespace: "default",
+		nodes: [
+			node("first", 40, "[[steps=4 delay_ms=400 id=web-chain]] Count slowly."),
+			node("second", 480, "[[steps=1 id=web-chain-2]] Go on: {{input}}"),
+		],
+		edges: [{ from: "first", to: "second" }],
+	};
+	await page.getByLabel("canvas file").setInputFiles({
+		name: "row.json",
+		mimeType: "application/json",
+		buffer: Buffer.from(JSON.stringify(canvas)),
+	});
+	const [first, second] = ["first", "second"].map((id) => page.locator(`.react-flow__node[data-id="${id}"]`));
+	await second.getByRole("button", { name: "run", exact: true }).click();
+	await first.getByText("running").waitFor();
+	await second.getByText("queued").waitFor();
+	await page.goto("about:blank");
+	await page.waitForTimeout(4_000);
+	await page.goto(base);
+	await first.getByText("succeeded").waitFor();
+	await second.getByText("succeeded").waitFor();
+	await shot("chain");
+});
+
 await step("a backend that goes away is said so, and comes back by itself", async () => {
 	await page.goto(base);
 	await palette("react").waitFor();

@@ -1,5 +1,7 @@
 //! Runs against a real broker: each ends exactly once, whatever happens to the worker.
 
+#[path = "agent_runs/chains.rs"]
+mod chains;
 mod common;
 #[path = "agent_runs/control.rs"]
 mod control;

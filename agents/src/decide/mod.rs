@@ -167,7 +167,7 @@ pub struct Ending {
     /// Success or not.
     pub status: RunOutcome,
     /// Why it ended: `answered`, `max_iters`, `budget_tokens`, `budget_seconds`, `loop_detected`, `session_busy`,
-    /// `cancelled`, `error`.
+    /// `predecessor_failed`, `predecessor_cancelled`, `cancelled`, `error`.
     pub stop_reason: &'static str,
     /// The answer, on success.
     pub answer: Option<String>,

@@ -83,6 +83,7 @@ const OPERATIONS: &[Line] = &[
     ("POST", "/agent/run", RUN, Reach::Named),
     ("GET", "/runs", READ, Reach::Listed),
     ("POST", "/runs", RUN, Reach::Named),
+    ("POST", "/chains", RUN, Reach::Named),
     ("GET", "/runs/{id}", READ, Reach::ById),
     ("GET", "/runs/{id}/compare", READ, Reach::ById),
     ("GET", "/runs/{id}/events", READ, Reach::ById),

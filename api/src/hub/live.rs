@@ -319,6 +319,7 @@ fn queued(run_id: RunId, request: &RunRequest, at: i64) -> RunView {
         pending_approvals: Vec::new(),
         session: request.session.clone(),
         forked_from: None,
+        after: request.after.clone(),
         usage: UsageView::default(),
         stop_reason: None,
         trace_id: None,

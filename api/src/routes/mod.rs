@@ -2,6 +2,7 @@
 
 pub mod agents;
 mod auth;
+mod chains;
 pub mod chat;
 pub mod collections;
 mod context;
@@ -62,6 +63,7 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(runs::router())
         .merge(run_control::router())
         .merge(run_steps::router())
+        .merge(chains::router())
         .merge(rag::router())
         .merge(ingest::router())
         .merge(tools::stack_router())

@@ -1,11 +1,13 @@
 //! From requests to commands on the log. Checking is pure; writing returns after the broker's acknowledgement. The
 //! command line uses the same functions when it writes to the broker of a running server.
 
+mod chain;
 mod checks;
 mod ingest;
 mod place;
 mod runs;
 
+pub(crate) use chain::{Chained, chained};
 pub use checks::Checks;
 pub(crate) use checks::{collection, namespace, one_of};
 pub(crate) use ingest::to_i64;

@@ -117,6 +117,7 @@ pub fn run_request(body: RunBody, known: &Known) -> Result<RunRequest, ApiError>
         approval: body.approval.map(Into::into).unwrap_or_default(),
         metadata_json,
         session_policy: body.session_policy.map(Into::into).unwrap_or_default(),
+        after: Vec::new(),
     })
 }
 
@@ -135,13 +136,13 @@ pub(crate) fn possible_run_ids(draw: impl Fn(u32) -> RunId) -> Vec<RunId> {
     (0..Topic::AgentCommands.spec().partitions).map(|partition| drawn_into(partition, &draw)).collect()
 }
 
-fn drawn_into(partition: i32, draw: impl Fn(u32) -> RunId) -> RunId {
+pub(super) fn drawn_into(partition: i32, draw: impl Fn(u32) -> RunId) -> RunId {
     let fits = |run_id: &RunId| partition_for(&run_id.to_string()) == partition;
     // Each draw fits with a chance of one in the number of partitions.
     (0..MAX_DRAWS).map(&draw).find(fits).unwrap_or_else(|| draw(0))
 }
 
-fn partition_for(key: &str) -> i32 {
+pub(super) fn partition_for(key: &str) -> i32 {
     partition_of(key.as_bytes(), Topic::AgentCommands.spec().partitions)
 }
 
@@ -163,6 +164,7 @@ pub fn same_request(asked: &RunRequest, accepted: &RunRequest) -> bool {
         && asked.metadata_json == accepted.metadata_json
         && asked.session == accepted.session
         && asked.session_policy == accepted.session_policy
+        && asked.after == accepted.after
         && fits(&asked.agent, &accepted.agent)
         && fits(&asked.provider, &accepted.provider)
         && fits(&asked.model, &accepted.model)

@@ -2,6 +2,7 @@
 //! that they do not know; answers may grow fields. What the read models show is shown as they show it.
 
 mod catalog;
+mod chains;
 mod common;
 mod documents;
 mod finetune;
@@ -32,6 +33,7 @@ pub use catalog::{
     AgentEntry, ChatBody, ChatDone, ChatMessage, EmbedBody, EmbedDone, ModelEntry, ProviderEntry, ToolCallBody,
     ToolCallDone, ToolEntry, ToolLimitsEntry, TopicEntry,
 };
+pub use chains::{ChainAccepted, ChainBody, ChainRunAccepted, ChainRunBody};
 pub use common::{FieldError, Items, Page, Problem};
 pub use documents::DocumentText;
 pub use finetune::{

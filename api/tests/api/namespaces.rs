@@ -170,6 +170,10 @@ impl Owned {
             (path, "id") if path.starts_with("/memory") => of("turn_id"),
             (path, "name") if path.starts_with("/collections") => Some(json!("papers")),
             (path, "name") if path.starts_with("/tools") => Some(json!("knowledge_search")),
+            ("/chains", "runs") => {
+                let run = json!({ "task": "what is blue?", "collections": ["papers"] });
+                Some(json!([{ "name": "one", "run": run }]))
+            }
             (_, "collection") => Some(json!("papers")),
             (_, "collections") => Some(json!(["papers"])),
             (_, "session") => Some(json!("talk")),

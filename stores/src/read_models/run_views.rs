@@ -294,6 +294,10 @@ pub struct RunView {
     /// The run that it branched off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkView>,
+    /// The runs of its chain that must succeed before it begins; their answers stand for `{{input}}` in its task.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub after: Vec<RunId>,
     /// Tokens of all model calls.
     pub usage: UsageView,
     /// Why it ended; null before.
@@ -426,6 +430,7 @@ pub fn result_view(accepted: &RunAccepted, steps: &[Step], finished: &RunFinishe
         pending_approvals: Vec::new(),
         session: request.session.clone(),
         forked_from: accepted.forked_from.as_ref().map(ForkView::from),
+        after: request.after.clone(),
         usage: usage_view(&finished.usage),
         stop_reason: Some(finished.stop_reason.clone()),
         trace_id: None,

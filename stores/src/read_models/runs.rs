@@ -364,6 +364,7 @@ fn run_view(row: &DbRow, steps: Vec<StepView>) -> Result<RunView, StoreError> {
         pending_approvals,
         session: request.session,
         forked_from: forked_from(row)?.as_ref().map(ForkView::from),
+        after: request.after,
         usage: usage_view(&usage(row)?),
         stop_reason: row.try_get("stop_reason")?,
         trace_id: None,

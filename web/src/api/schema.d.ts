@@ -60,6 +60,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/chains": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Starts several runs of which some wait for the answers of others. The answer comes when all of them are on the log; from
+         *     there on the chain goes on by itself. A run that fails or is cancelled ends those that wait for it.
+         */
+        post: operations["start"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/chat": {
         parameters: {
             query?: never;
@@ -1750,6 +1770,39 @@ export interface components {
         CancelBody: {
             /** @description Why, in words; at most 1,000 characters. */
             reason?: string | null;
+        };
+        /** @description The chain was accepted: the commands of all its runs are on the log. */
+        ChainAccepted: {
+            /** @description Its runs, each behind those that it waits for. */
+            runs: components["schemas"]["ChainRunAccepted"][];
+        };
+        /** @description Several runs of which some wait for the answers of others. */
+        ChainBody: {
+            /** @description The only namespace of all its runs; `default` when left out. */
+            namespace?: string | null;
+            /** @description Its runs, 1 to 64, in any order. */
+            runs: components["schemas"]["ChainRunBody"][];
+        };
+        /** @description A run of an accepted chain. */
+        ChainRunAccepted: {
+            /** @description Its name within the chain. */
+            name: string;
+            /** @description The run. */
+            run_id: string;
+            /** @description Path of the WebSocket that shows its steps. */
+            stream: string;
+        };
+        /** @description A run of a chain. */
+        ChainRunBody: {
+            /**
+             * @description Names of the runs that must succeed before it begins, at most 16. Their answers stand for `{{input}}` in its task, or
+             *     below a task without it, as data.
+             */
+            after?: string[];
+            /** @description Its name within the chain. */
+            name: string;
+            /** @description What it is to do. */
+            run: components["schemas"]["RunBody"];
         };
         /** @description Words for a chat model. */
         ChatBody: {
@@ -4317,6 +4370,8 @@ export interface components {
         };
         /** @description A run with its steps: the run result once it has ended. */
         RunView: {
+            /** @description The runs of its chain that must succeed before it begins; their answers stand for `{{input}}` in its task. */
+            after?: string[];
             /** @description The agent type at work; null until one is chosen. */
             agent?: string | null;
             /** @description The answer, on success. */
@@ -5052,6 +5107,67 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SessionView"];
+                };
+            };
+        };
+    };
+    start: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description a repeat with the same key is the same chain */
+                "Idempotency-Key"?: string | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ChainBody"];
+            };
+        };
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChainAccepted"];
+                };
+            };
+            /** @description a collection is not there */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the key was used with another body */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the log does not answer */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
         };

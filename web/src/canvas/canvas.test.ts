@@ -19,7 +19,7 @@ import {
 } from "./document";
 import { exportCanvas, ImportError, importCanvas, publishedSchema } from "./exchange";
 import { amend, begin, MAX_HISTORY, record, redo, undo } from "./history";
-import { chainTo, notRunnable, requestOf, taskWith } from "./plan";
+import { chainOf, chainTo, notRunnable, requestOf } from "./plan";
 import { TEMPLATES } from "./templates";
 
 const agent = (id: string, task = "do it"): CanvasNode => ({
@@ -42,10 +42,10 @@ const note: CanvasNode = { id: "note", kind: "note", x: 0, y: 0, data: { text: "
 function given(nodes: CanvasNode[], edges: [string, string][] = []): CanvasDocument {
 	return { ...emptyCanvas(), nodes, edges: edges.map(([from, to]) => ({ id: edgeId(from, to), from, to })) };
 }
-const request = (document: CanvasDocument, id: string, answers: string[] = []) => {
+const request = (document: CanvasDocument, id: string) => {
 	const node = document.nodes.find((one) => one.id === id);
 	if (node?.kind !== "agent") throw new Error("no agent");
-	return requestOf(document, node, answers);
+	return requestOf(document, node);
 };
 
 describe("connections", () => {
@@ -82,10 +82,9 @@ describe("the request of an agent node", () => {
 		const document = given([{ ...agent("a"), data: { agent: null, task: "x" } } as CanvasNode]);
 		expect(request(document, "a")).not.toHaveProperty("agent");
 	});
-	test("takes the answers before it where the task says, and as they are", () => {
-		expect(taskWith("Shorten: {{input}}", ["$& and $1"])).toBe("Shorten: $& and $1");
-		expect(taskWith("Shorten", ["a", "b"])).toBe("Shorten\n\na\n\nb");
-		expect(taskWith(" ", ["a"])).toBe("a");
+	test("leaves the place for answers to the server, and has one when it says nothing", () => {
+		const tasks = ["Shorten: {{input}}", "Shorten", " "].map((task) => request(given([agent("a", task)]), "a").task);
+		expect(tasks).toEqual(["Shorten: {{input}}", "Shorten", "{{input}}"]);
 	});
 	test("runs what it waits for first, each once", () => {
 		const document = given(
@@ -98,6 +97,15 @@ describe("the request of an agent node", () => {
 			],
 		);
 		expect(chainTo(document, "d").map((one) => one.id)).toEqual(["a", "b", "c", "d"]);
+		const { namespace, runs } = chainOf(document, "d");
+		expect([namespace, ...runs.map((run) => [run.name, run.after])]).toEqual([
+			document.namespace,
+			["a", []],
+			["b", ["a"]],
+			["c", ["a"]],
+			["d", ["b", "c"]],
+		]);
+		expect(runs.every((run) => run.run.metadata?.node === run.name)).toBe(true);
 	});
 	test("is not made without a task", () => {
 		const document = given([agent("a", " ")]);

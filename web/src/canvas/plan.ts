@@ -1,8 +1,9 @@
 /** What is run when an agent node is: a request made from the node and what is connected to it. Pure. */
 
-import type { RunBody } from "@/api/client";
+import type { ChainBody, RunBody } from "@/api/client";
 import { type AgentNode, type CanvasDocument, nodeOf } from "./document";
 
+/** Stands in a task for the answers of the agents before; the server puts them in, as data. */
 export const INPUT = "{{input}}";
 const SEARCH = "knowledge_search";
 
@@ -35,16 +36,20 @@ export function chainTo(document: CanvasDocument, id: string): AgentNode[] {
 	return order;
 }
 
-/** The task with the answers of the agents before put in; they go below it when it has no place for them. */
-export function taskWith(task: string, answers: string[]): string {
-	const input = answers.join("\n\n");
-	if (task.includes(INPUT)) return task.replaceAll(INPUT, () => input);
-	if (task.trim() === "") return input;
-	return input ? `${task}\n\n${input}` : task;
+/** The agents up to this one as one chain: the server begins each when those before it have answered. */
+export function chainOf(document: CanvasDocument, id: string): ChainBody {
+	return {
+		namespace: document.namespace,
+		runs: chainTo(document, id).map((node) => ({
+			name: node.id,
+			after: agentsBefore(document, node.id).map((before) => before.id),
+			run: requestOf(document, node),
+		})),
+	};
 }
 
 /** The request: exactly the tools and collections that are connected, and no others. */
-export function requestOf(document: CanvasDocument, node: AgentNode, answers: string[]): RunBody {
+export function requestOf(document: CanvasDocument, node: AgentNode): RunBody {
 	const from = sources(document, node.id);
 	const tools = [...new Set(from.flatMap((one) => (one.kind === "tool" ? [one.data.tool] : [])))].sort();
 	const collections = [
@@ -54,7 +59,8 @@ export function requestOf(document: CanvasDocument, node: AgentNode, answers: st
 	if (collections.length > 0 && !tools.includes(SEARCH)) tools.push(SEARCH);
 	const { agent, task, model, maxIters, approval, session } = node.data;
 	return {
-		task: taskWith(task, answers),
+		// What is asked of an agent that says nothing is what those before it have answered.
+		task: task.trim() === "" ? INPUT : task,
 		namespace: document.namespace,
 		tools,
 		collections,

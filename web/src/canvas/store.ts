@@ -4,7 +4,7 @@
 
 import { create } from "zustand";
 import { describe } from "@/api/client";
-import { hasEnded, type LiveRun } from "@/runs/fold";
+import { hasEnded } from "@/runs/fold";
 import { useRuns } from "@/runs/store";
 import {
 	type AgentData,
@@ -29,7 +29,7 @@ import {
 } from "./document";
 import { exportCanvas, importCanvas } from "./exchange";
 import * as history from "./history";
-import { agentsBefore, chainTo, notRunnable, requestOf } from "./plan";
+import { chainOf, chainTo, notRunnable } from "./plan";
 
 const STORAGE = "riverrun.canvas";
 const COPY_OFFSET = 32;
@@ -48,7 +48,7 @@ type CanvasState = {
 	runOf: Record<string, string>;
 	/** Node → the run before its latest one, to compare it with. */
 	runBefore: Record<string, string>;
-	/** Last node of a chain that is under way → the chain's id: after a reload the chain goes on. */
+	/** Last node of a chain whose start the server has not confirmed yet → its key: after a reload it is asked for again. */
 	chains: Record<string, string>;
 	/** Node → why its run could not be started. */
 	problems: Record<string, string>;
@@ -88,24 +88,17 @@ export const useCanvas = create<CanvasState>((set, get) => {
 	const present = () => get().history.present;
 	const edit = (change: (document: CanvasDocument) => CanvasDocument) =>
 		set((state) => ({ history: history.record(state.history, change(state.history.present)) }));
-	/** Runs the agents of a chain that have not run in it yet: a start that is repeated under its key starts nothing. */
-	const goOn = async (id: string, chain: string) => {
-		set((state) => ({ chains: { ...state.chains, [id]: chain } }));
-		const document = present();
-		const answers = new Map<string, string>();
-		for (const one of chainTo(document, id)) {
-			const before = agentsBefore(document, one.id).map((agent) => answers.get(agent.id) ?? "");
-			set((state) => ({ problems: omit(state.problems, one.id) }));
-			try {
-				const runId = await useRuns.getState().start(requestOf(document, one, before), `${chain}-${one.id}`);
-				get().adopt(one.id, runId);
-				const ended = await ending(runId);
-				if (ended.status !== "succeeded") break;
-				answers.set(one.id, ended.result?.answer ?? "");
-			} catch (error) {
-				set((state) => ({ problems: { ...state.problems, [one.id]: describe(error) } }));
-				break;
+	/** Starts a chain, which the server then carries on: a start that is repeated under its key starts nothing. */
+	const begin = async (id: string, chain: string) => {
+		set((state) => ({ chains: { ...state.chains, [id]: chain }, problems: omit(state.problems, id) }));
+		try {
+			const runs = await useRuns.getState().start(chainOf(present(), id), chain);
+			for (const [name, runId] of Object.entries(runs)) {
+				set((state) => ({ problems: omit(state.problems, name) }));
+				get().adopt(name, runId);
 			}
+		} catch (error) {
+			set((state) => ({ problems: { ...state.problems, [id]: describe(error) } }));
 		}
 		set((state) => ({ chains: omit(state.chains, id) }));
 	};
@@ -130,7 +123,7 @@ export const useCanvas = create<CanvasState>((set, get) => {
 			const { document, runs, chains } = saved;
 			set({ history: history.begin(document), runOf: runs, chains, selected: new Set() });
 			for (const runId of Object.values(runs)) useRuns.getState().follow(runId);
-			for (const [id, chain] of Object.entries(chains)) void goOn(id, chain);
+			for (const [id, chain] of Object.entries(chains)) void begin(id, chain);
 		},
 
 		replace(document) {
@@ -277,12 +270,15 @@ export const useCanvas = create<CanvasState>((set, get) => {
 				set((state) => ({ problems: { ...state.problems, [id]: reason } }));
 				return;
 			}
-			await goOn(id, crypto.randomUUID());
+			await begin(id, crypto.randomUUID());
 		},
 
 		async stop(id) {
-			const runId = get().runOf[id];
-			if (runId) await useRuns.getState().cancel(runId);
+			const { runs, cancel } = useRuns.getState();
+			// Whoever waits is stopped together with those it waits for; the server ends what waits for this one.
+			const ids = chainTo(present(), id).flatMap((node) => get().runOf[node.id] ?? []);
+			const open = ids.filter((runId) => !runs[runId] || !hasEnded(runs[runId]));
+			await Promise.all(open.map(cancel));
 		},
 
 		adopt: (id, runId) =>
@@ -295,23 +291,6 @@ export const useCanvas = create<CanvasState>((set, get) => {
 			}),
 	};
 });
-
-/** Resolves when the run has ended, or can't be followed any more. */
-function ending(runId: string): Promise<LiveRun> {
-	return new Promise((resolve, reject) => {
-		const look = () => {
-			const run = useRuns.getState().runs[runId];
-			if (run && hasEnded(run)) done(() => resolve(run));
-			else if (run?.problem) done(() => reject(new Error(run.problem ?? "")));
-		};
-		const done = (settle: () => void) => {
-			unsubscribe();
-			settle();
-		};
-		const unsubscribe = useRuns.subscribe(look);
-		look();
-	});
-}
 
 function omit<T>(record: Record<string, T>, key: string): Record<string, T> {
 	const { [key]: _, ...rest } = record;

@@ -3,7 +3,15 @@
 /** The runs that this page follows. Messages are taken in once a frame, however fast they come. */
 
 import { create } from "zustand";
-import { ApiError, call, describe, type RunAccepted, type RunBody, type RunView } from "@/api/client";
+import {
+	ApiError,
+	type ChainAccepted,
+	type ChainBody,
+	call,
+	describe,
+	type RunAccepted,
+	type RunView,
+} from "@/api/client";
 import { answer, apply, hasEnded, type LiveRun, lastSeq, pendingApprovals, type RunMessage, unknownRun } from "./fold";
 import { followRun } from "./stream";
 
@@ -11,8 +19,8 @@ type Followed = LiveRun & { connected: boolean; problem: string | null };
 
 type RunsState = {
 	runs: Record<string, Followed>;
-	/** Starts a run and follows it. The key makes a repeated call start nothing. */
-	start: (body: RunBody, key: string) => Promise<string>;
+	/** Starts a chain and follows its runs; gives name → run. The key makes a repeated call start nothing. */
+	start: (chain: ChainBody, key: string) => Promise<Record<string, string>>;
 	/** Follows a run that exists; from its last known step when it was followed before. */
 	follow: (runId: string) => void;
 	cancel: (runId: string) => Promise<void>;
@@ -77,10 +85,10 @@ export const useRuns = create<RunsState>((set, get) => {
 	return {
 		runs: {},
 
-		async start(body, key) {
-			const accepted = await post<RunAccepted>("/runs", body, key);
-			get().follow(accepted.run_id);
-			return accepted.run_id;
+		async start(chain, key) {
+			const accepted = await post<ChainAccepted>("/chains", chain, key);
+			for (const run of accepted.runs) get().follow(run.run_id);
+			return Object.fromEntries(accepted.runs.map((run) => [run.name, run.run_id]));
 		},
 
 		follow(runId) {

@@ -155,7 +155,11 @@ impl Coordinator {
             return Ok(());
         }
         let request = self.with_defaults(command.request);
-        let ahead = self.ahead_in_session(record.partition, run_id, &request);
+        // A run that waits for others comes into its session when they have answered.
+        let ahead = match request.after.is_empty() {
+            true => self.ahead_in_session(record.partition, run_id, &request),
+            false => Vec::new(),
+        };
         if let (SessionPolicy::Interrupt, false) = (request.session_policy, ahead.is_empty()) {
             for other in &ahead {
                 let reason = Some(format!("run {run_id} of the same session took over"));

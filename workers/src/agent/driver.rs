@@ -71,6 +71,8 @@ pub(super) struct Driver {
     pub(super) meter: Meter,
     inbox: mpsc::UnboundedReceiver<Seen>,
     stop: CancellationToken,
+    /// How the run is to end without having begun: a run that it waited for gave no answer.
+    ends: Option<decide::Ending>,
 }
 
 /// What interrupts an action.
@@ -83,10 +85,10 @@ pub(super) enum Interrupted {
 
 impl Driver {
     pub(super) fn new(context: Arc<AgentContext>, run: ReadyRun, partition: i32, stop: CancellationToken) -> Self {
-        let ReadyRun { state, accepted_offset, next_offset, inbox } = run;
+        let ReadyRun { state, accepted_offset, next_offset, inbox, ends } = run;
         let snapshot_seq = state.last_seq();
         let meter = Meter::default();
-        Self { context, state, partition, accepted_offset, next_offset, snapshot_seq, meter, inbox, stop }
+        Self { context, state, partition, accepted_offset, next_offset, snapshot_seq, meter, inbox, stop, ends }
     }
 
     pub(super) async fn run(mut self) -> Released {
@@ -95,13 +97,18 @@ impl Driver {
             Err(Interrupted::Overtaken) => Left::Fenced, // `drive` handles this one itself; nothing is lost by letting go
         };
         let Self { state, accepted_offset, next_offset, inbox, .. } = self;
-        let rests = (left == Left::Waiting).then_some(ReadyRun { state, accepted_offset, next_offset, inbox });
+        let rests =
+            (left == Left::Waiting).then_some(ReadyRun { state, accepted_offset, next_offset, inbox, ends: None });
         Released { left, rests }
     }
 
     async fn drive(&mut self) -> Result<Left, Interrupted> {
         let _turn = self.wait_for_turn().await?;
         self.claim().await?;
+        if let Some(ending) = self.ends.take() {
+            self.finish(ending).await?;
+            return Ok(self.left().unwrap_or(Left::Stopped));
+        }
         self.prepare_tools().await?;
         loop {
             match self.advance().await {

@@ -5,7 +5,7 @@
 //! event of the oldest open run, or of its last snapshot. `agent.commands` and `agent.events` are co-partitioned, so
 //! whoever has a partition of the one reads the same partition of the other.
 //!
-//! A run that waits for a person, or for its session, has no task and no turn: its fold lies in its partition's table
+//! A run that waits for a person, for its session, or for the runs before it in a chain, has no task and no turn: its fold lies in its partition's table
 //! until an event brings it on.
 //!
 //! Invariants: `AGENT-1` commands of a partition are accepted one batch after the other, and the note beside a committed
@@ -13,6 +13,7 @@
 //! `AGENT-2` a driver acts only on what it has read back from the log. `AGENT-3` of the runs of a session that lie in a
 //! partition, only the oldest open one is driven.
 
+mod chains;
 mod citations;
 mod commands;
 mod context;

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use riverrun_agents::RunState;
+use riverrun_agents::decide::Ending;
 use riverrun_log::{CommitOffset, TopicPartition};
 use riverrun_schemas::agent::{AgentEvent, RunSnapshotted};
 use riverrun_schemas::{RunId, Topic};
@@ -11,6 +12,7 @@ use riverrun_stores::read_models::run_fold::{RunGate, Verdict};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::chains::{Chains, Settled};
 use super::driver::Seen;
 use super::sessions::{SessionKey, Sessions};
 
@@ -41,6 +43,8 @@ struct Resting {
     next_offset: i64,
     /// It was asked to look again.
     woken: bool,
+    /// How it is to end without having begun: a run that it waited for gave no answer.
+    ends: Option<Ending>,
 }
 
 /// A run that can be driven.
@@ -50,6 +54,8 @@ pub(super) struct ReadyRun {
     /// Offset behind the last event in the fold.
     pub(super) next_offset: i64,
     pub(super) inbox: mpsc::UnboundedReceiver<Seen>,
+    /// How it is to end without having begun.
+    pub(super) ends: Option<Ending>,
 }
 
 /// What an event led to.
@@ -71,6 +77,8 @@ pub(super) struct Partition {
     pub(super) note_due: bool,
     /// Whose turn it is in each session.
     pub(super) sessions: Sessions,
+    /// The runs that wait for the answers of others.
+    chains: Chains,
     live: bool,
     runs: HashMap<RunId, Slot>,
     /// Accepted, but the event was not read back yet.
@@ -88,6 +96,7 @@ impl Partition {
             next_event: 0,
             note_due: false,
             sessions: Sessions::default(),
+            chains: Chains::default(),
             live: false,
             runs: HashMap::new(),
             announced: HashMap::new(),
@@ -151,7 +160,7 @@ impl Partition {
             next_offset = seen.offset + 1;
         }
         let run_id = state.run_id;
-        slot.holder = Holder::Resting(Box::new(Resting { state, next_offset, woken }));
+        slot.holder = Holder::Resting(Box::new(Resting { state, next_offset, woken, ends: None }));
         self.wake(&run_id);
     }
 
@@ -165,6 +174,13 @@ impl Partition {
         if counts && matches!(event, AgentEvent::RunSnapshotted(_)) {
             slot.fold_from = offset;
             self.note_due = true;
+        }
+        let mut awaited = None;
+        if let AgentEvent::RunFinished(finished) = &event
+            && counts
+            && self.chains.is_awaited(&run_id)
+        {
+            awaited = Some(finished.clone());
         }
         match &mut slot.holder {
             Holder::Resting(resting) => {
@@ -180,6 +196,9 @@ impl Partition {
             self.end(run_id);
         } else {
             self.wake(&run_id);
+        }
+        for (follower, settled) in awaited.map(|finished| self.chains.ended(&finished)).unwrap_or_default() {
+            self.settle(&follower, settled);
         }
         Folded::Known
     }
@@ -207,13 +226,30 @@ impl Partition {
         let run_id = state.run_id;
         self.announced.remove(&run_id);
         let session = SessionKey::of(&state.request);
-        if let Some(session) = &session {
+        if state.waits_for_inputs() {
+            self.chains.join(run_id, &state.request.after);
+        } else if let Some(session) = &session {
             self.sessions.join(session.clone(), run_id);
         }
         let gate = state.gate().clone();
-        let holder = Holder::Resting(Box::new(Resting { state, next_offset: offset + 1, woken: false }));
+        let holder = Holder::Resting(Box::new(Resting { state, next_offset: offset + 1, woken: false, ends: None }));
         self.runs.insert(run_id, Slot { fold_from: offset, accepted_offset, gate, session, holder });
         self.wake(&run_id);
+    }
+
+    /// Gives a run what it has waited for; its turn in its session counts from here on.
+    fn settle(&mut self, run: &RunId, settled: Settled) {
+        let Some(slot) = self.runs.get_mut(run) else { return };
+        // Whoever drives it already ends it: it was cancelled while it waited.
+        let Holder::Resting(resting) = &mut slot.holder else { return };
+        match settled {
+            Settled::Inputs(inputs) => resting.state.give_inputs(inputs),
+            Settled::Ends(ending) => resting.ends = Some(ending),
+        }
+        if let Some(session) = &slot.session {
+            self.sessions.join(session.clone(), *run);
+        }
+        self.wake(run);
     }
 
     /// Makes a resting run ready when there is something to do for it.
@@ -225,20 +261,22 @@ impl Partition {
         let Holder::Resting(resting) = &slot.holder else { return };
         let turn = slot.session.as_ref().is_none_or(|session| self.sessions.is_first(session, run));
         let state = &resting.state;
-        let waits = state.history_missing() || !turn || (state.waits_for_person() && !resting.woken);
+        let inputs_missing = state.waits_for_inputs() && resting.ends.is_none();
+        let waits = state.history_missing() || inputs_missing || !turn || (state.waits_for_person() && !resting.woken);
         // Whoever was asked to stop waits for nothing.
         if waits && state.cancel_requested.is_none() {
             return;
         }
         let (driver, inbox) = mpsc::unbounded_channel();
         if let Holder::Resting(resting) = std::mem::replace(&mut slot.holder, Holder::Driver(driver)) {
-            let Resting { state, next_offset, .. } = *resting;
-            self.ready.push(ReadyRun { state, accepted_offset: slot.accepted_offset, next_offset, inbox });
+            let Resting { state, next_offset, ends, .. } = *resting;
+            self.ready.push(ReadyRun { state, accepted_offset: slot.accepted_offset, next_offset, inbox, ends });
         }
     }
 
     fn end(&mut self, run: RunId) {
         let session = self.runs.remove(&run).and_then(|slot| slot.session);
+        self.chains.leave(&run);
         self.note_due = true;
         if self.ended.insert(run) {
             self.ended_order.push_back(run);

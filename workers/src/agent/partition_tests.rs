@@ -273,3 +273,90 @@ fn a_live_partition_hands_a_run_out_at_once_and_forwards_every_event_with_its_of
     let offsets: Vec<_> = std::iter::from_fn(|| ready.inbox.try_recv().ok()).map(|seen| seen.offset).collect();
     assert_eq!(offsets, [11, 12], "void events too");
 }
+
+/// A run that waits for others.
+fn waiting(name: &str, after: &[&str], session: Option<&str>) -> RunAccepted {
+    let mut accepted = of_session(name, session);
+    accepted.request.after = after.iter().map(|name| run(name)).collect();
+    accepted
+}
+
+fn ended(name: &str, status: RunOutcome) -> AgentEvent {
+    RunFinished {
+        run_id: run(name),
+        epoch: 1,
+        status,
+        agent: "react".into(),
+        answer: (status == RunOutcome::Succeeded).then(|| format!("the answer of {name}")),
+        citations: vec![],
+        usage: Default::default(),
+        stop_reason: "answered".into(),
+        error: None,
+        at: 0,
+    }
+    .into()
+}
+
+#[test]
+fn given_a_chain_when_the_runs_before_have_answered_then_the_waiting_one_is_driven_with_their_answers_after_a_restart_too()
+ {
+    let events = || -> Vec<AgentEvent> {
+        vec![
+            waiting("join", &["a", "b"], None).into(),
+            accepted("a"),
+            accepted("b"),
+            claimed("a", 1),
+            claimed("b", 1),
+            ended("a", RunOutcome::Succeeded),
+            ended("b", RunOutcome::Succeeded),
+        ]
+    };
+    for count in 1..=6 {
+        let (partition, last) = live(events().into_iter().take(count).collect());
+        assert!(!last.contains(&run("join")), "after {count} events it still waits");
+        assert_eq!(noted(&partition).1, 10, "all that it waits for is folded again");
+    }
+    let (_, last) = live(events());
+    assert_eq!(last, [run("join")]);
+    // The same past, folded after a restart.
+    let mut partition = given(events());
+    partition.go_live();
+    let ready = partition.take_ready();
+    let [join] = ready.as_slice() else { panic!("only the join is left") };
+    let texts: Vec<&str> = join.state.inputs().iter().map(|input| input.text.as_str()).collect();
+    assert_eq!((join.state.run_id, texts), (run("join"), vec!["the answer of a", "the answer of b"]));
+    assert!(join.ends.is_none() && join.state.has_untrusted_context());
+}
+
+#[test]
+fn given_a_chain_when_a_run_fails_or_is_cancelled_then_the_waiting_one_is_driven_to_its_end_only() {
+    for (status, reason) in
+        [(RunOutcome::Failed, "predecessor_failed"), (RunOutcome::Cancelled, "predecessor_cancelled")]
+    {
+        let past: Vec<AgentEvent> =
+            vec![waiting("end", &["a"], None).into(), accepted("a"), claimed("a", 1), ended("a", status)];
+        let mut partition = given(past);
+        partition.go_live();
+        let ready = partition.take_ready();
+        let [end] = ready.as_slice() else { panic!("only the waiting one is left") };
+        assert_eq!(end.ends.as_ref().map(|ending| ending.stop_reason), Some(reason));
+        assert!(end.state.inputs().is_empty());
+    }
+}
+
+#[test]
+fn given_a_waiting_run_when_it_is_cancelled_then_it_is_driven_at_once() {
+    let (_, last) = live(vec![waiting("end", &["a"], None).into(), accepted("a"), cancelled("end")]);
+    assert_eq!(last, [run("end")]);
+}
+
+#[test]
+fn given_a_chain_within_a_session_when_it_goes_on_then_no_run_stands_in_the_way_of_one_that_it_waits_for() {
+    let past: Vec<AgentEvent> = vec![waiting("end", &["a"], Some("s")).into(), of_session("a", Some("s")).into()];
+    let (_, last) = live(past.clone());
+    assert_eq!(last, [run("a")], "the waiting one has no turn before its input is there");
+    let more = [claimed("a", 1), ended("a", RunOutcome::Succeeded)];
+    let mut partition = given(past.into_iter().chain(more).collect());
+    partition.go_live();
+    assert_eq!(ready(&mut partition), [run("end")]);
+}

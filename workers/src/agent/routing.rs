@@ -79,7 +79,7 @@ impl Driver {
     pub(super) async fn route(&mut self) -> Result<(), Interrupted> {
         let manifests = catalog();
         let context = self.context.clone();
-        let task = self.state.request.task.clone();
+        let task = self.state.task_with_inputs();
         let similarity = {
             let measured = context.agent_vectors.similarity(&context.models, &task, &manifests);
             tokio::pin!(measured);

@@ -66,7 +66,7 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
 }
 
 /// Puts a run on the log and follows it to its end. With `ask`, its questions are asked here when somebody is there.
-pub async fn submit_and_watch(
+async fn submit_and_watch(
     connection: &Connection,
     request: RunRequest,
     steps: bool,
@@ -77,7 +77,7 @@ pub async fn submit_and_watch(
     submit::submit_run(&connection.producer()?, run_id, request, COMPONENT)
         .await
         .map_err(riverrun_api::ApiError::from)?;
-    watch(connection, run_id, steps, ask && approve::somebody_is_there()).await
+    watch(connection, run_id, steps, ask).await
 }
 
 /// The answer with the places that it names.
@@ -111,7 +111,8 @@ async fn check_collections(connection: &Connection, request: &RunRequest) -> Res
 
 /// Follows the run. Its questions are asked here when somebody is there; otherwise it is said how to answer, and when
 /// nobody could (this process has the data folder), the command ends and the run waits.
-async fn watch(connection: &Connection, run_id: RunId, steps: bool, ask: bool) -> Result<RunView, CliError> {
+pub async fn watch(connection: &Connection, run_id: RunId, steps: bool, ask: bool) -> Result<RunView, CliError> {
+    let ask = ask && approve::somebody_is_there();
     let since = tokio::time::Instant::now();
     let id = run_id.to_string();
     let (questions, mut asked) = mpsc::unbounded_channel::<PendingApprovalView>();

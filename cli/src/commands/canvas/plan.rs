@@ -1,14 +1,13 @@
 //! What is run when a canvas is: requests made from its agents and what is connected to each. The page makes the same ones
 //! (`web/src/canvas/plan.ts`). Pure.
 
-use riverrun_api::wire::RunBody;
+use riverrun_agents::state::INPUT;
+use riverrun_api::wire::{ChainBody, ChainRunBody, RunBody};
 use serde_json::{Map, Value};
 
 use super::document::{AgentData, Canvas, Content, Node};
 use crate::error::{CliError, Exit};
 
-/// Stands in a task for the answers of the agents before.
-const INPUT: &str = "{{input}}";
 /// The tool that reads a collection.
 const SEARCH: &str = "knowledge_search";
 
@@ -85,30 +84,44 @@ fn sources<'c>(canvas: &'c Canvas, id: &str) -> impl Iterator<Item = &'c Node> {
     canvas.nodes.iter().filter(move |node| from.contains(&node.id.as_str()))
 }
 
-/// The task with the answers of the agents before it put in; an agent that waits for none takes `given` instead.
-pub(super) fn task_of(turn: &Turn<'_>, answers: &[&str], given: Option<&str>) -> Result<String, CliError> {
+/// The task: an agent that waits for none takes `given`. The server puts the answers into the tasks of the others.
+pub(super) fn task_of(turn: &Turn<'_>, given: Option<&str>) -> Result<String, CliError> {
     let task = &turn.agent.task;
-    let input = if turn.before.is_empty() { given.unwrap_or_default().to_owned() } else { answers.join("\n\n") };
+    if !turn.before.is_empty() {
+        return Ok(if task.trim().is_empty() { INPUT.to_owned() } else { task.clone() });
+    }
     let made = if task.contains(INPUT) {
-        task.replace(INPUT, &input)
-    } else if turn.before.is_empty() {
-        given.unwrap_or(task).to_owned()
-    } else if task.trim().is_empty() {
-        input
-    } else if input.is_empty() {
-        task.clone()
+        task.replace(INPUT, given.unwrap_or_default())
     } else {
-        format!("{task}\n\n{input}")
+        given.unwrap_or(task).to_owned()
     };
-    if turn.before.is_empty() && made.trim().is_empty() {
+    if made.trim().is_empty() {
         return Err(CliError::new(Exit::Refused, format!("agent {} has no task", turn.node.id))
             .hint("riverrun canvas run FILE --task \"…\""));
     }
     Ok(made)
 }
 
+/// The chain that the agents make up.
+pub(super) fn chain_of(
+    canvas: &Canvas,
+    namespace: &str,
+    turns: &[Turn<'_>],
+    given: Option<&str>,
+) -> Result<ChainBody, CliError> {
+    let runs = turns.iter().map(|turn| {
+        Ok(ChainRunBody {
+            name: turn.node.id.clone(),
+            after: turn.before.iter().map(|id| (*id).to_owned()).collect(),
+            run: body_of(canvas, namespace, turn, task_of(turn, given)?),
+        })
+    });
+    let runs = runs.collect::<Result<Vec<_>, CliError>>()?;
+    Ok(ChainBody { namespace: Some(namespace.to_owned()), runs })
+}
+
 /// The request: exactly the tools and collections that are connected, and no others.
-pub(super) fn body_of(canvas: &Canvas, namespace: &str, turn: &Turn<'_>, task: String) -> RunBody {
+fn body_of(canvas: &Canvas, namespace: &str, turn: &Turn<'_>, task: String) -> RunBody {
     let (mut tools, mut collections) = (Vec::new(), Vec::new());
     for node in sources(canvas, &turn.node.id) {
         match &node.content {

@@ -46,7 +46,7 @@ fn given_no_single_last_agent_when_none_is_named_then_it_is_said_which_there_are
 fn given_a_task_when_it_is_made_then_input_and_answers_stand_where_it_says() {
     let first = |task: &str, given: Option<&str>| {
         let canvas = canvas(vec![agent("a", 0.0, task)], &[]);
-        task_of(&turns(&canvas, None).unwrap()[0], &[], given)
+        task_of(&turns(&canvas, None).unwrap()[0], given)
     };
     assert_eq!(first("drawn", None).unwrap(), "drawn");
     assert_eq!(first("drawn", Some("given")).unwrap(), "given");
@@ -54,14 +54,13 @@ fn given_a_task_when_it_is_made_then_input_and_answers_stand_where_it_says() {
     for (task, given) in [(" ", None), ("", Some(" ")), ("{{input}}", None)] {
         assert!(first(task, given).unwrap_err().message.contains("no task"), "{task:?} {given:?}");
     }
-    let later = |task: &str, answers: &[&str]| {
+    let later = |task: &str| {
         let canvas = canvas(vec![agent("a", 0.0, "x"), agent("b", 0.0, task)], &[("a", "b")]);
-        task_of(&turns(&canvas, None).unwrap()[1], answers, Some("never here")).unwrap()
+        task_of(&turns(&canvas, None).unwrap()[1], Some("never here")).unwrap()
     };
-    assert_eq!(later("Shorten: {{input}}", &["one", "two"]), "Shorten: one\n\ntwo");
-    assert_eq!(later("Shorten", &["one"]), "Shorten\n\none");
-    assert_eq!(later(" ", &["one"]), "one");
-    assert_eq!(later("Shorten", &[]), "Shorten");
+    for (task, made) in [("Shorten: {{input}}", "Shorten: {{input}}"), ("Shorten", "Shorten"), (" ", "{{input}}")] {
+        assert_eq!(later(task), made, "the server puts the answers in");
+    }
 }
 
 #[test]
@@ -85,4 +84,19 @@ fn given_what_is_connected_when_the_request_is_made_then_it_has_exactly_that() {
     assert_eq!(bodies[1].collections.as_deref().unwrap(), ["docs"]);
     assert_eq!(bodies[1].namespace.as_deref(), Some("team"));
     assert_eq!(bodies[1].metadata.as_ref().unwrap()["node"], "b");
+}
+
+#[test]
+fn given_agents_that_wait_for_each_other_when_the_chain_is_made_then_each_names_those_it_waits_for() {
+    let nodes = vec![agent("a", 0.0, "{{input}}"), agent("b", 0.0, ""), agent("c", 1.0, "Join: {{input}}")];
+    let canvas = canvas(nodes, &[("a", "b"), ("a", "c"), ("b", "c")]);
+    let chain = chain_of(&canvas, "team", &turns(&canvas, None).unwrap(), Some("go")).unwrap();
+    let made: Vec<(&str, Vec<&str>, &str)> = chain
+        .runs
+        .iter()
+        .map(|run| (run.name.as_str(), run.after.iter().map(String::as_str).collect(), run.run.task.as_str()))
+        .collect();
+    assert_eq!(made, [("a", vec![], "go"), ("b", vec!["a"], "{{input}}"), ("c", vec!["a", "b"], "Join: {{input}}"),]);
+    assert_eq!(chain.namespace.as_deref(), Some("team"));
+    assert!(chain_of(&canvas, "team", &turns(&canvas, None).unwrap(), None).is_err(), "the first has no task");
 }

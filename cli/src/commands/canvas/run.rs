@@ -1,19 +1,18 @@
 //! `riverrun canvas run`.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 
 use clap::Args;
-use riverrun_api::submit::{self, Known};
-use riverrun_api::wire::{RunStatus, RunView};
-use riverrun_schemas::agent::RunRequest;
+use riverrun_api::submit;
+use riverrun_api::wire::{ChainAccepted, ChainBody, RunStatus, RunView};
+use riverrun_schemas::RunId;
 use serde::Serialize;
 
-use super::super::agent::run::{print_answer, submit_and_watch};
+use super::super::agent::run::{print_answer, watch};
 use super::super::runs::{outcome, summary};
-use super::document::{Canvas, read_file};
-use super::plan::{Turn, body_of, task_of, turns};
-use crate::error::CliError;
+use super::document::read_file;
+use super::plan::{chain_of, turns};
+use crate::error::{CliError, Exit};
 use crate::host::{self, Connection};
 use crate::output::{Output, print_json, tell};
 use crate::settings::Settings;
@@ -39,11 +38,8 @@ pub struct CanvasRunArgs {
 
 /// A canvas that was checked before anything is started for it.
 pub struct Prepared {
-    canvas: Canvas,
-    namespace: String,
-    node: Option<String>,
-    task: Option<String>,
-    known: Known,
+    name: String,
+    chain: ChainBody,
     steps: bool,
 }
 
@@ -67,39 +63,34 @@ pub fn prepare(args: CanvasRunArgs, settings: &Settings) -> Result<Prepared, Cli
     let canvas = read_file(&args.file)?;
     let namespace = args.namespace.unwrap_or_else(|| canvas.namespace.clone());
     let known = host::core(settings)?.known();
-    let prepared = Prepared { canvas, namespace, node: args.node, task: args.task, known, steps: args.steps };
-    for turn in turns(&prepared.canvas, prepared.node.as_deref())? {
-        request(&prepared, &turn, &vec!["an answer"; turn.before.len()])?;
+    let chain = chain_of(&canvas, &namespace, &turns(&canvas, args.node.as_deref())?, args.task.as_deref())?;
+    for part in &chain.runs {
+        submit::run_request(part.run.clone(), &known)?;
     }
-    Ok(prepared)
+    Ok(Prepared { name: canvas.name, chain, steps: args.steps })
 }
 
-fn request(prepared: &Prepared, turn: &Turn<'_>, answers: &[&str]) -> Result<RunRequest, CliError> {
-    let task = task_of(turn, answers, prepared.task.as_deref())?;
-    let body = body_of(&prepared.canvas, &prepared.namespace, turn, task);
-    Ok(submit::run_request(body, &prepared.known)?)
-}
-
-/// Runs the agents one after the other; the first one that does not succeed is the end.
+/// Starts all agents as one chain, which goes on by itself, and follows each to its end; the first one that does not
+/// succeed is the end.
 pub async fn run(connection: &Connection, prepared: Prepared, output: Output) -> Result<(), CliError> {
-    let order = turns(&prepared.canvas, prepared.node.as_deref())?;
-    let mut done: Vec<NodeRun> = Vec::with_capacity(order.len());
-    let mut answers: HashMap<&str, String> = HashMap::new();
-    for (at, turn) in order.iter().enumerate() {
-        let before: Vec<&str> =
-            turn.before.iter().map(|id| answers.get(id).map(String::as_str).unwrap_or_default()).collect();
-        let request = request(&prepared, turn, &before)?;
-        let result = submit_and_watch(connection, request, prepared.steps && !output.json, !output.json).await?;
-        tell(&format!("{} of {}: {}: {}", at + 1, order.len(), turn.node.id, summary(&result)));
-        answers.insert(&turn.node.id, result.answer.clone().unwrap_or_default());
+    let Prepared { name, chain, steps } = prepared;
+    let started: ChainAccepted = connection.client.post("/chains", &chain).await?;
+    let count = started.runs.len();
+    let mut done: Vec<NodeRun> = Vec::with_capacity(count);
+    for (at, accepted) in started.runs.into_iter().enumerate() {
+        let run_id =
+            accepted.run_id.parse::<RunId>().map_err(|error| CliError::new(Exit::Failed, error.to_string()))?;
+        let result = watch(connection, run_id, steps && !output.json, !output.json).await?;
+        tell(&format!("{} of {count}: {}: {}", at + 1, accepted.name, summary(&result)));
         let succeeded = result.status == RunStatus::Succeeded;
-        done.push(NodeRun { node: turn.node.id.clone(), run: result });
+        done.push(NodeRun { node: accepted.name, run: result });
         if !succeeded {
             break;
         }
     }
     if output.json {
-        print_json(&CanvasRuns { canvas: &prepared.canvas.name, namespace: &prepared.namespace, items: &done })?;
+        let namespace = chain.namespace.as_deref().unwrap_or_default();
+        print_json(&CanvasRuns { canvas: &name, namespace, items: &done })?;
     }
     let Some(NodeRun { run: last, .. }) = done.last() else { return Ok(()) };
     if !output.json {

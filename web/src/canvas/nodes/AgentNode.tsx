@@ -13,8 +13,11 @@ import { Steps } from "@/runs/Steps";
 import { useRuns } from "@/runs/store";
 import { IconButton, Status } from "@/ui";
 import type { AgentData } from "../document";
+import { agentsBefore } from "../plan";
 import { useCanvas } from "../store";
 import type { FlowNode } from "./index";
+
+const NOTHING: string[] = [];
 
 /** An agent: its task, and live what it does. */
 export const AgentNode = memo(function AgentNode({ id, data, selected }: NodeProps<FlowNode>) {
@@ -28,6 +31,12 @@ export const AgentNode = memo(function AgentNode({ id, data, selected }: NodePro
 	const { decide, fork, resume } = useRuns(useShallow((s) => ({ decide: s.decide, fork: s.fork, resume: s.resume })));
 	const before = useCanvas((s) => s.runBefore[id]);
 	const busy = live !== undefined && !hasEnded(live) && !live.problem;
+	// A run without a step may wait for those before it in its chain. Only then is the canvas looked at.
+	const idle = busy && live.steps.length === 0;
+	const runsBefore = useCanvas(
+		useShallow((s) => (idle ? agentsBefore(s.history.present, id).flatMap((one) => s.runOf[one.id] ?? []) : NOTHING)),
+	);
+	const waits = useRuns((s) => runsBefore.some((one) => s.runs[one] && !hasEnded(s.runs[one])));
 	const name = node.agent ?? "supervisor";
 	const Icon = node.agent ? Bot : Route;
 	return (
@@ -41,7 +50,7 @@ export const AgentNode = memo(function AgentNode({ id, data, selected }: NodePro
 				<span className="font-semibold">{name}</span>
 				{live?.agent && live.agent !== node.agent && <span className="text-soft">→ {live.agent}</span>}
 				<span className="ml-auto flex items-center gap-1">
-					{live && <Status of={live.status} />}
+					{live && <Status of={waits ? "queued" : live.status} />}
 					{busy && (
 						<IconButton label="resume" className="nodrag" onClick={() => void resume(runId ?? "")}>
 							<RotateCw size={14} aria-hidden />
