@@ -31,6 +31,7 @@ pub mod stack;
 pub mod state;
 mod strict;
 pub mod submit;
+mod unambiguous;
 mod wait;
 pub mod wire;
 mod ws;
