@@ -50,7 +50,8 @@ impl Turns {
         let mut turns = self.here.lock();
         turns.retain(|_, turn| Arc::strong_count(turn) > 1);
         let here = turns.entry(collection.clone()).or_default().clone();
-        let across = self.across.clone().map(|sql| (sql, format!("riverrun collection {}", collection.physical_name())));
+        let across =
+            self.across.clone().map(|sql| (sql, format!("riverrun collection {}", collection.physical_name())));
         Turn { here, across }
     }
 }
