@@ -13,7 +13,7 @@ use crate::config::{ApiConfig, SharedConfig};
 use crate::error::ApiError;
 
 /// Routes that probes call by any name.
-const OPEN: &[&str] = &["/health", "/metrics"];
+const OPEN: &[&str] = &["/health", "/ready", "/metrics"];
 
 /// Lets a request through or answers it with 403.
 pub async fn check(State(config): State<SharedConfig>, request: Request, next: Next) -> Response {

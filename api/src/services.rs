@@ -20,10 +20,20 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Every service, required ones first.
 pub async fn all(state: &AppState) -> Vec<ServiceView> {
-    let (broker, sql, vectors, mut models) =
-        tokio::join!(broker(state), sql(state), vectors(state), models(state.core().models()));
+    let (mut rows, mut models) = tokio::join!(own(state), models(state.core().models()));
+    rows.append(&mut models);
+    rows.extend(tools(state.core()));
+    rows.push(cache(state.core()).await);
+    rows.push(tracing_service(state.core().tracing()).await);
+    rows
+}
+
+/// What no request gets on without, whatever it asks: log, stores and workers, and not the models.
+pub async fn own(state: &AppState) -> Vec<ServiceView> {
+    let (broker, sql, vectors, keywords, blobs) =
+        tokio::join!(broker(state), sql(state), vectors(state), keywords(state), blobs(state));
     let parts = state.parts();
-    let mut rows = vec![broker, schema_registry(), sql, vectors, keywords(&parts.index_dir), blobs(state).await];
+    let mut rows = vec![broker, schema_registry(), sql, vectors, keywords, blobs, streams(state)];
     rows.push(indexes(state));
     rows.extend(parts.workers.statuses().iter().map(|status| {
         let name = format!("worker {}", status.name);
@@ -40,11 +50,41 @@ pub async fn all(state: &AppState) -> Vec<ServiceView> {
             ),
         }
     }));
-    rows.append(&mut models);
-    rows.extend(tools(state.core()));
-    rows.push(cache(state.core()).await);
-    rows.push(tracing_service(state.core().tracing()).await);
+    if parts.workers.iter().next().is_none() {
+        rows.push(workers_elsewhere(state).await);
+    }
     rows
+}
+
+/// Of a process that has no workers: how far those of others are behind.
+async fn workers_elsewhere(state: &AppState) -> ServiceView {
+    match tokio::time::timeout(PATIENCE, state.lag_by_group()).await {
+        Ok(Ok(lag)) => {
+            let behind: i64 = lag.values().sum();
+            ServiceView::up(
+                "workers",
+                "elsewhere",
+                false,
+                format!("{behind} records to handle in {} groups", lag.len()),
+            )
+        }
+        Ok(Err(error)) => ServiceView::down("workers", "elsewhere", false, error.to_string(), "start the broker"),
+        Err(_) => ServiceView::down(
+            "workers",
+            "elsewhere",
+            false,
+            format!("the broker did not tell within {} s how far they are", PATIENCE.as_secs()),
+            "start the broker",
+        ),
+    }
+}
+
+/// Whether watchers are told of what happens.
+fn streams(state: &AppState) -> ServiceView {
+    if state.hub().stats().reading {
+        return ServiceView::up("streams", "log", true, "the log is read");
+    }
+    ServiceView::down("streams", "log", true, "the log is not read", "start the broker; reading goes on by itself")
 }
 
 /// What can be asked without a log and stores.
@@ -171,7 +211,25 @@ async fn vectors(state: &AppState) -> ServiceView {
     row.at(place).took(ms(since))
 }
 
-fn keywords(index_dir: &Path) -> ServiceView {
+async fn keywords(state: &AppState) -> ServiceView {
+    let parts = state.parts();
+    let Some(address) = &parts.keywords_address else { return keyword_files(&parts.index_dir) };
+    let since = Instant::now();
+    let fix = "start the server, or check RIVERRUN_QDRANT_URL and RIVERRUN_QDRANT_API_KEY";
+    let row = match tokio::time::timeout(PATIENCE, parts.keywords.server_version()).await {
+        Ok(Ok(version)) => ServiceView { version, ..ServiceView::up("keywords", "qdrant", true, "sparse vectors") },
+        Ok(Err(error)) => {
+            let fix = error.hint().unwrap_or_else(|| fix.to_owned());
+            ServiceView::down("keywords", "qdrant", true, error.to_string(), fix)
+        }
+        Err(_) => {
+            ServiceView::down("keywords", "qdrant", true, format!("no answer within {} s", PATIENCE.as_secs()), fix)
+        }
+    };
+    row.at(address).took(ms(since))
+}
+
+fn keyword_files(index_dir: &Path) -> ServiceView {
     let row = match std::fs::metadata(index_dir) {
         Ok(found) if found.is_dir() => ServiceView::up("keywords", "tantivy", true, "opened when they are searched"),
         Ok(_) => ServiceView::down("keywords", "tantivy", true, "its folder is a file", "move the file away"),

@@ -16,10 +16,11 @@ use riverrun_log::{
 };
 use riverrun_schemas::Topic;
 use riverrun_schemas::topics::all_specs;
+use riverrun_stores::keywords::qdrant_index::QdrantKeywords;
 use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
 use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
 use riverrun_stores::vectors::qdrant::{QdrantConfig, QdrantVectors};
-use riverrun_stores::warehouse::{DuckConfig, DuckWarehouse};
+use riverrun_stores::warehouse::{DuckConfig, DuckWarehouse, ElsewhereWarehouse};
 use riverrun_stores::{Episodes, Gaps, KeywordIndex, Sql, StoreError, VectorStore, Warehouse, WarehouseError};
 use riverrun_workers::agent::{self, AgentWorkerConfig};
 use riverrun_workers::analyzer::Analyzer;
@@ -30,10 +31,11 @@ use riverrun_workers::memory::{self, EpisodeKeeper, RunRecorder, Summarizer};
 use riverrun_workers::projector::{self, ProjectorConfig};
 use riverrun_workers::rebuilder::{self, Rebuilder};
 use riverrun_workers::reembedder::Reembedder;
-use riverrun_workers::runtime::{self, RuntimeConfig, WorkerHandle, WorkerState};
+use riverrun_workers::runtime::{self, RuntimeConfig, WorkerHandle, WorkerState, group_of};
 use riverrun_workers::tracer::{self, Tracer, TracingState};
 use riverrun_workers::trainer::{self, Trainer};
 use riverrun_workers::tree_builder::TreeBuilder;
+use riverrun_workers::turns::Turns;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -51,6 +53,23 @@ pub const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the last spans may take to a tracing service that takes them.
 const LAST_SPANS: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(10);
+/// The area of the vectors of documents on a server.
+pub const DOCUMENTS: &str = "documents";
+/// The workers whose lag a process without workers tells: those that commit offsets and that every cluster has.
+const ELSEWHERE: [&str; 12] = [
+    "ingester",
+    "analyzer",
+    "embedder",
+    "indexer",
+    "reembedder",
+    rebuilder::NAME,
+    "tree-builder",
+    "agent",
+    "memory-runs",
+    "memory-episodes",
+    "memory-summary",
+    trainer::NAME,
+];
 
 /// Which broker.
 #[derive(Debug, Clone)]
@@ -90,6 +109,9 @@ pub struct StackConfig {
     pub limits: Limits,
     /// What variables in addresses of databases stand for.
     pub secrets: SourceSecrets,
+    /// Whether workers run in this process. Without them it answers and streams only: then every store that it shares with them has
+    /// to be a server, and tables are where the ingester is.
+    pub workers: bool,
     /// Tries and pauses of the workers, for tests that can't wait for the usual ones.
     pub tune: fn(RuntimeConfig) -> RuntimeConfig,
     /// More tools, for tests and for programs that bring their own.
@@ -110,6 +132,7 @@ impl StackConfig {
             max_runs: 32,
             limits: Limits::default(),
             secrets: SourceSecrets::default(),
+            workers: true,
             tune: |config| config,
             extend_tools: |tools| tools,
         }
@@ -303,22 +326,17 @@ async fn open_stores(config: &StackConfig) -> Result<Stores, StackError> {
     let sql = sql.map_err(part("sql"))?;
     let gaps = Gaps::default();
     let (vectors, memories) = vectors(config, &gaps).await.map_err(part("vectors"))?;
-    let keywords = TantivyConfig::at(data_dir.join("keywords"));
-    let keywords = TantivyIndex::open_telling(keywords, gaps.clone()).map_err(part("keywords"))?;
-    let warehouse = DuckWarehouse::open(DuckConfig::at(data_dir.join("warehouse")))?;
+    let keywords = keywords(config, &gaps).await.map_err(part("keywords"))?;
+    let warehouse: Arc<dyn Warehouse> = if config.workers {
+        Arc::new(DuckWarehouse::open(DuckConfig::at(data_dir.join("warehouse")))?)
+    } else {
+        Arc::new(ElsewhereWarehouse)
+    };
     let blobs = blobs(data_dir, config.s3.as_ref())?;
     if config.s3.is_some() {
         blobs.check().await?;
     }
-    Ok(Stores {
-        sql,
-        vectors,
-        episodes: Episodes::new(memories),
-        keywords: Arc::new(keywords),
-        gaps,
-        warehouse: Arc::new(warehouse),
-        blobs: Arc::new(blobs),
-    })
+    Ok(Stores { sql, vectors, episodes: Episodes::new(memories), keywords, gaps, warehouse, blobs: Arc::new(blobs) })
 }
 
 /// The vectors of documents, and those of conversations.
@@ -333,10 +351,25 @@ async fn vectors(
             (Arc::new(documents), Arc::new(EdgeVectors::open(at("memory"))?));
         return Ok((documents, memories));
     };
-    let documents: Arc<dyn VectorStore> = Arc::new(QdrantVectors::open(server.clone(), "documents")?);
+    let documents: Arc<dyn VectorStore> = Arc::new(QdrantVectors::open(server.clone(), DOCUMENTS)?);
     let memories: Arc<dyn VectorStore> = Arc::new(QdrantVectors::open(server.clone(), "memory")?);
     documents.server_version().await?;
     Ok((documents, memories))
+}
+
+/// The words of documents.
+async fn keywords(config: &StackConfig, gaps: &Gaps) -> Result<Arc<dyn KeywordIndex>, StoreError> {
+    let Some(server) = keyword_server(config) else {
+        let at = TantivyConfig::at(config.data_dir.join("keywords"));
+        return Ok(Arc::new(TantivyIndex::open_telling(at, gaps.clone())?));
+    };
+    let keywords = QdrantKeywords::open(server)?;
+    keywords.server_version().await?;
+    Ok(Arc::new(keywords))
+}
+
+fn keyword_server(config: &StackConfig) -> Option<&QdrantConfig> {
+    config.qdrant.as_ref().filter(|server| server.keywords)
 }
 
 async fn start_rest(
@@ -359,12 +392,16 @@ async fn start_rest(
     let memory = stored_memory(&config, &stores, &producer);
     let toolbox = toolbox(&config, &stores, &retriever, &memory);
     config.core.tools().defined.connect(log.clone(), producer.clone(), stop.clone());
-    let (handles, caught_up) = spawn_workers(&config, &log, &producer, &stores, models, (&toolbox, &memory), &stop);
-    let groups = handles
-        .iter()
-        .filter_map(|handle| {
-            Some(GroupTopics { group: handle.status().group, topics: vec![topic_of(handle.name())?.name().to_owned()] })
-        })
+    let (handles, caught_up) = if config.workers {
+        spawn_workers(&config, &log, &producer, &stores, models, (&toolbox, &memory), &stop)
+    } else {
+        (Vec::new(), CancellationToken::new())
+    };
+    let names: Vec<&str> =
+        if config.workers { handles.iter().map(WorkerHandle::name).collect() } else { ELSEWHERE.to_vec() };
+    let groups = names
+        .into_iter()
+        .filter_map(|name| Some(GroupTopics { group: group_of(name), topics: vec![topic_of(name)?.name().to_owned()] }))
         .collect();
     let workers = WorkerSet::new(handles);
     wait_ready(&workers).await?;
@@ -381,6 +418,7 @@ async fn start_rest(
         index_dir: config.data_dir.clone(),
         blobs: stores.blobs,
         vectors_address: config.qdrant.as_ref().map(|server| server.url.clone()),
+        keywords_address: keyword_server(&config).map(|server| server.url.clone()),
         blobs_address: config.s3.as_ref().map(S3Config::address),
         retriever: Arc::new(retriever),
         answerer: Arc::new(answerer),
@@ -464,7 +502,8 @@ fn spawn_workers(
     )
     .with_warehouse(stores.warehouse.clone())
     .with_models(models.clone());
-    let indexer = Indexer::new(stores.vectors.clone(), stores.keywords.clone());
+    let indexer =
+        Indexer::new(stores.vectors.clone(), stores.keywords.clone()).with_turns(Turns::across(stores.sql.clone()));
     let reembedder = Reembedder::new(stores.vectors.clone(), models.clone(), indexer.turns());
     let rebuilder = Rebuilder::new(
         stores.vectors.clone(),

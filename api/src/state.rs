@@ -219,6 +219,8 @@ pub struct Parts {
     pub vectors_address: Option<String>,
     /// Conversations.
     pub memory: StoredMemory,
+    /// Where keywords are when that is a server.
+    pub keywords_address: Option<String>,
     /// Keywords.
     pub keywords: Arc<dyn KeywordIndex>,
     /// Collections that are not whole.

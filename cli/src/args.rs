@@ -39,7 +39,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Start the HTTP and WebSocket API with everything behind it
-    Serve,
+    Serve(crate::serve::ServeArgs),
     /// One kind of worker as a process of its own, beside those of other processes on the same log
     Worker(crate::commands::worker::WorkerArgs),
     /// One row for each required and optional service: what is there, what is missing, and the fix
@@ -124,7 +124,7 @@ impl Command {
     /// What the owner of a data folder says that it does.
     pub fn name(&self) -> &'static str {
         match self {
-            Command::Serve => "serve",
+            Command::Serve(_) => "serve",
             Command::Worker(_) => "worker",
             Command::Diagnose => "diagnose",
             Command::Providers => "providers",

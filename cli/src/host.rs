@@ -106,7 +106,7 @@ pub async fn reach(settings: &Settings, command: &str) -> Result<Reached, CliErr
         Found::Server(owner) => return to_server(settings, &owner).map(Box::new).map(Reached::Connected),
         Found::Ours(lock) => lock,
     };
-    Ok(match host(settings, core(settings)?, lock, command, true).await {
+    Ok(match host(settings, core(settings)?, lock, Hosting { command, any_port: true, workers: true }).await {
         Err(not) => Reached::NotStarted(not),
         Ok(hosted) => {
             hosted.stack.caught_up(READ_PATIENCE).await;
@@ -266,14 +266,20 @@ pub struct NotStarted {
     pub error: CliError,
 }
 
-/// Starts a stack in a folder that is ours. `any_port`: a broker port that is taken is no failure.
-pub async fn host(
-    settings: &Settings,
-    core: Core,
-    lock: DataLock,
-    command: &str,
-    any_port: bool,
-) -> Result<Hosted, NotStarted> {
+/// Who hosts a stack, and which.
+#[derive(Debug, Clone, Copy)]
+pub struct Hosting<'a> {
+    /// What others are told that the owner of the folder does.
+    pub command: &'a str,
+    /// A broker port that is taken is no failure.
+    pub any_port: bool,
+    /// Workers run in it.
+    pub workers: bool,
+}
+
+/// Starts a stack in a folder that is ours.
+pub async fn host(settings: &Settings, core: Core, lock: DataLock, hosting: Hosting<'_>) -> Result<Hosted, NotStarted> {
+    let Hosting { command, any_port, workers } = hosting;
     let not_started = |service| move |error| NotStarted { service, error };
     let config = StackConfig {
         broker: broker_choice(settings, any_port).map_err(not_started("broker"))?,
@@ -284,6 +290,7 @@ pub async fn host(
         max_runs: settings.agent_max_runs,
         limits: settings.ingest_limits,
         secrets: settings.source_secrets.clone(),
+        workers,
         ..StackConfig::new(&settings.data_dir, core)
     };
     // Who comes meanwhile learns who has the folder; a server tells again when its API listens.

@@ -80,7 +80,7 @@ fn run(cli: Cli) -> Result<(), CliError> {
 const QUIET: &str = "rdkafka=off,librdkafka=off,qdrant_edge=error,sqlx=warn,tantivy=warn,hyper_util=warn,rustls=warn,rustls_platform_verifier=warn";
 
 fn start_logging(settings: &Settings, cli: &Cli) -> Result<(), CliError> {
-    let server = matches!(cli.command, Command::Serve | Command::Worker(_));
+    let server = matches!(cli.command, Command::Serve(_) | Command::Worker(_));
     let usual = match (cli.verbose, server) {
         (0, false) => format!("error,{QUIET}"),
         (0, true) => format!("info,{QUIET}"),

@@ -3,19 +3,31 @@
 use std::future::IntoFuture;
 use std::net::SocketAddr;
 
+use clap::Args;
 use riverrun_api::app;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{CliError, Exit};
-use crate::host::{self, Hosted};
+use crate::host::{self, Hosted, Hosting};
 use crate::lock::Owner;
 use crate::output::tell;
 use crate::settings::Settings;
 use crate::signals::Signals;
 
+/// Options of `serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Answer and stream only: no worker runs here, and every store is a server
+    #[arg(long)]
+    pub no_workers: bool,
+}
+
 /// Serves until a signal. A second one ends everything at once.
-pub async fn serve(settings: &Settings) -> Result<(), CliError> {
+pub async fn serve(args: ServeArgs, settings: &Settings) -> Result<(), CliError> {
+    if args.no_workers {
+        check_servers(settings)?;
+    }
     settings.check_bind()?;
     let mut signals = Signals::listen()?;
     let lock = host::own_for_server(settings).await?;
@@ -23,7 +35,7 @@ pub async fn serve(settings: &Settings) -> Result<(), CliError> {
     let address = listener.local_addr()?;
     let core = host::server_core(settings)?;
     let started = tokio::select! {
-        started = host::host(settings, core, lock, "serve", false) => started,
+        started = host::host(settings, core, lock, Hosting { command: "serve", any_port: false, workers: !args.no_workers }) => started,
         () = signals.next() => return Err(CliError::interrupted()),
     };
     let hosted = started.map_err(|not| not.error)?;
@@ -53,6 +65,31 @@ pub async fn serve(settings: &Settings) -> Result<(), CliError> {
     server.abort();
     drop(lock);
     if drained { Ok(()) } else { Err(CliError::interrupted()) }
+}
+
+/// A process without workers reads what others write: none of it may be embedded, for then it is in another process.
+fn check_servers(settings: &Settings) -> Result<(), CliError> {
+    let missing = missing_servers(settings);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let (what, settings): (Vec<&str>, Vec<&str>) = missing.into_iter().unzip();
+    let message =
+        format!("serve --no-workers would look for {} in its own data folder, where no worker writes", what.join(", "));
+    Err(CliError::new(Exit::Usage, message).hint(format!("set {}, or leave --no-workers out", settings.join(", "))))
+}
+
+/// What is embedded, with the setting that makes it a server.
+fn missing_servers(settings: &Settings) -> Vec<(&'static str, &'static str)> {
+    let keywords = settings.qdrant.as_ref().is_some_and(|server| server.keywords);
+    let all = [
+        (settings.kafka_brokers.is_some(), ("the log", "RIVERRUN_KAFKA_BROKERS")),
+        (settings.database_url.is_some(), ("read models", "RIVERRUN_DATABASE_URL")),
+        (settings.qdrant.is_some(), ("vectors", "RIVERRUN_QDRANT_URL")),
+        (keywords || settings.qdrant.is_none(), ("keywords", "RIVERRUN_QDRANT_KEYWORDS=sparse")),
+        (settings.s3.is_some(), ("blobs", "RIVERRUN_S3_BUCKET")),
+    ];
+    all.into_iter().filter(|(is_server, _)| !is_server).map(|(_, missing)| missing).collect()
 }
 
 /// Waits for a server that ends by itself, which it does only when its socket is lost.

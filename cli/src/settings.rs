@@ -221,9 +221,13 @@ impl Settings {
 /// Words in names of settings that may hold a secret.
 const SECRET_WORDS: [&str; 8] = ["KEY", "TOKEN", "PASSWORD", "SECRET", "HEADERS", "SASL", "SSL", "SOURCE"];
 
-/// Settings with such a word that hold none: numbers.
-const NO_SECRETS: [&str; 3] =
-    ["RIVERRUN_MEMORY_WINDOW_TOKENS", "RIVERRUN_MODEL_CONTEXT_TOKENS", "RIVERRUN_RATE_PER_TOKEN"];
+/// Settings with such a word that hold none.
+const NO_SECRETS: [&str; 4] = [
+    "RIVERRUN_MEMORY_WINDOW_TOKENS",
+    "RIVERRUN_MODEL_CONTEXT_TOKENS",
+    "RIVERRUN_QDRANT_KEYWORDS",
+    "RIVERRUN_RATE_PER_TOKEN",
+];
 
 fn shown(values: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let is_secret = |name: &str, value: &str| {

@@ -14,6 +14,7 @@ pub mod warehouse;
 mod chunk;
 mod folder;
 mod open_set;
+mod qdrant_server;
 mod shelf;
 
 pub use cache::{Cache, CacheStatus, LocalCache, RedisCache};

@@ -12,7 +12,10 @@ use url::Url;
 
 use crate::error::StoreError;
 
+mod hold;
 mod postgres;
+
+pub use hold::Held;
 
 /// Number, what it does, and the statements; a number is never given twice and its statements never change. Both databases
 /// run them: types are TEXT, BIGINT and DOUBLE PRECISION, sums of BIGINT are cast to BIGINT where they are read.

@@ -25,7 +25,7 @@ fn cases() -> Vec<Case> {
     let mut cases = vec![Case { store: Arc::new(edge), _folder: Some(folder) }];
     if let Some(url) = std::env::var("RIVERRUN_TEST_QDRANT_URL").ok().filter(|url| !url.is_empty()) {
         for quantized in [false, true] {
-            let config = QdrantConfig { url: url.clone(), api_key: None, quantized };
+            let config = QdrantConfig { url: url.clone(), api_key: None, quantized, keywords: false };
             cases.push(Case { store: Arc::new(QdrantVectors::open(config, "test").unwrap()), _folder: None });
         }
     }
@@ -161,7 +161,8 @@ async fn given_a_shadow_when_it_is_swapped_again_and_again_then_searches_see_the
 
 #[tokio::test(flavor = "multi_thread")]
 async fn given_no_server_when_it_is_asked_then_the_error_can_be_tried_again_and_names_the_fix() {
-    let config = QdrantConfig { url: "http://127.0.0.1:1".into(), api_key: Some("s3cret".into()), quantized: false };
+    let url = "http://127.0.0.1:1".to_owned();
+    let config = QdrantConfig { url, api_key: Some("s3cret".into()), quantized: false, keywords: true };
     let store = QdrantVectors::open(config, "test").unwrap();
     let error = store.info(&own("notes")).await.unwrap_err();
     assert!(error.retryable() && error.code() == "store_server_down", "{error}");

@@ -75,6 +75,39 @@ def test_given_a_worker_that_lacks_something_when_it_starts_then_it_refuses_with
     assert done.returncode == 2 and fix in done.stderr.split("hint:")[-1], done
 
 
+SERVERS = {
+    "RIVERRUN_KAFKA_BROKERS": "127.0.0.1:1",
+    "RIVERRUN_DATABASE_URL": "postgres://127.0.0.1:1/none",
+    "RIVERRUN_QDRANT_URL": "http://127.0.0.1:1",
+    "RIVERRUN_S3_BUCKET": "blobs",
+}
+
+
+@pytest.mark.parametrize("embedded", [*SERVERS, "RIVERRUN_QDRANT_KEYWORDS"])
+def test_given_a_store_that_is_embedded_when_an_api_without_workers_starts_then_it_refuses_and_names_the_setting(server, embedded):
+    settings = SERVERS | {embedded: "local" if embedded == "RIVERRUN_QDRANT_KEYWORDS" else ""}
+    done = server.cli("serve", "--no-workers", **settings)
+    assert done.returncode == 2 and embedded in done.stderr.split("hint:")[-1], done
+    others = [name for name in SERVERS if name != embedded and name in done.stderr]
+    assert not others, done.stderr
+
+
+@pytest.mark.parametrize("settings", [
+    {"RIVERRUN_QDRANT_URL": "http://127.0.0.1:1", "RIVERRUN_DATABASE_URL": ""},
+    {"RIVERRUN_QDRANT_URL": "http://127.0.0.1:1", "RIVERRUN_QDRANT_KEYWORDS": "local"},
+])
+def test_given_an_indexer_whose_index_or_lock_is_embedded_elsewhere_when_it_starts_then_it_refuses(server, settings):
+    done = server.cli("worker", "indexer", **({"RIVERRUN_KAFKA_BROKERS": server.brokers} | settings))
+    assert done.returncode == 2 and "riverrun serve" in done.stderr.split("hint:")[-1], done
+
+
+def test_given_a_server_when_it_is_asked_whether_it_is_ready_then_the_rows_say_why(server):
+    found = server.get("/ready")
+    assert found.status == 200 and found.json["status"] == "ok", found
+    streams = next(row for row in found.json["services"] if row["name"] == "streams")
+    assert streams["status"] == "up", streams
+
+
 def test_given_embedders_beside_a_server_when_documents_come_then_they_are_found_and_all_stop_at_a_signal(server, worker):
     beside = worker(server, "embedder", "--concurrency", "2")
     report = beside.wait_ready()

@@ -70,6 +70,12 @@ impl Indexer {
         Self { vectors, keywords, turns: Turns::default() }
     }
 
+    /// Takes its turns with these.
+    pub fn with_turns(mut self, turns: Turns) -> Self {
+        self.turns = turns;
+        self
+    }
+
     /// Who is alone with a collection: for whoever else writes to it.
     pub fn turns(&self) -> Turns {
         self.turns.clone()

@@ -193,6 +193,11 @@ impl Worker for TreeBuilder {
         NAME
     }
 
+    /// The ingester does.
+    fn answers_for_topic(&self) -> bool {
+        false
+    }
+
     fn lanes(&self) -> Lanes {
         Lanes::PerKey { parallel: PARALLEL, max_batch: 1 }
     }

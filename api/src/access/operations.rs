@@ -62,6 +62,7 @@ type Line = (&'static str, &'static str, Need, Reach);
 
 const OPERATIONS: &[Line] = &[
     ("GET", "/health", Need::Open, Reach::Nowhere),
+    ("GET", "/ready", Need::Open, Reach::Nowhere),
     ("GET", "/metrics", Need::Open, Reach::Nowhere),
     ("GET", "/auth/session", Need::Open, Reach::Nowhere),
     ("POST", "/auth/session", Need::Open, Reach::Nowhere),
@@ -247,7 +248,7 @@ mod tests {
         let names: BTreeSet<_> = OPERATIONS.iter().map(|line| (line.0, line.1)).collect();
         assert_eq!(names.len(), OPERATIONS.len(), "an operation is listed twice");
         let open: Vec<_> = OPERATIONS.iter().filter(|line| line.2 == Need::Open).map(|line| line.1).collect();
-        assert_eq!(open, ["/health", "/metrics", "/auth/session", "/auth/session", "/auth/session"]);
+        assert_eq!(open, ["/health", "/ready", "/metrics", "/auth/session", "/auth/session", "/auth/session"]);
         // Whoever may only look changes nothing.
         let asks = [
             "/rag/search",

@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use riverrun_log::broker::FiguresHandle;
@@ -16,7 +17,11 @@ use crate::state::{AppState, worker_trouble};
 use crate::wire::{Diagnosis, HealthStatus, HealthView};
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(health)).routes(routes!(diagnose)).routes(routes!(metrics))
+    OpenApiRouter::new()
+        .routes(routes!(health))
+        .routes(routes!(ready))
+        .routes(routes!(diagnose))
+        .routes(routes!(metrics))
 }
 
 /// Whether the process serves, with every service and how far each worker is behind. Always 200 while it answers.
@@ -29,6 +34,21 @@ async fn health(State(state): State<AppState>) -> Json<HealthView> {
         services,
         lag: lag.unwrap_or_default(), // a broker that does not answer shows as a service that is down
     })
+}
+
+/// Whether requests should come here: 503 while log, stores, streams or workers do not get on, with the rows that say which.
+#[utoipa::path(get, path = "/ready", tag = "operation", responses(
+    (status = 200, body = Diagnosis),
+    (status = 503, body = Diagnosis),
+))]
+async fn ready(State(state): State<AppState>) -> (StatusCode, Json<Diagnosis>) {
+    let services = services::own(&state).await;
+    let status = HealthStatus::of(&services);
+    let code = match status {
+        HealthStatus::Ok => StatusCode::OK,
+        HealthStatus::Degraded => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    (code, Json(Diagnosis { status, services }))
 }
 
 /// One row for each required and optional service.

@@ -67,7 +67,7 @@ impl From<WarehouseError> for ApiError {
                 ApiError::field("table", text).code_as(code)
             }
             WarehouseError::Busy { .. } => ApiError::busy(text).code_as(code),
-            WarehouseError::Database { .. } | WarehouseError::ShuttingDown => {
+            WarehouseError::Database { .. } | WarehouseError::Elsewhere | WarehouseError::ShuttingDown => {
                 ApiError::new(StatusCode::SERVICE_UNAVAILABLE, code, text)
             }
         };

@@ -16,8 +16,8 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use crate::harness::{Api, Reply, problem, wait_for};
 
-const OPEN: [&str; 5] =
-    ["get /health", "get /metrics", "get /auth/session", "post /auth/session", "delete /auth/session"];
+const OPEN: [&str; 6] =
+    ["get /health", "get /ready", "get /metrics", "get /auth/session", "post /auth/session", "delete /auth/session"];
 
 /// `name:sha256:rest` for a token that is `<name>-token`.
 fn entry(name: &str, rest: &str) -> String {
@@ -80,7 +80,7 @@ async fn given_tokens_when_every_operation_is_asked_without_one_or_without_its_s
             }
         }
     }
-    for path in ["/health", "/metrics", "/auth/session"] {
+    for path in ["/health", "/ready", "/metrics", "/auth/session"] {
         assert_eq!(send(&api, None, "GET", path, None).await.status, 200, "{path}");
     }
     for path in ["/openapi.json", "/docs/", "/mcp", "/mcp/team", "/registry/subjects", "/nothing"] {

@@ -22,6 +22,7 @@ const WORD: &str = "zanzibar";
 /// Operations that hold nothing of a namespace, each with its reason.
 const NOT_OF_A_NAMESPACE: &[(&str, &str)] = &[
     ("get /health", "about this process"),
+    ("get /ready", "about this process"),
     ("get /diagnose", "about this process"),
     ("get /metrics", "figures without content"),
     ("get /auth/session", "about the caller"),

@@ -52,7 +52,7 @@ use crate::signals::Signals;
 pub async fn run(command: Command, settings: &Settings, output: Output) -> Result<(), CliError> {
     let name = command.name();
     match command {
-        Command::Serve => serve::serve(settings).await,
+        Command::Serve(args) => serve::serve(args, settings).await,
         Command::Worker(args) => worker::run(args, settings).await,
         Command::Completion { shell } => completion::run(shell),
         Command::Openapi => openapi::run(),

@@ -38,11 +38,16 @@ pub(super) fn qdrant(values: &Values) -> Result<Option<QdrantConfig>, CliError> 
         Some("int8") => true,
         Some(other) => return Err(wrong(quantization, other, "none or int8")),
     };
+    let place = "RIVERRUN_QDRANT_KEYWORDS";
+    let keywords = match values.text(place).as_deref() {
+        None => None,
+        Some("sparse") => Some(true),
+        Some("local") => Some(false),
+        Some(other) => return Err(wrong(place, other, "sparse or local")),
+    };
     let Some(url) = values.text("RIVERRUN_QDRANT_URL") else {
-        if api_key.is_none() && !quantized {
-            return Ok(None);
-        }
-        let named = if quantized { quantization } else { key };
+        let named = [(quantized, quantization), (api_key.is_some(), key), (keywords.is_some(), place)];
+        let Some((_, named)) = named.into_iter().find(|(is_set, _)| *is_set) else { return Ok(None) };
         return Err(CliError::new(Exit::Usage, format!("{named} is set, and RIVERRUN_QDRANT_URL is not"))
             .hint(format!("set RIVERRUN_QDRANT_URL, or unset {named} (environment or .env)")));
     };
@@ -56,7 +61,7 @@ pub(super) fn qdrant(values: &Values) -> Result<Option<QdrantConfig>, CliError> 
             "an address without a password; RIVERRUN_QDRANT_API_KEY has the key",
         ));
     }
-    Ok(Some(QdrantConfig { url, api_key, quantized }))
+    Ok(Some(QdrantConfig { url, api_key, quantized, keywords: keywords.unwrap_or(true) }))
 }
 
 /// A bucket where one is named. Its other settings without it would go unused in silence.
@@ -108,9 +113,16 @@ mod tests {
             qdrant(&values(&[server, ("RIVERRUN_QDRANT_API_KEY", "s3cret"), ("RIVERRUN_QDRANT_QUANTIZATION", "int8")]));
         let found = found.unwrap().unwrap();
         assert!(found.quantized && !format!("{found:?}").contains("s3cret"), "{found:?}");
+        for (value, sparse) in [("sparse", true), ("local", false)] {
+            let found = qdrant(&values(&[server, ("RIVERRUN_QDRANT_KEYWORDS", value)])).unwrap().unwrap();
+            assert_eq!(found.keywords, sparse);
+        }
+        assert!(found.keywords, "both sides go to the server unless something else is said");
         for pairs in [
             vec![("RIVERRUN_QDRANT_API_KEY", "s3cret")],
             vec![("RIVERRUN_QDRANT_QUANTIZATION", "int8")],
+            vec![("RIVERRUN_QDRANT_KEYWORDS", "local")],
+            vec![server, ("RIVERRUN_QDRANT_KEYWORDS", "yes")],
             vec![server, ("RIVERRUN_QDRANT_QUANTIZATION", "int4")],
             vec![("RIVERRUN_QDRANT_URL", "vectors:6334")],
             vec![("RIVERRUN_QDRANT_URL", "http://ann:s3cret@vectors:6334")],

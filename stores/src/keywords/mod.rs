@@ -9,6 +9,7 @@ use crate::chunk::{ChunkFilter, StoredChunk, Versions};
 use crate::error::StoreError;
 use crate::gaps::Damage;
 
+pub mod qdrant_index;
 pub mod tantivy_index;
 
 mod words;
@@ -24,8 +25,8 @@ pub struct KeywordHit {
 
 /// Words by collection.
 ///
-/// `KEY-1` what was written before a `commit` that returned `Ok` is found from then on and is there after a crash; what was
-/// written after it is not found yet, and is gone after a crash.
+/// `KEY-1` what was written before a `commit` that returned `Ok` is found from then on and is there after a crash. What was written
+/// after it is not found yet and is gone after a crash in this process, and found as soon as it is written on a server.
 ///
 /// `KEY-2` a write or a `commit` that failed may have lost everything since the last one that did not: who writes to a
 /// collection does so alone from the first write to the `commit`, and begins again when one fails.
@@ -103,5 +104,10 @@ pub trait KeywordIndex: Send + Sync + 'static {
     /// What was set aside since the process started.
     fn damaged(&self) -> Vec<Damage> {
         Vec::new()
+    }
+
+    /// The version of the server that holds the words, which is asked for it; `None` where they are in this process.
+    async fn server_version(&self) -> Result<Option<String>, StoreError> {
+        Ok(None)
     }
 }

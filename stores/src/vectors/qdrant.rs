@@ -12,38 +12,30 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use qdrant_client::qdrant::facet_value::Variant;
 use qdrant_client::qdrant::{
-    CountPointsBuilder, CreateAliasBuilder, CreateCollectionBuilder, CreateFieldIndexCollectionBuilder,
-    DeletePointsBuilder, Distance, FacetCountsBuilder, FieldType, Filter, PointStruct, QuantizationSearchParamsBuilder,
-    QueryPointsBuilder, ScalarQuantizationBuilder, ScrollPointsBuilder, SearchParamsBuilder, UpsertPointsBuilder,
-    Value as PayloadValue, VectorParamsBuilder,
+    CreateAliasBuilder, CreateCollectionBuilder, DeletePointsBuilder, Distance, Filter, PointId, PointStruct,
+    QuantizationSearchParamsBuilder, QueryPointsBuilder, ScalarQuantizationBuilder, ScrollPointsBuilder,
+    SearchParamsBuilder, UpsertPointsBuilder, VectorParamsBuilder,
 };
-use qdrant_client::{Payload, Qdrant, QdrantError};
+use qdrant_client::{Qdrant, QdrantError};
 use riverrun_schemas::{Collection, DocumentId};
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::chunk::{ChunkFilter, MAX_HITS, StoredChunk, TIE_SLACK, Versions, in_order};
 use crate::error::StoreError;
+use crate::qdrant_server::Server;
+use crate::qdrant_server::requests::{allowed, is_missing, of_document, stored_point};
 use crate::vectors::{CollectionInfo, VectorHit, VectorPoint, VectorStore, must_match};
-
-mod requests;
-
-use requests::{DOCUMENT_ID, FIELDS, SERVICE, allowed, check, failed, is_missing, of_document, stored_point};
 
 /// The names that a collection's data has by turns.
 const DATA: [&str; 2] = ["data1", "data2"];
 const LIVE: &str = "live";
 const SHADOW: &str = "shadow";
-/// Longest time for a request; building an index over what a filter looks at is one.
-const PATIENCE: Duration = Duration::from_secs(30);
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 /// Most chunks that are read back in one request.
 const PAGE: u32 = 256;
+
 /// A Qdrant server and how it is used.
 #[derive(Clone, PartialEq, Eq)]
 pub struct QdrantConfig {
@@ -54,6 +46,8 @@ pub struct QdrantConfig {
     /// Collections that are made from now on hold a byte a dimension in memory beside the vectors on disk; what is found is
     /// compared with the vectors themselves.
     pub quantized: bool,
+    /// Keywords lie there too, as sparse vectors ([`crate::keywords::qdrant_index`]).
+    pub keywords: bool,
 }
 
 impl std::fmt::Debug for QdrantConfig {
@@ -63,6 +57,7 @@ impl std::fmt::Debug for QdrantConfig {
             .field("url", &self.url)
             .field("api_key", &key)
             .field("quantized", &self.quantized)
+            .field("keywords", &self.keywords)
             .finish()
     }
 }
@@ -75,7 +70,7 @@ pub struct QdrantVectors {
 }
 
 struct Inner {
-    client: Qdrant,
+    server: Server,
     config: QdrantConfig,
     area: &'static str,
 }
@@ -86,36 +81,24 @@ impl QdrantVectors {
     /// # Errors
     /// When the address is none.
     pub fn open(config: QdrantConfig, area: &'static str) -> Result<Self, StoreError> {
-        let client = Qdrant::from_url(&config.url)
-            .api_key(config.api_key.clone())
-            .timeout(PATIENCE)
-            .connect_timeout(CONNECT_PATIENCE)
-            .skip_compatibility_check()
-            .build()
-            .map_err(|error| failed(&config.url, &error))?;
-        Ok(Self { inner: Arc::new(Inner { client, config, area }), is_shadow: false })
+        let server = Server::open(&config.url, config.api_key.clone())?;
+        Ok(Self { inner: Arc::new(Inner { server, config, area }), is_shadow: false })
+    }
+
+    fn server(&self) -> &Server {
+        &self.inner.server
     }
 
     fn client(&self) -> &Qdrant {
-        &self.inner.client
+        self.server().client()
     }
 
     fn failed(&self, error: &QdrantError) -> StoreError {
-        failed(&self.inner.config.url, error)
+        self.server().failed(error)
     }
 
-    /// The same for a collection that may not be there.
     fn failed_at(&self, collection: &Collection, error: &QdrantError) -> StoreError {
-        if is_missing(error) { StoreError::NoCollection(collection.clone()) } else { self.failed(error) }
-    }
-
-    fn damaged(&self, reason: String) -> StoreError {
-        StoreError::Server {
-            service: SERVICE,
-            address: self.inner.config.url.clone(),
-            reason,
-            fix: "remove the collection and ingest its sources again: riverrun collections rm <name>".to_owned(),
-        }
+        self.server().failed_at(collection, error)
     }
 
     fn name(&self, kind: &str, collection: &Collection) -> String {
@@ -153,21 +136,12 @@ impl QdrantVectors {
 
     /// What the data of that name remembers.
     async fn described(&self, place: &str) -> Result<Option<CollectionInfo>, StoreError> {
-        let found = match self.client().collection_info(place).await {
-            Ok(found) => found,
-            Err(error) if is_missing(&error) => return Ok(None),
-            Err(error) => return Err(self.failed(&error)),
-        };
-        let metadata = found.result.and_then(|info| info.config).map(|config| config.metadata).unwrap_or_default();
+        let Some(found) = self.server().info(place).await? else { return Ok(None) };
+        let metadata = found.config.map(|config| config.metadata).unwrap_or_default();
         if metadata.is_empty() {
-            return Err(self.damaged(format!("it keeps nothing with {place}; Qdrant 1.16 and later does")));
+            return Err(self.server().damaged(format!("it keeps nothing with {place}; Qdrant 1.16 and later does")));
         }
-        self.read(place, metadata).map(Some)
-    }
-
-    fn read<T: DeserializeOwned>(&self, what: &str, payload: HashMap<String, PayloadValue>) -> Result<T, StoreError> {
-        serde_json::from_value(Value::from(Payload::from(payload)))
-            .map_err(|error| self.damaged(format!("what it keeps for {what} is damaged: {error}")))
+        self.server().read(place, metadata).map(Some)
     }
 
     /// Makes data.
@@ -183,15 +157,6 @@ impl QdrantVectors {
             request = request.quantization_config(ScalarQuantizationBuilder::default().always_ram(true));
         }
         self.client().create_collection(request).await.map_err(|error| self.failed(&error))?;
-        Ok(())
-    }
-
-    /// Makes fast what filters look at; what is so already stays.
-    async fn index(&self, place: &str) -> Result<(), StoreError> {
-        for field in FIELDS {
-            let index = CreateFieldIndexCollectionBuilder::new(place, field, FieldType::Keyword).wait(true);
-            self.client().create_field_index(index).await.map_err(|error| self.failed(&error))?;
-        }
         Ok(())
     }
 
@@ -212,7 +177,7 @@ impl QdrantVectors {
                 None => return Err(error),
             }
         }
-        self.index(&place).await?;
+        self.server().index(&place).await?;
         let alias = CreateAliasBuilder::new(place, self.name(self.kind(), collection));
         self.client().create_alias(alias).await.map_err(|error| self.failed(&error))?;
         Ok(())
@@ -228,15 +193,9 @@ impl QdrantVectors {
     }
 
     async fn counted(&self, collection: &Collection, filter: Option<Filter>) -> Result<usize, StoreError> {
-        let Some(place) = self.place(collection).await? else { return Ok(0) };
-        let mut request = CountPointsBuilder::new(place).exact(true);
-        if let Some(filter) = filter {
-            request = request.filter(filter);
-        }
-        match self.client().count(request).await {
-            Ok(found) => Ok(found.result.map_or(0, |result| usize::try_from(result.count).unwrap_or(usize::MAX))),
-            Err(error) if is_missing(&error) => Ok(0),
-            Err(error) => Err(self.failed(&error)),
+        match self.place(collection).await? {
+            Some(place) => self.server().counted(&place, filter).await,
+            None => Ok(0),
         }
     }
 
@@ -275,7 +234,8 @@ impl VectorStore for QdrantVectors {
         let place = self.existing(collection).await?;
         let info = self.described(&place).await?.ok_or_else(|| StoreError::NoCollection(collection.clone()))?;
         points.iter().try_for_each(|point| check(&info, point))?;
-        let points: Vec<PointStruct> = points.into_iter().map(stored_point).collect();
+        let points: Vec<PointStruct> =
+            points.into_iter().map(|point| stored_point(&point.chunk, point.vector)).collect();
         let request = UpsertPointsBuilder::new(place, points).wait(true);
         self.client().upsert_points(request).await.map_err(|error| self.failed_at(collection, &error))?;
         Ok(())
@@ -330,7 +290,7 @@ impl VectorStore for QdrantVectors {
         };
         let hits = found
             .into_iter()
-            .map(|point| Ok(VectorHit { chunk: self.read("a point", point.payload)?, score: point.score }))
+            .map(|point| Ok(VectorHit { chunk: self.server().read("a point", point.payload)?, score: point.score }))
             .collect::<Result<Vec<_>, StoreError>>()?;
         Ok(in_order(hits, k, |hit| (hit.score, hit.chunk.chunk_id)))
     }
@@ -340,22 +300,10 @@ impl VectorStore for QdrantVectors {
     }
 
     async fn documents(&self, collection: &Collection) -> Result<BTreeMap<DocumentId, usize>, StoreError> {
-        let points = self.count(collection).await?;
-        let (true, Some(place)) = (points > 0, self.place(collection).await?) else { return Ok(BTreeMap::new()) };
-        let request = FacetCountsBuilder::new(place, DOCUMENT_ID).limit(points as u64).exact(true);
-        let found = match self.client().facet(request).await {
-            Ok(found) => found.hits,
-            Err(error) if is_missing(&error) => return Ok(BTreeMap::new()),
-            Err(error) => return Err(self.failed(&error)),
-        };
-        let counted = |hit: qdrant_client::qdrant::FacetHit| {
-            let Some(Variant::StringValue(text)) = hit.value.and_then(|value| value.variant) else {
-                return Err(self.damaged("a document id in it is no text".to_owned()));
-            };
-            let document = text.parse::<DocumentId>().map_err(|error| self.damaged(format!("{text}: {error}")))?;
-            Ok((document, usize::try_from(hit.count).unwrap_or(usize::MAX)))
-        };
-        found.into_iter().map(counted).collect()
+        match self.place(collection).await? {
+            Some(place) => self.server().documents(&place).await,
+            None => Ok(BTreeMap::new()),
+        }
     }
 
     /// Nothing is left to do: the server has written to its log what it acknowledged.
@@ -403,7 +351,7 @@ impl VectorStore for QdrantVectors {
                 .with_payload(true)
                 .with_vectors(false);
             if let Some(offset) = from.take() {
-                request = request.offset::<qdrant_client::qdrant::PointId>(offset);
+                request = request.offset::<PointId>(offset);
             }
             let page = match self.client().scroll(request).await {
                 Ok(page) => page,
@@ -411,7 +359,7 @@ impl VectorStore for QdrantVectors {
                 Err(error) => return Err(self.failed(&error)),
             };
             for point in page.result {
-                chunks.push(self.read("a point", point.payload)?);
+                chunks.push(self.server().read("a point", point.payload)?);
             }
             from = page.next_page_offset;
             if from.is_none() {
@@ -443,7 +391,20 @@ impl VectorStore for QdrantVectors {
     }
 
     async fn server_version(&self) -> Result<Option<String>, StoreError> {
-        let told = self.client().health_check().await.map_err(|error| self.failed(&error))?;
-        Ok(Some(told.version))
+        self.server().version().await.map(Some)
     }
+}
+
+fn check(info: &CollectionInfo, point: &VectorPoint) -> Result<(), StoreError> {
+    if point.vector.len() != info.dimensions {
+        return Err(StoreError::Dimensions {
+            collection: info.collection.clone(),
+            expected: info.dimensions,
+            found: point.vector.len(),
+        });
+    }
+    if !point.vector.iter().all(|number| number.is_finite()) {
+        return Err(StoreError::NotFinite(point.chunk.chunk_id));
+    }
+    Ok(())
 }

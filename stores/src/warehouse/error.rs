@@ -58,6 +58,9 @@ pub enum WarehouseError {
         /// What the engine said.
         reason: String,
     },
+    /// Tables lie in another process.
+    #[error("tables are in the process that has the ingester, and this process has no workers")]
+    Elsewhere,
     /// The process is ending.
     #[error("the warehouse is shutting down")]
     ShuttingDown,
@@ -75,6 +78,7 @@ impl WarehouseError {
             Self::TableName { .. } => "bad_table_name",
             Self::Rows { .. } => "bad_table",
             Self::Database { .. } => "warehouse_failed",
+            Self::Elsewhere => "warehouse_elsewhere",
             Self::ShuttingDown => "shutting_down",
         }
     }
@@ -88,6 +92,7 @@ impl WarehouseError {
             | Self::TimedOut { .. }
             | Self::OutOfMemory { .. }
             | Self::TableName { .. }
+            | Self::Elsewhere
             | Self::Rows { .. } => false,
         }
     }
@@ -108,6 +113,9 @@ impl WarehouseError {
                 "if it goes on, stop riverrun, delete {} and ingest the tables' sources again",
                 path.display()
             )),
+            Self::Elsewhere => {
+                Some("ask the API of that process: the `riverrun serve` without --no-workers".to_owned())
+            }
             Self::Rows { .. } | Self::ShuttingDown => None,
         }
     }

@@ -16,11 +16,13 @@ pub mod duck;
 pub mod parquet;
 
 mod declared;
+mod elsewhere;
 mod error;
 mod infer;
 
 pub use duck::check_table;
 pub use duck::{DuckConfig, DuckWarehouse};
+pub use elsewhere::ElsewhereWarehouse;
 pub use error::WarehouseError;
 
 /// Longest name of a table in bytes.

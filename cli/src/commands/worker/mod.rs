@@ -1,6 +1,7 @@
 //! `riverrun worker`: one kind of worker as a process of its own, beside any number of others.
 
 mod health;
+mod index;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,10 +85,16 @@ impl WorkerKind {
             Self::Embedder | Self::Tracer => None,
             Self::Projector => settings.database_url.is_none().then_some("the SQL database"),
             Self::Ingester => Some("the blobs and the warehouse"),
-            Self::Indexer if settings.qdrant.is_some() => Some("the keywords"),
-            Self::Indexer => Some("the vectors and the keywords"),
-            Self::Agent if settings.qdrant.is_some() => Some("the keywords and the warehouse"),
-            Self::Agent => Some("the vectors, the keywords and the warehouse"),
+            Self::Indexer => match &settings.qdrant {
+                None => Some("the vectors and the keywords"),
+                Some(server) if !server.keywords => Some("the keywords"),
+                Some(_) => settings.database_url.is_none().then_some("the lock of a collection"),
+            },
+            Self::Agent => Some(match &settings.qdrant {
+                None => "the vectors, the keywords and the warehouse",
+                Some(server) if !server.keywords => "the keywords and the warehouse",
+                Some(_) => "the warehouse",
+            }),
             Self::Trainer => Some("the models folder and the read models"),
             Self::Analyzer => Some("the blobs and the read models"),
         }
@@ -140,6 +147,9 @@ fn check(args: &WorkerArgs, settings: &Settings) -> Result<LogConfig, CliError> 
     if let Some(needs) = args.kind.embedded_needs(settings) {
         let fix = match args.kind {
             WorkerKind::Projector => "set RIVERRUN_DATABASE_URL to the PostgreSQL server of the cluster".to_owned(),
+            WorkerKind::Indexer => format!(
+                "set RIVERRUN_QDRANT_URL and RIVERRUN_DATABASE_URL to servers of the cluster (and not RIVERRUN_QDRANT_KEYWORDS=local), or let `riverrun serve` do it, which has {needs}"
+            ),
             _ => format!("let `riverrun serve` do it, which has {needs}; embedder, tracer and projector run anywhere"),
         };
         return Err(CliError::new(
@@ -192,11 +202,8 @@ async fn start(
             }
             WorkerKind::Tracer => runtime::spawn(tracer(core)?, runtime, stop.clone()),
             WorkerKind::Projector => projector(settings, log, &producer, stop).await?,
-            WorkerKind::Ingester
-            | WorkerKind::Indexer
-            | WorkerKind::Agent
-            | WorkerKind::Trainer
-            | WorkerKind::Analyzer => {
+            WorkerKind::Indexer => runtime::spawn(index::indexer(settings).await?, runtime, stop.clone()),
+            WorkerKind::Ingester | WorkerKind::Agent | WorkerKind::Trainer | WorkerKind::Analyzer => {
                 unreachable!("refused by `check`: their stores are embedded in the process that serves")
             }
         });

@@ -1,13 +1,12 @@
 //! What is said to the server, and what its errors mean.
 
-use qdrant_client::qdrant::{Condition, Filter, PointStruct};
+use qdrant_client::qdrant::{Condition, Filter, PointStruct, Vectors};
 use qdrant_client::{Payload, QdrantError};
 use riverrun_schemas::DocumentId;
 use serde_json::Value;
 
-use crate::chunk::{ChunkFilter, Versions};
+use crate::chunk::{ChunkFilter, StoredChunk, Versions};
 use crate::error::StoreError;
-use crate::vectors::{CollectionInfo, VectorPoint};
 
 pub(super) const SERVICE: &str = "Qdrant";
 /// gRPC's code for what is not there.
@@ -32,34 +31,21 @@ pub(super) fn failed(url: &str, error: &QdrantError) -> StoreError {
     }
 }
 
-pub(super) fn is_missing(error: &QdrantError) -> bool {
+pub(crate) fn is_missing(error: &QdrantError) -> bool {
     matches!(error, QdrantError::ResponseError { status } if i32::from(status.code()) == NOT_FOUND)
 }
 
-pub(super) fn check(info: &CollectionInfo, point: &VectorPoint) -> Result<(), StoreError> {
-    if point.vector.len() != info.dimensions {
-        return Err(StoreError::Dimensions {
-            collection: info.collection.clone(),
-            expected: info.dimensions,
-            found: point.vector.len(),
-        });
-    }
-    if !point.vector.iter().all(|number| number.is_finite()) {
-        return Err(StoreError::NotFinite(point.chunk.chunk_id));
-    }
-    Ok(())
-}
-
-pub(super) fn stored_point(point: VectorPoint) -> PointStruct {
-    let payload = match serde_json::to_value(&point.chunk) {
+/// A chunk as the server keeps it, found by these vectors. Its id is the chunk's: written twice it is there once.
+pub(crate) fn stored_point(chunk: &StoredChunk, vectors: impl Into<Vectors>) -> PointStruct {
+    let payload = match serde_json::to_value(chunk) {
         Ok(Value::Object(fields)) => Payload::from(fields),
         Ok(_) | Err(_) => unreachable!("a chunk is always a JSON object"),
     };
-    PointStruct::new(point.chunk.chunk_id.as_uuid().to_string(), point.vector, payload)
+    PointStruct::new(chunk.chunk_id.as_uuid().to_string(), vectors, payload)
 }
 
 /// Those that a search may find; `None` is every one.
-pub(super) fn allowed(filter: &ChunkFilter) -> Option<Filter> {
+pub(crate) fn allowed(filter: &ChunkFilter) -> Option<Filter> {
     let mut conditions: Vec<Condition> =
         filter.tags.iter().map(|tags| Condition::matches(TAGS, tags.clone())).collect();
     if !filter.documents.is_empty() {
@@ -69,7 +55,7 @@ pub(super) fn allowed(filter: &ChunkFilter) -> Option<Filter> {
     (!conditions.is_empty()).then(|| Filter::must(conditions))
 }
 
-pub(super) fn of_document(document: &DocumentId, versions: &Versions) -> Filter {
+pub(crate) fn of_document(document: &DocumentId, versions: &Versions) -> Filter {
     let mut filter = Filter::must([Condition::matches(DOCUMENT_ID, document.to_string())]);
     match versions {
         Versions::All => {}
