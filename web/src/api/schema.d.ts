@@ -819,7 +819,8 @@ export interface paths {
         get: operations["show"];
         put?: never;
         post?: never;
-        delete?: never;
+        /** Removes a project with its analyses and proposals, and says what went. The original was never anything else than read. */
+        delete: operations["remove_project"];
         options?: never;
         head?: never;
         patch?: never;
@@ -985,7 +986,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The report of an analysis; as SARIF 2.1.0 with `Accept: application/sarif+json`. */
+        /** The report of an analysis; as SARIF 2.1.0 with `format=sarif` or `Accept: application/sarif+json`. */
         get: operations["report_of"];
         put?: never;
         post?: never;
@@ -1074,6 +1075,23 @@ export interface paths {
         put?: never;
         /** The best chunks for a query: by meaning and by words, fused, re-ranked where a re-ranker is there. */
         post: operations["search"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/ready": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Whether requests should come here: 503 while log, stores, streams or workers do not get on, with the rows that say which. */
+        get: operations["ready"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -3847,6 +3865,38 @@ export interface components {
             /**
              * Format: int64
              * @description Its length.
+             */
+            size_bytes: number;
+        };
+        /** @description What went with a project. */
+        ProjectRemovedView: {
+            /**
+             * Format: int64
+             * @description Analyses.
+             */
+            analyses: number;
+            /**
+             * Format: int64
+             * @description Changes that were made or refused.
+             */
+            changes: number;
+            /**
+             * Format: int64
+             * @description Files of the copy.
+             */
+            files: number;
+            /** @description How people called it. */
+            name: string;
+            /** @description The project. */
+            project_id: string;
+            /**
+             * Format: int64
+             * @description Proposals.
+             */
+            proposals: number;
+            /**
+             * Format: int64
+             * @description Their bytes.
              */
             size_bytes: number;
         };
@@ -6869,6 +6919,59 @@ export interface operations {
             };
         };
     };
+    remove_project: {
+        parameters: {
+            query?: {
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+            };
+            header?: {
+                /** @description a repeat with the same key is the same removal */
+                "Idempotency-Key"?: string | null;
+            };
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description gone */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProjectRemovedView"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the analyzer is at work on it; it is removed after that */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     analyses: {
         parameters: {
             query?: {
@@ -7240,6 +7343,8 @@ export interface operations {
                 namespace?: string | null;
                 /** @description The analysis; the newest when left out. */
                 analysis?: string | null;
+                /** @description `json` or `sarif`; as `Accept` says when left out. */
+                format?: string | null;
             };
             header?: never;
             path: {
@@ -7461,6 +7566,33 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    ready: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Diagnosis"];
+                };
+            };
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Diagnosis"];
                 };
             };
         };
