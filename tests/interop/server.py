@@ -77,6 +77,8 @@ class Server:
         self.brokers = f"127.0.0.1:{self.broker_port}"
         self.process = None
         self.env = {name: value for name, value in os.environ.items() if not name.startswith("RIVERRUN_")}
+        # The system's own programs first: the shim of a version manager reads its home, which the sandbox keeps closed.
+        self.env["PATH"] = f"/usr/bin:/bin:{self.env.get('PATH', '')}"
         self.env |= {
             "RIVERRUN_DATA_DIR": str(self.folder / "data"),
             "RIVERRUN_API_PORT": str(self.api_port),
