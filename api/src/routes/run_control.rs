@@ -1,5 +1,7 @@
 //! What is said to a run that exists: answers, another look, a branch; and how branches compare.
 
+use std::time::Duration;
+
 use axum::Json as Reply;
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -21,10 +23,14 @@ use crate::hub::unknown_run;
 use crate::reservations::Reserved;
 use crate::state::AppState;
 use crate::submit::Checks;
+use crate::wait::until;
 use crate::wire::{
     ApprovalBody, ComparedRun, ComparedStep, ForkBody, Problem, RunAccepted, RunComparison, RunStatus, RunTree,
     RunView, StepView,
 };
+
+/// How long the read models may take to show a run that the log knows.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
@@ -133,12 +139,13 @@ async fn fork(
 #[utoipa::path(get, path = "/runs/{id}/tree", tag = "agents", params(("id" = String, Path)),
     responses((status = 200, body = RunTree), (status = 404, body = Problem)))]
 async fn tree(State(state): State<AppState>, Path(run_id): Path<String>) -> Result<Reply<RunTree>, ApiError> {
-    let run_id: RunId = id(&run_id)?;
-    let items = run_forks::tree(&state.parts().sql, run_id).await?;
-    if items.is_empty() {
-        return Err(unknown_run(run_id));
-    }
-    Ok(Reply(RunTree { items }))
+    let run_id = known(&state, &run_id).await?.run_id;
+    // The log may know the run before the read models do.
+    let found = until(PATIENCE, || async {
+        let items = run_forks::tree(&state.parts().sql, run_id).await?;
+        Ok::<_, ApiError>((!items.is_empty()).then_some(items))
+    });
+    Ok(Reply(RunTree { items: found.await?.unwrap_or_default() }))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
