@@ -112,7 +112,7 @@ fn two_means(vectors: &[Vec<f32>], members: &[usize]) -> (Vec<f32>, Vec<f32>) {
 
 fn mean(vectors: &[Vec<f32>], members: impl ExactSizeIterator<Item = usize>) -> Vec<f32> {
     let count = members.len().max(1) as f32;
-    let mut sum = vec![0.0_f32; DIMENSIONS];
+    let mut sum = [0.0_f32; DIMENSIONS];
     for member in members {
         sum.iter_mut().zip(&vectors[member]).for_each(|(sum, x)| *sum += x);
     }

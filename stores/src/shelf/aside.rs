@@ -40,26 +40,30 @@ pub(super) fn keep(folder: &Path) -> Result<Option<PathBuf>, StoreError> {
     }
     let aside = root.join(ASIDE);
     fs::create_dir_all(&aside).map_err(StoreError::io("creating", &aside))?;
-    let place = aside.join(format!("{name}-{}", now_ms()));
+    let mut kept = kept(&aside, name)?;
+    // Two within a millisecond, or after a clock that was set back, are two.
+    let at = kept.last().map_or(0, |(last, _)| last + 1).max(now_ms());
+    let place = aside.join(format!("{name}-{at}"));
     fs::rename(folder, &place).map_err(StoreError::io("moving", folder))?;
     folder::sync(root)?;
     folder::sync(&aside)?;
-    forget_old(&aside, name)?;
-    Ok(Some(place))
-}
-
-fn forget_old(aside: &Path, name: &str) -> Result<(), StoreError> {
-    let mut kept = Vec::new();
-    for entry in fs::read_dir(aside).map_err(StoreError::io("reading", aside))? {
-        let path = entry.map_err(StoreError::io("reading", aside))?.path();
-        let of = |path: &Path| path.file_name()?.to_str()?.strip_prefix(name)?.strip_prefix('-')?.parse::<i64>().ok();
-        kept.extend(of(&path).map(|at| (at, path.clone())));
-    }
-    kept.sort();
+    kept.push((at, place.clone()));
     for (_, path) in kept.iter().rev().skip(KEPT) {
         fs::remove_dir_all(path).map_err(StoreError::io("deleting", path))?;
     }
-    Ok(())
+    Ok(Some(place))
+}
+
+/// What is kept of a collection, by the milliseconds at which it was moved, the oldest first.
+fn kept(aside: &Path, name: &str) -> Result<Vec<(i64, PathBuf)>, StoreError> {
+    let mut kept = Vec::new();
+    for entry in fs::read_dir(aside).map_err(StoreError::io("reading", aside))? {
+        let path = entry.map_err(StoreError::io("reading", aside))?.path();
+        let at = |path: &Path| path.file_name()?.to_str()?.strip_prefix(name)?.strip_prefix('-')?.parse::<i64>().ok();
+        kept.extend(at(&path).map(|at| (at, path.clone())));
+    }
+    kept.sort();
+    Ok(kept)
 }
 
 #[cfg(test)]
@@ -75,7 +79,6 @@ mod tests {
             fs::write(folder.join("x"), name).unwrap();
             let place = keep(&folder).unwrap().unwrap();
             assert!(!folder.exists() && place.join("x").exists());
-            std::thread::sleep(std::time::Duration::from_millis(2));
             place
         };
         let other = damaged("a__b-1");

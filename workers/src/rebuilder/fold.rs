@@ -285,7 +285,7 @@ impl Fold {
             return;
         }
         let Some(document) = self.documents.get_mut(&e.document_id) else { return };
-        if !document.indexed.as_ref().is_some_and(|indexed| indexed.ingest == e.ingest_id) {
+        if document.indexed.as_ref().is_none_or(|indexed| indexed.ingest != e.ingest_id) {
             return;
         }
         let ready = document.ready.get_or_insert_with(|| Version {

@@ -40,7 +40,7 @@ impl Follow {
     }
 
     /// Reads what came since.
-    pub(super) async fn to_end(
+    pub(super) async fn read_to_end(
         &mut self,
         log: &LogConfig,
         mut take: impl FnMut(&Record) + Send,

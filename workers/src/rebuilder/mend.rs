@@ -148,8 +148,8 @@ impl<'r> Mend<'r> {
     async fn catch_up(&mut self) -> Result<(), WorkError> {
         let Self { context, events, embeddings, fold, .. } = self;
         let (log, schemas) = (&context.log, &context.schemas);
-        events.to_end(log, |record| take_event(schemas, record, fold)).await?;
-        embeddings.to_end(log, |record| take_embedding(schemas, record, fold)).await?;
+        events.read_to_end(log, |record| take_event(schemas, record, fold)).await?;
+        embeddings.read_to_end(log, |record| take_embedding(schemas, record, fold)).await?;
         Ok(())
     }
 

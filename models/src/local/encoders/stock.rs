@@ -244,7 +244,7 @@ fn roberta(config: &Value, root: &VarBuilder<'static>) -> std::result::Result<Ru
 }
 
 fn divides(hidden: usize, heads: usize) -> std::result::Result<(), EncodeError> {
-    if heads == 0 || hidden % heads != 0 {
+    if heads == 0 || !hidden.is_multiple_of(heads) {
         return Err(EncodeError(format!("a width of {hidden} does not divide into {heads} heads")));
     }
     Ok(())
