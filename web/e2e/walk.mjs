@@ -212,7 +212,7 @@ await step("a chain goes on while no page is open, and is joined again", async (
 		name: "A row",
 		namespace: "default",
 		nodes: [
-			node("first", 40, "[[steps=4 delay_ms=400 id=web-chain]] Count slowly."),
+			node("first", 40, "[[steps=0 delay_ms=5000 id=web-chain]] Think slowly."),
 			node("second", 480, "[[steps=1 id=web-chain-2]] Go on: {{input}}"),
 		],
 		edges: [{ from: "first", to: "second" }],
@@ -227,7 +227,13 @@ await step("a chain goes on while no page is open, and is joined again", async (
 	await first.getByText("running").waitFor();
 	await second.getByText("queued").waitFor();
 	await page.goto("about:blank");
-	await page.waitForTimeout(4_000);
+	const ended = async () => {
+		const { items } = await (await fetch(`${base}/runs`)).json();
+		return items.some((run) => run.task.includes("web-chain-2") && run.status === "succeeded");
+	};
+	for (let tries = 0; tries < 300 && !(await ended()); tries++) {
+		await new Promise((resolve) => setTimeout(resolve, 100));
+	}
 	await page.goto(base);
 	await first.getByText("succeeded").waitFor();
 	await second.getByText("succeeded").waitFor();
