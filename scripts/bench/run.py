@@ -201,7 +201,8 @@ def main():
                 one.stop()
             bench.model.close()
     where = measure.machine()
-    build = "debug profile (own crates opt-level 1, dependencies 2)" if "debug" in os.environ.get("RIVERRUN_BIN", "debug") else "release profile"
+    binary = os.environ.get("RIVERRUN_BIN", "")
+    build = "own crates at opt-level 3, dependencies as in every build" if binary.endswith("riverrun-to-measure") else binary
     print(f"\n{options.rounds} rounds on {where['cores']} cores of {where['cpu']}, load {where['load']:.1f}, {build}.\n")
     print("\n".join(table(bench.rows)))
     if options.json:
