@@ -55,20 +55,21 @@ const LAST_SPANS: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(10);
 /// The area of the vectors of documents on a server.
 pub const DOCUMENTS: &str = "documents";
-/// The workers whose lag a process without workers tells: those that commit offsets and that every cluster has.
-const ELSEWHERE: [&str; 12] = [
-    "ingester",
-    "analyzer",
-    "embedder",
-    "indexer",
-    "reembedder",
-    rebuilder::NAME,
-    "tree-builder",
-    "agent",
-    "memory-runs",
-    "memory-episodes",
-    "memory-summary",
-    trainer::NAME,
+/// The workers that commit offsets and that every cluster has, each with the topic that it commits on. The projector keeps its own
+/// offsets beside its rows.
+const COMMITTING: [(&str, Topic); 12] = [
+    ("ingester", Topic::IngestCommands),
+    ("reembedder", Topic::IngestCommands),
+    (rebuilder::NAME, Topic::IngestCommands),
+    ("tree-builder", Topic::IngestCommands),
+    ("analyzer", Topic::ProjectsCommands),
+    ("embedder", Topic::IngestChunks),
+    ("indexer", Topic::IngestEmbeddings),
+    ("agent", Topic::AgentCommands),
+    ("memory-runs", Topic::AgentEvents),
+    ("memory-episodes", Topic::MemoryEvents),
+    ("memory-summary", Topic::MemoryEvents),
+    (trainer::NAME, Topic::FinetuneCommands),
 ];
 
 /// Which broker.
@@ -397,8 +398,11 @@ async fn start_rest(
     } else {
         (Vec::new(), CancellationToken::new())
     };
-    let names: Vec<&str> =
-        if config.workers { handles.iter().map(WorkerHandle::name).collect() } else { ELSEWHERE.to_vec() };
+    let names: Vec<&str> = if config.workers {
+        handles.iter().map(WorkerHandle::name).collect()
+    } else {
+        COMMITTING.map(|(name, _)| name).to_vec()
+    };
     let groups = names
         .into_iter()
         .filter_map(|name| Some(GroupTopics { group: group_of(name), topics: vec![topic_of(name)?.name().to_owned()] }))
@@ -573,19 +577,12 @@ fn spawn_workers(
     (workers, caught_up)
 }
 
-/// The topic that a worker commits offsets of; the projector keeps its own beside its rows.
+/// The topic that a worker commits offsets of.
 fn topic_of(worker: &str) -> Option<Topic> {
     match worker {
-        "ingester" | "reembedder" | rebuilder::NAME | "tree-builder" => Some(Topic::IngestCommands),
-        "analyzer" => Some(Topic::ProjectsCommands),
-        "embedder" => Some(Topic::IngestChunks),
-        "indexer" => Some(Topic::IngestEmbeddings),
-        "agent" => Some(Topic::AgentCommands),
-        trainer::NAME => Some(Topic::FinetuneCommands),
-        "memory-runs" => Some(Topic::AgentEvents),
-        "memory-episodes" | "memory-summary" => Some(Topic::MemoryEvents),
+        // There is one only where runs are traced.
         tracer::NAME => Some(Topic::AgentEvents),
-        _ => None,
+        _ => COMMITTING.iter().find(|(name, _)| *name == worker).map(|(_, topic)| *topic),
     }
 }
 

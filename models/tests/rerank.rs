@@ -2,92 +2,27 @@
 
 mod support;
 
-use std::collections::HashMap;
 use std::path::Path;
 
-use candle_core::{Device, Tensor};
 use riverrun_models::{EmbedPurpose, Models};
 use serde_json::json;
-
-const HIDDEN: usize = 16;
-const WORDS: [&str; 12] =
-    ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "river", "runs", "sea", "log", "event", "kafka", "reads", "a"];
-
-/// Numbers that are the same in every run.
-fn noise(count: usize, seed: &mut u64) -> Vec<f32> {
-    let mut next = || {
-        *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        ((*seed >> 33) as f32 / (1_u64 << 31) as f32 - 0.5) * 0.8
-    };
-    (0..count).map(|_| next()).collect()
-}
+use support::tiny::{self, HIDDEN};
 
 fn write_model(folder: &Path, head: bool, identity: bool) {
-    std::fs::create_dir_all(folder).unwrap();
-    let mut seed = 42;
-    let mut tensors: HashMap<String, Tensor> = HashMap::new();
-    let root = if head { "bert." } else { "" };
-    let mut add = |name: String, shape: &[usize]| {
-        let data = noise(shape.iter().product(), &mut seed);
-        tensors.insert(name, Tensor::from_vec(data, shape, &Device::Cpu).unwrap());
-    };
-    let dense = |add: &mut dyn FnMut(String, &[usize]), name: &str, from: usize, to: usize| {
-        add(format!("{name}.weight"), &[to, from]);
-        add(format!("{name}.bias"), &[to]);
-    };
-    for (name, rows) in [("word", WORDS.len()), ("position", 32), ("token_type", 2)] {
-        add(format!("{root}embeddings.{name}_embeddings.weight"), &[rows, HIDDEN]);
-    }
-    let norm = |add: &mut dyn FnMut(String, &[usize]), name: String| {
-        add(format!("{name}.weight"), &[HIDDEN]);
-        add(format!("{name}.bias"), &[HIDDEN]);
-    };
-    norm(&mut add, format!("{root}embeddings.LayerNorm"));
-    for layer in 0..2 {
-        let layer = format!("{root}encoder.layer.{layer}");
-        for part in ["attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"] {
-            dense(&mut add, &format!("{layer}.{part}"), HIDDEN, HIDDEN);
-        }
-        norm(&mut add, format!("{layer}.attention.output.LayerNorm"));
-        dense(&mut add, &format!("{layer}.intermediate.dense"), HIDDEN, 32);
-        dense(&mut add, &format!("{layer}.output.dense"), 32, HIDDEN);
-        norm(&mut add, format!("{layer}.output.LayerNorm"));
-    }
+    let mut tensors = tiny::bert();
     if head {
-        dense(&mut add, "bert.pooler.dense", HIDDEN, HIDDEN);
-        dense(&mut add, "classifier", HIDDEN, 1);
+        tensors.rename(|name| format!("bert.{name}"));
+        tensors.dense("bert.pooler.dense", HIDDEN, HIDDEN);
+        tensors.dense("classifier", HIDDEN, 1);
     }
-    candle_core::safetensors::save(&tensors, folder.join("model.safetensors")).unwrap();
-
     let mut config = json!({
-        "architectures": [if head { "BertForSequenceClassification" } else { "BertModel" }], "model_type": "bert",
-        "vocab_size": WORDS.len(), "hidden_size": HIDDEN, "num_hidden_layers": 2, "num_attention_heads": 4,
-        "intermediate_size": 32, "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "max_position_embeddings": 32,
-        "type_vocab_size": 2, "initializer_range": 0.02, "layer_norm_eps": 1e-12, "pad_token_id": 0,
+        "architectures": [if head { "BertForSequenceClassification" } else { "BertModel" }], "layer_norm_eps": 1e-12,
         "id2label": {"0": "LABEL_0"},
     });
     if identity {
         config["sentence_transformers"] = json!({"activation_fn": "torch.nn.modules.linear.Identity"});
     }
-    std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
-    let vocab: HashMap<&str, usize> = WORDS.iter().enumerate().map(|(id, word)| (*word, id)).collect();
-    let special = |name: &str, kind: usize| json!({"SpecialToken": {"id": name, "type_id": kind}});
-    let sequence = |name: &str, kind: usize| json!({"Sequence": {"id": name, "type_id": kind}});
-    let tokenizer = json!({
-        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
-        "normalizer": {"type": "Lowercase"}, "pre_tokenizer": {"type": "Whitespace"}, "decoder": null,
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "single": [special("[CLS]", 0), sequence("A", 0), special("[SEP]", 0)],
-            "pair": [special("[CLS]", 0), sequence("A", 0), special("[SEP]", 0), sequence("B", 1), special("[SEP]", 1)],
-            "special_tokens": {
-                "[CLS]": {"id": "[CLS]", "ids": [2], "tokens": ["[CLS]"]},
-                "[SEP]": {"id": "[SEP]", "ids": [3], "tokens": ["[SEP]"]},
-            },
-        },
-        "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "[UNK]"},
-    });
-    std::fs::write(folder.join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    tensors.write(folder, &tiny::bert_config(config));
 }
 
 fn documents() -> Vec<String> {

@@ -66,6 +66,18 @@ impl Tensors {
     }
 }
 
+impl Tensors {
+    /// Attention as BERT and its kin name it; returns the layer's name.
+    fn bert_attention(&mut self, layer: usize) -> String {
+        let layer = format!("encoder.layer.{layer}");
+        for part in ["attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"] {
+            self.dense(&format!("{layer}.{part}"), HIDDEN, HIDDEN);
+        }
+        self.norm(&format!("{layer}.attention.output.LayerNorm"));
+        layer
+    }
+}
+
 /// The tensors of BERT, without a head.
 pub(crate) fn bert() -> Tensors {
     let mut tensors = Tensors::default();
@@ -74,11 +86,7 @@ pub(crate) fn bert() -> Tensors {
     }
     tensors.norm("embeddings.LayerNorm");
     for layer in 0..2 {
-        let layer = format!("encoder.layer.{layer}");
-        for part in ["attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"] {
-            tensors.dense(&format!("{layer}.{part}"), HIDDEN, HIDDEN);
-        }
-        tensors.norm(&format!("{layer}.attention.output.LayerNorm"));
+        let layer = tensors.bert_attention(layer);
         tensors.dense(&format!("{layer}.intermediate.dense"), HIDDEN, 32);
         tensors.dense(&format!("{layer}.output.dense"), 32, HIDDEN);
         tensors.norm(&format!("{layer}.output.LayerNorm"));
@@ -107,11 +115,7 @@ pub(crate) fn jina() -> (Tensors, Value) {
     }
     tensors.norm("embeddings.LayerNorm");
     for layer in 0..2 {
-        let layer = format!("encoder.layer.{layer}");
-        for part in ["attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"] {
-            tensors.dense(&format!("{layer}.{part}"), HIDDEN, HIDDEN);
-        }
-        tensors.norm(&format!("{layer}.attention.output.LayerNorm"));
+        let layer = tensors.bert_attention(layer);
         tensors.add(&format!("{layer}.mlp.gated_layers.weight"), &[64, HIDDEN]);
         tensors.dense(&format!("{layer}.mlp.wo"), 32, HIDDEN);
         tensors.norm(&format!("{layer}.mlp.layernorm"));

@@ -96,7 +96,7 @@ impl<W: Worker> Job<W> {
                 }
                 Err(error) if answers => letters.push(self.letter(record, error.code(), &error.to_string(), 1)),
                 Ok(Decoded::UnknownType { .. }) | Err(_) => {
-                    tracing::debug!(position = %record.position(), "record of an unknown type left alone");
+                    tracing::debug!(position = %record.position(), "record that says nothing to this worker left alone");
                     self.progress.skipped();
                 }
             }
