@@ -21,9 +21,13 @@ use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
 use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
 use riverrun_stores::vectors::qdrant::{QdrantConfig, QdrantVectors};
 use riverrun_stores::warehouse::{DuckConfig, DuckWarehouse, ElsewhereWarehouse};
-use riverrun_stores::{Episodes, Gaps, KeywordIndex, Sql, StoreError, VectorStore, Warehouse, WarehouseError};
+use riverrun_stores::{
+    DocumentStore, Episodes, Gaps, KeywordIndex, MongoDocuments, Sql, SqlDocuments, StoreError, VectorStore, Warehouse,
+    WarehouseError,
+};
 use riverrun_workers::agent::{self, AgentWorkerConfig};
 use riverrun_workers::analyzer::Analyzer;
+use riverrun_workers::documents::{self, DocumentsConfig};
 use riverrun_workers::embedder::Embedder;
 use riverrun_workers::indexer::Indexer;
 use riverrun_workers::ingester::{Ingester, IngesterConfig};
@@ -95,6 +99,8 @@ pub struct StackConfig {
     pub broker: BrokerChoice,
     /// A PostgreSQL server for the read models; `None` keeps them in the data folder.
     pub database_url: Option<String>,
+    /// A MongoDB server for documents; `None` keeps them in the database of the read models.
+    pub mongodb_url: Option<String>,
     /// A Qdrant server for the vectors; `None` keeps them in the data folder.
     pub qdrant: Option<QdrantConfig>,
     /// A bucket for the blobs; `None` keeps them in the data folder.
@@ -126,6 +132,7 @@ impl StackConfig {
             data_dir: data_dir.into(),
             broker: BrokerChoice::Embedded { port: 0, secure: None },
             database_url: None,
+            mongodb_url: None,
             s3: None,
             qdrant: None,
             core,
@@ -209,9 +216,12 @@ pub struct Stack {
     state: AppState,
     broker: Option<EmbeddedBroker>,
     workers: WorkerSet,
-    caught_up: CancellationToken,
+    caught_up: CaughtUp,
     stop: CancellationToken,
 }
+
+/// What is cancelled once the read models, and the document store, show what was on the log at the start.
+type CaughtUp = [CancellationToken; 2];
 
 impl Stack {
     /// Starts every part and returns when it can be used. What was started is stopped again when a later part fails.
@@ -243,7 +253,9 @@ impl Stack {
     /// Waits until the read models show what was on the log at the start, at most `patience`: whoever asks at once finds
     /// what was done before.
     pub async fn caught_up(&self, patience: Duration) {
-        if tokio::time::timeout(patience, self.caught_up.cancelled()).await.is_err() {
+        let [read_models, documents] = &self.caught_up;
+        let both = async { tokio::join!(read_models.cancelled(), documents.cancelled()) };
+        if tokio::time::timeout(patience, both).await.is_err() {
             tracing::warn!("the read models are still behind the log; answers may lack what was done last");
         }
     }
@@ -308,6 +320,7 @@ async fn start_broker(config: &StackConfig) -> Result<(Option<EmbeddedBroker>, L
 
 struct Stores {
     sql: Sql,
+    documents: Arc<dyn DocumentStore>,
     vectors: Arc<dyn VectorStore>,
     /// Vectors of conversations: apart, so that no name of a collection leads to them.
     episodes: Episodes,
@@ -325,6 +338,14 @@ async fn open_stores(config: &StackConfig) -> Result<Stores, StackError> {
         None => Sql::open(data_dir.join("read.db")).await,
     };
     let sql = sql.map_err(part("sql"))?;
+    let documents: Arc<dyn DocumentStore> = match &config.mongodb_url {
+        Some(url) => {
+            let documents = MongoDocuments::open(url).await.map_err(part("documents"))?;
+            documents.version().await.map_err(part("documents"))?;
+            Arc::new(documents)
+        }
+        None => Arc::new(SqlDocuments::new(sql.clone())),
+    };
     let gaps = Gaps::default();
     let (vectors, memories) = vectors(config, &gaps).await.map_err(part("vectors"))?;
     let keywords = keywords(config, &gaps).await.map_err(part("keywords"))?;
@@ -337,7 +358,16 @@ async fn open_stores(config: &StackConfig) -> Result<Stores, StackError> {
     if config.s3.is_some() {
         blobs.check().await?;
     }
-    Ok(Stores { sql, vectors, episodes: Episodes::new(memories), keywords, gaps, warehouse, blobs: Arc::new(blobs) })
+    Ok(Stores {
+        sql,
+        documents,
+        vectors,
+        episodes: Episodes::new(memories),
+        keywords,
+        gaps,
+        warehouse,
+        blobs: Arc::new(blobs),
+    })
 }
 
 /// The vectors of documents, and those of conversations.
@@ -378,7 +408,7 @@ async fn start_rest(
     log: LogConfig,
     embedded_broker: Option<FiguresHandle>,
     stop: CancellationToken,
-) -> Result<(AppState, WorkerSet, CancellationToken), StackError> {
+) -> Result<(AppState, WorkerSet, CaughtUp), StackError> {
     let admin = Admin::new(&log)?;
     admin.ensure_topics(all_specs()).await?;
     let stores = open_stores(&config).await?;
@@ -396,7 +426,7 @@ async fn start_rest(
     let (handles, caught_up) = if config.workers {
         spawn_workers(&config, &log, &producer, &stores, models, (&toolbox, &memory), &stop)
     } else {
-        (Vec::new(), CancellationToken::new())
+        (Vec::new(), CaughtUp::default())
     };
     let names: Vec<&str> = if config.workers {
         handles.iter().map(WorkerHandle::name).collect()
@@ -414,6 +444,7 @@ async fn start_rest(
         embedded_broker,
         producer,
         sql: stores.sql,
+        documents: stores.documents,
         vectors: stores.vectors,
         memory,
         keywords: stores.keywords,
@@ -475,7 +506,7 @@ fn spawn_workers(
     models: Arc<dyn LanguageModels>,
     (toolbox, memory): (&Toolbox, &StoredMemory),
     stop: &CancellationToken,
-) -> (Vec<WorkerHandle>, CancellationToken) {
+) -> (Vec<WorkerHandle>, CaughtUp) {
     let runtime = || {
         let usual = RuntimeConfig {
             instance: Some(config.instance.clone()),
@@ -524,9 +555,17 @@ fn spawn_workers(
         sql: stores.sql.clone(),
         caught_up: CancellationToken::new(),
     };
-    let caught_up = projector.caught_up.clone();
+    let keeper = DocumentsConfig {
+        log: log.clone(),
+        producer: producer.clone(),
+        schemas: Schemas::built_in(),
+        store: stores.documents.clone(),
+        caught_up: CancellationToken::new(),
+    };
+    let caught_up = [projector.caught_up.clone(), keeper.caught_up.clone()];
     let mut workers = vec![
         projector::spawn(projector, stop.clone()),
+        documents::spawn(keeper, stop.clone()),
         runtime::spawn(ingester, runtime(), stop.clone()),
         runtime::spawn(
             Analyzer::new(

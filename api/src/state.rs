@@ -19,7 +19,7 @@ use riverrun_log::broker::FiguresHandle;
 use riverrun_log::dead_letters::DeadLetters;
 use riverrun_log::{BlobStore, LogConfig, LogError, Producer};
 use riverrun_models::Models;
-use riverrun_stores::{Cache, Gaps, KeywordIndex, LocalCache, Sql, VectorStore, Warehouse};
+use riverrun_stores::{Cache, DocumentStore, Gaps, KeywordIndex, LocalCache, Sql, VectorStore, Warehouse};
 use riverrun_workers::runtime::{WorkerHandle, WorkerState, WorkerStatus};
 use riverrun_workers::tracer::TracingService;
 use riverrun_workers::{rebuilder, trainer};
@@ -213,6 +213,8 @@ pub struct Parts {
     pub producer: Producer,
     /// Read models.
     pub sql: Sql,
+    /// Documents that are kept whole.
+    pub documents: Arc<dyn DocumentStore>,
     /// Vectors.
     pub vectors: Arc<dyn VectorStore>,
     /// Where they are when that is a server.

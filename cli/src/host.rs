@@ -284,6 +284,7 @@ pub async fn host(settings: &Settings, core: Core, lock: DataLock, hosting: Host
     let config = StackConfig {
         broker: broker_choice(settings, any_port).map_err(not_started("broker"))?,
         database_url: settings.database_url.clone(),
+        mongodb_url: settings.mongodb_url.clone(),
         s3: settings.s3.clone(),
         qdrant: settings.qdrant.clone(),
         instance: instance(&settings.data_dir),

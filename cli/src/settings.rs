@@ -35,7 +35,6 @@ const KAFKA_BROKERS: &str = "RIVERRUN_KAFKA_BROKERS";
 /// Servers that this version can't use yet. Going on with the embedded part in silence would be a lie.
 const NOT_YET: &[(&str, &str)] = &[
     ("RIVERRUN_SCHEMA_REGISTRY_URL", "the built-in schema registry"),
-    ("RIVERRUN_MONGODB_URL", "the embedded document store"),
 ];
 
 /// All settings.
@@ -59,6 +58,8 @@ pub struct Settings {
     pub database_url: Option<String>,
     /// A Redis server that processes share as a cache; `None` has one in each.
     pub redis_url: Option<String>,
+    /// A MongoDB server for documents; `None` keeps them in the database of the read models.
+    pub mongodb_url: Option<String>,
     /// A Qdrant server for the vectors; `None` keeps them in the data folder.
     pub qdrant: Option<QdrantConfig>,
     /// A bucket for the blobs; `None` keeps them in the data folder.
@@ -142,6 +143,7 @@ impl Settings {
             kafka_extra: values.kafka_extra(),
             database_url: servers::database_url(values)?,
             redis_url: servers::redis_url(values)?,
+            mongodb_url: servers::mongodb_url(values)?,
             qdrant: servers::qdrant(values)?,
             s3: servers::s3(values)?,
             api_token: values.text("RIVERRUN_API_TOKEN").as_deref().and_then(Secret::new),
@@ -424,7 +426,7 @@ mod tests {
             ("RIVERRUN_WEB_ALLOW", "http://x"),
             ("RIVERRUN_QDRANT_URL", "127.0.0.1:6334"),
             ("RIVERRUN_QDRANT_API_KEY", "key"),
-            ("RIVERRUN_MONGODB_URL", "mongodb://127.0.0.1:27017"),
+            ("RIVERRUN_MONGODB_URL", "127.0.0.1:27017"),
             ("RIVERRUN_MODEL_RUNTIME_BASE_URL", "localhost"),
             ("RIVERRUN_API_TOKENS", "secret"),
         ] {

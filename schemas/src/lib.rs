@@ -4,6 +4,7 @@
 //! two together. Nothing here does I/O.
 
 pub mod agent;
+pub mod canvases;
 pub mod codec;
 pub mod documents;
 pub mod envelope;
@@ -30,7 +31,7 @@ pub use ids::{
     AnalysisId, ChangeId, ChunkId, DocumentId, EpisodeId, EventId, FinetuneId, ForgetId, IngestId, NoteId, ProjectId,
     ProposalId, RunId, SummaryId, TurnId,
 };
-pub use names::{Collection, CollectionName, NameError, Namespace};
+pub use names::{CanvasId, Collection, CollectionName, NameError, Namespace};
 pub use session::{Session, SessionName};
 pub use topics::{Topic, TopicSpec};
 pub use trace::{SpanId, TraceId, Traceparent};

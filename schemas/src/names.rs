@@ -12,7 +12,7 @@ const MAX_LEN: usize = 63;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} name {value:?} {rule}")]
 pub struct NameError {
-    /// `namespace` or `collection`.
+    /// `namespace`, `collection` or `canvas`.
     pub kind: &'static str,
     /// The refused name, cut to 80 characters.
     pub value: String,
@@ -86,6 +86,11 @@ name_type! {
 name_type! {
     /// A collection within a namespace: 1 to 63 of `a-z`, `0-9`, `-`, `_`, never `__`.
     CollectionName, "collection", true
+}
+
+name_type! {
+    /// A canvas within a namespace: 1 to 63 of `a-z`, `0-9`, `-`, `_`, never `__`.
+    CanvasId, "canvas", true
 }
 
 impl Default for Namespace {

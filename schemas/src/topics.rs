@@ -39,11 +39,13 @@ pub enum Topic {
     FinetuneCommands,
     /// Datasets, what happens in trainings, and the models that came out.
     FinetuneEvents,
+    /// Canvases that are kept on the server.
+    Canvases,
 }
 
 impl Topic {
     /// Every topic, in the order of the list.
-    pub const ALL: [Topic; 15] = [
+    pub const ALL: [Topic; 16] = [
         Topic::AgentCommands,
         Topic::AgentEvents,
         Topic::IngestCommands,
@@ -59,6 +61,7 @@ impl Topic {
         Topic::Documents,
         Topic::FinetuneCommands,
         Topic::FinetuneEvents,
+        Topic::Canvases,
     ];
 
     /// The name on the broker.
@@ -79,6 +82,7 @@ impl Topic {
             Topic::Documents => "riverrun.documents",
             Topic::FinetuneCommands => "riverrun.finetune.commands",
             Topic::FinetuneEvents => "riverrun.finetune.events",
+            Topic::Canvases => "riverrun.canvases",
         }
     }
 

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use riverrun_schemas::agent::*;
+use riverrun_schemas::canvases::*;
 use riverrun_schemas::documents::*;
 use riverrun_schemas::finetune::*;
 use riverrun_schemas::ingest::*;
@@ -12,7 +13,7 @@ use riverrun_schemas::projects::*;
 use riverrun_schemas::tokens::*;
 use riverrun_schemas::tools::*;
 use riverrun_schemas::{
-    AnalysisId, BlobRef, ChangeId, ChunkId, Decoded, DocumentId, EpisodeId, EventSet, Failure, FinetuneId, ForgetId,
+    AnalysisId, BlobRef, ChangeId, ChunkId, Decoded, DocumentId, EpisodeId, EventId, EventSet, Failure, FinetuneId, ForgetId,
     IngestId, NoteId, ProjectId, ProposalId, RunId, SessionName, SummaryId, TurnId, Usage, registry,
 };
 
@@ -633,6 +634,25 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
     all.extend(sample::<ToolAnswer>(vec![
         ToolAnswered { call_id: "call_1".into(), result_json: Some("{\"left\":3}".into()), error: None, at }.into(),
     ]));
+    all.extend(sample::<CanvasEvent>(vec![
+        CanvasSaved {
+            canvas_id: "board".parse().unwrap(),
+            namespace: namespace.clone(),
+            save_id: EventId::derive(&["golden"]),
+            name: "Board".into(),
+            revision: 2,
+            document: "{\"format\":\"riverrun.canvas\"}".into(),
+            at,
+        }
+        .into(),
+        CanvasDeleted {
+            canvas_id: "board".parse().unwrap(),
+            namespace: namespace.clone(),
+            delete_id: EventId::derive(&["golden", "gone"]),
+            at,
+        }
+        .into(),
+    ]));
     all.extend(sample::<DocumentMessage>(vec![
         PublishDocument {
             name: "a".into(),
@@ -672,6 +692,7 @@ fn decode(bytes: &[u8]) -> String {
         Topic::Documents => shown::<DocumentMessage>(bytes),
         Topic::FinetuneCommands => shown::<FinetuneCommand>(bytes),
         Topic::FinetuneEvents => shown::<FinetuneEvent>(bytes),
+        Topic::Canvases => shown::<CanvasEvent>(bytes),
     }
 }
 

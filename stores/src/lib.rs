@@ -2,6 +2,7 @@
 //! can be deleted and rebuilt from it, and no decision is ever taken from it.
 
 pub mod cache;
+pub mod documents;
 pub mod episodes;
 pub mod error;
 pub mod gaps;
@@ -19,6 +20,7 @@ mod shelf;
 
 pub use cache::{Cache, CacheStatus, LocalCache, RedisCache};
 pub use chunk::{ChunkFilter, MAX_HITS, MAX_TAG_BYTES, MAX_TAGS, StoredChunk, Versions, metadata_tag, metadata_tags};
+pub use documents::{DocumentStore, MongoDocuments, SqlDocuments};
 pub use episodes::{EpisodeHit, EpisodePoint, Episodes};
 pub use error::StoreError;
 pub use gaps::{Damage, Gap, GapState, Gaps};

@@ -292,7 +292,8 @@ fn body(topic: Topic, record: &Record, schemas: &Schemas) -> Result<Option<Proje
         | Topic::ToolsCalls
         | Topic::ToolsResults
         | Topic::Documents
-        | Topic::FinetuneCommands => None,
+        | Topic::FinetuneCommands
+        | Topic::Canvases => None,
     })
 }
 

@@ -29,6 +29,17 @@ pub(super) fn redis_url(values: &Values) -> Result<Option<String>, CliError> {
     }
 }
 
+/// A MongoDB server, where one is named.
+pub(super) fn mongodb_url(values: &Values) -> Result<Option<String>, CliError> {
+    let name = "RIVERRUN_MONGODB_URL";
+    match values.text(name) {
+        Some(url) if !url.starts_with("mongodb://") && !url.starts_with("mongodb+srv://") => {
+            Err(wrong(name, &redact_url(&url), "mongodb://user:password@host:27017/riverrun"))
+        }
+        url => Ok(url),
+    }
+}
+
 /// A Qdrant server where one is named. Its other settings without it would go unused in silence.
 pub(super) fn qdrant(values: &Values) -> Result<Option<QdrantConfig>, CliError> {
     let (key, quantization) = ("RIVERRUN_QDRANT_API_KEY", "RIVERRUN_QDRANT_QUANTIZATION");
@@ -107,6 +118,11 @@ mod tests {
             let error = redis_url(&values(&[("RIVERRUN_REDIS_URL", url)])).unwrap_err();
             assert!(error.message.contains("RIVERRUN_REDIS_URL") && !error.message.contains("s3cret"), "{error:?}");
         }
+        let mongodb = |url: &str| mongodb_url(&values(&[("RIVERRUN_MONGODB_URL", url)]));
+        assert!(mongodb_url(&nothing).unwrap().is_none());
+        assert!(mongodb("mongodb://ann:s3cret@docs:27017/river").unwrap().is_some());
+        let error = mongodb("http://ann:s3cret@docs:27017").unwrap_err();
+        assert!(error.message.contains("RIVERRUN_MONGODB_URL") && !error.message.contains("s3cret"), "{error:?}");
         assert!(qdrant(&nothing).unwrap().is_none());
         let server = ("RIVERRUN_QDRANT_URL", "http://vectors:6334");
         let found =

@@ -41,7 +41,8 @@ pub(crate) fn projection_of(topic: Topic) -> Option<&'static str> {
         | Topic::ToolsCalls
         | Topic::ToolsResults
         | Topic::Documents
-        | Topic::FinetuneCommands => None,
+        | Topic::FinetuneCommands
+        | Topic::Canvases => None,
     }
 }
 
