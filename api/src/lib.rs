@@ -9,6 +9,7 @@ pub mod accept;
 pub mod access;
 mod answer_cache;
 mod broker_figures;
+pub mod canvas_document;
 mod chains;
 pub mod config;
 mod documents;
@@ -94,7 +95,7 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
     (!origins.is_empty()).then(|| {
         CorsLayer::new()
             .allow_origin(AllowOrigin::list(origins))
-            .allow_methods([Method::GET, Method::POST, Method::DELETE])
+            .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
             .allow_headers([
                 header::CONTENT_TYPE,
                 header::AUTHORIZATION,

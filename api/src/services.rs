@@ -30,10 +30,10 @@ pub async fn all(state: &AppState) -> Vec<ServiceView> {
 
 /// What no request gets on without, whatever it asks: log, stores and workers, and not the models.
 pub async fn own(state: &AppState) -> Vec<ServiceView> {
-    let (broker, sql, vectors, keywords, blobs) =
-        tokio::join!(broker(state), sql(state), vectors(state), keywords(state), blobs(state));
+    let (broker, sql, documents, vectors, keywords, blobs) =
+        tokio::join!(broker(state), sql(state), documents(state), vectors(state), keywords(state), blobs(state));
     let parts = state.parts();
-    let mut rows = vec![broker, schema_registry(), sql, vectors, keywords, blobs, streams(state)];
+    let mut rows = vec![broker, schema_registry(), sql, documents, vectors, keywords, blobs, streams(state)];
     rows.push(indexes(state));
     rows.extend(parts.workers.statuses().iter().map(|status| {
         let name = format!("worker {}", status.name);
@@ -186,6 +186,31 @@ async fn sql(state: &AppState) -> ServiceView {
         Err(_) => ServiceView::down("sql", kind, true, format!("no answer within {} s", PATIENCE.as_secs()), fix),
     };
     row.at(sql.path().display().to_string()).took(ms(since))
+}
+
+/// Where canvases are. Runs and answers do without them.
+async fn documents(state: &AppState) -> ServiceView {
+    let store = &state.parts().documents;
+    let info = store.info();
+    let fix = match info.kind {
+        "mongodb" => "start the server, or check RIVERRUN_MONGODB_URL",
+        _ => "see sql",
+    };
+    let since = Instant::now();
+    let row = match tokio::time::timeout(PATIENCE, store.version()).await {
+        Ok(Ok(version)) => {
+            ServiceView { version: Some(version), ..ServiceView::up("documents", info.kind, false, "answers") }
+        }
+        Ok(Err(error)) => {
+            let fix = error.hint().unwrap_or_else(|| fix.to_owned());
+            ServiceView::down("documents", info.kind, false, error.to_string(), fix)
+        }
+        Err(_) => {
+            let detail = format!("no answer within {} s", PATIENCE.as_secs());
+            ServiceView::down("documents", info.kind, false, detail, fix)
+        }
+    };
+    row.at(info.place).took(ms(since))
 }
 
 async fn vectors(state: &AppState) -> ServiceView {

@@ -73,7 +73,7 @@ pub enum Command {
     /// Run an agent
     #[command(subcommand)]
     Agent(AgentCommand),
-    /// Canvases that were drawn on the web page and exported
+    /// Canvases that were drawn on the web page: run, check, and keep on the server
     #[command(subcommand)]
     Canvas(CanvasCommand),
     /// Runs: list, show, watch, answer, cancel, resume, fork, compare

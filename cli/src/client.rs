@@ -110,6 +110,12 @@ impl Client {
         self.call(Method::POST, path, Some(body)).await
     }
 
+    /// Puts something at its place.
+    pub async fn put<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, CliError> {
+        let body = serde_json::to_value(body).map_err(std::io::Error::other)?;
+        self.call(Method::PUT, path, Some(body)).await
+    }
+
     /// Asks for something to be removed.
     pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
         self.call(Method::DELETE, path, None).await

@@ -112,3 +112,23 @@ def test_the_example_runs(server):
     done = subprocess.run([EXAMPLES / "run.sh", "[[steps=1]] 17% of 230"], env=server.env | {"RIVERRUN_BIN": str(BINARY)},
                           capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0 and "2 agents" in done.stdout and "2 of 2" in done.stderr, done
+
+
+def test_canvases_are_kept_on_the_server_and_run_from_there(server, tmp_path):
+    path = two_in_a_row(tmp_path)
+    kept = server.cli("canvas", "save", path, "--json")
+    assert kept.returncode == 0, kept
+    assert json.loads(kept.stdout).items() >= {"canvas_id": "two-in-a-row", "revision": 1}.items()
+    again = server.cli("canvas", "save", path)
+    assert again.returncode == 4 and "revision 1" in again.stderr and "hint" in again.stderr, again
+    assert server.cli("canvas", "save", path, "--revision", "1").returncode == 0
+    entries = json.loads(server.cli("canvas", "ls", "--json").stdout)["items"]
+    assert ("two-in-a-row", 2) in [(entry["canvas_id"], entry["revision"]) for entry in entries]
+    assert json.loads(server.cli("canvas", "show", "two-in-a-row").stdout) == json.loads(path.read_text())
+    for number, wanted in enumerate(["two-in-a-row", "Two in a row"]):
+        done = server.cli("canvas", "run", wanted, "--task", f"[[steps=1 id=canvas-kept-{number}]] Add.", "--json")
+        assert done.returncode == 0, done
+        assert [item["node"] for item in json.loads(done.stdout)["items"]] == ["first", "second"]
+    assert server.cli("canvas", "rm", "two-in-a-row").returncode == 0
+    gone = server.cli("canvas", "run", "two-in-a-row", "--task", "x")
+    assert gone.returncode == 4 and "no file and no canvas" in gone.stderr, gone

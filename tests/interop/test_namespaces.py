@@ -44,6 +44,10 @@ def questions(owned):
         "tools": ["tools"],
         "agent run": ["agent", "run", "what is blue?", "-c", "papers", "--session", "talk"],
         "canvas run": ["canvas", "run", owned["canvas"], "--task", "what is blue?"],
+        "canvas ls": ["canvas", "ls"],
+        "canvas show": ["canvas", "show", "board"],
+        "canvas save": ["canvas", "save", owned["canvas"], "--id", "mine"],
+        "canvas rm": ["canvas", "rm", "board"],
         "runs ls": ["runs", "ls"],
         "project import": ["project", "import", owned["file"]],
         "project ls": ["project", "ls"],
@@ -102,8 +106,16 @@ def owned(server):
         "nodes": [{"id": "a", "kind": "agent", "x": 0, "y": 0, "data": data},
                   {"id": "papers", "kind": "collection", "x": 0, "y": 0, "data": {"collection": "papers"}}],
     }))
+    drawn = json.loads(canvas.read_text()) | {"name": WORD}
+    assert server.cli("canvas", "save", kept_file(server, drawn), "--id", "board").returncode == 0
     return {"file": str(other), "turn_id": turn.json["turn_id"], "document_id": document, "queries": str(queries),
             "qrels": str(qrels), "canvas": str(canvas)}
+
+
+def kept_file(server, drawn):
+    path = server.folder / "board.json"
+    path.write_text(json.dumps(drawn))
+    return str(path)
 
 
 def test_every_command_is_known_here(server, owned):

@@ -2,6 +2,7 @@
 
 pub mod agents;
 mod auth;
+mod canvases;
 mod chains;
 pub mod chat;
 pub mod collections;
@@ -64,6 +65,7 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(run_control::router())
         .merge(run_steps::router())
         .merge(chains::router())
+        .merge(canvases::router())
         .merge(rag::router())
         .merge(ingest::router())
         .merge(tools::stack_router())

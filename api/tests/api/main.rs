@@ -6,6 +6,7 @@
 
 mod access;
 mod bad_input;
+mod canvases;
 mod chains;
 mod document_text;
 mod harness;

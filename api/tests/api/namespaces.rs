@@ -72,6 +72,8 @@ const MAY_CONFLICT: &[&str] = &[
     "post /runs/{id}/resume",
     "post /runs/{id}/approvals/{step}",
     "post /collections/{name}/reembed",
+    // It asks for a new one, and it has one.
+    "put /canvases/{id}",
 ];
 
 struct Owned {
@@ -142,6 +144,10 @@ impl Owned {
             (reply.body["status"] == "imported").then_some(())
         })
         .await;
+        let canvas = json!({ "revision": 0, "namespace": OWNER, "document": canvas(WORD) }).to_string();
+        let request = Request::builder().method("PUT").uri("/canvases/board").header("host", "localhost");
+        let kept = api.send(request.header("content-type", "application/json").body(Body::from(canvas)).unwrap()).await;
+        assert_eq!(kept.status, 200, "{}", kept.body);
         let values = BTreeMap::from([
             ("project_id", project_id),
             ("run_id", run.body["run_id"].as_str().unwrap().to_owned()),
@@ -161,6 +167,9 @@ impl Owned {
         let of = |name: &str| Some(json!(self.values[name]));
         match (path, name) {
             (path, "id" | "with") if path.starts_with("/runs") => of("run_id"),
+            (path, "id") if path.starts_with("/canvases") => Some(json!("board")),
+            (_, "revision") => Some(json!(0)),
+            (_, "document") => Some(canvas("Board")),
             (path, "id") if path.starts_with("/projects") => of("project_id"),
             (path, "path" | "file") if path.starts_with("/projects") => Some(json!("a.py")),
             (path, "id") if path.starts_with("/ingest") => of("ingest_id"),
@@ -194,6 +203,10 @@ impl Owned {
             _ => None,
         }
     }
+}
+
+fn canvas(name: &str) -> Value {
+    json!({ "format": "riverrun.canvas", "version": 1, "name": name, "namespace": "default", "nodes": [], "edges": [] })
 }
 
 /// One operation of the document.

@@ -116,9 +116,19 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
             let prepared = agent::run::prepare(*args, settings)?;
             with_full(settings, name, async |c| agent::run::run(c, prepared, output).await).await
         }
+        Command::Canvas(CanvasCommand::Run(args)) if args.is_saved() => {
+            with_full(settings, name, async |c| {
+                let prepared = canvas::fetch(c, args, settings).await?;
+                canvas::run(c, prepared, output).await
+            })
+            .await
+        }
         Command::Canvas(CanvasCommand::Run(args)) => {
             let prepared = canvas::prepare(args, settings)?;
             with_full(settings, name, async |c| canvas::run(c, prepared, output).await).await
+        }
+        Command::Canvas(CanvasCommand::Saved(command)) => {
+            with_full(settings, name, async |c| canvas::run_saved(c, command, output).await).await
         }
         Command::Canvas(CanvasCommand::Check { file }) => canvas::check(&file, output),
         Command::Runs(command) => with_full(settings, name, async |c| runs::run(c, command, output).await).await,

@@ -10,8 +10,9 @@ use serde::Serialize;
 
 use super::super::agent::run::{print_answer, watch};
 use super::super::runs::{outcome, summary};
-use super::document::read_file;
+use super::document::{Canvas, read, read_file};
 use super::plan::{chain_of, turns};
+use super::saved::find;
 use crate::error::{CliError, Exit};
 use crate::host::{self, Connection};
 use crate::output::{Output, print_json, tell};
@@ -20,7 +21,7 @@ use crate::settings::Settings;
 /// Options of `canvas run`.
 #[derive(Debug, Args)]
 pub struct CanvasRunArgs {
-    /// A canvas that was exported
+    /// A canvas that was exported, or the id or name of one that the server keeps
     pub file: PathBuf,
     /// What to do: it stands for {{input}} in the tasks of the first agents, or for a whole task that has none
     #[arg(long)]
@@ -34,6 +35,13 @@ pub struct CanvasRunArgs {
     /// Print the reasoning traces
     #[arg(long)]
     pub steps: bool,
+}
+
+impl CanvasRunArgs {
+    /// Whether a canvas of the server is meant: there is no such file, and it looks like none.
+    pub fn is_saved(&self) -> bool {
+        !self.file.exists() && self.file.components().count() == 1 && self.file.extension().is_none()
+    }
 }
 
 /// A canvas that was checked before anything is started for it.
@@ -60,7 +68,19 @@ struct NodeRun {
 
 /// Reads the canvas and checks every request that it makes.
 pub fn prepare(args: CanvasRunArgs, settings: &Settings) -> Result<Prepared, CliError> {
-    let canvas = read_file(&args.file)?;
+    prepare_canvas(read_file(&args.file)?, args, settings)
+}
+
+/// The same with a canvas that the server keeps.
+pub async fn fetch(connection: &Connection, args: CanvasRunArgs, settings: &Settings) -> Result<Prepared, CliError> {
+    let kept = find(connection, &args.file.to_string_lossy(), args.namespace.as_deref()).await?;
+    let canvas = read(kept.document.to_string().as_bytes())?;
+    // It runs where it is kept, whatever namespace it was drawn in.
+    let args = CanvasRunArgs { namespace: args.namespace.or(Some(kept.namespace)), ..args };
+    prepare_canvas(canvas, args, settings)
+}
+
+fn prepare_canvas(canvas: Canvas, args: CanvasRunArgs, settings: &Settings) -> Result<Prepared, CliError> {
     let namespace = args.namespace.unwrap_or_else(|| canvas.namespace.clone());
     let known = host::core(settings)?.known();
     let chain = chain_of(&canvas, &namespace, &turns(&canvas, args.node.as_deref())?, args.task.as_deref())?;
