@@ -36,6 +36,7 @@ fn describe(mut collected: OpenApi) -> OpenApi {
         ("agents", "runs of agents, and what there is for them"),
         ("knowledge", "documents, search, answers"),
         ("projects", "code in isolated copies: analyses, proposals, changes"),
+        ("canvases", "canvases that are kept on the server"),
         ("memory", "conversations: turns, summaries, episodes, notes"),
         ("models", "model providers"),
         ("finetune", "datasets, trainings of models, and the versions that came out"),

@@ -75,7 +75,7 @@ fn given_settings_that_can_not_be_when_a_command_starts_then_the_setting_and_its
         ("RIVERRUN_API_PORT", "http", 2),
         ("RIVERRUN_CHUNK_SIZE", "0", 2),
         ("RIVERRUN_MODEL_RUNTIME_BASE_URL", "nowhere", 2),
-        ("RIVERRUN_MONGODB_URL", "mongodb://127.0.0.1:27017", 2),
+        ("RIVERRUN_MONGODB_URL", "127.0.0.1:27017", 2),
         ("RIVERRUN_LOG", "=====", 2),
         ("RIVERRUN_API_HOST", "0.0.0.0", 2),
     ] {
