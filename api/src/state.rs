@@ -17,7 +17,7 @@ use riverrun_knowledge::{Answerer, Retriever};
 use riverrun_log::admin::{Admin, GroupTopics, PartitionLag};
 use riverrun_log::broker::FiguresHandle;
 use riverrun_log::dead_letters::DeadLetters;
-use riverrun_log::{BlobStore, LogConfig, LogError, Producer};
+use riverrun_log::{BlobStore, LogConfig, LogError, Producer, lag};
 use riverrun_models::Models;
 use riverrun_stores::{Cache, Gaps, KeywordIndex, LocalCache, Sql, VectorStore, Warehouse};
 use riverrun_workers::runtime::{WorkerHandle, WorkerState, WorkerStatus};
@@ -317,13 +317,21 @@ impl AppState {
         {
             return Ok(lag.clone());
         }
-        let mut lag = self.parts.admin.lag(&self.parts.groups).await?;
+        let parts = &self.parts;
+        // The broker of this process is asked without a client; any other takes one for each group.
+        let mut lag = match &parts.embedded_broker {
+            Some(broker) => lag::of_groups(broker, &parts.groups)?,
+            None => parts.admin.lag(&parts.groups).await?,
+        };
         // Workers that commit nothing know themselves how far they are.
-        for worker in self.parts.workers.iter() {
+        for worker in parts.workers.iter() {
             let group = worker.status().group;
-            if self.parts.groups.iter().all(|committing| committing.group != group) {
+            if parts.groups.iter().all(|committing| committing.group != group) {
                 let positions = worker.positions();
-                let ends = self.parts.admin.ends(positions.keys().cloned().collect()).await?;
+                let ends = match &parts.embedded_broker {
+                    Some(broker) => lag::ends(broker, positions.keys()),
+                    None => parts.admin.ends(positions.keys().cloned().collect()).await?,
+                };
                 lag.extend(positions.into_iter().map(|(partition, next)| {
                     let end = ends.get(&partition).copied().unwrap_or(next);
                     PartitionLag {

@@ -6,12 +6,14 @@ pub mod archive;
 pub mod blobs;
 pub mod dead_letters;
 pub mod embedded;
+pub mod lag;
 pub mod registry;
 
 mod config;
 mod context;
 mod error;
 mod group;
+mod outbox;
 mod partitioner;
 mod producer;
 mod record;

@@ -2,12 +2,12 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rdkafka::consumer::{Consumer, ConsumerContext, StreamConsumer};
+use rdkafka::consumer::{Consumer, StreamConsumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::{ClientContext, Message, Offset, TopicPartitionList};
+use rdkafka::{Message, Offset, TopicPartitionList};
 
 use crate::config::LogConfig;
-use crate::context;
+use crate::context::Quiet;
 use crate::error::{LogError, code_of};
 use crate::record::{Record, StartAt, TopicPartition};
 use crate::watermarks::{self, Bounds};
@@ -15,22 +15,7 @@ use crate::watermarks::{self, Bounds};
 /// Pause after an error that may pass, so that a broker that is away is not asked in a spin.
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
 
-#[derive(Default)]
-struct TailContext;
-
-impl ClientContext for TailContext {
-    fn log(&self, level: rdkafka::config::RDKafkaLogLevel, facility: &str, message: &str) {
-        context::log(level, facility, message);
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        tracing::debug!(error = %error, reason, "kafka client reports an error");
-    }
-}
-
-impl ConsumerContext for TailContext {}
-
-type Inner = StreamConsumer<TailContext>;
+type Inner = StreamConsumer<Quiet>;
 
 /// Reads partitions of its own choice, outside of any group, and commits nothing.
 pub struct Tail {
@@ -66,7 +51,7 @@ impl Tail {
         let mut settings = config.tail();
         settings.set("enable.partition.eof", tell_end.to_string());
         let consumer: Inner =
-            settings.create_with_context(TailContext).map_err(|error| LogError::kafka("create a reader", error))?;
+            settings.create_with_context(Quiet).map_err(|error| LogError::kafka("create a reader", error))?;
         let mut tail = Self {
             consumer: Some(Arc::new(consumer)),
             next: HashMap::new(),
