@@ -41,7 +41,7 @@ impl World {
         let defined = DefinedTools::load(&DefinedConfig {
             file: Some(file),
             must_exist: true,
-            web: GuardedClient::new(WebPolicy::default()).unwrap(),
+            web: GuardedClient::new(WebPolicy::default()),
             sandbox: None,
             secrets: Arc::new(|_| None),
         });

@@ -160,8 +160,7 @@ pub fn tools(settings: &Settings, file: &Path, must_exist: bool) -> Result<ToolP
                 .hint(format!("correct {}, or unset RIVERRUN_POLICY_FILE", path.display()))
         })?,
     };
-    let web = GuardedClient::new(settings.api.web.clone())
-        .map_err(|error| CliError::new(Exit::Failed, error.to_string()).maybe_hint(error.hint()))?;
+    let web = GuardedClient::new(settings.api.web.clone());
     let defined = DefinedTools::load(&DefinedConfig {
         file: Some(file.to_owned()),
         must_exist,
