@@ -16,8 +16,10 @@ use tokio::time::Instant;
 
 /// Longest wait of a fetch on a connection that is in use.
 const BUSY_HOLD: Duration = Duration::from_millis(500);
-/// A connection on which nothing but empty fetches was answered for so long is quiet.
-const QUIET_AFTER: Duration = Duration::from_secs(10);
+/// A connection on which nothing but empty fetches was answered for so long is quiet. No shorter than what our own readers ask
+/// for: one that reads again when it has worked off half of what it holds, and took so long for the first half, has work for
+/// the time that a fetch without its partition may still be held.
+const QUIET_AFTER: Duration = Duration::from_secs(3);
 
 /// What a connection is used for, as its requests see it. Clones are of the same connection.
 #[derive(Clone)]
