@@ -53,6 +53,8 @@ pub const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the last spans may take to a tracing service that takes them.
 const LAST_SPANS: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(10);
+/// How often it is looked whether the workers are ready: a part of every start.
+const READY_POLL: Duration = Duration::from_millis(2);
 /// The area of the vectors of documents on a server.
 pub const DOCUMENTS: &str = "documents";
 /// The workers that commit offsets and that every cluster has, each with the topic that it commits on. The projector keeps its own
@@ -380,15 +382,14 @@ async fn start_rest(
     stop: CancellationToken,
 ) -> Result<(AppState, WorkerSet, CancellationToken), StackError> {
     let admin = Admin::new(&log)?;
-    admin.ensure_topics(all_specs()).await?;
-    let stores = open_stores(&config).await?;
+    let topics = async { admin.ensure_topics(all_specs()).await.map_err(StackError::from) };
+    let ((), stores) = tokio::try_join!(topics, open_stores(&config))?;
     let producer = Producer::new(&log)?;
     let models: Arc<dyn LanguageModels> = Arc::new(config.core.models().clone());
     let retriever = Retriever::new(stores.vectors.clone(), stores.keywords.clone(), models.clone())
         .with_cache(config.core.cache().clone())
         .with_gaps(stores.gaps.clone());
     let answerer = Answerer::new(retriever.clone(), models.clone(), AnswerConfig::default());
-    let hub = Hub::start(stores.sql.clone(), log.clone(), config.core.tracing().clone(), stop.clone()).await?;
     config.core.tracing().watch(stop.clone());
     let memory = stored_memory(&config, &stores, &producer);
     let toolbox = toolbox(&config, &stores, &retriever, &memory);
@@ -408,6 +409,8 @@ async fn start_rest(
         .filter_map(|name| Some(GroupTopics { group: group_of(name), topics: vec![topic_of(name)?.name().to_owned()] }))
         .collect();
     let workers = WorkerSet::new(handles);
+    // The workers take their partitions meanwhile.
+    let hub = Hub::start(stores.sql.clone(), log.clone(), config.core.tracing().clone(), stop.clone()).await?;
     wait_ready(&workers).await?;
     let parts = Parts {
         log,
@@ -603,6 +606,6 @@ async fn wait_ready(workers: &WorkerSet) -> Result<(), StackError> {
         if Instant::now() > until {
             return Err(StackError::NotReady { waiting: waiting.join(", ") });
         }
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(READY_POLL).await;
     }
 }
