@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use wiremock::matchers::{method, path};
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Speaks Ollama's chat API and follows a script: as long as there is no observation in the conversation it calls the
 /// tool `count`, then it answers.
