@@ -188,6 +188,11 @@ impl WorkerSet {
     }
 }
 
+/// A training is one record for hours, and so may be a rebuild: that such a worker gets on can't be told from its records.
+pub fn has_long_records(worker: &str) -> bool {
+    [trainer::NAME, rebuilder::NAME].contains(&worker)
+}
+
 /// Whether a worker gets on; the reason where it does not.
 pub fn worker_trouble(status: &WorkerStatus) -> Option<String> {
     let trouble = || status.trouble.clone();
@@ -195,8 +200,7 @@ pub fn worker_trouble(status: &WorkerStatus) -> Option<String> {
         WorkerState::Failed => Some(trouble().unwrap_or_else(|| "it has stopped".to_owned())),
         WorkerState::Troubled => Some(trouble().unwrap_or_else(|| "the broker does not answer".to_owned())),
         WorkerState::Stopped => Some("it was stopped".to_owned()),
-        // A training is one record for hours, and so may be a rebuild.
-        _ if ![trainer::NAME, rebuilder::NAME].contains(&status.name.as_str()) && status.stalled(STALLED) => {
+        _ if !has_long_records(&status.name) && status.stalled(STALLED) => {
             Some(format!("nothing got done for {} s with {} records in work", status.idle_ms / 1_000, status.in_work))
         }
         WorkerState::Starting | WorkerState::Running | WorkerState::Stopping => None,
