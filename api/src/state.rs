@@ -26,7 +26,7 @@ use riverrun_workers::{rebuilder, trainer};
 use tokio::sync::Semaphore;
 
 use crate::access::Access;
-use crate::config::{ApiConfig, MAX_STREAMS, SharedConfig};
+use crate::config::{ApiConfig, DEFAULT_STREAMS, SharedConfig};
 use crate::error::ApiError;
 use crate::hub::Hub;
 use crate::metrics::Metrics;
@@ -264,6 +264,7 @@ pub struct AppState {
 struct Shared {
     dead_letters: DeadLetters,
     streams: Arc<Semaphore>,
+    max_streams: usize,
     reservations: Reservations,
     lag: Mutex<Option<(Instant, Vec<PartitionLag>)>>,
 }
@@ -272,9 +273,14 @@ impl AppState {
     /// Joins the two.
     pub fn new(core: Core, parts: Parts) -> Result<Self, LogError> {
         let dead_letters = DeadLetters::new(&parts.log, parts.producer.clone())?;
+        let max_streams = match core.config().max_streams {
+            0 => DEFAULT_STREAMS,
+            set => set,
+        };
         let shared = Shared {
             dead_letters,
-            streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+            streams: Arc::new(Semaphore::new(max_streams)),
+            max_streams,
             reservations: Reservations::default(),
             lag: Mutex::new(None),
         };
@@ -309,8 +315,8 @@ impl AppState {
     /// A place for a stream or a waiting request; 429 when all are taken.
     pub fn stream_slot(&self) -> Result<tokio::sync::OwnedSemaphorePermit, ApiError> {
         self.shared.streams.clone().try_acquire_owned().map_err(|_| {
-            ApiError::busy(format!("{MAX_STREAMS} streams are open, which is the limit"))
-                .hint("close some or try again later")
+            ApiError::busy(format!("{} streams are open, which is the limit", self.shared.max_streams))
+                .hint("close some, try again later, or raise RIVERRUN_API_MAX_STREAMS")
         })
     }
 
