@@ -95,21 +95,25 @@ class Cluster:
 
     def __init__(self, folder, model, **settings):
         self.folder, self.workers, self.apis = folder, [], []
-        self.name = f"cluster_{uuid.uuid4().hex[:8]}"
-        self.settings = {
-            "RIVERRUN_DATABASE_URL": self.database(), "RIVERRUN_QDRANT_URL": os.environ["RIVERRUN_TEST_QDRANT_WIRE_URL"],
-            "RIVERRUN_S3_BUCKET": BUCKET, "RIVERRUN_S3_ENDPOINT": os.environ["RIVERRUN_TEST_S3_ENDPOINT"],
-            "RIVERRUN_DEFAULT_EMBED_MODEL": "ollama/stub-embed", "RIVERRUN_INGEST_ROOTS": str(folder),
-            "RIVERRUN_KAFKA_SESSION_TIMEOUT_MS": str(SILENCE_MS), **model.settings(), **settings,
-        }
-        if os.environ.get("RIVERRUN_TEST_REDIS_URL"):
-            self.settings["RIVERRUN_REDIS_URL"] = os.environ["RIVERRUN_TEST_REDIS_URL"]
+        self.settings = self.settings_for(folder, model) | settings
         self.api = self.add_api(Host)
 
-    def database(self):
-        server = os.environ["RIVERRUN_TEST_DATABASE_URL"]
-        subprocess.run(["psql", server, "-qc", f"CREATE DATABASE {self.name}"], check=True, capture_output=True)
-        return urlsplit(server)._replace(path=f"/{self.name}").geturl()
+    @classmethod
+    def settings_for(cls, folder, model):
+        """The servers, with a database of its own."""
+        redis = os.environ.get("RIVERRUN_TEST_REDIS_URL")
+        return {
+            "RIVERRUN_DATABASE_URL": cls.new_database(), "RIVERRUN_QDRANT_URL": os.environ["RIVERRUN_TEST_QDRANT_WIRE_URL"],
+            "RIVERRUN_S3_BUCKET": BUCKET, "RIVERRUN_S3_ENDPOINT": os.environ["RIVERRUN_TEST_S3_ENDPOINT"],
+            "RIVERRUN_DEFAULT_EMBED_MODEL": "ollama/stub-embed", "RIVERRUN_INGEST_ROOTS": str(folder),
+            "RIVERRUN_KAFKA_SESSION_TIMEOUT_MS": str(SILENCE_MS), **model.settings(), **({"RIVERRUN_REDIS_URL": redis} if redis else {}),
+        }
+
+    @staticmethod
+    def new_database():
+        server, name = os.environ["RIVERRUN_TEST_DATABASE_URL"], f"cluster_{uuid.uuid4().hex[:8]}"
+        subprocess.run(["psql", server, "-qc", f"CREATE DATABASE {name}"], check=True, capture_output=True)
+        return urlsplit(server)._replace(path=f"/{name}").geturl()
 
     def add_api(self, kind=Beside):
         more = {"RIVERRUN_KAFKA_BROKERS": self.api.brokers} if kind is Beside else {}

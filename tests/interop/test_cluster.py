@@ -2,6 +2,8 @@
 does, and what a worker process leaves half done is done by another."""
 
 import json
+import os
+import subprocess
 import uuid
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 import cluster as clusters
 import log_client
 from cluster import KINDS, SILENCE_MS, Cluster
-from server import wait_for
+from server import BINARY, ROOT, free_ports, wait_for
 
 # Until a worker that was killed is missed, and others have its partitions and have done its work.
 TAKEN_OVER_S = SILENCE_MS / 1000 + 120
@@ -158,3 +160,12 @@ def test_given_two_embedder_processes_when_one_is_killed_then_every_document_is_
     items = found.json["items"]
     assert len({item["document_id"] for item in items}) == count and len(items) == count, len(items)
     assert api.cli("collections", "check", collection).returncode == 0
+
+
+def test_the_example_starts_a_system_that_ingests_searches_and_runs(cluster, model):
+    api_port, broker_port = free_ports(2)
+    own = Cluster.settings_for(cluster.folder, model)
+    env = {name: value for name, value in os.environ.items() if not name.startswith("RIVERRUN_")} | own
+    env |= {"RIVERRUN": str(BINARY), "RIVERRUN_API_PORT": str(api_port), "RIVERRUN_BROKER_PORT": str(broker_port), "RIVERRUN_MODELS_OFFLINE": "true"}
+    done = subprocess.run([ROOT / "examples/cluster.sh"], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0 and "winch" in done.stdout.lower(), done
