@@ -103,7 +103,7 @@ impl<'a> Crew<'a> {
             }
         };
         let mut workers = self.many(ingester);
-        let trees = TreeBuilder::new(self.log.clone(), Schemas::built_in(), blobs.clone(), models.clone());
+        let trees = TreeBuilder::new(self.log.clone(), Schemas::built_in(), blobs.clone(), models);
         workers.push(self.one(trees, self.runtime()));
         workers
     }

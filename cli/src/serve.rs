@@ -81,7 +81,7 @@ fn check_servers(settings: &Settings, host_log: bool) -> Result<(), CliError> {
             CliError::new(Exit::Usage, message).hint("unset RIVERRUN_KAFKA_BROKERS here, or leave --host-log out")
         );
     }
-    let needed: &[Shared] = if host_log { &Shared::ALL[1..] } else { &Shared::ALL };
+    let needed: &[Shared] = if host_log { &Shared::ALL[1..] } else { Shared::ALL };
     let missing = shared::missing(needed, settings);
     if missing.is_empty() {
         return Ok(());

@@ -19,7 +19,7 @@ pub enum Shared {
 
 impl Shared {
     /// All of them, the log first.
-    pub const ALL: [Self; 5] = [Self::Log, Self::ReadModels, Self::Vectors, Self::Keywords, Self::Blobs];
+    pub const ALL: &'static [Self] = &[Self::Log, Self::ReadModels, Self::Vectors, Self::Keywords, Self::Blobs];
 
     fn is_server(self, settings: &Settings) -> bool {
         match self {
