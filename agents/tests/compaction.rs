@@ -67,7 +67,7 @@ fn prompt(call: &ModelCall) -> String {
 }
 
 fn tokens(call: &ModelCall) -> usize {
-    compaction::estimate(&call.messages)
+    riverrun_knowledge::room::estimate(&call.messages)
 }
 
 /// The form that a worker would find, with its tokens.

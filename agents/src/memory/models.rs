@@ -1,12 +1,9 @@
 //! What memory asks of models, so that it can be tested without a model of hundreds of megabytes.
 
 use async_trait::async_trait;
+use riverrun_knowledge::room::estimate_text;
 use riverrun_models::{ChatRequest, EmbedPurpose, EmbedReply, Message, ModelError, Models, NoDeltas};
 use tokio_util::sync::CancellationToken;
-
-/// Bytes a token where the model's own tokenizer can't be asked: fewer than texts usually have, so that the estimate is
-/// rather too large.
-const BYTES_PER_TOKEN: usize = 3;
 
 /// Text of a chat model, and which one wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,11 +27,6 @@ pub trait MemoryModels: Send + Sync {
     async fn embed(&self, texts: Vec<String>, purpose: EmbedPurpose) -> Result<EmbedReply, ModelError>;
 }
 
-/// An estimate that is rather too large.
-pub(crate) fn estimate(text: &str) -> usize {
-    text.len().div_ceil(BYTES_PER_TOKEN)
-}
-
 #[async_trait]
 impl MemoryModels for Models {
     async fn count_tokens(&self, text: &str) -> usize {
@@ -42,7 +34,7 @@ impl MemoryModels for Models {
             Ok(tokens) => tokens,
             Err(error) => {
                 tracing::debug!(error = %error, "tokens are estimated from the length of the text");
-                estimate(text)
+                estimate_text(text)
             }
         }
     }
