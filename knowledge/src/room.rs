@@ -149,7 +149,7 @@ fn length(message: &Message) -> usize {
 }
 
 /// Tokens of a conversation where the model's own tokenizer can't be asked: rather too few.
-fn at_least(messages: &[Message]) -> usize {
+pub fn at_least(messages: &[Message]) -> usize {
     messages.iter().map(|message| letters(&message.content).div_ceil(MOST_BYTES_PER_TOKEN)).sum()
 }
 

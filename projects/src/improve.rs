@@ -1,8 +1,8 @@
 //! A rewrite of one file by a model: asked with its findings, read strictly, and only a proposal when it stands up to checks.
 
 use bytes::Bytes;
-use riverrun_knowledge::LanguageModels;
-use riverrun_models::{ChatRequest, Message, NoDeltas};
+use riverrun_knowledge::{LanguageModels, room};
+use riverrun_models::{ChatRequest, FinishReason, Message, NoDeltas};
 use tokio_util::sync::CancellationToken;
 
 use crate::analyzers::deterministic;
@@ -73,11 +73,22 @@ pub async fn improve(models: &dyn LanguageModels, task: &Task, content: &Bytes) 
     let mut best = Proposed { findings_before: findings.len(), findings_after: findings.len(), ..Proposed::default() };
     for number in 0..task.candidates.clamp(1, MAX_CANDIDATES) {
         let request = request(task, &before, &findings, number);
+        room::check(models, None, &request).await?;
         let reply = models.chat(None, request, &mut NoDeltas, CancellationToken::new()).await?;
         best.model = reply.model;
         best.prompt_tokens += reply.usage.prompt_tokens;
         best.completion_tokens += reply.usage.completion_tokens;
-        match check(task, &before, content, &reply.text) {
+        let rewrite = match reply.finish {
+            FinishReason::Length => Err(format!(
+                "the model's context ended before the rewrite did, after {} tokens: split the file, or raise \
+                 RIVERRUN_MODEL_CONTEXT_TOKENS",
+                reply.usage.completion_tokens
+            )),
+            FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Cancelled => {
+                check(task, &before, content, &reply.text)
+            }
+        };
+        match rewrite {
             Err(why) => best.note = best.note.or(Some(why)),
             Ok((after, diff)) => {
                 let left = self::findings(&task.file, &Bytes::from(after.clone())).len();

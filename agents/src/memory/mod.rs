@@ -30,7 +30,7 @@ pub use fold::{Basis, OpenTurn, SessionFold, Taken, episode_id};
 pub use models::{MemoryModels, Written};
 pub(crate) use opening::{Recalled, is_opening_call, opening, remembered, usable, with_memory, without_opening};
 pub use reader::StoredMemory;
-pub use summary::{Summarize, clean, plan, request as summary_request};
+pub use summary::{Summarize, clean, plan, request as summary_request, room_for_turns};
 pub use window::Window;
 
 /// Tokens of the window when nothing else is set.

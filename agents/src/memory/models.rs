@@ -1,7 +1,7 @@
 //! What memory asks of models, so that it can be tested without a model of hundreds of megabytes.
 
 use async_trait::async_trait;
-use riverrun_knowledge::room::estimate_text;
+use riverrun_knowledge::room::{self, estimate_text};
 use riverrun_models::{ChatRequest, EmbedPurpose, EmbedReply, Message, ModelError, Models, NoDeltas};
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +19,11 @@ pub struct Written {
 pub trait MemoryModels: Send + Sync {
     /// Tokens of a text by the chat model's own tokenizer; an estimate where that can't be asked.
     async fn count_tokens(&self, text: &str) -> usize;
+
+    /// Tokens that a prompt and what is written for it may have together; `None` where nobody tells.
+    async fn context_tokens(&self) -> Option<usize> {
+        None
+    }
 
     /// Writes a text of at most so many tokens, at temperature 0.
     async fn write(&self, messages: Vec<Message>, max_tokens: u32) -> Result<Written, ModelError>;
@@ -39,9 +44,14 @@ impl MemoryModels for Models {
         }
     }
 
+    async fn context_tokens(&self) -> Option<usize> {
+        room::context_tokens(self, None, "").await
+    }
+
     async fn write(&self, messages: Vec<Message>, max_tokens: u32) -> Result<Written, ModelError> {
         let request =
             ChatRequest { messages, temperature: Some(0.0), max_tokens: Some(max_tokens), ..ChatRequest::default() };
+        room::check(self, None, &request).await?;
         let reply = Models::chat(self, None, request, &mut NoDeltas, CancellationToken::new()).await?;
         Ok(Written { text: reply.text, model: reply.model })
     }

@@ -86,10 +86,11 @@ impl Driver {
         if let Some(step) = self.smaller(tools, room, tokens, false).await? {
             return Ok(Fit::Without(Box::new(step)));
         }
-        // Where tokens are estimated, the model's server has the last word.
-        Ok(match room.is_possible(tokens) || self.meter.estimates() {
+        // Where tokens are estimated, the model's server has the last word about what may fit.
+        let least = if self.meter.estimates() { room::at_least(&call.messages) } else { tokens };
+        Ok(match room.is_possible(least) {
             true => Fit::Whole,
-            false => Fit::Never(compaction::too_large(tokens, context)),
+            false => Fit::Never(compaction::too_large(least, context)),
         })
     }
 
@@ -154,7 +155,6 @@ impl Driver {
             return Ok(Ok(question));
         }
         let tokens = self.count(&question.call).await?;
-        self.meter.expect(&question.call);
         if room.fits(tokens) {
             return Ok(Ok(question));
         }
@@ -163,16 +163,17 @@ impl Driver {
             let tokens = self.count(&form.call).await?;
             search.measured(tokens);
         }
-        let least = search.smallest().map_or(tokens, |(_, tokens)| tokens);
-        // As for the calls of agents: with the least of the task, an estimate may still be too large.
-        let last = search.smallest().filter(|_| self.meter.estimates());
-        Ok(match search.found().or(last) {
-            Some((form, _)) => {
-                self.meter.expect(&form.call);
-                Ok(form.clone())
-            }
-            None if room.is_possible(tokens) || self.meter.estimates() => Ok(question),
-            None => Err(compaction::too_large(least, context)),
+        let (smallest, least) = search.smallest().unwrap_or((&question, tokens));
+        let (form, tokens) = match search.found() {
+            Some(found) => found,
+            None if room.is_possible(tokens) => (&question, tokens),
+            None => (smallest, least),
+        };
+        // As for the calls of agents.
+        let least = if self.meter.estimates() { room::at_least(&form.call.messages) } else { tokens };
+        Ok(match room.is_possible(least) {
+            true => Ok(form.clone()),
+            false => Err(compaction::too_large(least, context)),
         })
     }
 
