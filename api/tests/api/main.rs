@@ -14,6 +14,7 @@ mod memory;
 mod model_server;
 mod namespaces;
 mod reads;
+mod room;
 mod run_control;
 mod runs;
 mod sockets;
