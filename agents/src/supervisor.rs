@@ -12,7 +12,7 @@
 //! | no sign | not measured | the first agent of the catalog, the general one |
 //! | one or several | its best is among them | that one |
 //! | one or several | another agent | the model's, among the rules' and the similarity's; the rules' first when it can't be asked |
-//! | no sign | its best is ahead of the general agent by 0.05 or more | that one, else the general agent |
+//! | no sign | its best is ahead of the general agent by 0.1 or more | that one, else the general agent |
 
 mod rules;
 
