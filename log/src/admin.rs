@@ -262,7 +262,7 @@ impl Admin {
         let observer = self.observer(group)?;
         blocking(doing, move || {
             while observer.poll(Duration::ZERO).is_some() {}
-            ask(&observer)
+            ask(observer.as_ref())
         })
         .await
     }
