@@ -1,6 +1,6 @@
 //! What a run may do without asking. Pure: the same request, tool and context give the same verdict.
 //!
-//! - `POLICY-1` text that was retrieved, fetched or returned by a tool never enables a tool with an effect outside: with
+//! - `POLICY-1` text that was retrieved, fetched or returned by a tool, errors included, never enables a tool with an effect outside: with
 //!   such text in the context, a person decides, whatever the request or the file allow.
 //!   Nor does it make the model name an address that is then fetched, unless a rule of the file allows that.
 //! - `POLICY-2` the stricter of request and file counts; a `deny` counts always.

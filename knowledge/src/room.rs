@@ -125,7 +125,7 @@ pub async fn check(
 }
 
 /// The error that says that a prompt with so many tokens does not fit.
-pub fn overflow(model: &str, tokens: usize, context: usize) -> ModelError {
+fn overflow(model: &str, tokens: usize, context: usize) -> ModelError {
     let model = if model.is_empty() { "default" } else { model };
     ModelError::ContextOverflow { model: model.to_owned(), tokens, limit: context }
 }
@@ -170,7 +170,7 @@ pub fn estimate_text(text: &str) -> usize {
 }
 
 /// Tokens that a chat template puts around the messages, where only their texts can be counted.
-pub fn estimate_around(messages: &[Message]) -> usize {
+fn estimate_around(messages: &[Message]) -> usize {
     messages.len() * ROLE_TOKENS
 }
 
