@@ -154,6 +154,11 @@ impl World {
         Self { context_tokens: tokens, more_tools: vec![tool], ..self }
     }
 
+    /// A model with a context of so many tokens.
+    pub(crate) fn with_context(self, tokens: usize) -> Self {
+        Self { context_tokens: Some(tokens), ..self }
+    }
+
     /// What stands behind the address of the model.
     pub(crate) fn model(&self) -> &MockServer {
         &self.model
