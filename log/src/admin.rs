@@ -234,43 +234,50 @@ impl Admin {
     /// One past the last offset of each partition that `read_committed` readers see. Asked by a client that polls
     /// nothing: the answer waits for no poll.
     pub async fn ends(&self, partitions: Vec<TopicPartition>) -> Result<HashMap<TopicPartition, i64>, LogError> {
-        let observer = self.observer("riverrun.ends")?;
-        blocking("ask for ends", move || {
-            take_gathered(&observer);
-            partitions
-                .into_iter()
-                .map(|partition| {
-                    let (_, end) = observer.fetch_watermarks(&partition.topic, partition.partition, REQUEST)?;
-                    Ok((partition, end))
-                })
-                .collect()
+        self.observe("riverrun.ends", "ask for ends", move |observer| {
+            let end = |partition: TopicPartition| -> Result<(TopicPartition, i64), KafkaError> {
+                let (_, end) = bounds(observer, &partition)?;
+                Ok((partition, end))
+            };
+            partitions.into_iter().map(end).collect()
         })
         .await
     }
 
     async fn group_lag(&self, group: &str, partitions: Vec<TopicPartition>) -> Result<Vec<PartitionLag>, LogError> {
-        let observer = self.observer(group)?;
-        let group = group.to_owned();
-        blocking("ask for lag", move || {
-            take_gathered(&observer);
+        let name = group.to_owned();
+        self.observe(group, "ask for lag", move |observer| {
             let mut list = TopicPartitionList::with_capacity(partitions.len());
             for partition in &partitions {
                 list.add_partition(&partition.topic, partition.partition);
             }
             let committed = observer.committed_offsets(list, REQUEST)?;
-            partitions
-                .into_iter()
-                .map(|partition| {
-                    let (low, end) = observer.fetch_watermarks(&partition.topic, partition.partition, REQUEST)?;
-                    let committed =
-                        match committed.find_partition(&partition.topic, partition.partition).map(|e| e.offset()) {
-                            Some(Offset::Offset(offset)) => Some(offset),
-                            _ => None,
-                        };
-                    let lag = records_between(low, committed, end);
-                    Ok(PartitionLag { group: group.clone(), partition, committed, end, lag })
-                })
-                .collect()
+            let lag = |partition: TopicPartition| -> Result<PartitionLag, KafkaError> {
+                let (low, end) = bounds(observer, &partition)?;
+                let committed =
+                    match committed.find_partition(&partition.topic, partition.partition).map(|e| e.offset()) {
+                        Some(Offset::Offset(offset)) => Some(offset),
+                        _ => None,
+                    };
+                let lag = records_between(low, committed, end);
+                Ok(PartitionLag { group: name.clone(), partition, committed, end, lag })
+            };
+            partitions.into_iter().map(lag).collect()
+        })
+        .await
+    }
+
+    /// Asks with the client of a group.
+    async fn observe<T: Send + 'static>(
+        &self,
+        group: &str,
+        doing: &'static str,
+        ask: impl FnOnce(&Observer) -> Result<T, KafkaError> + Send + 'static,
+    ) -> Result<T, LogError> {
+        let observer = self.observer(group)?;
+        blocking(doing, move || {
+            take_gathered(&observer);
+            ask(observer.as_ref())
         })
         .await
     }
@@ -302,6 +309,11 @@ impl Drop for Admin {
 /// Nobody else polls such a client: takes what gathered in its queue.
 fn take_gathered(client: &Observer) {
     while client.poll(Duration::ZERO).is_some() {}
+}
+
+/// The first offset of a partition, and one past the last that `read_committed` readers see.
+fn bounds(observer: &Observer, partition: &TopicPartition) -> Result<(i64, i64), KafkaError> {
+    observer.fetch_watermarks(&partition.topic, partition.partition, REQUEST)
 }
 
 async fn blocking<T: Send + 'static>(
