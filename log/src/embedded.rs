@@ -10,7 +10,7 @@ use crate::config::LogConfig;
 use crate::error::LogError;
 
 /// How long readers in this process let themselves be held: the broker holds those for long whose connection is quiet, and
-/// answers whatever else they ask at once. Each question is work for both sides, and there are some fifteen readers.
+/// answers whatever else they ask at once. Each question is work for both sides, and there are some sixteen readers.
 const FETCH_WAIT: Duration = Duration::from_secs(3);
 
 /// A broker on loopback within this process. [`stop`](Self::stop) is the polite end; being killed loses nothing that was
