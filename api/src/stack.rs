@@ -12,7 +12,8 @@ use riverrun_knowledge::{Answerer, LanguageModels, Retriever};
 use riverrun_log::admin::{Admin, GroupTopics};
 use riverrun_log::broker::{FiguresHandle, SecureListener};
 use riverrun_log::{
-    BlobError, BlobStore, EmbeddedBroker, LogConfig, LogError, ObjectStoreBlobs, Producer, S3Config, Schemas,
+    BlobError, BlobStore, EmbeddedBroker, LogConfig, LogError, ObjectStoreBlobs, Producer, RegistryConfig,
+    RegistryError, S3Config, SchemaRegistry,
 };
 use riverrun_schemas::Topic;
 use riverrun_schemas::topics::all_specs;
@@ -99,6 +100,8 @@ pub struct StackConfig {
     pub qdrant: Option<QdrantConfig>,
     /// A bucket for the blobs; `None` keeps them in the data folder.
     pub s3: Option<S3Config>,
+    /// A schema registry that has to know every schema of this build; `None` answers for them by the API alone.
+    pub schema_registry: Option<RegistryConfig>,
     /// Settings and models.
     pub core: Core,
     /// Names this process among the members of a consumer group: the same after a restart, different from every other
@@ -127,6 +130,7 @@ impl StackConfig {
             broker: BrokerChoice::Embedded { port: 0, secure: None },
             database_url: None,
             s3: None,
+            schema_registry: None,
             qdrant: None,
             core,
             instance: "riverrun".to_owned(),
@@ -149,6 +153,9 @@ pub enum StackError {
     /// The log can't be used.
     #[error("log: {0}")]
     Log(#[from] LogError),
+    /// The schema registry is not there, or does not take this build's schemas.
+    #[error("schema registry: {0}")]
+    Registry(#[from] RegistryError),
     /// A store can't be opened.
     #[error("{part}: {source}")]
     Store {
@@ -179,6 +186,7 @@ impl StackError {
     pub fn service(&self) -> &'static str {
         match self {
             StackError::Broker(_) | StackError::Log(_) | StackError::Hub(HubError::Log(_)) => "broker",
+            StackError::Registry(_) => "schema registry",
             StackError::Store { part, .. } => part,
             StackError::Blobs(_) => "blobs",
             StackError::Warehouse(_) => "warehouse",
@@ -193,6 +201,7 @@ impl StackError {
             StackError::Broker(error) | StackError::Log(error) => error.hint().map(str::to_owned),
             StackError::Store { source, .. } | StackError::Hub(HubError::Store(source)) => source.hint(),
             StackError::Hub(HubError::Log(error)) => error.hint().map(str::to_owned),
+            StackError::Registry(error) => Some(error.hint()),
             StackError::Warehouse(error) => error.hint(),
             StackError::Blobs(_) => Some(
                 "check the disk and the data folder (RIVERRUN_DATA_DIR), or the bucket (RIVERRUN_S3_BUCKET, RIVERRUN_S3_ENDPOINT) and its key"
@@ -375,10 +384,13 @@ fn keyword_server(config: &StackConfig) -> Option<&QdrantConfig> {
 
 async fn start_rest(
     config: StackConfig,
-    log: LogConfig,
+    mut log: LogConfig,
     embedded_broker: Option<FiguresHandle>,
     stop: CancellationToken,
 ) -> Result<(AppState, WorkerSet, CancellationToken), StackError> {
+    if let Some(registry) = &config.schema_registry {
+        log.schemas = SchemaRegistry::join(registry).await?;
+    }
     let admin = Admin::new(&log)?;
     admin.ensure_topics(all_specs()).await?;
     let stores = open_stores(&config).await?;
@@ -486,7 +498,7 @@ fn spawn_workers(
     let settings = config.core.config();
     let agents = AgentWorkerConfig {
         log: log.clone(),
-        schemas: Schemas::built_in(),
+        schemas: log.schemas.clone(),
         instance: Some(config.instance.clone()),
         max_concurrent_runs: config.max_runs,
         default_max_iters: settings.agent_max_iters,
@@ -495,7 +507,7 @@ fn spawn_workers(
     };
     let ingester = Ingester::new(
         log.clone(),
-        Schemas::built_in(),
+        log.schemas.clone(),
         stores.blobs.clone(),
         IngesterConfig {
             limits: config.limits,
@@ -516,11 +528,11 @@ fn spawn_workers(
         (indexer.turns(), stores.gaps.clone()),
         stop.clone(),
     );
-    let trees = TreeBuilder::new(log.clone(), Schemas::built_in(), stores.blobs.clone(), models.clone());
+    let trees = TreeBuilder::new(log.clone(), log.schemas.clone(), stores.blobs.clone(), models.clone());
     let projector = ProjectorConfig {
         log: log.clone(),
         producer: producer.clone(),
-        schemas: Schemas::built_in(),
+        schemas: log.schemas.clone(),
         sql: stores.sql.clone(),
         caught_up: CancellationToken::new(),
     };

@@ -285,6 +285,7 @@ pub async fn host(settings: &Settings, core: Core, lock: DataLock, hosting: Host
         broker: broker_choice(settings, any_port).map_err(not_started("broker"))?,
         database_url: settings.database_url.clone(),
         s3: settings.s3.clone(),
+        schema_registry: settings.schema_registry.clone(),
         qdrant: settings.qdrant.clone(),
         instance: instance(&settings.data_dir),
         max_runs: settings.agent_max_runs,

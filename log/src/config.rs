@@ -3,6 +3,8 @@ use std::collections::BTreeMap;
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 
+use crate::registry::Schemas;
+
 /// How to reach the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogConfig {
@@ -12,12 +14,19 @@ pub struct LogConfig {
     pub client_id: String,
     /// Raw librdkafka settings, for TLS and SASL. They win over everything that is set here.
     pub extra: BTreeMap<String, String>,
+    /// What records are read with.
+    pub schemas: Schemas,
 }
 
 impl LogConfig {
     /// A broker without TLS or SASL.
     pub fn new(brokers: impl Into<String>, client_id: impl Into<String>) -> Self {
-        Self { brokers: brokers.into(), client_id: client_id.into(), extra: BTreeMap::new() }
+        Self {
+            brokers: brokers.into(),
+            client_id: client_id.into(),
+            extra: BTreeMap::new(),
+            schemas: Schemas::built_in(),
+        }
     }
 
     /// What every client has in common.

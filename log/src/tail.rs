@@ -10,6 +10,7 @@ use crate::config::LogConfig;
 use crate::context;
 use crate::error::{LogError, code_of};
 use crate::record::{Record, StartAt, TopicPartition};
+use crate::registry::Schemas;
 use crate::watermarks::{self, Bounds};
 
 /// Pause after an error that may pass, so that a broker that is away is not asked in a spin.
@@ -42,6 +43,9 @@ pub struct Tail {
     ends_told: HashMap<i32, usize>,
     /// The client has refused an offset; where is not known yet.
     refused: bool,
+    schemas: Schemas,
+    /// Read, and its schema is asked for: kept, since the future that asks may be dropped.
+    held: Option<Record>,
 }
 
 impl Tail {
@@ -74,6 +78,8 @@ impl Tail {
             gaps: VecDeque::new(),
             ends_told: HashMap::new(),
             refused: false,
+            schemas: config.schemas.clone(),
+            held: None,
         };
         let asked = tail.consumer().clone();
         let found = tokio::task::spawn_blocking(move || {
@@ -121,7 +127,8 @@ impl Tail {
         self.consumer.as_ref().unwrap_or_else(|| unreachable!("it is taken only by drop"))
     }
 
-    /// The next record of any of the partitions; waits for it. [`LogError::OutOfRange`] tells of a gap once and reading
+    /// The next record of any of the partitions; waits for it, and with a record of a schema that only an outside registry
+    /// knows for that registry. [`LogError::OutOfRange`] tells of a gap once and reading
     /// goes on behind it; other retryable errors may pass as well: ask again. Cancel-safe.
     pub async fn next(&mut self) -> Result<Record, LogError> {
         loop {
@@ -133,6 +140,9 @@ impl Tail {
 
     /// The next record, or `None` at the end of a partition when the reader was opened to tell it. Cancel-safe.
     pub async fn next_or_end(&mut self) -> Result<Option<Record>, LogError> {
+        if let Some(record) = self.settled().await {
+            return Ok(Some(record));
+        }
         if let Some(gap) = self.gaps.pop_front() {
             return Err(gap);
         }
@@ -152,8 +162,8 @@ impl Tail {
         };
         match received {
             Ok(record) => {
-                self.next.insert(record.topic_partition(), record.offset + 1);
-                Ok(Some(record))
+                self.held = Some(record);
+                Ok(self.settled().await)
             }
             Err(KafkaError::PartitionEOF(partition)) => {
                 *self.ends_told.entry(partition).or_default() += 1;
@@ -169,6 +179,14 @@ impl Tail {
                 Err(LogError::kafka("read", error))
             }
         }
+    }
+
+    /// Hands out the record that is held, when its schema is there or known to be nowhere.
+    async fn settled(&mut self) -> Option<Record> {
+        self.schemas.settle(self.held.as_ref()?).await;
+        let record = self.held.take()?;
+        self.next.insert(record.topic_partition(), record.offset + 1);
+        Some(record)
     }
 
     /// Records fell off the log while this reader lagged: finds where, and goes on at the first that are left.

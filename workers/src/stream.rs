@@ -151,7 +151,7 @@ pub async fn consume(
     let group = group_of(&config.topic, &config.target.collection);
     let membership = GroupConfig { tell_end: true, ..GroupConfig::new(group.clone(), vec![config.topic.clone()]) };
     let mut member = GroupConsumer::join(&config.log, &membership)?;
-    let intake = Intake { target: config.target, group, schemas: Schemas::built_in(), producer, blobs };
+    let intake = Intake { target: config.target, group, schemas: config.log.schemas.clone(), producer, blobs };
     let mut consumed = Consumed::default();
     let result = run(&mut member, &intake, config.idle, &stop, &mut consumed, &mut progress).await;
     member.close().await;
@@ -331,6 +331,7 @@ impl Intake<'_> {
     /// The command and the event of a record's document, or its dead letter.
     async fn one(&self, record: &Record) -> Result<Result<(IngestId, Vec<Outgoing>), Outgoing>, BlobError> {
         let letter = |code: &str, reason: &str| DeadLetter::of(record, &self.group, code, reason, 1);
+        self.schemas.settle(record).await;
         let arrived = match read(record, &self.schemas, &self.target) {
             Ok(arrived) => arrived,
             Err(Unreadable { code, reason }) => return Ok(Err(letter(code, &reason))),

@@ -88,6 +88,7 @@ impl Coordinator {
     }
 
     async fn accept(&mut self, accepting: &mut Accepting, record: &Record) -> Result<(), LogError> {
+        self.config.schemas.settle(record).await;
         let command = match self.config.schemas.decode::<AgentCommand>(record) {
             Ok(Decoded::Event(command)) => command,
             Ok(Decoded::UnknownType { record: name }) => {

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use riverrun_api::Core;
 use riverrun_knowledge::LanguageModels;
 use riverrun_log::admin::Admin;
-use riverrun_log::{BlobError, LogConfig, ObjectStoreBlobs, Producer, Schemas};
+use riverrun_log::{BlobError, LogConfig, ObjectStoreBlobs, Producer, RegistryError, SchemaRegistry};
 use riverrun_schemas::topics::all_specs;
 use riverrun_stores::{Sql, StoreError};
 use riverrun_workers::embedder::Embedder;
@@ -180,6 +180,11 @@ async fn start(
     log: &LogConfig,
     stop: &CancellationToken,
 ) -> Result<Vec<WorkerHandle>, CliError> {
+    let mut log = log.clone();
+    if let Some(registry) = &settings.schema_registry {
+        log.schemas = SchemaRegistry::join(registry).await.map_err(|error| registry_down(&error))?;
+    }
+    let log = &log;
     let admin = Admin::new(log)?;
     admin.wait_ready(BROKER_PATIENCE).await?;
     admin.ensure_topics(all_specs()).await?;
@@ -235,7 +240,7 @@ async fn projector(
     let config = ProjectorConfig {
         log: log.clone(),
         producer: producer.clone(),
-        schemas: Schemas::built_in(),
+        schemas: log.schemas.clone(),
         sql,
         caught_up: CancellationToken::new(),
     };
@@ -259,6 +264,10 @@ async fn all_ended(workers: &[WorkerHandle]) {
 
 fn blobs_down(error: &BlobError) -> CliError {
     CliError::new(Exit::ServiceDown, error.to_string()).hint("check RIVERRUN_S3_BUCKET and its companions")
+}
+
+fn registry_down(error: &RegistryError) -> CliError {
+    CliError::new(Exit::ServiceDown, format!("schema registry: {error}")).hint(error.hint())
 }
 
 fn store_down(error: &StoreError) -> CliError {
