@@ -182,6 +182,9 @@ async fn run(
             other => (Vec::new(), Some(other)),
         };
         if !batch.is_empty() {
+            if !intake.settle(&batch, stop).await {
+                return Ok(());
+            }
             let ends = ends(&batch);
             intake.take(batch, consumed, stop).await?;
             member.commit_now(&ends, Duration::from_secs(10)).await?;
@@ -274,6 +277,17 @@ struct Unreadable {
 }
 
 impl Intake<'_> {
+    /// Waits until the schemas of a batch are there or known to be nowhere; `false` when it is stopped before.
+    async fn settle(&self, batch: &[Record], stop: &CancellationToken) -> bool {
+        for record in batch {
+            tokio::select! {
+                () = self.schemas.settle(record) => {}
+                () = stop.cancelled() => return false,
+            }
+        }
+        true
+    }
+
     /// Stores and hands in a batch. What may pass is tried again; what is handed in twice is the same.
     async fn take(
         &self,
@@ -331,7 +345,6 @@ impl Intake<'_> {
     /// The command and the event of a record's document, or its dead letter.
     async fn one(&self, record: &Record) -> Result<Result<(IngestId, Vec<Outgoing>), Outgoing>, BlobError> {
         let letter = |code: &str, reason: &str| DeadLetter::of(record, &self.group, code, reason, 1);
-        self.schemas.settle(record).await;
         let arrived = match read(record, &self.schemas, &self.target) {
             Ok(arrived) => arrived,
             Err(Unreadable { code, reason }) => return Ok(Err(letter(code, &reason))),

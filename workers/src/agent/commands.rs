@@ -50,6 +50,11 @@ impl Coordinator {
             if !self.partitions.contains_key(&record.partition) {
                 continue;
             }
+            tokio::select! {
+                () = self.config.schemas.settle(record) => {}
+                // Nothing of the batch is written or committed: it comes again.
+                () = stop.cancelled() => return Ok(()),
+            }
             // Nothing was written for it: what it would become does not fit on the log.
             if let Err(error) = self.accept(&mut accepting, record).await {
                 tracing::warn!(position = %record.position(), error = %error, "command can't be accepted; it goes to the dead letters");
@@ -88,7 +93,6 @@ impl Coordinator {
     }
 
     async fn accept(&mut self, accepting: &mut Accepting, record: &Record) -> Result<(), LogError> {
-        self.config.schemas.settle(record).await;
         let command = match self.config.schemas.decode::<AgentCommand>(record) {
             Ok(Decoded::Event(command)) => command,
             Ok(Decoded::UnknownType { record: name }) => {
