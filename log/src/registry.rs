@@ -112,6 +112,11 @@ impl Schemas {
         record.decode(&|id| self.outside.as_ref()?.known.lock().found.get(&id).cloned())
     }
 
+    /// Whether there is nothing to ask for a record: [`decode`](Self::decode) finds its schema, or nobody has it.
+    pub fn is_settled(&self, record: &Record) -> bool {
+        self.outside.as_ref().is_none_or(|outside| foreign_id(record).is_none_or(|id| outside.is_settled(id)))
+    }
+
     /// Asks for the schema of a record, where only the outside source can know it. Afterwards [`decode`](Self::decode) finds it,
     /// or nobody has it. Fails, within seconds, while the source can't tell.
     pub async fn ask(&self, record: &Record) -> Result<(), RegistryError> {

@@ -50,11 +50,6 @@ impl Coordinator {
             if !self.partitions.contains_key(&record.partition) {
                 continue;
             }
-            tokio::select! {
-                () = self.config.schemas.settle(record) => {}
-                // Nothing of the batch is written or committed: it comes again.
-                () = stop.cancelled() => return Ok(()),
-            }
             // Nothing was written for it: what it would become does not fit on the log.
             if let Err(error) = self.accept(&mut accepting, record).await {
                 tracing::warn!(position = %record.position(), error = %error, "command can't be accepted; it goes to the dead letters");

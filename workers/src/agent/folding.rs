@@ -85,6 +85,7 @@ impl Coordinator {
         let mut notes = Vec::new();
         for partition in partitions {
             self.progress.forget(partition);
+            self.held.remove(&partition.partition);
             if let Some(state) = self.partitions.remove(&partition.partition) {
                 notes.push(state.note(partition.partition));
                 state.stop.cancel();
