@@ -10,8 +10,11 @@ use crate::config::LogConfig;
 use crate::context;
 use crate::error::{LogError, code_of};
 use crate::record::{Record, StartAt, TopicPartition};
-use crate::registry::Schemas;
 use crate::watermarks::{self, Bounds};
+
+mod held;
+
+use held::{Held, Taken};
 
 /// Pause after an error that may pass, so that a broker that is away is not asked in a spin.
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
@@ -43,9 +46,7 @@ pub struct Tail {
     ends_told: HashMap<i32, usize>,
     /// The client has refused an offset; where is not known yet.
     refused: bool,
-    schemas: Schemas,
-    /// Read, and its schema is asked for: kept, since the future that asks may be dropped.
-    held: Option<Record>,
+    held: Held,
 }
 
 impl Tail {
@@ -78,8 +79,7 @@ impl Tail {
             gaps: VecDeque::new(),
             ends_told: HashMap::new(),
             refused: false,
-            schemas: config.schemas.clone(),
-            held: None,
+            held: Held::new(config.schemas.clone()),
         };
         let asked = tail.consumer().clone();
         let found = tokio::task::spawn_blocking(move || {
@@ -101,13 +101,16 @@ impl Tail {
     }
 
     /// Reads every partition from its next offset on.
-    fn assign(&self) -> Result<(), LogError> {
+    fn assign(&mut self) -> Result<(), LogError> {
+        let paused = self.held.clear();
         let mut list = TopicPartitionList::with_capacity(self.next.len());
         for (partition, offset) in &self.next {
             list.add_partition_offset(&partition.topic, partition.partition, Offset::Offset(*offset))
                 .map_err(|error| LogError::kafka(format!("name offset {offset} of {partition}"), error))?;
         }
-        self.consumer().assign(&list).map_err(|error| LogError::kafka("take partitions", error))
+        self.consumer().assign(&list).map_err(|error| LogError::kafka("take partitions", error))?;
+        paused.iter().for_each(|place| self.resume(place));
+        Ok(())
     }
 
     fn place(&mut self, partition: TopicPartition, start: StartAt, bounds: Bounds) {
@@ -127,8 +130,7 @@ impl Tail {
         self.consumer.as_ref().unwrap_or_else(|| unreachable!("it is taken only by drop"))
     }
 
-    /// The next record of any of the partitions; waits for it, and with a record of a schema that only an outside registry
-    /// knows for that registry. [`LogError::OutOfRange`] tells of a gap once and reading
+    /// The next record of any of the partitions; waits for it. [`LogError::OutOfRange`] tells of a gap once and reading
     /// goes on behind it; other retryable errors may pass as well: ask again. Cancel-safe.
     pub async fn next(&mut self) -> Result<Record, LogError> {
         loop {
@@ -140,53 +142,75 @@ impl Tail {
 
     /// The next record, or `None` at the end of a partition when the reader was opened to tell it. Cancel-safe.
     pub async fn next_or_end(&mut self) -> Result<Option<Record>, LogError> {
-        if let Some(record) = self.settled().await {
-            return Ok(Some(record));
-        }
-        if let Some(gap) = self.gaps.pop_front() {
-            return Err(gap);
-        }
-        if self.refused {
-            return Err(self.find_gaps().await?);
-        }
-        let received = {
-            let consumer = self.consumer();
-            consumer.recv().await.map(|message| {
-                let topic = self
-                    .next
-                    .keys()
-                    .find(|p| &*p.topic == message.topic())
-                    .map_or_else(|| message.topic().into(), |p| p.topic.clone());
-                Record::copy_of(&message, topic)
-            })
-        };
-        match received {
-            Ok(record) => {
-                self.held = Some(record);
-                Ok(self.settled().await)
+        loop {
+            if let Some(gap) = self.gaps.pop_front() {
+                return Err(gap);
             }
-            Err(KafkaError::PartitionEOF(partition)) => {
-                *self.ends_told.entry(partition).or_default() += 1;
-                Ok(None)
+            if self.refused {
+                return Err(self.find_gaps().await?);
             }
-            Err(error) if code_of(&error) == Some(RDKafkaErrorCode::AutoOffsetReset) => {
-                // Kept in mind: this future may be dropped while it asks.
-                self.refused = true;
-                Err(self.find_gaps().await?)
+            if let Some(record) = self.held.pop() {
+                return Ok(Some(self.hand_out(record)));
             }
-            Err(error) => {
-                tokio::time::sleep(ERROR_PAUSE).await;
-                Err(LogError::kafka("read", error))
+            let consumer = self.consumer().clone();
+            let received = tokio::select! {
+                biased;
+                Some(place) = self.held.answered() => {
+                    self.release(&place);
+                    continue;
+                }
+                received = consumer.recv() => {
+                    received.map(|message| Record::copy_of(&message, self.topic_of(message.topic())))
+                }
+            };
+            match received {
+                Ok(record) => match self.held.take(record) {
+                    Taken::Ready(record) => return Ok(Some(self.hand_out(record))),
+                    Taken::Waits(None) => {}
+                    Taken::Waits(Some(place)) => self.pause(&place),
+                },
+                Err(KafkaError::PartitionEOF(partition)) => {
+                    *self.ends_told.entry(partition).or_default() += 1;
+                    return Ok(None);
+                }
+                Err(error) if code_of(&error) == Some(RDKafkaErrorCode::AutoOffsetReset) => {
+                    // Kept in mind: this future may be dropped while it asks.
+                    self.refused = true;
+                }
+                Err(error) => {
+                    tokio::time::sleep(ERROR_PAUSE).await;
+                    return Err(LogError::kafka("read", error));
+                }
             }
         }
     }
 
-    /// Hands out the record that is held, when its schema is there or known to be nowhere.
-    async fn settled(&mut self) -> Option<Record> {
-        self.schemas.settle(self.held.as_ref()?).await;
-        let record = self.held.take()?;
+    fn topic_of(&self, name: &str) -> Arc<str> {
+        self.next.keys().find(|p| &*p.topic == name).map_or_else(|| name.into(), |p| p.topic.clone())
+    }
+
+    fn hand_out(&mut self, record: Record) -> Record {
         self.next.insert(record.topic_partition(), record.offset + 1);
-        Some(record)
+        record
+    }
+
+    /// What the client had read ahead of the partition is read again later, its end too.
+    fn pause(&self, place: &TopicPartition) {
+        if let Err(error) = self.consumer().pause(&only(place)) {
+            tracing::debug!(partition = %place, error = %error, "a partition goes on being read");
+        }
+    }
+
+    fn release(&mut self, place: &TopicPartition) {
+        if self.held.release(place) {
+            self.resume(place);
+        }
+    }
+
+    fn resume(&self, place: &TopicPartition) {
+        if let Err(error) = self.consumer().resume(&only(place)) {
+            tracing::warn!(partition = %place, error = %error, "a partition is not read on");
+        }
     }
 
     /// Records fell off the log while this reader lagged: finds where, and goes on at the first that are left.
@@ -235,7 +259,7 @@ impl Tail {
             let partitions = self.next.keys().filter(|partition| partition.partition == number).count();
             self.ends_told.get(&number).is_some_and(|told| *told >= partitions)
         };
-        self.next.keys().all(|partition| read(partition) || told(partition.partition))
+        self.held.is_empty() && self.next.keys().all(|partition| read(partition) || told(partition.partition))
     }
 
     /// The next offset that will be read of each partition.
@@ -249,6 +273,12 @@ impl Tail {
         let end = tail.ends_at_open.get(&partition).copied().unwrap_or(0);
         Ok(Range { tail, partition, end })
     }
+}
+
+fn only(place: &TopicPartition) -> TopicPartitionList {
+    let mut list = TopicPartitionList::with_capacity(1);
+    list.add_partition(&place.topic, place.partition);
+    list
 }
 
 impl Drop for Tail {
@@ -280,6 +310,8 @@ impl Range {
                 return Ok(None);
             }
             match self.tail.next_or_end().await {
+                // Told before the client paused: it is told again.
+                Ok(None) if !self.tail.held.is_empty() => {}
                 // Offsets behind the last record may belong to transaction markers: the partition's own end counts.
                 Ok(None) => return Ok(None),
                 Ok(Some(record)) if record.offset >= self.end => return Ok(None),
