@@ -219,44 +219,50 @@ impl Admin {
     /// One past the last offset of each partition that `read_committed` readers see. Asked by a client that polls
     /// nothing: the answer waits for no poll.
     pub async fn ends(&self, partitions: Vec<TopicPartition>) -> Result<HashMap<TopicPartition, i64>, LogError> {
-        let observer = self.observer("riverrun.ends")?;
-        blocking("ask for ends", move || {
-            while observer.poll(Duration::ZERO).is_some() {}
-            partitions
-                .into_iter()
-                .map(|partition| {
-                    let (_, end) = observer.fetch_watermarks(&partition.topic, partition.partition, REQUEST)?;
-                    Ok((partition, end))
-                })
-                .collect()
+        self.observe("riverrun.ends", "ask for ends", move |observer| {
+            let end = |partition: TopicPartition| -> Result<(TopicPartition, i64), KafkaError> {
+                let (_, end) = bounds(observer, &partition)?;
+                Ok((partition, end))
+            };
+            partitions.into_iter().map(end).collect()
         })
         .await
     }
 
     async fn group_lag(&self, group: &str, partitions: Vec<TopicPartition>) -> Result<Vec<PartitionLag>, LogError> {
-        let observer = self.observer(group)?;
-        let group = group.to_owned();
-        blocking("ask for lag", move || {
-            // Nobody else polls this client: take what gathered in its queue.
-            while observer.poll(Duration::ZERO).is_some() {}
+        let name = group.to_owned();
+        self.observe(group, "ask for lag", move |observer| {
             let mut list = TopicPartitionList::with_capacity(partitions.len());
             for partition in &partitions {
                 list.add_partition(&partition.topic, partition.partition);
             }
             let committed = observer.committed_offsets(list, REQUEST)?;
-            partitions
-                .into_iter()
-                .map(|partition| {
-                    let (low, end) = observer.fetch_watermarks(&partition.topic, partition.partition, REQUEST)?;
-                    let committed =
-                        match committed.find_partition(&partition.topic, partition.partition).map(|e| e.offset()) {
-                            Some(Offset::Offset(offset)) => Some(offset),
-                            _ => None,
-                        };
-                    let lag = (end - committed.unwrap_or(low).max(low)).max(0);
-                    Ok(PartitionLag { group: group.clone(), partition, committed, end, lag })
-                })
-                .collect()
+            let lag = |partition: TopicPartition| -> Result<PartitionLag, KafkaError> {
+                let (low, end) = bounds(observer, &partition)?;
+                let committed =
+                    match committed.find_partition(&partition.topic, partition.partition).map(|e| e.offset()) {
+                        Some(Offset::Offset(offset)) => Some(offset),
+                        _ => None,
+                    };
+                let lag = (end - committed.unwrap_or(low).max(low)).max(0);
+                Ok(PartitionLag { group: name.clone(), partition, committed, end, lag })
+            };
+            partitions.into_iter().map(lag).collect()
+        })
+        .await
+    }
+
+    /// Asks with the client of a group. Nobody else polls it: what gathered in its queue is taken first.
+    async fn observe<T: Send + 'static>(
+        &self,
+        group: &str,
+        doing: &'static str,
+        ask: impl FnOnce(&Observer) -> Result<T, KafkaError> + Send + 'static,
+    ) -> Result<T, LogError> {
+        let observer = self.observer(group)?;
+        blocking(doing, move || {
+            while observer.poll(Duration::ZERO).is_some() {}
+            ask(observer.as_ref())
         })
         .await
     }
@@ -285,6 +291,11 @@ impl Drop for Admin {
             std::thread::spawn(move || drop(observers));
         }
     }
+}
+
+/// The first offset of a partition, and one past the last that `read_committed` readers see.
+fn bounds(observer: &Observer, partition: &TopicPartition) -> Result<(i64, i64), KafkaError> {
+    observer.fetch_watermarks(&partition.topic, partition.partition, REQUEST)
 }
 
 async fn blocking<T: Send + 'static>(

@@ -1,8 +1,8 @@
 //! A rewrite of one file by a model: asked with its findings, read strictly, and only a proposal when it stands up to checks.
 
 use bytes::Bytes;
-use riverrun_knowledge::LanguageModels;
-use riverrun_models::{ChatRequest, Message, NoDeltas};
+use riverrun_knowledge::{LanguageModels, room};
+use riverrun_models::{ChatReply, ChatRequest, FinishReason, Message, NoDeltas};
 use tokio_util::sync::CancellationToken;
 
 use crate::analyzers::deterministic;
@@ -73,11 +73,13 @@ pub async fn improve(models: &dyn LanguageModels, task: &Task, content: &Bytes) 
     let mut best = Proposed { findings_before: findings.len(), findings_after: findings.len(), ..Proposed::default() };
     for number in 0..task.candidates.clamp(1, MAX_CANDIDATES) {
         let request = request(task, &before, &findings, number);
+        room::check(models, None, &request).await?;
         let reply = models.chat(None, request, &mut NoDeltas, CancellationToken::new()).await?;
+        let rewrite = taken(task, &before, content, &reply);
         best.model = reply.model;
         best.prompt_tokens += reply.usage.prompt_tokens;
         best.completion_tokens += reply.usage.completion_tokens;
-        match check(task, &before, content, &reply.text) {
+        match rewrite {
             Err(why) => best.note = best.note.or(Some(why)),
             Ok((after, diff)) => {
                 let left = self::findings(&task.file, &Bytes::from(after.clone())).len();
@@ -127,6 +129,18 @@ fn request(task: &Task, before: &FileText, findings: &[Finding], number: i64) ->
     }
 }
 
+/// What a reply makes of the file: the new content with its diff, or why it makes none.
+fn taken(task: &Task, before: &FileText, content: &[u8], reply: &ChatReply) -> Result<(Vec<u8>, String), String> {
+    if reply.finish == FinishReason::Length {
+        return Err(format!(
+            "the model's context ended before the rewrite did, after {} tokens: split the file, or raise \
+             RIVERRUN_MODEL_CONTEXT_TOKENS",
+            reply.usage.completion_tokens
+        ));
+    }
+    check(task, before, content, &reply.text)
+}
+
 /// The new content with its diff, or why the answer is none.
 fn check(task: &Task, before: &FileText, content: &[u8], answer: &str) -> Result<(Vec<u8>, String), String> {
     let rewrite = block(answer)?;
@@ -171,12 +185,38 @@ fn block(answer: &str) -> Result<&str, String> {
 
 #[cfg(test)]
 mod tests {
+    use riverrun_models::Usage;
+
     use super::*;
 
     fn checked(before: &str, answer: &str) -> Result<String, String> {
         let task = Task { file: "a.py".into(), ..Task::default() };
         let text = FileText::read(before.as_bytes()).unwrap();
         check(&task, &text, before.as_bytes(), answer).map(|(after, _)| String::from_utf8(after).unwrap())
+    }
+
+    #[test]
+    fn given_a_reply_that_the_context_cut_when_it_is_taken_then_it_is_no_rewrite_and_says_why() {
+        let content = b"def f():\n    return 1\n";
+        let task = Task { file: "a.py".into(), ..Task::default() };
+        let text = FileText::read(content).unwrap();
+        for (finish, is_taken) in [(FinishReason::Stop, true), (FinishReason::Length, false)] {
+            let reply = ChatReply {
+                text: "```\ndef f():\n    return 2\n```\n".into(),
+                tool_calls: Vec::new(),
+                usage: Usage { prompt_tokens: 40, completion_tokens: 20 },
+                finish,
+                model: "m".into(),
+            };
+            match taken(&task, &text, content, &reply) {
+                Ok(_) => assert!(is_taken),
+                Err(why) => {
+                    assert!(
+                        !is_taken && why.contains("after 20 tokens") && why.contains("RIVERRUN_MODEL_CONTEXT_TOKENS")
+                    )
+                }
+            }
+        }
     }
 
     #[test]

@@ -45,7 +45,9 @@ pub use ingest::{
     CollectionCheck, DeadLetterEntry, DocumentDetail, IngestAccepted, IngestBody, IngestMessage, IngestView, Orphan,
     RebuildBody, Redriven, ReembedBody,
 };
-pub use memory::{ForgetCounts, ForgetDone, MemoryChatBody, MemoryChatDone, MemoryContextView, RecalledView, TurnBody};
+pub use memory::{
+    ForgetCounts, ForgetDone, LeftOutView, MemoryChatBody, MemoryChatDone, MemoryContextView, RecalledView, TurnBody,
+};
 pub use projects::{
     AnalysisAccepted, AnalysisView, AnalyzeBody, ApplyBody, FileChangedView, FileMetricsView, FileTextView,
     FindingView, ImportBody, ImproveBody, LanguageView, ProjectAccepted, ProjectFileView, ProjectRemovedView,

@@ -3185,6 +3185,23 @@ export interface components {
             /** @description Its name. */
             name: string;
         };
+        /** @description What of a conversation a model was not shown. */
+        LeftOutView: {
+            /** @description Tokens of the model's context; 0 when nobody tells and its server refused the prompt. */
+            context_tokens: number;
+            /** @description Whether tokens were estimated from the length of the text. */
+            estimated: boolean;
+            /** @description Recalled memories, the least similar ones. */
+            memories: number;
+            /** @description Whether the summary is missing. */
+            summary: boolean;
+            /** @description Tokens of the prompt that was sent. */
+            tokens_after: number;
+            /** @description Tokens of the prompt with everything. */
+            tokens_before: number;
+            /** @description Turns, the oldest ones. */
+            turns: number;
+        };
         /** @description A login. */
         LoginBody: {
             /** @description A token of `RIVERRUN_API_TOKENS` or of `riverrun tokens create`. */
@@ -3231,6 +3248,7 @@ export interface components {
         MemoryChatDone: {
             /** @description The turn of the answer. */
             answer_turn_id: string;
+            left_out?: components["schemas"]["LeftOutView"] | null;
             /** @description The model that answered; null when the answer was given before, to the same idempotency key. */
             model?: string | null;
             /** @description What could not be done, in words. */

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use wiremock::matchers::{method, path};
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Speaks Ollama's chat API and follows a script: as long as there is no observation in the conversation it calls the
 /// tool `count`, then it answers.
@@ -152,6 +152,11 @@ impl World {
         self.model.reset().await;
         Mock::given(method("POST")).and(path("/api/chat")).respond_with(model).mount(&self.model).await;
         Self { context_tokens: tokens, more_tools: vec![tool], ..self }
+    }
+
+    /// A model with a context of so many tokens.
+    pub(crate) fn with_context(self, tokens: usize) -> Self {
+        Self { context_tokens: Some(tokens), ..self }
     }
 
     /// What stands behind the address of the model.
