@@ -153,8 +153,8 @@ enum Switch {
     ToImport { had_own: bool },
 }
 
-fn switch(subject: &str, own: Option<&str>, global: Option<&str>) -> Result<Switch, RegistryError> {
-    match (own, own.or(global)) {
+fn switch(subject: &str, own: Option<&str>, effective: Option<&str>) -> Result<Switch, RegistryError> {
+    match (own, effective) {
         (None, Some("IMPORT")) => Ok(Switch::Leave),
         // An own IMPORT was left by a process that was killed, or another is just registering: it ends either way.
         (_, Some("READWRITE" | "IMPORT")) => Ok(Switch::ToImport { had_own: own == Some("READWRITE") }),
@@ -176,8 +176,8 @@ async fn enrol(
         check_compatible(there, subject, schema).await?;
     }
     let own = mode(there, &format!("/mode/{subject}")).await?;
-    let global = mode(there, "/mode").await?;
-    match switch(subject, own.as_deref(), global.as_deref())? {
+    let effective = effective_mode(there, subject, own.as_ref()).await?;
+    match switch(subject, own.as_deref(), effective.as_deref())? {
         Switch::Leave => register(there, subject, schemas).await,
         Switch::ToImport { had_own } => {
             if own.as_deref() != Some("IMPORT") {
@@ -223,6 +223,21 @@ async fn mode(there: &SchemaRegistry, path: &str) -> Result<Option<String>, Regi
         Some(mode) if answer.is_ok() => Ok(Some(mode.to_owned())),
         _ if matches!(answer.status, 404 | 405) => Ok(None),
         _ => Err(answer.refused("tell its mode")),
+    }
+}
+
+/// The subject's own, else that of its context or of the registry, which not every registry tells by the subject.
+async fn effective_mode(
+    there: &SchemaRegistry,
+    subject: &str,
+    own: Option<&String>,
+) -> Result<Option<String>, RegistryError> {
+    if own.is_some() {
+        return Ok(own.cloned());
+    }
+    match mode(there, &format!("/mode/{subject}?defaultToGlobal=true")).await? {
+        Some(mode) => Ok(Some(mode)),
+        None => mode(there, "/mode").await,
     }
 }
 
@@ -282,16 +297,16 @@ mod tests {
 
     #[test]
     fn given_modes_when_a_subject_is_to_be_imported_then_only_writable_ones_are_switched() {
-        for (own, global, expected) in [
+        for (own, effective, expected) in [
             (None, Some("READWRITE"), Switch::ToImport { had_own: false }),
-            (Some("READWRITE"), Some("READONLY"), Switch::ToImport { had_own: true }),
-            (Some("IMPORT"), Some("READWRITE"), Switch::ToImport { had_own: false }),
+            (Some("READWRITE"), Some("READWRITE"), Switch::ToImport { had_own: true }),
+            (Some("IMPORT"), Some("IMPORT"), Switch::ToImport { had_own: false }),
             (None, Some("IMPORT"), Switch::Leave),
         ] {
-            assert_eq!(switch("s", own, global).unwrap(), expected, "{own:?} {global:?}");
+            assert_eq!(switch("s", own, effective).unwrap(), expected, "{own:?} {effective:?}");
         }
-        for (own, global) in [(None, Some("READONLY")), (Some("READONLY_OVERRIDE"), Some("READWRITE"))] {
-            let refused = switch("s", own, global).unwrap_err();
+        for (own, effective) in [(None, Some("READONLY")), (Some("READONLY_OVERRIDE"), Some("READONLY_OVERRIDE"))] {
+            let refused = switch("s", own, effective).unwrap_err();
             assert!(matches!(refused, RegistryError::ReadOnly { .. }), "{refused:?}");
         }
         assert!(matches!(switch("s", None, None).unwrap_err(), RegistryError::NoImport { .. }));

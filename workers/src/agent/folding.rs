@@ -85,7 +85,10 @@ impl Coordinator {
         let mut notes = Vec::new();
         for partition in partitions {
             self.progress.forget(partition);
-            self.held.remove(&partition.partition);
+            if self.held.remove(&partition.partition).is_some() {
+                // The client would remember the pause when the partition comes back.
+                group.resume(std::slice::from_ref(partition))?;
+            }
             if let Some(state) = self.partitions.remove(&partition.partition) {
                 notes.push(state.note(partition.partition));
                 state.stop.cancel();

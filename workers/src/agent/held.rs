@@ -12,9 +12,11 @@ impl Coordinator {
     pub(super) fn hold_back(&mut self, group: &GroupConsumer, batch: Vec<Record>) -> Vec<Record> {
         let mut ready = Vec::with_capacity(batch.len());
         for record in batch {
+            // What is not ours any more is left out by whoever accepts.
+            let is_ours = self.partitions.contains_key(&record.partition);
             if let Some(held) = self.held.get_mut(&record.partition) {
                 held.push(record);
-            } else if self.config.schemas.is_settled(&record) {
+            } else if !is_ours || self.config.schemas.is_settled(&record) {
                 ready.push(record);
             } else {
                 if let Err(error) = group.pause(&[record.topic_partition()]) {
