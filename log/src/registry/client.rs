@@ -204,7 +204,7 @@ impl SchemaRegistry {
         // Errors of what stands in front of a registry are no JSON: their status says enough.
         match serde_json::from_slice(&bytes) {
             Ok(body) => Ok(Answer { status, body }),
-            Err(_) if status >= 300 => Ok(Answer { status, body: Value::Null }),
+            Err(_) if status >= 300 || bytes.is_empty() => Ok(Answer { status, body: Value::Null }),
             Err(error) => Err(RegistryError::NotARegistry { address, reason: format!("no JSON: {error}") }),
         }
     }
