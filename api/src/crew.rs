@@ -8,7 +8,7 @@ use std::sync::Arc;
 use riverrun_agents::memory::StoredMemory;
 use riverrun_agents::tools::Toolbox;
 use riverrun_knowledge::LanguageModels;
-use riverrun_log::{BlobStore, LogConfig, Producer, Schemas};
+use riverrun_log::{BlobStore, LogConfig, Producer};
 use riverrun_stores::{Gaps, KeywordIndex, Sql, VectorStore, Warehouse};
 use riverrun_workers::agent::{self, AgentWorkerConfig};
 use riverrun_workers::analyzer::Analyzer;
@@ -95,7 +95,7 @@ impl<'a> Crew<'a> {
             ..IngesterConfig::default()
         };
         let ingester = || {
-            let ingester = Ingester::new(self.log.clone(), Schemas::built_in(), blobs.clone(), config.clone())
+            let ingester = Ingester::new(self.log.clone(), self.log.schemas.clone(), blobs.clone(), config.clone())
                 .with_models(models.clone());
             match warehouse {
                 Some(warehouse) => ingester.with_warehouse(warehouse.clone()),
@@ -103,7 +103,7 @@ impl<'a> Crew<'a> {
             }
         };
         let mut workers = self.many(ingester);
-        let trees = TreeBuilder::new(self.log.clone(), Schemas::built_in(), blobs.clone(), models);
+        let trees = TreeBuilder::new(self.log.clone(), self.log.schemas.clone(), blobs.clone(), models);
         workers.push(self.one(trees, self.runtime()));
         workers
     }
@@ -149,7 +149,7 @@ impl<'a> Crew<'a> {
         let core = &self.config.core;
         let settings = AgentWorkerConfig {
             log: self.log.clone(),
-            schemas: Schemas::built_in(),
+            schemas: self.log.schemas.clone(),
             instance: self.instance.clone(),
             max_concurrent_runs: self.config.max_runs,
             default_max_iters: core.config().agent_max_iters,
@@ -180,7 +180,7 @@ impl<'a> Crew<'a> {
         let config = ProjectorConfig {
             log: self.log.clone(),
             producer: self.producer.clone(),
-            schemas: Schemas::built_in(),
+            schemas: self.log.schemas.clone(),
             sql: sql.clone(),
             caught_up: CancellationToken::new(),
         };

@@ -11,7 +11,10 @@ use riverrun_knowledge::sources::{Limits, SourceSecrets};
 use riverrun_knowledge::{Answerer, LanguageModels, Retriever};
 use riverrun_log::admin::{Admin, GroupTopics};
 use riverrun_log::broker::{FiguresHandle, SecureListener};
-use riverrun_log::{BlobError, BlobStore, EmbeddedBroker, LogConfig, LogError, ObjectStoreBlobs, Producer, S3Config};
+use riverrun_log::{
+    BlobError, BlobStore, EmbeddedBroker, LogConfig, LogError, ObjectStoreBlobs, Producer, RegistryConfig,
+    RegistryError, S3Config, SchemaRegistry,
+};
 use riverrun_schemas::Topic;
 use riverrun_schemas::topics::all_specs;
 use riverrun_stores::keywords::qdrant_index::QdrantKeywords;
@@ -89,6 +92,8 @@ pub struct StackConfig {
     pub qdrant: Option<QdrantConfig>,
     /// A bucket for the blobs; `None` keeps them in the data folder.
     pub s3: Option<S3Config>,
+    /// A schema registry that has to know every schema of this build; `None` answers for them by the API alone.
+    pub schema_registry: Option<RegistryConfig>,
     /// Settings and models.
     pub core: Core,
     /// Names this process among the members of a consumer group: the same after a restart, different from every other
@@ -117,6 +122,7 @@ impl StackConfig {
             broker: BrokerChoice::Embedded { port: 0, secure: None },
             database_url: None,
             s3: None,
+            schema_registry: None,
             qdrant: None,
             core,
             instance: "riverrun".to_owned(),
@@ -139,6 +145,9 @@ pub enum StackError {
     /// The log can't be used.
     #[error("log: {0}")]
     Log(#[from] LogError),
+    /// The schema registry is not there, or does not take this build's schemas.
+    #[error("schema registry: {0}")]
+    Registry(#[from] RegistryError),
     /// A store can't be opened.
     #[error("{part}: {source}")]
     Store {
@@ -169,6 +178,7 @@ impl StackError {
     pub fn service(&self) -> &'static str {
         match self {
             StackError::Broker(_) | StackError::Log(_) | StackError::Hub(HubError::Log(_)) => "broker",
+            StackError::Registry(_) => "schema registry",
             StackError::Store { part, .. } => part,
             StackError::Blobs(_) => "blobs",
             StackError::Warehouse(_) => "warehouse",
@@ -183,6 +193,7 @@ impl StackError {
             StackError::Broker(error) | StackError::Log(error) => error.hint().map(str::to_owned),
             StackError::Store { source, .. } | StackError::Hub(HubError::Store(source)) => source.hint(),
             StackError::Hub(HubError::Log(error)) => error.hint().map(str::to_owned),
+            StackError::Registry(error) => Some(error.hint()),
             StackError::Warehouse(error) => error.hint(),
             StackError::Blobs(_) => Some(
                 "check the disk and the data folder (RIVERRUN_DATA_DIR), or the bucket (RIVERRUN_S3_BUCKET, RIVERRUN_S3_ENDPOINT) and its key"
@@ -389,10 +400,13 @@ fn keyword_server(config: &StackConfig) -> Option<&QdrantConfig> {
 
 async fn start_rest(
     config: StackConfig,
-    log: LogConfig,
+    mut log: LogConfig,
     embedded_broker: Option<FiguresHandle>,
     stop: CancellationToken,
 ) -> Result<(AppState, WorkerSet, CancellationToken), StackError> {
+    if let Some(registry) = &config.schema_registry {
+        log.schemas = SchemaRegistry::join(registry).await?;
+    }
     let admin = Admin::new(&log)?;
     let topics = async { admin.ensure_topics(all_specs()).await.map_err(StackError::from) };
     let ((), stores) = tokio::try_join!(topics, open_stores(&config))?;

@@ -303,6 +303,7 @@ pub fn stack_config(settings: &Settings, core: Core, broker: BrokerChoice, worke
         broker,
         database_url: settings.database_url.clone(),
         s3: settings.s3.clone(),
+        schema_registry: settings.schema_registry.clone(),
         qdrant: settings.qdrant.clone(),
         instance: instance(&settings.data_dir),
         max_runs: settings.agent_max_runs,

@@ -15,8 +15,8 @@ use riverrun_knowledge::SearchRequest;
 use riverrun_knowledge::chunking::{ChunkConfig, ChunkError, ChunkUnit};
 use riverrun_knowledge::sources::{Limits, SECRET_PREFIX, SourceSecrets};
 use riverrun_knowledge::web::WebPolicy;
-use riverrun_log::S3Config;
 use riverrun_log::broker::SecureListener;
+use riverrun_log::{RegistryConfig, S3Config};
 use riverrun_models::{ModelSettings, Secret};
 use riverrun_stores::vectors::qdrant::QdrantConfig;
 use riverrun_workers::tracer::TracingSettings;
@@ -25,6 +25,7 @@ use crate::error::{CliError, Exit};
 use crate::secure_broker::secure_listener;
 
 mod projects;
+mod registry;
 mod servers;
 
 const PREFIX: &str = "RIVERRUN_";
@@ -33,10 +34,7 @@ const KAFKA_PREFIX: &str = "RIVERRUN_KAFKA_";
 const KAFKA_BROKERS: &str = "RIVERRUN_KAFKA_BROKERS";
 
 /// Servers that this version can't use yet. Going on with the embedded part in silence would be a lie.
-const NOT_YET: &[(&str, &str)] = &[
-    ("RIVERRUN_SCHEMA_REGISTRY_URL", "the built-in schema registry"),
-    ("RIVERRUN_MONGODB_URL", "the embedded document store"),
-];
+const NOT_YET: &[(&str, &str)] = &[("RIVERRUN_MONGODB_URL", "the embedded document store")];
 
 /// All settings.
 #[derive(Debug, Clone)]
@@ -61,6 +59,8 @@ pub struct Settings {
     pub redis_url: Option<String>,
     /// A Qdrant server for the vectors; `None` keeps them in the data folder.
     pub qdrant: Option<QdrantConfig>,
+    /// A schema registry outside; `None` answers for our own schemas by the API alone.
+    pub schema_registry: Option<RegistryConfig>,
     /// A bucket for the blobs; `None` keeps them in the data folder.
     pub s3: Option<S3Config>,
     /// The token that this command line presents to a server.
@@ -144,6 +144,7 @@ impl Settings {
             redis_url: servers::redis_url(values)?,
             qdrant: servers::qdrant(values)?,
             s3: servers::s3(values)?,
+            schema_registry: registry::schema_registry(values, folder)?,
             api_token: values.text("RIVERRUN_API_TOKEN").as_deref().and_then(Secret::new),
             api: ApiConfig {
                 allowed_hosts,

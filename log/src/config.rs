@@ -4,6 +4,8 @@ use std::time::Duration;
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 
+use crate::registry::Schemas;
+
 /// How long a broker may hold a reader's question when there is nothing to read. Whatever the reader wants to know besides waits
 /// behind it, and so does a partition that it pauses and takes up again.
 const FETCH_WAIT: Duration = Duration::from_millis(500);
@@ -19,12 +21,20 @@ pub struct LogConfig {
     pub fetch_wait: Duration,
     /// Raw librdkafka settings, for TLS and SASL. They win over everything that is set here.
     pub extra: BTreeMap<String, String>,
+    /// What records are read with.
+    pub schemas: Schemas,
 }
 
 impl LogConfig {
     /// A broker without TLS or SASL.
     pub fn new(brokers: impl Into<String>, client_id: impl Into<String>) -> Self {
-        Self { brokers: brokers.into(), client_id: client_id.into(), fetch_wait: FETCH_WAIT, extra: BTreeMap::new() }
+        Self {
+            brokers: brokers.into(),
+            client_id: client_id.into(),
+            fetch_wait: FETCH_WAIT,
+            extra: BTreeMap::new(),
+            schemas: Schemas::built_in(),
+        }
     }
 
     /// What every client has in common.

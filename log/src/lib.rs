@@ -37,6 +37,6 @@ pub use group::{
 pub use partitioner::partition_of;
 pub use producer::{MAX_EVENT_BYTES, Producer};
 pub use record::{Outgoing, Position, Record, StartAt, TopicPartition};
-pub use registry::Schemas;
+pub use registry::{Credentials, RegistryConfig, RegistryError, SchemaRegistry, Schemas};
 pub use tail::Tail;
 pub use transaction::TransactionalProducer;

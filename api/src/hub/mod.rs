@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use riverrun_log::{LogConfig, LogError};
+use riverrun_log::{LogConfig, LogError, Schemas};
 use riverrun_schemas::agent::{AgentEvent, RunRequest};
 use riverrun_schemas::tokens::TokenDelta;
 use riverrun_schemas::{IngestId, RunId, Topic, now_ms};
@@ -68,6 +68,7 @@ struct Inner {
     undecodable: AtomicU64,
     tracing: TracingService,
     figures: RunFigures,
+    schemas: Schemas,
 }
 
 #[derive(Default)]
@@ -152,6 +153,7 @@ impl Hub {
                 undecodable: AtomicU64::new(0),
                 tracing,
                 figures: RunFigures::default(),
+                schemas: log.schemas.clone(),
             }),
         };
         let starts = hub.restore().await?;

@@ -21,6 +21,7 @@ mod driver;
 mod ending;
 mod folding;
 mod forks;
+mod held;
 mod partition;
 mod room;
 mod routing;
@@ -38,7 +39,7 @@ use riverrun_agents::decide::Failed;
 use riverrun_agents::tools::Toolbox;
 use riverrun_log::{
     BlobStore, CommitOffset, GroupConfig, GroupConsumer, LogConfig, LogError, Producer, Record, Schemas, SessionEvent,
-    Tail,
+    Tail, TopicPartition,
 };
 use riverrun_models::Models;
 use riverrun_schemas::agent::AgentEvent;
@@ -118,6 +119,9 @@ struct Coordinator {
     tail: Option<Tail>,
     drivers: JoinSet<Released>,
     driving: HashMap<tokio::task::Id, Driving>,
+    /// Of a partition: a command whose schema is asked for, and those behind it.
+    held: HashMap<i32, Vec<Record>>,
+    asking: JoinSet<TopicPartition>,
 }
 
 /// A driver at work.
@@ -135,6 +139,7 @@ enum Wake {
     Group(Result<SessionEvent, LogError>),
     Event(Result<Record, LogError>),
     Driver(Result<(tokio::task::Id, Released), tokio::task::JoinError>),
+    Schema(Result<TopicPartition, tokio::task::JoinError>),
     Note,
 }
 
@@ -148,6 +153,8 @@ impl Coordinator {
             tail: None,
             drivers: JoinSet::new(),
             driving: HashMap::new(),
+            held: HashMap::new(),
+            asking: JoinSet::new(),
         }
     }
 
@@ -168,6 +175,7 @@ impl Coordinator {
                 () = stop.cancelled() => Wake::Stop,
                 record = next_of(&mut self.tail) => Wake::Event(record),
                 Some(left) = self.drivers.join_next_with_id() => Wake::Driver(left),
+                Some(asked) = self.asking.join_next() => Wake::Schema(asked),
                 event = group.next() => Wake::Group(event),
                 _ = note.tick() => Wake::Note,
             };
@@ -177,6 +185,7 @@ impl Coordinator {
                 Wake::Event(Err(error)) => tracing::warn!(error = %error, "reading run events"),
                 Wake::Driver(left) => self.on_driver(left).await,
                 Wake::Group(event) => self.on_session(&mut group, event?, &stop).await?,
+                Wake::Schema(asked) => self.on_schema(&group, asked, &stop).await?,
                 Wake::Note => self.write_notes(&group)?,
             }
         }
@@ -197,7 +206,8 @@ impl Coordinator {
             SessionEvent::Revoked { partitions, lost } => self.on_revoked(group, &partitions, lost).await,
             SessionEvent::Record(first) => {
                 let (batch, other) = gather(group, first);
-                self.on_commands(group, batch, stop).await?;
+                let ready = self.hold_back(group, batch);
+                self.on_commands(group, ready, stop).await?;
                 match other {
                     Some(event) => Box::pin(self.on_session(group, event?, stop)).await,
                     None => Ok(()),

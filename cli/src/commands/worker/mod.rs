@@ -10,7 +10,7 @@ use riverrun_api::Core;
 use riverrun_api::crew::Crew;
 use riverrun_api::stack::BrokerChoice;
 use riverrun_log::admin::Admin;
-use riverrun_log::{LogConfig, Producer};
+use riverrun_log::{LogConfig, Producer, SchemaRegistry};
 use riverrun_schemas::topics::all_specs;
 use riverrun_workers::runtime::WorkerHandle;
 use tokio_util::sync::CancellationToken;
@@ -171,6 +171,11 @@ async fn start(
     log: &LogConfig,
     stop: &CancellationToken,
 ) -> Result<Vec<WorkerHandle>, CliError> {
+    let mut log = log.clone();
+    if let Some(registry) = &settings.schema_registry {
+        log.schemas = SchemaRegistry::join(registry).await.map_err(|error| host::failed(&error.into()))?;
+    }
+    let log = &log;
     let admin = Admin::new(log)?;
     admin.wait_ready(BROKER_PATIENCE).await?;
     admin.ensure_topics(all_specs()).await?;
