@@ -492,6 +492,7 @@ fn spawn_workers(
         default_max_iters: settings.agent_max_iters,
         default_temperature: settings.agent_temperature,
         policy: Arc::new(config.core.tools().policy.clone()),
+        predecessor_patience: agent::PREDECESSOR_PATIENCE,
     };
     let ingester = Ingester::new(
         log.clone(),

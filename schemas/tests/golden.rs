@@ -12,8 +12,8 @@ use riverrun_schemas::projects::*;
 use riverrun_schemas::tokens::*;
 use riverrun_schemas::tools::*;
 use riverrun_schemas::{
-    AnalysisId, BlobRef, ChainId, ChangeId, ChunkId, Decoded, DocumentId, EpisodeId, EventSet, Failure, FinetuneId, ForgetId,
-    IngestId, NoteId, ProjectId, ProposalId, RunId, SessionName, SummaryId, TurnId, Usage, registry,
+    AnalysisId, BlobRef, ChainId, ChangeId, ChunkId, Decoded, DocumentId, EpisodeId, EventSet, Failure, FinetuneId,
+    ForgetId, IngestId, NoteId, ProjectId, ProposalId, RunId, SessionName, SummaryId, TurnId, Usage, registry,
 };
 
 fn golden() -> PathBuf {
