@@ -165,7 +165,7 @@ async fn behind(connection: &mut DbConnection, run_id: RunId) -> Result<Vec<RunI
          ORDER BY run_id LIMIT $2",
     )
     .bind(run_id.to_string())
-    .bind(i64::try_from(MAX_TREE).unwrap_or(i64::MAX))
+    .bind(i64::try_from(MAX_TREE).unwrap_or(i64::MAX - 1) + 1) // one more, so that it shows that there are more
     .fetch_all(connection)
     .await?;
     rows.iter().map(|row| id("runs", row.try_get("run_id")?)).collect()
@@ -298,7 +298,7 @@ mod tests {
     async fn given_more_runs_than_are_shown_when_the_tree_is_read_then_the_nearest_are_shown_and_it_says_so() {
         let (_folder, sql) = fresh().await;
         let source = accepted("source", &[], None, 0);
-        let forks = (0..MAX_TREE).map(|n| accepted(&n.to_string(), &[], Some("source"), 1).into());
+        let forks = (0..MAX_TREE).map(|n| AgentEvent::from(accepted(&n.to_string(), &[], Some("source"), 1)));
         written(&sql, std::iter::once(source.into()).chain(forks).collect()).await;
         let tree = tree(&sql, run("7")).await.unwrap();
         assert_eq!((tree.items.len(), tree.truncated), (MAX_TREE, true));
@@ -313,7 +313,7 @@ mod tests {
             let AgentEvent::RunFinished(end) = of_run(finished(0), run(name)) else { unreachable!("it is an end") };
             AgentEvent::from(riverrun_schemas::agent::RunFinished { status, ..end })
         };
-        let events = vec![
+        let events: Vec<AgentEvent> = vec![
             accepted("d", &["b", "c"], None, 4).into(),
             accepted("c", &["a"], None, 4).into(),
             accepted("b", &["a"], None, 4).into(),
