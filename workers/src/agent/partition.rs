@@ -181,6 +181,10 @@ impl Partition {
             slot.fold_from = offset;
             self.note_due = true;
         }
+        // It had its turn: also after a restart, when what it waited for has to be looked for first.
+        if let (true, AgentEvent::RunClaimed(_), Some(session)) = (counts, &event, &slot.session) {
+            self.sessions.join(session.clone(), run_id);
+        }
         let mut awaited = None;
         if let AgentEvent::RunFinished(finished) = &event
             && counts

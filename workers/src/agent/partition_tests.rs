@@ -414,3 +414,17 @@ fn given_a_run_that_comes_while_it_is_given_up_then_the_one_that_waits_waits_on(
         assert_eq!(reasons, if comes { vec![] } else { vec![Some("predecessor_unknown")] });
     }
 }
+
+#[test]
+fn given_a_run_that_had_begun_when_what_it_waited_for_has_to_be_looked_for_then_its_session_waits_for_it() {
+    let past: Vec<AgentEvent> =
+        vec![waiting("end", &["a"], Some("s")).into(), claimed("end", 1), of_session("later", Some("s")).into()];
+    let mut partition = given(past);
+    partition.go_live();
+    assert!(ready(&mut partition).is_empty(), "the later one is not driven before it");
+    let events = vec![accepted("a"), claimed("a", 1), ended("a", RunOutcome::Succeeded)];
+    partition.looked(found(&["a"], events, Instant::now()), Duration::from_secs(60));
+    assert_eq!(ready(&mut partition), [run("end")]);
+    partition.fold(20, finished("end", 1));
+    assert_eq!(ready(&mut partition), [run("later")]);
+}
