@@ -68,21 +68,27 @@ impl Strangers {
     }
 
     /// A look has ended: gives those that have been missed for longer than `patience` and that were not accepted
-    /// anywhere when it began.
+    /// anywhere when it began. What is found or given up is forgotten: whoever waits for it later looks anew.
     pub(super) fn looked(&mut self, looked: Looked, patience: Duration) -> Vec<RunId> {
         self.looking = self.looking.saturating_sub(1);
-        let Looked { search, since, whole, .. } = looked;
+        let Looked { mut search, since, whole, ended } = looked;
+        for finished in &ended {
+            self.known.remove(&finished.run_id);
+        }
         for run in search.accepted() {
             if let Some(stranger) = self.known.get_mut(run) {
                 stranger.accepted = true;
             }
         }
-        let lost = |run: &&RunId| {
-            self.known
-                .get(*run)
-                .is_some_and(|stranger| !stranger.accepted && since.duration_since(stranger.since) >= patience)
+        let is_lost = |run: &RunId| {
+            let missed = self.known.get(run).filter(|stranger| !stranger.accepted);
+            whole && missed.is_some_and(|stranger| since.duration_since(stranger.since) >= patience)
         };
-        let lost = if whole { search.wanted().filter(lost).copied().collect() } else { Vec::new() };
+        let lost: Vec<RunId> = search.wanted().copied().filter(is_lost).collect();
+        for run in &lost {
+            self.known.remove(run);
+        }
+        search.keep(|run| !lost.contains(run));
         self.idle.push(search);
         lost
     }
@@ -90,7 +96,8 @@ impl Strangers {
 
 #[cfg(test)]
 mod tests {
-    use riverrun_schemas::agent::{AgentEvent, RunAccepted, RunRequest};
+    use riverrun_schemas::Usage;
+    use riverrun_schemas::agent::{AgentEvent, RunAccepted, RunFinished, RunOutcome, RunRequest};
 
     use super::*;
 
@@ -134,7 +141,8 @@ mod tests {
             let search = strangers.due(now + A_MOMENT, &missing(&["a"])).pop().unwrap();
             let at = now + Duration::from_secs(seconds);
             assert_eq!(strangers.looked(looked(search, at, whole), PATIENCE), expected, "{seconds} s, {whole}");
-            assert_eq!(strangers.due(at, &missing(&["a"])).len(), 1, "and it is looked for on");
+            let on = strangers.due(at, &missing(&["a"])).len();
+            assert_eq!(on, usize::from(expected.is_empty()), "it is looked for on, or for another that waits anew");
         }
     }
 
@@ -147,6 +155,30 @@ mod tests {
         assert_eq!(strangers.looked(looked(search, now + PATIENCE * 9, true), PATIENCE), [run("b")]);
         let due = strangers.due(now + PATIENCE * 9, &missing(&["a"]));
         assert_eq!(due.iter().flat_map(Search::wanted).collect::<Vec<_>>(), [&run("a")], "nobody waits for b any more");
+    }
+
+    #[test]
+    fn given_a_run_that_was_found_when_another_waits_for_it_before_the_next_look_then_it_is_looked_for_again() {
+        let (mut strangers, now) = (Strangers::default(), Instant::now());
+        strangers.due(now, &missing(&["a"]));
+        let mut search = strangers.due(now + A_MOMENT, &missing(&["a"])).pop().unwrap();
+        let end = RunFinished {
+            run_id: run("a"),
+            epoch: 0,
+            status: RunOutcome::Succeeded,
+            agent: "react".into(),
+            answer: None,
+            citations: Vec::new(),
+            usage: Usage::default(),
+            stop_reason: "answered".into(),
+            error: None,
+            at: 0,
+        };
+        let events = [accepted("a"), end.into()];
+        let ended = events.into_iter().filter_map(|event| search.fold(0, event)).collect();
+        assert!(strangers.looked(Looked { search, since: now, whole: true, ended }, PATIENCE).is_empty());
+        assert!(strangers.due(now + A_MOMENT * 2, &missing(&["a"])).is_empty(), "missed anew");
+        assert_eq!(strangers.due(now + A_MOMENT * 3, &missing(&["a"])).len(), 1);
     }
 
     #[test]
