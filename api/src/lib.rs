@@ -11,6 +11,7 @@ mod answer_cache;
 mod broker_figures;
 mod chains;
 pub mod config;
+pub mod crew;
 mod documents;
 pub mod error;
 pub mod extract;

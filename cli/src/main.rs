@@ -13,6 +13,7 @@ mod output;
 mod secure_broker;
 mod serve;
 mod settings;
+mod shared;
 mod signals;
 
 #[cfg(test)]

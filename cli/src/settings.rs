@@ -10,7 +10,7 @@ use std::str::FromStr;
 use riverrun_api::ApiConfig;
 use riverrun_api::access::token_file;
 use riverrun_api::access::tokens::Tokens;
-use riverrun_api::config::{DEFAULT_WINDOW_TOKENS, MAX_WINDOW_TOKENS};
+use riverrun_api::config::{DEFAULT_STREAMS, DEFAULT_WINDOW_TOKENS, MAX_STREAMS, MAX_WINDOW_TOKENS};
 use riverrun_knowledge::SearchRequest;
 use riverrun_knowledge::chunking::{ChunkConfig, ChunkError, ChunkUnit};
 use riverrun_knowledge::sources::{Limits, SECRET_PREFIX, SourceSecrets};
@@ -152,6 +152,7 @@ impl Settings {
                 tokens_file: Some(tokens_file),
                 rate_per_token: values.number("RIVERRUN_RATE_PER_TOKEN", 0, 0..=1_000_000)?,
                 rate_per_namespace: values.number("RIVERRUN_RATE_PER_NAMESPACE", 0, 0..=1_000_000)?,
+                max_streams: values.number("RIVERRUN_API_MAX_STREAMS", DEFAULT_STREAMS, 1..=MAX_STREAMS)?,
                 ingest_roots: ingest_roots(values, folder)?,
                 ingest_databases: values.list("RIVERRUN_INGEST_DATABASES"),
                 projects: projects::settings(values, folder)?,

@@ -16,7 +16,7 @@ use riverrun_schemas::TopicSpec;
 use riverrun_schemas::tokens::{TokenDelta, TokenEvent};
 use riverrun_schemas::{RunId, Topic};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 struct Fixture {
     _folder: tempfile::TempDir,

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use wiremock::matchers::{method, path};
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Of the worker with runs that wait for others.
 pub(crate) const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(5);
 
