@@ -33,7 +33,7 @@ pub(crate) async fn start(
         check_collections(state, &run.request).await?;
     }
     if let Some(key) = key {
-        check_repeat(state, key, &seed, &asked, &runs).await?;
+        check_repeat(state, key, (&seed, chain_id), &asked, &runs).await?;
     }
     let at = now_ms();
     let commands = runs.iter().map(|run| {
@@ -68,7 +68,17 @@ pub(crate) async fn cancel(state: &AppState, chain: &ChainView, reason: Option<S
 
 /// The same key with another chain is refused. The same chain again is put on the log again, which starts nothing twice
 /// and completes what was cut short.
-async fn check_repeat(state: &AppState, key: &str, seed: &str, asked: &[u8], runs: &[Chained]) -> Result<(), ApiError> {
+async fn check_repeat(
+    state: &AppState,
+    key: &str,
+    (seed, chain_id): (&str, ChainId),
+    asked: &[u8],
+    runs: &[Chained],
+) -> Result<(), ApiError> {
+    let known = state.hub().chain(chain_id).await?.map(|chain| chain.runs).unwrap_or_default();
+    if known.iter().any(|known| runs.iter().all(|run| run.run_id != known.run_id)) {
+        return Err(key_conflict(key, "chain"));
+    }
     for run in runs {
         if let Some(known) = state.hub().request(run.run_id).await?
             && !submit::same_request(&run.request, &known)
