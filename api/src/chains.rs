@@ -33,7 +33,7 @@ pub(crate) async fn start(
         check_collections(state, &run.request).await?;
     }
     if let Some(key) = key {
-        check_repeat(state, key, (&seed, chain_id), &asked, &runs).await?;
+        check_repeat(state, key, (seed.as_str(), chain_id), &asked, &runs).await?;
     }
     let at = now_ms();
     let commands = runs.iter().map(|run| {
