@@ -155,6 +155,7 @@ impl<'a> Crew<'a> {
             default_max_iters: core.config().agent_max_iters,
             default_temperature: core.config().agent_temperature,
             policy: Arc::new(core.tools().policy.clone()),
+            predecessor_patience: agent::PREDECESSOR_PATIENCE,
         };
         let agent = |_| {
             agent::spawn(

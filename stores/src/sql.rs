@@ -28,6 +28,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (120, "projects", include_str!("../migrations/0120_projects.sql")),
     (150, "reembeddings", include_str!("../migrations/0150_reembeddings.sql")),
     (175, "rebuilds", include_str!("../migrations/0175_rebuilds.sql")),
+    (200, "chains", include_str!("../migrations/0200_chains.sql")),
 ];
 
 const READERS: u32 = 4;

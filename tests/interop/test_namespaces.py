@@ -24,6 +24,7 @@ NOT_OF_A_NAMESPACE = {
     # By ids that nobody guesses; over HTTP they take `?namespace=`.
     "runs show": "by id", "runs watch": "by id", "runs cancel": "by id", "runs approve": "by id", "runs resume": "by id",
     "runs fork": "by id", "runs tree": "by id", "runs compare": "by id",
+    "chains show": "by id", "chains watch": "by id", "chains cancel": "by id",
 }
 
 

@@ -85,6 +85,8 @@ const OPERATIONS: &[Line] = &[
     ("GET", "/runs", READ, Reach::Listed),
     ("POST", "/runs", RUN, Reach::Named),
     ("POST", "/chains", RUN, Reach::Named),
+    ("GET", "/chains/{id}", READ, Reach::ById),
+    ("POST", "/chains/{id}/cancel", RUN, Reach::ById),
     ("GET", "/runs/{id}", READ, Reach::ById),
     ("GET", "/runs/{id}/compare", READ, Reach::ById),
     ("GET", "/runs/{id}/events", READ, Reach::ById),

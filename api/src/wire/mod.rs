@@ -20,11 +20,12 @@ mod warehouse;
 
 pub use crate::access::scope::Scope;
 pub use riverrun_stores::read_models::document_views::DocumentStatus;
-pub use riverrun_stores::read_models::run_forks::TreeNode;
+pub use riverrun_stores::read_models::run_chains::{ChainRunView, ChainView};
+pub use riverrun_stores::read_models::run_tree::{EdgeKind, TreeEdge, TreeNode};
 pub use riverrun_stores::read_models::run_views::{BlobView, RunStatus};
 pub use riverrun_stores::read_models::usage::{UsageBy, UsageSum};
 pub use riverrun_stores::read_models::{
-    CitationView, CollectionView, DocumentView, EmbeddingView, FailureView, ForkView, IngestFailureView,
+    ChainLinkView, CitationView, CollectionView, DocumentView, EmbeddingView, FailureView, ForkView, IngestFailureView,
     PendingApprovalView, RunSummary, RunView, SpanView, StepView, SummaryView, Timestamp, ToolView, TurnView,
     UsageView, WhyView,
 };

@@ -24,6 +24,8 @@ use wiremock::matchers::{method, path};
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Of the worker with runs that wait for others.
+pub(crate) const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Speaks Ollama's chat API and follows a script: as long as there is no observation in the conversation it calls the
 /// tool `count`, then it answers.
@@ -188,6 +190,7 @@ impl World {
             default_max_iters: 8,
             default_temperature: 0.0,
             policy: Arc::default(),
+            predecessor_patience: PREDECESSOR_PATIENCE,
         };
         (agent::spawn(config, self.producer.clone(), models, toolbox, blobs, stop.clone()), stop)
     }
