@@ -9,6 +9,7 @@
 
 pub mod analyzers;
 pub mod copy;
+mod definitions;
 pub mod error;
 pub mod finding;
 mod folder;

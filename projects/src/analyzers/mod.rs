@@ -11,6 +11,7 @@ use crate::language::Language;
 use crate::settings::ProjectSettings;
 
 mod advisories;
+mod dead_code;
 mod dependencies;
 mod external;
 mod import_graph;
@@ -26,6 +27,9 @@ mod syntax;
 
 /// Most findings of one analyzer; what is beyond is counted and left out.
 pub const MAX_FINDINGS: usize = 5_000;
+
+/// Rules that say nothing without the other files of a project.
+pub(crate) const NEEDS_PROJECT: [&str; 2] = [dead_code::PRIVATE, dead_code::PUBLIC];
 
 /// A file larger than this is not parsed: 2 MiB. It is generated or data.
 const MAX_PARSED: usize = 2 << 20;
@@ -73,8 +77,9 @@ pub(crate) fn parsed(files: &Files) -> impl Iterator<Item = (&str, Language, &[u
 /// What the analyzers that only read find. Blocks.
 pub fn deterministic(files: &Files) -> Analyzed {
     type Analyzer = fn(&Files) -> Vec<Finding>;
-    let all: [(&str, Analyzer); 6] = [
+    let all: [(&str, Analyzer); 7] = [
         ("syntax", syntax::analyze),
+        ("dead-code", dead_code::analyze),
         ("dependencies", dependencies::analyze),
         ("leakage", leakage::analyze),
         ("imports", import_graph::analyze),
