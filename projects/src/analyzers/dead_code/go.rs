@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tree_sitter::Node;
 
-use super::{Candidate, Mentions, count, in_language, is_generated};
+use super::{Candidate, Mentions, count, in_language, is_kept};
 use crate::copy::Files;
 use crate::definitions::{Reach, definitions};
 use crate::finding::Finding;
@@ -37,7 +37,7 @@ pub(super) fn analyze(files: &Files) -> Vec<Finding> {
                 super::words(text).for_each(|word| *package.mentions.entry(word).or_default() += 1);
             }
         }
-        if root.has_error() || is_generated(source) {
+        if root.has_error() || !is_kept(path, source) {
             continue;
         }
         for one in definitions(Language::Go, root, source).into_iter().filter(|one| one.reach == Reach::File) {

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use tree_sitter::Node;
 
+use super::package_licences::is_vendored;
 use super::parsed;
 use crate::copy::Files;
 use crate::definitions::Definition;
@@ -73,10 +74,10 @@ fn in_language(files: &Files, is_wanted: fn(Language) -> bool) -> impl Iterator<
     parsed(files).filter(move |(_, language, _)| is_wanted(*language))
 }
 
-/// By the marks that generators leave (<https://go.dev/s/generatedcode>, `@generated`).
-fn is_generated(source: &[u8]) -> bool {
+/// Whether people of this project keep a file. What generators make has a mark (<https://go.dev/s/generatedcode>, `@generated`).
+fn is_kept(path: &str, source: &[u8]) -> bool {
     let head = String::from_utf8_lossy(&source[..source.len().min(HEAD)]);
-    ["DO NOT EDIT", "@generated", "do not edit"].iter().any(|mark| head.contains(mark))
+    !is_vendored(path) && !["DO NOT EDIT", "@generated", "do not edit"].iter().any(|mark| head.contains(mark))
 }
 
 /// Adds what stands in a part of a file: its nodes that are names, and the words of those that are texts.

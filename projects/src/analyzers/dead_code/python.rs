@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use tree_sitter::Node;
 
-use super::{Candidate, Mentions, PUBLIC, TOOL, count, in_language, is_generated, pages, words};
+use super::{Candidate, Mentions, PUBLIC, TOOL, count, in_language, is_kept, pages, words};
 use crate::copy::Files;
 use crate::definitions::{Reach, definitions, statements};
 use crate::finding::{Finding, Severity};
@@ -123,7 +123,7 @@ fn facts<'s>(path: &'s str, source: &'s [u8]) -> Option<Facts<'s>> {
     }
     let mut facts = Facts { path, ..Facts::default() };
     mentions(root, source, &mut facts);
-    if path.ends_with(".pyi") || is_generated(source) {
+    if path.ends_with(".pyi") || !is_kept(path, source) {
         return Some(facts);
     }
     let is_dynamic = DYNAMIC.iter().any(|name| facts.mentions.contains_key(name));

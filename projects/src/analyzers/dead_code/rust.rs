@@ -2,7 +2,7 @@
 
 use tree_sitter::Node;
 
-use super::{Candidate, Mentions, count, in_language, is_generated};
+use super::{Candidate, Mentions, count, in_language, is_kept};
 use crate::copy::Files;
 use crate::finding::Finding;
 use crate::language::{Language, each, named, text};
@@ -28,7 +28,7 @@ pub(super) fn analyze(files: &Files) -> Vec<Finding> {
         let allows = named(root).into_iter().filter(|node| node.kind() == "inner_attribute_item");
         let allows =
             allows.map(|node| text(node, source)).any(|text| text.contains("dead_code") || text.contains("unused"));
-        if !root.has_error() && !allows && !is_generated(source) {
+        if !root.has_error() && !allows && is_kept(path, source) {
             each(root, |node| candidates.extend(candidate(node, source).map(|one| (path, one))));
         }
     }

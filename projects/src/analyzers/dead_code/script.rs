@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use tree_sitter::Node;
 
-use super::{Candidate, Mentions, TOOL, count, in_language, is_generated};
+use super::{Candidate, Mentions, TOOL, count, in_language, is_kept};
 use crate::copy::Files;
 use crate::definitions::{Reach, definitions};
 use crate::finding::{Finding, Severity};
@@ -27,7 +27,7 @@ pub(super) fn analyze(files: &Files) -> Vec<Finding> {
     let mut found = Vec::new();
     for (path, language, source) in in_language(files, is_script) {
         let is_declaration = [".d.ts", ".d.mts", ".d.cts"].iter().any(|end| path.ends_with(end));
-        let Some(tree) = language.parse(source).filter(|_| !is_declaration && !is_generated(source)) else { continue };
+        let Some(tree) = language.parse(source).filter(|_| !is_declaration && is_kept(path, source)) else { continue };
         if !tree.root_node().has_error() {
             file(path, (language, tree.root_node()), source, &mut found);
         }
