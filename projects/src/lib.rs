@@ -18,6 +18,7 @@ pub mod improve;
 mod installed;
 pub mod language;
 pub mod own_tests;
+pub mod page;
 pub mod patch;
 pub mod report;
 pub mod review;
