@@ -14,7 +14,6 @@ export function PublicNames({ surface, change }: { surface: Surface; change?: Su
 			{change && <Changed change={change} />}
 			<details>
 				<summary className="cursor-pointer text-soft text-xs">by file</summary>
-				{/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard */}
 				<dl tabIndex={0} className="max-h-96 overflow-auto">
 					{surface.modules.slice(0, MOST_SHOWN).map(({ file, names }) => (
 						<div key={file} className="border-line border-b py-1 last:border-0">
