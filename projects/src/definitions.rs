@@ -205,7 +205,7 @@ fn exported<'t, 's>(name: &'s str, kind: &'static str, node: Node<'t>) -> Defini
 }
 
 /// Whether names of a file are its own: it imports, exports or requires.
-pub(crate) fn is_module(root: Node<'_>, source: &[u8]) -> bool {
+fn is_module(root: Node<'_>, source: &[u8]) -> bool {
     let mut found = false;
     each(root, |node| {
         found |= match node.kind() {

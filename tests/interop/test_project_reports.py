@@ -75,7 +75,8 @@ def test_what_changed_between_two_analyses_is_told_by_findings_and_names_althoug
     project_id = project_of(server, {"a.py": before})
     first = analyzed(server, project_id)
     assert "surface_change" not in first and first["surface"]["count"] == first["metrics"]["public_names"] == 2, first["surface"]
-    after = "# Moved.\nimport os\npassword = 'hunter2hunter2'\n\ndef f():\n    return 1\n\ndef more():\n    return 3\n\nprint(f(), more())\n"
+    after = ("# Moved.\nimport os\npassword = 'hunter2hunter2'\n\ndef f():\n    return 1\n\n"
+             "def more():\n    return 3\n\nprint(f(), more())\n")
     _, proposal = improve(server, project_id, "a.py", block(after))
     assert proposal["status"] == "proposed", proposal
     assert server.cli("project", "apply", project_id, "--file", "a.py", "--yes").returncode == 0

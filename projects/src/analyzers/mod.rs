@@ -99,9 +99,9 @@ fn reading(files: &Files, table: &LicenceTable) -> Analyzed {
         ("licences", &licences),
         ("secrets", &secrets::analyze),
     ];
-    let mut analyzed =
-        Analyzed { complexity: syntax::complexity(files), surface: surface(files), ..Analyzed::default() };
-    let runs: Vec<(&str, Option<Vec<Finding>>, u64)> = std::thread::scope(|scope| {
+    let (runs, complexity, offered) = std::thread::scope(|scope| {
+        let complexity = scope.spawn(|| syntax::complexity(files));
+        let offered = scope.spawn(|| surface(files));
         let started: Vec<_> = all
             .iter()
             .map(|(name, analyze)| {
@@ -113,14 +113,17 @@ fn reading(files: &Files, table: &LicenceTable) -> Analyzed {
                 (*name, scope.spawn(work))
             })
             .collect();
-        started
+        let runs: Vec<(&str, Option<Vec<Finding>>, u64)> = started
             .into_iter()
             .map(|(name, thread)| match thread.join() {
                 Ok((found, took_ms)) => (name, Some(found), took_ms),
                 Err(_) => (name, None, 0),
             })
-            .collect()
+            .collect();
+        // Figures that break off leave the findings standing.
+        (runs, complexity.join().unwrap_or_default(), offered.join().unwrap_or_default())
     });
+    let mut analyzed = Analyzed { complexity, surface: offered, ..Analyzed::default() };
     for (name, found, took_ms) in runs {
         let failed = found.is_none();
         analyzed.take(name, found.unwrap_or_default(), took_ms);

@@ -109,7 +109,10 @@ fn pages(files: &Files) -> HashSet<&str> {
     let is_page = |path: &str| {
         let name = path.rsplit('/').next().unwrap_or(path);
         let end = name.rsplit_once('.').map_or("", |(_, end)| end).to_lowercase();
-        let ends = ["toml", "cfg", "ini", "yaml", "yml", "json", "md", "rst", "txt", "html", "ipynb", "sh", "in", ""];
+        let ends = [
+            "toml", "cfg", "ini", "yaml", "yml", "json", "md", "rst", "txt", "html", "ipynb", "j2", "jinja", "sh",
+            "in", "",
+        ];
         Language::of(path).is_none() && ends.contains(&end.as_str())
     };
     let pages = files.iter().filter(|(path, content)| content.len() <= MAX_PAGE && is_page(path));

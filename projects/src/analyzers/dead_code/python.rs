@@ -117,13 +117,10 @@ fn is_library(files: &Files) -> bool {
 fn facts<'s>(path: &'s str, source: &'s [u8]) -> Option<Facts<'s>> {
     let tree = Language::Python.parse(source)?;
     let root = tree.root_node();
-    // What a damaged file names is not known.
-    if root.has_error() {
-        return None;
-    }
     let mut facts = Facts { path, ..Facts::default() };
     mentions(root, source, &mut facts);
-    if path.ends_with(".pyi") || !is_kept(path, source) {
+    // What a damaged file defines and uses is not known for sure.
+    if root.has_error() || path.ends_with(".pyi") || !is_kept(path, source) {
         return Some(facts);
     }
     let is_dynamic = DYNAMIC.iter().any(|name| facts.mentions.contains_key(name));
