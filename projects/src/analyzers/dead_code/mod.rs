@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn given_code_that_nothing_uses_when_it_is_looked_at_then_each_name_is_found() {
         for (path, text, expected) in [
-            ("a.py", "import os\nimport sys as system\nfrom a import b, c as d\nprint(b)\n", vec!["d", "os", "system"]),
+            ("a.py", "import os\nimport sys as system\nfrom m import b, c as d\nprint(b)\n", vec!["d", "os", "system"]),
             ("a.py", "def f():\n    import json\n    return 1\nf()\n", vec!["json"]),
             ("a.py", "_LIMIT = 3\ndef _f():\n    return _f()\nclass _C:\n    pass\n", vec!["_C", "_LIMIT", "_f"]),
             ("a.py", "def run():\n    '''Not helper().'''\nrun()\ndef helper():\n    pass\n", vec!["helper"]),

@@ -45,6 +45,8 @@ struct Facts<'s> {
     mentions: Mentions<'s>,
     /// What may be meant of other files: imported names, attributes, words in texts.
     outward: HashSet<&'s str>,
+    /// Names that are taken out of something, with the last name of that: of a module, if it is one.
+    taken: HashSet<(&'s str, &'s str)>,
     imports: Vec<Import<'s>>,
     private: Vec<Candidate<'s>>,
     public: Vec<Candidate<'s>>,
@@ -63,7 +65,9 @@ pub(super) fn analyze(files: &Files) -> Vec<Finding> {
     let prefixes: HashSet<&str> = all.iter().flat_map(|one| one.prefixes.iter().copied()).collect();
     let mut total = Mentions::new();
     let mut reached: HashMap<&str, usize> = HashMap::new();
+    let mut taken: HashSet<(&str, &str)> = HashSet::new();
     for one in &all {
+        taken.extend(&one.taken);
         for (name, times) in &one.mentions {
             *total.entry(*name).or_default() += times;
         }
@@ -79,7 +83,8 @@ pub(super) fn analyze(files: &Files) -> Vec<Finding> {
     let severity = if is_library(files) { Severity::Info } else { Severity::Low };
     let mut found = Vec::new();
     for one in &all {
-        for import in one.imports.iter().filter(|import| !is_reached(import.name, one)) {
+        // Another file may take it from here.
+        for import in one.imports.iter().filter(|import| !taken.contains(&(module(one.path), import.name))) {
             let message = format!("{} is imported and nothing in the file uses it", import.name);
             let rule = (TOOL, "unused-import", Severity::Low);
             found.push(Finding::new(rule, (one.path, import.line, import.column), message, "remove the import"));
@@ -123,13 +128,24 @@ fn facts<'s>(path: &'s str, source: &'s [u8]) -> Option<Facts<'s>> {
     if root.has_error() || path.ends_with(".pyi") || !is_kept(path, source) {
         return Some(facts);
     }
-    let is_dynamic = DYNAMIC.iter().any(|name| facts.mentions.contains_key(name));
+    let is_dynamic = DYNAMIC.iter().any(|name| facts.mentions.contains_key(*name));
     imports(root, source, &mut facts);
     if !is_dynamic {
         unread(root, source, &mut facts);
         names(root, source, &mut facts);
     }
     Some(facts)
+}
+
+/// The last name of `a.b.c`.
+fn last(dotted: &str) -> &str {
+    dotted.rsplit('.').next().unwrap_or(dotted)
+}
+
+/// The name under which a file is imported.
+fn module(path: &str) -> &str {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    file.strip_suffix(".py").unwrap_or(file)
 }
 
 fn is_docstring(node: Node<'_>) -> bool {
@@ -151,6 +167,9 @@ fn mentions<'s>(root: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
         _ if is_import(node) => {
             let mut inside = Mentions::new();
             count(node, source, NAMES, &mut inside);
+            if let Some(from) = node.child_by_field_name("module_name") {
+                facts.taken.extend(inside.keys().map(|name| (last(text(from, source)), *name)));
+            }
             for (name, times) in inside {
                 facts.outward.insert(name);
                 if let Some(all) = facts.mentions.get_mut(name) {
@@ -158,7 +177,13 @@ fn mentions<'s>(root: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
                 }
             }
         }
-        "attribute" => facts.outward.extend(node.child_by_field_name("attribute").map(|name| text(name, source))),
+        "attribute" => {
+            let (object, name) = (node.child_by_field_name("object"), node.child_by_field_name("attribute"));
+            if let (Some(object), Some(name)) = (object, name) {
+                facts.outward.insert(text(name, source));
+                facts.taken.insert((last(text(object, source)), text(name, source)));
+            }
+        }
         "comment" if text(node, source).starts_with("# type:") => {
             for word in words(text(node, source)) {
                 *facts.mentions.entry(word).or_default() += 1;
@@ -167,8 +192,8 @@ fn mentions<'s>(root: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
         _ if is_text(node) => {
             let content = text(node, source);
             facts.outward.extend(words(content));
-            let last = words(content).last().filter(|last| last.len() >= MIN_PREFIX && last.ends_with('_'));
-            facts.prefixes.extend(last.filter(|last| content.ends_with(*last)));
+            let end = words(content).last().filter(|end| end.len() >= MIN_PREFIX && end.ends_with('_'));
+            facts.prefixes.extend(end.filter(|end| content.ends_with(*end)));
         }
         _ => {}
     });
