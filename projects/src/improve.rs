@@ -5,11 +5,12 @@ use riverrun_knowledge::{LanguageModels, room};
 use riverrun_models::{ChatReply, ChatRequest, FinishReason, Message, NoDeltas};
 use tokio_util::sync::CancellationToken;
 
-use crate::analyzers::deterministic;
+use crate::analyzers::{NEEDS_PROJECT, deterministic};
 use crate::copy::Files;
+use crate::definitions::{Reach, public_names};
 use crate::error::ProjectError;
 use crate::finding::Finding;
-use crate::language::{Language, public_names};
+use crate::language::Language;
 use crate::patch::unified;
 use crate::text::FileText;
 
@@ -100,7 +101,10 @@ pub async fn improve(models: &dyn LanguageModels, task: &Task, content: &Bytes) 
 }
 
 fn findings(file: &str, content: &Bytes) -> Vec<Finding> {
-    deterministic(&Files::from([(file.to_owned(), content.clone())])).findings
+    let mut found = deterministic(&Files::from([(file.to_owned(), content.clone())])).findings;
+    // Whether others use a name can't be told from one file.
+    found.retain(|one| !NEEDS_PROJECT.contains(&one.rule.as_str()));
+    found
 }
 
 fn request(task: &Task, before: &FileText, findings: &[Finding], number: i64) -> ChatRequest {
@@ -154,9 +158,9 @@ fn check(task: &Task, before: &FileText, content: &[u8], answer: &str) -> Result
         if is_broken(&after) && !is_broken(content) {
             return Err("the rewrite does not parse".to_owned());
         }
-        let kept = public_names(language, &after);
-        let lost: Vec<String> =
-            public_names(language, content).into_iter().filter(|name| !kept.contains(name)).collect();
+        let kept = public_names(language, &after, Reach::Project);
+        let mut lost = public_names(language, content, Reach::Project);
+        lost.retain(|name| !kept.contains(name));
         if !lost.is_empty() {
             return Err(format!("the rewrite loses public names: {}", lost.join(", ")));
         }

@@ -50,6 +50,7 @@ def questions(owned):
         "project ls": ["project", "ls"],
         "project analyze": ["project", "analyze", "prj_01h455vb4pex5vsknk084sn02q"],
         "project report": ["project", "report", "prj_01h455vb4pex5vsknk084sn02q"],
+        "project trend": ["project", "trend", "prj_01h455vb4pex5vsknk084sn02q"],
         "project improve": ["project", "improve", "prj_01h455vb4pex5vsknk084sn02q", "--file", "a.py"],
         "project apply": ["project", "apply", "prj_01h455vb4pex5vsknk084sn02q", "--file", "a.py", "--yes"],
         "project revert": ["project", "revert", "prj_01h455vb4pex5vsknk084sn02q", "--file", "a.py"],

@@ -51,9 +51,10 @@ pub use memory::{
 };
 pub use projects::{
     AnalysisAccepted, AnalysisView, AnalyzeBody, ApplyBody, FileChangedView, FileMetricsView, FileTextView,
-    FindingView, ImportBody, ImproveBody, LanguageView, ProjectAccepted, ProjectFileView, ProjectRemovedView,
-    ProjectView, ProposalAccepted, ProposalView, ReportSummary, ReportView, RevertBody, ReviewCitation, ReviewView,
-    TestRunView, TestRunsView, ToolRunView, TrendView,
+    FindingView, ImportBody, ImproveBody, LanguageView, ModuleView, ProjectAccepted, ProjectFileView,
+    ProjectRemovedView, ProjectView, ProposalAccepted, ProposalView, PublicNameView, ReportSummary, ReportView,
+    RevertBody, ReviewCitation, ReviewView, SurfaceChangeView, SurfaceView, TestRunView, TestRunsView, ToolRunView,
+    TrendView,
 };
 pub use rag::{
     AskBody, AskDone, FilterBody, SearchBody, SearchContext, SearchDone, SearchItem, SearchMode, SearchScores,

@@ -986,7 +986,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The report of an analysis; as SARIF 2.1.0 with `format=sarif` or `Accept: application/sarif+json`. */
+        /** The report of an analysis; as SARIF 2.1.0 with `format=sarif` or `Accept: application/sarif+json`, as a page with `format=html`. */
         get: operations["report_of"];
         put?: never;
         post?: never;
@@ -3354,6 +3354,13 @@ export interface components {
              */
             version: number;
         };
+        /** @description The names of a file that others can use. */
+        ModuleView: {
+            /** @description Its path. */
+            file: string;
+            /** @description In order, each once. */
+            names: string[];
+        };
         /** @description A document whose chunks are not everywhere alike. */
         Orphan: {
             /** @description Chunks that the read model counts; 0 when it knows no such document. */
@@ -4024,6 +4031,13 @@ export interface components {
             /** @description The name that requests and settings use. */
             name: string;
         };
+        /** @description A name of a file that others can use. */
+        PublicNameView: {
+            /** @description The file's path. */
+            file: string;
+            /** @description The name. */
+            name: string;
+        };
         /** @description SQL for the warehouse. */
         QueryBody: {
             /** @description Most rows, 1 to 10,000; 1,000 when left out. */
@@ -4250,6 +4264,8 @@ export interface components {
             review?: components["schemas"]["ReviewView"] | null;
             /** @description Counts. */
             summary: components["schemas"]["ReportSummary"];
+            surface?: components["schemas"]["SurfaceView"] | null;
+            surface_change?: components["schemas"]["SurfaceChangeView"] | null;
             /**
              * Format: int64
              * @description How long it took.
@@ -4736,6 +4752,35 @@ export interface components {
              */
             through_seq: number;
         };
+        /** @description What became of the names that a project offers. */
+        SurfaceChangeView: {
+            /** @description Those that are new, 500 at most. */
+            added: components["schemas"]["PublicNameView"][];
+            /**
+             * Format: int64
+             * @description How many are new.
+             */
+            added_count: number;
+            /** @description Those that are gone, 500 at most. */
+            removed: components["schemas"]["PublicNameView"][];
+            /**
+             * Format: int64
+             * @description How many are gone.
+             */
+            removed_count: number;
+        };
+        /** @description The names that a project offers to others. */
+        SurfaceView: {
+            /**
+             * Format: int64
+             * @description How many.
+             */
+            count: number;
+            /** @description By file; files without any are left out. */
+            modules: components["schemas"]["ModuleView"][];
+            /** @description Whether some are only counted. */
+            truncated: boolean;
+        };
         /** @description What is known of a table. */
         TableInfo: {
             /** @description The document's collection. */
@@ -4921,6 +4966,7 @@ export interface components {
             from: string;
             /** @description Findings that were not there. */
             new: components["schemas"]["FindingView"][];
+            surface?: components["schemas"]["SurfaceChangeView"] | null;
             /** @description The later one. */
             to: string;
             /**
@@ -7361,7 +7407,7 @@ export interface operations {
                 namespace?: string | null;
                 /** @description The analysis; the newest when left out. */
                 analysis?: string | null;
-                /** @description `json` or `sarif`; as `Accept` says when left out. */
+                /** @description `json`, `sarif` or `html`; JSON or SARIF as `Accept` says when left out. */
                 format?: string | null;
             };
             header?: never;
