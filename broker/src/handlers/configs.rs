@@ -216,6 +216,11 @@ pub(super) async fn incremental_alter_configs(
     IncrementalAlterConfigsResponse::default().with_responses(responses)
 }
 
+/// The words of a list, which may be empty.
+fn words_of(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').filter(|word| !word.is_empty())
+}
+
 /// Operations: 0 sets, 1 deletes, 2 appends to a list, 3 takes from a list.
 fn apply_step(
     configs: &mut BTreeMap<String, String>,
@@ -231,14 +236,14 @@ fn apply_step(
         (0, Some(value)) => drop(configs.insert(name, value)),
         (1, _) => drop(configs.remove(&name)),
         (2, Some(value)) if is_list => {
-            let mut words: Vec<&str> = current().split(',').collect();
-            words.extend(value.split(',').filter(|word| !current().split(',').any(|other| other == *word)));
+            let mut words: Vec<&str> = words_of(current()).collect();
+            words.extend(words_of(&value).filter(|word| !words_of(current()).any(|other| other == *word)));
             let joined = words.join(",");
             configs.insert(name, joined);
         }
         (3, Some(value)) if is_list => {
             let words: Vec<&str> =
-                current().split(',').filter(|word| !value.split(',').any(|other| other == *word)).collect();
+                words_of(current()).filter(|word| !words_of(&value).any(|other| other == *word)).collect();
             let joined = words.join(",");
             configs.insert(name, joined);
         }

@@ -38,7 +38,8 @@ pub(super) async fn metadata(context: &Context, version: i16, request: MetadataR
         None => topics.extend(context.node.topics.all().iter().map(|topic| describe(topic, version))),
         Some(wanted) => {
             for topic in wanted {
-                let by_id = topic.name.is_none();
+                // Apache Kafka's own client sends an empty name beside the id.
+                let by_id = topic.name.is_none() || !topic.topic_id.is_nil();
                 let (name, id) = (topic.name.map(|name| name.to_string()).unwrap_or_default(), topic.topic_id);
                 let found = if by_id {
                     context.node.topics.by_id(id).ok_or(ResponseError::UnknownTopicId)

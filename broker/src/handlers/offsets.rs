@@ -38,9 +38,10 @@ pub(super) async fn list_offsets(context: &Context, version: i16, request: ListO
         for asked in topic.partitions {
             let found = context.node.topics.partition(&topic.name, asked.partition_index);
             let looked_up = match found {
+                _ if !is_time(asked.timestamp, version) => Err(ResponseError::UnsupportedVersion),
                 None => Err(ResponseError::UnknownTopicOrPartition),
                 Some(_) if asked.current_leader_epoch > 0 => Err(ResponseError::UnknownLeaderEpoch),
-                Some(partition) => look_up(partition, asked.timestamp, committed_only, version).await,
+                Some(partition) => look_up(partition, asked.timestamp, committed_only).await,
             };
             let answer = ListOffsetsPartitionResponse::default()
                 .with_partition_index(asked.partition_index)
@@ -54,20 +55,18 @@ pub(super) async fn list_offsets(context: &Context, version: i16, request: ListO
     ListOffsetsResponse::default().with_topics(topics)
 }
 
-async fn look_up(
-    partition: Arc<Partition>,
-    timestamp: i64,
-    committed_only: bool,
-    version: i16,
-) -> Result<(i64, i64), ResponseError> {
+/// Whether a request of this version may ask for `timestamp`: a time, or one of the numbers below zero that mean something.
+fn is_time(timestamp: i64, version: i16) -> bool {
+    timestamp >= EARLIEST || timestamp == MAX_TIMESTAMP && version >= 7
+}
+
+async fn look_up(partition: Arc<Partition>, timestamp: i64, committed_only: bool) -> Result<(i64, i64), ResponseError> {
     let bounds = partition.bounds();
     let end = bounds.visible(committed_only);
     match timestamp {
         EARLIEST => Ok((bounds.log_start, -1)),
         LATEST if partition.is_corrupt_at(bounds.high_watermark) => Err(ResponseError::KafkaStorageError),
         LATEST => Ok((end, -1)),
-        MAX_TIMESTAMP if version < 7 => Err(ResponseError::UnsupportedVersion),
-        timestamp if timestamp < MAX_TIMESTAMP => Err(ResponseError::UnsupportedVersion),
         timestamp => {
             let search = tokio::task::spawn_blocking(move || match timestamp {
                 MAX_TIMESTAMP => partition.offset_of_max_timestamp(),
