@@ -8,7 +8,7 @@ SOURCE is a checkout of librdkafka whose tests are built:
 HOST:PORT is a broker that makes topics when they are asked for, with four partitions, as librdkafka's own set-up does
 (`cargo run -p riverrun-broker --example broker -- 127.0.0.1:9092 DIR 4`). The tests that want one which does not
 (`riverrun serve`) are run against the other, or left out. Tests that speak to no broker, or to librdkafka's mock of one, are
-not run: they say nothing about a broker. Some call Kafka's console tools, which scripts/kafka.py has. Exit status 1 if one failed.
+not run: they say nothing about a broker. Some call Kafka's console tools, which scripts/apache_kafka.py has. Exit status 1 if one failed.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import kafka
+import apache_kafka as kafka
 from services import Missing
 
 # Not about a broker, or for hours; the last are share groups, which need Kafka 4.2.

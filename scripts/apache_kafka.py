@@ -2,9 +2,9 @@
 """A real Apache Kafka of one node (KRaft) for comparisons, and its Java client and console tools, fetched by Maven once into
 ~/.cache/riverrun/kafka-VERSION.
 
-    scripts/kafka.py                 starts a node on a free port of 127.0.0.1, prints `RIVERRUN_TEST_KAFKA=address` and
+    scripts/apache_kafka.py                 starts a node on a free port of 127.0.0.1, prints `RIVERRUN_TEST_KAFKA=address` and
                                      `ready`; ends it on SIGTERM, SIGINT or the end of standard input
-    scripts/kafka.py --class-path    prints the class path of its tools, for `java -cp`
+    scripts/apache_kafka.py --class-path    prints the class path of its tools, for `java -cp`
 
 Needs `java` 17 or newer and `mvn` (apt-get install openjdk-17-jre-headless maven); the version is KAFKA_VERSION.
 """
@@ -74,24 +74,29 @@ def missing(fix):
     raise Missing(fix)
 
 
+def folder():
+    """Where Kafka's jars are, or will be."""
+    return cache() / f"kafka-{KAFKA_VERSION}"
+
+
 def libraries():
     """The folder with Kafka's jars; they are fetched if it is not there."""
-    folder = cache() / f"kafka-{KAFKA_VERSION}"
-    if folder.is_dir():
-        return folder
+    kept = folder()
+    if kept.is_dir():
+        return kept
     maven = shutil.which("mvn") or missing("apt-get install maven")
     print(f"fetching Apache Kafka {KAFKA_VERSION}", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(prefix="riverrun-kafka-") as scratch:
         (Path(scratch) / "pom.xml").write_text(POM)
-        fresh = folder.with_name(f"{folder.name}.{os.getpid()}")
+        fresh = kept.with_name(f"{kept.name}.{os.getpid()}")
         done = subprocess.run([maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={fresh}"], cwd=scratch,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=FETCH_S,
                               check=False)
     if done.returncode:
         shutil.rmtree(fresh, ignore_errors=True)
         raise Missing(f"Maven does not get Apache Kafka {KAFKA_VERSION}: {done.stdout[-600:]}")
-    fresh.rename(folder)
-    return folder
+    fresh.rename(kept)
+    return kept
 
 
 def class_path():
