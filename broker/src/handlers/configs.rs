@@ -254,3 +254,25 @@ fn apply_step(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_a_list_when_words_are_added_and_taken_then_it_may_become_empty_and_full_again() {
+        let mut configs = BTreeMap::new();
+        let steps = [
+            (3, "delete", ""),
+            (3, "delete", ""),
+            (2, "compact", "compact"),
+            (2, "compact,delete", "compact,delete"),
+            (3, "compact", "delete"),
+        ];
+        for (operation, word, left) in steps {
+            apply_step(&mut configs, "cleanup.policy".into(), operation, Some(word.into())).unwrap();
+            assert_eq!(configs["cleanup.policy"], left, "operation {operation} with {word}");
+        }
+        assert!(apply_step(&mut configs, "retention.ms".into(), 2, Some("1".into())).is_err(), "is no list");
+    }
+}

@@ -290,3 +290,22 @@ pub(super) async fn offset_delete(context: &Context, _: i16, request: OffsetDele
         Err(_) => OffsetDeleteResponse::default().with_error_code(ResponseError::CoordinatorNotAvailable.code()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_numbers_below_zero_when_offsets_are_asked_by_time_then_only_those_with_a_meaning_are_taken() {
+        for (timestamp, version, taken) in [
+            (0, 1, true),
+            (LATEST, 1, true),
+            (EARLIEST, 1, true),
+            (MAX_TIMESTAMP, 6, false),
+            (MAX_TIMESTAMP, 7, true),
+            (MAX_TIMESTAMP - 1, 7, false),
+        ] {
+            assert_eq!(is_time(timestamp, version), taken, "{timestamp} in version {version}");
+        }
+    }
+}

@@ -257,7 +257,7 @@ mod tests {
             // Numbers are zigzag varints of one byte: attributes, time, offset, key, value, headers.
             let zigzag = |value: i8| ((value << 1) ^ (value >> 7)) as u8;
             let key: &[u8] = if *has_key { &[2, b'k'] } else { &[1] };
-            let record = [&[0, zigzag(*late), zigzag(number as i8)], key, &[2, b'v', 0]].concat();
+            let record = [&[0, zigzag(*late), zigzag(number as i8)][..], key, &[2, b'v', 0]].concat();
             body.push(zigzag(record.len() as i8));
             body.extend_from_slice(&record);
         }

@@ -184,6 +184,9 @@ public class StockClient {
             same(4L, consumer.committed(Set.of(source)).get(source).offset(), "offsets of an aborted transaction");
             same(List.of("kept 0", "kept 2"), read(out, 0, "read_committed"), "partition 0");
             same(List.of("kept 1", "kept 3"), read(out, 1, "read_committed"), "partition 1");
+            TopicPartition at = new TopicPartition(out, 0);
+            // The newest of all is a marker.
+            check(admin.listOffsets(Map.of(at, OffsetSpec.maxTimestamp())).partitionResult(at).get().offset() >= 0, "the greatest time is found");
             same(3, read(out, 0, "read_uncommitted").size(), "aborted records are there for those who want them");
             until("the transaction to be listed as ended", () -> {
                 try {
