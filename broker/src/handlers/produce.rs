@@ -223,7 +223,7 @@ async fn settle(queued: Queued, version: i16) -> PartitionProduceResponse {
             if version < 8 {
                 return answer;
             }
-            // A client fails these records for good and may send the others of the batch again.
+            // Nothing of the batch is taken; a client tells the records to blame from those beside them.
             let blamed = records.into_iter().map(|index| {
                 BatchIndexAndErrorMessage::default()
                     .with_batch_index(index)
