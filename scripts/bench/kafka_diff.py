@@ -36,10 +36,16 @@ BASE_MS = int(time.time() * 1_000) - 60_000
 
 def outcome(work):
     """What a call comes to: its value, or the name of its error."""
-    try:
-        return work()
-    except KafkaException as error:
-        return f"error {error.args[0].name()}"
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return work()
+        except KafkaException as error:
+            name = error.args[0].name()
+            # A partition that has only just been made has no leader yet.
+            if name != "NOT_LEADER_FOR_PARTITION" or time.monotonic() > deadline:
+                return f"error {name}"
+            time.sleep(0.2)
 
 
 def text(value):

@@ -258,8 +258,10 @@ pub(super) async fn offset_delete(context: &Context, _: i16, request: OffsetDele
         let is_consumer = group.protocol_type() == Some("consumer");
         (group.phase(), is_consumer, group.subscribed_topics())
     });
+    let exists = |topic: &TopicName| context.node.topics.get(topic).is_some();
     let known = live.is_some() || context.node.journal.lock().groups.contains_key(&group);
-    if !known {
+    // As in Apache Kafka, the group is looked at only for topics that there are.
+    if !known && request.topics.iter().any(|topic| exists(&topic.name)) {
         return OffsetDeleteResponse::default().with_error_code(ResponseError::GroupIdNotFound.code());
     }
     let mut deleted = Vec::new();
@@ -268,8 +270,11 @@ pub(super) async fn offset_delete(context: &Context, _: i16, request: OffsetDele
         let in_use = live.as_ref().is_some_and(|(phase, is_consumer, subscribed)| {
             *phase != Phase::Empty && (!is_consumer || subscribed.contains(&*topic.name as &str))
         });
+        let is_there = exists(&topic.name);
         let partitions = topic.partitions.iter().map(|asked| {
-            let error = if in_use {
+            let error = if !is_there {
+                ResponseError::UnknownTopicOrPartition.code()
+            } else if in_use {
                 ResponseError::GroupSubscribedToTopic.code()
             } else {
                 deleted.push((topic.name.to_string(), asked.partition_index));
@@ -279,6 +284,9 @@ pub(super) async fn offset_delete(context: &Context, _: i16, request: OffsetDele
         });
         let partitions = partitions.collect();
         topics.push(OffsetDeleteResponseTopic::default().with_name(topic.name.clone()).with_partitions(partitions));
+    }
+    if deleted.is_empty() {
+        return OffsetDeleteResponse::default().with_topics(topics);
     }
     let durable = context.node.journal.lock().record(Entry::OffsetsDeleted { group, partitions: deleted });
     let recorded = match durable {
