@@ -6,6 +6,7 @@ mod fetch;
 mod groups;
 mod metadata;
 mod offsets;
+mod operations;
 mod produce;
 mod sasl;
 mod txn;
