@@ -13,7 +13,7 @@ use riverrun_log::{EmbeddedBroker, Outgoing, Producer, Record, RegistryError, Sc
 use riverrun_schemas::agent::{AgentCommand, CancelRun};
 use riverrun_schemas::codec::WriterSchema;
 use riverrun_schemas::topics::all_specs;
-use riverrun_schemas::{Decoded, EventSet, RunId, Topic, framing, registry};
+use riverrun_schemas::{Decoded, RunId, Topic, framing, registry};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// An id that no build of riverrun has.
