@@ -28,10 +28,6 @@ pub(super) fn leaves(exit: &str) -> String {
 }
 
 impl Given {
-    pub(super) fn run(request: RunRequest) -> Self {
-        Self::new(request)
-    }
-
     pub(super) fn claimed(mut self, epoch: i64) -> Self {
         let claim = RunClaimed { run_id: self.state.run_id, epoch, worker: format!("w{epoch}"), at: 0 };
         assert!(self.state.apply(&AgentEvent::RunClaimed(claim)));
