@@ -17,7 +17,8 @@ const forks = (items: TreeNode[]): TreeEdge[] =>
 	items.flatMap(({ run_id, forked_from }) =>
 		forked_from ? [{ kind: "fork" as const, from: forked_from.run_id, to: run_id, at_seq: forked_from.at_seq }] : [],
 	);
-const shape = (items: TreeNode[], edges = forks(items)) => branches(items, edges).map(({ run: { run_id }, depth }) => [run_id, depth]);
+const shape = (items: TreeNode[], edges = forks(items)) =>
+	branches(items, edges).map(({ run: { run_id }, depth }) => [run_id, depth]);
 
 describe("runs that branched off each other", () => {
 	test("stand below the one that they branched off, deeper by one", () => {
