@@ -1,5 +1,5 @@
 #!/bin/sh
-# Import code into an isolated copy, analyze it without a model, show the report, keep it as SARIF, and remove the copy.
+# Import code into an isolated copy, analyze it without a model, show the report, keep it as SARIF and as a page, and remove the copy.
 set -eu
 riverrun=${RIVERRUN:-riverrun}
 dir=$(mktemp -d)
@@ -14,4 +14,6 @@ id=$("$riverrun" project import "$dir" | cut -d' ' -f1)
 "$riverrun" project analyze "$id" --no-review
 "$riverrun" project report "$id"
 "$riverrun" project report "$id" --sarif "$dir/report.sarif"
+"$riverrun" project report "$id" --html "$dir/report.html"
+"$riverrun" project trend "$id"
 "$riverrun" project rm "$id"

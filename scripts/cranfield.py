@@ -27,7 +27,9 @@ def main(source, out):
     docs.mkdir(parents=True, exist_ok=True)
     for number, record in enumerate(records((source / "cran.all.1400").read_text()), 1):
         title, body = record.get("T", ""), record.get("W", "")
-        (docs / f"{number}.txt").write_text(f"{title}\n\n{body}\n")
+        # Two of them have neither; an ingest would name them as failed.
+        if title or body:
+            (docs / f"{number}.txt").write_text(f"{title}\n\n{body}\n")
     queries = enumerate(records((source / "cran.qry").read_text()), 1)
     (out / "queries.tsv").write_text("".join(f"{n}\t{' '.join(q['W'].split())}\n" for n, q in queries))
     lines = []

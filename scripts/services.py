@@ -3,9 +3,12 @@
 port with its data in a temporary folder. Prints a line `NAME=address` for each that answers, then a line `ready`; what is
 not installed is told on stderr with the fix. Ends them, by process id, on SIGTERM, SIGINT or the end of standard input.
 
-    scripts/services.py [postgres] [redis] [mongodb] [s3]      all of them without a name
+    scripts/services.py [postgres] [redis] [mongodb] [s3] [vectors]      all of them without a name
+
+There is no program of Qdrant in any package registry: `vectors` is scripts/qdrant_wire.py, which speaks its definitions and is not it.
 """
 
+import importlib.util
 import os
 import pwd
 import select
@@ -119,12 +122,20 @@ class Services:
         urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}/riverrun-test", method="PUT"), timeout=PATIENCE_S).close()
         return {"RIVERRUN_TEST_S3_ENDPOINT": f"http://127.0.0.1:{port}"}
 
+    def vectors(self):
+        if not importlib.util.find_spec("qdrant_client"):
+            raise Missing("pip install qdrant-client==1.20.0")
+        port = free_port()
+        self.start([sys.executable, Path(__file__).with_name("qdrant_wire.py"), str(port)], port, "vectors-log")
+        return {"RIVERRUN_TEST_QDRANT_WIRE_URL": f"http://127.0.0.1:{port}"}
+
 
 def missing(fix):
     raise Missing(fix)
 
 
-KINDS = {"postgres": Services.postgres, "redis": Services.redis, "mongodb": Services.mongodb, "s3": Services.s3}
+KINDS = {"postgres": Services.postgres, "redis": Services.redis, "mongodb": Services.mongodb, "s3": Services.s3,
+         "vectors": Services.vectors}
 
 
 def until_told():

@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use riverrun_models::Message;
+use riverrun_knowledge::room::LEAST_ANSWER;
 use riverrun_schemas::Failure;
 use riverrun_schemas::agent::{Step, StepKind};
 use serde::{Deserialize, Serialize};
@@ -23,13 +23,6 @@ use crate::tools::ToolManifest;
 
 /// Most characters of an observation that is shortened.
 pub(crate) const SHORT_OBSERVATION: usize = 400;
-/// Tokens that a call must have for its answer, if it may have as many.
-const LEAST_ANSWER: usize = 32;
-/// More tokens than a chat template puts around a message, and around all of them.
-const AROUND_MESSAGE: usize = 32;
-const AROUND_ALL: usize = 128;
-/// Tokens around a message where they are estimated.
-const ROLE_TOKENS: usize = 8;
 
 /// What a run leaves out of its prompts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -298,27 +291,10 @@ pub fn due(state: &RunState, tools: &[ToolManifest], form: &Compaction) -> Optio
     }
 }
 
-/// No tokenizer makes more tokens of this call: a token stands for a byte at least.
-pub fn at_most(call: &ModelCall) -> usize {
-    let schema = call.response_schema.as_ref().map_or(0, |schema| schema.to_string().len());
-    let messages: usize = call.messages.iter().map(|message| message.content.len() + AROUND_MESSAGE).sum();
-    messages + schema + AROUND_ALL
-}
-
-/// Tokens of a conversation where the model's own tokenizer can't be asked: rather too many.
-pub fn estimate(messages: &[Message]) -> usize {
-    messages.iter().map(|message| memory::estimate(&message.content)).sum::<usize>() + estimate_around(messages)
-}
-
-/// Tokens that a chat template puts around the messages, where only their texts can be counted.
-pub fn estimate_around(messages: &[Message]) -> usize {
-    messages.len() * ROLE_TOKENS
-}
-
-/// Looks for the first form that is small enough, with as few measurements as a binary search needs.
+/// Looks for the first form of a prompt that is small enough, with as few measurements as a binary search needs.
 #[derive(Debug)]
-pub struct Search {
-    forms: Vec<Compaction>,
+pub struct Search<F = Compaction> {
+    forms: Vec<F>,
     goals: Vec<usize>,
     goal: usize,
     low: usize,
@@ -326,15 +302,15 @@ pub struct Search {
     sizes: BTreeMap<usize, usize>,
 }
 
-impl Search {
+impl<F: Clone> Search<F> {
     /// Among smaller forms than that with `tokens`. `refused`: the model's server found it too large, whatever was counted.
-    pub fn new(forms: Vec<Compaction>, room: Room, tokens: usize, refused: bool) -> Self {
+    pub fn new(forms: Vec<F>, room: Room, tokens: usize, refused: bool) -> Self {
         let high = forms.len();
         Self { forms, goals: room.goals(tokens, refused), goal: 0, low: 0, high, sizes: BTreeMap::new() }
     }
 
     /// The form whose tokens are wanted next; `None` at the end.
-    pub fn wanted(&mut self) -> Option<Compaction> {
+    pub fn wanted(&mut self) -> Option<F> {
         while let Some(goal) = self.goals.get(self.goal) {
             if self.low < self.high {
                 let middle = self.low.midpoint(self.high);
@@ -361,13 +337,13 @@ impl Search {
     }
 
     /// The first form that is small enough, with its tokens.
-    pub fn found(&self) -> Option<(&Compaction, usize)> {
+    pub fn found(&self) -> Option<(&F, usize)> {
         self.goals.get(self.goal)?;
         Some((self.forms.get(self.low)?, *self.sizes.get(&self.low)?))
     }
 
     /// The smallest form, where it was measured.
-    pub fn smallest(&self) -> Option<(&Compaction, usize)> {
+    pub fn smallest(&self) -> Option<(&F, usize)> {
         let last = self.forms.len().checked_sub(1)?;
         Some((self.forms.get(last)?, *self.sizes.get(&last)?))
     }

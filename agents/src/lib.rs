@@ -15,6 +15,10 @@ pub mod tools;
 
 mod toml_file;
 
+// The kit of the tests is one for those inside and outside.
+#[cfg(test)]
+extern crate self as riverrun_agents;
+
 pub use decide::{Action, AgentType, Failed, ModelCall, ModelMode, agent, catalog};
 pub use manifest::Manifest;
 pub use policy::{Policy, Verdict};

@@ -1,6 +1,6 @@
 //! What a run may do without asking. Pure: the same request, tool and context give the same verdict.
 //!
-//! - `POLICY-1` text that was retrieved, fetched or returned by a tool never enables a tool with an effect outside: with
+//! - `POLICY-1` text that was retrieved, fetched or returned by a tool, errors included, never enables a tool with an effect outside: with
 //!   such text in the context, a person decides, whatever the request or the file allow.
 //!   Nor does it make the model name an address that is then fetched, unless a rule of the file allows that.
 //! - `POLICY-2` the stricter of request and file counts; a `deny` counts always.
@@ -113,14 +113,25 @@ impl Policy {
     }
 
     /// What is to be done with a call of `tool` in a run. `untrusted_context`: the conversation holds text that was
-    /// retrieved, fetched or returned by a tool ([`brings_untrusted_text`]).
+    /// retrieved, fetched or returned by a tool ([`RunState::has_untrusted_context`](crate::RunState::has_untrusted_context)).
     ///
     /// Of the file's rules that match, any `deny` counts; else the first one.
     pub fn judge(&self, request: &RunRequest, tool: &ToolManifest, untrusted_context: bool) -> Verdict {
+        self.judge_as(request.agent.as_deref(), request, tool, untrusted_context)
+    }
+
+    /// The same for the agent that wants the call, which the supervisor may have chosen: rules hold for it whoever named it.
+    pub fn judge_as(
+        &self,
+        agent: Option<&str>,
+        request: &RunRequest,
+        tool: &ToolManifest,
+        untrusted_context: bool,
+    ) -> Verdict {
         if !tool.is_in(&request.namespace) {
             return Verdict::Deny { reason: format!("{} is not a tool of namespace {}", tool.name, request.namespace) };
         }
-        let matching: Vec<&Rule> = self.rules.iter().filter(|rule| rule.matches(request, tool)).collect();
+        let matching: Vec<&Rule> = self.rules.iter().filter(|rule| rule.matches(agent, request, tool)).collect();
         if let Some(rule) = matching.iter().find(|rule| rule.decision == Decision::Deny) {
             return Verdict::Deny { reason: rule.says(tool, "is denied by the policy") };
         }
@@ -154,10 +165,10 @@ impl Policy {
 }
 
 impl Rule {
-    fn matches(&self, request: &RunRequest, tool: &ToolManifest) -> bool {
+    fn matches(&self, agent: Option<&str>, request: &RunRequest, tool: &ToolManifest) -> bool {
         glob(&self.tool, &tool.name)
             && glob(&self.namespace, request.namespace.as_str())
-            && glob(&self.agent, request.agent.as_deref().unwrap_or_default())
+            && glob(&self.agent, agent.unwrap_or_default())
     }
 
     fn says(&self, tool: &ToolManifest, otherwise: &str) -> String {
@@ -181,11 +192,6 @@ fn changes_outside(tool: &ToolManifest) -> bool {
 /// Whether the call itself names the address: whoever makes the model name one reads what stands in it.
 fn reaches_any_host(tool: &ToolManifest) -> bool {
     tool.source == ToolSource::Builtin && tool.permissions.contains(&Permission::Network)
-}
-
-/// Whether a tool's results are text that others may have written: of documents, the web, memory, or programs.
-pub fn brings_untrusted_text(tool: &ToolManifest) -> bool {
-    tool.source != ToolSource::Builtin || !tool.permissions.is_empty()
 }
 
 /// Whether a text fits a pattern in which `*` stands for any text and `?` for one character. Linear in both.

@@ -121,11 +121,13 @@ fn given_a_tool_that_fetches_any_address_when_the_context_is_untrusted_then_it_a
 }
 
 #[test]
-fn given_tools_when_their_results_are_judged_then_only_those_that_reach_nothing_bring_trusted_text() {
-    let plain = tool("calculator", ToolEffect::None);
-    assert!(!brings_untrusted_text(&plain));
-    assert!(brings_untrusted_text(&plain.clone().needing(&[crate::tools::Permission::Knowledge])));
-    assert!(brings_untrusted_text(&ToolManifest { source: ToolSource::Mcp, ..plain }));
+fn given_a_rule_for_an_agent_when_the_supervisor_chose_that_agent_then_it_holds_all_the_same() {
+    let policy = Policy::parse("[[rule]]\ndecision = \"deny\"\nagent = \"critic\"").unwrap();
+    let unnamed = RunRequest { agent: None, ..request(ApprovalPolicy::Never) };
+    for (agent, expected) in [(Some("critic"), "deny"), (Some("react"), "allow"), (None, "allow")] {
+        let verdict = policy.judge_as(agent, &unnamed, &tool("t", ToolEffect::None), false);
+        assert_eq!(word(&verdict), expected, "{agent:?}");
+    }
 }
 
 #[test]

@@ -29,6 +29,8 @@ pub const DEFAULT_MAX_ITERS: i32 = 8;
 const LOOP_AFTER: usize = 3;
 /// Passages that an answer can cite; what is found later has no number.
 const MAX_SOURCES: usize = 512;
+/// The duration of a result that says why its call was not made; calls that were made took longer.
+pub const NOT_MADE_MS: i64 = 0;
 /// Tools whose results are made of nothing but their arguments and the time: nobody outside can put words into them.
 const SELF_CONTAINED: [&str; 2] = ["calculator", "clock"];
 
@@ -176,9 +178,11 @@ impl RunState {
     }
 
     fn take_result(&mut self, tool: Option<&ToolUse>) {
-        let Some(tool) = tool.filter(|tool| tool.error.is_none()) else { return };
-        self.untrusted |= !SELF_CONTAINED.contains(&tool.name.as_str());
-        if tool.name != KNOWLEDGE_SEARCH {
+        let Some(tool) = tool else { return };
+        // What a tool fails with may be the words of others too; why a call was not made at all is ours to say.
+        let is_ours = tool.error.is_some() && tool.duration_ms == Some(NOT_MADE_MS);
+        self.untrusted |= !is_ours && !SELF_CONTAINED.contains(&tool.name.as_str());
+        if tool.error.is_some() || tool.name != KNOWLEDGE_SEARCH {
             return;
         }
         let known: HashSet<ChunkId> = self.sources.iter().map(|hit| hit.chunk_id).collect();

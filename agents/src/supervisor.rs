@@ -12,7 +12,7 @@
 //! | no sign | not measured | the first agent of the catalog, the general one |
 //! | one or several | its best is among them | that one |
 //! | one or several | another agent | the model's, among the rules' and the similarity's; the rules' first when it can't be asked |
-//! | no sign | its best is ahead of the general agent by 0.05 or more | that one, else the general agent |
+//! | no sign | its best is ahead of the general agent by 0.1 or more | that one, else the general agent |
 
 mod rules;
 
@@ -32,6 +32,8 @@ const AHEAD: f64 = 0.1;
 const MAX_CHOICE_TOKENS: u32 = 160;
 /// Characters of a task that the model is shown for its choice.
 const MAX_TASK: usize = 4_000;
+/// As many are left of it where the model's context is too small.
+const SHORTER: [usize; 4] = [2_000, 1_000, 500, 200];
 
 /// What an embedding says about a task.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,6 +84,9 @@ pub struct Choice {
     pub reason: String,
     /// What was known about every agent, in the order of the catalog.
     pub scores: Vec<Score>,
+    /// Characters of the task that the model chose by, where it was not shown all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shown_characters: Option<usize>,
 }
 
 impl Choice {
@@ -120,6 +125,9 @@ pub struct Question {
     candidates: Vec<&'static Manifest>,
     scores: Vec<Score>,
     disagreement: String,
+    task: String,
+    /// Characters of the task in the call.
+    shown: usize,
 }
 
 /// The texts that stand for an agent: its capabilities, and each of its example tasks.
@@ -146,7 +154,8 @@ pub fn judge(task: &str, manifests: &[&'static Manifest], similarity: &Similarit
     let ruled = ruled(&scores);
     let nearest = nearest(&scores);
     let made = |agent: &str, by: Judge, reason: String| {
-        Some(Judgement::Made(Choice { agent: agent.to_owned(), by, reason: one_line(&reason), scores: scores.clone() }))
+        let (agent, reason) = (agent.to_owned(), one_line(&reason));
+        Some(Judgement::Made(Choice { agent, by, reason, scores: scores.clone(), shown_characters: None }))
     };
     match (&ruled[..], nearest, similarity) {
         ([], Some(near), _) if near.similarity >= general.similarity.map(|value| value + AHEAD) => {
@@ -221,12 +230,22 @@ fn question(task: &str, manifests: &[&'static Manifest], ruled: &[&Score], near:
     let names = ruled.iter().chain(std::iter::once(&near)).map(|score| score.agent.as_str());
     let candidates: Vec<&'static Manifest> =
         names.filter_map(|name| manifests.iter().copied().find(|manifest| manifest.name == name)).collect();
+    let shown = task.chars().count().min(MAX_TASK);
+    let call = call(&candidates, task, shown);
+    let by_rule =
+        ruled.iter().map(|score| format!("{} ({})", score.agent, signs(score))).collect::<Vec<_>>().join(", ");
+    let disagreement = format!("signs speak for {by_rule}, similarity for {}{}", near.agent, value(near));
+    Question { call, candidates, scores: scores.to_vec(), disagreement, task: task.to_owned(), shown }
+}
+
+/// The call that shows so many characters of the task.
+fn call(candidates: &[&'static Manifest], task: &str, shown: usize) -> ModelCall {
     let lines: String = candidates
         .iter()
         .map(|agent| format!("- {}: {} For example: {}\n", agent.name, agent.description, agent.best_for.join(" ")))
         .collect();
-    let task: String = task.chars().take(MAX_TASK).collect();
-    let call = ModelCall {
+    let task: String = task.chars().take(shown).collect();
+    ModelCall {
         mode: ModelMode::Route,
         messages: vec![
             Message::system(format!(
@@ -235,13 +254,9 @@ fn question(task: &str, manifests: &[&'static Manifest], ruled: &[&Score], near:
             )),
             Message::user(format!("Task: {}", prompt::escape(&task))),
         ],
-        response_schema: Some(schema(&candidates)),
+        response_schema: Some(schema(candidates)),
         max_tokens: MAX_CHOICE_TOKENS,
-    };
-    let by_rule =
-        ruled.iter().map(|score| format!("{} ({})", score.agent, signs(score))).collect::<Vec<_>>().join(", ");
-    let disagreement = format!("signs speak for {by_rule}, similarity for {}{}", near.agent, value(near));
-    Question { call, candidates, scores: scores.to_vec(), disagreement }
+    }
 }
 
 fn schema(candidates: &[&'static Manifest]) -> Value {
@@ -258,9 +273,24 @@ fn schema(candidates: &[&'static Manifest]) -> Value {
 }
 
 impl Question {
+    /// The same with less and less of the task, for a model with a small context.
+    pub fn forms(&self) -> Vec<Self> {
+        let shorter = SHORTER.iter().filter(|shown| **shown < self.shown);
+        let form =
+            |shown: &usize| Self { call: call(&self.candidates, &self.task, *shown), shown: *shown, ..self.clone() };
+        shorter.map(form).collect()
+    }
+
+    /// Characters that the model is shown of how many, where that is not all of the task.
+    fn cut(&self) -> Option<(usize, usize)> {
+        let all = self.task.chars().count();
+        (self.shown < all).then_some((self.shown, all))
+    }
+
     /// The choice that the model's reply makes. Without a usable reply (or with an error instead) the rules' choice stands.
     pub fn settle(self, reply: Result<&str, &str>) -> Choice {
         let chosen = reply.ok().and_then(|text| self.chosen(text));
+        let cut = self.cut().filter(|_| reply.is_ok());
         let first = self.candidates.first().map_or("", |manifest| manifest.name);
         let (agent, by, why) = match (chosen, reply) {
             (Some(agent), _) => (agent, Judge::Model, format!("the model chose {agent}")),
@@ -269,8 +299,15 @@ impl Question {
                 (first, Judge::Rules, format!("the model can't be asked ({error}), so the signs decide"))
             }
         };
-        let reason = one_line(&format!("{}; {why}", self.disagreement));
-        Choice { agent: agent.to_owned(), by, reason, scores: self.scores }
+        let seen = cut.map_or_else(String::new, |(shown, all)| format!(", by the first {shown} of {all} characters"));
+        let reason = one_line(&format!("{}; {why}{seen}", self.disagreement));
+        Choice {
+            agent: agent.to_owned(),
+            by,
+            reason,
+            scores: self.scores,
+            shown_characters: cut.map(|(shown, _)| shown),
+        }
     }
 
     fn chosen(&self, text: &str) -> Option<&'static str> {

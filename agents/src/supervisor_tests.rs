@@ -144,6 +144,29 @@ fn every_agent_has_examples_that_its_own_rules_do_not_give_to_another() {
     }
 }
 
+#[test]
+fn a_long_task_is_shown_in_ever_shorter_beginnings_and_the_choice_says_by_which() {
+    let task = format!("Write down what 12*7 is. {}", "ä".repeat(9_000));
+    let question = asked(&task, &measured([0.1, 0.5, 0.1, 0.2]));
+    let prompt = |question: &Question| question.call.messages[1].content.matches('ä').count();
+    let forms = question.forms();
+    let sizes: Vec<usize> = std::iter::once(&question).chain(&forms).map(prompt).collect();
+    assert_eq!(sizes, [4_000 - 25, 2_000 - 25, 1_000 - 25, 500 - 25, 200 - 25]);
+    assert!(forms.iter().all(|form| form.call.messages[0] == question.call.messages[0]), "the agents stay");
+    assert!(forms.iter().all(|form| form.call.response_schema == question.call.response_schema));
+
+    let choice = forms[1].clone().settle(Ok("{\"reason\": \"numbers\", \"agent\": \"plan_execute\"}"));
+    assert_eq!((choice.agent.as_str(), choice.shown_characters), ("plan_execute", Some(1_000)));
+    assert!(choice.reason.ends_with("by the first 1000 of 9025 characters"), "{}", choice.reason);
+    assert_eq!(Choice::read(&choice.step(None).text.unwrap()), Some(choice));
+    let unasked = question.settle(Err("it is too large"));
+    assert_eq!((unasked.by, unasked.shown_characters), (Judge::Rules, None), "nobody saw any of it");
+
+    let short = asked("Write down what 12*7 is", &measured([0.1, 0.5, 0.1, 0.2]));
+    assert!(short.forms().is_empty());
+    assert_eq!(short.settle(Ok("")).shown_characters, None, "all of it was shown");
+}
+
 proptest! {
     #[test]
     fn any_task_gets_the_same_known_agent_every_time(task in "\\PC{0,200}", values in prop::array::uniform4(-1.0f64..1.0)) {

@@ -27,7 +27,7 @@ fn grown(agent: &str, sizes: &[usize]) -> Run {
             Action::CallModel(call) => run.interpret(call.mode, &reply(&reply_to(&call, used))),
             Action::CallTool(call) => {
                 used += 1;
-                Run::result(call, Ok(json!(result(used, sizes[used - 1]))))
+                Run::returned(call, Ok(json!(result(used, sizes[used - 1]))))
             }
             Action::Append(drafts) => drafts,
             Action::Finish(_) | Action::Route | Action::Wait => panic!("{agent} does not use its tool {used} times"),
@@ -67,7 +67,7 @@ fn prompt(call: &ModelCall) -> String {
 }
 
 fn tokens(call: &ModelCall) -> usize {
-    compaction::estimate(&call.messages)
+    riverrun_knowledge::room::estimate(&call.messages)
 }
 
 /// The form that a worker would find, with its tokens.

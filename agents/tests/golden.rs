@@ -175,7 +175,7 @@ fn play(script: &Script) -> Golden {
             }
             Action::CallTool(call) => {
                 let value = outcome(&call.name);
-                (None, Some(value.clone()), Run::result(call, Ok(value)))
+                (None, Some(value.clone()), Run::returned(call, Ok(value)))
             }
             Action::Append(drafts) => (None, None, drafts),
             Action::Finish(_) | Action::Route | Action::Wait => {
@@ -200,7 +200,7 @@ fn replay(name: &str, golden: &Golden) {
         };
         let drafts = match (&turn.reply, &turn.result, action) {
             (Some(text), _, action) => run.interpret(mode(&action), &reply(text)),
-            (None, Some(value), Action::CallTool(call)) => Run::result(call, Ok(value.clone())),
+            (None, Some(value), Action::CallTool(call)) => Run::returned(call, Ok(value.clone())),
             (None, None, Action::Append(drafts)) => drafts,
             (None, None, Action::Finish(_)) => continue,
             (_, _, action) => panic!("{name}, turn {n}: {action:?}"),

@@ -179,12 +179,3 @@ fn given_a_model_that_repeats_a_document_when_its_answer_is_shown_then_no_addres
         }
     }
 }
-
-#[test]
-fn given_an_operator_who_allows_a_tool_when_a_document_asks_for_it_then_a_person_decides_all_the_same() {
-    let policy = Policy::parse("[[rule]]\ndecision = \"allow\"\ntool = \"pay\"").unwrap();
-    let tools = tools();
-    let pay = tools.iter().find(|tool| tool.name == "pay").unwrap();
-    assert_eq!(policy.judge(&request(ApprovalPolicy::External), pay, false), Verdict::Allow);
-    assert!(matches!(policy.judge(&request(ApprovalPolicy::External), pay, true), Verdict::Ask { .. }));
-}

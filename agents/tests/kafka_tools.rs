@@ -11,7 +11,7 @@ use riverrun_schemas::{Decoded, Namespace, Topic, topics};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 struct World {
     _broker: EmbeddedBroker,
@@ -41,7 +41,7 @@ impl World {
         let defined = DefinedTools::load(&DefinedConfig {
             file: Some(file),
             must_exist: true,
-            web: GuardedClient::new(WebPolicy::default()).unwrap(),
+            web: GuardedClient::new(WebPolicy::default()),
             sandbox: None,
             secrets: Arc::new(|_| None),
         });

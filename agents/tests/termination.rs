@@ -54,8 +54,8 @@ fn drive(agent: &str, max_iters: i32, replies: &[(String, bool)]) -> (Run, Endin
         let (text, good) = &replies[turns % replies.len()];
         let drafts = match run.next() {
             Action::CallModel(call) => run.interpret(call.mode, &reply(text)),
-            Action::CallTool(call) if *good => Run::result(call, Ok(json!({ "passages": [] }))),
-            Action::CallTool(call) => Run::result(call, Err("broken".into())),
+            Action::CallTool(call) if *good => Run::returned(call, Ok(json!({ "passages": [] }))),
+            Action::CallTool(call) => Run::returned(call, Err("broken".into())),
             Action::Append(drafts) => drafts,
             Action::Finish(ending) => return (run, ending, turns),
             Action::Route => unreachable!("an agent is named"),
@@ -106,7 +106,7 @@ fn a_run_whose_steps_are_of_a_newer_version_still_ends() {
         for _ in 0..60 {
             let drafts = match run.next() {
                 Action::CallModel(call) => run.interpret(call.mode, &reply("words")),
-                Action::CallTool(call) => Run::result(call, Ok(Value::Null)),
+                Action::CallTool(call) => Run::returned(call, Ok(Value::Null)),
                 Action::Append(drafts) => drafts,
                 Action::Finish(_) => {
                     ended = true;

@@ -20,8 +20,10 @@ pub const MAX_FILE_BYTES: usize = 20 << 20;
 pub const MAX_FILES: usize = 100;
 /// Largest message that a WebSocket client may send, in bytes: 64 KiB. A larger one closes the socket with 1009.
 pub const MAX_WS_MESSAGE_BYTES: usize = 64 << 10;
-/// Streams and waiting requests that are open at once; more get 429.
-pub const MAX_STREAMS: usize = 2_048;
+/// Streams and waiting requests that are open at once when nothing else is set; more get 429.
+pub const DEFAULT_STREAMS: usize = 2_048;
+/// Most that may be set: each is an open file.
+pub const MAX_STREAMS: usize = 1_000_000;
 
 /// What an operator decides about the API.
 #[derive(Debug, Clone, Default)]
@@ -38,6 +40,8 @@ pub struct ApiConfig {
     pub rate_per_token: u32,
     /// Requests a minute for each namespace; 0 is no limit.
     pub rate_per_namespace: u32,
+    /// Streams and waiting requests that are open at once; 0 is [`DEFAULT_STREAMS`].
+    pub max_streams: usize,
     /// Folders that `POST /ingest` may read from. Canonical paths.
     pub ingest_roots: Vec<PathBuf>,
     /// Hosts of databases that `POST /ingest` may read from, as `host` or `host:port`.

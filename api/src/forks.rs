@@ -70,7 +70,7 @@ fn unstorable(error: &BlobError) -> ApiError {
         .hint("check the disk and the data folder (RIVERRUN_DATA_DIR), then fork again")
 }
 
-/// A fork waits for nobody: what its source took over from the runs of its chain is in its task.
+/// A fork waits for nobody and is of no chain: what its source took over from the runs of its chain is in its task.
 async fn with_inputs(state: &AppState, request: RunRequest) -> Result<RunRequest, ApiError> {
     let mut answers = Vec::with_capacity(request.after.len());
     for before in &request.after {
@@ -78,7 +78,7 @@ async fn with_inputs(state: &AppState, request: RunRequest) -> Result<RunRequest
         answers.push(run.and_then(|run| run.answer).unwrap_or_default());
     }
     let answers: Vec<&str> = answers.iter().map(String::as_str).collect();
-    Ok(RunRequest { task: with_answers(&request.task, &answers), after: Vec::new(), ..request })
+    Ok(RunRequest { task: with_answers(&request.task, &answers), after: Vec::new(), chain: None, ..request })
 }
 
 /// The source's request with what the fork does otherwise.

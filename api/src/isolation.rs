@@ -1,21 +1,22 @@
 //! Whoever names a namespace sees nothing of another: also where an id alone would do.
 //!
-//! Runs, ingests, removals, re-embeddings and rebuilds are found by their ids, which no one guesses. With `?namespace=` a caller says where it must be; what is
+//! Runs, chains, ingests, removals, re-embeddings and rebuilds are found by their ids, which no one guesses. With `?namespace=` a caller says where it must be; what is
 //! elsewhere is then as unknown as what never was. Whoever comes with a token that is bound to namespaces says so without
-//! the parameter, too. It is checked here, in front of every route below `/runs/{id}`, `/ingest/{id}`,
+//! the parameter, too. It is checked here, in front of every route below `/runs/{id}`, `/chains/{id}`, `/ingest/{id}`,
 //! `/deletions/{id}`, `/reembeddings/{id}` and `/rebuilds/{id}` and their WebSockets, those to come included, and for every id in path and query alike.
 
 use axum::extract::{Query, Request, State};
 use axum::http::Uri;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use riverrun_schemas::{IngestId, Namespace, RunId};
+use riverrun_schemas::{ChainId, IngestId, Namespace, RunId};
 use riverrun_stores::read_models::{deletions, rebuilds, reembeddings};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn, Paths};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 
 use crate::access::caller;
+use crate::chains::unknown as unknown_chain;
 use crate::error::ApiError;
 use crate::hub::{unknown_ingest, unknown_run};
 use crate::routes::deletions::unknown_deletion;
@@ -26,7 +27,7 @@ use crate::submit::Checks;
 
 const PARAMETER: &str = "namespace";
 /// Below these, an id says what is meant.
-const PLACES: [&str; 5] = ["/runs/", "/ingest/", "/deletions/", "/reembeddings/", "/rebuilds/"];
+const PLACES: [&str; 6] = ["/runs/", "/chains/", "/ingest/", "/deletions/", "/reembeddings/", "/rebuilds/"];
 
 /// Answers 404 for what is in another namespace than the one named; hands on everything else, without the parameter.
 pub(crate) async fn check(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
@@ -78,6 +79,13 @@ async fn must_be_in(state: &AppState, namespaces: &[Namespace], text: &str) -> R
         };
     }
     let elsewhere = |found: &str| namespaces.iter().all(|namespace| found != namespace.as_str());
+    if let Ok(chain_id) = text.parse::<ChainId>() {
+        let chain = state.hub().chain(chain_id).await?;
+        return match chain.is_some_and(|chain| elsewhere(&chain.namespace)) {
+            true => Err(unknown_chain(chain_id)),
+            false => Ok(()),
+        };
+    }
     let Ok(ingest_id) = text.parse::<IngestId>() else { return Ok(()) };
     if state.hub().ingest(ingest_id).await?.is_some_and(|ingest| elsewhere(&ingest.namespace)) {
         return Err(unknown_ingest(ingest_id));
@@ -140,6 +148,8 @@ mod tests {
             ("/runs", None),
             ("/runs/", None),
             ("/runs/run_x", Some("run_x")),
+            ("/chains", None),
+            ("/chains/chn_x/cancel", Some("chn_x")),
             ("/runs/run_x/approvals/3", Some("run_x")),
             ("/ws/runs/run_x", Some("run_x")),
             ("/ingest", None),

@@ -12,7 +12,9 @@ mod broker_figures;
 pub mod canvas_document;
 mod chains;
 pub mod config;
+pub mod crew;
 mod documents;
+mod drain;
 pub mod error;
 pub mod extract;
 pub mod figures;
@@ -82,7 +84,8 @@ fn wrap(routes: Router, core: Core) -> Router {
         .layer(middleware::from_fn_with_state(config.clone(), guard::check))
         .layer(middleware::from_fn(routes::openai::reshape))
         .layer(nosniff)
-        .layer(middleware::from_fn_with_state(core, metrics::count));
+        .layer(middleware::from_fn_with_state(core, metrics::count))
+        .layer(middleware::from_fn(drain::drain));
     match cors(&config.allowed_origins) {
         Some(cors) => routes.layer(cors),
         None => routes,

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use riverrun_log::broker::FiguresHandle;
+use riverrun_log::registry::RegistryStatus;
 use riverrun_models::{Models, Presence, ProviderInfo, ProviderKind};
 use riverrun_schemas::{Collection, registry};
 use riverrun_stores::read_models::checkpoints;
@@ -30,10 +31,17 @@ pub async fn all(state: &AppState) -> Vec<ServiceView> {
 
 /// What no request gets on without, whatever it asks: log, stores and workers, and not the models.
 pub async fn own(state: &AppState) -> Vec<ServiceView> {
-    let (broker, sql, documents, vectors, keywords, blobs) =
-        tokio::join!(broker(state), sql(state), documents(state), vectors(state), keywords(state), blobs(state));
+    let (broker, schemas, sql, documents, vectors, keywords, blobs) = tokio::join!(
+        broker(state),
+        schema_registry(state),
+        sql(state),
+        documents(state),
+        vectors(state),
+        keywords(state),
+        blobs(state)
+    );
     let parts = state.parts();
-    let mut rows = vec![broker, schema_registry(), sql, documents, vectors, keywords, blobs, streams(state)];
+    let mut rows = vec![broker, schemas, sql, documents, vectors, keywords, blobs, streams(state)];
     rows.push(indexes(state));
     rows.extend(parts.workers.statuses().iter().map(|status| {
         let name = format!("worker {}", status.name);
@@ -89,7 +97,7 @@ fn streams(state: &AppState) -> ServiceView {
 
 /// What can be asked without a log and stores.
 pub async fn light(core: &Core) -> Vec<ServiceView> {
-    let mut rows = vec![schema_registry()];
+    let mut rows = vec![built_in_schemas()];
     rows.extend(models(core.models()).await);
     rows.extend(tools(core));
     rows.push(cache(core).await);
@@ -162,8 +170,31 @@ async fn broker(state: &AppState) -> ServiceView {
     row.at(&parts.log.brokers).took(ms(since))
 }
 
-fn schema_registry() -> ServiceView {
+fn built_in_schemas() -> ServiceView {
     ServiceView::up("schema registry", "built-in", true, format!("{} schemas", registry::all().len()))
+}
+
+/// The outside one, where there is one. What this build writes is read without it, so nothing stops when it is away.
+async fn schema_registry(state: &AppState) -> ServiceView {
+    const NAME: &str = "schema registry";
+    let Some(outside) = state.parts().log.schemas.registry() else { return built_in_schemas() };
+    let since = Instant::now();
+    let row = match tokio::time::timeout(PATIENCE, outside.status()).await {
+        Ok(RegistryStatus { version, trouble: None }) => {
+            let detail = format!("has {} schemas of this version under their ids", registry::all().len());
+            ServiceView { version, ..ServiceView::up(NAME, "confluent", false, detail) }
+        }
+        Ok(RegistryStatus { version, trouble: Some(error) }) => {
+            let detail = format!("{error}; only records of newer versions wait for it");
+            ServiceView { version, ..ServiceView::down(NAME, "confluent", false, detail, error.hint()) }
+        }
+        Err(_) => {
+            let detail = format!("no answer within {} s", PATIENCE.as_secs());
+            let fix = "start the schema registry, or check RIVERRUN_SCHEMA_REGISTRY_URL";
+            ServiceView::down(NAME, "confluent", false, detail, fix)
+        }
+    };
+    row.at(outside.address()).took(ms(since))
 }
 
 async fn sql(state: &AppState) -> ServiceView {

@@ -12,7 +12,8 @@ use riverrun_knowledge::{Answerer, LanguageModels, Retriever};
 use riverrun_log::admin::{Admin, GroupTopics};
 use riverrun_log::broker::{FiguresHandle, SecureListener};
 use riverrun_log::{
-    BlobError, BlobStore, EmbeddedBroker, LogConfig, LogError, ObjectStoreBlobs, Producer, S3Config, Schemas,
+    BlobError, BlobStore, EmbeddedBroker, LogConfig, LogError, ObjectStoreBlobs, Producer, RegistryConfig,
+    RegistryError, S3Config, SchemaRegistry,
 };
 use riverrun_schemas::Topic;
 use riverrun_schemas::topics::all_specs;
@@ -25,24 +26,13 @@ use riverrun_stores::{
     DocumentStore, Episodes, Gaps, KeywordIndex, MongoDocuments, Sql, SqlDocuments, StoreError, VectorStore, Warehouse,
     WarehouseError,
 };
-use riverrun_workers::agent::{self, AgentWorkerConfig};
-use riverrun_workers::analyzer::Analyzer;
-use riverrun_workers::documents::{self, DocumentsConfig};
-use riverrun_workers::embedder::Embedder;
-use riverrun_workers::indexer::Indexer;
-use riverrun_workers::ingester::{Ingester, IngesterConfig};
-use riverrun_workers::memory::{self, EpisodeKeeper, RunRecorder, Summarizer};
-use riverrun_workers::projector::{self, ProjectorConfig};
-use riverrun_workers::rebuilder::{self, Rebuilder};
-use riverrun_workers::reembedder::Reembedder;
-use riverrun_workers::runtime::{self, RuntimeConfig, WorkerHandle, WorkerState, group_of};
-use riverrun_workers::tracer::{self, Tracer, TracingState};
-use riverrun_workers::trainer::{self, Trainer};
-use riverrun_workers::tree_builder::TreeBuilder;
-use riverrun_workers::turns::Turns;
+use riverrun_workers::runtime::{RuntimeConfig, WorkerHandle, WorkerState, group_of};
+use riverrun_workers::tracer::{self, TracingState};
+use riverrun_workers::{rebuilder, trainer};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::crew::Crew;
 use crate::documents::StoredDocuments;
 use crate::hub::{Hub, HubError};
 use crate::index_guard;
@@ -57,6 +47,8 @@ pub const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the last spans may take to a tracing service that takes them.
 const LAST_SPANS: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(10);
+/// How often it is looked whether the workers are ready: a part of every start.
+const READY_POLL: Duration = Duration::from_millis(2);
 /// The area of the vectors of documents on a server.
 pub const DOCUMENTS: &str = "documents";
 /// The workers that commit offsets and that every cluster has, each with the topic that it commits on. The projector keeps its own
@@ -105,6 +97,8 @@ pub struct StackConfig {
     pub qdrant: Option<QdrantConfig>,
     /// A bucket for the blobs; `None` keeps them in the data folder.
     pub s3: Option<S3Config>,
+    /// A schema registry that has to know every schema of this build; `None` answers for them by the API alone.
+    pub schema_registry: Option<RegistryConfig>,
     /// Settings and models.
     pub core: Core,
     /// Names this process among the members of a consumer group: the same after a restart, different from every other
@@ -134,6 +128,7 @@ impl StackConfig {
             database_url: None,
             mongodb_url: None,
             s3: None,
+            schema_registry: None,
             qdrant: None,
             core,
             instance: "riverrun".to_owned(),
@@ -156,6 +151,9 @@ pub enum StackError {
     /// The log can't be used.
     #[error("log: {0}")]
     Log(#[from] LogError),
+    /// The schema registry is not there, or does not take this build's schemas.
+    #[error("schema registry: {0}")]
+    Registry(#[from] RegistryError),
     /// A store can't be opened.
     #[error("{part}: {source}")]
     Store {
@@ -186,6 +184,7 @@ impl StackError {
     pub fn service(&self) -> &'static str {
         match self {
             StackError::Broker(_) | StackError::Log(_) | StackError::Hub(HubError::Log(_)) => "broker",
+            StackError::Registry(_) => "schema registry",
             StackError::Store { part, .. } => part,
             StackError::Blobs(_) => "blobs",
             StackError::Warehouse(_) => "warehouse",
@@ -200,6 +199,7 @@ impl StackError {
             StackError::Broker(error) | StackError::Log(error) => error.hint().map(str::to_owned),
             StackError::Store { source, .. } | StackError::Hub(HubError::Store(source)) => source.hint(),
             StackError::Hub(HubError::Log(error)) => error.hint().map(str::to_owned),
+            StackError::Registry(error) => Some(error.hint()),
             StackError::Warehouse(error) => error.hint(),
             StackError::Blobs(_) => Some(
                 "check the disk and the data folder (RIVERRUN_DATA_DIR), or the bucket (RIVERRUN_S3_BUCKET, RIVERRUN_S3_ENDPOINT) and its key"
@@ -320,7 +320,6 @@ async fn start_broker(config: &StackConfig) -> Result<(Option<EmbeddedBroker>, L
 
 struct Stores {
     sql: Sql,
-    documents: Arc<dyn DocumentStore>,
     vectors: Arc<dyn VectorStore>,
     /// Vectors of conversations: apart, so that no name of a collection leads to them.
     episodes: Episodes,
@@ -331,43 +330,60 @@ struct Stores {
 }
 
 async fn open_stores(config: &StackConfig) -> Result<Stores, StackError> {
-    let data_dir = config.data_dir.as_path();
-    let part = |part: &'static str| move |source| StackError::Store { part, source };
-    let sql = match &config.database_url {
-        Some(url) => Sql::connect(url).await,
-        None => Sql::open(data_dir.join("read.db")).await,
-    };
-    let sql = sql.map_err(part("sql"))?;
-    let documents: Arc<dyn DocumentStore> = match &config.mongodb_url {
-        Some(url) => {
-            let documents = MongoDocuments::open(url).await.map_err(part("documents"))?;
-            documents.version().await.map_err(part("documents"))?;
-            Arc::new(documents)
-        }
-        None => Arc::new(SqlDocuments::new(sql.clone())),
-    };
-    let gaps = Gaps::default();
-    let (vectors, memories) = vectors(config, &gaps).await.map_err(part("vectors"))?;
-    let keywords = keywords(config, &gaps).await.map_err(part("keywords"))?;
+    let (Index { sql, vectors, keywords, gaps }, memories) = open_index(config).await?;
     let warehouse: Arc<dyn Warehouse> = if config.workers {
-        Arc::new(DuckWarehouse::open(DuckConfig::at(data_dir.join("warehouse")))?)
+        Arc::new(DuckWarehouse::open(DuckConfig::at(config.data_dir.join("warehouse")))?)
     } else {
         Arc::new(ElsewhereWarehouse)
     };
-    let blobs = blobs(data_dir, config.s3.as_ref())?;
+    let blobs = open_blobs(config).await?;
+    Ok(Stores { sql, vectors, episodes: Episodes::new(memories), keywords, gaps, warehouse, blobs })
+}
+
+/// What is searched, and the database whose locks its writers take turns by.
+pub(crate) struct Index {
+    pub(crate) sql: Sql,
+    pub(crate) vectors: Arc<dyn VectorStore>,
+    pub(crate) keywords: Arc<dyn KeywordIndex>,
+    pub(crate) gaps: Gaps,
+}
+
+/// Opens the index, and with it the vectors of conversations.
+pub(crate) async fn open_index(config: &StackConfig) -> Result<(Index, Arc<dyn VectorStore>), StackError> {
+    let part = |part: &'static str| move |source| StackError::Store { part, source };
+    let sql = open_sql(config).await?;
+    let gaps = Gaps::default();
+    let (vectors, memories) = vectors(config, &gaps).await.map_err(part("vectors"))?;
+    let keywords = keywords(config, &gaps).await.map_err(part("keywords"))?;
+    Ok((Index { sql, vectors, keywords, gaps }, memories))
+}
+
+/// Opens the read models.
+pub(crate) async fn open_sql(config: &StackConfig) -> Result<Sql, StackError> {
+    let sql = match &config.database_url {
+        Some(url) => Sql::connect(url).await,
+        None => Sql::open(config.data_dir.join("read.db")).await,
+    };
+    sql.map_err(|source| StackError::Store { part: "sql", source })
+}
+
+/// Opens the documents, which are in the database of the read models where no other place is set; a server has to answer. Runs do
+/// without them, so whoever only drives runs does not open them.
+pub(crate) async fn open_documents(config: &StackConfig, sql: &Sql) -> Result<Arc<dyn DocumentStore>, StackError> {
+    let part = |source| StackError::Store { part: "documents", source };
+    let Some(url) = &config.mongodb_url else { return Ok(Arc::new(SqlDocuments::new(sql.clone()))) };
+    let documents = MongoDocuments::open(url).await.map_err(part)?;
+    documents.version().await.map_err(part)?;
+    Ok(Arc::new(documents))
+}
+
+/// Opens the blobs; a bucket has to answer.
+pub(crate) async fn open_blobs(config: &StackConfig) -> Result<Arc<dyn BlobStore>, StackError> {
+    let blobs = blobs(&config.data_dir, config.s3.as_ref())?;
     if config.s3.is_some() {
         blobs.check().await?;
     }
-    Ok(Stores {
-        sql,
-        documents,
-        vectors,
-        episodes: Episodes::new(memories),
-        keywords,
-        gaps,
-        warehouse,
-        blobs: Arc::new(blobs),
-    })
+    Ok(Arc::new(blobs))
 }
 
 /// The vectors of documents, and those of conversations.
@@ -405,26 +421,32 @@ fn keyword_server(config: &StackConfig) -> Option<&QdrantConfig> {
 
 async fn start_rest(
     config: StackConfig,
-    log: LogConfig,
+    mut log: LogConfig,
     embedded_broker: Option<FiguresHandle>,
     stop: CancellationToken,
 ) -> Result<(AppState, WorkerSet, CaughtUp), StackError> {
+    if let Some(registry) = &config.schema_registry {
+        log.schemas = SchemaRegistry::join(registry).await?;
+    }
     let admin = Admin::new(&log)?;
-    admin.ensure_topics(all_specs()).await?;
-    let stores = open_stores(&config).await?;
+    let topics = async { admin.ensure_topics(all_specs()).await.map_err(StackError::from) };
+    let opened = async {
+        let stores = open_stores(&config).await?;
+        let documents = open_documents(&config, &stores.sql).await?;
+        Ok::<_, StackError>((stores, documents))
+    };
+    let ((), (stores, documents)) = tokio::try_join!(topics, opened)?;
     let producer = Producer::new(&log)?;
     let models: Arc<dyn LanguageModels> = Arc::new(config.core.models().clone());
-    let retriever = Retriever::new(stores.vectors.clone(), stores.keywords.clone(), models.clone())
-        .with_cache(config.core.cache().clone())
-        .with_gaps(stores.gaps.clone());
-    let answerer = Answerer::new(retriever.clone(), models.clone(), AnswerConfig::default());
-    let hub = Hub::start(stores.sql.clone(), log.clone(), config.core.tracing().clone(), stop.clone()).await?;
+    let retriever = retriever(&config, &stores, models.clone());
+    let answerer = Answerer::new(retriever.clone(), models, AnswerConfig::default());
     config.core.tracing().watch(stop.clone());
     let memory = stored_memory(&config, &stores, &producer);
     let toolbox = toolbox(&config, &stores, &retriever, &memory);
     config.core.tools().defined.connect(log.clone(), producer.clone(), stop.clone());
     let (handles, caught_up) = if config.workers {
-        spawn_workers(&config, &log, &producer, &stores, models, (&toolbox, &memory), &stop)
+        let crew = Crew::of_all(&config, log.clone(), producer.clone(), stop.clone());
+        spawn_workers(&crew, &stores, &documents, (&toolbox, &memory))
     } else {
         (Vec::new(), CaughtUp::default())
     };
@@ -438,13 +460,15 @@ async fn start_rest(
         .filter_map(|name| Some(GroupTopics { group: group_of(name), topics: vec![topic_of(name)?.name().to_owned()] }))
         .collect();
     let workers = WorkerSet::new(handles);
+    // The workers take their partitions meanwhile.
+    let hub = Hub::start(stores.sql.clone(), log.clone(), config.core.tracing().clone(), stop.clone()).await?;
     wait_ready(&workers).await?;
     let parts = Parts {
         log,
         embedded_broker,
         producer,
         sql: stores.sql,
-        documents: stores.documents,
+        documents,
         vectors: stores.vectors,
         memory,
         keywords: stores.keywords,
@@ -466,6 +490,34 @@ async fn start_rest(
     let state = AppState::new(config.core, parts)?;
     index_guard::start(&state, stop).await;
     Ok((state, workers, caught_up))
+}
+
+fn retriever(config: &StackConfig, stores: &Stores, models: Arc<dyn LanguageModels>) -> Retriever {
+    Retriever::new(stores.vectors.clone(), stores.keywords.clone(), models)
+        .with_cache(config.core.cache().clone())
+        .with_gaps(stores.gaps.clone())
+}
+
+/// What runs work with, in a process that has no API.
+pub(crate) struct RunParts {
+    pub(crate) toolbox: Toolbox,
+    pub(crate) memory: StoredMemory,
+    pub(crate) blobs: Arc<dyn BlobStore>,
+}
+
+/// Opens what runs work with.
+pub(crate) async fn open_run_parts(
+    config: &StackConfig,
+    log: LogConfig,
+    producer: Producer,
+    stop: CancellationToken,
+) -> Result<RunParts, StackError> {
+    let stores = open_stores(config).await?;
+    let memory = stored_memory(config, &stores, &producer);
+    let retriever = retriever(config, &stores, Arc::new(config.core.models().clone()));
+    let toolbox = toolbox(config, &stores, &retriever, &memory);
+    config.core.tools().defined.connect(log, producer, stop);
+    Ok(RunParts { toolbox, memory, blobs: stores.blobs })
 }
 
 /// The tools of runs, over the stores.
@@ -498,122 +550,26 @@ pub fn blobs(data_dir: &Path, s3: Option<&S3Config>) -> Result<ObjectStoreBlobs,
     }
 }
 
+/// One of each.
 fn spawn_workers(
-    config: &StackConfig,
-    log: &LogConfig,
-    producer: &Producer,
+    crew: &Crew<'_>,
     stores: &Stores,
-    models: Arc<dyn LanguageModels>,
+    documents: &Arc<dyn DocumentStore>,
     (toolbox, memory): (&Toolbox, &StoredMemory),
-    stop: &CancellationToken,
 ) -> (Vec<WorkerHandle>, CaughtUp) {
-    let runtime = || {
-        let usual = RuntimeConfig {
-            instance: Some(config.instance.clone()),
-            ..RuntimeConfig::new(log.clone(), producer.clone())
-        };
-        (config.tune)(usual)
-    };
-    let settings = config.core.config();
-    let agents = AgentWorkerConfig {
-        log: log.clone(),
-        schemas: Schemas::built_in(),
-        instance: Some(config.instance.clone()),
-        max_concurrent_runs: config.max_runs,
-        default_max_iters: settings.agent_max_iters,
-        default_temperature: settings.agent_temperature,
-        policy: Arc::new(config.core.tools().policy.clone()),
-    };
-    let ingester = Ingester::new(
-        log.clone(),
-        Schemas::built_in(),
-        stores.blobs.clone(),
-        IngesterConfig {
-            limits: config.limits,
-            web: settings.web.clone(),
-            secrets: config.secrets.clone(),
-            ..IngesterConfig::default()
-        },
-    )
-    .with_warehouse(stores.warehouse.clone())
-    .with_models(models.clone());
-    let indexer =
-        Indexer::new(stores.vectors.clone(), stores.keywords.clone()).with_turns(Turns::across(stores.sql.clone()));
-    let reembedder = Reembedder::new(stores.vectors.clone(), models.clone(), indexer.turns());
-    let rebuilder = Rebuilder::new(
-        stores.vectors.clone(),
-        stores.keywords.clone(),
-        models.clone(),
-        (indexer.turns(), stores.gaps.clone()),
-        stop.clone(),
-    );
-    let trees = TreeBuilder::new(log.clone(), Schemas::built_in(), stores.blobs.clone(), models.clone());
-    let projector = ProjectorConfig {
-        log: log.clone(),
-        producer: producer.clone(),
-        schemas: Schemas::built_in(),
-        sql: stores.sql.clone(),
-        caught_up: CancellationToken::new(),
-    };
-    let keeper = DocumentsConfig {
-        log: log.clone(),
-        producer: producer.clone(),
-        schemas: Schemas::built_in(),
-        store: stores.documents.clone(),
-        caught_up: CancellationToken::new(),
-    };
-    let caught_up = [projector.caught_up.clone(), keeper.caught_up.clone()];
-    let mut workers = vec![
-        projector::spawn(projector, stop.clone()),
-        documents::spawn(keeper, stop.clone()),
-        runtime::spawn(ingester, runtime(), stop.clone()),
-        runtime::spawn(
-            Analyzer::new(
-                stores.blobs.clone(),
-                models.clone(),
-                config.core.tools().web.clone(),
-                config.core.tools().sandbox.clone(),
-                settings.projects.clone(),
-            ),
-            runtime(),
-            stop.clone(),
-        ),
-        runtime::spawn(Embedder::new(models).with_texts(stores.blobs.clone()), runtime(), stop.clone()),
-        runtime::spawn(indexer, runtime(), stop.clone()),
-        runtime::spawn(reembedder, runtime(), stop.clone()),
-        runtime::spawn(rebuilder, RuntimeConfig { max_attempts: rebuilder::MAX_ATTEMPTS, ..runtime() }, stop.clone()),
-        runtime::spawn(trees, runtime(), stop.clone()),
-        runtime::spawn(RunRecorder::default(), memory::patient(runtime()), stop.clone()),
-        runtime::spawn(
-            EpisodeKeeper::new(memory.models().clone(), memory.episodes().clone()),
-            memory::patient(runtime()),
-            stop.clone(),
-        ),
-        runtime::spawn(
-            Summarizer::new(memory.models().clone(), memory.window_tokens()),
-            memory::patient(runtime()),
-            stop.clone(),
-        ),
-        agent::spawn(
-            agents,
-            producer.clone(),
-            config.core.models().clone(),
-            toolbox.clone(),
-            stores.blobs.clone(),
-            stop.clone(),
-        ),
-    ];
-    let checkpoints = config.data_dir.join("finetune");
-    let training = Trainer::new(config.core.models().clone(), stores.blobs.clone(), checkpoints, stop.clone());
-    // A log or a disk that is away for long must not end a training of hours.
-    workers.push(runtime::spawn(training, memory::patient(runtime()), stop.clone()));
-    let tracing = config.core.tracing();
-    if tracing.is_on() {
-        let (provider, model) =
-            (config.core.models().settings().default_provider(), config.core.models().default_chat_model());
-        workers.push(runtime::spawn(Tracer::new(tracing.clone(), provider, model), runtime(), stop.clone()));
+    let (projector, read_models) = crew.projector(&stores.sql);
+    let (keeper, documents) = crew.documents(documents);
+    let mut workers = vec![projector, keeper];
+    workers.extend(crew.ingesters(&stores.blobs, Some(&stores.warehouse)));
+    workers.extend(crew.analyzers(&stores.blobs));
+    workers.extend(crew.embedders(Some(&stores.blobs)));
+    workers.extend(crew.indexers(&stores.sql, &stores.vectors, &stores.keywords, &stores.gaps));
+    workers.extend(crew.agents(toolbox, memory, &stores.blobs));
+    workers.extend(crew.trainers(&stores.blobs));
+    if crew.tracing().is_on() {
+        workers.extend(crew.tracers());
     }
-    (workers, caught_up)
+    (workers, [read_models, documents])
 }
 
 /// The topic that a worker commits offsets of.
@@ -642,6 +598,6 @@ async fn wait_ready(workers: &WorkerSet) -> Result<(), StackError> {
         if Instant::now() > until {
             return Err(StackError::NotReady { waiting: waiting.join(", ") });
         }
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(READY_POLL).await;
     }
 }

@@ -17,7 +17,7 @@ use riverrun_knowledge::{Answerer, Retriever};
 use riverrun_log::admin::{Admin, GroupTopics, PartitionLag};
 use riverrun_log::broker::FiguresHandle;
 use riverrun_log::dead_letters::DeadLetters;
-use riverrun_log::{BlobStore, LogConfig, LogError, Producer};
+use riverrun_log::{BlobStore, LogConfig, LogError, Producer, lag};
 use riverrun_models::Models;
 use riverrun_stores::{Cache, DocumentStore, Gaps, KeywordIndex, LocalCache, Sql, VectorStore, Warehouse};
 use riverrun_workers::runtime::{WorkerHandle, WorkerState, WorkerStatus};
@@ -26,7 +26,7 @@ use riverrun_workers::{rebuilder, trainer};
 use tokio::sync::Semaphore;
 
 use crate::access::Access;
-use crate::config::{ApiConfig, MAX_STREAMS, SharedConfig};
+use crate::config::{ApiConfig, DEFAULT_STREAMS, SharedConfig};
 use crate::error::ApiError;
 use crate::hub::Hub;
 use crate::metrics::Metrics;
@@ -188,6 +188,11 @@ impl WorkerSet {
     }
 }
 
+/// A training is one record for hours, and so may be a rebuild: that such a worker gets on can't be told from its records.
+pub fn has_long_records(worker: &str) -> bool {
+    [trainer::NAME, rebuilder::NAME].contains(&worker)
+}
+
 /// Whether a worker gets on; the reason where it does not.
 pub fn worker_trouble(status: &WorkerStatus) -> Option<String> {
     let trouble = || status.trouble.clone();
@@ -195,8 +200,7 @@ pub fn worker_trouble(status: &WorkerStatus) -> Option<String> {
         WorkerState::Failed => Some(trouble().unwrap_or_else(|| "it has stopped".to_owned())),
         WorkerState::Troubled => Some(trouble().unwrap_or_else(|| "the broker does not answer".to_owned())),
         WorkerState::Stopped => Some("it was stopped".to_owned()),
-        // A training is one record for hours, and so may be a rebuild.
-        _ if ![trainer::NAME, rebuilder::NAME].contains(&status.name.as_str()) && status.stalled(STALLED) => {
+        _ if !has_long_records(&status.name) && status.stalled(STALLED) => {
             Some(format!("nothing got done for {} s with {} records in work", status.idle_ms / 1_000, status.in_work))
         }
         WorkerState::Starting | WorkerState::Running | WorkerState::Stopping => None,
@@ -262,6 +266,7 @@ pub struct AppState {
 struct Shared {
     dead_letters: DeadLetters,
     streams: Arc<Semaphore>,
+    max_streams: usize,
     reservations: Reservations,
     lag: Mutex<Option<(Instant, Vec<PartitionLag>)>>,
 }
@@ -270,9 +275,14 @@ impl AppState {
     /// Joins the two.
     pub fn new(core: Core, parts: Parts) -> Result<Self, LogError> {
         let dead_letters = DeadLetters::new(&parts.log, parts.producer.clone())?;
+        let max_streams = match core.config().max_streams {
+            0 => DEFAULT_STREAMS,
+            set => set,
+        };
         let shared = Shared {
             dead_letters,
-            streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+            streams: Arc::new(Semaphore::new(max_streams)),
+            max_streams,
             reservations: Reservations::default(),
             lag: Mutex::new(None),
         };
@@ -307,8 +317,8 @@ impl AppState {
     /// A place for a stream or a waiting request; 429 when all are taken.
     pub fn stream_slot(&self) -> Result<tokio::sync::OwnedSemaphorePermit, ApiError> {
         self.shared.streams.clone().try_acquire_owned().map_err(|_| {
-            ApiError::busy(format!("{MAX_STREAMS} streams are open, which is the limit"))
-                .hint("close some or try again later")
+            ApiError::busy(format!("{} streams are open, which is the limit", self.shared.max_streams))
+                .hint("close some, try again later, or raise RIVERRUN_API_MAX_STREAMS")
         })
     }
 
@@ -319,13 +329,21 @@ impl AppState {
         {
             return Ok(lag.clone());
         }
-        let mut lag = self.parts.admin.lag(&self.parts.groups).await?;
+        let parts = &self.parts;
+        // The broker of this process is asked without a client; any other takes one for each group.
+        let mut lag = match &parts.embedded_broker {
+            Some(broker) => lag::of_groups(broker, &parts.groups)?,
+            None => parts.admin.lag(&parts.groups).await?,
+        };
         // Workers that commit nothing know themselves how far they are.
-        for worker in self.parts.workers.iter() {
+        for worker in parts.workers.iter() {
             let group = worker.status().group;
-            if self.parts.groups.iter().all(|committing| committing.group != group) {
+            if parts.groups.iter().all(|committing| committing.group != group) {
                 let positions = worker.positions();
-                let ends = self.parts.admin.ends(positions.keys().cloned().collect()).await?;
+                let ends = match &parts.embedded_broker {
+                    Some(broker) => lag::ends(broker, positions.keys()),
+                    None => parts.admin.ends(positions.keys().cloned().collect()).await?,
+                };
                 lag.extend(positions.into_iter().map(|(partition, next)| {
                     let end = ends.get(&partition).copied().unwrap_or(next);
                     PartitionLag {

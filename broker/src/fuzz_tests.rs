@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use crate::fuzz::{Target, run};
 use crate::handlers::{Context, begin};
+use crate::pace::Pace;
 use crate::security::authentication::Authentication;
 use crate::storage::disk::{Disk, RealDisk};
 use crate::storage::recovery::{Recovered, recover};
@@ -132,6 +133,7 @@ fn broker_frames_end_in_an_answer_or_a_refusal() {
         peer: address,
         local: address,
         advertised: None,
+        pace: Pace::default(),
     };
     let ask = |bytes: &[u8], patience: Duration| {
         let frame = Bytes::copy_from_slice(bytes);

@@ -92,6 +92,26 @@ impl Node {
         (config.max_queued_bytes / MEMORY_UNIT).max(1)
     }
 
+    /// Whether a topic may be created under this name.
+    pub(crate) fn check_new_topic(&self, name: &str) -> Result<(), Refusal> {
+        if self.topics.get(name).is_some() {
+            return Err(Refusal::new(ResponseError::TopicAlreadyExists, format!("topic {name} already exists")));
+        }
+        if !is_valid_name(name) || is_internal(name) {
+            let message =
+                "topic names have 1 to 249 letters, digits, dots, underscores or hyphens, and are not reserved";
+            return Err(Refusal::new(ResponseError::InvalidTopicException, message));
+        }
+        // The names of figures cannot tell a dot from an underscore.
+        let figure = name.replace('.', "_");
+        if let Some(like) = self.topics.all().iter().find(|topic| topic.name.replace('.', "_") == figure) {
+            let message =
+                format!("topic {name} collides with topic {}: dots and underscores count as the same", like.name);
+            return Err(Refusal::new(ResponseError::InvalidTopicException, message));
+        }
+        Ok(())
+    }
+
     /// Creates a topic. `partitions` -1 takes the default. With `validate_only` everything is checked and nothing done.
     pub(crate) async fn create_topic(
         &self,
@@ -101,17 +121,10 @@ impl Node {
         validate_only: bool,
     ) -> Result<TopicMeta, Refusal> {
         let _admin = self.admin.lock().await;
-        if self.topics.get(name).is_some() {
-            return Err(Refusal::new(ResponseError::TopicAlreadyExists, format!("topic {name} already exists")));
-        }
-        if !is_valid_name(name) || is_internal(name) {
-            let message =
-                "topic names have 1 to 249 letters, digits, dots, underscores or hyphens, and are not reserved";
-            return Err(Refusal::new(ResponseError::InvalidTopicException, message));
-        }
+        self.check_new_topic(name)?;
+        check_configs(&configs)?;
         let partitions = if partitions == -1 { self.config.default_partitions } else { partitions };
         self.check_partitions(0, partitions)?;
-        check_configs(&configs)?;
         let meta = TopicMeta { id: Uuid::new_v4(), partitions, configs, log_starts: BTreeMap::new() };
         if !validate_only {
             self.journal.record(Entry::Topic { name: name.to_owned(), meta: meta.clone() }).await?;
@@ -201,10 +214,11 @@ impl Node {
         change: impl FnOnce(&mut BTreeMap<String, String>) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
         let _admin = self.admin.lock().await;
-        let topic = self.topics.get(name).ok_or(ResponseError::UnknownTopicOrPartition)?;
         let mut configs = self.journal.lock().topics.get(name).map(|meta| meta.configs.clone()).unwrap_or_default();
         change(&mut configs)?;
         check_configs(&configs)?;
+        // A setting that cannot be is told even of a topic that is not there, as Apache Kafka does.
+        let topic = self.topics.get(name).ok_or(ResponseError::UnknownTopicOrPartition)?;
         if !validate_only {
             let durable =
                 self.journal.lock().record(Entry::ConfigsSet { name: name.to_owned(), configs: configs.clone() })?;

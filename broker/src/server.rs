@@ -19,6 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::figures::{Counters, OpenConnection};
 use crate::handlers::{Answer, Context, RequestError, begin};
 use crate::node::Node;
+use crate::pace::Pace;
 use crate::security::authentication::Authentication;
 use crate::security::users::Users;
 
@@ -96,7 +97,8 @@ async fn serve(node: Arc<Node>, listener: &Listener, stream: TcpStream, peer: So
     // Without this an answer waits for the client's delayed acknowledgement; a socket that refuses is slow, not wrong.
     let _ = stream.set_nodelay(true);
     let advertised = listener.advertised.clone();
-    let context = Context { node: node.clone(), client_id: String::new(), peer, local, advertised };
+    let context =
+        Context { node: node.clone(), client_id: String::new(), peer, local, advertised, pace: Pace::default() };
     // A password may travel as it is where nobody can listen in.
     let plain = listener.tls.is_some() || local.ip().is_loopback();
     let authentication = Authentication::new(listener.users.clone(), plain);

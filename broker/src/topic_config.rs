@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::wire::compression::Codec;
+
 /// The type of a setting, as Kafka's admin API numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i8)]
@@ -55,13 +57,14 @@ fn boolean(value: &str) -> bool {
     matches!(value, "true" | "false")
 }
 fn policy(value: &str) -> bool {
-    !value.is_empty() && value.split(',').all(|word| matches!(word.trim(), "delete" | "compact"))
+    // Neither is a policy too: everything is kept for ever.
+    value.is_empty() || value.split(',').all(|word| matches!(word.trim(), "delete" | "compact"))
 }
 fn timestamp_type(value: &str) -> bool {
     matches!(value, "CreateTime" | "LogAppendTime")
 }
-fn producer_compression(value: &str) -> bool {
-    value == "producer"
+fn compression(value: &str) -> bool {
+    value == "producer" || Codec::named(value).is_some()
 }
 
 const fn setting(
@@ -77,16 +80,18 @@ const fn setting(
 /// Every setting that has a meaning here. Names that Kafka knows beyond these are refused, not ignored, except the ones in
 /// [`WITHOUT_EFFECT`].
 pub(crate) const SETTINGS: &[Setting] = &[
-    setting("cleanup.policy", "delete", SettingType::List, policy, "delete, compact or both"),
+    setting("cleanup.policy", "delete", SettingType::List, policy, "delete, compact, both or nothing"),
     setting(
         "compression.type",
         "producer",
         SettingType::Text,
-        producer_compression,
-        "producer (batches are kept as sent)",
+        compression,
+        "producer (batches are kept as sent), uncompressed, gzip, snappy, lz4 or zstd",
     ),
     setting("delete.retention.ms", "86400000", SettingType::Long, natural, "0 or more"),
     setting("max.message.bytes", "1048588", SettingType::Int, message_size, "0 to 2147483647"),
+    setting("message.timestamp.after.max.ms", "9223372036854775807", SettingType::Long, natural, "0 or more"),
+    setting("message.timestamp.before.max.ms", "9223372036854775807", SettingType::Long, natural, "0 or more"),
     setting("message.timestamp.type", "CreateTime", SettingType::Text, timestamp_type, "CreateTime or LogAppendTime"),
     setting("min.cleanable.dirty.ratio", "0.5", SettingType::Double, fraction, "0 to 1"),
     setting("min.compaction.lag.ms", "0", SettingType::Long, natural, "0 or more"),
@@ -158,6 +163,12 @@ pub(crate) struct TopicConfig {
     /// Only the last record of each key is kept.
     compact: bool,
     append_time: bool,
+    /// How batches are compressed; none leaves them as they were sent.
+    pub codec: Option<Codec>,
+    /// How far a record's time may lie before the broker's, in milliseconds.
+    pub timestamp_before_max_ms: i64,
+    /// How far it may lie after it, in milliseconds.
+    pub timestamp_after_max_ms: i64,
     /// Largest batch in bytes.
     pub max_message_bytes: usize,
     /// Size at which a segment is closed.
@@ -192,6 +203,9 @@ impl TopicConfig {
             delete: policies.contains("delete"),
             compact: policies.contains("compact"),
             append_time: text("message.timestamp.type") == "LogAppendTime",
+            codec: Codec::named(text("compression.type")),
+            timestamp_before_max_ms: number("message.timestamp.before.max.ms"),
+            timestamp_after_max_ms: number("message.timestamp.after.max.ms"),
             max_message_bytes: usize::try_from(number("max.message.bytes")).unwrap_or(usize::MAX),
             segment_bytes: if set.contains_key("segment.bytes") {
                 number("segment.bytes") as u64

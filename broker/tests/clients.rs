@@ -326,3 +326,34 @@ async fn given_offsets_in_a_transaction_when_it_ends_then_they_count_only_if_it_
     assert_eq!(offset(&broker), Some(3));
     broker.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_a_reader_that_waits_when_it_asks_something_else_then_it_is_answered_before_the_wait_is_over() {
+    let folder = TempDir::new().unwrap();
+    let broker = start(&folder).await;
+    let (address, options) = (broker.local_addr(), AdminOptions::new());
+    admin(&broker).create_topics(&[NewTopic::new("t", 1, TopicReplication::Fixed(1))], &options).await.unwrap();
+    let consumer: StreamConsumer = client(address)
+        .set("group.id", "readers")
+        .set("fetch.wait.max.ms", "60000")
+        // Who gathers is taken at its word about the wait.
+        .set("fetch.min.bytes", "100000")
+        .create()
+        .unwrap();
+    let mut assignment = TopicPartitionList::new();
+    assignment.add_partition_offset("t", 0, Offset::Offset(0)).unwrap();
+    consumer.assign(&assignment).unwrap();
+    let consumer = Arc::new(consumer);
+    for _ in 0..3 {
+        assert!(tokio::time::timeout(Duration::from_millis(300), consumer.recv()).await.is_err(), "nothing to read");
+        let asked = consumer.clone();
+        let bounds = blocking(move || asked.fetch_watermarks("t", 0, PATIENCE)).await;
+        assert_eq!(bounds.unwrap(), (0, 0));
+    }
+    // What is there when the wait ends is sent, even if it is less than was wanted.
+    send(&producer(address), "t", 0, "k", "v").await;
+    let asked = consumer.clone();
+    blocking(move || asked.fetch_watermarks("t", 0, PATIENCE)).await.unwrap();
+    let message = tokio::time::timeout(PATIENCE, consumer.recv()).await.unwrap().unwrap();
+    assert_eq!(message.payload(), Some(b"v".as_slice()));
+}

@@ -7,6 +7,7 @@ use clap_complete::Shell;
 use riverrun_api::wire::{ApprovalMode, SessionMode};
 
 use crate::commands::canvas::CanvasCommand;
+use crate::commands::chains::ChainsCommand;
 use crate::commands::chaos::ChaosCommand;
 use crate::commands::finetune::FinetuneCommand;
 use crate::commands::runs::RunsCommand;
@@ -76,6 +77,9 @@ pub enum Command {
     /// Canvases that were drawn on the web page: run, check, and keep on the server
     #[command(subcommand)]
     Canvas(CanvasCommand),
+    /// Chains of runs that wait for each other: show, watch, cancel
+    #[command(subcommand)]
+    Chains(ChainsCommand),
     /// Runs: list, show, watch, answer, cancel, resume, fork, compare
     #[command(subcommand)]
     Runs(RunsCommand),
@@ -141,6 +145,7 @@ impl Command {
             Command::Mcp(_) => "mcp",
             Command::Agent(_) => "agent",
             Command::Canvas(_) => "canvas",
+            Command::Chains(_) => "chains",
             Command::Runs(_) => "runs",
             Command::Chaos(_) => "chaos",
             Command::Memory(_) => "memory",

@@ -160,8 +160,7 @@ pub fn tools(settings: &Settings, file: &Path, must_exist: bool) -> Result<ToolP
                 .hint(format!("correct {}, or unset RIVERRUN_POLICY_FILE", path.display()))
         })?,
     };
-    let web = GuardedClient::new(settings.api.web.clone())
-        .map_err(|error| CliError::new(Exit::Failed, error.to_string()).maybe_hint(error.hint()))?;
+    let web = GuardedClient::new(settings.api.web.clone());
     let defined = DefinedTools::load(&DefinedConfig {
         file: Some(file.to_owned()),
         must_exist,
@@ -281,19 +280,8 @@ pub struct Hosting<'a> {
 pub async fn host(settings: &Settings, core: Core, lock: DataLock, hosting: Hosting<'_>) -> Result<Hosted, NotStarted> {
     let Hosting { command, any_port, workers } = hosting;
     let not_started = |service| move |error| NotStarted { service, error };
-    let config = StackConfig {
-        broker: broker_choice(settings, any_port).map_err(not_started("broker"))?,
-        database_url: settings.database_url.clone(),
-        mongodb_url: settings.mongodb_url.clone(),
-        s3: settings.s3.clone(),
-        qdrant: settings.qdrant.clone(),
-        instance: instance(&settings.data_dir),
-        max_runs: settings.agent_max_runs,
-        limits: settings.ingest_limits,
-        secrets: settings.source_secrets.clone(),
-        workers,
-        ..StackConfig::new(&settings.data_dir, core)
-    };
+    let broker = broker_choice(settings, any_port).map_err(not_started("broker"))?;
+    let config = stack_config(settings, core, broker, workers);
     // Who comes meanwhile learns who has the folder; a server tells again when its API listens.
     let owner = |brokers: &str| Owner {
         pid: std::process::id(),
@@ -307,6 +295,24 @@ pub async fn host(settings: &Settings, core: Core, lock: DataLock, hosting: Host
         Stack::start(config).await.map_err(|error| NotStarted { service: error.service(), error: failed(&error) })?;
     lock.tell(&owner(&stack.log().brokers)).map_err(not_started("data folder"))?;
     Ok(Hosted { stack, lock })
+}
+
+/// What a stack of these settings is made of.
+pub fn stack_config(settings: &Settings, core: Core, broker: BrokerChoice, workers: bool) -> StackConfig {
+    StackConfig {
+        broker,
+        database_url: settings.database_url.clone(),
+        mongodb_url: settings.mongodb_url.clone(),
+        s3: settings.s3.clone(),
+        schema_registry: settings.schema_registry.clone(),
+        qdrant: settings.qdrant.clone(),
+        instance: instance(&settings.data_dir),
+        max_runs: settings.agent_max_runs,
+        limits: settings.ingest_limits,
+        secrets: settings.source_secrets.clone(),
+        workers,
+        ..StackConfig::new(&settings.data_dir, core)
+    }
 }
 
 fn broker_choice(settings: &Settings, any_port: bool) -> Result<BrokerChoice, CliError> {
@@ -325,7 +331,8 @@ fn broker_choice(settings: &Settings, any_port: bool) -> Result<BrokerChoice, Cl
     }
 }
 
-fn failed(error: &StackError) -> CliError {
+/// A part that does not start, as a command fails with it.
+pub fn failed(error: &StackError) -> CliError {
     CliError::new(Exit::ServiceDown, error.to_string()).hint(error.hint())
 }
 

@@ -13,6 +13,7 @@ mod output;
 mod secure_broker;
 mod serve;
 mod settings;
+mod shared;
 mod signals;
 
 #[cfg(test)]
@@ -82,7 +83,8 @@ const QUIET: &str = "rdkafka=off,librdkafka=off,qdrant_edge=error,sqlx=warn,tant
 fn start_logging(settings: &Settings, cli: &Cli) -> Result<(), CliError> {
     let server = matches!(cli.command, Command::Serve(_) | Command::Worker(_));
     let usual = match (cli.verbose, server) {
-        (0, false) => format!("error,{QUIET}"),
+        // People at a terminal are told of failures alone, not of a slow query.
+        (0, false) => "error,rdkafka=off,librdkafka=off".to_owned(),
         (0, true) => format!("info,{QUIET}"),
         (1, _) => format!("debug,{QUIET}"),
         _ => "debug".to_owned(),

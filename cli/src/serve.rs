@@ -13,6 +13,7 @@ use crate::host::{self, Hosted, Hosting};
 use crate::lock::Owner;
 use crate::output::tell;
 use crate::settings::Settings;
+use crate::shared::{self, Shared};
 use crate::signals::Signals;
 
 /// Options of `serve`.
@@ -21,12 +22,15 @@ pub struct ServeArgs {
     /// Answer and stream only: no worker runs here, and every store is a server
     #[arg(long)]
     pub no_workers: bool,
+    /// Host the log nevertheless, on RIVERRUN_BROKER_PORT: other processes name it by RIVERRUN_KAFKA_BROKERS
+    #[arg(long, requires = "no_workers")]
+    pub host_log: bool,
 }
 
 /// Serves until a signal. A second one ends everything at once.
 pub async fn serve(args: ServeArgs, settings: &Settings) -> Result<(), CliError> {
     if args.no_workers {
-        check_servers(settings)?;
+        check_servers(settings, args.host_log)?;
     }
     settings.check_bind()?;
     let mut signals = Signals::listen()?;
@@ -67,9 +71,18 @@ pub async fn serve(args: ServeArgs, settings: &Settings) -> Result<(), CliError>
     if drained { Ok(()) } else { Err(CliError::interrupted()) }
 }
 
-/// A process without workers reads what others write: none of it may be embedded, for then it is in another process.
-fn check_servers(settings: &Settings) -> Result<(), CliError> {
-    let missing = missing_servers(settings);
+/// A process without workers reads what others write: none of it may be embedded, for then it is in another process. The log may be
+/// in this one, where that was asked for.
+fn check_servers(settings: &Settings, host_log: bool) -> Result<(), CliError> {
+    if let (true, Some(brokers)) = (host_log, &settings.kafka_brokers) {
+        let message =
+            format!("serve --host-log would host the log, and RIVERRUN_KAFKA_BROKERS says that it is at {brokers}");
+        return Err(
+            CliError::new(Exit::Usage, message).hint("unset RIVERRUN_KAFKA_BROKERS here, or leave --host-log out")
+        );
+    }
+    let needed: &[Shared] = if host_log { &Shared::ALL[1..] } else { Shared::ALL };
+    let missing = shared::missing(needed, settings);
     if missing.is_empty() {
         return Ok(());
     }
@@ -77,19 +90,6 @@ fn check_servers(settings: &Settings) -> Result<(), CliError> {
     let message =
         format!("serve --no-workers would look for {} in its own data folder, where no worker writes", what.join(", "));
     Err(CliError::new(Exit::Usage, message).hint(format!("set {}, or leave --no-workers out", settings.join(", "))))
-}
-
-/// What is embedded, with the setting that makes it a server.
-fn missing_servers(settings: &Settings) -> Vec<(&'static str, &'static str)> {
-    let keywords = settings.qdrant.as_ref().is_some_and(|server| server.keywords);
-    let all = [
-        (settings.kafka_brokers.is_some(), ("the log", "RIVERRUN_KAFKA_BROKERS")),
-        (settings.database_url.is_some(), ("read models", "RIVERRUN_DATABASE_URL")),
-        (settings.qdrant.is_some(), ("vectors", "RIVERRUN_QDRANT_URL")),
-        (keywords || settings.qdrant.is_none(), ("keywords", "RIVERRUN_QDRANT_KEYWORDS=sparse")),
-        (settings.s3.is_some(), ("blobs", "RIVERRUN_S3_BUCKET")),
-    ];
-    all.into_iter().filter(|(is_server, _)| !is_server).map(|(_, missing)| missing).collect()
 }
 
 /// Waits for a server that ends by itself, which it does only when its socket is lost.

@@ -10,13 +10,13 @@ use std::str::FromStr;
 use riverrun_api::ApiConfig;
 use riverrun_api::access::token_file;
 use riverrun_api::access::tokens::Tokens;
-use riverrun_api::config::{DEFAULT_WINDOW_TOKENS, MAX_WINDOW_TOKENS};
+use riverrun_api::config::{DEFAULT_STREAMS, DEFAULT_WINDOW_TOKENS, MAX_STREAMS, MAX_WINDOW_TOKENS};
 use riverrun_knowledge::SearchRequest;
 use riverrun_knowledge::chunking::{ChunkConfig, ChunkError, ChunkUnit};
 use riverrun_knowledge::sources::{Limits, SECRET_PREFIX, SourceSecrets};
 use riverrun_knowledge::web::WebPolicy;
-use riverrun_log::S3Config;
 use riverrun_log::broker::SecureListener;
+use riverrun_log::{RegistryConfig, S3Config};
 use riverrun_models::{ModelSettings, Secret};
 use riverrun_stores::vectors::qdrant::QdrantConfig;
 use riverrun_workers::tracer::TracingSettings;
@@ -25,17 +25,13 @@ use crate::error::{CliError, Exit};
 use crate::secure_broker::secure_listener;
 
 mod projects;
+mod registry;
 mod servers;
 
 const PREFIX: &str = "RIVERRUN_";
 /// Raw librdkafka settings: `RIVERRUN_KAFKA_SECURITY_PROTOCOL` is `security.protocol`.
 const KAFKA_PREFIX: &str = "RIVERRUN_KAFKA_";
 const KAFKA_BROKERS: &str = "RIVERRUN_KAFKA_BROKERS";
-
-/// Servers that this version can't use yet. Going on with the embedded part in silence would be a lie.
-const NOT_YET: &[(&str, &str)] = &[
-    ("RIVERRUN_SCHEMA_REGISTRY_URL", "the built-in schema registry"),
-];
 
 /// All settings.
 #[derive(Debug, Clone)]
@@ -62,6 +58,8 @@ pub struct Settings {
     pub mongodb_url: Option<String>,
     /// A Qdrant server for the vectors; `None` keeps them in the data folder.
     pub qdrant: Option<QdrantConfig>,
+    /// A schema registry outside; `None` answers for our own schemas by the API alone.
+    pub schema_registry: Option<RegistryConfig>,
     /// A bucket for the blobs; `None` keeps them in the data folder.
     pub s3: Option<S3Config>,
     /// The token that this command line presents to a server.
@@ -101,16 +99,6 @@ impl Settings {
     }
 
     fn from_values(values: &Values, folder: &Path) -> Result<Self, CliError> {
-        for (name, instead) in NOT_YET {
-            if let Some(value) = values.text(name) {
-                return Err(wrong(
-                    name,
-                    &redact_url(&value),
-                    &format!("not used by this version, which has {instead}"),
-                )
-                .hint(format!("unset {name}")));
-            }
-        }
         let api_host = values.text("RIVERRUN_API_HOST").unwrap_or_else(|| "127.0.0.1".to_owned());
         let tokens = match values.text("RIVERRUN_API_TOKENS") {
             // The value is not shown: a token may have been put where its hash belongs.
@@ -146,6 +134,7 @@ impl Settings {
             mongodb_url: servers::mongodb_url(values)?,
             qdrant: servers::qdrant(values)?,
             s3: servers::s3(values)?,
+            schema_registry: registry::schema_registry(values, folder)?,
             api_token: values.text("RIVERRUN_API_TOKEN").as_deref().and_then(Secret::new),
             api: ApiConfig {
                 allowed_hosts,
@@ -154,6 +143,7 @@ impl Settings {
                 tokens_file: Some(tokens_file),
                 rate_per_token: values.number("RIVERRUN_RATE_PER_TOKEN", 0, 0..=1_000_000)?,
                 rate_per_namespace: values.number("RIVERRUN_RATE_PER_NAMESPACE", 0, 0..=1_000_000)?,
+                max_streams: values.number("RIVERRUN_API_MAX_STREAMS", DEFAULT_STREAMS, 1..=MAX_STREAMS)?,
                 ingest_roots: ingest_roots(values, folder)?,
                 ingest_databases: values.list("RIVERRUN_INGEST_DATABASES"),
                 projects: projects::settings(values, folder)?,

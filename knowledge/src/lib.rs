@@ -5,6 +5,7 @@
 //! - [`tree`] puts summaries above chunks;
 //! - [`retrieval`] finds chunks by meaning and by words, and fuses both;
 //! - [`answer`] asks a model with numbered chunks and checks what it cites;
+//! - [`room`] sees whether a prompt fits its model's context, before it is sent;
 //! - [`web`] is the one guarded way to hosts outside.
 //!
 //! What a document, a chunk or an answer says is data: it never changes what may be read, called or shown.
@@ -13,6 +14,7 @@ pub mod answer;
 pub mod chunking;
 pub mod models;
 pub mod retrieval;
+pub mod room;
 pub mod sources;
 pub mod tree;
 pub mod web;

@@ -47,6 +47,11 @@ pub trait LanguageModels: Send + Sync {
     /// Tokens of a whole request as its model reads it.
     async fn count_prompt(&self, provider: Option<&str>, request: &ChatRequest) -> Result<usize, ModelError>;
 
+    /// Tokens of a text by the model's own tokenizer.
+    async fn count_tokens(&self, _provider: Option<&str>, model: &str, _text: &str) -> Result<usize, ModelError> {
+        Err(unsupported(model, "count tokens"))
+    }
+
     /// Tokens that prompt and answer may have together.
     async fn context_tokens(&self, provider: Option<&str>, model: &str) -> Result<usize, ModelError>;
 }
@@ -94,6 +99,10 @@ impl LanguageModels for Models {
 
     async fn count_prompt(&self, provider: Option<&str>, request: &ChatRequest) -> Result<usize, ModelError> {
         Models::count_prompt(self, provider, request).await
+    }
+
+    async fn count_tokens(&self, provider: Option<&str>, model: &str, text: &str) -> Result<usize, ModelError> {
+        Models::count_tokens(self, provider, model, text).await
     }
 
     async fn context_tokens(&self, provider: Option<&str>, model: &str) -> Result<usize, ModelError> {

@@ -118,6 +118,26 @@ async fn given_a_small_context_when_asked_then_chunks_that_do_not_fit_are_named(
 }
 
 #[tokio::test]
+async fn given_a_provider_that_cannot_count_when_its_context_is_small_then_tokens_are_estimated_and_what_is_left_out_is_named()
+ {
+    // The prompt with all chunks is too large by an estimate, the one with the best chunk alone is not.
+    let models = TestModels { context: Some(512 + 240), counts: false, ..TestModels::saying("Bread needs flour [1].") };
+    let (reply, _, models) = ask(models, "What rises and flows: Elbe, Rhine or bread with flour?").await;
+    let seen = models.prompt().matches("<source ").count();
+    assert!(seen >= 1 && !reply.dropped.is_empty(), "{seen} seen, {:?}", reply.dropped);
+}
+
+#[tokio::test]
+async fn given_a_provider_that_cannot_count_when_a_prompt_cannot_fit_by_any_measure_then_it_is_not_sent() {
+    let models = Arc::new(TestModels { context: Some(512 + 16), counts: false, ..TestModels::default() });
+    let (result, _) = ask_of(RIVERS, &models, "Where does the Elbe rise?").await;
+    let error = result.unwrap_err();
+    assert_eq!(error.code(), "context_overflow");
+    assert!(error.to_string().contains("in the 528"), "{error}");
+    assert!(models.asked.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
 async fn given_a_provider_that_cannot_count_when_it_refuses_then_fewer_chunks_are_tried_and_named() {
     let script = |request: &riverrun_models::ChatRequest| match request.messages[1].content.matches("<source ").count()
     {

@@ -5,11 +5,11 @@ mod common;
 use std::sync::Arc;
 
 use common::{RIVERS, Stores, TestModels, collection};
-use riverrun_knowledge::retrieval::RetrievalError;
+use riverrun_knowledge::retrieval::{RetrievalError, SearchMode};
 use riverrun_knowledge::{SearchRequest, SearchResult};
 use riverrun_models::ModelError;
 use riverrun_schemas::{Collection, ingest};
-use riverrun_stores::ChunkFilter;
+use riverrun_stores::{ChunkFilter, KeywordIndex, VectorStore};
 
 async fn rivers() -> (Stores, Collection) {
     let stores = Stores::new();
@@ -46,6 +46,25 @@ async fn given_documents_when_searched_then_both_searches_are_fused_and_items_ar
     );
     assert_eq!(keys(&json["items"][0]["scores"]), ["dense", "sparse", "fused", "rerank"]);
     assert_eq!(keys(&json["took_ms"]), ["embed", "dense", "sparse", "fuse", "rerank"]);
+}
+
+#[tokio::test]
+async fn given_a_collection_without_keywords_when_searched_then_its_vectors_answer_and_a_removed_one_is_named() {
+    let (stores, docs) = rivers().await;
+    let retriever = stores.retriever(&Arc::new(TestModels::default()));
+    let hybrid = SearchRequest::new(docs.clone(), "Where does the Elbe rise?");
+    let sparse = SearchRequest { mode: SearchMode::Sparse, ..hybrid.clone() };
+    // As a new collection is, whose first document is being indexed.
+    stores.keywords.drop_collection(&docs).await.unwrap();
+    let found = retriever.search(&hybrid).await.unwrap();
+    assert_eq!(sources(&found)[0], "/docs/elbe.md");
+    assert!(found.items.iter().all(|item| item.scores.sparse.is_none()));
+    assert!(retriever.search(&sparse).await.unwrap().items.is_empty());
+    stores.vectors.drop_collection(&docs).await.unwrap();
+    for request in [hybrid, sparse] {
+        let error = retriever.search(&request).await.unwrap_err();
+        assert!(matches!(error, RetrievalError::CollectionNotFound { .. }), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
-use rdkafka::consumer::{BaseConsumer, Consumer, DefaultConsumerContext};
+use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::{Offset, TopicPartitionList};
 use riverrun_schemas::TopicSpec;
@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::config::LogConfig;
 use crate::context::Quiet;
 use crate::error::LogError;
+use crate::lag::records_between;
 use crate::record::TopicPartition;
 
 const REQUEST: Duration = Duration::from_secs(10);
@@ -65,12 +66,14 @@ pub async fn wait_ready(config: &LogConfig, limit: Duration) -> Result<(), LogEr
     Admin::new(config)?.wait_ready(limit).await
 }
 
-type Observer = BaseConsumer<DefaultConsumerContext>;
+type Observer = BaseConsumer<Quiet>;
 
 /// Asks a broker about itself. Keep one: its connections are reused.
 pub struct Admin {
     config: LogConfig,
-    client: Arc<AdminClient<Quiet>>,
+    /// Asks about topics, as a member of nothing. The library's own client for that has a thread that polls for ever, and its
+    /// end waits for it: that one is made where topics are to be created.
+    client: Option<Arc<Observer>>,
     /// One client a group that was asked about; as many as there are groups.
     observers: Mutex<HashMap<String, Arc<Observer>>>,
 }
@@ -78,11 +81,15 @@ pub struct Admin {
 impl Admin {
     /// Connects when it is first used.
     pub fn new(config: &LogConfig) -> Result<Self, LogError> {
-        let client = config
+        let client: Observer = config
             .admin()
             .create_with_context(Quiet)
             .map_err(|error| LogError::kafka("create an admin client", error))?;
-        Ok(Self { config: config.clone(), client: Arc::new(client), observers: Mutex::default() })
+        Ok(Self { config: config.clone(), client: Some(Arc::new(client)), observers: Mutex::default() })
+    }
+
+    fn client(&self) -> &Arc<Observer> {
+        self.client.as_ref().unwrap_or_else(|| unreachable!("it is taken only by drop"))
     }
 
     /// Waits until the broker answers, at most `limit`.
@@ -120,9 +127,10 @@ impl Admin {
     }
 
     async fn metadata(&self, topic: Option<String>, limit: Duration) -> Result<Vec<TopicInfo>, LogError> {
-        let client = self.client.clone();
+        let client = self.client().clone();
         blocking("ask for topics", move || {
-            let metadata = client.inner().fetch_metadata(topic.as_deref(), limit)?;
+            take_gathered(&client);
+            let metadata = client.fetch_metadata(topic.as_deref(), limit)?;
             Ok(metadata
                 .topics()
                 .iter()
@@ -177,8 +185,15 @@ impl Admin {
             })
             .collect();
         let options = AdminOptions::new().request_timeout(Some(REQUEST)).operation_timeout(Some(REQUEST));
-        let results =
-            self.client.create_topics(&new, &options).await.map_err(|error| LogError::kafka("create topics", error))?;
+        let client: AdminClient<Quiet> = self
+            .config
+            .admin()
+            .create_with_context(Quiet)
+            .map_err(|error| LogError::kafka("create an admin client", error))?;
+        let created = client.create_topics(&new, &options).await;
+        // Its end waits for its polling thread: never on a thread that runs tasks.
+        std::thread::spawn(move || drop(client));
+        let results = created.map_err(|error| LogError::kafka("create topics", error))?;
         for result in results {
             match result {
                 Ok(name) => tracing::info!(topic = name, "topic created"),
@@ -219,44 +234,50 @@ impl Admin {
     /// One past the last offset of each partition that `read_committed` readers see. Asked by a client that polls
     /// nothing: the answer waits for no poll.
     pub async fn ends(&self, partitions: Vec<TopicPartition>) -> Result<HashMap<TopicPartition, i64>, LogError> {
-        let observer = self.observer("riverrun.ends")?;
-        blocking("ask for ends", move || {
-            while observer.poll(Duration::ZERO).is_some() {}
-            partitions
-                .into_iter()
-                .map(|partition| {
-                    let (_, end) = observer.fetch_watermarks(&partition.topic, partition.partition, REQUEST)?;
-                    Ok((partition, end))
-                })
-                .collect()
+        self.observe("riverrun.ends", "ask for ends", move |observer| {
+            let end = |partition: TopicPartition| -> Result<(TopicPartition, i64), KafkaError> {
+                let (_, end) = bounds(observer, &partition)?;
+                Ok((partition, end))
+            };
+            partitions.into_iter().map(end).collect()
         })
         .await
     }
 
     async fn group_lag(&self, group: &str, partitions: Vec<TopicPartition>) -> Result<Vec<PartitionLag>, LogError> {
-        let observer = self.observer(group)?;
-        let group = group.to_owned();
-        blocking("ask for lag", move || {
-            // Nobody else polls this client: take what gathered in its queue.
-            while observer.poll(Duration::ZERO).is_some() {}
+        let name = group.to_owned();
+        self.observe(group, "ask for lag", move |observer| {
             let mut list = TopicPartitionList::with_capacity(partitions.len());
             for partition in &partitions {
                 list.add_partition(&partition.topic, partition.partition);
             }
             let committed = observer.committed_offsets(list, REQUEST)?;
-            partitions
-                .into_iter()
-                .map(|partition| {
-                    let (low, end) = observer.fetch_watermarks(&partition.topic, partition.partition, REQUEST)?;
-                    let committed =
-                        match committed.find_partition(&partition.topic, partition.partition).map(|e| e.offset()) {
-                            Some(Offset::Offset(offset)) => Some(offset),
-                            _ => None,
-                        };
-                    let lag = (end - committed.unwrap_or(low).max(low)).max(0);
-                    Ok(PartitionLag { group: group.clone(), partition, committed, end, lag })
-                })
-                .collect()
+            let lag = |partition: TopicPartition| -> Result<PartitionLag, KafkaError> {
+                let (low, end) = bounds(observer, &partition)?;
+                let committed =
+                    match committed.find_partition(&partition.topic, partition.partition).map(|e| e.offset()) {
+                        Some(Offset::Offset(offset)) => Some(offset),
+                        _ => None,
+                    };
+                let lag = records_between(low, committed, end);
+                Ok(PartitionLag { group: name.clone(), partition, committed, end, lag })
+            };
+            partitions.into_iter().map(lag).collect()
+        })
+        .await
+    }
+
+    /// Asks with the client of a group.
+    async fn observe<T: Send + 'static>(
+        &self,
+        group: &str,
+        doing: &'static str,
+        ask: impl FnOnce(&Observer) -> Result<T, KafkaError> + Send + 'static,
+    ) -> Result<T, LogError> {
+        let observer = self.observer(group)?;
+        blocking(doing, move || {
+            take_gathered(&observer);
+            ask(observer.as_ref())
         })
         .await
     }
@@ -269,7 +290,7 @@ impl Admin {
         let observer: Observer = self
             .config
             .observer(group)
-            .create()
+            .create_with_context(Quiet)
             .map_err(|error| LogError::kafka(format!("create an observer of {group}"), error))?;
         let observer = Arc::new(observer);
         observers.insert(group.to_owned(), observer.clone());
@@ -279,12 +300,20 @@ impl Admin {
 
 impl Drop for Admin {
     fn drop(&mut self) {
-        let observers = std::mem::take(&mut *self.observers.lock());
-        if !observers.is_empty() {
-            // Closing a client blocks: never on a thread that runs tasks.
-            std::thread::spawn(move || drop(observers));
-        }
+        let clients = (self.client.take(), std::mem::take(&mut *self.observers.lock()));
+        // Closing a client blocks: never on a thread that runs tasks.
+        std::thread::spawn(move || drop(clients));
     }
+}
+
+/// Nobody else polls such a client: takes what gathered in its queue.
+fn take_gathered(client: &Observer) {
+    while client.poll(Duration::ZERO).is_some() {}
+}
+
+/// The first offset of a partition, and one past the last that `read_committed` readers see.
+fn bounds(observer: &Observer, partition: &TopicPartition) -> Result<(i64, i64), KafkaError> {
+    observer.fetch_watermarks(&partition.topic, partition.partition, REQUEST)
 }
 
 async fn blocking<T: Send + 'static>(

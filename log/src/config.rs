@@ -1,7 +1,14 @@
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
+
+use crate::registry::Schemas;
+
+/// How long a broker may hold a reader's question when there is nothing to read. Whatever the reader wants to know besides waits
+/// behind it, and so does a partition that it pauses and takes up again.
+const FETCH_WAIT: Duration = Duration::from_millis(500);
 
 /// How to reach the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,14 +17,24 @@ pub struct LogConfig {
     pub brokers: String,
     /// Names this process in the broker's log.
     pub client_id: String,
+    /// How long the broker may hold a reader's question when there is nothing to read. In whole milliseconds.
+    pub fetch_wait: Duration,
     /// Raw librdkafka settings, for TLS and SASL. They win over everything that is set here.
     pub extra: BTreeMap<String, String>,
+    /// What records are read with.
+    pub schemas: Schemas,
 }
 
 impl LogConfig {
     /// A broker without TLS or SASL.
     pub fn new(brokers: impl Into<String>, client_id: impl Into<String>) -> Self {
-        Self { brokers: brokers.into(), client_id: client_id.into(), extra: BTreeMap::new() }
+        Self {
+            brokers: brokers.into(),
+            client_id: client_id.into(),
+            fetch_wait: FETCH_WAIT,
+            extra: BTreeMap::new(),
+            schemas: Schemas::built_in(),
+        }
     }
 
     /// What every client has in common.
@@ -85,7 +102,7 @@ impl LogConfig {
             // Every start offset is explicit, so a reset means that records fell off the log: it is reported, not silent.
             .set("auto.offset.reset", "error")
             .set("enable.partition.eof", "false")
-            .set("fetch.wait.max.ms", "500")
+            .set("fetch.wait.max.ms", self.fetch_wait.as_millis().to_string())
             .set("fetch.error.backoff.ms", "50")
             // Read ahead a little: at most 1,000 records or 16 MiB wait in the client, and it fetches again at once when they are taken.
             .set("fetch.queue.backoff.ms", "5")

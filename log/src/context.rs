@@ -1,5 +1,6 @@
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::ConsumerContext;
 use rdkafka::error::KafkaError;
 
 /// Sends what librdkafka says to `tracing`.
@@ -15,6 +16,8 @@ impl ClientContext for Quiet {
         tracing::debug!(error = %error, reason, "kafka client reports an error");
     }
 }
+
+impl ConsumerContext for Quiet {}
 
 /// librdkafka is loud while a broker is away; its own callers report what matters, so it speaks one level lower here.
 pub(crate) fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {

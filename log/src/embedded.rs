@@ -2,11 +2,16 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::time::Duration;
 
 use riverrun_broker::{Broker, BrokerConfig, FiguresHandle, SecureListener};
 
 use crate::config::LogConfig;
 use crate::error::LogError;
+
+/// How long readers in this process let themselves be held: the broker holds those for long whose connection is quiet, and
+/// answers whatever else they ask at once. Each question is work for both sides, and there are some sixteen readers.
+const FETCH_WAIT: Duration = Duration::from_secs(3);
 
 /// A broker on loopback within this process. [`stop`](Self::stop) is the polite end; being killed loses nothing that was
 /// acknowledged.
@@ -37,7 +42,7 @@ impl EmbeddedBroker {
 
     /// How to reach it.
     pub fn config(&self, client_id: &str) -> LogConfig {
-        LogConfig::new(self.address().to_string(), client_id)
+        LogConfig { fetch_wait: FETCH_WAIT, ..LogConfig::new(self.address().to_string(), client_id) }
     }
 
     /// The broker itself, for its figures.

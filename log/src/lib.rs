@@ -6,12 +6,14 @@ pub mod archive;
 pub mod blobs;
 pub mod dead_letters;
 pub mod embedded;
+pub mod lag;
 pub mod registry;
 
 mod config;
 mod context;
 mod error;
 mod group;
+mod outbox;
 mod partitioner;
 mod producer;
 mod record;
@@ -35,6 +37,6 @@ pub use group::{
 pub use partitioner::partition_of;
 pub use producer::{MAX_EVENT_BYTES, Producer};
 pub use record::{Outgoing, Position, Record, StartAt, TopicPartition};
-pub use registry::Schemas;
+pub use registry::{Credentials, RegistryConfig, RegistryError, SchemaRegistry, Schemas};
 pub use tail::Tail;
 pub use transaction::TransactionalProducer;

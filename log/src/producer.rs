@@ -1,13 +1,13 @@
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::producer::future_producer::{Delivery, DeliveryFuture, FutureProducer, FutureRecord};
 use riverrun_schemas::{EventId, EventSet};
 
 use crate::config::LogConfig;
-use crate::context::Quiet;
 use crate::error::LogError;
+use crate::outbox::{Outbox, Placed, Receipt};
 use crate::record::{Outgoing, Position};
 
 /// No event's framed bytes are more than this: 256 KiB. Larger content goes to the blob store.
@@ -20,7 +20,7 @@ const QUEUE_RETRY: Duration = Duration::from_millis(5);
 /// Writes records: idempotent, acknowledged by all replicas. Clones share one connection.
 #[derive(Clone)]
 pub struct Producer {
-    inner: FutureProducer<Quiet>,
+    inner: Arc<Outbox>,
 }
 
 impl std::fmt::Debug for Producer {
@@ -32,11 +32,8 @@ impl std::fmt::Debug for Producer {
 impl Producer {
     /// A producer; connects when it is first used.
     pub fn new(config: &LogConfig) -> Result<Self, LogError> {
-        let inner = config
-            .producer()
-            .create_with_context(Quiet)
-            .map_err(|error| LogError::kafka("create a producer", error))?;
-        Ok(Self { inner })
+        let inner = Outbox::open(&config.producer()).map_err(|error| LogError::kafka("create a producer", error))?;
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Writes `event` and returns after the broker's acknowledgement.
@@ -85,10 +82,7 @@ impl Producer {
     }
 }
 
-pub(crate) async fn send_all(
-    producer: &FutureProducer<Quiet>,
-    records: &[Outgoing],
-) -> Result<Vec<Position>, LogError> {
+pub(crate) async fn send_all(producer: &Outbox, records: &[Outgoing]) -> Result<Vec<Position>, LogError> {
     let mut sent = Vec::with_capacity(records.len());
     for record in records {
         sent.push(enqueue(producer, record, None).await?);
@@ -101,35 +95,23 @@ fn doing(record: &Outgoing) -> String {
 }
 
 /// Hands a record to the client; waits while its queue is full.
-async fn enqueue(
-    producer: &FutureProducer<Quiet>,
-    record: &Outgoing,
-    at_ms: Option<i64>,
-) -> Result<DeliveryFuture, LogError> {
+async fn enqueue(producer: &Outbox, record: &Outgoing, at_ms: Option<i64>) -> Result<Receipt, LogError> {
     let since = Instant::now();
-    let mut next = FutureRecord::<[u8], [u8]>::to(&record.topic).headers(record.owned_headers());
-    next.partition = record.partition;
-    next.timestamp = at_ms;
-    next.key = record.key.as_deref();
-    next.payload = record.payload.as_deref();
     loop {
-        match producer.send_result(next) {
-            Ok(sent) => return Ok(sent),
-            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), back))
-                if since.elapsed() < QUEUE_PATIENCE =>
-            {
-                next = back;
+        match producer.send(record, at_ms) {
+            Ok(receipt) => return Ok(receipt),
+            Err(KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull)) if since.elapsed() < QUEUE_PATIENCE => {
                 tokio::time::sleep(QUEUE_RETRY).await;
             }
-            Err((error, _)) => return Err(LogError::kafka(doing(record), error)),
+            Err(error) => return Err(LogError::kafka(doing(record), error)),
         }
     }
 }
 
-async fn acknowledged(record: &Outgoing, sent: DeliveryFuture) -> Result<Position, LogError> {
+async fn acknowledged(record: &Outgoing, sent: Receipt) -> Result<Position, LogError> {
     match sent.await {
-        Ok(Ok(Delivery { partition, offset, .. })) => Ok(Position { topic: record.topic.clone(), partition, offset }),
-        Ok(Err((error, _))) => Err(LogError::kafka(doing(record), error)),
+        Ok(Ok(Placed { partition, offset })) => Ok(Position { topic: record.topic.clone(), partition, offset }),
+        Ok(Err(error)) => Err(LogError::kafka(doing(record), error)),
         Err(_) => Err(LogError::Stopped(doing(record))),
     }
 }

@@ -2,35 +2,24 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rdkafka::consumer::{Consumer, ConsumerContext, StreamConsumer};
+use rdkafka::consumer::{Consumer, StreamConsumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::{ClientContext, Message, Offset, TopicPartitionList};
+use rdkafka::{Message, Offset, TopicPartitionList};
 
 use crate::config::LogConfig;
-use crate::context;
+use crate::context::Quiet;
 use crate::error::{LogError, code_of};
 use crate::record::{Record, StartAt, TopicPartition};
 use crate::watermarks::{self, Bounds};
 
+mod held;
+
+use held::{Held, Taken};
+
 /// Pause after an error that may pass, so that a broker that is away is not asked in a spin.
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
 
-#[derive(Default)]
-struct TailContext;
-
-impl ClientContext for TailContext {
-    fn log(&self, level: rdkafka::config::RDKafkaLogLevel, facility: &str, message: &str) {
-        context::log(level, facility, message);
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        tracing::debug!(error = %error, reason, "kafka client reports an error");
-    }
-}
-
-impl ConsumerContext for TailContext {}
-
-type Inner = StreamConsumer<TailContext>;
+type Inner = StreamConsumer<Quiet>;
 
 /// Reads partitions of its own choice, outside of any group, and commits nothing.
 pub struct Tail {
@@ -42,6 +31,7 @@ pub struct Tail {
     ends_told: HashMap<i32, usize>,
     /// The client has refused an offset; where is not known yet.
     refused: bool,
+    held: Held,
 }
 
 impl Tail {
@@ -66,7 +56,7 @@ impl Tail {
         let mut settings = config.tail();
         settings.set("enable.partition.eof", tell_end.to_string());
         let consumer: Inner =
-            settings.create_with_context(TailContext).map_err(|error| LogError::kafka("create a reader", error))?;
+            settings.create_with_context(Quiet).map_err(|error| LogError::kafka("create a reader", error))?;
         let mut tail = Self {
             consumer: Some(Arc::new(consumer)),
             next: HashMap::new(),
@@ -74,6 +64,7 @@ impl Tail {
             gaps: VecDeque::new(),
             ends_told: HashMap::new(),
             refused: false,
+            held: Held::new(config.schemas.clone()),
         };
         let asked = tail.consumer().clone();
         let found = tokio::task::spawn_blocking(move || {
@@ -95,13 +86,16 @@ impl Tail {
     }
 
     /// Reads every partition from its next offset on.
-    fn assign(&self) -> Result<(), LogError> {
+    fn assign(&mut self) -> Result<(), LogError> {
+        let paused = self.held.clear();
         let mut list = TopicPartitionList::with_capacity(self.next.len());
         for (partition, offset) in &self.next {
             list.add_partition_offset(&partition.topic, partition.partition, Offset::Offset(*offset))
                 .map_err(|error| LogError::kafka(format!("name offset {offset} of {partition}"), error))?;
         }
-        self.consumer().assign(&list).map_err(|error| LogError::kafka("take partitions", error))
+        self.consumer().assign(&list).map_err(|error| LogError::kafka("take partitions", error))?;
+        paused.iter().for_each(|place| self.resume(place));
+        Ok(())
     }
 
     fn place(&mut self, partition: TopicPartition, start: StartAt, bounds: Bounds) {
@@ -133,41 +127,74 @@ impl Tail {
 
     /// The next record, or `None` at the end of a partition when the reader was opened to tell it. Cancel-safe.
     pub async fn next_or_end(&mut self) -> Result<Option<Record>, LogError> {
-        if let Some(gap) = self.gaps.pop_front() {
-            return Err(gap);
+        loop {
+            if let Some(gap) = self.gaps.pop_front() {
+                return Err(gap);
+            }
+            if self.refused {
+                return Err(self.find_gaps().await?);
+            }
+            if let Some(record) = self.held.pop() {
+                return Ok(Some(self.hand_out(record)));
+            }
+            let consumer = self.consumer().clone();
+            let received = tokio::select! {
+                biased;
+                Some(place) = self.held.answered() => {
+                    self.release(&place);
+                    continue;
+                }
+                received = consumer.recv() => {
+                    received.map(|message| Record::copy_of(&message, self.topic_of(message.topic())))
+                }
+            };
+            match received {
+                Ok(record) => match self.held.take(record) {
+                    Taken::Ready(record) => return Ok(Some(self.hand_out(record))),
+                    Taken::Waits(None) => {}
+                    Taken::Waits(Some(place)) => self.pause(&place),
+                },
+                Err(KafkaError::PartitionEOF(partition)) => {
+                    *self.ends_told.entry(partition).or_default() += 1;
+                    return Ok(None);
+                }
+                Err(error) if code_of(&error) == Some(RDKafkaErrorCode::AutoOffsetReset) => {
+                    // Kept in mind: this future may be dropped while it asks.
+                    self.refused = true;
+                }
+                Err(error) => {
+                    tokio::time::sleep(ERROR_PAUSE).await;
+                    return Err(LogError::kafka("read", error));
+                }
+            }
         }
-        if self.refused {
-            return Err(self.find_gaps().await?);
+    }
+
+    fn topic_of(&self, name: &str) -> Arc<str> {
+        self.next.keys().find(|p| &*p.topic == name).map_or_else(|| name.into(), |p| p.topic.clone())
+    }
+
+    fn hand_out(&mut self, record: Record) -> Record {
+        self.next.insert(record.topic_partition(), record.offset + 1);
+        record
+    }
+
+    /// What the client had read ahead of the partition is read again later, its end too.
+    fn pause(&self, place: &TopicPartition) {
+        if let Err(error) = self.consumer().pause(&only(place)) {
+            tracing::debug!(partition = %place, error = %error, "a partition goes on being read");
         }
-        let received = {
-            let consumer = self.consumer();
-            consumer.recv().await.map(|message| {
-                let topic = self
-                    .next
-                    .keys()
-                    .find(|p| &*p.topic == message.topic())
-                    .map_or_else(|| message.topic().into(), |p| p.topic.clone());
-                Record::copy_of(&message, topic)
-            })
-        };
-        match received {
-            Ok(record) => {
-                self.next.insert(record.topic_partition(), record.offset + 1);
-                Ok(Some(record))
-            }
-            Err(KafkaError::PartitionEOF(partition)) => {
-                *self.ends_told.entry(partition).or_default() += 1;
-                Ok(None)
-            }
-            Err(error) if code_of(&error) == Some(RDKafkaErrorCode::AutoOffsetReset) => {
-                // Kept in mind: this future may be dropped while it asks.
-                self.refused = true;
-                Err(self.find_gaps().await?)
-            }
-            Err(error) => {
-                tokio::time::sleep(ERROR_PAUSE).await;
-                Err(LogError::kafka("read", error))
-            }
+    }
+
+    fn release(&mut self, place: &TopicPartition) {
+        if self.held.release(place) {
+            self.resume(place);
+        }
+    }
+
+    fn resume(&self, place: &TopicPartition) {
+        if let Err(error) = self.consumer().resume(&only(place)) {
+            tracing::warn!(partition = %place, error = %error, "a partition is not read on");
         }
     }
 
@@ -217,7 +244,7 @@ impl Tail {
             let partitions = self.next.keys().filter(|partition| partition.partition == number).count();
             self.ends_told.get(&number).is_some_and(|told| *told >= partitions)
         };
-        self.next.keys().all(|partition| read(partition) || told(partition.partition))
+        self.held.is_empty() && self.next.keys().all(|partition| read(partition) || told(partition.partition))
     }
 
     /// The next offset that will be read of each partition.
@@ -231,6 +258,12 @@ impl Tail {
         let end = tail.ends_at_open.get(&partition).copied().unwrap_or(0);
         Ok(Range { tail, partition, end })
     }
+}
+
+fn only(place: &TopicPartition) -> TopicPartitionList {
+    let mut list = TopicPartitionList::with_capacity(1);
+    list.add_partition(&place.topic, place.partition);
+    list
 }
 
 impl Drop for Tail {
@@ -262,6 +295,8 @@ impl Range {
                 return Ok(None);
             }
             match self.tail.next_or_end().await {
+                // Told before the client paused: it is told again.
+                Ok(None) if !self.tail.held.is_empty() => {}
                 // Offsets behind the last record may belong to transaction markers: the partition's own end counts.
                 Ok(None) => return Ok(None),
                 Ok(Some(record)) if record.offset >= self.end => return Ok(None),

@@ -1,12 +1,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rdkafka::producer::{FutureProducer, Producer as _};
+use rdkafka::error::KafkaError;
+use rdkafka::producer::Producer as _;
 
 use crate::config::LogConfig;
-use crate::context::Quiet;
 use crate::error::LogError;
 use crate::group::{CommitOffset, GroupMetadata, offset_list};
+use crate::outbox::{Client, Outbox};
 use crate::producer::send_all;
 use crate::record::Outgoing;
 
@@ -14,16 +15,14 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Writes records and commits the offsets of what they came from, all or nothing: read-process-write (KIP-447).
 pub struct TransactionalProducer {
-    inner: Arc<FutureProducer<Quiet>>,
+    inner: Arc<Outbox>,
     id: String,
 }
 
 impl TransactionalProducer {
     /// Takes over the transactional id: whoever had it before is fenced, and what it left open is aborted.
     pub async fn open(config: &LogConfig, transactional_id: &str) -> Result<Self, LogError> {
-        let inner: FutureProducer<Quiet> = config
-            .transactional(transactional_id)
-            .create_with_context(Quiet)
+        let inner = Outbox::open(&config.transactional(transactional_id))
             .map_err(|error| LogError::kafka("create a producer", error))?;
         let this = Self { inner: Arc::new(inner), id: transactional_id.to_owned() };
         this.call("initialize transactions", |producer| producer.init_transactions(TIMEOUT)).await?;
@@ -39,6 +38,7 @@ impl TransactionalProducer {
         group: GroupMetadata,
     ) -> Result<(), LogError> {
         self.inner
+            .client()
             .begin_transaction()
             .map_err(|error| LogError::kafka(format!("begin transaction {}", self.id), error))?;
         let done = self.fill_and_commit(outputs, offsets, group).await.map_err(|error| self.fatal().unwrap_or(error));
@@ -68,7 +68,7 @@ impl TransactionalProducer {
 
     /// Errors of single calls do not say that the client is done for: it does.
     fn fatal(&self) -> Option<LogError> {
-        let (code, reason) = self.inner.client().fatal_error()?;
+        let (code, reason) = self.inner.client().client().fatal_error()?;
         tracing::error!(transactional_id = self.id, code = %code, reason, "transactional producer can't go on");
         Some(LogError::fatal(format!("write transactions as {}", self.id), code))
     }
@@ -77,11 +77,11 @@ impl TransactionalProducer {
     async fn call(
         &self,
         doing: &'static str,
-        call: impl FnOnce(&FutureProducer<Quiet>) -> Result<(), rdkafka::error::KafkaError> + Send + 'static,
+        call: impl FnOnce(&Client) -> Result<(), KafkaError> + Send + 'static,
     ) -> Result<(), LogError> {
         let producer = self.inner.clone();
         let doing = format!("{doing} of {}", self.id);
-        match tokio::task::spawn_blocking(move || call(&producer)).await {
+        match tokio::task::spawn_blocking(move || call(producer.client())).await {
             Ok(result) => result.map_err(|error| LogError::kafka(doing, error)),
             Err(_) => Err(LogError::Stopped(doing)),
         }

@@ -10,17 +10,17 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use riverrun_log::admin::{Admin, GroupTopics};
 use riverrun_log::{
     AssignedPartition, CommitOffset, EmbeddedBroker, GroupConfig, GroupConsumer, LogConfig, LogError, Outgoing,
-    Producer, Record, SessionEvent, StartAt, Tail, TopicPartition, TransactionalProducer,
+    Producer, Record, SessionEvent, StartAt, Tail, TopicPartition, TransactionalProducer, lag,
 };
 use riverrun_schemas::TopicSpec;
 use riverrun_schemas::tokens::{TokenDelta, TokenEvent};
 use riverrun_schemas::{RunId, Topic};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 struct Fixture {
     _folder: tempfile::TempDir,
-    _broker: EmbeddedBroker,
+    broker: EmbeddedBroker,
     config: LogConfig,
     producer: Producer,
     admin: Admin,
@@ -38,7 +38,7 @@ async fn given(topics: &[(&str, i32)]) -> Fixture {
         .collect();
     admin.ensure_topics(&specs).await.unwrap();
     admin.ensure_topics(&specs).await.unwrap();
-    Fixture { _folder: folder, _broker: broker, producer: Producer::new(&config).unwrap(), config, admin }
+    Fixture { _folder: folder, broker, producer: Producer::new(&config).unwrap(), config, admin }
 }
 
 fn at(partition: i32) -> TopicPartition {
@@ -300,6 +300,38 @@ async fn given_a_transaction_then_its_outputs_and_offsets_appear_together_or_not
     assert_eq!(error.code(), "log_fenced");
     successor.run(&[out("out", 0, "next")], &offset(2), consumer.metadata().unwrap()).await.unwrap();
     assert_eq!(all(&fixture.config, to).await, ["kept", "next"]);
+}
+
+#[tokio::test]
+async fn given_groups_when_the_broker_of_this_process_is_asked_then_it_says_what_a_client_is_told() {
+    let fixture = given(&[("in", 2)]).await;
+    fixture.producer.send_many(vec![out("in", 0, "a"), out("in", 0, "b"), out("in", 1, "c")]).await.unwrap();
+    let mut consumer = GroupConsumer::join(&fixture.config, &member()).unwrap();
+    until(&mut consumer, assignment).await;
+    consumer.start(&[(at(0), StartAt::Beginning), (at(1), StartAt::Beginning)]).unwrap();
+    let commit = |partition, offset| [CommitOffset { partition: at(partition), offset, metadata: None }];
+    consumer.commit_now(&commit(0, 1), PATIENCE).await.unwrap();
+    // The marker of a transaction takes an offset too.
+    let producer = TransactionalProducer::open(&fixture.config, "tx").await.unwrap();
+    producer.run(&[out("in", 1, "d")], &commit(1, 1), consumer.metadata().unwrap()).await.unwrap();
+
+    let of = |group: &str| GroupTopics { group: group.into(), topics: vec!["in".into()] };
+    let groups = [of("g"), of("nobody")];
+    let (figures, told) = (fixture.broker.figures(), fixture.admin.lag(&groups).await.unwrap());
+    assert_eq!(lag::of_groups(&figures, &groups).unwrap(), told);
+    assert_eq!((told[0].lag, told[0].committed, told[2].lag, told[2].committed), (1, Some(1), 2, None));
+    let ends = fixture.admin.ends(vec![at(0), at(1)]).await.unwrap();
+    assert_eq!(lag::ends(&figures, &[at(0), at(1), TopicPartition::new("nowhere", 0)]), ends);
+}
+
+#[tokio::test]
+async fn given_a_producer_that_has_rested_when_it_writes_again_then_it_hears_of_it() {
+    let fixture = given(&[("in", 1)]).await;
+    for n in 0..2 {
+        assert_eq!(fixture.producer.send_one(out("in", 0, "x")).await.unwrap().offset, n);
+        // Longer than its thread looks for reports.
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+    }
 }
 
 #[tokio::test]

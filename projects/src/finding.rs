@@ -39,7 +39,8 @@ impl Severity {
 /// One thing that was found. It never quotes a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Follows from tool, rule, file and message, not from the line: the same after lines moved.
+    /// Follows from tool, rule, file and message without its numbers: the same after lines moved. The second of a kind in a report
+    /// has `-2` at its end, so that one of several that goes is seen.
     pub id: String,
     /// Which analyzer.
     pub tool: String,
@@ -69,7 +70,7 @@ impl Finding {
         fix: impl Into<String>,
     ) -> Self {
         let (message, fix) = (message.into(), fix.into());
-        let hash = sha256_hex(format!("{tool}\n{rule}\n{file}\n{message}").as_bytes());
+        let hash = sha256_hex(format!("{tool}\n{rule}\n{file}\n{}", without_numbers(&message)).as_bytes());
         Self {
             id: format!("fnd_{}", &hash[..16]),
             tool: tool.to_owned(),
@@ -80,6 +81,52 @@ impl Finding {
             column,
             message,
             fix: (!fix.is_empty()).then_some(fix),
+        }
+    }
+}
+
+/// A message without numbers that stand alone, such as lines and counts; names and versions keep theirs.
+fn without_numbers(message: &str) -> String {
+    let chars: Vec<char> = message.chars().collect();
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '@' | '=');
+    let mut out = String::with_capacity(message.len());
+    let mut at = 0;
+    while at < chars.len() {
+        let end = at + chars[at..].iter().take_while(|c| c.is_ascii_digit()).count();
+        let before = at.checked_sub(1).map(|index| chars[index]);
+        let after = (chars.get(end).copied(), chars.get(end + 1).copied());
+        let is_begun = before.is_some_and(|c| is_part(c) || c == '.');
+        let goes_on = match after {
+            (Some('.'), Some(next)) => next.is_alphanumeric(),
+            (Some(next), _) => is_part(next),
+            (None, _) => false,
+        };
+        if end > at && !is_begun && !goes_on {
+            out.push('#');
+        } else {
+            out.extend(&chars[at..end.max(at + 1)]);
+        }
+        at = end.max(at + 1);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_messages_when_their_numbers_are_taken_out_then_names_and_versions_keep_theirs() {
+        for (message, expected) in [
+            ("the same as the function at a.py:10", "the same as the function at a.py:#"),
+            ("f has 17 ways; more than 15 are hard to test.", "f has # ways; more than # are hard to test."),
+            ("a key in line 3.", "a key in line #."),
+            ("redefinition of x1 from line 12, 13", "redefinition of x1 from line #, #"),
+            ("jinja2 3.1.2 has GHSA-1-2: é", "jinja2 3.1.2 has GHSA-1-2: é"),
+            ("take 2.0 or 10", "take 2.0 or #"),
+            ("", ""),
+        ] {
+            assert_eq!(without_numbers(message), expected);
         }
     }
 }

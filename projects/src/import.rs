@@ -14,6 +14,7 @@ use riverrun_log::blobs::sha256_hex;
 
 use crate::copy::{Files, MAX_FILE_BYTES, MAX_FILES, MAX_PROJECT_BYTES};
 use crate::error::ProjectError;
+use crate::installed::{is_metadata, metadata};
 
 /// Folders of tools and of installed packages, which are no part of a project's own code.
 const NOT_OURS: &[&str] = &[
@@ -174,6 +175,11 @@ fn read_folder(root: &Path) -> Result<Imported, ProjectError> {
         let content = fs::read(entry.path()).map_err(|error| unreadable(entry.path(), &error))?;
         found.files.insert(name.to_owned(), content.into());
     }
+    for (name, path, size) in metadata(&root) {
+        check_size(&name, size, &mut total, found.files.len())?;
+        let content = fs::read(&path).map_err(|error| unreadable(&path, &error))?;
+        found.files.insert(name, content.into());
+    }
     finish(found, &root.display().to_string())
 }
 
@@ -222,7 +228,7 @@ pub fn unpack(source: &str, bytes: &[u8]) -> Result<Imported, ProjectError> {
     let mut found = Imported::default();
     let mut twice = None;
     unpack_members(source, bytes, limits, |name, content| {
-        let ours = !name.split('/').any(|part| NOT_OURS.contains(&part) || part == "__MACOSX");
+        let ours = is_metadata(name) || !name.split('/').any(|part| NOT_OURS.contains(&part) || part == "__MACOSX");
         match content.filter(|_| ours) {
             Some(content) => {
                 if found.files.insert(plain(name), Bytes::from(content)).is_some() {

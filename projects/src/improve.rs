@@ -1,15 +1,16 @@
 //! A rewrite of one file by a model: asked with its findings, read strictly, and only a proposal when it stands up to checks.
 
 use bytes::Bytes;
-use riverrun_knowledge::LanguageModels;
-use riverrun_models::{ChatRequest, Message, NoDeltas};
+use riverrun_knowledge::{LanguageModels, room};
+use riverrun_models::{ChatReply, ChatRequest, FinishReason, Message, NoDeltas};
 use tokio_util::sync::CancellationToken;
 
-use crate::analyzers::deterministic;
+use crate::analyzers::{NEEDS_PROJECT, deterministic};
 use crate::copy::Files;
+use crate::definitions::{Reach, public_names};
 use crate::error::ProjectError;
 use crate::finding::Finding;
-use crate::language::{Language, public_names};
+use crate::language::Language;
 use crate::patch::unified;
 use crate::text::FileText;
 
@@ -73,11 +74,13 @@ pub async fn improve(models: &dyn LanguageModels, task: &Task, content: &Bytes) 
     let mut best = Proposed { findings_before: findings.len(), findings_after: findings.len(), ..Proposed::default() };
     for number in 0..task.candidates.clamp(1, MAX_CANDIDATES) {
         let request = request(task, &before, &findings, number);
+        room::check(models, None, &request).await?;
         let reply = models.chat(None, request, &mut NoDeltas, CancellationToken::new()).await?;
+        let rewrite = taken(task, &before, content, &reply);
         best.model = reply.model;
         best.prompt_tokens += reply.usage.prompt_tokens;
         best.completion_tokens += reply.usage.completion_tokens;
-        match check(task, &before, content, &reply.text) {
+        match rewrite {
             Err(why) => best.note = best.note.or(Some(why)),
             Ok((after, diff)) => {
                 let left = self::findings(&task.file, &Bytes::from(after.clone())).len();
@@ -98,7 +101,10 @@ pub async fn improve(models: &dyn LanguageModels, task: &Task, content: &Bytes) 
 }
 
 fn findings(file: &str, content: &Bytes) -> Vec<Finding> {
-    deterministic(&Files::from([(file.to_owned(), content.clone())])).findings
+    let mut found = deterministic(&Files::from([(file.to_owned(), content.clone())])).findings;
+    // Whether others use a name can't be told from one file.
+    found.retain(|one| !NEEDS_PROJECT.contains(&one.rule.as_str()));
+    found
 }
 
 fn request(task: &Task, before: &FileText, findings: &[Finding], number: i64) -> ChatRequest {
@@ -127,6 +133,18 @@ fn request(task: &Task, before: &FileText, findings: &[Finding], number: i64) ->
     }
 }
 
+/// What a reply makes of the file: the new content with its diff, or why it makes none.
+fn taken(task: &Task, before: &FileText, content: &[u8], reply: &ChatReply) -> Result<(Vec<u8>, String), String> {
+    if reply.finish == FinishReason::Length {
+        return Err(format!(
+            "the model's context ended before the rewrite did, after {} tokens: split the file, or raise \
+             RIVERRUN_MODEL_CONTEXT_TOKENS",
+            reply.usage.completion_tokens
+        ));
+    }
+    check(task, before, content, &reply.text)
+}
+
 /// The new content with its diff, or why the answer is none.
 fn check(task: &Task, before: &FileText, content: &[u8], answer: &str) -> Result<(Vec<u8>, String), String> {
     let rewrite = block(answer)?;
@@ -140,9 +158,9 @@ fn check(task: &Task, before: &FileText, content: &[u8], answer: &str) -> Result
         if is_broken(&after) && !is_broken(content) {
             return Err("the rewrite does not parse".to_owned());
         }
-        let kept = public_names(language, &after);
-        let lost: Vec<String> =
-            public_names(language, content).into_iter().filter(|name| !kept.contains(name)).collect();
+        let kept = public_names(language, &after, Reach::Project);
+        let mut lost = public_names(language, content, Reach::Project);
+        lost.retain(|name| !kept.contains(name));
         if !lost.is_empty() {
             return Err(format!("the rewrite loses public names: {}", lost.join(", ")));
         }
@@ -171,12 +189,38 @@ fn block(answer: &str) -> Result<&str, String> {
 
 #[cfg(test)]
 mod tests {
+    use riverrun_models::Usage;
+
     use super::*;
 
     fn checked(before: &str, answer: &str) -> Result<String, String> {
         let task = Task { file: "a.py".into(), ..Task::default() };
         let text = FileText::read(before.as_bytes()).unwrap();
         check(&task, &text, before.as_bytes(), answer).map(|(after, _)| String::from_utf8(after).unwrap())
+    }
+
+    #[test]
+    fn given_a_reply_that_the_context_cut_when_it_is_taken_then_it_is_no_rewrite_and_says_why() {
+        let content = b"def f():\n    return 1\n";
+        let task = Task { file: "a.py".into(), ..Task::default() };
+        let text = FileText::read(content).unwrap();
+        for (finish, is_taken) in [(FinishReason::Stop, true), (FinishReason::Length, false)] {
+            let reply = ChatReply {
+                text: "```\ndef f():\n    return 2\n```\n".into(),
+                tool_calls: Vec::new(),
+                usage: Usage { prompt_tokens: 40, completion_tokens: 20 },
+                finish,
+                model: "m".into(),
+            };
+            match taken(&task, &text, content, &reply) {
+                Ok(_) => assert!(is_taken),
+                Err(why) => {
+                    assert!(
+                        !is_taken && why.contains("after 20 tokens") && why.contains("RIVERRUN_MODEL_CONTEXT_TOKENS")
+                    )
+                }
+            }
+        }
     }
 
     #[test]

@@ -131,29 +131,3 @@ pub(crate) fn named(node: Node<'_>) -> Vec<Node<'_>> {
 pub(crate) fn text<'s>(node: Node<'_>, source: &'s [u8]) -> &'s str {
     source.get(node.byte_range()).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default()
 }
-
-/// The names that others can use, of the outermost level.
-pub fn public_names(language: Language, source: &[u8]) -> Vec<String> {
-    let Some(tree) = language.parse(source) else { return Vec::new() };
-    let mut names = Vec::new();
-    for node in named(tree.root_node()) {
-        let node = match node.kind() {
-            "decorated_definition" => node.child_by_field_name("definition").unwrap_or(node),
-            "export_statement" => node.child_by_field_name("declaration").unwrap_or(node),
-            _ => node,
-        };
-        let Some(name) = node.child_by_field_name("name").map(|name| text(name, source).to_owned()) else { continue };
-        let is_public = match language {
-            Language::Python => !name.starts_with('_'),
-            Language::Rust => named(node).iter().any(|child| child.kind() == "visibility_modifier"),
-            Language::Go => name.starts_with(char::is_uppercase),
-            Language::JavaScript | Language::TypeScript | Language::Tsx => true,
-        };
-        if is_public {
-            names.push(name);
-        }
-    }
-    names.sort();
-    names.dedup();
-    names
-}

@@ -9,17 +9,21 @@
 
 pub mod analyzers;
 pub mod copy;
+mod definitions;
 pub mod error;
 pub mod finding;
 mod folder;
 pub mod import;
 pub mod improve;
+mod installed;
 pub mod language;
 pub mod own_tests;
+pub mod page;
 pub mod patch;
 pub mod report;
 pub mod review;
 pub mod settings;
+pub mod surface;
 pub mod text;
 
 pub use copy::{CopyStore, Tree};

@@ -1,7 +1,7 @@
 //! What an analysis came to: for people, as JSON, and as SARIF 2.1.0
 //! (<https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html>).
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -11,6 +11,7 @@ use crate::copy::Files;
 use crate::finding::{Finding, Severity};
 use crate::language::Language;
 use crate::review::Review;
+use crate::surface::{self, Surface, SurfaceChange};
 
 /// Files that the figures name, the worst first.
 const MAX_FILE_METRICS: usize = 50;
@@ -61,6 +62,12 @@ pub struct Report {
     /// What a model says of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub review: Option<Review>,
+    /// What the project offers to others; reports of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub surface: Option<Surface>,
+    /// What became of it since the analysis before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub surface_change: Option<SurfaceChange>,
     /// How long it took.
     pub took_ms: u64,
 }
@@ -78,6 +85,7 @@ impl Report {
         findings.sort_by(|a, b| {
             (a.severity, &a.file, a.line, &a.rule, &a.message).cmp(&(b.severity, &b.file, b.line, &b.rule, &b.message))
         });
+        number(&mut findings);
         let mut summary = Summary { findings: findings.len(), files: files.len(), ..Summary::default() };
         for severity in Severity::ALL {
             summary.by_severity.insert(severity.as_str().to_owned(), 0);
@@ -102,11 +110,27 @@ impl Report {
         let metrics = BTreeMap::from([
             ("lines".to_owned(), summary.lines as f64),
             ("complexity".to_owned(), complexity as f64),
+            ("public_names".to_owned(), analyzed.surface.count as f64),
             ("findings_per_1000_lines".to_owned(), per_thousand(findings.len(), summary.lines)),
         ]);
         let findings_truncated = analyzed.truncated;
-        let tools = analyzed.tools;
-        Self { summary, findings, findings_truncated, metrics, file_metrics, tools, review: None, took_ms }
+        Self {
+            summary,
+            findings,
+            findings_truncated,
+            metrics,
+            file_metrics,
+            tools: analyzed.tools,
+            review: None,
+            surface: Some(analyzed.surface),
+            surface_change: None,
+            took_ms,
+        }
+    }
+
+    /// What became of the names that it offers since an earlier report; nothing is known when that one is of an earlier version.
+    pub fn surface_since(&self, earlier: &Report) -> Option<SurfaceChange> {
+        Some(surface::compare(earlier.surface.as_ref()?, self.surface.as_ref()?))
     }
 
     /// As SARIF 2.1.0: a run an analyzer.
@@ -135,6 +159,18 @@ impl Report {
     }
 }
 
+/// Findings that are alike get ids of their own, by their order: when one of them goes, one id goes.
+fn number(findings: &mut [Finding]) {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    for one in findings {
+        let times = seen.entry(one.id.clone()).or_default();
+        *times += 1;
+        if *times > 1 {
+            one.id = format!("{}-{times}", one.id);
+        }
+    }
+}
+
 fn per_thousand(findings: usize, lines: usize) -> f64 {
     if lines == 0 { 0.0 } else { findings as f64 * 1_000.0 / lines as f64 }
 }
@@ -149,7 +185,7 @@ fn result(finding: &Finding) -> Value {
         "ruleId": finding.rule,
         "level": level,
         "message": { "text": finding.message },
-        "partialFingerprints": { "riverrun/v1": finding.id },
+        "partialFingerprints": { "riverrun/v2": finding.id },
         "locations": [{ "physicalLocation": {
             "artifactLocation": { "uri": uri(&finding.file) },
             "region": { "startLine": finding.line.max(1), "startColumn": finding.column.max(1) },
@@ -177,6 +213,8 @@ pub struct Trend {
     pub fixed: Vec<Finding>,
     /// Findings that stayed.
     pub unchanged: usize,
+    /// What became of the names that the project offers, when both reports say it.
+    pub surface: Option<SurfaceChange>,
 }
 
 /// Compares by the findings' ids, which do not change when lines move.
@@ -188,5 +226,5 @@ pub fn trend(from: &Report, to: &Report) -> Trend {
     };
     let new = without(to, &before);
     let unchanged = to.findings.len() - new.len();
-    Trend { new, fixed: without(from, &after), unchanged }
+    Trend { new, fixed: without(from, &after), unchanged, surface: to.surface_since(from) }
 }

@@ -1,7 +1,7 @@
 //! What a model says of the findings. It sees them with the lines that they are about; a place that it names and that is not among
 //! them is taken out of the list of citations.
 
-use riverrun_knowledge::LanguageModels;
+use riverrun_knowledge::{LanguageModels, room};
 use riverrun_models::{ChatRequest, Message, NoDeltas};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -68,6 +68,7 @@ pub async fn review(
         max_tokens: Some(MAX_ANSWER_TOKENS),
         ..ChatRequest::default()
     };
+    room::check(models, None, &request).await?;
     let reply = models.chat(None, request, &mut NoDeltas, CancellationToken::new()).await?;
     let citations = shown.iter().enumerate().filter(|(index, _)| reply.text.contains(&format!("[{}]", index + 1)));
     let citations = citations.map(|(index, one)| Citation { n: index + 1, file: one.file.clone(), line: one.line });

@@ -39,4 +39,6 @@ pub struct ProjectSettings {
     pub programs: Programs,
     /// A folder of advisories as OSV writes them, one JSON file each; without it versions are not checked.
     pub advisories: Option<PathBuf>,
+    /// A table of packages' licences ([`crate::analyzers::LicenceTable`]), for what neither lock files nor installed packages say.
+    pub licences: Option<PathBuf>,
 }

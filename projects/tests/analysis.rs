@@ -1,13 +1,14 @@
 //! What analyzers find and what they leave alone; what an import takes and what it refuses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use riverrun_projects::analyzers::deterministic;
 use riverrun_projects::copy::Files;
 use riverrun_projects::import::{origin, unpack};
 use riverrun_projects::patch::{patch, unified};
-use riverrun_projects::{Report, Severity};
+use riverrun_projects::report::trend;
+use riverrun_projects::{Finding, Report, Severity};
 
 fn examples(kind: &str) -> Vec<(String, Vec<String>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(kind);
@@ -22,11 +23,24 @@ fn examples(kind: &str) -> Vec<(String, Vec<String>)> {
     found
 }
 
+/// What leaks in the examples, by the numbers of their names.
+const LABELS: [(std::ops::RangeInclusive<u32>, &str); 5] = [
+    (1..=7, "fit-before-split"),
+    (8..=9, "resample-before-split"),
+    (10..=14, "test-in-training"),
+    (15..=17, "target-in-features"),
+    (18..=20, "shuffled-time-series"),
+];
+
 #[test]
-fn given_twenty_leaks_when_they_are_analyzed_then_each_is_found() {
+fn given_twenty_leaks_when_they_are_analyzed_then_each_is_found_as_what_it_is() {
     let found = examples("leaky");
-    let missed: Vec<&String> = found.iter().filter(|(_, rules)| rules.is_empty()).map(|(name, _)| name).collect();
-    assert_eq!((found.len(), missed), (20, Vec::new()));
+    let label = |name: &str| {
+        let number: u32 = name.split('_').next().unwrap().parse().unwrap();
+        LABELS.iter().find(|(numbers, _)| numbers.contains(&number)).unwrap().1
+    };
+    let wrong: Vec<_> = found.iter().filter(|(name, rules)| *rules != [label(name)]).collect();
+    assert!(found.len() == 20 && wrong.is_empty(), "{wrong:?}");
 }
 
 #[test]
@@ -99,4 +113,34 @@ fn given_imports_when_they_are_compared_with_what_is_declared_then_only_what_is_
     // What is declared there is not known.
     files.insert("setup.py".to_owned(), "setup()".into());
     assert!(undeclared(&files).is_empty());
+}
+
+#[test]
+fn given_code_whose_lines_moved_when_two_reports_are_compared_then_only_what_changed_is_new_or_gone() {
+    let report = |text: &str| {
+        let files = Files::from([("a.py".to_owned(), text.to_owned().into())]);
+        Report::new(&files, deterministic(&files), 1)
+    };
+    let body = "    a = 1\n    b = 2\n    c = 3\n    d = 4\n    e = 5\n    return a + b + c + d + e\n";
+    let twins = format!("def f():\n{body}def g():\n{body}print(f(), g())\n");
+    let secrets = "password = 'hunter2hunter2'\nold_password = 'hunter3hunter3'\n";
+    let before = report(&format!("import os\n{secrets}{twins}"));
+    let moved = report(&format!("# one\n# more\n\nimport os\n{secrets}{twins}"));
+    let rules: Vec<&str> = before.findings.iter().map(|one| one.rule.as_str()).collect();
+    assert_eq!(
+        rules,
+        ["literal-password", "literal-password", "unused-import", "duplicate-code"],
+        "{:?}",
+        before.findings
+    );
+    let same = trend(&before, &moved);
+    assert_eq!((same.new, same.fixed, same.unchanged), (vec![], vec![], 4));
+    let ids: BTreeSet<&str> = before.findings.iter().map(|one| one.id.as_str()).collect();
+    assert_eq!(ids.len(), 4, "each finding has an id of its own");
+
+    let fewer = report(&format!("# one\npassword = 'hunter2hunter2'\n{twins}import re\n"));
+    let change = trend(&moved, &fewer);
+    let rules = |findings: &[Finding]| findings.iter().map(|one| one.rule.clone()).collect::<Vec<String>>();
+    assert_eq!((rules(&change.new), change.unchanged), (vec!["unused-import".to_owned()], 2));
+    assert_eq!(rules(&change.fixed), ["literal-password", "unused-import"]);
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::event_set;
 use crate::common::{BlobRef, Failure, Usage};
-use crate::ids::{ChunkId, DocumentId, EventId, RunId};
+use crate::ids::{ChainId, ChunkId, DocumentId, EventId, RunId};
 use crate::names::Namespace;
 
 /// Which tool calls wait for a person.
@@ -71,9 +71,24 @@ pub struct RunRequest {
     /// What happens when the session has a run that goes on; without a session, nothing.
     #[serde(default)]
     pub session_policy: SessionPolicy,
-    /// Runs of the same partition that must succeed before this one begins; their answers are its input, in this order.
+    /// Runs that must succeed before this one begins; their answers are its input, in this order. Those of its own
+    /// partition cost nothing while it waits, those of others are looked for.
     #[serde(default)]
     pub after: Vec<RunId>,
+    /// The chain that it was started with; `None` for a run that was started by itself.
+    #[serde(default)]
+    pub chain: Option<ChainLink>,
+}
+
+/// A run's place in a chain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChainLink {
+    /// The chain. Its id lies in the partition of all its runs.
+    pub chain_id: ChainId,
+    /// The run's name within the chain.
+    pub name: String,
+    /// How many runs the chain has.
+    pub runs: i32,
 }
 
 /// Asks for a run.
@@ -426,7 +441,9 @@ pub struct RunFinished {
     pub citations: Vec<Citation>,
     /// Tokens of all model calls.
     pub usage: Usage,
-    /// `answered`, `max_iters`, `budget_tokens`, `budget_seconds`, `loop_detected`, `session_busy`, `cancelled` or `error`.
+    /// `answered`, `max_iters`, `budget_tokens`, `budget_seconds`, `loop_detected`, `session_busy`, `cancelled`, `error`, or
+    /// what became of a run that it waited for: `predecessor_failed`, `predecessor_cancelled`, `predecessor_unknown`,
+    /// `predecessor_circular`.
     pub stop_reason: String,
     /// Why it failed.
     pub error: Option<Failure>,

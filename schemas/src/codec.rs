@@ -31,6 +31,18 @@ pub struct WriterSchema {
     pub schema: Arc<Schema>,
 }
 
+impl WriterSchema {
+    /// Reads the text of an Avro schema; the error says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        Schema::parse_str(text).map(|schema| Self { schema: Arc::new(schema) }).map_err(|error| error.to_string())
+    }
+
+    /// Full name of the record; empty for what is no record.
+    pub fn record(&self) -> String {
+        self.schema.name().map(|name| name.fullname(None)).unwrap_or_default()
+    }
+}
+
 /// Finds schemas that are not in the committed list, such as those of a newer build in an outside registry.
 pub type SchemaLookup<'a> = &'a dyn Fn(u32) -> Option<WriterSchema>;
 
@@ -196,7 +208,7 @@ impl Writer {
     fn record(&self) -> String {
         match self {
             Writer::Listed(schema) => schema.record.clone(),
-            Writer::Foreign(schema) => schema.schema.name().map(|name| name.fullname(None)).unwrap_or_default(),
+            Writer::Foreign(schema) => schema.record(),
         }
     }
 }

@@ -121,6 +121,8 @@ macro_rules! typed_ids {
 typed_ids! {
     /// One run of an agent.
     RunId = "run";
+    /// Several runs of which some wait for the answers of others.
+    ChainId = "chn";
     /// One request to read a source into a collection.
     IngestId = "ing";
     /// One source within a collection, whatever its version.

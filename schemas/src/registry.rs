@@ -35,6 +35,12 @@ impl RegisteredSchema {
     pub fn subject(&self) -> String {
         format!("{}-{}", self.topic.name(), self.record)
     }
+
+    /// Whether bytes written with `text` are those written with this schema: their parsing canonical forms are one, in which
+    /// neither layout nor documentation nor defaults count.
+    pub fn is_same(&self, text: &str) -> bool {
+        Schema::parse_str(text).is_ok_and(|other| other.canonical_form() == self.schema.canonical_form())
+    }
 }
 
 #[derive(Deserialize)]

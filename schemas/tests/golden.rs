@@ -13,8 +13,9 @@ use riverrun_schemas::projects::*;
 use riverrun_schemas::tokens::*;
 use riverrun_schemas::tools::*;
 use riverrun_schemas::{
-    AnalysisId, BlobRef, ChangeId, ChunkId, Decoded, DocumentId, EpisodeId, EventId, EventSet, Failure, FinetuneId, ForgetId,
-    IngestId, NoteId, ProjectId, ProposalId, RunId, SessionName, SummaryId, TurnId, Usage, registry,
+    AnalysisId, BlobRef, ChainId, ChangeId, ChunkId, Decoded, DocumentId, EpisodeId, EventId, EventSet, Failure,
+    FinetuneId, ForgetId, IngestId, NoteId, ProjectId, ProposalId, RunId, SessionName, SummaryId, TurnId, Usage,
+    registry,
 };
 
 fn golden() -> PathBuf {
@@ -38,6 +39,7 @@ fn request() -> RunRequest {
         metadata_json: Some("{\"ticket\":7}".into()),
         session_policy: SessionPolicy::Interrupt,
         after: vec![RunId::derive(&["before"])],
+        chain: Some(ChainLink { chain_id: ChainId::derive(&["golden"]), name: "last".into(), runs: 2 }),
         ..RunRequest::default()
     }
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the same random program of client calls against two Kafkas and compares them answer by answer.
 
-    python scripts/bench/kafka_diff.py HOST:PORT HOST:PORT [--seeds 20] [--first 0] [--steps 60]
+    python scripts/bench/kafka_diff.py HOST:PORT HOST:PORT [--seeds 20] [--first 0] [--steps 60] [--verbose]
 
 The first is usually ours (`cargo run -p riverrun-broker --example broker -- 127.0.0.1:9092 DIR`), the second an Apache Kafka.
 What may differ by nature (ids, times, texts of errors) is not compared; error codes, offsets, records, settings and the states
@@ -10,8 +10,12 @@ of groups are. Exit status 1 if something differs.
 
 import argparse
 import random
+import socket
+import struct
 import sys
+import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 from confluent_kafka import (OFFSET_BEGINNING, Consumer, ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException,
                              Producer, TopicPartition)
@@ -19,25 +23,42 @@ from confluent_kafka.admin import (AdminClient, AlterConfigOpType, ConfigEntry, 
                                    NewTopic, OffsetSpec, ResourceType)
 
 TIMEOUT_S = 20
+NOT_LEADER = 6
+UNKNOWN_GROUP = 69
+GROUPS = ["g", "h"]
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
-SETTINGS = [("retention.ms", "3600000"), ("retention.ms", "-2"), ("cleanup.policy", "compact"), ("cleanup.policy", "compact,delete"),
+SETTINGS = [("retention.ms", "259200000"), ("retention.ms", "-2"), ("cleanup.policy", "compact"), ("cleanup.policy", "compact,delete"),
             ("cleanup.policy", "nonsense"), ("max.message.bytes", "2000"), ("segment.bytes", "1048576"), ("no.such.setting", "1"),
-            ("min.cleanable.dirty.ratio", "1.5"), ("message.timestamp.type", "LogAppendTime"), ("delete.retention.ms", "0")]
-BASE_MS = 1_700_000_000_000
+            ("min.cleanable.dirty.ratio", "1.5"), ("compression.type", "lz4"), ("message.timestamp.before.max.ms", "1000"), ("message.timestamp.type", "LogAppendTime"), ("delete.retention.ms", "0")]
+# Recent, or retention would take the records at a time of its own.
+BASE_MS = int(time.time() * 1_000) - 60_000
 
 
 def outcome(work):
     """What a call comes to: its value, or the name of its error."""
-    try:
-        return work()
-    except KafkaException as error:
-        return f"error {error.args[0].name()}"
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return work()
+        except KafkaException as error:
+            name = error.args[0].name()
+            # A partition that has only just been made has no leader yet.
+            if name != "NOT_LEADER_FOR_PARTITION" or time.monotonic() > deadline:
+                return f"error {name}"
+            time.sleep(0.2)
+
+
+def text(value):
+    """A string as the older requests have it."""
+    value = value.encode()
+    return struct.pack(">h", len(value)) + value
 
 
 class Side:
     """One Kafka and the clients of the program. Topics, groups and ids have a suffix of the side's own."""
 
     def __init__(self, address, suffix):
+        self.address = address
         self.config = {"bootstrap.servers": address, "log_level": 0}
         self.suffix = suffix
         self.admin = AdminClient(self.config)
@@ -53,7 +74,16 @@ class Side:
         return outcome(lambda: self.admin.create_topics([new], validate_only=validate_only)[new.topic].result(TIMEOUT_S))
 
     def delete(self, topic):
-        return outcome(lambda: self.admin.delete_topics([self.name(topic)])[self.name(topic)].result(TIMEOUT_S))
+        deleted = outcome(lambda: self.admin.delete_topics([self.name(topic)])[self.name(topic)].result(TIMEOUT_S))
+        # Apache Kafka forgets the offsets committed for it a little later.
+        deadline = time.monotonic() + 5
+        while deleted is None and time.monotonic() < deadline and any(self.remembers(group, topic) for group in GROUPS):
+            time.sleep(0.1)
+        return deleted
+
+    def remembers(self, group, topic):
+        found = self.committed(group)
+        return isinstance(found, list) and any(one[0] == f"diff-{topic}-" for one in found)
 
     def grow(self, topic, count):
         return outcome(lambda: self.admin.create_partitions([NewPartitions(self.name(topic), count)])[self.name(topic)].result(TIMEOUT_S))
@@ -70,6 +100,24 @@ class Side:
             found = self.admin.describe_configs([resource])[resource].result(TIMEOUT_S)
             return {name: entry.value for name, entry in found.items() if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value}
         return outcome(ask)
+
+    def change(self, topic, operation, setting, value):
+        entry = ConfigEntry(setting, value, incremental_operation=operation)
+        resource = ConfigResource(ResourceType.TOPIC, self.name(topic), incremental_configs=[entry])
+        return outcome(lambda: self.admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S))
+
+    def replace(self, topic, settings):
+        resource = ConfigResource(ResourceType.TOPIC, self.name(topic), set_config=dict(settings))
+        return outcome(lambda: self.admin.alter_configs([resource])[resource].result(TIMEOUT_S))
+
+    def odd_name(self, name, validate_only):
+        """A topic that may not be called so; without the suffix, which would be part of it."""
+        new = NewTopic(name, 1, 1)
+        return outcome(lambda: self.admin.create_topics([new], validate_only=validate_only)[name].result(TIMEOUT_S))
+
+    def replicated(self, topic, replicas):
+        new = NewTopic(self.name(topic), 1, replicas)
+        return outcome(lambda: self.admin.create_topics([new], validate_only=True)[new.topic].result(TIMEOUT_S))
 
     def layout(self, topic):
         def ask():
@@ -111,6 +159,36 @@ class Side:
             self.transactional.pop(who, None)
         return found
 
+    def fence(self, who, topic, commit):
+        """A second producer of the same transactional id takes over from a first one in the middle of a transaction."""
+        settings = {**self.config, "transactional.id": self.name(who), "message.timeout.ms": 5_000}
+
+        def run():
+            first, second = Producer(settings), Producer(settings)
+            first.init_transactions(TIMEOUT_S)
+            first.begin_transaction()
+            first.produce(self.name(topic), b"of the first", partition=0, timestamp=BASE_MS)
+            first.flush(TIMEOUT_S)
+            second.init_transactions(TIMEOUT_S)
+            try:
+                first.commit_transaction(TIMEOUT_S) if commit else first.abort_transaction(TIMEOUT_S)
+                found = "not fenced"
+            except KafkaException as error:
+                found = "fatal" if error.args[0].fatal() else error.args[0].name()
+            second.begin_transaction()
+            second.commit_transaction(TIMEOUT_S)
+            return found
+        self.transactional.pop(who, None)
+        return outcome(run)
+
+    def large(self, topic, size, codec):
+        producer = Producer({**self.config, "compression.type": codec, "message.max.bytes": 10_000_000, "message.timeout.ms": 5_000})
+        answers = []
+        producer.produce(self.name(topic), b"x" * size, b"k", 0, timestamp=BASE_MS,
+                         on_delivery=lambda error, record: answers.append(error.name() if error else record.offset()))
+        producer.flush(TIMEOUT_S)
+        return answers
+
     def read(self, topic, partition, isolation):
         consumer = Consumer({**self.config, "group.id": self.name("reader"), "enable.auto.commit": False,
                              "enable.partition.eof": True, "isolation.level": isolation})
@@ -139,6 +217,41 @@ class Side:
         at = TopicPartition(self.name(topic), partition, offset)
         return outcome(lambda: self.admin.delete_records([at])[at].result(TIMEOUT_S).low_watermark)
 
+    # ---- requests that this client does not have: bytes, in their last form without tagged fields --------------------------
+
+    def ask(self, key, version, body):
+        with socket.create_connection(tuple(self.address.rsplit(":", 1)), timeout=TIMEOUT_S) as one:
+            request = struct.pack(">hhi", key, version, 7) + text("diff") + body
+            one.sendall(struct.pack(">i", len(request)) + request)
+            stream = one.makefile("rb")
+            [length] = struct.unpack(">i", stream.read(4))
+            return stream.read(length)[4:]
+
+    def epoch_end(self, topic, partition, current, epoch):
+        """OffsetForLeaderEpoch version 3 of a consumer: (error, epoch, end)."""
+        asked = struct.pack(">iiii", 1, partition, current, epoch)
+        answer = self.ask(23, 3, struct.pack(">ii", -1, 1) + text(self.name(topic)) + asked)
+        error, _, found, end = struct.unpack(">hiiq", answer[-18:])
+        if error == NOT_LEADER:  # of a partition that has only just been made
+            time.sleep(0.2)
+            return self.epoch_end(topic, partition, current, epoch)
+        return error, found, end
+
+    def offset_in_epoch(self, topic, partition, current, timestamp):
+        """ListOffsets version 5: (error, offset, epoch); the time of the record is that of the program."""
+        asked = struct.pack(">iiiq", 1, partition, current, timestamp)
+        answer = self.ask(2, 5, struct.pack(">ibi", -1, 0, 1) + text(self.name(topic)) + asked)
+        error, _, offset, epoch = struct.unpack(">hqqi", answer[-22:])
+        return error, offset, epoch
+
+    def forget_offset(self, group, topic, partition):
+        """OffsetDelete version 0: the error of the group, then those of partitions."""
+        body = text(self.name(group)) + struct.pack(">i", 1) + text(self.name(topic)) + struct.pack(">ii", 1, partition)
+        answer = self.ask(47, 0, body)
+        [error] = struct.unpack(">h", answer[:2])
+        # A group without members and offsets may or may not be remembered.
+        return 0 if error == UNKNOWN_GROUP else error or struct.unpack(">h", answer[-2:])[0]
+
     # ---- groups ------------------------------------------------------------------------------------------------------
 
     def commit(self, group, topic, partition, offset):
@@ -155,6 +268,20 @@ class Side:
             asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name(group))])
             found = asked[self.name(group)].result(TIMEOUT_S).topic_partitions
             return sorted((one.topic.removesuffix(self.suffix), one.partition, one.offset) for one in found)
+        return outcome(ask)
+
+    def set_offset(self, group, topic, partition, offset):
+        wanted = ConsumerGroupTopicPartitions(self.name(group), [TopicPartition(self.name(topic), partition, offset)])
+
+        def ask():
+            found = self.admin.alter_consumer_group_offsets([wanted])[self.name(group)].result(TIMEOUT_S).topic_partitions
+            return [(one.partition, one.error and one.error.name()) for one in found]
+        return outcome(ask)
+
+    def described(self, group):
+        def ask():
+            found = self.admin.describe_consumer_groups([self.name(group)])[self.name(group)].result(TIMEOUT_S)
+            return found.state.name.replace("DEAD", "EMPTY"), len(found.members)  # as with `forget_offset`
         return outcome(ask)
 
     def consume(self, group, topic):
@@ -183,7 +310,8 @@ class Side:
             consumer.close()
 
     def delete_group(self, group):
-        return outcome(lambda: self.admin.delete_consumer_groups([self.name(group)])[self.name(group)].result(TIMEOUT_S))
+        found = outcome(lambda: self.admin.delete_consumer_groups([self.name(group)])[self.name(group)].result(TIMEOUT_S))
+        return None if found == "error GROUP_ID_NOT_FOUND" else found  # as with `forget_offset`
 
     def clean_up(self):
         self.transactional.clear()
@@ -193,7 +321,7 @@ class Side:
 
 def step(dice):
     """A call as (method, arguments); the same for both sides."""
-    topic, partition, group = dice.choice("ab"), dice.randrange(3), dice.choice(["g", "h"])
+    topic, partition, group = dice.choice("ab"), dice.randrange(3), dice.choice(GROUPS)
     isolation = dice.choice(["read_committed", "read_uncommitted"])
     records = [(dice.choice([None, b"k1", b"k2"]), bytes(dice.choices(b"abc", k=dice.choice([1, 50, 3_000]))), dice.randrange(10_000))
                for _ in range(dice.randrange(1, 6))]
@@ -216,23 +344,39 @@ def step(dice):
         ("committed", (group,)),
         ("consume", (group, topic)),
         ("delete_group", (group,)),
+        ("change", (topic, dice.choice([AlterConfigOpType.APPEND, AlterConfigOpType.SUBTRACT, AlterConfigOpType.DELETE]),
+                    *dice.choice([("cleanup.policy", "compact"), ("cleanup.policy", "delete"), ("retention.ms", "60000000")]))),
+        ("replace", (topic, dice.sample(SETTINGS, dice.randrange(3)))),
+        ("odd_name", (dice.choice(["no such", ".", "..", "x" * 250, "a+b", ""]), dice.random() < 0.5)),
+        ("replicated", (topic, dice.choice([1, 2, 0, -1]))),
+        ("fence", (dice.choice(["x", "z"]), topic, dice.random() < 0.5)),
+        ("large", (topic, dice.choice([1_500, 900_000, 1_200_000]), dice.choice(["none", "gzip"]))),
+        ("epoch_end", (topic, partition, dice.choice([-1, 0, 7]), dice.choice([-1, 0, 7]))),
+        ("offset_in_epoch", (topic, partition, dice.choice([-1, 0, 7]), dice.choice([-1, -2, -3, -9, BASE_MS + 5_000]))),
+        ("forget_offset", (group, topic, partition)),
+        ("set_offset", (group, topic, partition, dice.choice([0, 3, 1_000]))),
+        ("described", (group,)),
     ])
 
 
-def compare(addresses, seed, steps):
+def compare(addresses, seed, steps, verbose=False):
     """Differences of one program, as text."""
     dice = random.Random(seed)
     sides = [Side(address, uuid.uuid4().hex[:8]) for address in addresses]
     differences = []
+    pool = ThreadPoolExecutor(len(sides))  # the two need not wait for each other
     try:
         for number in range(steps):
             method, arguments = step(dice)
-            ours, theirs = (getattr(side, method)(*arguments) for side in sides)
+            ours, theirs = pool.map(lambda side: getattr(side, method)(*arguments), sides)
+            if verbose:
+                print(f"seed {seed} step {number}: {method}{arguments!r}: {ours!r}"[:400], file=sys.stderr, flush=True)
             if ours != theirs:
                 differences.append(f"seed {seed} step {number}: {method}{arguments!r}\n  {addresses[0]}: {ours!r}\n  {addresses[1]}: {theirs!r}")
     finally:
         for side in sides:
             side.clean_up()
+        pool.shutdown()
     return differences
 
 
@@ -242,10 +386,11 @@ def main():
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--verbose", action="store_true", help="print every call and the first one's answer on stderr")
     options = parser.parse_args()
     total = 0
     for seed in range(options.first, options.first + options.seeds):
-        for difference in compare(options.addresses, seed, options.steps):
+        for difference in compare(options.addresses, seed, options.steps, options.verbose):
             total += 1
             print(difference, flush=True)
     print(f"{options.seeds} programs of {options.steps} calls: {total} differences", file=sys.stderr)

@@ -29,6 +29,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (150, "reembeddings", include_str!("../migrations/0150_reembeddings.sql")),
     (175, "rebuilds", include_str!("../migrations/0175_rebuilds.sql")),
     (192, "json documents", include_str!("../migrations/0192_json_documents.sql")),
+    (200, "chains", include_str!("../migrations/0200_chains.sql")),
 ];
 
 const READERS: u32 = 4;

@@ -7,6 +7,7 @@ from stub_model import StubModel
 def pytest_addoption(parser):
     parser.addoption("--kills", type=int, default=10, help="how often the kill test kills the server (default: 10)")
     parser.addoption("--scale", type=int, default=1, help="how many times their short form the fault and fuzz tests do (default: 1)")
+    parser.addoption("--kafka", action="store_true", help="also run what needs Apache Kafka's console tools and a real Kafka")
     parser.addoption("--phoenix", metavar="PROGRAM", help="a `phoenix` program to trace to (./x interop --phoenix has one)")
 
 

@@ -67,6 +67,8 @@ class Reply:
 class Server:
     """`riverrun serve`. Settings of whoever runs the tests do not reach it."""
 
+    binary, arguments = BINARY, ()
+
     def __init__(self, folder, settings=None):
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -96,7 +98,7 @@ class Server:
 
     def spawn(self):
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen([BINARY, "serve"], cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL,
+            self.process = subprocess.Popen([self.binary, "serve", *self.arguments], cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL,
                                             stdout=log, stderr=log)
 
     def start(self):

@@ -67,7 +67,9 @@ class StubModel:
     """`requests` maps a script's id to how far the run was at each chat request: the number of tool results that it
     carried, one more for the answer."""
 
-    def __init__(self):
+    def __init__(self, embed_ms=0):
+        # One after the other, each text so long: as a model of one process does it.
+        self.embed_ms, self.embedding = embed_ms, threading.Lock()
         self.requests = {}
         self.lock = threading.Lock()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self.handler())
@@ -144,6 +146,9 @@ class StubModel:
                         self.answer({"model": body["model"], "message": message, "done": False}, end)
                     elif self.path == "/api/embed":
                         inputs = body["input"] if isinstance(body["input"], list) else [body["input"]]
+                        if stub.embed_ms:
+                            with stub.embedding:
+                                time.sleep(stub.embed_ms * len(inputs) / 1000)
                         self.answer({"model": body["model"], "embeddings": [vector_of(text) for text in inputs],
                                      "prompt_eval_count": len(inputs)})
                     else:

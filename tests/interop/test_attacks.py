@@ -6,7 +6,6 @@ import json
 import os
 import struct
 import time
-import urllib.error
 import zipfile
 
 import pytest
@@ -179,11 +178,7 @@ ARCHIVES = {
 class TestArchives:
     def test_by_http(self, server, kind):
         body, headers = multipart([("collection", "attacked")], [("trap.zip", ARCHIVES[kind])])
-        try:
-            check_refused(server, server.request("POST", "/ingest", body, headers))
-        except urllib.error.URLError as error:
-            # The server refuses before it has read all of it; who is still writing may meet the end of the connection first.
-            assert isinstance(error.reason, (BrokenPipeError, ConnectionResetError)), error
+        check_refused(server, server.request("POST", "/ingest", body, headers))
         assert not (server.folder / "evil.txt").exists() and not (server.folder.parent / "evil.txt").exists()
 
     def test_on_the_command_line(self, server, kind):

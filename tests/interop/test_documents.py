@@ -6,6 +6,8 @@ import uuid
 
 import pytest
 
+from server import wait_for
+
 MONGODB = os.environ.get("RIVERRUN_TEST_MONGODB_URL")
 
 
@@ -32,6 +34,5 @@ def test_a_store_that_is_lost_is_made_again_from_the_log(new_server, mongodb, tm
     for url in [mongodb(), ""]:
         server.env["RIVERRUN_MONGODB_URL"] = url
         server.start()
-        server.settle(60)
-        assert server.get("/canvases/board").json == before
+        wait_for(lambda: server.get("/canvases/board").json == before, 60, "the canvas to be made again from the log")
         server.stop()

@@ -58,6 +58,45 @@ def test_memory_survives_kill_and_a_lost_database(new_server):
     assert server.post("/memory/turns", {"role": "user", "text": "number 5"}).json["seq"] == 6
 
 
+SMALL = 1024
+
+
+def small_talk(new_server, name):
+    """A model with a small context, and a conversation that fills the window of memory."""
+    server = new_server(name, RIVERRUN_MODEL_CONTEXT_TOKENS=str(SMALL), RIVERRUN_DEFAULT_EMBED_MODEL="ollama/stub-embed").start()
+    talk = {"namespace": "default", "session": "small"}
+    for n in range(6):
+        text = f"turn {n}. " + "some words. " * 60
+        assert server.post("/memory/turns", {"role": ("user", "assistant")[n % 2], "text": text, **talk}).status == 200
+    return server, talk
+
+
+def test_what_does_not_fit_the_models_context_is_left_out_and_told(new_server):
+    server, talk = small_talk(new_server, "left-out")
+    done = server.post("/memory/chat", {"text": "what was said?", "stream": False, **talk}).json
+    left_out = done["left_out"]
+    assert left_out["context_tokens"] == SMALL and left_out["estimated"] is True, done
+    assert left_out["tokens_after"] < left_out["tokens_before"] and left_out["tokens_after"] <= SMALL, left_out
+    assert left_out["turns"] > 0 and done["turns_shown"] > 0 and done["text"], done
+    # For people on stderr; the data on stdout is the answer alone.
+    chat = server.cli("memory", "chat", "and now?", "-s", "small", "--no-stream")
+    assert chat.returncode == 0 and "left out, since about" in chat.stderr and f"of {SMALL}" in chat.stderr, chat
+    assert "left out" not in chat.stdout, chat
+    # With room for everything nothing is left out.
+    whole = server.post("/memory/chat", {"text": "hello", "stream": False, "session": "another"}).json
+    assert whole["left_out"] is None, whole
+
+
+def test_words_that_do_not_fit_alone_are_refused_before_they_are_recorded(new_server):
+    server = new_server("too-much", RIVERRUN_MODEL_CONTEXT_TOKENS="256", RIVERRUN_DEFAULT_EMBED_MODEL="ollama/stub-embed").start()
+    refused = server.post("/memory/chat", {"text": "some more words. " * 300, "session": "much", "stream": False})
+    assert refused.status == 422 and refused.json["code"] == "context_overflow", refused
+    assert "256" in refused.json["detail"] and "RIVERRUN_MODEL_CONTEXT_TOKENS" in refused.json["hint"], refused
+    assert server.get("/memory/turns?session=much").json["items"] == []
+    told = server.cli("chat", "some more words. " * 300)
+    assert told.returncode == 4 and "does not fit the context of 256 tokens" in told.stderr, told
+
+
 def test_the_example_runs(server):
     done = subprocess.run([ROOT / "examples/memory.sh"], env=os.environ | {"RIVERRUN_URL": server.url}, capture_output=True,
                           text=True, timeout=120, check=False)

@@ -24,6 +24,7 @@ NOT_OF_A_NAMESPACE = {
     # By ids that nobody guesses; over HTTP they take `?namespace=`.
     "runs show": "by id", "runs watch": "by id", "runs cancel": "by id", "runs approve": "by id", "runs resume": "by id",
     "runs fork": "by id", "runs tree": "by id", "runs compare": "by id",
+    "chains show": "by id", "chains watch": "by id", "chains cancel": "by id",
 }
 
 
@@ -53,6 +54,7 @@ def questions(owned):
         "project ls": ["project", "ls"],
         "project analyze": ["project", "analyze", "prj_01h455vb4pex5vsknk084sn02q"],
         "project report": ["project", "report", "prj_01h455vb4pex5vsknk084sn02q"],
+        "project trend": ["project", "trend", "prj_01h455vb4pex5vsknk084sn02q"],
         "project improve": ["project", "improve", "prj_01h455vb4pex5vsknk084sn02q", "--file", "a.py"],
         "project apply": ["project", "apply", "prj_01h455vb4pex5vsknk084sn02q", "--file", "a.py", "--yes"],
         "project revert": ["project", "revert", "prj_01h455vb4pex5vsknk084sn02q", "--file", "a.py"],

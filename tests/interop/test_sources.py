@@ -278,3 +278,10 @@ def test_records_that_are_no_documents(server):
     done = server.cli("--json", "stream", "consume", "--collection", "hostile", "--topic", topic, "--idle-timeout", "1")
     told = json.loads(done.stdout)
     assert (told["records"], told["indexed"], told["failed"], told["dead_letters"]) == (7, 1, 3, 3), told
+
+
+def test_an_upload_that_is_refused_early_is_answered_all_the_same(server):
+    # The first field is wrong, and 20 MiB come behind it: a stock client sends all of it before it reads.
+    body, headers = multipart([("unknown", "x"), ("collection", "c")], [("large.txt", b"words " * (3 << 20))])
+    refused = server.request("POST", "/ingest", body, headers)
+    assert refused.status == 422 and "unknown" in refused.body.decode(), refused

@@ -2,51 +2,13 @@
 
 import json
 import os
-import signal
-import subprocess
-import urllib.error
-import urllib.request
 
 import pytest
 
-from server import BINARY, free_ports, wait_for
+from cluster import KINDS, Worker
+from server import wait_for
 
 DATABASE = os.environ.get("RIVERRUN_TEST_DATABASE_URL")
-
-
-class Worker:
-    """`riverrun worker KIND` on the log of a running server."""
-
-    def __init__(self, server, kind, *arguments, **settings):
-        self.port, = free_ports(1)
-        self.log_path = server.folder / f"worker-{kind}-{self.port}.log"
-        env = server.env | {"RIVERRUN_KAFKA_BROKERS": server.brokers} | settings
-        with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen([BINARY, "worker", kind, "--health-port", str(self.port), *arguments], cwd=server.folder,
-                                            env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-
-    def ask(self, path):
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as reply:
-                return reply.status, json.load(reply)
-        except urllib.error.HTTPError as error:
-            return error.code, json.load(error)
-        except OSError:
-            assert self.process.poll() is None, self.log_path.read_text(errors="replace")
-            return None, None
-
-    def wait_ready(self):
-        return wait_for(lambda: (found := self.ask("/ready"))[0] == 200 and found[1], 90, "the worker to be ready")
-
-    def stop(self):
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                return self.process.wait(30)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                raise
-        return self.process.returncode
 
 
 @pytest.fixture
@@ -62,17 +24,43 @@ def worker():
         one.stop()
 
 
-@pytest.mark.parametrize(("kind", "settings", "fix"), [
-    ("embedder", {"RIVERRUN_KAFKA_BROKERS": ""}, "RIVERRUN_KAFKA_BROKERS"),
-    ("projector", {"RIVERRUN_DATABASE_URL": ""}, "RIVERRUN_DATABASE_URL"),
-    ("ingester", {}, "riverrun serve"),
-    ("indexer", {}, "riverrun serve"),
-    ("agent", {}, "riverrun serve"),
-    ("tracer", {}, "RIVERRUN_TRACING"),
-])
-def test_given_a_worker_that_lacks_something_when_it_starts_then_it_refuses_with_the_fix(server, kind, settings, fix):
-    done = server.cli("worker", kind, **({"RIVERRUN_KAFKA_BROKERS": server.brokers} | settings))
-    assert done.returncode == 2 and fix in done.stderr.split("hint:")[-1], done
+STORES = {
+    "RIVERRUN_DATABASE_URL": "postgres://127.0.0.1:1/none",
+    "RIVERRUN_QDRANT_URL": "http://127.0.0.1:1",
+    "RIVERRUN_S3_BUCKET": "blobs",
+    "RIVERRUN_S3_ENDPOINT": "http://127.0.0.1:1",
+    "RIVERRUN_MODELS_CACHE_DIR": "models",
+    "RIVERRUN_TRACING_ENDPOINT": "http://127.0.0.1:1",
+}
+# What each kind can't do without; the log all of them can't.
+NEEDED = {
+    "embedder": [], "projector": ["RIVERRUN_DATABASE_URL"], "tracer": ["RIVERRUN_TRACING_ENDPOINT"],
+    "ingester": ["RIVERRUN_S3_BUCKET"], "analyzer": ["RIVERRUN_S3_BUCKET"], "trainer": ["RIVERRUN_S3_BUCKET", "RIVERRUN_MODELS_CACHE_DIR"],
+    "indexer": ["RIVERRUN_DATABASE_URL", "RIVERRUN_QDRANT_URL"],
+    "agent": ["RIVERRUN_DATABASE_URL", "RIVERRUN_QDRANT_URL", "RIVERRUN_S3_BUCKET"],
+}
+
+
+@pytest.mark.parametrize(("kind", "lacks"), [(kind, lacks) for kind in KINDS for lacks in ["RIVERRUN_KAFKA_BROKERS", *NEEDED[kind]]])
+def test_given_a_worker_that_lacks_something_when_it_starts_then_it_refuses_and_names_the_setting(server, kind, lacks):
+    settings = STORES | {"RIVERRUN_KAFKA_BROKERS": server.brokers, lacks: ""}
+    if lacks == "RIVERRUN_S3_BUCKET":
+        settings["RIVERRUN_S3_ENDPOINT"] = ""  # alone it is refused for itself
+    done = server.cli("worker", kind, **settings)
+    hint = done.stderr.split("hint:")[-1]
+    assert done.returncode == 2 and lacks.rpartition("_")[0] in hint, done
+    assert not [name for name in NEEDED[kind] if name != lacks and name in hint], done
+
+
+def test_given_a_second_projector_in_a_process_when_it_starts_then_it_refuses(server):
+    done = server.cli("worker", "projector", "--concurrency", "2", **STORES, RIVERRUN_KAFKA_BROKERS=server.brokers)
+    assert done.returncode == 2 and "--concurrency" in done.stderr.split("hint:")[-1], done
+
+
+@pytest.mark.parametrize("kind", ["projector", "ingester"])
+def test_given_a_server_that_is_down_when_a_worker_starts_then_it_says_so_with_the_address(server, kind):
+    done = server.cli("worker", kind, **STORES, RIVERRUN_KAFKA_BROKERS=server.brokers, timeout=150)
+    assert done.returncode == 3 and "127.0.0.1:1" in done.stderr and "hint:" in done.stderr, done
 
 
 SERVERS = {
@@ -92,13 +80,17 @@ def test_given_a_store_that_is_embedded_when_an_api_without_workers_starts_then_
     assert not others, done.stderr
 
 
-@pytest.mark.parametrize("settings", [
-    {"RIVERRUN_QDRANT_URL": "http://127.0.0.1:1", "RIVERRUN_DATABASE_URL": ""},
-    {"RIVERRUN_QDRANT_URL": "http://127.0.0.1:1", "RIVERRUN_QDRANT_KEYWORDS": "local"},
-])
-def test_given_an_indexer_whose_index_or_lock_is_embedded_elsewhere_when_it_starts_then_it_refuses(server, settings):
-    done = server.cli("worker", "indexer", **({"RIVERRUN_KAFKA_BROKERS": server.brokers} | settings))
-    assert done.returncode == 2 and "riverrun serve" in done.stderr.split("hint:")[-1], done
+def test_given_a_log_elsewhere_when_an_api_is_to_host_one_then_it_refuses_and_names_the_setting(server):
+    done = server.cli("serve", "--no-workers", "--host-log", **SERVERS)
+    assert done.returncode == 2 and "RIVERRUN_KAFKA_BROKERS" in done.stderr.split("hint:")[-1], done
+    done = server.cli("serve", "--host-log")
+    assert done.returncode == 2 and "--no-workers" in done.stderr, done
+
+
+@pytest.mark.parametrize("kind", ["indexer", "agent"])
+def test_given_keywords_that_are_embedded_elsewhere_when_a_worker_of_them_starts_then_it_refuses(server, kind):
+    done = server.cli("worker", kind, **STORES, RIVERRUN_KAFKA_BROKERS=server.brokers, RIVERRUN_QDRANT_KEYWORDS="local")
+    assert done.returncode == 2 and "RIVERRUN_QDRANT_KEYWORDS" in done.stderr.split("hint:")[-1], done
 
 
 def test_given_a_server_when_it_is_asked_whether_it_is_ready_then_the_rows_say_why(server):

@@ -12,16 +12,17 @@ use riverrun_knowledge::LanguageModels;
 use riverrun_knowledge::web::GuardedClient;
 use riverrun_log::blobs::sha256_hex;
 use riverrun_log::{BlobStore, Outgoing};
-use riverrun_projects::copy::{CopyStore, Entry, Files, Tree};
+use riverrun_projects::copy::{CopyStore, Files, Tree};
 use riverrun_projects::improve::{Task, improve};
 use riverrun_projects::language::Language;
 use riverrun_projects::own_tests::{self, TestRuns};
 use riverrun_projects::report::lines;
 use riverrun_projects::review::review;
+use riverrun_projects::surface::SurfaceChange;
 use riverrun_projects::{ProjectError, ProjectSettings, Report, analyzers, import};
 use riverrun_schemas::projects::{
-    AnalyzeProject, ApplyProposal, FileChanged, ImportProject, ImproveFile, ProjectAnalyzed, ProjectCommand,
-    ProjectEvent, ProjectImported, ProjectRemoved, ProposalMade, RemoveProject, RevertFile,
+    AnalyzeProject, ImportProject, ImproveFile, ProjectAnalyzed, ProjectCommand, ProjectEvent, ProjectImported,
+    ProjectRemoved, ProposalMade, RemoveProject,
 };
 use riverrun_schemas::{Envelope, Failure, now_ms};
 use serde_json::json;
@@ -31,6 +32,7 @@ use answers::{begun, failed, subject};
 use state::{State, fold};
 
 mod answers;
+mod changes;
 mod state;
 
 const NAME: &str = "analyzer";
@@ -94,6 +96,7 @@ impl Analyzer {
         let analyzed = analyzers::analyze(files.clone(), self.sandbox.as_ref(), &self.settings).await;
         let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut report = Report::new(&files, analyzed, took_ms);
+        report.surface_change = self.surface_change(&report, state).await;
         if e.review {
             let begun = Instant::now();
             let reviewed = review(self.models.as_ref(), e.model.as_deref(), &files, &report).await;
@@ -130,6 +133,12 @@ impl Analyzer {
             at: now_ms(),
         }
         .into())
+    }
+
+    /// What became of the names that the project offers since its last analysis. When that one can't be read any more, nothing is known.
+    async fn surface_change(&self, report: &Report, state: &State) -> Option<SurfaceChange> {
+        let earlier = self.blobs.get(state.report.as_ref()?).await.ok()?;
+        report.surface_since(&serde_json::from_slice(&earlier).ok()?)
     }
 
     async fn propose(&self, e: &ImproveFile, state: &State) -> Result<ProjectEvent, ProjectError> {
@@ -193,73 +202,6 @@ impl Analyzer {
         let files = self.copies.files(tree).await?;
         let start = (sandbox, &self.settings.programs);
         own_tests::compare(start, &e.tests, files, (e.file.as_str(), rewrite)).await
-    }
-
-    async fn write(&self, e: &ApplyProposal, state: &State) -> Result<ProjectEvent, ProjectError> {
-        let made = state.proposals.iter().find(|made| made.proposal_id == e.proposal_id && made.file == e.file);
-        let Some((made, after)) = made.and_then(|made| Some((made, made.after.clone()?))) else {
-            return Err(ProjectError::refused(
-                "no_proposal",
-                format!("there is no proposal {} for {}", e.proposal_id, e.file),
-                "make one: riverrun project improve",
-            ));
-        };
-        let mut tree = self.copies.tree(state.tree()?).await?;
-        let before = tree.entry(&e.file)?.sha256.clone();
-        if before != made.before_sha256 {
-            return Err(ProjectError::refused(
-                "stale_proposal",
-                format!("{} changed since the proposal was made", e.file),
-                "make a new one: riverrun project improve",
-            ));
-        }
-        let entry = Entry {
-            sha256: after.sha256.clone(),
-            size_bytes: u64::try_from(after.size_bytes).unwrap_or(0),
-            offset: 0,
-            blob: Some(after),
-        };
-        let after_sha256 = entry.sha256.clone();
-        tree.entries.insert(e.file.clone(), entry);
-        Ok(FileChanged {
-            project_id: e.project_id,
-            namespace: e.namespace.clone(),
-            change_id: e.change_id,
-            proposal_id: Some(e.proposal_id),
-            file: e.file.clone(),
-            before_sha256: before,
-            after_sha256,
-            tree: self.copies.keep_tree(&tree).await?,
-            at: now_ms(),
-        }
-        .into())
-    }
-
-    async fn revert(&self, e: &RevertFile, state: &State) -> Result<ProjectEvent, ProjectError> {
-        let mut tree = self.copies.tree(state.tree()?).await?;
-        let before = tree.entry(&e.file)?.sha256.clone();
-        let Some((_, earlier)) = state.undo.iter().rfind(|(file, _)| *file == e.file) else {
-            return Err(ProjectError::refused(
-                "nothing_to_undo",
-                format!("{} is as it was imported", e.file),
-                "riverrun project patch shows what was changed",
-            ));
-        };
-        let entry = self.copies.tree(earlier).await?.entry(&e.file)?.clone();
-        let after_sha256 = entry.sha256.clone();
-        tree.entries.insert(e.file.clone(), entry);
-        Ok(FileChanged {
-            project_id: e.project_id,
-            namespace: e.namespace.clone(),
-            change_id: e.change_id,
-            proposal_id: None,
-            file: e.file.clone(),
-            before_sha256: before,
-            after_sha256,
-            tree: self.copies.keep_tree(&tree).await?,
-            at: now_ms(),
-        }
-        .into())
     }
 
     async fn answer(

@@ -108,9 +108,8 @@ impl Keeper {
     /// A reader of every partition, from where the store's documents end.
     async fn open(&self) -> Result<Tail, RuntimeError> {
         let topic = Topic::Canvases;
-        let partitions = self
-            .asked("ask for partitions", || async { Admin::new(&self.config.log)?.partitions(topic.name()).await })
-            .await?;
+        let admin = Admin::new(&self.config.log)?;
+        let partitions = self.asked("ask for partitions", || admin.partitions(topic.name())).await?;
         let mut starts = BTreeMap::new();
         for partition in 0..partitions {
             let next = self.until_done("read a position", || self.config.store.next_offset(topic, partition)).await?;

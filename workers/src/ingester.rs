@@ -72,7 +72,7 @@ pub struct Ingester {
     removal: Removal,
     tables: Tables,
     measures: Measures,
-    access: Result<Access, Failure>,
+    access: Access,
     config: IngesterConfig,
 }
 
@@ -85,10 +85,7 @@ struct Prepared {
 impl Ingester {
     /// An ingester that asks `log` what documents were before.
     pub fn new(log: LogConfig, schemas: Schemas, blobs: Arc<dyn BlobStore>, config: IngesterConfig) -> Self {
-        let web = GuardedClient::new(config.web.clone());
-        let access = web
-            .map(|web| Access { web, secrets: config.secrets.clone() })
-            .map_err(|error| Failure::new(error.code(), error.to_string()));
+        let access = Access { web: GuardedClient::new(config.web.clone()), secrets: config.secrets.clone() };
         Self {
             blobs,
             history: History::new(log.clone(), schemas.clone()),

@@ -120,10 +120,9 @@ impl Projector {
 
     async fn starts(&self) -> Result<BTreeMap<TopicPartition, i64>, RuntimeError> {
         let mut starts = BTreeMap::new();
+        let admin = Admin::new(&self.config.log)?;
         for topic in PROJECTED_TOPICS {
-            let partitions = self
-                .asked("ask for partitions", || async { Admin::new(&self.config.log)?.partitions(topic.name()).await })
-                .await?;
+            let partitions = self.asked("ask for partitions", || admin.partitions(topic.name())).await?;
             for partition in 0..partitions {
                 let next = self
                     .until_done("read a checkpoint", || read_models::next_offset(&self.config.sql, topic, partition))

@@ -151,7 +151,7 @@ pub async fn consume(
     let group = group_of(&config.topic, &config.target.collection);
     let membership = GroupConfig { tell_end: true, ..GroupConfig::new(group.clone(), vec![config.topic.clone()]) };
     let mut member = GroupConsumer::join(&config.log, &membership)?;
-    let intake = Intake { target: config.target, group, schemas: Schemas::built_in(), producer, blobs };
+    let intake = Intake { target: config.target, group, schemas: config.log.schemas.clone(), producer, blobs };
     let mut consumed = Consumed::default();
     let result = run(&mut member, &intake, config.idle, &stop, &mut consumed, &mut progress).await;
     member.close().await;
@@ -182,6 +182,9 @@ async fn run(
             other => (Vec::new(), Some(other)),
         };
         if !batch.is_empty() {
+            if !intake.settle(&batch, stop).await {
+                return Ok(());
+            }
             let ends = ends(&batch);
             intake.take(batch, consumed, stop).await?;
             member.commit_now(&ends, Duration::from_secs(10)).await?;
@@ -274,6 +277,17 @@ struct Unreadable {
 }
 
 impl Intake<'_> {
+    /// Waits until the schemas of a batch are there or known to be nowhere; `false` when it is stopped before.
+    async fn settle(&self, batch: &[Record], stop: &CancellationToken) -> bool {
+        for record in batch {
+            tokio::select! {
+                () = self.schemas.settle(record) => {}
+                () = stop.cancelled() => return false,
+            }
+        }
+        true
+    }
+
     /// Stores and hands in a batch. What may pass is tried again; what is handed in twice is the same.
     async fn take(
         &self,

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use riverrun_knowledge::LanguageModels;
 use riverrun_knowledge::tree::cluster::reduced;
 use riverrun_knowledge::tree::{Grown, Tree, Work, clean, summary_request};
+use riverrun_knowledge::{LanguageModels, room};
 use riverrun_log::{BlobError, BlobStore, LogConfig, Outgoing, Schemas, TopicPartition};
 use riverrun_schemas::ingest::{BuildTree, DocumentFailed, IngestCommand, IngestEvent};
 use riverrun_schemas::{BlobRef, EventSet, Failure, now_ms};
@@ -108,6 +108,7 @@ impl TreeBuilder {
 
     async fn summarize(&self, tree: &Tree, command: &BuildTree, group: usize) -> Result<String, WorkError> {
         let request = summary_request(&tree.group(group));
+        room::check(self.models.as_ref(), None, &request).await.map_err(|error| work_error(&error))?;
         let mut ignored = |_: &str| {};
         let reply = self.models.chat(None, request, &mut ignored, CancellationToken::new()).await;
         let reply = reply.map_err(|error| work_error(&error))?;

@@ -7,6 +7,8 @@ mod common;
 mod control;
 #[path = "agent_runs/outgrown.rs"]
 mod outgrown;
+#[path = "agent_runs/unconstrained.rs"]
+mod unconstrained;
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

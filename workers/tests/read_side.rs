@@ -24,7 +24,7 @@ use riverrun_workers::projector::{self, ProjectorConfig};
 use riverrun_workers::runtime::{self, RuntimeConfig, WorkerHandle};
 use tokio_util::sync::CancellationToken;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 struct World {
     broker: EmbeddedBroker,

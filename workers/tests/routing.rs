@@ -8,10 +8,17 @@ use common::{World, request};
 use riverrun_agents::supervisor::{Choice, Judge};
 use riverrun_schemas::agent::{AgentEvent, RunFinished, RunRequest, StartRun, Step, StepKind, ToolEffect};
 use riverrun_schemas::{RunId, now_ms};
+use serde_json::{Value, json};
+use wiremock::matchers::path;
+use wiremock::{Mock, Request, ResponseTemplate};
 
 async fn run(world: &World, task: &str) -> (Step, RunFinished) {
+    run_of(world, request(), task).await
+}
+
+async fn run_of(world: &World, request: RunRequest, task: &str) -> (Step, RunFinished) {
     let run_id = RunId::new();
-    let request = RunRequest { task: task.into(), agent: None, ..request() };
+    let request = RunRequest { task: task.into(), agent: None, ..request };
     world.command(StartRun { run_id, request, at: now_ms() }.into()).await;
     let end = world.finished(run_id).await;
     let first = world.events().await.into_iter().find_map(|event| match event {
@@ -50,4 +57,45 @@ async fn where_rules_and_similarity_disagree_the_model_is_asked_once() {
     );
     assert!(choice.reason.contains("reflexion (riddle)"), "{}", choice.reason);
     assert!(first.usage.is_some(), "the call is counted");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_a_task_is_longer_than_what_the_model_is_shown_the_choice_says_by_how_much_of_it_it_was_made() {
+    let task = format!("Solve the riddle of the letterbox. {}", "It is of tin and red and old. ".repeat(300));
+    let task = task.trim_end();
+    let mut shown_before = task.len();
+    for context in [8_192, 1_024, 512] {
+        let world = World::new(ToolEffect::None, Duration::ZERO, Duration::ZERO).await.with_context(context);
+        let (_worker, _stop) = world.worker("w");
+        let (first, _) = run(&world, task).await;
+        let choice = Choice::read(first.text.as_deref().unwrap()).unwrap();
+        assert_eq!((first.seq, first.kind, choice.by), (1, StepKind::Route, Judge::Model), "{context}: {choice:?}");
+        let shown = choice.shown_characters.unwrap();
+        assert!(shown < shown_before, "{context}: the smaller the context, the less is shown: {shown}");
+        let said = format!("by the first {shown} of {} characters", task.len());
+        assert!(choice.reason.contains(&said), "{context}: {}", choice.reason);
+        shown_before = shown;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_not_even_a_part_of_the_task_fits_the_model_is_not_asked_and_the_signs_decide() {
+    let world = World::new(ToolEffect::None, Duration::ZERO, Duration::ZERO).await;
+    let models = json!({ "data": [{ "id": "served", "max_context_length": 100 }] });
+    let models = ResponseTemplate::new(200).set_body_json(models);
+    Mock::given(path("/v1/models")).respond_with(models).mount(world.model()).await;
+    // Four bytes a token.
+    let tokenizer = |request: &Request| {
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        ResponseTemplate::new(200).set_body_json(json!({ "count": body["content"].as_str().unwrap().len() / 4 }))
+    };
+    Mock::given(path("/tokenize")).respond_with(tokenizer).mount(world.model()).await;
+    let (_worker, _stop) = world.worker("w");
+    let served = RunRequest { provider: Some("llamacpp".into()), model: Some("served".into()), ..request() };
+    let (first, end) = run_of(&world, served, "Solve the riddle of the letterbox").await;
+    let choice = Choice::read(first.text.as_deref().unwrap()).unwrap();
+    assert_eq!((first.kind, choice.agent.as_str(), choice.shown_characters), (StepKind::Route, "reflexion", None));
+    assert!(choice.reason.contains("the model can't be asked (the prompt has"), "{}", choice.reason);
+    assert!(first.usage.is_none(), "{first:?}");
+    assert_eq!(end.error.unwrap().code, "context_overflow", "the run meets the trouble at its next call");
 }

@@ -14,7 +14,7 @@ use super::marks::Mark;
 use super::{ModelCall, ModelMode, Reply, StepDraft};
 use crate::compaction::Shown;
 use crate::prompt::{DATA_RULE, Talk};
-use crate::state::{DEFAULT_MAX_ITERS, RunState};
+use crate::state::{DEFAULT_MAX_ITERS, NOT_MADE_MS, RunState};
 use crate::tools::ToolManifest;
 
 const MAX_ACT_TOKENS: u32 = 512;
@@ -207,7 +207,7 @@ fn refusal(state: &RunState, episode: &[Step], call: &ToolUse) -> Option<&'stati
 
 /// An intent and, in the same event, why it is not carried out: the model sees it as an observation.
 fn refused(thought: StepDraft, call: ToolUse, error: String) -> Vec<StepDraft> {
-    let result = ToolUse { error: Some(error), duration_ms: Some(0), ..call.clone() };
+    let result = ToolUse { error: Some(error), duration_ms: Some(NOT_MADE_MS), ..call.clone() };
     vec![thought, StepDraft::tool(StepKind::ToolCall, call), StepDraft::tool(StepKind::ToolResult, result)]
 }
 

@@ -5,7 +5,7 @@ use riverrun_schemas::agent::{StepKind, ToolUse};
 use super::{Action, StepDraft};
 use crate::memory;
 use crate::policy::{Policy, Verdict};
-use crate::state::{Answer, CallNeeds, Question, RunState};
+use crate::state::{Answer, CallNeeds, NOT_MADE_MS, Question, RunState};
 use crate::tools::ToolManifest;
 
 /// What an open call asks for; `None` when there is none. Calls that wait for a person hold up only themselves.
@@ -43,7 +43,10 @@ fn refused_by_person(tool: &ToolUse, question: &Question, answer: &Answer) -> St
 }
 
 fn result_without_call(tool: &ToolUse, error: String) -> StepDraft {
-    StepDraft::tool(StepKind::ToolResult, ToolUse { error: Some(error), duration_ms: Some(0), ..tool.clone() })
+    StepDraft::tool(
+        StepKind::ToolResult,
+        ToolUse { error: Some(error), duration_ms: Some(NOT_MADE_MS), ..tool.clone() },
+    )
 }
 
 /// Completes what an agent type wants to append: each intent without a result is judged, and what the policy says of it
@@ -66,7 +69,7 @@ pub fn settle(state: &RunState, tools: &[ToolManifest], policy: &Policy, mut dra
             more.push(result_without_call(call, format!("there is no tool {:?} for this run", call.name)));
             continue;
         };
-        match policy.judge(&state.request, manifest, state.has_untrusted_context()) {
+        match policy.judge_as(state.agent(), &state.request, manifest, state.has_untrusted_context()) {
             Verdict::Allow => {}
             Verdict::Ask { reason } => {
                 more.push(StepDraft { text: Some(reason), ..StepDraft::tool(StepKind::Approval, call.clone()) })

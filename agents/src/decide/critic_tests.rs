@@ -7,7 +7,7 @@ use super::*;
 use crate::decide::testkit::{Given, calls, leaves, request};
 
 fn given() -> Given {
-    Given::run(request("critic"))
+    Given::new(request("critic"))
 }
 
 /// A critique with these criteria found wanting.
@@ -80,7 +80,7 @@ fn rounds_are_bounded_and_the_last_draft_is_the_answer() {
 
 #[test]
 fn out_of_iterations_the_draft_is_the_answer() {
-    let given = Given::run(RunRequest { max_iters: Some(1), ..request("critic") });
+    let given = Given::new(RunRequest { max_iters: Some(1), ..request("critic") });
     let given = given.replied(ModelMode::Act, &calls("calculator", "1")).result(json!(1));
     let end = given.replied(ModelMode::Draft, "what there is").appended().ending();
     assert_eq!((end.stop_reason, end.answer.as_deref()), ("max_iters", Some("what there is")));

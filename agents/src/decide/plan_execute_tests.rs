@@ -7,7 +7,7 @@ use super::*;
 use crate::decide::testkit::{Given, calls, leaves, request};
 
 fn given() -> Given {
-    Given::run(RunRequest { max_iters: Some(20), ..request("plan_execute") })
+    Given::new(RunRequest { max_iters: Some(20), ..request("plan_execute") })
 }
 
 fn plan(steps: &[(&str, &str)]) -> String {
@@ -127,7 +127,7 @@ fn plans_are_bounded_and_the_agent_answers_with_what_it_has() {
 
 #[test]
 fn out_of_iterations_the_agent_answers_with_what_it_has() {
-    let given = Given::run(RunRequest { max_iters: Some(1), ..request("plan_execute") });
+    let given = Given::new(RunRequest { max_iters: Some(1), ..request("plan_execute") });
     let given = given.replied(ModelMode::Plan, &plan(&[("one", "calculator"), ("two", "calculator")]));
     let given = given.replied(ModelMode::Act, &calls("calculator", "1")).result(json!(1));
     let end = given.replied(ModelMode::Answer, "1").ending();

@@ -6,7 +6,7 @@ use super::*;
 use crate::decide::testkit::{Given, calls, leaves, request};
 
 fn given() -> Given {
-    Given::run(request("reflexion"))
+    Given::new(request("reflexion"))
 }
 
 fn verdict(passed: bool) -> String {
@@ -64,7 +64,7 @@ fn a_draft_that_fails_is_reflected_on_and_the_next_attempt_has_the_lesson_and_wh
 
 #[test]
 fn attempts_are_bounded_and_the_last_draft_is_the_answer() {
-    let mut given = Given::run(RunRequest { max_iters: Some(100), ..request("reflexion") });
+    let mut given = Given::new(RunRequest { max_iters: Some(100), ..request("reflexion") });
     for attempt in 1..MAX_ATTEMPTS {
         given = given.replied(ModelMode::Act, &leaves("answer")).replied(ModelMode::Draft, &format!("try {attempt}"));
         given = given.replied(ModelMode::Judge, &verdict(false)).replied(ModelMode::Reflect, "better");
@@ -84,7 +84,7 @@ fn an_attempt_leaves_iterations_for_another() {
 
 #[test]
 fn out_of_iterations_the_draft_is_the_answer() {
-    let given = Given::run(RunRequest { max_iters: Some(1), ..request("reflexion") });
+    let given = Given::new(RunRequest { max_iters: Some(1), ..request("reflexion") });
     let given = given.replied(ModelMode::Act, &calls("calculator", "1")).result(json!(1));
     let end = given.replied(ModelMode::Draft, "what there is").appended().ending();
     assert_eq!((end.stop_reason, end.answer.as_deref()), ("max_iters", Some("what there is")));

@@ -1,41 +1,19 @@
 //! given a run's events, when an agent is asked, then it does this: what the tables of all agent types are written with.
 
-use riverrun_schemas::agent::{
-    AgentEvent, ApprovalPolicy, RunAccepted, RunAdvanced, RunClaimed, RunRequest, Step, StepKind, ToolEffect, ToolUse,
-};
-use riverrun_schemas::{RunId, Usage};
+use riverrun_schemas::agent::{AgentEvent, RunClaimed, RunRequest, Step, StepKind};
 use serde_json::{Value, json};
 
-use super::{Action, Ending, ModelCall, ModelMode, Reply, StepDraft, agent, next};
-use crate::state::RunState;
-use crate::tools::ToolManifest;
+use super::{Action, Ending, ModelCall, ModelMode, Reply, StepDraft};
+
+/// What the tests from outside drive runs with.
+#[path = "../../tests/common/mod.rs"]
+mod common;
+
+/// A run that is told what happened, as a worker would write it.
+pub(super) use common::Run as Given;
 
 pub(super) fn request(agent: &str) -> RunRequest {
-    RunRequest {
-        task: "what is 6 times 7?".into(),
-        agent: Some(agent.into()),
-        max_iters: Some(8),
-        approval: ApprovalPolicy::Never,
-        ..RunRequest::default()
-    }
-}
-
-/// A harmless tool, one that changes something outside, and the search.
-pub(super) fn tools() -> Vec<ToolManifest> {
-    let tool = |name: &str, argument: &str, effect| {
-        let schema =
-            json!({ "type": "object", "properties": { argument: { "type": "string" } }, "required": [argument] });
-        ToolManifest::builtin(name, "does it", schema, effect)
-    };
-    vec![
-        tool("calculator", "expression", ToolEffect::None),
-        tool("pay", "expression", ToolEffect::External),
-        tool("knowledge_search", "query", ToolEffect::None),
-    ]
-}
-
-pub(super) fn reply(text: &str) -> Reply {
-    Reply { text: text.into(), usage: Usage { prompt_tokens: 10, completion_tokens: 5, cost_usd: None }, cut: false }
+    common::request(agent, "what is 6 times 7?", 8)
 }
 
 /// An action that uses a tool.
@@ -49,20 +27,7 @@ pub(super) fn leaves(exit: &str) -> String {
     json!({ "thought": "enough", "tool": exit, "arguments": {} }).to_string()
 }
 
-/// A run that is told what happened, as a worker would write it.
-#[derive(Clone)]
-pub(super) struct Given {
-    pub(super) state: RunState,
-    pub(super) tools: Vec<ToolManifest>,
-}
-
 impl Given {
-    pub(super) fn run(request: RunRequest) -> Self {
-        let run_id = RunId::derive(&["test"]);
-        let state = RunState::accepted(&RunAccepted { run_id, request, forked_from: None, at: 1_000 });
-        Given { state, tools: tools() }.claimed(1)
-    }
-
     pub(super) fn claimed(mut self, epoch: i64) -> Self {
         let claim = RunClaimed { run_id: self.state.run_id, epoch, worker: format!("w{epoch}"), at: 0 };
         assert!(self.state.apply(&AgentEvent::RunClaimed(claim)));
@@ -75,18 +40,13 @@ impl Given {
     }
 
     pub(super) fn steps(mut self, drafts: Vec<StepDraft>) -> Self {
-        assert!(!drafts.is_empty(), "an event without steps");
-        let first = self.state.last_seq() + 1;
-        let name = self.state.agent().unwrap_or("supervisor").to_owned();
-        let steps = drafts.into_iter().zip(first..).map(|(draft, seq)| draft.number(seq, &name, 0)).collect();
-        let event = RunAdvanced { run_id: self.state.run_id, epoch: self.state.epoch(), steps };
-        assert!(self.state.apply(&AgentEvent::RunAdvanced(event)), "the event is void");
+        self.append(drafts);
         self
     }
 
     /// The model replies to the call that is due, which is of this mode.
     pub(super) fn replied(self, mode: ModelMode, text: &str) -> Self {
-        self.replied_with(mode, &reply(text))
+        self.replied_with(mode, &common::reply(text))
     }
 
     pub(super) fn replied_with(self, mode: ModelMode, reply: &Reply) -> Self {
@@ -96,34 +56,29 @@ impl Given {
 
     /// The model's reply is taken in, whatever is due.
     pub(super) fn told(self, mode: ModelMode, reply: &Reply) -> Self {
-        let agent = agent(self.state.agent().unwrap()).unwrap();
-        let drafts = agent.interpret(&self.state, &self.tools, mode, reply);
+        let drafts = self.interpret(mode, reply);
         self.steps(drafts)
     }
 
     /// The tool whose call is due returns this.
     pub(super) fn result(self, value: Value) -> Self {
-        let Action::CallTool(call) = self.next() else { panic!("no call is due: {:?}", self.next()) };
-        self.steps(vec![StepDraft::tool(
-            StepKind::ToolResult,
-            ToolUse { result_json: Some(value.to_string()), ..call },
-        )])
+        self.ended(Ok(value))
     }
 
     /// The tool whose call is due fails.
     pub(super) fn fails(self, error: &str) -> Self {
+        self.ended(Err(error.to_owned()))
+    }
+
+    fn ended(self, outcome: Result<Value, String>) -> Self {
         let Action::CallTool(call) = self.next() else { panic!("no call is due: {:?}", self.next()) };
-        self.steps(vec![StepDraft::tool(StepKind::ToolResult, ToolUse { error: Some(error.to_owned()), ..call })])
+        self.steps(Self::returned(call, outcome))
     }
 
     /// The steps that the agent appends by itself are written.
     pub(super) fn appended(self) -> Self {
         let Action::Append(drafts) = self.next() else { panic!("nothing to append: {:?}", self.next()) };
         self.steps(drafts)
-    }
-
-    pub(super) fn next(&self) -> Action {
-        next(&self.state, &self.tools, 2_000)
     }
 
     pub(super) fn call(&self) -> ModelCall {

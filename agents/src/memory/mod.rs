@@ -9,6 +9,7 @@
 //! A running summary beside a window of verbatim turns is what Packer et al., "MemGPT: Towards LLMs as Operating Systems", 2023
 //! (<https://arxiv.org/abs/2310.08560>), call recursive summarization of a message queue.
 
+mod fit;
 mod fold;
 mod models;
 mod opening;
@@ -24,13 +25,12 @@ use riverrun_stores::StoreError;
 use riverrun_stores::read_models::{SummaryView, TurnView};
 use serde::{Deserialize, Serialize};
 
+pub use fit::{LeftOut, Shown, chat_request, fit};
 pub use fold::{Basis, OpenTurn, SessionFold, Taken, episode_id};
-pub(crate) use models::estimate;
 pub use models::{MemoryModels, Written};
 pub(crate) use opening::{Recalled, is_opening_call, opening, remembered, usable, with_memory, without_opening};
-pub use prompt::conversation;
 pub use reader::StoredMemory;
-pub use summary::{Summarize, clean, plan, request as summary_request};
+pub use summary::{Summarize, clean, plan, request as summary_request, room_for_turns};
 pub use window::Window;
 
 /// Tokens of the window when nothing else is set.

@@ -1,12 +1,9 @@
 //! What memory asks of models, so that it can be tested without a model of hundreds of megabytes.
 
 use async_trait::async_trait;
+use riverrun_knowledge::room::{self, estimate_text};
 use riverrun_models::{ChatRequest, EmbedPurpose, EmbedReply, Message, ModelError, Models, NoDeltas};
 use tokio_util::sync::CancellationToken;
-
-/// Bytes a token where the model's own tokenizer can't be asked: fewer than texts usually have, so that the estimate is
-/// rather too large.
-const BYTES_PER_TOKEN: usize = 3;
 
 /// Text of a chat model, and which one wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,16 +20,16 @@ pub trait MemoryModels: Send + Sync {
     /// Tokens of a text by the chat model's own tokenizer; an estimate where that can't be asked.
     async fn count_tokens(&self, text: &str) -> usize;
 
+    /// Tokens that a prompt and what is written for it may have together; `None` where nobody tells.
+    async fn context_tokens(&self) -> Option<usize> {
+        None
+    }
+
     /// Writes a text of at most so many tokens, at temperature 0.
     async fn write(&self, messages: Vec<Message>, max_tokens: u32) -> Result<Written, ModelError>;
 
     /// Vectors of texts, in their order.
     async fn embed(&self, texts: Vec<String>, purpose: EmbedPurpose) -> Result<EmbedReply, ModelError>;
-}
-
-/// An estimate that is rather too large.
-pub(crate) fn estimate(text: &str) -> usize {
-    text.len().div_ceil(BYTES_PER_TOKEN)
 }
 
 #[async_trait]
@@ -42,14 +39,19 @@ impl MemoryModels for Models {
             Ok(tokens) => tokens,
             Err(error) => {
                 tracing::debug!(error = %error, "tokens are estimated from the length of the text");
-                estimate(text)
+                estimate_text(text)
             }
         }
+    }
+
+    async fn context_tokens(&self) -> Option<usize> {
+        room::context_tokens(self, None, "").await
     }
 
     async fn write(&self, messages: Vec<Message>, max_tokens: u32) -> Result<Written, ModelError> {
         let request =
             ChatRequest { messages, temperature: Some(0.0), max_tokens: Some(max_tokens), ..ChatRequest::default() };
+        room::check(self, None, &request).await?;
         let reply = Models::chat(self, None, request, &mut NoDeltas, CancellationToken::new()).await?;
         Ok(Written { text: reply.text, model: reply.model })
     }

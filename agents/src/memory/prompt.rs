@@ -48,7 +48,7 @@ pub(super) fn section(recalled: &Recalled) -> Option<String> {
 }
 
 /// The conversation of a chat: what is remembered, the turns of the window as they were said, and the new words.
-pub fn conversation(context: &MemoryContext, text: &str) -> Vec<Message> {
+pub(super) fn conversation(context: &MemoryContext, text: &str) -> Vec<Message> {
     let mut system = "You are a helpful assistant in a conversation with a person. Answer briefly.".to_owned();
     let behind = Recalled { turns: Vec::new(), ..Recalled::from(context) };
     if let Some(section) = section(&behind) {

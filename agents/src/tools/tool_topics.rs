@@ -107,7 +107,7 @@ impl ToolTopics {
         self.started.call_once(|| {
             let reader = Reader {
                 log: self.log.clone(),
-                schemas: Schemas::built_in(),
+                schemas: self.log.schemas.clone(),
                 board: self.board.clone(),
                 caught_up: self.caught_up.clone(),
             };

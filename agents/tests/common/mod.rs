@@ -1,4 +1,4 @@
-//! A run that is driven by hand: what a worker does, without a log.
+//! A run that is driven by hand: what a worker does, without a log. The tables of `decide` are written with it too.
 
 use riverrun_agents::decide::{self, Reply, StepDraft};
 use riverrun_agents::tools::ToolManifest;
@@ -36,6 +36,7 @@ pub(crate) fn reply(text: &str) -> Reply {
     Reply { text: text.into(), usage: Usage { prompt_tokens: 10, completion_tokens: 5, cost_usd: None }, cut: false }
 }
 
+#[derive(Clone)]
 pub(crate) struct Run {
     pub state: RunState,
     pub tools: Vec<ToolManifest>,
@@ -61,7 +62,8 @@ impl Run {
         agent.interpret(&self.state, &self.tools, mode, reply)
     }
 
-    pub(crate) fn result(call: ToolUse, outcome: Result<Value, String>) -> Vec<StepDraft> {
+    /// The step of a call that has ended so.
+    pub(crate) fn returned(call: ToolUse, outcome: Result<Value, String>) -> Vec<StepDraft> {
         let result = match outcome {
             Ok(value) => ToolUse { result_json: Some(value.to_string()), ..call },
             Err(error) => ToolUse { error: Some(error), ..call },

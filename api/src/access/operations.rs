@@ -89,6 +89,8 @@ const OPERATIONS: &[Line] = &[
     ("GET", "/canvases/{id}", READ, Reach::Named),
     ("PUT", "/canvases/{id}", RUN, Reach::Named),
     ("DELETE", "/canvases/{id}", RUN, Reach::Named),
+    ("GET", "/chains/{id}", READ, Reach::ById),
+    ("POST", "/chains/{id}/cancel", RUN, Reach::ById),
     ("GET", "/runs/{id}", READ, Reach::ById),
     ("GET", "/runs/{id}/compare", READ, Reach::ById),
     ("GET", "/runs/{id}/events", READ, Reach::ById),

@@ -4,9 +4,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use riverrun_schemas::RunId;
 use riverrun_schemas::agent::{AgentEvent, RunFinished, RunRequest, StepKind};
-use riverrun_stores::read_models::{ForkView, PendingApprovalView, citation_view, failure_view, step_view, usage_view};
+use riverrun_schemas::{ChainId, RunId};
+use riverrun_stores::read_models::{
+    ChainLinkView, ForkView, PendingApprovalView, citation_view, failure_view, step_view, usage_view,
+};
 use riverrun_stores::{RunGate, Verdict};
 use tokio::sync::mpsc;
 
@@ -209,6 +211,11 @@ impl LiveRun {
         }
     }
 
+    /// Whether its acceptance is kept, and is that of a run of this chain.
+    pub(super) fn is_of_chain(&self, chain_id: ChainId) -> bool {
+        self.kept.iter().filter_map(|kept| kept.note.accepted()).any(|request| is_of_chain(request, chain_id))
+    }
+
     /// Drops what lies before the next offsets of the read model; tells how much it was.
     pub(super) fn drop_projected(&mut self, next_offsets: &HashMap<i32, i64>) -> usize {
         let before = self.kept.len();
@@ -221,6 +228,11 @@ impl LiveRun {
         }
         before - self.kept.len()
     }
+}
+
+/// Whether the request was made with this chain.
+pub(super) fn is_of_chain(request: &RunRequest, chain_id: ChainId) -> bool {
+    request.chain.as_ref().is_some_and(|link| link.chain_id == chain_id)
 }
 
 /// The run as it is now: the read model's row and steps, then what happened since. `None` when nobody knows it.
@@ -256,7 +268,7 @@ fn add(run: &mut RunView, note: &Note) {
             let last = run.steps.last().map_or(0, |step| step.seq);
             for step in new.iter().filter(|step| step.seq > last) {
                 run.agent = Some(step.agent.clone());
-                add_usage(&mut run.usage, step.usage.as_ref());
+                run.usage = step.usage.as_ref().map_or(run.usage, |used| run.usage.plus(used));
                 add_question(run, step);
                 run.steps.push(step.clone());
             }
@@ -280,17 +292,6 @@ fn wait_or_run(run: &mut RunView) {
         (true, RunStatus::WaitingApproval) => run.status = RunStatus::Running,
         (true, _) => {}
     }
-}
-
-fn add_usage(sum: &mut UsageView, usage: Option<&UsageView>) {
-    let Some(usage) = usage else { return };
-    sum.prompt_tokens = sum.prompt_tokens.saturating_add(usage.prompt_tokens);
-    sum.completion_tokens = sum.completion_tokens.saturating_add(usage.completion_tokens);
-    sum.total_tokens = sum.total_tokens.saturating_add(usage.total_tokens);
-    sum.cost_usd = match (sum.cost_usd, usage.cost_usd) {
-        (Some(a), Some(b)) => Some(a + b),
-        (a, b) => a.or(b),
-    };
 }
 
 fn finish(run: &mut RunView, end: &RunFinished) {
@@ -320,6 +321,7 @@ fn queued(run_id: RunId, request: &RunRequest, at: i64) -> RunView {
         session: request.session.clone(),
         forked_from: None,
         after: request.after.clone(),
+        chain: request.chain.as_ref().map(ChainLinkView::from),
         usage: UsageView::default(),
         stop_reason: None,
         trace_id: None,

@@ -19,11 +19,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use riverrun_log::{LogConfig, LogError};
+use riverrun_log::{LogConfig, LogError, Schemas};
 use riverrun_schemas::agent::{AgentEvent, RunRequest};
 use riverrun_schemas::tokens::TokenDelta;
-use riverrun_schemas::{IngestId, RunId, Topic, now_ms};
+use riverrun_schemas::{ChainId, IngestId, RunId, Topic, now_ms};
 use riverrun_stores::read_models::document_views::{DocumentCounts, IngestStatus, IngestView as StoredIngest};
+use riverrun_stores::read_models::run_chains::{self, ChainMember, ChainView};
 use riverrun_stores::read_models::{self, document_queries, documents, run_heads, runs};
 use riverrun_stores::{Sql, StoreError};
 use riverrun_workers::tracer::TracingService;
@@ -68,6 +69,7 @@ struct Inner {
     undecodable: AtomicU64,
     tracing: TracingService,
     figures: RunFigures,
+    schemas: Schemas,
 }
 
 #[derive(Default)]
@@ -152,6 +154,7 @@ impl Hub {
                 undecodable: AtomicU64::new(0),
                 tracing,
                 figures: RunFigures::default(),
+                schemas: log.schemas.clone(),
             }),
         };
         let starts = hub.restore().await?;
@@ -220,6 +223,31 @@ impl Hub {
         let row = runs::run(&self.inner.sql, None, run_id).await?;
         let trace_id = self.inner.tracing.trace_id(run_id);
         Ok(compose(run_id, row, &notes, pending).map(|run| RunView { trace_id, ..run }))
+    }
+
+    /// The chain as the log has it now; `None` when nobody knows a run of it.
+    pub async fn chain(&self, chain_id: ChainId) -> Result<Option<ChainView>, ApiError> {
+        // Before the read model, as in `HUB-1`.
+        let ahead = self.runs_of_chain(chain_id);
+        let mut members = run_chains::members(&self.inner.sql, chain_id).await?;
+        let stored: HashSet<RunId> = members.iter().map(|member| member.run.run_id).collect();
+        for member in members.iter_mut().filter(|member| !member.run.status.ended()) {
+            if let Some(run) = self.run(member.run.run_id).await? {
+                *member = ChainMember::from(run);
+            }
+        }
+        for run_id in ahead.into_iter().filter(|run_id| !stored.contains(run_id)) {
+            members.extend(self.run(run_id).await?.map(ChainMember::from));
+        }
+        Ok(ChainView::of(chain_id, members))
+    }
+
+    /// The runs of a chain that the read model may not have yet.
+    fn runs_of_chain(&self, chain_id: ChainId) -> Vec<RunId> {
+        let state = self.inner.state.lock();
+        let pending = state.pending.iter().filter(|(_, pending)| live::is_of_chain(&pending.request, chain_id));
+        let kept = state.runs.iter().filter(|(_, run)| run.is_of_chain(chain_id));
+        pending.map(|(run_id, _)| *run_id).chain(kept.map(|(run_id, _)| *run_id)).collect()
     }
 
     /// At most so many steps behind `after`, as the log has them now; `None` for a run that nobody knows.

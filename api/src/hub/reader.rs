@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use riverrun_log::{LogConfig, LogError, Record, StartAt, Tail, TopicPartition};
 use riverrun_schemas::agent::AgentEvent;
-use riverrun_schemas::codec::no_other_schemas;
 use riverrun_schemas::ingest::IngestEvent;
 use riverrun_schemas::tokens::TokenEvent;
 use riverrun_schemas::{Decoded, EventSet, IngestId, Topic};
@@ -75,7 +74,7 @@ fn take(hub: &Hub, record: &Record) {
 }
 
 fn event<E: EventSet>(hub: &Hub, record: &Record) -> Option<E> {
-    match record.decode::<E>(&no_other_schemas) {
+    match hub.inner.schemas.decode::<E>(record) {
         Ok(Decoded::Event(event)) => Some(event),
         Ok(Decoded::UnknownType { .. }) => None,
         Err(error) => {

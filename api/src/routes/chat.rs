@@ -9,6 +9,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
+use riverrun_knowledge::room;
 use riverrun_models::{ChatReply, ChatRequest, EmbedPurpose, FinishReason, Message, Models, NoDeltas};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -44,6 +45,7 @@ async fn chat(State(core): State<Core>, Json(body): Json<ChatBody>) -> Result<Re
     let stream = body.stream.unwrap_or(true);
     let provider = body.provider.clone();
     let request = chat_request(body, &core)?;
+    room::check(core.models(), provider.as_deref(), &request).await?;
     let asked = request.model.clone();
     let cancel = CancellationToken::new();
     let stop = cancel.clone().drop_guard(); // a caller that goes away stops the model

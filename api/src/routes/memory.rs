@@ -6,9 +6,10 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use riverrun_agents::memory::{
-    ContextRequest, DEFAULT_RECALL, MAX_RECALL, Memory, MemoryContext, MemoryError, RecalledMemory, conversation,
+    ContextRequest, DEFAULT_RECALL, MAX_RECALL, Memory, MemoryContext, MemoryError, RecalledMemory, Shown,
+    chat_request, fit,
 };
-use riverrun_models::{ChatRequest, DeltaSink, NoDeltas};
+use riverrun_models::{ChatReply, ChatRequest, DeltaSink, ModelError, Models, NoDeltas};
 use riverrun_schemas::memory::TurnRole;
 use riverrun_schemas::{Session, TurnId};
 use riverrun_stores::read_models::{PageRequest, TurnView, WhyView, memory_queries as read};
@@ -25,7 +26,7 @@ use crate::remember;
 use crate::state::AppState;
 use crate::submit::Checks;
 use crate::wire::{
-    ForgetDone, MemoryChatBody, MemoryChatDone, MemoryContextView, Page, Problem, RecalledView, TurnBody,
+    ForgetDone, LeftOutView, MemoryChatBody, MemoryChatDone, MemoryContextView, Page, Problem, RecalledView, TurnBody,
 };
 
 /// Longest query, in bytes.
@@ -223,8 +224,9 @@ struct Talk {
     turn_id: TurnId,
     text: String,
     provider: Option<String>,
-    request: ChatRequest,
-    context: MemoryContext,
+    /// Without messages.
+    base: ChatRequest,
+    shown: Shown,
 }
 
 impl Talk {
@@ -257,20 +259,43 @@ async fn prepare(state: &AppState, key: Option<&str>, body: MemoryChatBody) -> R
     }
     let request = ContextRequest { query: Some(body.text.clone()), k: DEFAULT_RECALL, reserved_tokens: tokens };
     let context = memory.context(&session, &request).await?;
-    let request = ChatRequest {
-        model: body.model.unwrap_or_default(),
-        messages: conversation(&context, &body.text),
-        temperature: body.temperature,
-        ..ChatRequest::default()
-    };
+    let base =
+        ChatRequest { model: body.model.unwrap_or_default(), temperature: body.temperature, ..ChatRequest::default() };
+    let models = state.core().models();
+    let shown = fit(models, body.provider.as_deref(), &base, Shown::whole(context), &body.text, None).await?;
     let turn_id = remember::turn_id(&session, key);
-    Ok(Talk { session, turn_id, text: body.text, provider: body.provider, request, context })
+    Ok(Talk { session, turn_id, text: body.text, provider: body.provider, base, shown })
+}
+
+/// Asks the model. Where its server finds the conversation too large, whatever was counted, less of it is shown.
+async fn ask(
+    models: &Models,
+    talk: &mut Talk,
+    sink: &mut dyn DeltaSink,
+    cancel: CancellationToken,
+) -> Result<ChatReply, ModelError> {
+    let provider = talk.provider.clone();
+    loop {
+        let request = chat_request(&talk.base, &talk.shown.context, &talk.text);
+        let mut has_said = false;
+        let mut watched = |piece: &str| {
+            has_said = true;
+            sink.delta(piece);
+        };
+        match models.chat(provider.as_deref(), request, &mut watched, cancel.clone()).await {
+            Err(error @ ModelError::ContextOverflow { .. }) if !has_said => {
+                let shown = std::mem::take(&mut talk.shown);
+                talk.shown = fit(models, provider.as_deref(), &talk.base, shown, &talk.text, Some(error)).await?;
+            }
+            replied => return replied,
+        }
+    }
 }
 
 /// Records the words, asks the model, records the answer.
 async fn answer(
     state: &AppState,
-    talk: Talk,
+    mut talk: Talk,
     sink: &mut dyn DeltaSink,
     cancel: CancellationToken,
 ) -> Result<MemoryChatDone, ApiError> {
@@ -282,17 +307,17 @@ async fn answer(
         usage: usage(used),
         turn_id: talk.turn_id,
         answer_turn_id: answer_id,
-        turns_shown: talk.context.turns.len(),
-        recalled: talk.context.episodes.iter().map(|memory| memory.id.clone()).collect(),
-        summarized: talk.context.summary.is_some(),
-        notes: talk.context.notes.clone(),
+        turns_shown: talk.shown.context.turns.len(),
+        recalled: talk.shown.context.episodes.iter().map(|memory| memory.id.clone()).collect(),
+        summarized: talk.shown.context.summary.is_some(),
+        left_out: talk.shown.left_out.map(LeftOutView::from),
+        notes: talk.shown.context.notes.clone(),
     };
     if let Some(known) = read::turn(&state.parts().sql, &talk.session, answer_id).await? {
         sink.delta(&known.text);
         return Ok(done(known.text, None, riverrun_models::Usage::default(), &talk));
     }
-    let models = state.core().models();
-    let reply = models.chat(talk.provider.as_deref(), talk.request.clone(), sink, cancel).await?;
+    let reply = ask(state.core().models(), &mut talk, sink, cancel).await?;
     let text = riverrun_agents::memory::shorten_bytes(&reply.text, riverrun_agents::memory::MAX_TURN_BYTES);
     if !text.trim().is_empty() {
         remember::record(state, &talk.session, answer_id, TurnRole::Assistant, &text).await?;

@@ -31,6 +31,7 @@ use crate::wire::{ImportBody, Page, Problem, ProjectAccepted, ProjectView};
 
 mod analyses;
 mod files;
+mod page;
 mod proposals;
 mod removal;
 

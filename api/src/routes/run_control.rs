@@ -8,7 +8,7 @@ use axum::response::Response;
 use riverrun_schemas::RunId;
 use riverrun_schemas::agent::{AgentCommand, DecideApproval, ResumeRun, StepKind};
 use riverrun_schemas::now_ms;
-use riverrun_stores::read_models::run_forks;
+use riverrun_stores::read_models::run_tree;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -135,17 +135,17 @@ async fn fork(
     Ok(accepted_run(fork, RunStatus::Queued))
 }
 
-/// The runs that branched off this one, and those that it branched off.
+/// The runs that branched off this one or wait for it, those that it branched off or waits for, and so on.
 #[utoipa::path(get, path = "/runs/{id}/tree", tag = "agents", params(("id" = String, Path)),
     responses((status = 200, body = RunTree), (status = 404, body = Problem)))]
 async fn tree(State(state): State<AppState>, Path(run_id): Path<String>) -> Result<Reply<RunTree>, ApiError> {
     let run_id = known(&state, &run_id).await?.run_id;
     // The log may know the run before the read models do.
     let found = until(PATIENCE, || async {
-        let items = run_forks::tree(&state.parts().sql, run_id).await?;
-        Ok::<_, ApiError>((!items.is_empty()).then_some(items))
+        let tree = run_tree::tree(&state.parts().sql, run_id).await?;
+        Ok::<_, ApiError>((!tree.items.is_empty()).then_some(tree))
     });
-    Ok(Reply(RunTree { items: found.await?.unwrap_or_default() }))
+    Ok(Reply(found.await?.unwrap_or_default().into()))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
-use riverrun_schemas::RunId;
+use riverrun_schemas::{ChainId, RunId};
 use riverrun_stores::read_models::PageRequest;
 use riverrun_stores::read_models::runs::{self, RunFilter};
 use serde::Deserialize;
@@ -91,6 +91,8 @@ struct ListQuery {
     namespace: Option<String>,
     /// Only those of this session.
     session: Option<String>,
+    /// Only those of this chain.
+    chain: Option<String>,
     /// Most runs of a page; 50 when left out, 500 at most.
     limit: Option<u32>,
     /// `next_cursor` of the page before.
@@ -106,9 +108,10 @@ async fn list(
     let mut checks = Checks::default();
     let namespace = query.namespace.as_deref().map(|name| checks.namespace(Some(name)));
     let status: Option<RunStatus> = query.status.as_deref().and_then(|name| checks.take("status", name.parse()));
+    let chain: Option<ChainId> = query.chain.as_deref().and_then(|id| checks.take("chain", id.parse()));
     checks.require(query.limit != Some(0), "limit", "must be at least 1");
     checks.finish()?;
-    let filter = RunFilter { namespace, status, agent: query.agent, session: query.session };
+    let filter = RunFilter { namespace, status, agent: query.agent, session: query.session, chain };
     let page =
         runs::list(&state.parts().sql, &filter, &PageRequest { limit: query.limit, cursor: query.cursor }).await?;
     Ok(Reply(Page { items: page.items, next_cursor: page.next_cursor }))

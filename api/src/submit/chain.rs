@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use riverrun_schemas::agent::RunRequest;
-use riverrun_schemas::{Namespace, RunId};
+use riverrun_schemas::agent::{ChainLink, RunRequest};
+use riverrun_schemas::{ChainId, Namespace, RunId};
 
 use super::checks::Checks;
 use super::runs::{Known, drawn_into, partition_for, run_request};
@@ -29,8 +29,8 @@ pub(crate) struct Chained {
 }
 
 /// The runs of a chain in the order in which their commands are to be written: each before those that it waits for, so
-/// that nobody can miss an answer. The ids follow from `seed` and the names.
-pub(crate) fn chained(body: ChainBody, known: &Known, seed: &str) -> Result<Vec<Chained>, ApiError> {
+/// that nobody need look for an answer. The ids, that of the chain first, follow from `seed` and the names.
+pub(crate) fn chained(body: ChainBody, known: &Known, seed: &str) -> Result<(ChainId, Vec<Chained>), ApiError> {
     let mut checks = Checks::default();
     let namespace = checks.namespace(body.namespace.as_deref());
     checks.finish()?;
@@ -48,15 +48,19 @@ pub(crate) fn chained(body: ChainBody, known: &Known, seed: &str) -> Result<Vec<
             (name.clone(), drawn_into(partition, draw))
         })
         .collect();
+    let chain_id = drawn_into(partition, |n| ChainId::derive(&["chain", seed, &n.to_string()]));
+    let count = i32::try_from(requests.len()).unwrap_or(i32::MAX);
     let mut runs: Vec<Option<Chained>> = requests
         .into_iter()
         .map(|(name, after, request)| {
             let run_id = ids.get(&name).copied()?;
             let after = after.iter().filter_map(|before| ids.get(before).copied()).collect();
-            Some(Chained { name, run_id, request: RunRequest { after, ..request } })
+            let chain = Some(ChainLink { chain_id, name: name.clone(), runs: count });
+            Some(Chained { name, run_id, request: RunRequest { after, chain, ..request } })
         })
         .collect();
-    Ok(order.into_iter().rev().filter_map(|index| runs.get_mut(index).and_then(Option::take)).collect())
+    let ordered = order.into_iter().rev().filter_map(|index| runs.get_mut(index).and_then(Option::take));
+    Ok((chain_id, ordered.collect()))
 }
 
 /// The places of the runs, each behind those that it waits for.
@@ -155,7 +159,7 @@ mod tests {
     use super::*;
 
     fn made(body: Value) -> Result<Vec<Chained>, ApiError> {
-        chained(serde_json::from_value(body).unwrap(), &Known::default(), "seed")
+        chained(serde_json::from_value(body).unwrap(), &Known::default(), "seed").map(|(_, runs)| runs)
     }
 
     fn run(name: &str, after: &[&str]) -> Value {
@@ -173,6 +177,12 @@ mod tests {
         let partitions: HashSet<i32> = runs.iter().map(|run| partition_for(&run.run_id.to_string())).collect();
         assert_eq!(partitions.len(), 1);
         assert_eq!(made(diamond()).unwrap(), runs, "the same seed gives the same runs");
+        let links: Vec<&ChainLink> = runs.iter().filter_map(|run| run.request.chain.as_ref()).collect();
+        assert_eq!(links.len(), 4);
+        for (link, run) in links.iter().zip(&runs) {
+            assert_eq!((link.chain_id, link.name.as_str(), link.runs), (links[0].chain_id, run.name.as_str(), 4));
+            assert!(partitions.contains(&partition_for(&link.chain_id.to_string())), "beside its runs");
+        }
     }
 
     #[test]

@@ -118,6 +118,7 @@ pub fn run_request(body: RunBody, known: &Known) -> Result<RunRequest, ApiError>
         metadata_json,
         session_policy: body.session_policy.map(Into::into).unwrap_or_default(),
         after: Vec::new(),
+        chain: None,
     })
 }
 
@@ -136,8 +137,8 @@ pub(crate) fn possible_run_ids(draw: impl Fn(u32) -> RunId) -> Vec<RunId> {
     (0..Topic::AgentCommands.spec().partitions).map(|partition| drawn_into(partition, &draw)).collect()
 }
 
-pub(super) fn drawn_into(partition: i32, draw: impl Fn(u32) -> RunId) -> RunId {
-    let fits = |run_id: &RunId| partition_for(&run_id.to_string()) == partition;
+pub(super) fn drawn_into<I: ToString>(partition: i32, draw: impl Fn(u32) -> I) -> I {
+    let fits = |id: &I| partition_for(&id.to_string()) == partition;
     // Each draw fits with a chance of one in the number of partitions.
     (0..MAX_DRAWS).map(&draw).find(fits).unwrap_or_else(|| draw(0))
 }
@@ -165,6 +166,8 @@ pub fn same_request(asked: &RunRequest, accepted: &RunRequest) -> bool {
         && asked.session == accepted.session
         && asked.session_policy == accepted.session_policy
         && asked.after == accepted.after
+        // Those that were accepted before chains had ids are known by what they wait for.
+        && fits(&accepted.chain, &asked.chain)
         && fits(&asked.agent, &accepted.agent)
         && fits(&asked.provider, &accepted.provider)
         && fits(&asked.model, &accepted.model)

@@ -31,6 +31,8 @@ pub struct ChainRunBody {
 /// The chain was accepted: the commands of all its runs are on the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ChainAccepted {
+    /// The chain: `GET /chains/{id}` shows all of it.
+    pub chain_id: String,
     /// Its runs, each behind those that it waits for.
     pub runs: Vec<ChainRunAccepted>,
 }

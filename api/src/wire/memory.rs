@@ -1,3 +1,4 @@
+use riverrun_agents::memory::LeftOut;
 use riverrun_schemas::{ForgetId, Namespace, SessionName, TurnId};
 use riverrun_stores::read_models::{SummaryView, Timestamp, TurnView, UsageView};
 use serde::{Deserialize, Serialize};
@@ -103,8 +104,37 @@ pub struct MemoryChatDone {
     pub recalled: Vec<String>,
     /// Whether it was shown a summary.
     pub summarized: bool,
+    /// What of the window it was not shown, since the whole does not fit its context; null when all of it fits.
+    #[serde(default)]
+    pub left_out: Option<LeftOutView>,
     /// What could not be done, in words.
     pub notes: Vec<String>,
+}
+
+/// What of a conversation a model was not shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LeftOutView {
+    /// Tokens of the prompt with everything.
+    pub tokens_before: usize,
+    /// Tokens of the prompt that was sent.
+    pub tokens_after: usize,
+    /// Tokens of the model's context; 0 when nobody tells and its server refused the prompt.
+    pub context_tokens: usize,
+    /// Whether tokens were estimated from the length of the text.
+    pub estimated: bool,
+    /// Turns, the oldest ones.
+    pub turns: usize,
+    /// Recalled memories, the least similar ones.
+    pub memories: usize,
+    /// Whether the summary is missing.
+    pub summary: bool,
+}
+
+impl From<LeftOut> for LeftOutView {
+    fn from(left_out: LeftOut) -> Self {
+        let LeftOut { tokens_before, tokens_after, context_tokens, estimated, turns, memories, summary } = left_out;
+        Self { tokens_before, tokens_after, context_tokens, estimated, turns, memories, summary }
+    }
 }
 
 /// What is gone, and from where.

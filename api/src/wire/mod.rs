@@ -21,11 +21,12 @@ mod warehouse;
 
 pub use crate::access::scope::Scope;
 pub use riverrun_stores::read_models::document_views::DocumentStatus;
-pub use riverrun_stores::read_models::run_forks::TreeNode;
+pub use riverrun_stores::read_models::run_chains::{ChainRunView, ChainView};
+pub use riverrun_stores::read_models::run_tree::{EdgeKind, TreeEdge, TreeNode};
 pub use riverrun_stores::read_models::run_views::{BlobView, RunStatus};
 pub use riverrun_stores::read_models::usage::{UsageBy, UsageSum};
 pub use riverrun_stores::read_models::{
-    CitationView, CollectionView, DocumentView, EmbeddingView, FailureView, ForkView, IngestFailureView,
+    ChainLinkView, CitationView, CollectionView, DocumentView, EmbeddingView, FailureView, ForkView, IngestFailureView,
     PendingApprovalView, RunSummary, RunView, SpanView, StepView, SummaryView, Timestamp, ToolView, TurnView,
     UsageView, WhyView,
 };
@@ -47,12 +48,15 @@ pub use ingest::{
     CollectionCheck, DeadLetterEntry, DocumentDetail, IngestAccepted, IngestBody, IngestMessage, IngestView, Orphan,
     RebuildBody, Redriven, ReembedBody,
 };
-pub use memory::{ForgetCounts, ForgetDone, MemoryChatBody, MemoryChatDone, MemoryContextView, RecalledView, TurnBody};
+pub use memory::{
+    ForgetCounts, ForgetDone, LeftOutView, MemoryChatBody, MemoryChatDone, MemoryContextView, RecalledView, TurnBody,
+};
 pub use projects::{
     AnalysisAccepted, AnalysisView, AnalyzeBody, ApplyBody, FileChangedView, FileMetricsView, FileTextView,
-    FindingView, ImportBody, ImproveBody, LanguageView, ProjectAccepted, ProjectFileView, ProjectRemovedView,
-    ProjectView, ProposalAccepted, ProposalView, ReportSummary, ReportView, RevertBody, ReviewCitation, ReviewView,
-    TestRunView, TestRunsView, ToolRunView, TrendView,
+    FindingView, ImportBody, ImproveBody, LanguageView, ModuleView, ProjectAccepted, ProjectFileView,
+    ProjectRemovedView, ProjectView, ProposalAccepted, ProposalView, PublicNameView, ReportSummary, ReportView,
+    RevertBody, ReviewCitation, ReviewView, SurfaceChangeView, SurfaceView, TestRunView, TestRunsView, ToolRunView,
+    TrendView,
 };
 pub use rag::{
     AskBody, AskDone, FilterBody, SearchBody, SearchContext, SearchDone, SearchItem, SearchMode, SearchScores,

@@ -185,6 +185,48 @@ pub struct ReviewView {
     pub model: String,
 }
 
+/// A name of a file that others can use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PublicNameView {
+    /// The file's path.
+    pub file: String,
+    /// The name.
+    pub name: String,
+}
+
+/// The names of a file that others can use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ModuleView {
+    /// Its path.
+    pub file: String,
+    /// In order, each once.
+    pub names: Vec<String>,
+}
+
+/// The names that a project offers to others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SurfaceView {
+    /// How many.
+    pub count: u64,
+    /// By file; files without any are left out.
+    pub modules: Vec<ModuleView>,
+    /// Whether some are only counted.
+    pub truncated: bool,
+}
+
+/// What became of the names that a project offers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SurfaceChangeView {
+    /// How many are new.
+    pub added_count: u64,
+    /// How many are gone.
+    pub removed_count: u64,
+    /// Those that are new, 500 at most.
+    pub added: Vec<PublicNameView>,
+    /// Those that are gone, 500 at most.
+    pub removed: Vec<PublicNameView>,
+}
+
 /// What an analysis came to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ReportView {
@@ -214,6 +256,12 @@ pub struct ReportView {
     /// What a model says of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub review: Option<ReviewView>,
+    /// What the project offers to others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub surface: Option<SurfaceView>,
+    /// What became of it since the analysis before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub surface_change: Option<SurfaceChangeView>,
 }
 
 /// An analysis in a list.
@@ -245,6 +293,9 @@ pub struct TrendView {
     pub fixed: Vec<FindingView>,
     /// Findings that stayed.
     pub unchanged: u64,
+    /// What became of the names that the project offers, when both reports say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub surface: Option<SurfaceChangeView>,
 }
 
 /// A file of a copy.

@@ -1,6 +1,6 @@
 use riverrun_schemas::agent;
 use riverrun_stores::read_models::StepView;
-use riverrun_stores::read_models::run_forks::TreeNode;
+use riverrun_stores::read_models::run_tree::{Tree, TreeEdge, TreeNode};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -54,11 +54,21 @@ pub struct ForkBody {
     pub task: Option<String>,
 }
 
-/// Runs that branched off each other.
+/// Runs that branched off each other or wait for each other.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RunTree {
-    /// The root first; at most 1,000.
+    /// Each behind those that it came from; at most 1,000.
     pub items: Vec<TreeNode>,
+    /// What leads from one of them to another.
+    pub edges: Vec<TreeEdge>,
+    /// There are more than are shown: those that are nearest to the run that was asked for are.
+    pub truncated: bool,
+}
+
+impl From<Tree> for RunTree {
+    fn from(Tree { items, edges, truncated }: Tree) -> Self {
+        Self { items, edges, truncated }
+    }
 }
 
 /// Two runs step by step.

@@ -169,7 +169,9 @@ pub(crate) async fn wait_for<T>(what: &str, mut found: impl AsyncFnMut() -> Opti
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), waiting).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
+    tokio::time::timeout(Duration::from_secs(120), waiting)
+        .await
+        .unwrap_or_else(|_| panic!("waited in vain for {what}"))
 }
 
 /// Checks that an answer is a problem document with a fix, and gives it.

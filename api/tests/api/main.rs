@@ -15,6 +15,8 @@ mod memory;
 mod model_server;
 mod namespaces;
 mod reads;
+mod refused_early;
+mod room;
 mod run_control;
 mod runs;
 mod sockets;

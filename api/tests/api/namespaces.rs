@@ -69,6 +69,7 @@ const REGISTRY: [&str; 5] = ["/schemas", "/subjects", "/config", "/mode", "/cont
 /// Operations of the owner that may be refused although they are right: the run has ended, the collection has that model.
 const MAY_CONFLICT: &[&str] = &[
     "post /runs/{id}/cancel",
+    "post /chains/{id}/cancel",
     "post /runs/{id}/resume",
     "post /runs/{id}/approvals/{step}",
     "post /collections/{name}/reembed",
@@ -120,6 +121,10 @@ impl Owned {
         let run = api.post("/agent/run", run).await;
         assert_eq!(run.status, 200, "{}", run.body);
 
+        let part = json!({ "name": "one", "run": { "task": format!("the {WORD} [[steps=1]]"), "agent": "react" } });
+        let chain = api.post("/chains", json!({ "namespace": OWNER, "runs": [part] })).await;
+        assert_eq!(chain.status, 202, "{}", chain.body);
+
         // An exchange becomes an episode when the next one begins.
         let mut turn_id = String::new();
         for (role, text) in
@@ -151,6 +156,7 @@ impl Owned {
         let values = BTreeMap::from([
             ("project_id", project_id),
             ("run_id", run.body["run_id"].as_str().unwrap().to_owned()),
+            ("chain_id", chain.body["chain_id"].as_str().unwrap().to_owned()),
             ("ingest_id", ingest_id),
             ("document_id", document_id),
             ("reembedding_id", reembedding_id),
@@ -170,6 +176,8 @@ impl Owned {
             (path, "id") if path.starts_with("/canvases") => Some(json!("board")),
             (_, "revision") => Some(json!(0)),
             (_, "document") => Some(canvas("Board")),
+            (path, "id") if path.starts_with("/chains") => of("chain_id"),
+            ("/runs", "chain") => of("chain_id"),
             (path, "id") if path.starts_with("/projects") => of("project_id"),
             (path, "path" | "file") if path.starts_with("/projects") => Some(json!("a.py")),
             (path, "id") if path.starts_with("/ingest") => of("ingest_id"),

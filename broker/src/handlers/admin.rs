@@ -52,6 +52,8 @@ pub(super) async fn create_topics(
 
 async fn create(context: &Context, topic: &CreatableTopic, validate_only: bool) -> Result<TopicMeta, Refusal> {
     let mut partitions = topic.num_partitions;
+    // Apache Kafka looks at the name first, then at the settings, then at the rest.
+    context.node.check_new_topic(&topic.name)?;
     if topic.assignments.is_empty() {
         if !matches!(topic.replication_factor, -1 | 1) {
             let message = format!(
@@ -174,7 +176,13 @@ pub(super) async fn delete_records(context: &Context, _: i16, request: DeleteRec
 }
 
 async fn delete_before(context: &Context, topic: &str, index: i32, offset: i64) -> Result<i64, ResponseError> {
-    let partition = context.node.topics.partition(topic, index).ok_or(ResponseError::UnknownTopicOrPartition)?;
+    let topic_found = context.node.topics.get(topic).ok_or(ResponseError::UnknownTopicOrPartition)?;
+    let partition = topic_found.partition(index).ok_or(ResponseError::UnknownTopicOrPartition)?;
+    let config = topic_found.config();
+    // What is only compacted keeps the last record of every key.
+    if config.compacts() && !config.deletes() {
+        return Err(ResponseError::PolicyViolation);
+    }
     let log_start = partition.delete_before(offset)?;
     let entry = Entry::LogStart { name: topic.to_owned(), partition: index, offset: log_start };
     context.node.journal.record(entry).await?;

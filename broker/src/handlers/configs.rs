@@ -216,6 +216,11 @@ pub(super) async fn incremental_alter_configs(
     IncrementalAlterConfigsResponse::default().with_responses(responses)
 }
 
+/// The words of a list, which may be empty.
+fn words_of(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').filter(|word| !word.is_empty())
+}
+
 /// Operations: 0 sets, 1 deletes, 2 appends to a list, 3 takes from a list.
 fn apply_step(
     configs: &mut BTreeMap<String, String>,
@@ -231,14 +236,14 @@ fn apply_step(
         (0, Some(value)) => drop(configs.insert(name, value)),
         (1, _) => drop(configs.remove(&name)),
         (2, Some(value)) if is_list => {
-            let mut words: Vec<&str> = current().split(',').collect();
-            words.extend(value.split(',').filter(|word| !current().split(',').any(|other| other == *word)));
+            let mut words: Vec<&str> = words_of(current()).collect();
+            words.extend(words_of(&value).filter(|word| !words_of(current()).any(|other| other == *word)));
             let joined = words.join(",");
             configs.insert(name, joined);
         }
         (3, Some(value)) if is_list => {
             let words: Vec<&str> =
-                current().split(',').filter(|word| !value.split(',').any(|other| other == *word)).collect();
+                words_of(current()).filter(|word| !words_of(&value).any(|other| other == *word)).collect();
             let joined = words.join(",");
             configs.insert(name, joined);
         }
@@ -248,4 +253,26 @@ fn apply_step(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_a_list_when_words_are_added_and_taken_then_it_may_become_empty_and_full_again() {
+        let mut configs = BTreeMap::new();
+        let steps = [
+            (3, "delete", ""),
+            (3, "delete", ""),
+            (2, "compact", "compact"),
+            (2, "compact,delete", "compact,delete"),
+            (3, "compact", "delete"),
+        ];
+        for (operation, word, left) in steps {
+            apply_step(&mut configs, "cleanup.policy".into(), operation, Some(word.into())).unwrap();
+            assert_eq!(configs["cleanup.policy"], left, "operation {operation} with {word}");
+        }
+        assert!(apply_step(&mut configs, "retention.ms".into(), 2, Some("1".into())).is_err(), "is no list");
+    }
 }

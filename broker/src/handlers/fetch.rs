@@ -42,13 +42,17 @@ pub(super) async fn fetch(context: &Context, version: i16, mut request: FetchReq
         Err(error) => return FetchResponse::default().with_error_code(error.code()),
     };
     let committed_only = request.isolation_level == 1;
-    let deadline = Instant::now() + Duration::from_millis(request.max_wait_ms.max(0) as u64).min(MAX_WAIT);
+    let (now, wait) = (Instant::now(), Duration::from_millis(request.max_wait_ms.max(0) as u64).min(MAX_WAIT));
+    let deadline = now + context.pace.hold(wait, request.min_bytes, now);
     let max_bytes = usize::try_from(request.max_bytes).unwrap_or(0).min(context.node.config.max_fetch_bytes);
     let topics: Vec<Topic> = request.topics.into_iter().map(|topic| resolve(context, version, topic)).collect();
     if request.min_bytes > 0 {
         wait_for_data(context, &topics, committed_only, request.min_bytes as u64, deadline).await;
     }
     let response = read_all(topics, version, committed_only, max_bytes).await;
+    if has_records(&response) {
+        context.pace.in_use(Instant::now());
+    }
     sessions.finish(version, session, response)
 }
 
@@ -70,7 +74,13 @@ fn resolve(context: &Context, version: i16, topic: FetchTopic) -> Topic {
     Topic { name: topic.topic, id: topic.topic_id, targets: topic.partitions.into_iter().map(target).collect() }
 }
 
-/// Returns when `min_bytes` can be read, when something is wrong that the client should hear of, or at the deadline.
+fn has_records(response: &FetchResponse) -> bool {
+    let mut partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
+    partitions.any(|data| data.records.as_ref().is_some_and(|records| !records.is_empty()))
+}
+
+/// Returns when `min_bytes` can be read, when something is wrong that the client should hear of, when it asks for something else,
+/// or at the deadline.
 async fn wait_for_data(context: &Context, topics: &[Topic], committed_only: bool, min_bytes: u64, deadline: Instant) {
     let targets = || topics.iter().flat_map(|topic| &topic.targets);
     if is_ready(targets(), committed_only, min_bytes) || deadline <= Instant::now() {
@@ -80,9 +90,11 @@ async fn wait_for_data(context: &Context, topics: &[Topic], committed_only: bool
     // Registered before looking again, so that nothing is missed in between.
     let _guards: Vec<_> =
         targets().filter_map(|target| target.partition.as_ref()).map(|found| found.watch(notify.clone())).collect();
+    let mut pace = context.pace.clone();
     while !is_ready(targets(), committed_only, min_bytes) {
         tokio::select! {
             () = notify.notified() => {}
+            () = pace.pressed() => return,
             () = tokio::time::sleep_until(deadline) => return,
             () = context.node.shutdown.cancelled() => return,
         }

@@ -17,7 +17,7 @@ use kafka_protocol::messages::{
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::{Context, code, text};
+use super::{Context, code, operations, text};
 use crate::groups::group::{Group, Identity, Join, Joined, Phase, Synced};
 use crate::meta::Entry;
 
@@ -190,7 +190,8 @@ pub(super) async fn describe_groups(
             }
             answer
         });
-        described.with_group_id(id)
+        let may = if request.include_authorized_operations { operations::GROUP } else { operations::NOT_ASKED };
+        described.with_group_id(id).with_authorized_operations(may)
     });
     DescribeGroupsResponse::default().with_groups(groups.collect())
 }

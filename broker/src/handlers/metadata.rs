@@ -13,7 +13,7 @@ use kafka_protocol::messages::{
 };
 use uuid::Uuid;
 
-use super::{Context, text};
+use super::{Context, operations, text};
 use crate::node::NODE_ID;
 use crate::topics::{Topic, is_internal};
 use crate::versions::ANNOUNCED;
@@ -31,14 +31,16 @@ pub(super) async fn handle_api_versions(_: &Context, _: i16, _: ApiVersionsReque
 
 pub(super) async fn metadata(context: &Context, version: i16, request: MetadataRequest) -> MetadataResponse {
     let create = version < 4 || request.allow_auto_topic_creation;
+    let may = if request.include_topic_authorized_operations { operations::TOPIC } else { operations::NOT_ASKED };
     // Version 0 knows no null: there an empty list means all topics.
     let wanted = request.topics.filter(|topics| version > 0 || !topics.is_empty());
     let mut topics = Vec::new();
     match wanted {
-        None => topics.extend(context.node.topics.all().iter().map(|topic| describe(topic, version))),
+        None => topics.extend(context.node.topics.all().iter().map(|topic| describe(topic, version, may))),
         Some(wanted) => {
             for topic in wanted {
-                let by_id = topic.name.is_none();
+                // Apache Kafka's own client sends an empty name beside the id.
+                let by_id = topic.name.is_none() || !topic.topic_id.is_nil();
                 let (name, id) = (topic.name.map(|name| name.to_string()).unwrap_or_default(), topic.topic_id);
                 let found = if by_id {
                     context.node.topics.by_id(id).ok_or(ResponseError::UnknownTopicId)
@@ -46,7 +48,7 @@ pub(super) async fn metadata(context: &Context, version: i16, request: MetadataR
                     context.node.topic_or_create(&name, create).await
                 };
                 topics.push(match found {
-                    Ok(topic) => describe(&topic, version),
+                    Ok(topic) => describe(&topic, version, may),
                     Err(error) => absent(error, (!by_id).then_some(name), id, version),
                 });
             }
@@ -60,6 +62,11 @@ pub(super) async fn metadata(context: &Context, version: i16, request: MetadataR
         .with_cluster_id((version >= 2).then(|| text(cluster)))
         .with_controller_id(BrokerId(NODE_ID))
         .with_topics(topics)
+        .with_cluster_authorized_operations(may_with_cluster(request.include_cluster_authorized_operations))
+}
+
+fn may_with_cluster(asked: bool) -> i32 {
+    if asked { operations::CLUSTER } else { operations::NOT_ASKED }
 }
 
 fn absent(error: ResponseError, name: Option<String>, id: Uuid, version: i16) -> MetadataResponseTopic {
@@ -70,7 +77,7 @@ fn absent(error: ResponseError, name: Option<String>, id: Uuid, version: i16) ->
         .with_topic_id(if version >= 10 { id } else { Uuid::nil() })
 }
 
-fn describe(topic: &Topic, version: i16) -> MetadataResponseTopic {
+fn describe(topic: &Topic, version: i16, may: i32) -> MetadataResponseTopic {
     let node = || vec![BrokerId(NODE_ID)];
     let partitions = (0..topic.partition_count() as i32).map(|index| {
         let partition = MetadataResponsePartition::default()
@@ -83,6 +90,7 @@ fn describe(topic: &Topic, version: i16) -> MetadataResponseTopic {
     let described = MetadataResponseTopic::default()
         .with_name(Some(TopicName(text(topic.name.clone()))))
         .with_is_internal(version >= 1 && is_internal(&topic.name))
+        .with_topic_authorized_operations(may)
         .with_partitions(partitions.collect());
     if version >= 10 { described.with_topic_id(topic.id) } else { described }
 }
@@ -94,8 +102,10 @@ pub(super) async fn describe_cluster(
 ) -> DescribeClusterResponse {
     let (host, port) = context.advertised();
     let cluster = context.node.journal.lock().cluster_id.clone();
-    let answer =
-        DescribeClusterResponse::default().with_cluster_id(text(cluster)).with_controller_id(BrokerId(NODE_ID));
+    let answer = DescribeClusterResponse::default()
+        .with_cluster_id(text(cluster))
+        .with_controller_id(BrokerId(NODE_ID))
+        .with_cluster_authorized_operations(may_with_cluster(request.include_cluster_authorized_operations));
     // 1 is brokers, 2 would be controllers, which are not reachable by themselves.
     if request.endpoint_type != 1 {
         return answer.with_error_code(ResponseError::UnsupportedEndpointType.code());

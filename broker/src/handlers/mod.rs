@@ -6,6 +6,7 @@ mod fetch;
 mod groups;
 mod metadata;
 mod offsets;
+mod operations;
 mod produce;
 mod sasl;
 mod txn;
@@ -19,8 +20,10 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::*;
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, StrBytes};
+use tokio::time::Instant;
 
 use crate::node::Node;
+use crate::pace::Pace;
 use crate::security::authentication::Authentication;
 use crate::versions::announced;
 use crate::wire::shape::{self, ShapeError};
@@ -38,6 +41,8 @@ pub(crate) struct Context {
     pub local: SocketAddr,
     /// Host and port that its listener tells to clients, if not that address.
     pub advertised: Option<(String, u16)>,
+    /// What its connection is used for.
+    pub pace: Pace,
 }
 
 impl Context {
@@ -96,6 +101,7 @@ pub(crate) async fn begin(
     let (key, version, header, body) = parse_header(frame)?;
     let mut context = context.clone();
     context.client_id = header.client_id.map(|id| id.to_string()).unwrap_or_default();
+    context.pace.arrived(key, Instant::now());
     let correlation = header.correlation_id;
     let unsupported = announced(key as i16).is_none_or(|api| !(api.min..=api.max).contains(&version));
     if unsupported {

@@ -38,9 +38,10 @@ pub(super) async fn list_offsets(context: &Context, version: i16, request: ListO
         for asked in topic.partitions {
             let found = context.node.topics.partition(&topic.name, asked.partition_index);
             let looked_up = match found {
+                _ if !is_time(asked.timestamp, version) => Err(ResponseError::UnsupportedVersion),
                 None => Err(ResponseError::UnknownTopicOrPartition),
                 Some(_) if asked.current_leader_epoch > 0 => Err(ResponseError::UnknownLeaderEpoch),
-                Some(partition) => look_up(partition, asked.timestamp, committed_only, version).await,
+                Some(partition) => look_up(partition, asked.timestamp, committed_only).await,
             };
             let answer = ListOffsetsPartitionResponse::default()
                 .with_partition_index(asked.partition_index)
@@ -54,20 +55,18 @@ pub(super) async fn list_offsets(context: &Context, version: i16, request: ListO
     ListOffsetsResponse::default().with_topics(topics)
 }
 
-async fn look_up(
-    partition: Arc<Partition>,
-    timestamp: i64,
-    committed_only: bool,
-    version: i16,
-) -> Result<(i64, i64), ResponseError> {
+/// Whether a request of this version may ask for `timestamp`: a time, or one of the numbers below zero that mean something.
+fn is_time(timestamp: i64, version: i16) -> bool {
+    timestamp >= EARLIEST || timestamp == MAX_TIMESTAMP && version >= 7
+}
+
+async fn look_up(partition: Arc<Partition>, timestamp: i64, committed_only: bool) -> Result<(i64, i64), ResponseError> {
     let bounds = partition.bounds();
     let end = bounds.visible(committed_only);
     match timestamp {
         EARLIEST => Ok((bounds.log_start, -1)),
         LATEST if partition.is_corrupt_at(bounds.high_watermark) => Err(ResponseError::KafkaStorageError),
         LATEST => Ok((end, -1)),
-        MAX_TIMESTAMP if version < 7 => Err(ResponseError::UnsupportedVersion),
-        timestamp if timestamp < MAX_TIMESTAMP => Err(ResponseError::UnsupportedVersion),
         timestamp => {
             let search = tokio::task::spawn_blocking(move || match timestamp {
                 MAX_TIMESTAMP => partition.offset_of_max_timestamp(),
@@ -259,8 +258,10 @@ pub(super) async fn offset_delete(context: &Context, _: i16, request: OffsetDele
         let is_consumer = group.protocol_type() == Some("consumer");
         (group.phase(), is_consumer, group.subscribed_topics())
     });
+    let exists = |topic: &TopicName| context.node.topics.get(topic).is_some();
     let known = live.is_some() || context.node.journal.lock().groups.contains_key(&group);
-    if !known {
+    // As in Apache Kafka, the group is looked at only for topics that there are.
+    if !known && request.topics.iter().any(|topic| exists(&topic.name)) {
         return OffsetDeleteResponse::default().with_error_code(ResponseError::GroupIdNotFound.code());
     }
     let mut deleted = Vec::new();
@@ -269,8 +270,11 @@ pub(super) async fn offset_delete(context: &Context, _: i16, request: OffsetDele
         let in_use = live.as_ref().is_some_and(|(phase, is_consumer, subscribed)| {
             *phase != Phase::Empty && (!is_consumer || subscribed.contains(&*topic.name as &str))
         });
+        let is_there = exists(&topic.name);
         let partitions = topic.partitions.iter().map(|asked| {
-            let error = if in_use {
+            let error = if !is_there {
+                ResponseError::UnknownTopicOrPartition.code()
+            } else if in_use {
                 ResponseError::GroupSubscribedToTopic.code()
             } else {
                 deleted.push((topic.name.to_string(), asked.partition_index));
@@ -281,6 +285,9 @@ pub(super) async fn offset_delete(context: &Context, _: i16, request: OffsetDele
         let partitions = partitions.collect();
         topics.push(OffsetDeleteResponseTopic::default().with_name(topic.name.clone()).with_partitions(partitions));
     }
+    if deleted.is_empty() {
+        return OffsetDeleteResponse::default().with_topics(topics);
+    }
     let durable = context.node.journal.lock().record(Entry::OffsetsDeleted { group, partitions: deleted });
     let recorded = match durable {
         Ok(durable) => wait(durable).await,
@@ -289,5 +296,24 @@ pub(super) async fn offset_delete(context: &Context, _: i16, request: OffsetDele
     match recorded {
         Ok(()) => OffsetDeleteResponse::default().with_topics(topics),
         Err(_) => OffsetDeleteResponse::default().with_error_code(ResponseError::CoordinatorNotAvailable.code()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_numbers_below_zero_when_offsets_are_asked_by_time_then_only_those_with_a_meaning_are_taken() {
+        for (timestamp, version, taken) in [
+            (0, 1, true),
+            (LATEST, 1, true),
+            (EARLIEST, 1, true),
+            (MAX_TIMESTAMP, 6, false),
+            (MAX_TIMESTAMP, 7, true),
+            (MAX_TIMESTAMP - 1, 7, false),
+        ] {
+            assert_eq!(is_time(timestamp, version), taken, "{timestamp} in version {version}");
+        }
     }
 }

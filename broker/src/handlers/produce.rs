@@ -5,20 +5,42 @@ use std::future::Future;
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::produce_request::PartitionProduceData;
-use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
+use kafka_protocol::messages::produce_response::{
+    BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
+};
 use kafka_protocol::messages::{ProduceRequest, ProduceResponse, TopicName};
 
 use super::{Context, text};
+use crate::clock::now_ms;
 use crate::node::{Node, Refusal};
 use crate::storage::partition::Appended;
+use crate::topic_config::TopicConfig;
 use crate::topics::{Topic, is_internal};
 use crate::txn::TxnState;
 use crate::wire::batch::{BatchError, BatchHeader, records};
-use crate::wire::compression::uncompressed;
+use crate::wire::compression::{uncompressed, with_codec};
 
 struct Queued {
     index: i32,
-    outcome: Result<Appended, Refusal>,
+    outcome: Result<Appended, Rejected>,
+}
+
+/// Why a batch is not taken, and which of its records are to blame; none of them if it is not for a record's sake.
+struct Rejected {
+    refusal: Refusal,
+    records: Vec<i32>,
+}
+
+impl From<Refusal> for Rejected {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, records: Vec::new() }
+    }
+}
+
+impl From<ResponseError> for Rejected {
+    fn from(error: ResponseError) -> Self {
+        Refusal::from(error).into()
+    }
 }
 
 /// Queues every batch, in order; the answer resolves when all are durable, to none if the client wants no answer.
@@ -44,7 +66,7 @@ pub(super) async fn begin(
             let index = data.index;
             let outcome = match &topic {
                 Ok(topic) => append(&context.node, topic, data, transactional_id.as_deref()).await,
-                Err(refusal) => Err(refusal.clone()),
+                Err(refusal) => Err(refusal.clone().into()),
             };
             partitions.push(Queued { index, outcome });
         }
@@ -71,14 +93,13 @@ async fn append(
     topic: &Topic,
     data: PartitionProduceData,
     transactional_id: Option<&str>,
-) -> Result<Appended, Refusal> {
+) -> Result<Appended, Rejected> {
     let partition = topic.partition(data.index).ok_or(ResponseError::UnknownTopicOrPartition)?;
     let records = data.records.unwrap_or_default();
     let config = topic.config();
     let header = check(&records, config.max_message_bytes)?;
-    if config.compacts() {
-        check_keys(&header, &records)?;
-    }
+    check_records(&config, &header, &records, now_ms())?;
+    let (header, records) = in_codec_of(&config, header, records)?;
     let memory = node.reserve(records.len()).await;
     let bytes = BytesMut::from(&records[..]);
     if !header.is_transactional() {
@@ -95,7 +116,8 @@ async fn append(
     let named = transactional_id.is_some_and(|given| given == id);
     let covered = txn.state == TxnState::Ongoing && txn.partitions.contains(&(topic.name.clone(), data.index));
     if !named || !covered {
-        return Err(Refusal::new(ResponseError::InvalidTxnState, "the partition is not part of an open transaction"));
+        let message = "the partition is not part of an open transaction";
+        return Err(Refusal::new(ResponseError::InvalidTxnState, message).into());
     }
     Ok(partition.append(header, bytes, memory)?)
 }
@@ -111,10 +133,7 @@ fn check(records: &Bytes, max_bytes: usize) -> Result<BatchHeader, Refusal> {
     if header.size != records.len() {
         return Err(invalid("exactly one record batch is allowed per partition"));
     }
-    if header.size > max_bytes {
-        let message = format!("the batch has {} bytes, max.message.bytes allows {max_bytes}", header.size);
-        return Err(Refusal::new(ResponseError::MessageTooLarge, message));
-    }
+    check_size(&header, max_bytes)?;
     if header.records < 1 || header.last_offset_delta != header.records - 1 {
         return Err(invalid("the number of records does not match the offsets of the batch"));
     }
@@ -130,12 +149,54 @@ fn check(records: &Bytes, max_bytes: usize) -> Result<BatchHeader, Refusal> {
     Ok(header)
 }
 
-/// A compacted topic takes no record without a key: nothing could ever replace it.
-fn check_keys(header: &BatchHeader, batch: &[u8]) -> Result<(), Refusal> {
+fn check_size(header: &BatchHeader, max_bytes: usize) -> Result<(), Refusal> {
+    if header.size <= max_bytes {
+        return Ok(());
+    }
+    let message = format!("the batch has {} bytes, max.message.bytes allows {max_bytes}", header.size);
+    Err(Refusal::new(ResponseError::MessageTooLarge, message))
+}
+
+/// Looks at the records themselves where the topic wants something of them: a key where it is compacted, since nothing could
+/// ever replace a record without one, and times within bounds of `now_ms`.
+fn check_records(config: &TopicConfig, header: &BatchHeader, batch: &[u8], now_ms: i64) -> Result<(), Rejected> {
+    let (before, after) = (config.timestamp_before_max_ms, config.timestamp_after_max_ms);
+    let bounds_times = !config.log_append_time() && before.min(after) < i64::MAX;
+    if !config.compacts() && !bounds_times {
+        return Ok(());
+    }
     let invalid = |message: &str| Refusal::new(ResponseError::InvalidRecord, message);
     let (header, batch) = uncompressed(header, batch).ok_or_else(|| invalid("the records cannot be decompressed"))?;
-    let keyed = records(&header, &batch).all(|record| record.is_ok_and(|record| record.key.is_some()));
-    if keyed { Ok(()) } else { Err(invalid("a compacted topic takes no record without a key")) }
+    let times = now_ms.saturating_sub(before)..=now_ms.saturating_add(after);
+    let (mut keyless, mut untimely) = (Vec::new(), Vec::new());
+    for (index, record) in (0..).zip(records(&header, &batch)) {
+        let record = record.map_err(|error| invalid(&error.to_string()))?;
+        if config.compacts() && record.key.is_none() {
+            keyless.push(index);
+        }
+        // A record may have no time, which is -1.
+        if bounds_times && record.timestamp != -1 && !times.contains(&record.timestamp) {
+            untimely.push(index);
+        }
+    }
+    if !untimely.is_empty() {
+        let message = format!("the record's time is not within {before} ms before and {after} ms after the broker's");
+        return Err(Rejected { refusal: Refusal::new(ResponseError::InvalidTimestamp, message), records: untimely });
+    }
+    if !keyless.is_empty() {
+        return Err(Rejected { refusal: invalid("a compacted topic takes no record without a key"), records: keyless });
+    }
+    Ok(())
+}
+
+/// The batch as the topic's `compression.type` wants it.
+fn in_codec_of(config: &TopicConfig, header: BatchHeader, batch: Bytes) -> Result<(BatchHeader, Bytes), Refusal> {
+    let Some(changed) = config.codec.and_then(|codec| with_codec(&header, &batch, codec)) else {
+        return Ok((header, batch));
+    };
+    let header = BatchHeader::parse(&changed).map_err(|_| ResponseError::UnknownServerError)?;
+    check_size(&header, config.max_message_bytes)?;
+    Ok((header, Bytes::from(changed)))
 }
 
 async fn settle(queued: Queued, version: i16) -> PartitionProduceResponse {
@@ -146,19 +207,113 @@ async fn settle(queued: Queued, version: i16) -> PartitionProduceResponse {
                 Some(durable) => durable.await.unwrap_or(Err(ResponseError::KafkaStorageError)),
                 None => Ok(()),
             };
-            durable.map(|()| (appended.base_offset, appended.append_time_ms, appended.log_start)).map_err(Refusal::from)
+            durable
+                .map(|()| (appended.base_offset, appended.append_time_ms, appended.log_start))
+                .map_err(Rejected::from)
         }
-        Err(refusal) => Err(refusal),
+        Err(rejected) => Err(rejected),
     };
     match settled {
         Ok((base_offset, append_time_ms, log_start)) => answer
             .with_base_offset(base_offset)
             .with_log_append_time_ms(append_time_ms)
             .with_log_start_offset(if version >= 5 { log_start } else { -1 }),
-        Err(refusal) => answer
-            .with_error_code(refusal.error.code())
-            .with_base_offset(-1)
-            .with_log_append_time_ms(-1)
-            .with_error_message((version >= 8).then(|| text(refusal.message))),
+        Err(Rejected { refusal, records }) => {
+            let answer = answer.with_error_code(refusal.error.code()).with_base_offset(-1).with_log_append_time_ms(-1);
+            if version < 8 {
+                return answer;
+            }
+            // Nothing of the batch is taken; a client tells the records to blame from those beside them.
+            let blamed = records.into_iter().map(|index| {
+                BatchIndexAndErrorMessage::default()
+                    .with_batch_index(index)
+                    .with_batch_index_error_message(Some(text(refusal.message.clone())))
+            });
+            let blamed = blamed.collect();
+            answer.with_record_errors(blamed).with_error_message(Some(text(refusal.message)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::wire::batch::build_batch;
+
+    const NOW_MS: i64 = 1_700_000_000_000;
+
+    fn config(settings: &[(&str, &str)]) -> TopicConfig {
+        let set: BTreeMap<String, String> =
+            settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        TopicConfig::new(&set, 1 << 20)
+    }
+
+    /// Records with a time relative to now and, or not, a key of one byte; the value is one byte too.
+    fn batch(records: &[(i8, bool)]) -> (BatchHeader, Bytes) {
+        let mut body = Vec::new();
+        for (number, (late, has_key)) in records.iter().enumerate() {
+            // Numbers are zigzag varints of one byte: attributes, time, offset, key, value, headers.
+            let zigzag = |value: i8| ((value << 1) ^ (value >> 7)) as u8;
+            let key: &[u8] = if *has_key { &[2, b'k'] } else { &[1] };
+            let record = [&[0, zigzag(*late), zigzag(number as i8)][..], key, &[2, b'v', 0]].concat();
+            body.push(zigzag(record.len() as i8));
+            body.extend_from_slice(&record);
+        }
+        let header = BatchHeader {
+            base_offset: 0,
+            size: 0,
+            attributes: 0,
+            last_offset_delta: records.len() as i32 - 1,
+            base_timestamp: NOW_MS,
+            max_timestamp: NOW_MS,
+            producer_id: -1,
+            producer_epoch: -1,
+            base_sequence: -1,
+            records: records.len() as i32,
+        };
+        let batch = Bytes::from(build_batch(&header, &body));
+        (BatchHeader::parse_checked(&batch).unwrap(), batch)
+    }
+
+    fn blamed(settings: &[(&str, &str)], records: &[(i8, bool)]) -> Option<(ResponseError, Vec<i32>)> {
+        let (header, batch) = batch(records);
+        let looked_at = check_records(&config(settings), &header, &batch, NOW_MS);
+        looked_at.err().map(|rejected| (rejected.refusal.error, rejected.records))
+    }
+
+    #[test]
+    fn given_a_compacted_topic_when_records_have_no_key_then_they_alone_are_to_blame() {
+        let compact = [("cleanup.policy", "compact")];
+        assert_eq!(blamed(&compact, &[(0, true), (0, true)]), None);
+        assert_eq!(
+            blamed(&compact, &[(0, true), (0, false), (0, true), (0, false)]),
+            Some((ResponseError::InvalidRecord, vec![1, 3]))
+        );
+        assert_eq!(blamed(&[], &[(0, false)]), None);
+    }
+
+    #[test]
+    fn given_bounds_of_time_when_records_lie_outside_then_they_are_to_blame() {
+        let records = [(-20, true), (0, true), (20, true)];
+        let before = ("message.timestamp.before.max.ms", "10");
+        let after = ("message.timestamp.after.max.ms", "10");
+        assert_eq!(blamed(&[before], &records), Some((ResponseError::InvalidTimestamp, vec![0])));
+        assert_eq!(blamed(&[after], &records), Some((ResponseError::InvalidTimestamp, vec![2])));
+        assert_eq!(blamed(&[before, after, ("message.timestamp.type", "LogAppendTime")], &records), None);
+        assert_eq!(blamed(&[], &records), None);
+    }
+
+    #[test]
+    fn given_a_codec_of_the_topic_when_a_batch_grows_beyond_the_largest_size_then_it_is_refused() {
+        let (header, plain) = batch(&[(0, true); 60]);
+        let (small_header, small) =
+            in_codec_of(&config(&[("compression.type", "gzip")]), header, plain.clone()).unwrap();
+        assert!(small.len() < plain.len() && small_header.size == small.len());
+        let settings = [("compression.type", "uncompressed"), ("max.message.bytes", "200")];
+        let refused = in_codec_of(&config(&settings), small_header, small.clone()).unwrap_err();
+        assert_eq!(refused.error, ResponseError::MessageTooLarge);
+        assert_eq!(in_codec_of(&config(&[]), small_header, small.clone()).unwrap().1, small);
     }
 }

@@ -119,7 +119,8 @@ impl Partition {
         }
     }
 
-    /// The first record at or after `timestamp` and before `end`: its offset and timestamp. Blocks.
+    /// The first record at or after `timestamp` and before `end`: its offset and timestamp. Blocks. Markers of transactions
+    /// count, as they do in Apache Kafka.
     ///
     pub(crate) fn offset_for_time(&self, timestamp: i64, end: i64) -> io::Result<Option<(i64, i64)>> {
         let (stretches, log_start) = {
@@ -141,7 +142,7 @@ impl Partition {
                 if header.base_offset >= end {
                     return Ok(None);
                 }
-                if header.max_timestamp >= timestamp && header.last_offset() >= log_start && !header.is_control() {
+                if header.max_timestamp >= timestamp && header.last_offset() >= log_start {
                     let found = first_record_at(&header, batch, timestamp, log_start);
                     if let Some(found) = found {
                         return Ok((found.0 < end).then_some(found));

@@ -1,4 +1,5 @@
-//! Compressed batches, for the few who must look into them: compaction, offsets by time, and the check for keys.
+//! Compressed batches, for the few who must look into them: compaction, offsets by time, the check for keys, and topics
+//! with a `compression.type` of their own.
 //!
 //! Codecs are numbered as in the attributes of a batch: 1 gzip, 2 snappy (raw, or in the frames of snappy-java), 3 LZ4
 //! frames, 4 zstd. Nothing is decompressed beyond [`MAX_PLAIN`], so a small batch cannot cost much memory.
@@ -6,7 +7,7 @@
 use std::borrow::Cow;
 use std::io::{Read, Write};
 
-use super::batch::{BatchHeader, HEADER_LEN};
+use super::batch::{BatchHeader, HEADER_LEN, build_batch};
 
 /// Most bytes that the records of a batch may have uncompressed; larger ones are not looked into.
 const MAX_PLAIN: usize = 128 << 20;
@@ -19,6 +20,11 @@ const ZSTD: i16 = 4;
 const SNAPPY_JAVA: &[u8] = b"\x82SNAPPY\0";
 const SNAPPY_JAVA_HEADER: usize = 16;
 const LZ4_MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
+/// The magic, flags (version 1, independent blocks), blocks of up to 64 KiB, and the checksum of these two.
+const LZ4_FRAME_HEADER: [u8; 7] = [0x04, 0x22, 0x4d, 0x18, 0x60, 0x40, 0x82];
+const LZ4_BLOCK: usize = 64 << 10;
+/// Set in the length of a block that is not compressed.
+const LZ4_STORED: u32 = 1 << 31;
 
 /// The batch as it would be without compression, for [`records`](super::batch::records); none if it cannot be read. The
 /// checksum is not that of these bytes.
@@ -32,8 +38,43 @@ pub(crate) fn uncompressed<'a>(header: &BatchHeader, batch: &'a [u8]) -> Option<
     Some((header, Cow::Owned([head, &plain[..]].concat())))
 }
 
-/// Records compressed like a batch with these attributes, and the attributes that say so. Where that is no gain, and for
-/// LZ4, they stay as they are.
+/// How records are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Codec(i16);
+
+impl Codec {
+    /// By its name in `compression.type`; none for other words.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        let number = match name {
+            "uncompressed" => 0,
+            "gzip" => GZIP,
+            "snappy" => SNAPPY,
+            "lz4" => LZ4,
+            "zstd" => ZSTD,
+            _ => return None,
+        };
+        Some(Self(number))
+    }
+
+    /// That of a batch.
+    fn of(header: &BatchHeader) -> Self {
+        Self(header.attributes & CODEC_MASK)
+    }
+}
+
+/// The batch compressed by `codec`; none if it is already, or cannot be read.
+pub(crate) fn with_codec(header: &BatchHeader, batch: &[u8], codec: Codec) -> Option<Vec<u8>> {
+    if Codec::of(header) == codec {
+        return None;
+    }
+    let (plain_header, plain) = uncompressed(header, batch)?;
+    let records = plain.get(HEADER_LEN..plain_header.size)?.to_vec();
+    let (attributes, body) = recompressed(header.attributes & !CODEC_MASK | codec.0, records);
+    Some(build_batch(&BatchHeader { attributes, ..*header }, &body))
+}
+
+/// Records compressed like a batch with these attributes, and the attributes that say so. Where that is no gain they stay
+/// as they are.
 pub(crate) fn recompressed(attributes: i16, records: Vec<u8>) -> (i16, Vec<u8>) {
     let smaller = match attributes & CODEC_MASK {
         GZIP => {
@@ -41,6 +82,7 @@ pub(crate) fn recompressed(attributes: i16, records: Vec<u8>) -> (i16, Vec<u8>) 
             encoder.write_all(&records).and_then(|()| encoder.finish()).ok()
         }
         SNAPPY => snap::raw::Encoder::new().compress_vec(&records).ok(),
+        LZ4 => Some(lz4_frame(&records)),
         ZSTD => zstd::bulk::compress(&records, zstd::DEFAULT_COMPRESSION_LEVEL).ok(),
         _ => None,
     };
@@ -48,6 +90,23 @@ pub(crate) fn recompressed(attributes: i16, records: Vec<u8>) -> (i16, Vec<u8>) 
         Some(smaller) => (attributes, smaller),
         None => (attributes & !CODEC_MASK, records),
     }
+}
+
+/// An LZ4 frame of independent blocks without checksums, as Kafka's clients write it.
+fn lz4_frame(records: &[u8]) -> Vec<u8> {
+    let mut out = LZ4_FRAME_HEADER.to_vec();
+    let mut block = vec![0; lz4_flex::block::get_maximum_output_size(LZ4_BLOCK)];
+    for plain in records.chunks(LZ4_BLOCK) {
+        let smaller = lz4_flex::block::compress_into(plain, &mut block).ok().filter(|size| *size < plain.len());
+        let (stored, length) = match smaller {
+            Some(size) => (&block[..size], size as u32),
+            None => (plain, plain.len() as u32 | LZ4_STORED),
+        };
+        out.extend_from_slice(&length.to_le_bytes());
+        out.extend_from_slice(stored);
+    }
+    out.extend_from_slice(&[0; 4]);
+    out
 }
 
 fn decompress(codec: i16, body: &[u8]) -> Option<Vec<u8>> {
@@ -184,6 +243,35 @@ mod tests {
                 };
                 assert_eq!(read, plain);
             }
+        }
+    }
+
+    #[test]
+    fn given_a_batch_when_a_topic_wants_another_codec_then_its_records_and_its_other_fields_stay() {
+        let header = BatchHeader {
+            base_offset: 7,
+            size: 0,
+            attributes: 0x10,
+            last_offset_delta: 2,
+            base_timestamp: 1,
+            max_timestamp: 2,
+            producer_id: 3,
+            producer_epoch: 4,
+            base_sequence: 5,
+            records: 3,
+        };
+        let body = b"the same, ".repeat(20_000);
+        let mut batch = build_batch(&header, &body);
+        for name in ["gzip", "snappy", "lz4", "zstd", "uncompressed"] {
+            let before = BatchHeader::parse_checked(&batch).unwrap();
+            let after = with_codec(&before, &batch, Codec::named(name).unwrap()).unwrap();
+            let found = BatchHeader::parse_checked(&after).unwrap();
+            let (plain_header, plain) = uncompressed(&found, &after).unwrap();
+            assert_eq!(&plain[HEADER_LEN..], &body[..], "{name}");
+            assert_eq!(BatchHeader { size: 0, ..plain_header }, header, "{name}");
+            assert_eq!(found.is_compressed(), name != "uncompressed");
+            assert_eq!(with_codec(&found, &after, Codec::named(name).unwrap()), None);
+            batch = after;
         }
     }
 

@@ -15,7 +15,7 @@ use riverrun_broker::{Broker, BrokerConfig};
 use tempfile::TempDir;
 
 /// Longest wait for anything.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn config(folder: &TempDir) -> BrokerConfig {
     BrokerConfig::new(folder.path()).listen(SocketAddr::from(([127, 0, 0, 1], 0)))

@@ -10,7 +10,7 @@ use riverrun_broker::wire::batch::{BatchHeader, Marker, build_batch, marker_of, 
 
 use crate::sim_disk::SimDisk;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(90);
 const TRANSACTIONAL: i16 = 0x10;
 
 /// The batches, the end of the log, and the aborted transactions as (producer, first offset).

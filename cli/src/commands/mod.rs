@@ -3,6 +3,7 @@
 mod agent;
 mod agents;
 pub mod canvas;
+pub mod chains;
 pub mod chaos;
 mod chat;
 pub(crate) mod collections;
@@ -131,6 +132,7 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
             with_full(settings, name, async |c| canvas::run_saved(c, command, output).await).await
         }
         Command::Canvas(CanvasCommand::Check { file }) => canvas::check(&file, output),
+        Command::Chains(command) => with_full(settings, name, async |c| chains::run(c, command, output).await).await,
         Command::Runs(command) => with_full(settings, name, async |c| runs::run(c, command, output).await).await,
         Command::Chaos(command) => chaos::run(command, output).await,
         Command::Finetune(FinetuneCommand::Eval(args)) if !args.needs_judge() => {

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use riverrun_api::wire::{
-    AnalysisAccepted, AnalyzeBody, ApplyBody, FileChangedView, ImportBody, ImproveBody, Page, ProjectAccepted,
-    ProjectRemovedView, ProjectView, ProposalAccepted, ProposalView, ReportView, RevertBody, TestRunView,
+    AnalysisAccepted, AnalyzeBody, ApplyBody, FileChangedView, FindingView, ImportBody, ImproveBody, Page,
+    ProjectAccepted, ProjectRemovedView, ProjectView, ProposalAccepted, ProposalView, ReportView, RevertBody,
+    TestRunView, TrendView,
 };
 
 use crate::client::{encode, with_query};
@@ -14,6 +15,8 @@ use crate::error::{CliError, Exit};
 use crate::host::Connection;
 use crate::output::{Output, clip, print_bytes, print_line, print_piece, table, tell};
 use crate::settings::Settings;
+
+mod trend;
 
 const POLL: Duration = Duration::from_millis(100);
 
@@ -55,6 +58,23 @@ pub enum ProjectCommand {
         /// As SARIF 2.1.0, to a file or, without a name, to stdout
         #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
         sarif: Option<PathBuf>,
+        /// As a page with charts, to a file or, without a name, to stdout
+        #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", conflicts_with = "sarif")]
+        html: Option<PathBuf>,
+        /// The namespace
+        #[arg(short, long)]
+        namespace: Option<String>,
+    },
+    /// Show what changed between two analyses: findings and public names that came and went
+    Trend {
+        /// An id of `riverrun project ls`
+        id: String,
+        /// The earlier analysis; the last but one when left out
+        #[arg(long, value_name = "ANALYSIS")]
+        from: Option<String>,
+        /// The later analysis; the last when left out
+        #[arg(long, value_name = "ANALYSIS")]
+        to: Option<String>,
         /// The namespace
         #[arg(short, long)]
         namespace: Option<String>,
@@ -186,16 +206,24 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
             let report: ReportView = client.get(&place).await?;
             output.show(&report, shown)
         }
-        ProjectCommand::Report { id, sarif: Some(file), namespace } => {
+        ProjectCommand::Report { id, sarif, html, namespace } => {
+            let form = sarif.map(|file| ("sarif", file)).or(html.map(|file| ("html", file)));
+            let format = form.as_ref().map(|(name, _)| (*name).to_owned());
             let place = with_query(
                 &format!("/projects/{}/report", encode(&id)),
-                &[("namespace", namespace), ("format", Some("sarif".to_owned()))],
+                &[("namespace", namespace), ("format", format)],
             );
-            write_sarif(&file, &client.bytes(&place).await?)
+            match form {
+                Some((_, file)) => write_to(&file, &client.bytes(&place).await?),
+                None => output.show(&client.get::<ReportView>(&place).await?, shown),
+            }
         }
-        ProjectCommand::Report { id, sarif: None, namespace } => {
-            let report: ReportView = client.get(&path(&id, "/report", namespace)).await?;
-            output.show(&report, shown)
+        ProjectCommand::Trend { id, from, to, namespace } => {
+            let place = with_query(
+                &format!("/projects/{}/trend", encode(&id)),
+                &[("namespace", namespace), ("from", from), ("to", to)],
+            );
+            output.show(&client.get::<TrendView>(&place).await?, trend::shown)
         }
         ProjectCommand::Improve { id, file, instruction, candidates, tests, namespace } => {
             let body = ImproveBody { file, instruction, model: None, candidates, tests };
@@ -251,11 +279,11 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
     }
 }
 
-fn write_sarif(file: &Path, sarif: &[u8]) -> Result<(), CliError> {
+fn write_to(file: &Path, content: &[u8]) -> Result<(), CliError> {
     if file == Path::new("-") {
-        return print_bytes(sarif);
+        return print_bytes(content);
     }
-    std::fs::write(file, sarif)
+    std::fs::write(file, content)
         .map_err(|error| CliError::new(Exit::Failed, format!("{} can't be written: {error}", file.display())))?;
     tell(&format!("wrote {}", file.display()));
     Ok(())
@@ -314,28 +342,36 @@ fn tell_proposal(proposal: &ProposalView) {
     }
 }
 
+/// A line of a table of findings.
+fn row(one: &FindingView) -> [String; 4] {
+    [
+        one.severity.clone(),
+        format!("{}:{}", one.file, one.line),
+        format!("{}/{}", one.tool, one.rule),
+        clip(&one.message, 100),
+    ]
+}
+
 fn shown(report: &ReportView) -> String {
     let counts: Vec<String> = ["critical", "high", "medium", "low", "info"]
         .iter()
         .map(|name| format!("{} {name}", report.summary.by_severity.get(*name).copied().unwrap_or(0)))
         .collect();
-    let row = |one: &riverrun_api::wire::FindingView| {
-        [
-            one.severity.clone(),
-            format!("{}:{}", one.file, one.line),
-            format!("{}/{}", one.tool, one.rule),
-            clip(&one.message, 100),
-        ]
-    };
-    let mut text = format!("{} findings: {}\n\n", report.summary.findings, counts.join(", "));
+    let by_tool: Vec<String> = report.summary.by_tool.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    let mut text = format!("{} findings: {}\n{}\n\n", report.summary.findings, counts.join(", "), by_tool.join(", "));
     text.push_str(&table(
         ["severity", "place", "rule", "message"],
         report.findings.iter().map(row).collect(),
         "nothing was found",
     ));
-    for tool in report.tools.iter().filter(|tool| tool.status != "ran") {
-        let (detail, fix) = (tool.detail.as_deref().unwrap_or_default(), tool.fix.as_deref().unwrap_or_default());
-        text.push_str(&format!("\n{} {}: {detail}; {fix}", tool.name, tool.status));
+    if let Some(surface) = &report.surface {
+        text.push_str(&format!("\n{} names that others can use", surface.count));
+        text.push_str(&report.surface_change.as_ref().map(trend::names).unwrap_or_default());
+    }
+    // One that ran and has something to tell did not do all of it.
+    for tool in report.tools.iter().filter(|tool| tool.status != "ran" || tool.detail.is_some()) {
+        let why: Vec<&str> = [tool.detail.as_deref(), tool.fix.as_deref()].into_iter().flatten().collect();
+        text.push_str(&format!("\n{} {}: {}", tool.name, tool.status, why.join("; ")));
     }
     if let Some(review) = &report.review {
         text.push_str(&format!("\n\nReview ({}):\n{}", review.model, review.text));

@@ -9,8 +9,9 @@ use crate::error::CliError;
 
 const PROGRAMS: &str = "RIVERRUN_PROJECT_PROGRAMS";
 const ADVISORIES: &str = "RIVERRUN_PROJECT_ADVISORIES";
+const LICENCES: &str = "RIVERRUN_PROJECT_LICENCES";
 
-/// Names with commas, `none` for no program at all; and a folder that can be read.
+/// Names with commas, `none` for no program at all; a folder and a file that can be read.
 pub(super) fn settings(values: &Values, folder: &Path) -> Result<ProjectSettings, CliError> {
     let mut settings = ProjectSettings::default();
     let named = values.list(PROGRAMS);
@@ -26,6 +27,13 @@ pub(super) fn settings(values: &Values, folder: &Path) -> Result<ProjectSettings
             return Err(wrong(ADVISORIES, &text, "a folder that can be read"));
         }
         settings.advisories = Some(path);
+    }
+    if let Some(text) = values.text(LICENCES) {
+        let path = folder.join(&text);
+        if !path.is_file() {
+            return Err(wrong(LICENCES, &text, "a file that can be read"));
+        }
+        settings.licences = Some(path);
     }
     Ok(settings)
 }
@@ -52,7 +60,9 @@ mod tests {
 
     #[test]
     fn given_what_is_no_program_and_no_folder_when_it_is_read_then_it_is_refused_with_the_setting() {
-        for (name, value) in [(PROGRAMS, "/bin/sh"), (PROGRAMS, "rm -rf"), (ADVISORIES, "/no/such/folder")] {
+        for (name, value) in
+            [(PROGRAMS, "/bin/sh"), (PROGRAMS, "rm -rf"), (ADVISORIES, "/no/such/folder"), (LICENCES, "/tmp")]
+        {
             let error = read(&[(name, value)]).unwrap_err();
             assert!(error.to_string().contains(name), "{error}");
         }

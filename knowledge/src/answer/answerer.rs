@@ -11,6 +11,7 @@ use super::prompt;
 use super::types::{AskError, AskReply, AskRequest, AskTimes, AskUsage, DroppedChunk};
 use crate::models::LanguageModels;
 use crate::retrieval::{Retriever, SearchItem, SearchResult};
+use crate::room;
 
 /// Settings of answers.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -106,8 +107,8 @@ impl Answerer {
         }
     }
 
-    /// How many chunks, from the best on, fit in the model's context beside the answer. All of them where the provider can't
-    /// tell: then it refuses what does not fit.
+    /// How many chunks, from the best on, fit in the model's context beside the answer. All of them where nobody tells its size:
+    /// then the provider refuses what does not fit.
     async fn fitting(&self, request: &AskRequest, chunks: &[&SearchItem]) -> Result<usize, AskError> {
         let (provider, model) = (request.provider.as_deref(), request.model.as_deref().unwrap_or_default());
         let context = match self.models.context_tokens(provider, model).await {
@@ -115,16 +116,18 @@ impl Answerer {
             Err(ModelError::Unsupported { .. }) => return Ok(chunks.len()),
             Err(error) => return Err(error.into()),
         };
-        let room = context.saturating_sub(self.config.max_answer_tokens as usize);
+        let most = context.saturating_sub(self.config.max_answer_tokens as usize);
+        let mut tokens = 0;
         for seen in (1..=chunks.len()).rev() {
-            match self.models.count_prompt(provider, &self.chat_request(request, &chunks[..seen])).await {
-                Ok(tokens) if tokens <= room => return Ok(seen),
-                Ok(_) => {}
-                Err(ModelError::Unsupported { .. }) => return Ok(chunks.len()),
-                Err(error) => return Err(error.into()),
+            let chat = self.chat_request(request, &chunks[..seen]);
+            let counted = room::count(self.models.as_ref(), provider, &chat).await;
+            // An estimate is rather too large: about the best chunk alone, the model's server has the last word.
+            tokens = if counted.estimated && seen == 1 { room::at_least(&chat.messages) } else { counted.tokens };
+            if tokens <= most {
+                return Ok(seen);
             }
         }
-        Err(AskError::ContextTooSmall { model: model.to_owned(), context })
+        Err(AskError::ContextTooSmall { model: model.to_owned(), tokens, context })
     }
 
     fn chat_request(&self, request: &AskRequest, chunks: &[&SearchItem]) -> ChatRequest {

@@ -147,11 +147,14 @@ pub enum AskError {
     Model(#[from] ModelError),
     /// Not even the best chunk fits in the model's context.
     #[error(
-        "the best chunk and the question do not fit in the {context} tokens that model '{model}' reads and writes together"
+        "the best chunk and the question have {tokens} tokens and do not fit beside an answer in the {context} that model \
+         '{model}' reads and writes together"
     )]
     ContextTooSmall {
         /// The model; empty for the default one.
         model: String,
+        /// Tokens of the prompt.
+        tokens: usize,
         /// Its context in tokens.
         context: usize,
     },

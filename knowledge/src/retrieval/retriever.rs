@@ -221,24 +221,12 @@ impl Retriever {
             let since = Instant::now();
             let searches = wordings.iter().map(|wording| self.keywords.search(collection, wording, depth, filter));
             let found = join_all(searches).await.into_iter();
-            let hits = found.map(|hits| self.or_nothing(collection, hits)).collect::<Result<Vec<_>, _>>()?;
+            let hits = found.map(or_nothing).collect::<Result<Vec<_>, _>>()?;
             Ok::<_, RetrievalError>((hits, elapsed_ms(since)))
         };
         let ((dense, embed_ms, dense_ms), (sparse, sparse_ms)) = tokio::try_join!(dense, sparse)?;
         *took_ms = SearchTimes { embed: embed_ms, dense: dense_ms, sparse: sparse_ms, ..*took_ms };
         Ok(Found { dense, sparse })
-    }
-
-    /// Keywords that are being made again hold nothing yet, and the search says so.
-    fn or_nothing(
-        &self,
-        collection: &Collection,
-        hits: Result<Vec<KeywordHit>, StoreError>,
-    ) -> Result<Vec<KeywordHit>, StoreError> {
-        match hits {
-            Err(StoreError::NoCollection(_)) if self.gaps.of(collection).is_some() => Ok(Vec::new()),
-            other => other,
-        }
     }
 
     async fn embed_queries(
@@ -306,6 +294,15 @@ fn check_model(request: &SearchRequest, info: &CollectionInfo) -> Result<(), Ret
             wanted: format!("'{wanted}'"),
         }),
         _ => Ok(()),
+    }
+}
+
+/// A new collection has its vectors a moment before its keywords, and keywords that are being made again hold nothing yet: what has
+/// none is searched by meaning alone. Whether the collection is there at all was asked of the vectors.
+fn or_nothing(hits: Result<Vec<KeywordHit>, StoreError>) -> Result<Vec<KeywordHit>, StoreError> {
+    match hits {
+        Err(StoreError::NoCollection(_)) => Ok(Vec::new()),
+        other => other,
     }
 }
 

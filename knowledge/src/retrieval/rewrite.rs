@@ -5,6 +5,7 @@ use riverrun_models::{ChatRequest, Message, ModelError};
 use tokio_util::sync::CancellationToken;
 
 use crate::models::LanguageModels;
+use crate::room;
 
 /// Wordings that the model is asked for.
 const WORDINGS: usize = 3;
@@ -22,6 +23,7 @@ pub(super) async fn wordings(models: &dyn LanguageModels, query: &str) -> Result
         max_tokens: Some(MAX_TOKENS),
         ..ChatRequest::default()
     };
+    room::check(models, None, &request).await?;
     let mut ignored = |_: &str| {};
     let reply = models.chat(None, request, &mut ignored, CancellationToken::new()).await?;
     Ok(read(&reply.text, query))

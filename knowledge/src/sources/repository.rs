@@ -290,7 +290,7 @@ mod tests {
     }
 
     async fn read(address: GitAddress) -> (Result<(), SourceError>, Vec<Item>) {
-        let client = GuardedClient::new(WebPolicy::default()).unwrap();
+        let client = GuardedClient::new(WebPolicy::default());
         let (sender, mut receiver) = mpsc::channel(100);
         let result = read_repository(
             &address,

@@ -1,6 +1,6 @@
 //! Requests with every check around them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION};
@@ -85,10 +85,13 @@ pub struct WebRequest {
 }
 
 /// Fetches from the public internet and from what the operator opened, and from nowhere else. Clones share connections.
+///
+/// The client is made when it is first needed: reading the root certificates takes a good part of a start.
 #[derive(Clone)]
 pub struct GuardedClient {
-    http: Client,
+    http: Arc<OnceLock<Result<Client, WebError>>>,
     policy: Arc<WebPolicy>,
+    lookup: Arc<dyn Lookup>,
 }
 
 impl std::fmt::Debug for GuardedClient {
@@ -99,33 +102,32 @@ impl std::fmt::Debug for GuardedClient {
 
 impl GuardedClient {
     /// A client with the system's name resolution.
-    ///
-    /// # Errors
-    /// When TLS can't be set up.
-    pub fn new(policy: WebPolicy) -> Result<Self, WebError> {
+    pub fn new(policy: WebPolicy) -> Self {
         Self::with_lookup(policy, Arc::new(SystemLookup))
     }
 
     /// The same with another name resolution, whose answers are checked alike.
-    ///
-    /// # Errors
-    /// When TLS can't be set up.
-    pub fn with_lookup(policy: WebPolicy, lookup: Arc<dyn Lookup>) -> Result<Self, WebError> {
-        let policy = Arc::new(policy);
-        let http = Client::builder()
-            .dns_resolver(Arc::new(GuardedResolver { policy: policy.clone(), lookup }))
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .referer(false)
-            .no_gzip()
-            .no_brotli()
-            .no_deflate()
-            .no_zstd()
-            .connect_timeout(CONNECT_TIME)
-            .user_agent(USER_AGENT)
-            .build()
-            .map_err(|error| WebError::Connection { host: "the client".to_owned(), reason: error.to_string() })?;
-        Ok(Self { http, policy })
+    pub fn with_lookup(policy: WebPolicy, lookup: Arc<dyn Lookup>) -> Self {
+        Self { http: Arc::default(), policy: Arc::new(policy), lookup }
+    }
+
+    fn http(&self) -> Result<&Client, WebError> {
+        let built = self.http.get_or_init(|| {
+            Client::builder()
+                .dns_resolver(Arc::new(GuardedResolver { policy: self.policy.clone(), lookup: self.lookup.clone() }))
+                .redirect(redirect::Policy::none())
+                .no_proxy()
+                .referer(false)
+                .no_gzip()
+                .no_brotli()
+                .no_deflate()
+                .no_zstd()
+                .connect_timeout(CONNECT_TIME)
+                .user_agent(USER_AGENT)
+                .build()
+                .map_err(|error| WebError::Connection { host: "the client".to_owned(), reason: error.to_string() })
+        });
+        built.as_ref().map_err(Clone::clone)
     }
 
     /// What it may reach.
@@ -135,8 +137,11 @@ impl GuardedClient {
 
     /// The connector inside, for protocols that speak HTTP themselves: it resolves names with the same checks and follows
     /// no redirect. The caller checks the URL with [`WebPolicy::check_url`] first, since an address in a URL is not resolved.
-    pub fn connector(&self) -> Client {
-        self.http.clone()
+    ///
+    /// # Errors
+    /// When TLS can't be set up.
+    pub fn connector(&self) -> Result<Client, WebError> {
+        self.http().cloned()
     }
 
     /// Reads a URL, following redirects. Any status is an answer.
@@ -173,7 +178,7 @@ impl GuardedClient {
 
     async fn once(&self, url: &Url, request: &WebRequest, headers: HeaderMap) -> Result<Response, WebError> {
         let mut sent = self
-            .http
+            .http()?
             .request(request.method.method(), url.clone())
             .headers(headers)
             .header(ACCEPT_ENCODING, HeaderValue::from_static("identity"));

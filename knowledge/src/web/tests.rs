@@ -167,7 +167,7 @@ impl Lookup for Rebinding {
 fn client(allow: &str, answers: &[&[&str]]) -> GuardedClient {
     let answers = answers.iter().map(|list| list.iter().map(|ip| ip.parse().unwrap()).collect()).collect();
     let lookup = Rebinding { answers, asked: AtomicUsize::new(0) };
-    GuardedClient::with_lookup(allow.parse().unwrap(), Arc::new(lookup)).unwrap()
+    GuardedClient::with_lookup(allow.parse().unwrap(), Arc::new(lookup))
 }
 
 /// Answers every request on loopback with what `answer` makes of its head; counts them.
@@ -243,7 +243,7 @@ async fn given_redirects_to_every_address_inside_when_they_are_followed_then_non
 #[tokio::test]
 async fn given_redirects_when_they_are_followed_then_at_most_so_many_and_without_headers_to_another_origin() {
     let (endless, asked) = server(|_| reply("302 Found\r\nlocation: /again", "")).await;
-    let local = GuardedClient::new("127.0.0.1".parse().unwrap()).unwrap();
+    let local = GuardedClient::new("127.0.0.1".parse().unwrap());
     let error = local.get(&format!("http://{endless}/"), FetchLimits::default()).await.unwrap_err();
     assert_eq!((error, asked.load(Ordering::SeqCst)), (WebError::Redirects { limit: 5 }, 6));
 
@@ -263,7 +263,7 @@ async fn given_redirects_when_they_are_followed_then_at_most_so_many_and_without
 
 #[tokio::test]
 async fn given_bodies_without_end_when_they_are_read_then_each_limit_holds() {
-    let local = GuardedClient::new("127.0.0.1".parse().unwrap()).unwrap();
+    let local = GuardedClient::new("127.0.0.1".parse().unwrap());
     let limits = FetchLimits { max_bytes: 1_000, timeout: Duration::from_millis(500), max_redirects: 1 };
     let endless = |_: &str| {
         let mut bytes = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();

@@ -27,6 +27,8 @@ pub(crate) struct TestModels {
     pub dimensions: usize,
     pub reranker: Option<Result<(), ModelError>>,
     pub context: Option<usize>,
+    /// Whether it can count a prompt.
+    pub counts: bool,
     pub script: Script,
     pub asked: Mutex<Vec<ChatRequest>>,
 }
@@ -37,6 +39,7 @@ impl Default for TestModels {
             dimensions: DIMENSIONS,
             reranker: None,
             context: Some(8192),
+            counts: true,
             script: Box::new(|_| Ok("No script.".to_owned())),
             asked: Mutex::default(),
         }
@@ -117,15 +120,19 @@ impl LanguageModels for TestModels {
     }
 
     async fn count_prompt(&self, _provider: Option<&str>, request: &ChatRequest) -> Result<usize, ModelError> {
-        Ok(request.messages.iter().map(|message| message.content.split_whitespace().count()).sum())
+        match self.counts {
+            true => Ok(request.messages.iter().map(|message| message.content.split_whitespace().count()).sum()),
+            false => Err(unsupported("count the tokens of a whole prompt")),
+        }
     }
 
     async fn context_tokens(&self, _provider: Option<&str>, _model: &str) -> Result<usize, ModelError> {
-        self.context.ok_or(ModelError::Unsupported {
-            provider: "test".to_owned(),
-            what: "tell the size of the context".to_owned(),
-        })
+        self.context.ok_or_else(|| unsupported("tell the size of the context"))
     }
+}
+
+fn unsupported(what: &str) -> ModelError {
+    ModelError::Unsupported { provider: "test".to_owned(), what: what.to_owned() }
 }
 
 /// Stores in a folder of their own.

@@ -35,7 +35,7 @@ pub async fn save(
         fs::create_dir_all(folder).map_err(ArchiveError::io("making", folder))?;
     }
     let mut out = BufWriter::new(File::create(&draft).map_err(ArchiveError::io("writing", &draft))?);
-    let (mut hash, mut form) = (Sha256::new(), Form::new(place));
+    let (mut hash, mut form) = (Sha256::new(), Form::new(place, &config.schemas));
     let mut range = Tail::read_range(config, place.clone(), StartAt::Beginning).await?;
     loop {
         let record = match range.next().await {
@@ -74,12 +74,12 @@ struct Form {
 }
 
 impl Form {
-    fn new(place: &TopicPartition) -> Self {
+    fn new(place: &TopicPartition, schemas: &Schemas) -> Self {
         Self {
             records: 0,
             kept: place.topic.ends_with(dead_letters::SUFFIX).then(Vec::new),
             has_snapshots: &*place.topic == Topic::AgentEvents.name(),
-            schemas: Schemas::built_in(),
+            schemas: schemas.clone(),
             asked_from: i64::MIN,
         }
     }

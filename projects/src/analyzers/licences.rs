@@ -1,8 +1,11 @@
-//! Licences: of the project as its manifests say, of files as their headers say, and of packages as lock files of npm say.
+//! Licences: of the project as its manifests say, of files as their headers say, and of packages as far as anything says it.
+
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::packages::packages;
+use super::package_licences::{LicenceTable, is_vendored, licensed};
+use super::packages::Package;
 use super::spdx::{Duty, duty};
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
@@ -13,6 +16,8 @@ const TOOL: &str = "licences";
 const HEADER: &str = "SPDX-License-Identifier:";
 /// Lines that are the head of a file.
 const HEAD: usize = 30;
+/// Packages that a message names.
+const MAX_NAMED: usize = 10;
 
 /// A licence that is said somewhere.
 struct Said {
@@ -21,7 +26,7 @@ struct Said {
     expression: String,
 }
 
-pub(super) fn analyze(files: &Files) -> Vec<Finding> {
+pub(super) fn analyze(files: &Files, table: &LicenceTable) -> Vec<Finding> {
     let (manifests, declared) = manifests(files);
     let mut found = Vec::new();
     let own: Vec<Duty> = declared.iter().filter_map(|said| known(said, Severity::Low, &mut found)).collect();
@@ -51,8 +56,12 @@ pub(super) fn analyze(files: &Files) -> Vec<Finding> {
             ));
         }
     }
-    for package in packages(files) {
-        let Some(expression) = package.licence else { continue };
+    let mut unknown: BTreeMap<String, Vec<Package>> = BTreeMap::new();
+    for mut package in licensed(files, table) {
+        let Some(expression) = package.licence.take() else {
+            unknown.entry(place(&package.file).to_owned()).or_default().push(package);
+            continue;
+        };
         let said = Said { file: package.file, line: package.line, expression };
         if known(&said, Severity::Info, &mut found) == Some(Duty::Strong) && is_closed {
             let rule = (TOOL, "copyleft-dependency", Severity::Medium);
@@ -62,7 +71,28 @@ pub(super) fn analyze(files: &Files) -> Vec<Finding> {
             found.push(Finding::new(rule, (said.file.as_str(), said.line, 1), message, fix));
         }
     }
+    found.extend(unknown.into_values().filter_map(|packages| not_known(&packages)));
     found
+}
+
+/// Lock files stand for themselves, installed packages for the folder that they lie in.
+fn place(file: &str) -> &str {
+    match file.rsplit_once('/').and_then(|(package, _)| package.rsplit_once('/')) {
+        Some((folder, _)) if is_vendored(file) => folder,
+        _ => file,
+    }
+}
+
+/// That nothing says under which licence these packages are.
+fn not_known(packages: &[Package]) -> Option<Finding> {
+    let first = packages.first()?;
+    let names: Vec<&str> = packages.iter().take(MAX_NAMED).map(|one| one.name.as_str()).collect();
+    let more = packages.len().saturating_sub(MAX_NAMED);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let message =
+        format!("nothing here says under which licence {} packages are: {}{rest}", packages.len(), names.join(", "));
+    let fix = "name a table that says it: RIVERRUN_PROJECT_LICENCES";
+    Some(Finding::new((TOOL, "licence-not-known", Severity::Info), (first.file.as_str(), first.line, 1), message, fix))
 }
 
 /// What an expression asks; one that can't be read is a finding.
@@ -92,7 +122,7 @@ fn is_licence_text(path: &str) -> bool {
 /// The manifests, and what they say.
 fn manifests(files: &Files) -> (Vec<String>, Vec<Said>) {
     let (mut manifests, mut declared) = (Vec::new(), Vec::new());
-    for (path, content) in files {
+    for (path, content) in files.iter().filter(|(path, _)| !is_vendored(path)) {
         let name = path.rsplit('/').next().unwrap_or(path);
         let read: fn(&str) -> Option<String> = match name {
             "pyproject.toml" => |text| in_toml(text, "project"),
@@ -149,7 +179,8 @@ mod tests {
 
     fn rules(files: &[(&str, &str)]) -> Vec<String> {
         let files = files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned().into())).collect::<Files>();
-        analyze(&files).into_iter().map(|one| one.rule).collect()
+        let table = LicenceTable::read("crates.io viral AGPL-3.0-only\ncrates.io nice MIT\n").unwrap();
+        analyze(&files, &table).into_iter().map(|one| one.rule).collect()
     }
 
     #[test]
@@ -182,5 +213,33 @@ mod tests {
             ]),
             none
         );
+    }
+
+    #[test]
+    fn given_packages_of_python_and_rust_when_their_licences_are_looked_at_then_what_is_installed_or_in_the_table_is_known()
+     {
+        let mine = ("Cargo.toml", "[package]\nname = \"m\"\nlicense = \"MIT\"");
+        let lock =
+            |name: &str| format!("[[package]]\nname = \"{name}\"\nversion = \"1.0.0\"\nsource = \"registry+x\"\n");
+        let none: [&str; 0] = [];
+        assert_eq!(rules(&[mine, ("Cargo.lock", lock("nice").as_str())]), none);
+        assert_eq!(rules(&[mine, ("Cargo.lock", lock("viral").as_str())]), ["copyleft-dependency"]);
+        assert_eq!(rules(&[mine, ("Cargo.lock", lock("other").as_str())]), ["licence-not-known"]);
+        let vendored =
+            |licence: &str| format!("[package]\nname = \"other\"\nversion = \"1.0.0\"\nlicense = \"{licence}\"\n");
+        for (licence, expected) in [("MIT/Apache-2.0", &none[..]), ("GPL-3.0-only", &["copyleft-dependency"][..])] {
+            let (lock, manifest) = (lock("other"), vendored(licence));
+            let files = [mine, ("Cargo.lock", lock.as_str()), ("vendor/other/Cargo.toml", manifest.as_str())];
+            assert_eq!(rules(&files), expected, "{licence}");
+        }
+        let closed = ("pyproject.toml", "[project]\nname = \"m\"\nlicense = \"MIT\"");
+        let metadata = "Name: Viral\nVersion: 2.0\nClassifier: License :: OSI Approved :: GNU General Public License v3 (GPLv3)\n\n";
+        let installed = (".venv/lib/python3.12/site-packages/viral-2.0.dist-info/METADATA", metadata);
+        assert_eq!(rules(&[closed, ("requirements.txt", "viral==2.0\n")]), ["licence-not-known"]);
+        assert_eq!(rules(&[closed, ("requirements.txt", "viral==2.0\n"), installed]), ["copyleft-dependency"]);
+        assert_eq!(rules(&[closed, installed]), ["copyleft-dependency"]);
+        // Another version may be under another licence.
+        let other = rules(&[closed, ("requirements.txt", "viral==1.0\n"), installed]);
+        assert_eq!(other, ["copyleft-dependency", "licence-not-known"]);
     }
 }

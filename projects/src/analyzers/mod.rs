@@ -9,14 +9,17 @@ use crate::copy::Files;
 use crate::finding::Finding;
 use crate::language::Language;
 use crate::settings::ProjectSettings;
+use crate::surface::{Surface, surface};
 
 mod advisories;
+mod dead_code;
 mod dependencies;
 mod external;
 mod import_graph;
 mod leakage;
 mod licences;
 mod node_packages;
+mod package_licences;
 mod packages;
 mod python_flow;
 mod python_packages;
@@ -24,8 +27,14 @@ mod secrets;
 mod spdx;
 mod syntax;
 
+pub use package_licences::LicenceTable;
+pub(crate) use package_licences::is_vendored;
+
 /// Most findings of one analyzer; what is beyond is counted and left out.
 pub const MAX_FINDINGS: usize = 5_000;
+
+/// Rules that say nothing without the other files of a project.
+pub(crate) const NEEDS_PROJECT: [&str; 2] = [dead_code::PRIVATE, dead_code::PUBLIC];
 
 /// A file larger than this is not parsed: 2 MiB. It is generated or data.
 const MAX_PARSED: usize = 2 << 20;
@@ -60,6 +69,8 @@ pub struct Analyzed {
     pub truncated: bool,
     /// Complexity of files whose syntax is known.
     pub complexity: std::collections::BTreeMap<String, usize>,
+    /// What the project offers to others.
+    pub surface: Surface,
 }
 
 /// A file that can be parsed, with its language.
@@ -72,17 +83,25 @@ pub(crate) fn parsed(files: &Files) -> impl Iterator<Item = (&str, Language, &[u
 
 /// What the analyzers that only read find. Blocks.
 pub fn deterministic(files: &Files) -> Analyzed {
-    type Analyzer = fn(&Files) -> Vec<Finding>;
-    let all: [(&str, Analyzer); 6] = [
-        ("syntax", syntax::analyze),
-        ("dependencies", dependencies::analyze),
-        ("leakage", leakage::analyze),
-        ("imports", import_graph::analyze),
-        ("licences", licences::analyze),
-        ("secrets", secrets::analyze),
+    reading(files, &LicenceTable::default())
+}
+
+/// The same, with a table of licences.
+fn reading(files: &Files, table: &LicenceTable) -> Analyzed {
+    type Analyzer<'a> = &'a (dyn Fn(&Files) -> Vec<Finding> + Sync);
+    let licences = |files: &Files| licences::analyze(files, table);
+    let all: [(&str, Analyzer<'_>); 7] = [
+        ("syntax", &syntax::analyze),
+        ("dead-code", &dead_code::analyze),
+        ("dependencies", &dependencies::analyze),
+        ("leakage", &leakage::analyze),
+        ("imports", &import_graph::analyze),
+        ("licences", &licences),
+        ("secrets", &secrets::analyze),
     ];
-    let mut analyzed = Analyzed { complexity: syntax::complexity(files), ..Analyzed::default() };
-    let runs: Vec<(&str, Option<Vec<Finding>>, u64)> = std::thread::scope(|scope| {
+    let (runs, complexity, offered) = std::thread::scope(|scope| {
+        let complexity = scope.spawn(|| syntax::complexity(files));
+        let offered = scope.spawn(|| surface(files));
         let started: Vec<_> = all
             .iter()
             .map(|(name, analyze)| {
@@ -94,14 +113,17 @@ pub fn deterministic(files: &Files) -> Analyzed {
                 (*name, scope.spawn(work))
             })
             .collect();
-        started
+        let runs: Vec<(&str, Option<Vec<Finding>>, u64)> = started
             .into_iter()
             .map(|(name, thread)| match thread.join() {
                 Ok((found, took_ms)) => (name, Some(found), took_ms),
                 Err(_) => (name, None, 0),
             })
-            .collect()
+            .collect();
+        // Figures that break off leave the findings standing.
+        (runs, complexity.join().unwrap_or_default(), offered.join().unwrap_or_default())
     });
+    let mut analyzed = Analyzed { complexity, surface: offered, ..Analyzed::default() };
     for (name, found, took_ms) in runs {
         let failed = found.is_none();
         analyzed.take(name, found.unwrap_or_default(), took_ms);
@@ -116,12 +138,22 @@ pub fn deterministic(files: &Files) -> Analyzed {
 /// The same and what installed programs say, in a sandbox; what does not run is told in the report.
 pub async fn analyze(files: Files, sandbox: Option<&Sandbox>, settings: &ProjectSettings) -> Analyzed {
     let external = external::analyze(&files, sandbox, &settings.programs).await;
-    let folder = settings.advisories.clone();
+    let (folder, table) = (settings.advisories.clone(), settings.licences.clone());
     let work = tokio::task::spawn_blocking(move || {
         let begun = Instant::now();
         let (mut run, found) = advisories::analyze(&files, folder.as_deref());
         run.took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        (deterministic(&files), (run, found))
+        let (table, unread) = match LicenceTable::load(table.as_deref()) {
+            Ok(table) => (table, None),
+            Err(why) => (LicenceTable::default(), Some(why)),
+        };
+        let mut analyzed = reading(&files, &table);
+        let licences = analyzed.tools.iter_mut().find(|tool| tool.name == "licences");
+        if let (Some(licences), Some(why)) = (licences, unread) {
+            licences.detail = Some(format!("the table of licences is not used: {why}"));
+            licences.fix = Some("correct the file that RIVERRUN_PROJECT_LICENCES names".to_owned());
+        }
+        (analyzed, (run, found))
     });
     let (mut analyzed, versions) = match work.await {
         Ok((analyzed, versions)) => (analyzed, Some(versions)),

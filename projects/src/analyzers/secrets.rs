@@ -2,6 +2,7 @@
 
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
+use crate::installed::is_metadata;
 
 const TOOL: &str = "secrets";
 /// Longest file that is looked through, in bytes.
@@ -30,7 +31,7 @@ const PLACEHOLDERS: &[&str] =
 pub(super) fn analyze(files: &Files) -> Vec<Finding> {
     let mut found = Vec::new();
     for (path, content) in files.iter().filter(|(_, content)| content.len() <= MAX_SCANNED) {
-        if content.contains(&0) {
+        if content.contains(&0) || is_metadata(path) {
             continue;
         }
         let text = String::from_utf8_lossy(content);

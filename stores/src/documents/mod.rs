@@ -155,7 +155,10 @@ pub async fn project(
     let next = store.next_offset(Topic::Canvases, partition).await?;
     let mut known: HashMap<DocumentKey, Option<KeptDocument>> = HashMap::new();
     let (mut changes, mut reached) = (Vec::new(), next);
-    for (offset, event) in records.iter().filter(|(offset, _)| *offset >= next) {
+    for (offset, event) in records {
+        if *offset < next {
+            continue;
+        }
         reached = offset + 1;
         let Some(event) = event else { continue };
         let (namespace, id) = event.canvas();

@@ -126,6 +126,7 @@ pub async fn rebuild(sql: &Sql) -> Result<(), StoreError> {
         let mut transaction = sql.begin().await?;
         for table in [
             "DELETE FROM run_steps",
+            "DELETE FROM run_after",
             "DELETE FROM runs",
             "DELETE FROM ingest_documents",
             "DELETE FROM ingests",

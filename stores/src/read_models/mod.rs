@@ -18,10 +18,12 @@ pub mod page;
 pub mod projects;
 pub mod rebuilds;
 pub mod reembeddings;
+pub mod run_chains;
 pub mod run_counts;
 pub mod run_fold;
 pub mod run_forks;
 pub mod run_heads;
+pub mod run_tree;
 pub mod run_views;
 pub mod runs;
 pub mod time;
@@ -49,8 +51,8 @@ pub use page::{Page, PageRequest};
 pub use rebuilds::RebuildView;
 pub use reembeddings::ReembeddingView;
 pub use run_views::{
-    BlobView, CitationView, FailureView, ForkView, PendingApprovalView, RunStatus, RunSummary, RunView, SpanView,
-    StepView, ToolView, UsageView, citation_view, failure_view, result_view, step_view, usage_view,
+    BlobView, ChainLinkView, CitationView, FailureView, ForkView, PendingApprovalView, RunStatus, RunSummary, RunView,
+    SpanView, StepView, ToolView, UsageView, citation_view, failure_view, result_view, step_view, usage_view,
 };
 pub use runs::{RunFilter, RunPlace};
 pub use time::Timestamp;

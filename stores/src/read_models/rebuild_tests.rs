@@ -64,6 +64,7 @@ async fn dump(sql: &Sql) -> String {
             "SELECT * FROM checkpoints ORDER BY 1, 2, 3",
             "SELECT * FROM runs ORDER BY 1",
             "SELECT * FROM run_steps ORDER BY 1, 2",
+            "SELECT * FROM run_after ORDER BY 1, 2",
             "SELECT * FROM documents ORDER BY 1",
             "SELECT * FROM document_versions ORDER BY 1, 2",
             "SELECT * FROM collections ORDER BY 1, 2",

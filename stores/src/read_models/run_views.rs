@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use riverrun_schemas::agent::{Citation, ForkedFrom, RunAccepted, RunFinished, RunOutcome, Step, StepKind, ToolUse};
-use riverrun_schemas::{BlobRef, ChunkId, DocumentId, Failure, RunId, Usage};
+use riverrun_schemas::agent::{
+    ChainLink, Citation, ForkedFrom, RunAccepted, RunFinished, RunOutcome, Step, StepKind, ToolUse,
+};
+use riverrun_schemas::{BlobRef, ChainId, ChunkId, DocumentId, Failure, RunId, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -24,6 +26,22 @@ pub struct UsageView {
     /// US dollars, when the price is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
+}
+
+impl UsageView {
+    /// The sum of both; its costs are those that are known.
+    #[must_use]
+    pub fn plus(self, other: &Self) -> Self {
+        Self {
+            prompt_tokens: self.prompt_tokens.saturating_add(other.prompt_tokens),
+            completion_tokens: self.completion_tokens.saturating_add(other.completion_tokens),
+            total_tokens: self.total_tokens.saturating_add(other.total_tokens),
+            cost_usd: match (self.cost_usd, other.cost_usd) {
+                (Some(a), Some(b)) => Some(a + b),
+                (a, b) => a.or(b),
+            },
+        }
+    }
 }
 
 /// A tool call, and on `tool_result` what it gave.
@@ -265,6 +283,24 @@ impl From<&ForkedFrom> for ForkView {
     }
 }
 
+/// A run's place in a chain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ChainLinkView {
+    /// The chain: `GET /chains/{id}` shows all of it.
+    #[schema(value_type = String)]
+    pub chain_id: ChainId,
+    /// The run's name within the chain.
+    pub name: String,
+    /// How many runs the chain has.
+    pub runs: i32,
+}
+
+impl From<&ChainLink> for ChainLinkView {
+    fn from(link: &ChainLink) -> Self {
+        Self { chain_id: link.chain_id, name: link.name.clone(), runs: link.runs }
+    }
+}
+
 /// A run with its steps: the run result once it has ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RunView {
@@ -298,6 +334,9 @@ pub struct RunView {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>)]
     pub after: Vec<RunId>,
+    /// Its place in a chain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain: Option<ChainLinkView>,
     /// Tokens of all model calls.
     pub usage: UsageView,
     /// Why it ended; null before.
@@ -340,6 +379,9 @@ pub struct RunSummary {
     /// The run that it branched off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkView>,
+    /// Its place in a chain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain: Option<ChainLinkView>,
     /// Tokens so far.
     pub usage: UsageView,
     /// Why it ended.
@@ -431,6 +473,7 @@ pub fn result_view(accepted: &RunAccepted, steps: &[Step], finished: &RunFinishe
         session: request.session.clone(),
         forked_from: accepted.forked_from.as_ref().map(ForkView::from),
         after: request.after.clone(),
+        chain: request.chain.as_ref().map(ChainLinkView::from),
         usage: usage_view(&finished.usage),
         stop_reason: Some(finished.stop_reason.clone()),
         trace_id: None,

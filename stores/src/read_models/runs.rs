@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use riverrun_schemas::agent::{
     AgentEvent, ForkedFrom, RunAccepted, RunAdvanced, RunCancelRequested, RunClaimed, RunFinished, RunRequest, Step,
 };
-use riverrun_schemas::{Namespace, RunId, Usage};
+use riverrun_schemas::{ChainId, Namespace, RunId, Usage};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sqlx::Row;
@@ -14,8 +14,8 @@ use crate::error::StoreError;
 use crate::read_models::page::{Page, PageRequest, TimeCursor};
 use crate::read_models::run_fold::{RunGate, Verdict};
 use crate::read_models::run_views::{
-    ForkView, RunStatus, RunSummary, RunView, StepView, citation_view, failure_view, json_or_text, pending_approvals,
-    step_view, usage_view,
+    ChainLinkView, ForkView, RunStatus, RunSummary, RunView, StepView, citation_view, failure_view, json_or_text,
+    pending_approvals, step_view, usage_view,
 };
 use crate::read_models::time::Timestamp;
 use crate::sql::{DbConnection, DbRow, Sql, storable};
@@ -111,8 +111,8 @@ async fn accept(
 ) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO runs (run_id, namespace, status, agent, request, epoch, last_seq, prompt_tokens, completion_tokens, citations,
-                           ignored_events, log_partition, log_offset, created_at, session, forked_from, forked_at_seq)
-         VALUES ($1, $2, $3, $4, $5, 0, 0, 0, 0, '[]', 0, $6, $7, $8, $9, $10, $11)",
+                           ignored_events, log_partition, log_offset, created_at, session, forked_from, forked_at_seq, chain_id)
+         VALUES ($1, $2, $3, $4, $5, 0, 0, 0, 0, '[]', 0, $6, $7, $8, $9, $10, $11, $12)",
     )
     .bind(event.run_id.to_string())
     .bind(event.request.namespace.as_str())
@@ -125,8 +125,17 @@ async fn accept(
     .bind(event.request.session.as_deref().map(storable))
     .bind(event.forked_from.as_ref().map(|from| from.run_id.to_string()))
     .bind(event.forked_from.as_ref().map(|from| from.at_seq))
-    .execute(connection)
+    .bind(event.request.chain.as_ref().map(|link| link.chain_id.to_string()))
+    .execute(&mut *connection)
     .await?;
+    for (before, place) in event.request.after.iter().zip(0i64..) {
+        sqlx::query("INSERT INTO run_after (run_id, place, before_id) VALUES ($1, $2, $3)")
+            .bind(event.run_id.to_string())
+            .bind(place)
+            .bind(before.to_string())
+            .execute(&mut *connection)
+            .await?;
+    }
     Ok(())
 }
 
@@ -236,6 +245,8 @@ pub struct RunFilter {
     pub agent: Option<String>,
     /// Only those of this session.
     pub session: Option<String>,
+    /// Only those of this chain.
+    pub chain: Option<ChainId>,
 }
 
 /// Where a run's first event lies: whoever wants its events reads the partition from here.
@@ -308,6 +319,7 @@ pub async fn list(sql: &Sql, filter: &RunFilter, page: &PageRequest) -> Result<P
            AND (CAST($2 AS TEXT) IS NULL OR status = $2)
            AND (CAST($3 AS TEXT) IS NULL OR agent = $3)
            AND (CAST($7 AS TEXT) IS NULL OR session = $7)
+           AND (CAST($8 AS TEXT) IS NULL OR chain_id = $8)
            AND (CAST($4 AS BIGINT) IS NULL OR created_at < $4 OR (created_at = $4 AND run_id < $5))
          ORDER BY created_at DESC, run_id DESC
          LIMIT $6",
@@ -319,6 +331,7 @@ pub async fn list(sql: &Sql, filter: &RunFilter, page: &PageRequest) -> Result<P
     .bind(from.as_ref().map(|cursor| storable(&cursor.id)))
     .bind(page.limit() + 1)
     .bind(filter.session.as_deref().map(storable))
+    .bind(filter.chain.map(|chain| chain.to_string()))
     .fetch_all(sql.reader())
     .await
     .map_err(|error| StoreError::from(error).at(sql.path()))?;
@@ -345,7 +358,7 @@ async fn steps_after(
         .collect()
 }
 
-fn run_view(row: &DbRow, steps: Vec<StepView>) -> Result<RunView, StoreError> {
+pub(crate) fn run_view(row: &DbRow, steps: Vec<StepView>) -> Result<RunView, StoreError> {
     let key: String = row.try_get("run_id")?;
     let request: RunRequest = from_json("runs", &key, row.try_get("request")?)?;
     let citations: Vec<riverrun_schemas::agent::Citation> = from_json("runs", &key, row.try_get("citations")?)?;
@@ -365,6 +378,7 @@ fn run_view(row: &DbRow, steps: Vec<StepView>) -> Result<RunView, StoreError> {
         session: request.session,
         forked_from: forked_from(row)?.as_ref().map(ForkView::from),
         after: request.after,
+        chain: request.chain.as_ref().map(ChainLinkView::from),
         usage: usage_view(&usage(row)?),
         stop_reason: row.try_get("stop_reason")?,
         trace_id: None,
@@ -387,6 +401,7 @@ fn run_summary(row: &DbRow) -> Result<RunSummary, StoreError> {
         steps: row.try_get("last_seq")?,
         session: row.try_get("session")?,
         forked_from: forked_from(row)?.as_ref().map(ForkView::from),
+        chain: request.chain.as_ref().map(ChainLinkView::from),
         usage: usage_view(&usage(row)?),
         stop_reason: row.try_get("stop_reason")?,
         created_at: Timestamp(row.try_get("created_at")?),

@@ -80,6 +80,43 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/chains/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A chain with where each of its runs is, and what they have used together. Steps and answers are shown by the runs. */
+        get: operations["show_chain"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/chains/{id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Asks every run of a chain that has not ended to stop, those that wait for others too. They end as `cancelled` within
+         *     seconds.
+         */
+        post: operations["cancel_chain"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/chat": {
         parameters: {
             query?: never;
@@ -986,7 +1023,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The report of an analysis; as SARIF 2.1.0 with `format=sarif` or `Accept: application/sarif+json`. */
+        /** The report of an analysis; as SARIF 2.1.0 with `format=sarif` or `Accept: application/sarif+json`, as a page with `format=html`. */
         get: operations["report_of"];
         put?: never;
         post?: never;
@@ -1299,7 +1336,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The runs that branched off this one, and those that it branched off. */
+        /** The runs that branched off this one or wait for it, those that it branched off or waits for, and so on. */
         get: operations["tree"];
         put?: never;
         post?: never;
@@ -1791,6 +1828,8 @@ export interface components {
         };
         /** @description The chain was accepted: the commands of all its runs are on the log. */
         ChainAccepted: {
+            /** @description The chain: `GET /chains/{id}` shows all of it. */
+            chain_id: string;
             /** @description Its runs, each behind those that it waits for. */
             runs: components["schemas"]["ChainRunAccepted"][];
         };
@@ -1800,6 +1839,18 @@ export interface components {
             namespace?: string | null;
             /** @description Its runs, 1 to 64, in any order. */
             runs: components["schemas"]["ChainRunBody"][];
+        };
+        /** @description A run's place in a chain. */
+        ChainLinkView: {
+            /** @description The chain: `GET /chains/{id}` shows all of it. */
+            chain_id: string;
+            /** @description The run's name within the chain. */
+            name: string;
+            /**
+             * Format: int32
+             * @description How many runs the chain has.
+             */
+            runs: number;
         };
         /** @description A run of an accepted chain. */
         ChainRunAccepted: {
@@ -1821,6 +1872,68 @@ export interface components {
             name: string;
             /** @description What it is to do. */
             run: components["schemas"]["RunBody"];
+        };
+        /** @description A run of a chain, in short. */
+        ChainRunView: {
+            /** @description The runs that must succeed before it begins. */
+            after: string[];
+            /** @description The agent type at work. */
+            agent?: string | null;
+            error?: components["schemas"]["FailureView"] | null;
+            /**
+             * Format: date-time
+             * @description When it ended; null before.
+             */
+            finished_at?: string | null;
+            /** @description Its name within the chain. */
+            name: string;
+            /** @description The run. */
+            run_id: string;
+            /** @description Where it is. */
+            status: components["schemas"]["RunStatus"];
+            /**
+             * Format: int64
+             * @description How many steps it has.
+             */
+            steps: number;
+            /** @description Why it ended; null before. */
+            stop_reason?: string | null;
+            /** @description What it was asked to do. */
+            task: string;
+            /** @description Tokens so far. */
+            usage: components["schemas"]["UsageView"];
+        };
+        /** @description A chain and each of its runs. */
+        ChainView: {
+            /** @description The chain. */
+            chain_id: string;
+            /**
+             * Format: date-time
+             * @description When the first of them was accepted.
+             */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description When the last of them ended; null before.
+             */
+            finished_at?: string | null;
+            /** @description The namespace of all its runs. */
+            namespace: string;
+            /** @description Each behind those that it waits for. */
+            runs: components["schemas"]["ChainRunView"][];
+            /**
+             * Format: int64
+             * @description How many runs it has; more than are listed when commands were lost, which the same request with the same
+             *     `Idempotency-Key` brings again.
+             */
+            runs_total: number;
+            /**
+             * @description `queued` until one of its runs has begun, `waiting_approval` while one waits for a person, `running` until all have
+             *     ended; then `failed` when one failed, else `cancelled` when one was, else `succeeded`.
+             */
+            status: components["schemas"]["RunStatus"];
+            /** @description Tokens of all its runs. */
+            usage: components["schemas"]["UsageView"];
         };
         /** @description Words for a chat model. */
         ChatBody: {
@@ -2354,6 +2467,11 @@ export interface components {
             /** @description The version that was split last; null before. */
             version?: string | null;
         };
+        /**
+         * @description What leads from one run to another.
+         * @enum {string}
+         */
+        EdgeKind: "fork" | "chain";
         /** @description Text to embed. */
         EmbedBody: {
             /** @description The texts, 1 to 256. */
@@ -3185,6 +3303,23 @@ export interface components {
             /** @description Its name. */
             name: string;
         };
+        /** @description What of a conversation a model was not shown. */
+        LeftOutView: {
+            /** @description Tokens of the model's context; 0 when nobody tells and its server refused the prompt. */
+            context_tokens: number;
+            /** @description Whether tokens were estimated from the length of the text. */
+            estimated: boolean;
+            /** @description Recalled memories, the least similar ones. */
+            memories: number;
+            /** @description Whether the summary is missing. */
+            summary: boolean;
+            /** @description Tokens of the prompt that was sent. */
+            tokens_after: number;
+            /** @description Tokens of the prompt with everything. */
+            tokens_before: number;
+            /** @description Turns, the oldest ones. */
+            turns: number;
+        };
         /** @description A login. */
         LoginBody: {
             /** @description A token of `RIVERRUN_API_TOKENS` or of `riverrun tokens create`. */
@@ -3231,6 +3366,7 @@ export interface components {
         MemoryChatDone: {
             /** @description The turn of the answer. */
             answer_turn_id: string;
+            left_out?: components["schemas"]["LeftOutView"] | null;
             /** @description The model that answered; null when the answer was given before, to the same idempotency key. */
             model?: string | null;
             /** @description What could not be done, in words. */
@@ -3335,6 +3471,13 @@ export interface components {
              * @description Counts from 1.
              */
             version: number;
+        };
+        /** @description The names of a file that others can use. */
+        ModuleView: {
+            /** @description Its path. */
+            file: string;
+            /** @description In order, each once. */
+            names: string[];
         };
         /** @description A document whose chunks are not everywhere alike. */
         Orphan: {
@@ -3713,6 +3856,7 @@ export interface components {
             items: {
                 /** @description The agent type at work. */
                 agent?: string | null;
+                chain?: components["schemas"]["ChainLinkView"] | null;
                 /**
                  * Format: date-time
                  * @description When it was accepted.
@@ -4006,6 +4150,13 @@ export interface components {
             /** @description The name that requests and settings use. */
             name: string;
         };
+        /** @description A name of a file that others can use. */
+        PublicNameView: {
+            /** @description The file's path. */
+            file: string;
+            /** @description The name. */
+            name: string;
+        };
         /** @description SQL for the warehouse. */
         QueryBody: {
             /** @description Most rows, 1 to 10,000; 1,000 when left out. */
@@ -4232,6 +4383,8 @@ export interface components {
             review?: components["schemas"]["ReviewView"] | null;
             /** @description Counts. */
             summary: components["schemas"]["ReportSummary"];
+            surface?: components["schemas"]["SurfaceView"] | null;
+            surface_change?: components["schemas"]["SurfaceChangeView"] | null;
             /**
              * Format: int64
              * @description How long it took.
@@ -4382,6 +4535,7 @@ export interface components {
         RunSummary: {
             /** @description The agent type at work. */
             agent?: string | null;
+            chain?: components["schemas"]["ChainLinkView"] | null;
             /**
              * Format: date-time
              * @description When it was accepted.
@@ -4413,10 +4567,14 @@ export interface components {
             /** @description Tokens so far. */
             usage: components["schemas"]["UsageView"];
         };
-        /** @description Runs that branched off each other. */
+        /** @description Runs that branched off each other or wait for each other. */
         RunTree: {
-            /** @description The root first; at most 1,000. */
+            /** @description What leads from one of them to another. */
+            edges: components["schemas"]["TreeEdge"][];
+            /** @description Each behind those that it came from; at most 1,000. */
             items: components["schemas"]["TreeNode"][];
+            /** @description There are more than are shown: those that are nearest to the run that was asked for are. */
+            truncated: boolean;
         };
         /** @description A run with its steps: the run result once it has ended. */
         RunView: {
@@ -4426,6 +4584,7 @@ export interface components {
             agent?: string | null;
             /** @description The answer, on success. */
             answer?: string | null;
+            chain?: components["schemas"]["ChainLinkView"] | null;
             /** @description Places that the answer names. */
             citations: components["schemas"]["CitationView"][];
             /**
@@ -4718,6 +4877,35 @@ export interface components {
              */
             through_seq: number;
         };
+        /** @description What became of the names that a project offers. */
+        SurfaceChangeView: {
+            /** @description Those that are new, 500 at most. */
+            added: components["schemas"]["PublicNameView"][];
+            /**
+             * Format: int64
+             * @description How many are new.
+             */
+            added_count: number;
+            /** @description Those that are gone, 500 at most. */
+            removed: components["schemas"]["PublicNameView"][];
+            /**
+             * Format: int64
+             * @description How many are gone.
+             */
+            removed_count: number;
+        };
+        /** @description The names that a project offers to others. */
+        SurfaceView: {
+            /**
+             * Format: int64
+             * @description How many.
+             */
+            count: number;
+            /** @description By file; files without any are left out. */
+            modules: components["schemas"]["ModuleView"][];
+            /** @description Whether some are only counted. */
+            truncated: boolean;
+        };
         /** @description What is known of a table. */
         TableInfo: {
             /** @description The document's collection. */
@@ -4871,10 +5059,25 @@ export interface components {
              */
             retention_ms: number;
         };
-        /** @description A run of a tree of forks. */
+        /** @description A way from one run of a tree to another. */
+        TreeEdge: {
+            /**
+             * Format: int64
+             * @description Of a fork: the last step that both share.
+             */
+            at_seq?: number | null;
+            /** @description The earlier run. */
+            from: string;
+            /** @description What it is. */
+            kind: components["schemas"]["EdgeKind"];
+            /** @description The later run. */
+            to: string;
+        };
+        /** @description A run of a tree. */
         TreeNode: {
             /** @description The agent type at work. */
             agent?: string | null;
+            chain?: components["schemas"]["ChainLinkView"] | null;
             /**
              * Format: date-time
              * @description When it was accepted.
@@ -4903,6 +5106,7 @@ export interface components {
             from: string;
             /** @description Findings that were not there. */
             new: components["schemas"]["FindingView"][];
+            surface?: components["schemas"]["SurfaceChangeView"] | null;
             /** @description The later one. */
             to: string;
             /**
@@ -5179,6 +5383,8 @@ export interface operations {
         responses: {
             202: {
                 headers: {
+                    /** @description the chain */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -5213,6 +5419,92 @@ export interface operations {
             };
             /** @description the log does not answer */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_chain: {
+        parameters: {
+            query?: {
+                /** @description where it must be: what is in another namespace is answered as unknown */
+                namespace?: string;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChainView"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancel_chain: {
+        parameters: {
+            query?: {
+                /** @description where it must be: what is in another namespace is answered as unknown */
+                namespace?: string;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CancelBody"];
+            };
+        };
+        responses: {
+            /** @description as it was when it was asked to stop */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChainView"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description all its runs have ended */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7343,7 +7635,7 @@ export interface operations {
                 namespace?: string | null;
                 /** @description The analysis; the newest when left out. */
                 analysis?: string | null;
-                /** @description `json` or `sarif`; as `Accept` says when left out. */
+                /** @description `json`, `sarif` or `html`; JSON or SARIF as `Accept` says when left out. */
                 format?: string | null;
             };
             header?: never;
@@ -7672,6 +7964,8 @@ export interface operations {
                 namespace?: string | null;
                 /** @description Only those of this session. */
                 session?: string | null;
+                /** @description Only those of this chain. */
+                chain?: string | null;
                 /** @description Most runs of a page; 50 when left out, 500 at most. */
                 limit?: number | null;
                 /** @description `next_cursor` of the page before. */

@@ -150,6 +150,9 @@ export type FindingView = {
 	message: string;
 	fix?: string | null;
 };
+export type PublicName = Schemas["PublicNameView"];
+export type Surface = Schemas["SurfaceView"];
+export type SurfaceChange = Schemas["SurfaceChangeView"];
 export type ReportView = {
 	project_id: string;
 	analysis_id: string;
@@ -176,6 +179,8 @@ export type ReportView = {
 		fix?: string | null;
 	}[];
 	review?: { text: string; citations: { n: number; file: string; line: number }[]; model: string } | null;
+	surface?: Surface | null;
+	surface_change?: SurfaceChange | null;
 };
 export type AnalysisSummary = {
 	analysis_id: string;
@@ -190,6 +195,7 @@ export type TrendView = {
 	new: FindingView[];
 	fixed: FindingView[];
 	unchanged: number;
+	surface?: SurfaceChange | null;
 };
 export type ProjectFile = Schemas["ProjectFileView"];
 export type ProposalView = {

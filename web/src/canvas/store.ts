@@ -4,7 +4,6 @@
 
 import { create } from "zustand";
 import { describe } from "@/api/client";
-import { hasEnded } from "@/runs/fold";
 import { useRuns } from "@/runs/store";
 import {
 	type AgentData,
@@ -29,7 +28,7 @@ import {
 } from "./document";
 import { exportCanvas, importCanvas } from "./exchange";
 import * as history from "./history";
-import { chainOf, chainTo, notRunnable } from "./plan";
+import { chainOf, notRunnable } from "./plan";
 
 const STORAGE = "riverrun.canvas";
 const COPY_OFFSET = 32;
@@ -274,11 +273,9 @@ export const useCanvas = create<CanvasState>((set, get) => {
 		},
 
 		async stop(id) {
-			const { runs, cancel } = useRuns.getState();
-			// Whoever waits is stopped together with those it waits for; the server ends what waits for this one.
-			const ids = chainTo(present(), id).flatMap((node) => get().runOf[node.id] ?? []);
-			const open = ids.filter((runId) => !runs[runId] || !hasEnded(runs[runId]));
-			await Promise.all(open.map(cancel));
+			// A row is one chain, and all of it leads to its last agent: it is stopped as a whole.
+			const runId = get().runOf[id];
+			if (runId) await useRuns.getState().stop(runId);
 		},
 
 		adopt: (id, runId) =>

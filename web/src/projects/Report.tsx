@@ -1,14 +1,20 @@
 "use client";
 
-import { useState } from "react";
+import { useMemo, useState } from "react";
+import { API_BASE } from "@/api/client";
 import { usePolled } from "@/api/polling";
-import type { ReportView, Severity } from "@/api/shapes";
+import type { FindingView, ReportView, Severity } from "@/api/shapes";
 import { Bars } from "@/charts/Bars";
+import { Stacked } from "@/charts/Stacked";
 import { Panel, Refused, Status, Table } from "@/ui";
 import { number } from "@/ui/words";
 import { Findings } from "./Findings";
-import { SEVERITIES } from "./grouping";
+import { SEVERITIES, stacked } from "./grouping";
 import { type Place, SourceFile } from "./SourceFile";
+import { PublicNames } from "./Surface";
+
+/** Files with a bar. */
+const MOST_FILES = 12;
 
 const TONES: Record<Severity, "bad" | "warn" | "soft"> = {
 	critical: "bad",
@@ -24,6 +30,7 @@ export function Report({ id, onImprove }: { id: string; onImprove: (file: string
 	const [place, setPlace] = useState<Place | null>(null);
 	if (!report) return <Refused error={error} />;
 	const { summary } = report;
+	const form = `${API_BASE}/projects/${encodeURIComponent(id)}/report?analysis=${encodeURIComponent(report.analysis_id)}`;
 	return (
 		<div className="space-y-3">
 			<div className="grid gap-3 xl:grid-cols-3">
@@ -37,12 +44,7 @@ export function Report({ id, onImprove }: { id: string; onImprove: (file: string
 						}))}
 					/>
 				</Panel>
-				<Panel title="By tool">
-					<Bars
-						label="findings by tool"
-						bars={Object.entries(summary.by_tool).map(([name, value]) => ({ name, value, tone: "accent" as const }))}
-					/>
-				</Panel>
+				<BySeverity title="Severity by tool" label="findings of each severity by tool" of={report.findings} by="tool" />
 				<Panel title="Figures">
 					<dl className="grid grid-cols-[1fr_auto] gap-x-3">
 						{Object.entries({ files: summary.files, lines: summary.lines, ...report.metrics }).map(([name, value]) => (
@@ -52,8 +54,17 @@ export function Report({ id, onImprove }: { id: string; onImprove: (file: string
 							</div>
 						))}
 					</dl>
+					<p className="mt-2 flex gap-3 text-xs">
+						<a className="text-accent underline" href={`${form}&format=html`} download="report.html">
+							As a page
+						</a>
+						<a className="text-accent underline" href={`${form}&format=sarif`} download="report.sarif">
+							As SARIF
+						</a>
+					</p>
 				</Panel>
 			</div>
+			<BySeverity title="Findings by file" label="findings of each severity by file" of={report.findings} by="file" />
 			{report.review && <Review review={report.review} onOpen={setPlace} />}
 			<Findings
 				findings={report.findings}
@@ -62,6 +73,7 @@ export function Report({ id, onImprove }: { id: string; onImprove: (file: string
 				onOpen={setPlace}
 				onImprove={onImprove}
 			/>
+			{report.surface && <PublicNames surface={report.surface} change={report.surface_change} />}
 			<div className="grid gap-3 xl:grid-cols-2">
 				<Panel title="Files that need it most">
 					<Table head={["file", "lines", "complexity", "findings"]}>
@@ -100,6 +112,20 @@ export function Report({ id, onImprove }: { id: string; onImprove: (file: string
 			</div>
 			<SourceFile id={id} place={place} onClose={() => setPlace(null)} />
 		</div>
+	);
+}
+
+function BySeverity(props: { title: string; label: string; of: FindingView[]; by: "file" | "tool" }) {
+	const { title, label, of, by } = props;
+	const rows = useMemo(() => stacked(of, by), [of, by]);
+	if (rows.length === 0) return null;
+	const parts = (row: (typeof rows)[number]) =>
+		row.parts.map(({ severity, count }) => ({ name: severity, count, tone: TONES[severity] }));
+	return (
+		<Panel title={title}>
+			<Stacked label={label} rows={rows.slice(0, MOST_FILES).map((row) => ({ ...row, parts: parts(row) }))} />
+			{rows.length > MOST_FILES && <p className="text-soft text-xs">{number(rows.length - MOST_FILES)} more below</p>}
+		</Panel>
 	);
 }
 

@@ -6,6 +6,7 @@ import type { AnalysisSummary, FindingView, Page, TrendView } from "@/api/shapes
 import { Curve, type Line } from "@/charts/Curve";
 import { Empty, Field, Panel, Select, Status } from "@/ui";
 import { number } from "@/ui/words";
+import { Changed } from "./Surface";
 
 const MOST_SHOWN = 200;
 
@@ -45,6 +46,11 @@ export function Trend({ id }: { id: string }) {
 							<Side title="New" findings={trend.data.new} />
 							<Side title="Gone" findings={trend.data.fixed} />
 						</div>
+						{trend.data.surface && (
+							<div className="mt-3">
+								<Changed change={trend.data.surface} />
+							</div>
+						)}
 					</>
 				)}
 			</Panel>

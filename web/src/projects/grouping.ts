@@ -48,3 +48,19 @@ function worstFirst(a: FindingView, b: FindingView): number {
 function rank(severity: Severity): number {
 	return RANK.get(severity) ?? SEVERITIES.length;
 }
+
+export type Stack = { name: string; total: number; parts: { severity: Severity; count: number }[] };
+
+/** How many findings of each severity a file or tool has, those with the most first. */
+export function stacked(findings: FindingView[], by: "file" | "tool"): Stack[] {
+	return grouped(findings, by)
+		.map(({ name, findings: members }) => ({
+			name,
+			total: members.length,
+			parts: SEVERITIES.map((severity) => ({
+				severity,
+				count: members.filter((one) => one.severity === severity).length,
+			})).filter(({ count }) => count > 0),
+		}))
+		.sort((a, b) => b.total - a.total || a.name.localeCompare(b.name));
+}

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { FindingView, Severity } from "@/api/shapes";
-import { filtered, grouped, NO_FILTER } from "./grouping";
+import { filtered, grouped, NO_FILTER, stacked } from "./grouping";
 import { counts, pairs, rows } from "./unified";
 
 const finding = (file: string, line: number, severity: Severity, change: Partial<FindingView> = {}): FindingView => ({
@@ -32,6 +32,19 @@ describe("findings", () => {
 		]);
 		expect(groups[1]?.findings.map((one) => one.line)).toEqual([1, 9]);
 		expect(grouped(all, "tool")[0]?.name).toBe("leakage");
+	});
+	test("are counted by severity, those with the most first", () => {
+		const [first, second] = stacked(all.slice(0, 4), "file");
+		expect(first).toEqual({
+			name: "a.py",
+			total: 2,
+			parts: [
+				{ severity: "high", count: 1 },
+				{ severity: "info", count: 1 },
+			],
+		});
+		expect(second).toEqual({ name: "b.py", total: 2, parts: [{ severity: "low", count: 2 }] });
+		expect(stacked([], "tool")).toEqual([]);
 	});
 	test.each([
 		[{}, 5],

@@ -9,7 +9,7 @@ import { branches } from "./branches";
 
 const INDENT_PX = 20;
 
-/** The runs that branched off this one, and what it branched off itself. Nothing when it stands alone. */
+/** The runs that this one is connected with, by forks and by chains. Nothing when it stands alone. */
 export function Tree({ id }: { id: string }) {
 	const path = `/runs/${encodeURIComponent(id)}/tree`;
 	const { data } = usePolled<components["schemas"]["RunTree"]>(path, 10_000);
@@ -17,7 +17,7 @@ export function Tree({ id }: { id: string }) {
 	return (
 		<Panel title="Branches">
 			<ul>
-				{branches(data.items).map(({ run, depth }) => (
+				{branches(data.items, data.edges).map(({ run, depth, edge }) => (
 					<li key={run.run_id} style={{ paddingLeft: depth * INDENT_PX }} className="flex items-center gap-2 py-0.5">
 						<Status of={run.status} />
 						<Link
@@ -29,7 +29,8 @@ export function Tree({ id }: { id: string }) {
 							{run.task}
 						</Link>
 						<span className="whitespace-nowrap text-soft text-xs">
-							{run.forked_from && `from step ${run.forked_from.at_seq}, `}
+							{edge?.kind === "fork" && `from step ${edge.at_seq}, `}
+							{edge?.kind === "chain" && "waits for its answer, "}
 							{run.steps} steps
 						</span>
 						{run.run_id !== id && (

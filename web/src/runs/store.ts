@@ -24,6 +24,8 @@ type RunsState = {
 	/** Follows a run that exists; from its last known step when it was followed before. */
 	follow: (runId: string) => void;
 	cancel: (runId: string) => Promise<void>;
+	/** Stops the chain that the run was started with, or the run where it was started by itself. */
+	stop: (runId: string) => Promise<void>;
 	/** Asks a run that waits to look again. */
 	resume: (runId: string) => Promise<void>;
 	decide: (runId: string, step: number, decision: "approve" | "deny") => Promise<void>;
@@ -120,6 +122,16 @@ export const useRuns = create<RunsState>((set, get) => {
 		async cancel(runId) {
 			try {
 				await post(`/runs/${runId}/cancel`, { reason: "stopped on the canvas" });
+			} catch (error) {
+				change(runId, (run) => ({ ...run, problem: describe(error) }));
+			}
+		},
+
+		async stop(runId) {
+			try {
+				const { chain } = await readRun(runId);
+				if (!chain) return get().cancel(runId);
+				await post(`/chains/${chain.chain_id}/cancel`, { reason: "stopped on the canvas" });
 			} catch (error) {
 				change(runId, (run) => ({ ...run, problem: describe(error) }));
 			}

@@ -1,9 +1,10 @@
 //! Which runs of a chain wait for others, and what those have answered. No I/O.
 //!
 //! All runs of a chain lie in one partition, and a run is accepted before those that it waits for: so whoever folds the
-//! partition from the acceptance of a waiting run on also folds the ends that it waits for, after a crash as well.
+//! partition from the acceptance of a waiting run on also folds the ends that it waits for, after a crash as well. What
+//! comes in another order, or lies elsewhere, is looked for (`strangers`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use riverrun_agents::decide::Ending;
 use riverrun_agents::state::Input;
@@ -29,8 +30,11 @@ pub(super) struct Chains {
 }
 
 impl Chains {
-    /// The run waits for these.
-    pub(super) fn join(&mut self, run: RunId, after: &[RunId]) {
+    /// The run waits for these; one that would wait for itself, by whatever way, ends instead.
+    pub(super) fn join(&mut self, run: RunId, after: &[RunId]) -> Option<Settled> {
+        if let Some(before) = after.iter().find(|before| self.leads_to(**before, run)) {
+            return Some(Settled::Ends(circular(*before)));
+        }
         for before in after {
             let followers = self.followers.entry(*before).or_default();
             if !followers.contains(&run) {
@@ -38,6 +42,26 @@ impl Chains {
             }
         }
         self.waiting.insert(run, after.iter().map(|before| (*before, None)).collect());
+        None
+    }
+
+    /// Whether this run waits for that one, or is it.
+    fn leads_to(&self, from: RunId, to: RunId) -> bool {
+        let (mut open, mut seen) = (vec![from], HashSet::new());
+        while let Some(run) = open.pop() {
+            if run == to {
+                return true;
+            }
+            if seen.insert(run) {
+                open.extend(self.waiting.get(&run).into_iter().flatten().map(|(before, _)| *before));
+            }
+        }
+        false
+    }
+
+    /// The runs that are waited for.
+    pub(super) fn awaited(&self) -> impl Iterator<Item = &RunId> {
+        self.followers.keys()
     }
 
     /// Whether any run waits for this one.
@@ -49,6 +73,18 @@ impl Chains {
     pub(super) fn ended(&mut self, finished: &RunFinished) -> Vec<(RunId, Settled)> {
         let followers = self.followers.remove(&finished.run_id).unwrap_or_default();
         followers.into_iter().filter_map(|run| Some((run, self.take_in(run, finished)?))).collect()
+    }
+
+    /// There is no such run: gives those that waited for it, each with its end.
+    pub(super) fn never_came(&mut self, run: &RunId) -> Vec<(RunId, Settled)> {
+        let mut settled = Vec::new();
+        for follower in self.followers.remove(run).unwrap_or_default() {
+            if self.waiting.contains_key(&follower) {
+                self.leave(&follower);
+                settled.push((follower, Settled::Ends(unknown(*run))));
+            }
+        }
+        settled
     }
 
     /// The run waits no longer: it has ended itself.
@@ -96,6 +132,21 @@ fn without(finished: &RunFinished) -> Ending {
     let failure = Failure::new(code, format!("run {before}, which this one waited for, {what}"))
         .with_hint(format!("riverrun runs show {before}"));
     Ending { status, stop_reason: code, answer: None, error: Some(failure) }
+}
+
+/// How a run ends that waited for one that nobody has asked for.
+fn unknown(before: RunId) -> Ending {
+    let failure =
+        Failure::new("predecessor_unknown", format!("run {before}, which this one waited for, is not on the log"))
+            .with_hint("start the runs before first, or all of them as one chain (POST /chains)");
+    Ending { status: RunOutcome::Failed, stop_reason: "predecessor_unknown", answer: None, error: Some(failure) }
+}
+
+/// How a run ends that would wait for itself.
+fn circular(before: RunId) -> Ending {
+    let message = format!("run {before}, which this one was to wait for, waits for it in turn");
+    let failure = Failure::new("predecessor_circular", message).with_hint("start them without the circle");
+    Ending { status: RunOutcome::Failed, stop_reason: "predecessor_circular", answer: None, error: Some(failure) }
 }
 
 #[cfg(test)]
@@ -157,6 +208,36 @@ mod tests {
             }
             assert!(chains.ended(&finished("b", RunOutcome::Succeeded)).is_empty());
             assert!(chains.waiting.is_empty() && chains.followers.is_empty());
+        }
+    }
+
+    #[test]
+    fn given_a_run_that_never_was_when_it_is_given_up_then_all_that_wait_for_it_end_and_nothing_is_kept() {
+        let mut chains = Chains::default();
+        assert!(chains.join(run("x"), &[run("a"), run("b")]).is_none());
+        assert!(chains.join(run("y"), &[run("a"), run("a")]).is_none());
+        let settled = chains.never_came(&run("a"));
+        assert_eq!(settled.len(), 2);
+        for (_, settled) in settled {
+            let Settled::Ends(ending) = settled else { panic!("{settled:?}") };
+            assert_eq!((ending.status, ending.stop_reason), (RunOutcome::Failed, "predecessor_unknown"));
+            assert!(ending.error.unwrap().message.contains(&run("a").to_string()));
+        }
+        assert!(chains.never_came(&run("a")).is_empty());
+        assert!(chains.waiting.is_empty() && chains.followers.is_empty());
+    }
+
+    #[test]
+    fn given_runs_in_a_circle_when_the_last_one_joins_then_it_ends_and_the_others_follow() {
+        for length in 1..5 {
+            let mut chains = Chains::default();
+            let name = |n: usize| run(&(n % length).to_string());
+            for n in 1..length {
+                assert!(chains.join(name(n), &[name(n + 1)]).is_none(), "{n} of {length}");
+            }
+            let Some(Settled::Ends(ending)) = chains.join(name(0), &[name(1)]) else { panic!("{length} are a circle") };
+            assert_eq!((ending.status, ending.stop_reason), (RunOutcome::Failed, "predecessor_circular"));
+            assert_eq!(chains.is_awaited(&name(0)), length > 1, "who waits for it hears of its end");
         }
     }
 

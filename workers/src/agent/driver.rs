@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use riverrun_agents::memory::MemoryScope;
+use riverrun_agents::state::NOT_MADE_MS;
 use riverrun_agents::tools::{ToolContext, ToolError, ToolManifest};
 use riverrun_agents::{Action, ModelCall, ModelMode, RunState, decide};
 use riverrun_log::{LogError, Position};
@@ -216,7 +217,7 @@ impl Driver {
         }
     }
 
-    async fn call_model(&mut self, call: ModelCall, tools: &[ToolManifest]) -> Result<(), Interrupted> {
+    async fn call_model(&mut self, mut call: ModelCall, tools: &[ToolManifest]) -> Result<(), Interrupted> {
         match self.fit(&call, tools).await? {
             Fit::Whole => {}
             Fit::Without(step) => return self.append_steps(vec![*step]).await,
@@ -226,6 +227,11 @@ impl Driver {
         let reply = loop {
             match self.try_model(&call).await? {
                 Ok(reply) => break reply,
+                // Tools of users bring schemas that not every runtime can hold a reply to: then the model is asked without.
+                Err(ModelError::BadRequest { reason, .. }) if call.response_schema.is_some() => {
+                    tracing::warn!(run_id = %self.state.run_id, reason, "a call with a schema was refused, trying without it");
+                    call.response_schema = None;
+                }
                 Err(error) if error.retryable() && attempt < MODEL_RETRIES && error.code() != "model_runtime_down" => {
                     attempt += 1;
                     tracing::warn!(run_id = %self.state.run_id, attempt, error = %error, "model call failed, trying again");
@@ -330,7 +336,7 @@ impl Driver {
                 }
             }
         };
-        let duration_ms = i64::try_from(started.elapsed().as_millis()).ok();
+        let duration_ms = i64::try_from(started.elapsed().as_millis()).ok().map(|ms| ms.max(NOT_MADE_MS + 1));
         let mut result = ToolUse { duration_ms, ..call };
         match outcome {
             Ok(value) => self.record_result(&mut result, value.to_string()).await,

@@ -85,6 +85,12 @@ impl Coordinator {
         let mut notes = Vec::new();
         for partition in partitions {
             self.progress.forget(partition);
+            // The client would remember the pause when the partition comes back.
+            if self.held.remove(&partition.partition).is_some()
+                && let Err(error) = group.resume(std::slice::from_ref(partition))
+            {
+                tracing::debug!(%partition, error = %error, "a revoked partition stays paused");
+            }
             if let Some(state) = self.partitions.remove(&partition.partition) {
                 notes.push(state.note(partition.partition));
                 state.stop.cancel();

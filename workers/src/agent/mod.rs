@@ -11,7 +11,8 @@
 //! Invariants: `AGENT-1` commands of a partition are accepted one batch after the other, and the note beside a committed
 //! offset is taken before the next batch: so a command that comes twice finds its first acceptance in what is folded.
 //! `AGENT-2` a driver acts only on what it has read back from the log. `AGENT-3` of the runs of a session that lie in a
-//! partition, only the oldest open one is driven.
+//! partition, only the oldest open one is driven. `AGENT-5` a run that waits for others begins or ends by what the log says
+//! of them, in whatever order and place that came there.
 
 mod chains;
 mod citations;
@@ -21,11 +22,14 @@ mod driver;
 mod ending;
 mod folding;
 mod forks;
+mod held;
+mod lookup;
 mod partition;
 mod room;
 mod routing;
 mod sessions;
 mod snapshots;
+mod strangers;
 mod tokens;
 
 use std::collections::HashMap;
@@ -38,7 +42,7 @@ use riverrun_agents::decide::Failed;
 use riverrun_agents::tools::Toolbox;
 use riverrun_log::{
     BlobStore, CommitOffset, GroupConfig, GroupConsumer, LogConfig, LogError, Producer, Record, Schemas, SessionEvent,
-    Tail,
+    Tail, TopicPartition,
 };
 use riverrun_models::Models;
 use riverrun_schemas::agent::AgentEvent;
@@ -50,6 +54,7 @@ use tokio_util::sync::CancellationToken;
 use crate::runtime::{Progress, WorkerHandle};
 use context::AgentContext;
 use driver::{Driver, Released};
+use lookup::Answer;
 use partition::{Partition, ReadyRun};
 
 /// Name in `ce_source` and in logs.
@@ -62,6 +67,8 @@ const MAX_BATCH: usize = 256;
 /// How often the note beside the committed offset follows the runs that have ended.
 const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// How long a run waits for one that was never asked for, counted while one worker has its partition.
+pub const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a stopping worker waits for its runs to let go.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -82,6 +89,8 @@ pub struct AgentWorkerConfig {
     pub default_temperature: f64,
     /// Which tool calls are made, asked about and refused.
     pub policy: Arc<Policy>,
+    /// How long a run waits for one that was never asked for; see [`PREDECESSOR_PATIENCE`].
+    pub predecessor_patience: Duration,
 }
 
 /// Starts the worker.
@@ -118,6 +127,11 @@ struct Coordinator {
     tail: Option<Tail>,
     drivers: JoinSet<Released>,
     driving: HashMap<tokio::task::Id, Driving>,
+    /// Of a partition: a command whose schema is asked for, and those behind it.
+    held: HashMap<i32, Vec<Record>>,
+    asking: JoinSet<TopicPartition>,
+    /// Looks for runs that others wait for.
+    searches: JoinSet<Answer>,
 }
 
 /// A driver at work.
@@ -135,6 +149,8 @@ enum Wake {
     Group(Result<SessionEvent, LogError>),
     Event(Result<Record, LogError>),
     Driver(Result<(tokio::task::Id, Released), tokio::task::JoinError>),
+    Schema(Result<TopicPartition, tokio::task::JoinError>),
+    Looked(Result<Answer, tokio::task::JoinError>),
     Note,
 }
 
@@ -148,6 +164,9 @@ impl Coordinator {
             tail: None,
             drivers: JoinSet::new(),
             driving: HashMap::new(),
+            held: HashMap::new(),
+            asking: JoinSet::new(),
+            searches: JoinSet::new(),
         }
     }
 
@@ -168,6 +187,8 @@ impl Coordinator {
                 () = stop.cancelled() => Wake::Stop,
                 record = next_of(&mut self.tail) => Wake::Event(record),
                 Some(left) = self.drivers.join_next_with_id() => Wake::Driver(left),
+                Some(asked) = self.asking.join_next() => Wake::Schema(asked),
+                Some(looked) = self.searches.join_next() => Wake::Looked(looked),
                 event = group.next() => Wake::Group(event),
                 _ = note.tick() => Wake::Note,
             };
@@ -177,7 +198,12 @@ impl Coordinator {
                 Wake::Event(Err(error)) => tracing::warn!(error = %error, "reading run events"),
                 Wake::Driver(left) => self.on_driver(left).await,
                 Wake::Group(event) => self.on_session(&mut group, event?, &stop).await?,
-                Wake::Note => self.write_notes(&group)?,
+                Wake::Schema(asked) => self.on_schema(&group, asked, &stop).await?,
+                Wake::Looked(answer) => self.on_looked(answer),
+                Wake::Note => {
+                    self.write_notes(&group)?;
+                    self.look_for_strangers();
+                }
             }
         }
         self.drain().await;
@@ -197,7 +223,8 @@ impl Coordinator {
             SessionEvent::Revoked { partitions, lost } => self.on_revoked(group, &partitions, lost).await,
             SessionEvent::Record(first) => {
                 let (batch, other) = gather(group, first);
-                self.on_commands(group, batch, stop).await?;
+                let ready = self.hold_back(group, batch);
+                self.on_commands(group, ready, stop).await?;
                 match other {
                     Some(event) => Box::pin(self.on_session(group, event?, stop)).await,
                     None => Ok(()),

@@ -2,11 +2,12 @@
 //! folded. No I/O.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::{Duration, Instant};
 
 use riverrun_agents::RunState;
 use riverrun_agents::decide::Ending;
 use riverrun_log::{CommitOffset, TopicPartition};
-use riverrun_schemas::agent::{AgentEvent, RunSnapshotted};
+use riverrun_schemas::agent::{AgentEvent, RunFinished, RunSnapshotted};
 use riverrun_schemas::{RunId, Topic};
 use riverrun_stores::read_models::run_fold::{RunGate, Verdict};
 use tokio::sync::mpsc;
@@ -14,7 +15,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::chains::{Chains, Settled};
 use super::driver::Seen;
+use super::lookup::{Looked, Search};
 use super::sessions::{SessionKey, Sessions};
+use super::strangers::Strangers;
 
 /// Ended runs that are remembered to recognise a command that comes again. Beyond it the oldest are forgotten; a command
 /// that comes even later opens no second run in any reader's eyes, since its acceptance is void behind the first.
@@ -79,6 +82,8 @@ pub(super) struct Partition {
     pub(super) sessions: Sessions,
     /// The runs that wait for the answers of others.
     chains: Chains,
+    /// Those that are waited for and not open here.
+    strangers: Strangers,
     live: bool,
     runs: HashMap<RunId, Slot>,
     /// Accepted, but the event was not read back yet.
@@ -97,6 +102,7 @@ impl Partition {
             note_due: false,
             sessions: Sessions::default(),
             chains: Chains::default(),
+            strangers: Strangers::default(),
             live: false,
             runs: HashMap::new(),
             announced: HashMap::new(),
@@ -175,6 +181,10 @@ impl Partition {
             slot.fold_from = offset;
             self.note_due = true;
         }
+        // It had its turn: also after a restart, when what it waited for has to be looked for first.
+        if let (true, AgentEvent::RunClaimed(_), Some(session)) = (counts, &event, &slot.session) {
+            self.sessions.join(session.clone(), run_id);
+        }
         let mut awaited = None;
         if let AgentEvent::RunFinished(finished) = &event
             && counts
@@ -197,10 +207,41 @@ impl Partition {
         } else {
             self.wake(&run_id);
         }
-        for (follower, settled) in awaited.map(|finished| self.chains.ended(&finished)).unwrap_or_default() {
-            self.settle(&follower, settled);
+        if let Some(finished) = awaited {
+            self.has_ended(&finished);
         }
         Folded::Known
+    }
+
+    /// A run has ended, here or elsewhere: those that wait for nothing more go on.
+    fn has_ended(&mut self, finished: &RunFinished) {
+        for (follower, settled) in self.chains.ended(finished) {
+            self.settle(&follower, settled);
+        }
+    }
+
+    /// The looks that are due for runs that others wait for and that are not open here.
+    pub(super) fn searches_due(&mut self, now: Instant) -> Vec<Search> {
+        if !self.live {
+            return Vec::new();
+        }
+        let missing: HashSet<RunId> = self.chains.awaited().filter(|run| !self.is_open(run)).copied().collect();
+        self.strangers.due(now, &missing)
+    }
+
+    /// Takes in what a look has found: ends, and runs that nobody has asked for within `patience`.
+    pub(super) fn looked(&mut self, looked: Looked, patience: Duration) {
+        for finished in &looked.ended {
+            self.has_ended(finished);
+        }
+        for run in self.strangers.looked(looked, patience) {
+            // It may have come while the look was under way.
+            if !self.is_open(&run) {
+                for (follower, settled) in self.chains.never_came(&run) {
+                    self.settle(&follower, settled);
+                }
+            }
+        }
     }
 
     /// An event of a run that has no slot: it begins, or it began before the fold did, or it has ended.
@@ -226,15 +267,19 @@ impl Partition {
         let run_id = state.run_id;
         self.announced.remove(&run_id);
         let session = SessionKey::of(&state.request);
+        let mut circle = None;
         if state.waits_for_inputs() {
-            self.chains.join(run_id, &state.request.after);
+            circle = self.chains.join(run_id, &state.request.after);
         } else if let Some(session) = &session {
             self.sessions.join(session.clone(), run_id);
         }
         let gate = state.gate().clone();
         let holder = Holder::Resting(Box::new(Resting { state, next_offset: offset + 1, woken: false, ends: None }));
         self.runs.insert(run_id, Slot { fold_from: offset, accepted_offset, gate, session, holder });
-        self.wake(&run_id);
+        match circle {
+            Some(settled) => self.settle(&run_id, settled),
+            None => self.wake(&run_id),
+        }
     }
 
     /// Gives a run what it has waited for; its turn in its session counts from here on.

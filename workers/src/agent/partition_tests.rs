@@ -360,3 +360,71 @@ fn given_a_chain_within_a_session_when_it_goes_on_then_no_run_stands_in_the_way_
     partition.go_live();
     assert_eq!(ready(&mut partition), [run("end")]);
 }
+
+/// What a look through the log finds.
+fn found(wanted: &[&str], events: Vec<AgentEvent>, since: Instant) -> Looked {
+    let mut search = Search::new(wanted.iter().map(|name| run(name)).collect());
+    // Read twice: a look that broke off is made again.
+    let ended = [events.clone(), events].concat().into_iter().filter_map(|event| search.fold(5, event)).collect();
+    Looked { search, since, whole: true, ended }
+}
+
+#[test]
+fn given_a_run_that_ended_before_the_one_that_waits_when_it_is_found_then_that_one_goes_on_in_any_order() {
+    let patience = Duration::from_secs(60);
+    for (status, reason) in [
+        (RunOutcome::Succeeded, None),
+        (RunOutcome::Failed, Some("predecessor_failed")),
+        (RunOutcome::Cancelled, Some("predecessor_cancelled")),
+    ] {
+        let before = || vec![accepted("a"), claimed("a", 1), ended("a", status)];
+        let (mut partition, last) = live([before(), vec![waiting("end", &["a"], None).into()]].concat());
+        assert!(last.is_empty(), "its end was before");
+        let now = Instant::now();
+        assert!(partition.searches_due(now).is_empty(), "it may come in a moment");
+        let due = partition.searches_due(now + Duration::from_secs(2));
+        assert_eq!(due.iter().flat_map(Search::wanted).collect::<Vec<_>>(), [&run("a")]);
+        let stale = vec![accepted("a"), claimed("a", 1), claimed("a", 2), ended("a", status)];
+        partition.looked(found(&["a"], stale, now), patience);
+        assert!(ready(&mut partition).is_empty(), "an end under an older claim is none");
+        for _ in 0..2 {
+            partition.looked(found(&["a"], before(), now), patience);
+        }
+        let ready = partition.take_ready();
+        let [end] = ready.as_slice() else { panic!("{status:?}: the waiting one goes on once") };
+        assert_eq!(end.ends.as_ref().map(|ending| ending.stop_reason), reason);
+        assert_eq!(end.state.inputs().len(), usize::from(reason.is_none()));
+        assert!(partition.searches_due(now + Duration::from_secs(9)).is_empty(), "nobody is missed");
+    }
+}
+
+#[test]
+fn given_a_run_that_comes_while_it_is_given_up_then_the_one_that_waits_waits_on() {
+    let (patience, now) = (Duration::from_secs(60), Instant::now());
+    for comes in [false, true] {
+        let (mut partition, _) = live(vec![waiting("end", &["a"], None).into()]);
+        partition.searches_due(now);
+        assert_eq!(partition.searches_due(now + Duration::from_secs(2)).len(), 1);
+        if comes {
+            partition.accepted(run("a"), 12);
+        }
+        partition.looked(found(&["a"], vec![], now + patience), patience);
+        let ready = partition.take_ready();
+        let reasons: Vec<_> = ready.iter().map(|run| run.ends.as_ref().map(|ending| ending.stop_reason)).collect();
+        assert_eq!(reasons, if comes { vec![] } else { vec![Some("predecessor_unknown")] });
+    }
+}
+
+#[test]
+fn given_a_run_that_had_begun_when_what_it_waited_for_has_to_be_looked_for_then_its_session_waits_for_it() {
+    let past: Vec<AgentEvent> =
+        vec![waiting("end", &["a"], Some("s")).into(), claimed("end", 1), of_session("later", Some("s")).into()];
+    let mut partition = given(past);
+    partition.go_live();
+    assert!(ready(&mut partition).is_empty(), "the later one is not driven before it");
+    let events = vec![accepted("a"), claimed("a", 1), ended("a", RunOutcome::Succeeded)];
+    partition.looked(found(&["a"], events, Instant::now()), Duration::from_secs(60));
+    assert_eq!(ready(&mut partition), [run("end")]);
+    partition.fold(20, finished("end", 1));
+    assert_eq!(ready(&mut partition), [run("later")]);
+}

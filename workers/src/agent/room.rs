@@ -2,19 +2,17 @@
 //! the provider has one, and looks for the form of it that fits when it does not. What is left out is a step of the run, and
 //! the call is made when that step has been read back.
 
-use std::time::Duration;
-
 use riverrun_agents::compaction::{self, Compacted, Figures, Room, Search};
 use riverrun_agents::decide::StepDraft;
+use riverrun_agents::supervisor::Question;
 use riverrun_agents::tools::ToolManifest;
 use riverrun_agents::{ModelCall, RunState};
+use riverrun_knowledge::room::{self, Counting};
 use riverrun_models::ModelError;
 use riverrun_schemas::Failure;
 
 use super::driver::{Driver, Interrupted};
 
-/// How long a provider may take to tell the size of a context; behind it, the size is not known.
-const MAX_ASKING: Duration = Duration::from_secs(10);
 /// An estimate is never corrected by more than this factor: what servers tell of themselves may be wrong.
 const MAX_CORRECTION: f64 = 8.0;
 
@@ -27,17 +25,6 @@ pub(super) enum Fit {
     Without(Box<StepDraft>),
     /// It can't be made.
     Never(Failure),
-}
-
-/// How tokens are counted, from the best way to the last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Counting {
-    /// The whole prompt, by the model's own tokenizer and template.
-    Prompt,
-    /// Its texts, by the model's own tokenizer.
-    Texts,
-    /// Its texts, by their length: the provider shows no tokenizer.
-    Lengths,
 }
 
 /// What a driver knows of its run's model. Another driver asks anew: what was decided with it stands on the log.
@@ -74,11 +61,11 @@ impl Meter {
 
     /// Notes what the reply to this call will be compared with.
     fn expect(&mut self, call: &ModelCall) {
-        self.estimated = self.estimates().then(|| compaction::estimate(&call.messages));
+        self.estimated = self.estimates().then(|| room::estimate(&call.messages));
     }
 
     fn estimate(&self, call: &ModelCall) -> usize {
-        (compaction::estimate(&call.messages) as f64 * self.correction).ceil() as usize
+        (room::estimate(&call.messages) as f64 * self.correction).ceil() as usize
     }
 }
 
@@ -88,7 +75,7 @@ impl Driver {
         self.meter.estimated = None;
         let Some(context) = self.context_tokens().await? else { return Ok(Fit::Whole) };
         let room = Room::new(Some(context), call.max_tokens);
-        if room.fits(compaction::at_most(call)) {
+        if room.fits(room::at_most(&self.request_of(call))) {
             return Ok(Fit::Whole);
         }
         let tokens = self.count(call).await?;
@@ -99,10 +86,11 @@ impl Driver {
         if let Some(step) = self.smaller(tools, room, tokens, false).await? {
             return Ok(Fit::Without(Box::new(step)));
         }
-        // Where tokens are estimated, the model's server has the last word.
-        Ok(match room.is_possible(tokens) || self.meter.estimates() {
+        // Where tokens are estimated, the model's server has the last word about what may fit.
+        let least = if self.meter.estimates() { room::at_least(&call.messages) } else { tokens };
+        Ok(match room.is_possible(least) {
             true => Fit::Whole,
-            false => Fit::Never(compaction::too_large(tokens, context)),
+            false => Fit::Never(compaction::too_large(least, context)),
         })
     }
 
@@ -158,6 +146,37 @@ impl Driver {
         Ok(Some(compacted.step()))
     }
 
+    /// The supervisor's question with as much of the task as fits; where not even the least of it does, why.
+    pub(super) async fn fit_question(&mut self, question: Question) -> Result<Result<Question, Failure>, Interrupted> {
+        self.meter.estimated = None;
+        let Some(context) = self.context_tokens().await? else { return Ok(Ok(question)) };
+        let room = Room::new(Some(context), question.call.max_tokens);
+        if room.fits(room::at_most(&self.request_of(&question.call))) {
+            return Ok(Ok(question));
+        }
+        let tokens = self.count(&question.call).await?;
+        if room.fits(tokens) {
+            return Ok(Ok(question));
+        }
+        let mut search = Search::new(question.forms(), room, tokens, false);
+        while let Some(form) = search.wanted() {
+            let tokens = self.count(&form.call).await?;
+            search.measured(tokens);
+        }
+        let (smallest, least) = search.smallest().unwrap_or((&question, tokens));
+        let (form, tokens) = match search.found() {
+            Some(found) => found,
+            None if room.is_possible(tokens) => (&question, tokens),
+            None => (smallest, least),
+        };
+        // As for the calls of agents.
+        let least = if self.meter.estimates() { room::at_least(&form.call.messages) } else { tokens };
+        Ok(match room.is_possible(least) {
+            true => Ok(form.clone()),
+            false => Err(compaction::too_large(least, context)),
+        })
+    }
+
     /// Tokens of the model's context; `None` where nobody tells.
     async fn context_tokens(&mut self) -> Result<Option<usize>, Interrupted> {
         if let Some(known) = self.meter.context {
@@ -165,22 +184,14 @@ impl Driver {
         }
         let context = self.context.clone();
         let (provider, model) = (self.state.request.provider.clone(), self.state.request.model.clone());
-        let asked = {
-            let asking = context.models.context_tokens(provider.as_deref(), model.as_deref().unwrap_or_default());
-            let asking = tokio::time::timeout(MAX_ASKING, asking);
+        let known = {
+            let model = model.as_deref().unwrap_or_default();
+            let asking = room::context_tokens(&context.models, provider.as_deref(), model);
             tokio::pin!(asking);
             tokio::select! {
-                asked = &mut asking => asked,
+                known = &mut asking => known,
                 interrupted = self.interruption() => return Err(interrupted),
             }
-        };
-        let known = match asked {
-            Ok(Ok(tokens)) => Some(tokens),
-            Ok(Err(error)) => {
-                tracing::debug!(run_id = %self.state.run_id, error = %error, "the size of the context is not known");
-                None
-            }
-            Err(_) => None,
         };
         self.meter.context = Some(known);
         Ok(known)
@@ -189,14 +200,13 @@ impl Driver {
     /// Tokens of a call, in the best way that the provider has.
     async fn count(&mut self, call: &ModelCall) -> Result<usize, Interrupted> {
         loop {
-            let next = match self.meter.counting {
-                Counting::Prompt => Counting::Texts,
-                Counting::Texts => Counting::Lengths,
-                Counting::Lengths => return Ok(self.meter.estimate(call)),
-            };
+            if self.meter.estimates() {
+                return Ok(self.meter.estimate(call));
+            }
             match self.ask_tokens(call).await? {
                 Ok(tokens) => return Ok(tokens),
                 Err(error) => {
+                    let next = self.meter.counting.next();
                     tracing::debug!(run_id = %self.state.run_id, error = %error, ?next, "tokens are counted in another way");
                     self.meter.counting = next;
                 }
@@ -209,15 +219,7 @@ impl Driver {
         let context = self.context.clone();
         let provider = self.state.request.provider.clone();
         let request = self.request_of(call);
-        let whole = self.meter.counting == Counting::Prompt;
-        let counting = async {
-            if whole {
-                return context.models.count_prompt(provider.as_deref(), &request).await;
-            }
-            let texts: Vec<&str> = request.messages.iter().map(|message| message.content.as_str()).collect();
-            let texts = context.models.count_tokens(provider.as_deref(), &request.model, &texts.join("\n")).await?;
-            Ok(texts + compaction::estimate_around(&request.messages))
-        };
+        let counting = self.meter.counting.count(&context.models, provider.as_deref(), &request);
         tokio::pin!(counting);
         tokio::select! {
             counted = &mut counting => Ok(counted),

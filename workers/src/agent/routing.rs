@@ -97,8 +97,14 @@ impl Driver {
         self.append_steps(vec![choice.step(usage)]).await
     }
 
-    /// Asks the model once. When it can't answer the run goes on with the rules' choice, and meets the trouble at its next call.
+    /// Asks the model once, with as much of the task as fits its context. When it can't answer the run goes on with the rules'
+    /// choice, and meets the trouble at its next call.
     async fn settle(&mut self, question: Question) -> Result<(supervisor::Choice, Option<Usage>), Interrupted> {
+        let unasked = question.clone();
+        let question = match self.fit_question(question).await? {
+            Ok(question) => question,
+            Err(failure) => return Ok((unasked.settle(Err(&failure.message)), None)),
+        };
         let call = question.call.clone();
         Ok(match self.try_model(&call).await? {
             Ok(reply) => (question.settle(Ok(&reply.text)), Some(self.usage_of(&reply))),

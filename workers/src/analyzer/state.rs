@@ -15,6 +15,8 @@ pub(super) struct State {
     /// Whether it is gone.
     pub(super) removed: bool,
     pub(super) tree: Option<BlobRef>,
+    /// Of the last analysis.
+    pub(super) report: Option<BlobRef>,
     pub(super) proposals: Vec<ProposalMade>,
     /// Files with the list of files before their change, oldest first.
     pub(super) undo: Vec<(String, BlobRef)>,
@@ -33,7 +35,10 @@ impl State {
                 self.failed |= e.about.is_empty();
                 self.answered.push(e.about);
             }
-            ProjectEvent::ProjectAnalyzed(e) => self.answered.push(e.analysis_id.to_string()),
+            ProjectEvent::ProjectAnalyzed(e) => {
+                self.answered.push(e.analysis_id.to_string());
+                self.report = Some(e.report);
+            }
             ProjectEvent::ProposalMade(e) => {
                 self.answered.push(e.proposal_id.to_string());
                 self.proposals.push(e);

@@ -50,11 +50,7 @@ impl Ingester {
         match sources::place(&start.source, start.source_type.as_deref()) {
             Ok(Place::Path) => self.read_path(start, globs).await,
             Ok(_) => {
-                let access = match &self.access {
-                    Ok(access) => access.clone(),
-                    Err(failure) => return Ok(Err(failure.clone())),
-                };
-                let (request, limits) = (request(start), self.config.limits);
+                let (request, access, limits) = (request(start), self.access.clone(), self.config.limits);
                 self.store_all(start, |out| async move { sources::gather(request, &access, limits, out).await }).await
             }
             Err(error) => Ok(Err(error.failure())),

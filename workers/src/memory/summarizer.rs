@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use riverrun_agents::memory::{Basis, MemoryModels, SessionFold, Summarize, Window, clean, plan, summary_request};
+use riverrun_agents::memory::{
+    Basis, MemoryModels, SessionFold, Summarize, Window, clean, plan, room_for_turns, summary_request,
+};
 use riverrun_log::{AssignedPartition, Outgoing, StartAt, TopicPartition};
 use riverrun_schemas::memory::{MemoryEvent, SummaryWritten};
 use riverrun_schemas::{Session, SummaryId, now_ms};
@@ -72,7 +74,12 @@ impl Summarizer {
         for turn in &basis.open {
             tokens.push(self.models.count_tokens(&turn.text).await);
         }
-        plan(session, basis, &tokens, self.window)
+        if self.window.overflow(&tokens) == 0 {
+            return None; // the model is not asked for its size for nothing
+        }
+        let context = self.models.context_tokens().await;
+        let most = context.map_or(usize::MAX, |context| room_for_turns(&basis, context, self.window));
+        plan(session, basis, &tokens, self.window, most)
     }
 
     async fn write(&self, session: &Session, due: &Summarize) -> Result<SummaryWritten, WorkError> {

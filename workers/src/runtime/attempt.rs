@@ -64,12 +64,31 @@ impl<W: Worker> Job<W> {
     }
 
     async fn whole(&mut self) -> Result<Vec<Outgoing>, Halt> {
+        self.settle().await?;
         let (deliveries, letters) = self.decode();
         let mut outputs = self.write_letters(letters).await?;
         if !deliveries.is_empty() {
             outputs.extend(self.work(deliveries).await?);
         }
         Ok(outputs)
+    }
+
+    /// Waits for schemas that only a registry knows, as long as it is away: without them nobody can tell events from what is
+    /// none. Other lanes go on.
+    async fn settle(&mut self) -> Result<(), Halt> {
+        let mut failures = 0;
+        for at in 0..self.records.len() {
+            loop {
+                let asked = self.context.schemas.ask(&self.records[at]).await;
+                let Err(error) = asked else { break };
+                failures += 1;
+                let position = self.records[at].position();
+                tracing::warn!(group = self.context.group, %position, error = %error, failures, "the schema of a record can't be asked for; trying again");
+                self.progress.retried();
+                self.rest(backoff::draw(self.config.backoff_base, self.config.backoff_max, failures)).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Events to be handled, and dead letters of what is none (`LOOP-3`).

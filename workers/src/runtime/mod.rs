@@ -268,9 +268,9 @@ impl RuntimeConfig {
     /// The usual limits.
     pub fn new(log: LogConfig, producer: Producer) -> Self {
         Self {
+            schemas: log.schemas.clone(),
             log,
             producer,
-            schemas: Schemas::built_in(),
             instance: None,
             session_timeout: Duration::from_secs(45),
             heartbeat: Duration::from_secs(3),

@@ -16,9 +16,11 @@ use riverrun_schemas::{Decoded, Envelope, EventId, EventSet, Topic};
 
 use super::{Context, Delivery, RuntimeConfig, Worker, group_of};
 
-/// How long anything may take before a test has failed.
-pub const PATIENCE: Duration = Duration::from_secs(30);
-const POLL: Duration = Duration::from_millis(10);
+/// How long anything may take before a test has failed: much more than it takes, for machines that do much else.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+/// The first pause between two looks. Later ones are longer, because a look may read a whole topic.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 /// Who writes what tests send.
 const COMPONENT: &str = "test";
 
@@ -58,6 +60,7 @@ pub async fn twice<W: Worker>(worker: &W, events: impl IntoIterator<Item = W::In
 /// Waits until `check` gives something; `what` names it when it does not come.
 pub async fn eventually<T, F: Future<Output = Option<T>>>(what: impl Display, mut check: impl FnMut() -> F) -> T {
     let since = Instant::now();
+    let mut pause = FIRST_PAUSE;
     loop {
         // A look that hangs is a failure too, not a test that never ends.
         match tokio::time::timeout(PATIENCE, check()).await {
@@ -66,7 +69,8 @@ pub async fn eventually<T, F: Future<Output = Option<T>>>(what: impl Display, mu
             Err(_) => panic!("looking for {what} did not end within {PATIENCE:?}"),
         }
         assert!(since.elapsed() < PATIENCE, "{what} did not come within {PATIENCE:?}");
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 

@@ -3,25 +3,56 @@
 use std::time::Duration;
 
 use riverrun_log::partition_of;
-use riverrun_schemas::agent::{AgentEvent, CancelRun, RunOutcome, RunRequest, StartRun, ToolEffect};
+use riverrun_schemas::agent::{AgentCommand, AgentEvent, CancelRun, RunOutcome, RunRequest, StartRun, ToolEffect};
 use riverrun_schemas::{RunId, Topic, now_ms};
 
 use super::common::{World, ends, request};
 use super::doomed;
 
+fn partition(run_id: &RunId) -> i32 {
+    partition_of(run_id.to_string().as_bytes(), Topic::AgentCommands.spec().partitions)
+}
+
 /// Ids of one partition.
 fn together<const N: usize>() -> [RunId; N] {
-    let partition =
-        |run_id: &RunId| partition_of(run_id.to_string().as_bytes(), Topic::AgentCommands.spec().partitions);
     let first = RunId::new();
     let mut fitting = std::iter::repeat_with(RunId::new).filter(|run_id| partition(run_id) == partition(&first));
     std::array::from_fn(|_| fitting.next().unwrap())
 }
 
-/// Writes a chain as the API does: whoever waits comes first.
+/// An id of another partition.
+fn apart_from(other: RunId) -> RunId {
+    std::iter::repeat_with(RunId::new).find(|run_id| partition(run_id) != partition(&other)).unwrap()
+}
+
+/// Asks for a run that waits for others. The command is handed in twice, as redelivery does.
 async fn start(world: &World, run_id: RunId, after: &[RunId], request: RunRequest) {
     let request = RunRequest { after: after.to_vec(), ..request };
-    world.command(StartRun { run_id, request, at: now_ms() }.into()).await;
+    let command = AgentCommand::from(StartRun { run_id, request, at: now_ms() });
+    world.command(command.clone()).await;
+    world.command(command).await;
+}
+
+/// A request that ends as failed.
+fn failing() -> RunRequest {
+    RunRequest { agent: Some("root".into()), ..request() }
+}
+
+async fn accepted(world: &World, run_id: RunId) {
+    let is = |event: &AgentEvent| matches!(event, AgentEvent::RunAccepted(accepted) if accepted.run_id == run_id);
+    world.until("the run is accepted", |events| events.iter().any(is)).await;
+}
+
+/// Each of these runs has one end, and it is this one.
+async fn end_as(world: &World, expected: &[(RunId, RunOutcome, &str)]) {
+    for (run_id, status, reason) in expected {
+        let end = world.finished(*run_id).await;
+        assert_eq!((end.status, end.stop_reason.as_str()), (*status, *reason), "{end:?}");
+    }
+    let events = world.events().await;
+    for (run_id, ..) in expected {
+        assert_eq!(ends(&events, *run_id), 1);
+    }
 }
 
 fn place(events: &[AgentEvent], is: impl Fn(&AgentEvent) -> bool) -> usize {
@@ -62,10 +93,9 @@ async fn a_run_without_an_answer_ends_all_that_wait_for_it_with_its_name() {
         [(false, RunOutcome::Failed, "predecessor_failed"), (true, RunOutcome::Cancelled, "predecessor_cancelled")]
     {
         let [first, second, third] = together();
-        let unknown = RunRequest { agent: Some("root".into()), ..request() };
         start(&world, third, &[second], request()).await;
         start(&world, second, &[first], request()).await;
-        start(&world, first, &[], if cancelled { request() } else { unknown }).await;
+        start(&world, first, &[], if cancelled { request() } else { failing() }).await;
         if cancelled {
             world.command(CancelRun { run_id: first, reason: None, at: now_ms() }.into()).await;
         }
@@ -76,4 +106,103 @@ async fn a_run_without_an_answer_ends_all_that_wait_for_it_with_its_name() {
             assert!(error.message.contains(&before.to_string()), "{error:?}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_asked_for_when_those_before_it_have_ended_begins_or_ends_by_what_the_log_says_of_them() {
+    use RunOutcome::{Cancelled, Failed, Succeeded};
+    let world = World::new(ToolEffect::None, Duration::from_millis(100), Duration::ZERO).await;
+    let worker = doomed(&world, "w");
+    let [answers, fails, stopped, later, a, b, c, join, d, e, f] = together();
+    start(&world, answers, &[], request()).await;
+    start(&world, fails, &[], failing()).await;
+    start(&world, stopped, &[], request()).await;
+    world.command(CancelRun { run_id: stopped, reason: None, at: now_ms() }.into()).await;
+    for before in [answers, fails, stopped] {
+        world.finished(before).await;
+    }
+    for (run_id, before) in [(a, answers), (b, fails), (c, stopped)] {
+        start(&world, run_id, &[before], request()).await;
+    }
+    // One of its two has ended, the other is not known yet.
+    start(&world, join, &[later, answers], request()).await;
+    accepted(&world, join).await;
+    start(&world, later, &[], request()).await;
+    let given =
+        [(a, Succeeded, "answered"), (b, Failed, "predecessor_failed"), (c, Cancelled, "predecessor_cancelled")];
+    end_as(&world, &given).await;
+    end_as(&world, &[(later, Succeeded, "answered"), (join, Succeeded, "answered")]).await;
+    // A worker that has folded nothing of them.
+    worker.shutdown_background();
+    let (_worker, _stop) = world.worker("w");
+    for (run_id, before) in [(d, answers), (e, fails), (f, stopped)] {
+        start(&world, run_id, &[before], request()).await;
+    }
+    let given =
+        [(d, Succeeded, "answered"), (e, Failed, "predecessor_failed"), (f, Cancelled, "predecessor_cancelled")];
+    end_as(&world, &given).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_waits_for_one_of_another_partition_in_either_order() {
+    use RunOutcome::{Failed, Succeeded};
+    let world = World::new(ToolEffect::None, Duration::from_millis(50), Duration::ZERO).await;
+    let (_worker, _stop) = world.worker("w");
+    let [early, late, fails] = [RunId::new(), RunId::new(), RunId::new()];
+    let [behind, before, follows] = [apart_from(early), apart_from(late), apart_from(fails)];
+    start(&world, early, &[], request()).await;
+    start(&world, before, &[late], request()).await;
+    start(&world, follows, &[fails], request()).await;
+    world.finished(early).await;
+    start(&world, behind, &[early], request()).await;
+    accepted(&world, before).await;
+    start(&world, late, &[], request()).await;
+    start(&world, fails, &[], failing()).await;
+    let given =
+        [(behind, Succeeded, "answered"), (before, Succeeded, "answered"), (follows, Failed, "predecessor_failed")];
+    end_as(&world, &given).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_waits_for_one_that_nobody_asks_for_ends_with_a_reason_and_one_that_comes_after_a_crash_is_waited_for()
+ {
+    use RunOutcome::{Failed, Succeeded};
+    let world = World::new(ToolEffect::None, Duration::ZERO, Duration::ZERO).await;
+    let worker = doomed(&world, "w");
+    let [waits, comes, follows, lost, never, circle, back] = together();
+    start(&world, waits, &[comes], request()).await;
+    accepted(&world, waits).await;
+    worker.shutdown_background();
+    let (_worker, _stop) = world.worker("w");
+    start(&world, comes, &[], request()).await;
+    start(&world, follows, &[lost], request()).await;
+    start(&world, lost, &[never, comes], request()).await;
+    start(&world, circle, &[back], request()).await;
+    start(&world, back, &[circle], request()).await;
+    let given = [
+        (waits, Succeeded, "answered"),
+        (lost, Failed, "predecessor_unknown"),
+        (follows, Failed, "predecessor_failed"),
+        (back, Failed, "predecessor_circular"),
+        (circle, Failed, "predecessor_failed"),
+    ];
+    end_as(&world, &given).await;
+    let error = world.finished(lost).await.error.unwrap();
+    assert!(error.message.contains(&never.to_string()), "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_that_wait_are_cancelled_at_once_whoever_they_wait_for() {
+    let world = World::new(ToolEffect::None, Duration::from_secs(20), Duration::ZERO).await;
+    let (_worker, _stop) = world.worker("w");
+    let [first, second, third, never] = together();
+    start(&world, third, &[second], request()).await;
+    start(&world, second, &[first, never], request()).await;
+    start(&world, first, &[], request()).await;
+    world.until("the first is driven", |events| events.iter().any(|e| matches!(e, AgentEvent::RunClaimed(_)))).await;
+    for run_id in [third, second, first] {
+        world.command(CancelRun { run_id, reason: Some("the chain is stopped".into()), at: now_ms() }.into()).await;
+    }
+    let end = |run_id| (run_id, RunOutcome::Cancelled, "cancelled");
+    end_as(&world, &[end(first), end(second), end(third)]).await;
 }

@@ -23,7 +23,9 @@ use tokio_util::sync::CancellationToken;
 use wiremock::matchers::{method, path};
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Of the worker with runs that wait for others.
+pub(crate) const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Speaks Ollama's chat API and follows a script: as long as there is no observation in the conversation it calls the
 /// tool `count`, then it answers.
@@ -154,6 +156,11 @@ impl World {
         Self { context_tokens: tokens, more_tools: vec![tool], ..self }
     }
 
+    /// A model with a context of so many tokens.
+    pub(crate) fn with_context(self, tokens: usize) -> Self {
+        Self { context_tokens: Some(tokens), ..self }
+    }
+
     /// What stands behind the address of the model.
     pub(crate) fn model(&self) -> &MockServer {
         &self.model
@@ -183,6 +190,7 @@ impl World {
             default_max_iters: 8,
             default_temperature: 0.0,
             policy: Arc::default(),
+            predecessor_patience: PREDECESSOR_PATIENCE,
         };
         (agent::spawn(config, self.producer.clone(), models, toolbox, blobs, stop.clone()), stop)
     }

@@ -15,7 +15,7 @@ fn config(secrets: &[(&str, &str)]) -> DefinedConfig {
     DefinedConfig {
         file: None,
         must_exist: true,
-        web: GuardedClient::new(policy).unwrap(),
+        web: GuardedClient::new(policy),
         sandbox: Some(Sandbox::new("/bin/true")),
         secrets: Arc::new(move |name| secrets.get(name).cloned()),
     }

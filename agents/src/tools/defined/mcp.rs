@@ -166,7 +166,8 @@ impl McpServer {
             }
             Place::Address { url, headers, web } => {
                 let config = http_config(url, headers, self.limits.result_bytes)?;
-                let transport = StreamableHttpClientTransport::with_client(web.connector(), config);
+                let client = web.connector().map_err(|error| error.to_string())?;
+                let transport = StreamableHttpClientTransport::with_client(client, config);
                 let service = ().serve(transport).await.map_err(|error| error.to_string())?;
                 Up { service, _group: None }
             }

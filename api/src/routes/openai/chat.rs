@@ -6,6 +6,7 @@ use axum::Json as Reply;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt, stream};
+use riverrun_knowledge::room;
 use riverrun_models::{ChatReply, FinishReason, NoDeltas, ToolCall};
 use riverrun_schemas::EventId;
 use serde_json::{Value, json};
@@ -25,6 +26,7 @@ pub(super) async fn complete(state: AppState, body: CompletionBody) -> Result<Re
     let shown = body.model.clone();
     let request = request::chat_request(body)?;
     let models = state.core().models().clone();
+    room::check(&models, None, &request).await?;
     let cancel = CancellationToken::new();
     let stop = cancel.clone().drop_guard(); // a caller that goes away stops the model
     let head = Head::new(&shown);

@@ -5,6 +5,7 @@ use axum::extract::{Path, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use riverrun_projects::surface::{PublicName, SurfaceChange};
 use riverrun_projects::{Finding, Report, report};
 use riverrun_schemas::projects::AnalyzeProject;
 use riverrun_schemas::{AnalysisId, now_ms};
@@ -15,13 +16,16 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{ListQuery, PATIENCE, project, send, tree_blob};
+use super::{ListQuery, PATIENCE, page, project, send, tree_blob};
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, NamespaceQuery, OptionalJson, Query, id};
 use crate::routes::runs::location;
 use crate::state::AppState;
 use crate::wait::until;
-use crate::wire::{AnalysisAccepted, AnalysisView, AnalyzeBody, FindingView, Page, Problem, ReportView, TrendView};
+use crate::wire::{
+    AnalysisAccepted, AnalysisView, AnalyzeBody, FindingView, Page, Problem, PublicNameView, ReportView,
+    SurfaceChangeView, TrendView,
+};
 
 const SARIF: &str = "application/sarif+json";
 
@@ -40,7 +44,7 @@ struct ReportQuery {
     namespace: Option<String>,
     /// The analysis; the newest when left out.
     analysis: Option<String>,
-    /// `json` or `sarif`; as `Accept` says when left out.
+    /// `json`, `sarif` or `html`; JSON or SARIF as `Accept` says when left out.
     format: Option<String>,
 }
 
@@ -106,7 +110,7 @@ struct Counts {
     metrics: std::collections::BTreeMap<String, f64>,
 }
 
-fn analysis_view(row: &AnalysisRow) -> AnalysisView {
+pub(super) fn analysis_view(row: &AnalysisRow) -> AnalysisView {
     let counts: Counts = serde_json::from_str(&row.counts_json).unwrap_or_default();
     AnalysisView {
         analysis_id: row.analysis_id.to_string(),
@@ -149,7 +153,7 @@ pub(super) async fn read_report(
     serde_json::from_slice(&bytes).map_err(|error| ApiError::internal(format!("the report can't be read: {error}")))
 }
 
-/// The report of an analysis; as SARIF 2.1.0 with `format=sarif` or `Accept: application/sarif+json`.
+/// The report of an analysis; as SARIF 2.1.0 with `format=sarif` or `Accept: application/sarif+json`, as a page with `format=html`.
 #[utoipa::path(get, path = "/projects/{id}/report", tag = "projects", params(("id" = String, Path), ReportQuery), responses((status = 200, body = ReportView), (status = 404, body = Problem)))]
 async fn report_of(
     State(state): State<AppState>,
@@ -158,11 +162,11 @@ async fn report_of(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let is_sarif = match query.format.as_deref() {
-        None => accept.contains(SARIF),
-        Some("sarif") => true,
-        Some("json") => false,
-        Some(other) => return Err(ApiError::field("format", format!("is {other:?}")).hint("json or sarif")),
+    let format = match query.format.as_deref() {
+        None if accept.contains(SARIF) => "sarif",
+        None => "json",
+        Some(known @ ("json" | "sarif" | "html")) => known,
+        Some(other) => return Err(ApiError::field("format", format!("is {other:?}")).hint("json, sarif or html")),
     };
     let row = project(&state, query.namespace.as_deref(), &text).await?;
     let analysis = match &query.analysis {
@@ -170,7 +174,10 @@ async fn report_of(
         None => done(&state, &row).await?.into_iter().next().ok_or_else(|| not_analyzed(&text))?,
     };
     let report = read_report(&state, &row, &analysis).await?;
-    if is_sarif {
+    if format == "html" {
+        return page::answer(&state, &row, &analysis, &report).await;
+    }
+    if format == "sarif" {
         return Ok(([(CONTENT_TYPE, SARIF)], report.sarif().to_string()).into_response());
     }
     let value = serde_json::to_value(&report).map_err(|error| ApiError::internal(error.to_string()))?;
@@ -192,6 +199,18 @@ fn finding_view(one: Finding) -> FindingView {
         column: one.column as u64,
         message: one.message,
         fix: one.fix,
+    }
+}
+
+fn surface_view(change: SurfaceChange) -> SurfaceChangeView {
+    let views = |names: Vec<PublicName>| {
+        names.into_iter().map(|PublicName { file, name }| PublicNameView { file, name }).collect::<Vec<_>>()
+    };
+    SurfaceChangeView {
+        added_count: change.added_count as u64,
+        removed_count: change.removed_count as u64,
+        added: views(change.added),
+        removed: views(change.removed),
     }
 }
 
@@ -221,5 +240,6 @@ async fn trend(
         new: found.new.into_iter().map(finding_view).collect(),
         fixed: found.fixed.into_iter().map(finding_view).collect(),
         unchanged: found.unchanged as u64,
+        surface: found.surface.map(surface_view),
     }))
 }

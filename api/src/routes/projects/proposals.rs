@@ -5,7 +5,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use riverrun_projects::own_tests;
-use riverrun_schemas::projects::{ApplyProposal, ImproveFile, RevertFile};
+use riverrun_schemas::projects::{ApplyProposal, ImproveFile, ProjectCommand, RevertFile};
 use riverrun_schemas::{ChangeId, ProposalId, now_ms};
 use riverrun_stores::read_models::projects::{self, ChangeRow, ProjectRow, ProposalRow};
 use riverrun_stores::read_models::{PageRequest, Timestamp};
@@ -132,7 +132,14 @@ fn confirmed(confirm: bool) -> Result<(), ApiError> {
     checks.finish()
 }
 
-async fn changed(state: &AppState, row: &ProjectRow, change_id: ChangeId) -> Result<Reply<FileChangedView>, ApiError> {
+/// Asks for a change of a file and waits for what comes of it.
+async fn changed(
+    state: &AppState,
+    row: &ProjectRow,
+    change_id: ChangeId,
+    command: ProjectCommand,
+) -> Result<Reply<FileChangedView>, ApiError> {
+    send(state, command).await?;
     let found = until(PATIENCE, || projects::change(&state.parts().sql, row.project_id, change_id)).await?;
     let Some(ChangeRow { file, after_sha256, error, .. }) = found else {
         return Err(ApiError::busy("the analyzer is at work on the project; the change is made after that"));
@@ -187,8 +194,7 @@ async fn apply(
         file: body.file,
         at: now_ms(),
     };
-    send(&state, command.into()).await?;
-    changed(&state, &row, change_id).await
+    changed(&state, &row, change_id, command.into()).await
 }
 
 /// Takes the last change of a file back.
@@ -211,6 +217,5 @@ async fn revert(
         file: body.file,
         at: now_ms(),
     };
-    send(&state, command.into()).await?;
-    changed(&state, &row, change_id).await
+    changed(&state, &row, change_id, command.into()).await
 }

@@ -56,6 +56,7 @@ pub struct Prepared {
 struct CanvasRuns<'c> {
     canvas: &'c str,
     namespace: &'c str,
+    chain_id: &'c str,
     /// In the order in which they ran; the last one is the result.
     items: &'c [NodeRun],
 }
@@ -95,7 +96,8 @@ fn prepare_canvas(canvas: Canvas, args: CanvasRunArgs, settings: &Settings) -> R
 pub async fn run(connection: &Connection, prepared: Prepared, output: Output) -> Result<(), CliError> {
     let Prepared { name, chain, steps } = prepared;
     let started: ChainAccepted = connection.client.post("/chains", &chain).await?;
-    let count = started.runs.len();
+    let (chain_id, count) = (started.chain_id, started.runs.len());
+    tell(&format!("riverrun chains cancel {chain_id} stops it"));
     let mut done: Vec<NodeRun> = Vec::with_capacity(count);
     for (at, accepted) in started.runs.into_iter().enumerate() {
         let run_id =
@@ -110,7 +112,7 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
     }
     if output.json {
         let namespace = chain.namespace.as_deref().unwrap_or_default();
-        print_json(&CanvasRuns { canvas: &name, namespace, items: &done })?;
+        print_json(&CanvasRuns { canvas: &name, namespace, chain_id: &chain_id, items: &done })?;
     }
     let Some(NodeRun { run: last, .. }) = done.last() else { return Ok(()) };
     if !output.json {

@@ -116,6 +116,7 @@ fn start_worker(
         default_max_iters: 8,
         default_temperature: 0.0,
         policy: Arc::default(),
+        predecessor_patience: agent::PREDECESSOR_PATIENCE,
     };
     Ok(agent::spawn(config, producer, models, toolbox, Arc::new(blobs), stop))
 }

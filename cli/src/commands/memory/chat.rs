@@ -1,6 +1,6 @@
 //! `riverrun memory chat`.
 
-use riverrun_api::wire::{MemoryChatBody, MemoryChatDone};
+use riverrun_api::wire::{LeftOutView, MemoryChatBody, MemoryChatDone};
 
 use super::super::chat::stream;
 use super::ChatArgs;
@@ -41,8 +41,26 @@ fn told(done: &MemoryChatDone, output: Output) -> Result<(), CliError> {
         done.turns_shown,
         done.recalled.len()
     ));
+    if let Some(left_out) = &done.left_out {
+        tell(&missing(left_out));
+    }
     for note in &done.notes {
         tell(&format!("note: {note}"));
     }
     Ok(())
+}
+
+/// What the model did not see, in a line.
+fn missing(left_out: &LeftOutView) -> String {
+    let about = if left_out.estimated { "about " } else { "" };
+    let context = match left_out.context_tokens {
+        0 => String::new(),
+        tokens => format!(" of {tokens}"),
+    };
+    let summary = if left_out.summary { ", the summary" } else { "" };
+    format!(
+        "left out, since {about}{} tokens do not fit the model's context{context}: {} turns, {} memories{summary}; sent: \
+         {about}{} tokens",
+        left_out.tokens_before, left_out.turns, left_out.memories, left_out.tokens_after
+    )
 }

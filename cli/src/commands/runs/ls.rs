@@ -23,6 +23,9 @@ pub struct LsArgs {
     /// Only those of this session
     #[arg(short, long)]
     session: Option<String>,
+    /// Only those of this chain
+    #[arg(long, value_name = "ID")]
+    chain: Option<String>,
     /// Most runs
     #[arg(long)]
     limit: Option<u32>,
@@ -32,7 +35,7 @@ pub struct LsArgs {
 }
 
 pub async fn run(connection: &Connection, args: LsArgs, output: Output) -> Result<(), CliError> {
-    let LsArgs { status, agent, namespace, session, limit, cursor } = args;
+    let LsArgs { status, agent, namespace, session, chain, limit, cursor } = args;
     let limit = limit.map(|limit| limit.to_string());
     let path = with_query(
         "/runs",
@@ -41,6 +44,7 @@ pub async fn run(connection: &Connection, args: LsArgs, output: Output) -> Resul
             ("agent", agent),
             ("namespace", namespace),
             ("session", session),
+            ("chain", chain),
             ("limit", limit),
             ("cursor", cursor),
         ],

@@ -55,7 +55,7 @@ pub enum RunsCommand {
     },
     /// Start a run that shares the first steps of another, perhaps with another model, agent or task
     Fork(fork::ForkArgs),
-    /// The runs that branched off each other
+    /// The runs that branched off each other or wait for each other
     Tree {
         /// Any of them
         run_id: String,

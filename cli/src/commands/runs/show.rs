@@ -16,6 +16,7 @@ pub async fn run(connection: &Connection, run_id: &str, output: Output) -> Resul
         lines.extend(
             run.forked_from.iter().map(|from| format!("\nbranched off {} at step {}", from.run_id, from.at_seq)),
         );
+        lines.extend(run.chain.iter().map(|link| format!("\n{} of chain {}", link.name, link.chain_id)));
         lines.extend(run.pending_approvals.iter().map(|pending| {
             format!("\nwaits for approval of {}: riverrun runs approve {} {}", pending.tool, run.run_id, pending.step)
         }));

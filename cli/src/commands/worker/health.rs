@@ -10,6 +10,8 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Json, Router};
 use parking_lot::Mutex;
+use riverrun_api::state::has_long_records;
+use riverrun_log::TopicPartition;
 use riverrun_workers::runtime::{Readiness, WorkerHandle, WorkerState, WorkerStatus};
 use serde::Serialize;
 use tokio::net::TcpListener;
@@ -24,7 +26,8 @@ const HANGS_AFTER: Duration = Duration::from_secs(180);
 #[derive(Clone)]
 struct Watched {
     workers: Arc<Vec<WorkerHandle>>,
-    readiness: Arc<Mutex<Readiness>>,
+    /// One a worker: those of several groups read the same partitions.
+    readiness: Arc<Mutex<Vec<Readiness>>>,
 }
 
 /// What both routes answer.
@@ -51,7 +54,8 @@ pub(super) async fn serve(
     };
     let listener = TcpListener::bind((settings.api_host.as_str(), port)).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    let watched = Watched { workers, readiness: Arc::new(Mutex::new(Readiness::new(HANGS_AFTER))) };
+    let readiness = workers.iter().map(|_| Readiness::new(HANGS_AFTER)).collect();
+    let watched = Watched { workers, readiness: Arc::new(Mutex::new(readiness)) };
     let routes = Router::new().route("/health", get(health)).route("/ready", get(ready)).with_state(watched);
     let server = axum::serve(listener, routes).with_graceful_shutdown(async move { stop.cancelled().await });
     tokio::spawn(server.into_future());
@@ -69,22 +73,34 @@ async fn ready(State(watched): State<Watched>) -> (StatusCode, Json<Report>) {
 }
 
 async fn report(watched: &Watched) -> Report {
-    let (mut positions, mut lag) = (BTreeMap::new(), BTreeMap::new());
-    let mut answers = true;
+    let mut lags = Vec::with_capacity(watched.workers.len());
     for worker in watched.workers.iter() {
-        positions.extend(worker.positions());
-        match worker.lag().await {
-            Ok(own) => lag.extend(own),
-            Err(_) => answers = false,
-        }
+        lags.push(worker.lag().await.ok());
     }
+    let answers = lags.iter().all(Option::is_some);
     let workers: Vec<WorkerStatus> = watched.workers.iter().map(WorkerHandle::status).collect();
-    let hanging = watched.readiness.lock().look(&positions, &lag, Instant::now());
-    let running = |worker: &WorkerStatus| worker.state == WorkerState::Running && !worker.stalled(HANGS_AFTER);
+    let hanging = hanging(watched, &lags);
     Report {
-        ready: answers && workers.iter().all(running) && hanging.is_empty(),
-        hanging: hanging.iter().map(ToString::to_string).collect(),
-        lag: lag.values().sum(),
+        ready: answers && workers.iter().all(gets_on) && hanging.is_empty(),
+        hanging,
+        lag: lags.iter().flatten().flat_map(BTreeMap::values).sum(),
         workers,
     }
+}
+
+fn gets_on(worker: &WorkerStatus) -> bool {
+    let stalled = !has_long_records(&worker.name) && worker.stalled(HANGS_AFTER);
+    worker.state == WorkerState::Running && !stalled
+}
+
+/// Partitions that have records and do not move, each with its worker.
+fn hanging(watched: &Watched, lags: &[Option<BTreeMap<TopicPartition, i64>>]) -> Vec<String> {
+    let mut readiness = watched.readiness.lock();
+    let mut hanging = Vec::new();
+    for ((worker, readiness), lag) in watched.workers.iter().zip(readiness.iter_mut()).zip(lags) {
+        let Some(lag) = lag.as_ref().filter(|_| !has_long_records(worker.name())) else { continue };
+        let found = readiness.look(&worker.positions(), lag, Instant::now());
+        hanging.extend(found.iter().map(|partition| format!("{} {partition}", worker.name())));
+    }
+    hanging
 }

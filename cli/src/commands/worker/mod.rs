@@ -1,28 +1,25 @@
 //! `riverrun worker`: one kind of worker as a process of its own, beside any number of others.
 
 mod health;
-mod index;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use riverrun_api::Core;
-use riverrun_knowledge::LanguageModels;
+use riverrun_api::crew::Crew;
+use riverrun_api::stack::BrokerChoice;
 use riverrun_log::admin::Admin;
-use riverrun_log::{BlobError, LogConfig, ObjectStoreBlobs, Producer, Schemas};
+use riverrun_log::{LogConfig, Producer, SchemaRegistry};
 use riverrun_schemas::topics::all_specs;
-use riverrun_stores::{Sql, StoreError};
-use riverrun_workers::embedder::Embedder;
-use riverrun_workers::projector::{self, ProjectorConfig};
-use riverrun_workers::runtime::{self, RuntimeConfig, WorkerHandle};
-use riverrun_workers::tracer::Tracer;
+use riverrun_workers::runtime::WorkerHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{CliError, Exit};
 use crate::host;
 use crate::output::tell;
 use crate::settings::Settings;
+use crate::shared::{self, Shared};
 use crate::signals::Signals;
 
 /// How long the broker may take to answer at the start.
@@ -30,13 +27,15 @@ const BROKER_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the workers may take to end what they have begun.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(200);
+/// The setting with the folder that trained models are put into.
+const TRAINED_MODELS: &str = "RIVERRUN_MODELS_CACHE_DIR";
 
 /// Options of `worker`.
 #[derive(Debug, Args)]
 pub struct WorkerArgs {
     /// Which
     pub kind: WorkerKind,
-    /// How many of them in this process; partitions are shared between all of a kind
+    /// How many of those that the kind is named after; partitions are shared between all of them in all processes
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub concurrency: u16,
     /// Answer GET /health and GET /ready on this port of RIVERRUN_API_HOST; 0 takes a free one
@@ -47,15 +46,15 @@ pub struct WorkerArgs {
 /// The kinds of workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum WorkerKind {
-    /// Reads sources and splits documents
+    /// Reads sources and splits documents, builds trees of summaries
     Ingester,
     /// Makes vectors of chunks
     Embedder,
-    /// Writes vectors and keywords
+    /// Writes vectors and keywords, makes collections anew
     Indexer,
-    /// Drives runs
+    /// Drives runs, keeps what conversations remember
     Agent,
-    /// Writes the read models
+    /// Writes the read models, keeps documents
     Projector,
     /// Tells a tracing service of runs
     Tracer,
@@ -79,24 +78,14 @@ impl WorkerKind {
         }
     }
 
-    /// The stores that it needs and that lie in the process which serves.
-    fn embedded_needs(self, settings: &Settings) -> Option<&'static str> {
+    /// What it needs beside the log that is in one process when it is embedded.
+    fn needs(self) -> &'static [Shared] {
         match self {
-            Self::Embedder | Self::Tracer => None,
-            Self::Projector => settings.database_url.is_none().then_some("the SQL database"),
-            Self::Ingester => Some("the blobs and the warehouse"),
-            Self::Indexer => match &settings.qdrant {
-                None => Some("the vectors and the keywords"),
-                Some(server) if !server.keywords => Some("the keywords"),
-                Some(_) => settings.database_url.is_none().then_some("the lock of a collection"),
-            },
-            Self::Agent => Some(match &settings.qdrant {
-                None => "the vectors, the keywords and the warehouse",
-                Some(server) if !server.keywords => "the keywords and the warehouse",
-                Some(_) => "the warehouse",
-            }),
-            Self::Trainer => Some("the models folder and the read models"),
-            Self::Analyzer => Some("the blobs and the read models"),
+            Self::Embedder | Self::Tracer => &[],
+            Self::Projector => &[Shared::ReadModels],
+            Self::Ingester | Self::Trainer | Self::Analyzer => &[Shared::Blobs],
+            Self::Indexer => &[Shared::ReadModels, Shared::Vectors, Shared::Keywords],
+            Self::Agent => &[Shared::ReadModels, Shared::Vectors, Shared::Keywords, Shared::Blobs],
         }
     }
 }
@@ -144,19 +133,21 @@ fn check(args: &WorkerArgs, settings: &Settings) -> Result<LogConfig, CliError> 
         return Err(CliError::new(Exit::Usage, format!("worker {name} needs a log that other processes use, and RIVERRUN_KAFKA_BROKERS is not set"))
             .hint("set RIVERRUN_KAFKA_BROKERS to that of the cluster; that of a `riverrun serve` on this machine is 127.0.0.1:9092"));
     };
-    if let Some(needs) = args.kind.embedded_needs(settings) {
-        let fix = match args.kind {
-            WorkerKind::Projector => "set RIVERRUN_DATABASE_URL to the PostgreSQL server of the cluster".to_owned(),
-            WorkerKind::Indexer => format!(
-                "set RIVERRUN_QDRANT_URL and RIVERRUN_DATABASE_URL to servers of the cluster (and not RIVERRUN_QDRANT_KEYWORDS=local), or let `riverrun serve` do it, which has {needs}"
-            ),
-            _ => format!("let `riverrun serve` do it, which has {needs}; embedder, tracer and projector run anywhere"),
-        };
-        return Err(CliError::new(
-            Exit::Usage,
-            format!("worker {name} needs {needs}, which another process has embedded"),
-        )
-        .hint(fix));
+    let missing = shared::missing(args.kind.needs(), settings);
+    if !missing.is_empty() {
+        let (what, fix): (Vec<&str>, Vec<&str>) = missing.into_iter().unzip();
+        let message = format!("worker {name} needs {}, which another process has embedded", what.join(", "));
+        return Err(CliError::new(Exit::Usage, message).hint(format!(
+            "set {} as the whole cluster has it, or let `riverrun serve` do it, which has what is embedded",
+            fix.join(", ")
+        )));
+    }
+    if args.kind == WorkerKind::Trainer && !settings.shown.contains_key(TRAINED_MODELS) {
+        let message = format!(
+            "worker {name} puts models where processes that answer look for them, and {TRAINED_MODELS} is not set"
+        );
+        return Err(CliError::new(Exit::Usage, message)
+            .hint(format!("set {TRAINED_MODELS} to a folder that all of them have, or let `riverrun serve` train")));
     }
     if args.kind == WorkerKind::Projector && args.concurrency > 1 {
         return Err(CliError::new(
@@ -180,66 +171,40 @@ async fn start(
     log: &LogConfig,
     stop: &CancellationToken,
 ) -> Result<Vec<WorkerHandle>, CliError> {
+    let mut log = log.clone();
+    if let Some(registry) = &settings.schema_registry {
+        log.schemas = SchemaRegistry::join(registry).await.map_err(|error| host::failed(&error.into()))?;
+    }
+    let log = &log;
     let admin = Admin::new(log)?;
     admin.wait_ready(BROKER_PATIENCE).await?;
     admin.ensure_topics(all_specs()).await?;
     let producer = Producer::new(log)?;
-    let mut workers = Vec::new();
-    for _ in 0..args.concurrency {
-        // No name of its own among the members: which process does what may change at any time.
-        let runtime = RuntimeConfig::new(log.clone(), producer.clone());
-        workers.push(match args.kind {
-            WorkerKind::Embedder => {
-                let models: Arc<dyn LanguageModels> = Arc::new(core.models().clone());
-                let embedder = Embedder::new(models);
-                let embedder = match &settings.s3 {
-                    Some(s3) => {
-                        embedder.with_texts(Arc::new(ObjectStoreBlobs::s3(s3).map_err(|error| blobs_down(&error))?))
-                    }
-                    None => embedder,
-                };
-                runtime::spawn(embedder, runtime, stop.clone())
-            }
-            WorkerKind::Tracer => runtime::spawn(tracer(core)?, runtime, stop.clone()),
-            WorkerKind::Projector => projector(settings, log, &producer, stop).await?,
-            WorkerKind::Indexer => runtime::spawn(index::indexer(settings).await?, runtime, stop.clone()),
-            WorkerKind::Ingester | WorkerKind::Agent | WorkerKind::Trainer | WorkerKind::Analyzer => {
-                unreachable!("refused by `check`: their stores are embedded in the process that serves")
-            }
-        });
-    }
-    if args.kind == WorkerKind::Tracer {
-        core.tracing().watch(stop.clone());
-    }
-    Ok(workers)
-}
-
-fn tracer(core: &Core) -> Result<Tracer, CliError> {
-    let tracing = core.tracing();
-    if !tracing.is_on() {
-        return Err(CliError::new(Exit::Usage, "worker tracer has no tracing service to tell of runs")
-            .hint("set RIVERRUN_TRACING_… as docs/tracing.md says"));
-    }
-    let models = core.models();
-    Ok(Tracer::new(tracing.clone(), models.settings().default_provider(), models.default_chat_model()))
-}
-
-async fn projector(
-    settings: &Settings,
-    log: &LogConfig,
-    producer: &Producer,
-    stop: &CancellationToken,
-) -> Result<WorkerHandle, CliError> {
-    let url = settings.database_url.as_deref().unwrap_or_default(); // `check` wants it
-    let sql = Sql::connect(url).await.map_err(|error| store_down(&error))?;
-    let config = ProjectorConfig {
-        log: log.clone(),
-        producer: producer.clone(),
-        schemas: Schemas::built_in(),
-        sql,
-        caught_up: CancellationToken::new(),
+    let config = host::stack_config(settings, core.clone(), BrokerChoice::External(log.clone()), false);
+    let crew = Crew::beside_others(&config, log.clone(), producer, args.concurrency, stop.clone());
+    let started = match args.kind {
+        WorkerKind::Ingester => crew.start_ingesters().await,
+        WorkerKind::Embedder => crew.start_embedders().await,
+        WorkerKind::Indexer => crew.start_indexers().await,
+        WorkerKind::Agent => crew.start_agents().await,
+        WorkerKind::Projector => crew.start_projector().await,
+        WorkerKind::Trainer => crew.start_trainers().await,
+        WorkerKind::Analyzer => crew.start_analyzers().await,
+        WorkerKind::Tracer => {
+            check_tracing(core)?;
+            core.tracing().watch(stop.clone());
+            Ok(crew.tracers())
+        }
     };
-    Ok(projector::spawn(config, stop.clone()))
+    started.map_err(|error| host::failed(&error))
+}
+
+fn check_tracing(core: &Core) -> Result<(), CliError> {
+    if core.tracing().is_on() {
+        return Ok(());
+    }
+    Err(CliError::new(Exit::Usage, "worker tracer has no tracing service to tell of runs")
+        .hint("set RIVERRUN_TRACING_… as docs/tracing.md says"))
 }
 
 async fn first_end(workers: &[WorkerHandle]) -> &'static str {
@@ -255,12 +220,4 @@ async fn all_ended(workers: &[WorkerHandle]) {
     while workers.iter().any(|worker| !worker.is_finished()) {
         tokio::time::sleep(POLL).await;
     }
-}
-
-fn blobs_down(error: &BlobError) -> CliError {
-    CliError::new(Exit::ServiceDown, error.to_string()).hint("check RIVERRUN_S3_BUCKET and its companions")
-}
-
-fn store_down(error: &StoreError) -> CliError {
-    CliError::new(Exit::ServiceDown, error.to_string()).maybe_hint(error.hint())
 }

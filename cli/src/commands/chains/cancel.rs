@@ -1,0 +1,25 @@
+//! `riverrun chains cancel`.
+
+use riverrun_api::wire::{CancelBody, ChainView};
+
+use crate::client::encode;
+use crate::error::CliError;
+use crate::host::Connection;
+use crate::output::{Output, tell};
+
+pub async fn run(
+    connection: &Connection,
+    chain_id: &str,
+    reason: Option<String>,
+    output: Output,
+) -> Result<(), CliError> {
+    let path = format!("/chains/{}/cancel", encode(chain_id));
+    let chain: ChainView = connection.client.post(&path, &CancelBody { reason }).await?;
+    if !output.json {
+        let open = chain.runs.iter().filter(|run| !run.status.ended()).count();
+        tell(&format!(
+            "{open} runs of chain {chain_id} were asked to stop; riverrun chains watch {chain_id} shows when they have"
+        ));
+    }
+    output.show(&chain, |chain| chain.chain_id.to_string())
+}

@@ -1,0 +1,334 @@
+//! Python: imports and variables of a file, private names that no file reaches, public ones that nothing names.
+
+use std::collections::{HashMap, HashSet};
+
+use tree_sitter::Node;
+
+use super::{Candidate, Mentions, PUBLIC, TOOL, count, in_language, is_kept, pages, words};
+use crate::copy::Files;
+use crate::definitions::{Reach, definitions, statements};
+use crate::finding::{Finding, Severity};
+use crate::language::{Language, each, named, text};
+
+const NAMES: (&[&str], fn(Node<'_>) -> bool) = (&["identifier"], is_text);
+/// Functions that reach names which are written nowhere.
+const DYNAMIC: [&str; 5] = ["globals", "locals", "vars", "eval", "exec"];
+/// Files whose names are asked for by tools.
+const ASKED_BY_TOOLS: [&str; 9] = [
+    "conftest.py",
+    "setup.py",
+    "conf.py",
+    "settings.py",
+    "manage.py",
+    "tasks.py",
+    "noxfile.py",
+    "fabfile.py",
+    "dodo.py",
+];
+/// Names that tools ask for.
+const ENTRIES: [&str; 6] = ["main", "setup", "teardown", "handler", "application", "app"];
+/// Shortest beginning of a name that a program puts together, such as `visit_`.
+const MIN_PREFIX: usize = 3;
+
+/// A name that an import brings.
+struct Import<'s> {
+    name: &'s str,
+    line: usize,
+    column: usize,
+}
+
+/// What a file says of names.
+#[derive(Default)]
+struct Facts<'s> {
+    path: &'s str,
+    /// Names and words outside of imports.
+    mentions: Mentions<'s>,
+    /// What may be meant of other files: imported names, attributes, words in texts.
+    outward: HashSet<&'s str>,
+    /// Names that are taken out of something, with the last name of that: of a module, if it is one.
+    taken: HashSet<(&'s str, &'s str)>,
+    imports: Vec<Import<'s>>,
+    private: Vec<Candidate<'s>>,
+    public: Vec<Candidate<'s>>,
+    /// Beginnings of names that are put together.
+    prefixes: Vec<&'s str>,
+    unread: Vec<Import<'s>>,
+}
+
+pub(super) fn analyze(files: &Files) -> Vec<Finding> {
+    let python = in_language(files, |language| language == Language::Python);
+    let all: Vec<Facts<'_>> = python.filter_map(|(path, _, source)| facts(path, source)).collect();
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let pages = pages(files);
+    let prefixes: HashSet<&str> = all.iter().flat_map(|one| one.prefixes.iter().copied()).collect();
+    let mut total = Mentions::new();
+    let mut reached: HashMap<&str, usize> = HashMap::new();
+    let mut taken: HashSet<(&str, &str)> = HashSet::new();
+    for one in &all {
+        taken.extend(&one.taken);
+        for (name, times) in &one.mentions {
+            *total.entry(*name).or_default() += times;
+        }
+        for name in &one.outward {
+            *reached.entry(*name).or_default() += 1;
+        }
+    }
+    let is_reached = |name: &str, from: &Facts<'_>| {
+        let own = usize::from(from.outward.contains(name));
+        reached.get(name).copied().unwrap_or(0) > own
+    };
+    let is_asked_for = |name: &str| pages.contains(name) || prefixes.iter().any(|prefix| name.starts_with(*prefix));
+    let severity = if is_library(files) { Severity::Info } else { Severity::Low };
+    let mut found = Vec::new();
+    for one in &all {
+        // Another file may take it from here.
+        for import in one.imports.iter().filter(|import| !taken.contains(&(module(one.path), import.name))) {
+            let message = format!("{} is imported and nothing in the file uses it", import.name);
+            let rule = (TOOL, "unused-import", Severity::Low);
+            found.push(Finding::new(rule, (one.path, import.line, import.column), message, "remove the import"));
+        }
+        for local in &one.unread {
+            let message = format!("{} gets a value that nothing reads", local.name);
+            let rule = (TOOL, "unused-variable", Severity::Low);
+            found.push(Finding::new(rule, (one.path, local.line, local.column), message, "remove it"));
+        }
+        let private = one.private.iter().filter(|candidate| candidate.is_unused(&one.mentions));
+        let private = private.filter(|candidate| !is_reached(candidate.name, one) && !is_asked_for(candidate.name));
+        found.extend(private.map(|candidate| candidate.private(one.path)));
+        let public = one.public.iter().filter(|candidate| candidate.is_unused(&total));
+        let public = public.filter(|candidate| !is_asked_for(candidate.name) && !one.outward.contains(candidate.name));
+        let public = public.filter(|candidate| !is_reached(candidate.name, one));
+        let fix = "remove it, unless others than this project call it";
+        found.extend(public.map(|candidate| candidate.finding(one.path, (PUBLIC, severity), fix)));
+    }
+    found
+}
+
+/// Whether others than this project may call what is public.
+fn is_library(files: &Files) -> bool {
+    let is_packed = |content: &[u8]| {
+        let text = String::from_utf8_lossy(content);
+        text.contains("[project]") || text.contains("[tool.poetry]")
+    };
+    files.iter().any(|(path, content)| match path.rsplit('/').next().unwrap_or(path) {
+        "setup.py" | "setup.cfg" => true,
+        "pyproject.toml" => is_packed(content),
+        _ => false,
+    })
+}
+
+fn facts<'s>(path: &'s str, source: &'s [u8]) -> Option<Facts<'s>> {
+    let tree = Language::Python.parse(source)?;
+    let root = tree.root_node();
+    let mut facts = Facts { path, ..Facts::default() };
+    mentions(root, source, &mut facts);
+    // What a damaged file defines and uses is not known for sure.
+    if root.has_error() || path.ends_with(".pyi") || !is_kept(path, source) {
+        return Some(facts);
+    }
+    let is_dynamic = DYNAMIC.iter().any(|name| facts.mentions.contains_key(*name));
+    imports(root, source, &mut facts);
+    if !is_dynamic {
+        unread(root, source, &mut facts);
+        names(root, source, &mut facts);
+    }
+    Some(facts)
+}
+
+/// The last name of `a.b.c`.
+fn last(dotted: &str) -> &str {
+    dotted.rsplit('.').next().unwrap_or(dotted)
+}
+
+/// The name under which a file is imported.
+fn module(path: &str) -> &str {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    file.strip_suffix(".py").unwrap_or(file)
+}
+
+fn is_docstring(node: Node<'_>) -> bool {
+    node.kind() == "string" && node.parent().is_some_and(|above| above.kind() == "expression_statement")
+}
+
+/// Texts whose words count as names: not those that only explain.
+fn is_text(node: Node<'_>) -> bool {
+    node.kind() == "string_content" && !node.parent().is_some_and(is_docstring)
+}
+
+fn is_import(node: Node<'_>) -> bool {
+    matches!(node.kind(), "import_statement" | "import_from_statement" | "future_import_statement")
+}
+
+fn mentions<'s>(root: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
+    count(root, source, NAMES, &mut facts.mentions);
+    each(root, |node| match node.kind() {
+        _ if is_import(node) => {
+            let mut inside = Mentions::new();
+            count(node, source, NAMES, &mut inside);
+            if let Some(from) = node.child_by_field_name("module_name") {
+                facts.taken.extend(inside.keys().map(|name| (last(text(from, source)), *name)));
+            }
+            for (name, times) in inside {
+                facts.outward.insert(name);
+                if let Some(all) = facts.mentions.get_mut(name) {
+                    *all -= times;
+                }
+            }
+        }
+        "attribute" => {
+            let (object, name) = (node.child_by_field_name("object"), node.child_by_field_name("attribute"));
+            if let (Some(object), Some(name)) = (object, name) {
+                facts.outward.insert(text(name, source));
+                facts.taken.insert((last(text(object, source)), text(name, source)));
+            }
+        }
+        "comment" if text(node, source).starts_with("# type:") => {
+            for word in words(text(node, source)) {
+                *facts.mentions.entry(word).or_default() += 1;
+            }
+        }
+        _ if is_text(node) => {
+            let content = text(node, source);
+            facts.outward.extend(words(content));
+            let end = words(content).last().filter(|end| end.len() >= MIN_PREFIX && end.ends_with('_'));
+            facts.prefixes.extend(end.filter(|end| content.ends_with(*end)));
+        }
+        _ => {}
+    });
+}
+
+fn imports<'s>(root: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
+    if facts.path.ends_with("__init__.py") {
+        return;
+    }
+    let mut seen = HashSet::new();
+    each(root, |node| {
+        if !matches!(node.kind(), "import_statement" | "import_from_statement")
+            || is_guarded(node)
+            || is_quiet(node, source)
+        {
+            return;
+        }
+        let module = node.child_by_field_name("module_name").map(|module| module.id());
+        for one in named(node).into_iter().filter(|one| Some(one.id()) != module) {
+            let Some(name) = bound(one, node, source) else { continue };
+            let is_used = facts.mentions.get(name).is_some_and(|times| *times > 0);
+            if !is_used && seen.insert(name) {
+                let at = one.start_position();
+                facts.imports.push(Import { name, line: at.row + 1, column: at.column + 1 });
+            }
+        }
+    });
+}
+
+/// The name that a part of an import brings; none for `a as a`, which hands it on (PEP 484).
+fn bound<'s>(one: Node<'_>, statement: Node<'_>, source: &'s [u8]) -> Option<&'s str> {
+    match one.kind() {
+        "dotted_name" if statement.kind() == "import_statement" => text(one, source).split('.').next(),
+        "dotted_name" => Some(text(one, source)),
+        "aliased_import" => {
+            let alias = text(one.child_by_field_name("alias")?, source);
+            (Some(alias) != one.child_by_field_name("name").map(|name| text(name, source))).then_some(alias)
+        }
+        _ => None,
+    }
+}
+
+/// Within `try`: it is tried whether it is there.
+fn is_guarded(node: Node<'_>) -> bool {
+    std::iter::successors(node.parent(), Node::parent).any(|above| above.kind() == "try_statement")
+}
+
+/// Whether somebody says that it is meant so.
+fn is_quiet(node: Node<'_>, source: &[u8]) -> bool {
+    let rows = node.start_position().row..=node.end_position().row;
+    let mut lines = source.split(|byte| *byte == b'\n').skip(*rows.start()).take(rows.count());
+    lines.any(|line| line.windows(6).any(|part| part.eq_ignore_ascii_case(b"# noqa")))
+}
+
+/// Variables of functions that get a value and are never read.
+fn unread<'s>(root: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
+    each(root, |function| {
+        if function.kind() != "function_definition" {
+            return;
+        }
+        let Some(body) = function.child_by_field_name("body") else { return };
+        let mut written: HashMap<&'s str, (usize, Node<'_>)> = HashMap::new();
+        let mut open = vec![body];
+        while let Some(node) = open.pop() {
+            match node.kind() {
+                "function_definition" | "class_definition" | "lambda" => continue,
+                "assignment" => {
+                    let left = node.child_by_field_name("left").filter(|left| left.kind() == "identifier");
+                    let is_set = node.child_by_field_name("right").is_some();
+                    if let Some(left) = left.filter(|_| is_set) {
+                        written.entry(text(left, source)).or_insert((0, left)).0 += 1;
+                    }
+                }
+                _ => {}
+            }
+            open.extend(named(node).into_iter().rev());
+        }
+        if written.is_empty() {
+            return;
+        }
+        let mut mentions = Mentions::new();
+        count(function, source, NAMES, &mut mentions);
+        let mut unread: Vec<Import<'s>> = written
+            .into_iter()
+            .filter(|(name, (times, _))| !name.starts_with('_') && mentions.get(name) == Some(times))
+            .map(|(name, (_, at))| {
+                let at = at.start_position();
+                Import { name, line: at.row + 1, column: at.column + 1 }
+            })
+            .collect();
+        unread.sort_by_key(|one| (one.line, one.column));
+        facts.unread.extend(unread);
+    });
+}
+
+/// Definitions that may be unused.
+fn names<'s>(root: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
+    let file = facts.path.rsplit('/').next().unwrap_or(facts.path);
+    let is_test = file.starts_with("test_")
+        || file.ends_with("_test.py")
+        || facts.path.split('/').any(|part| matches!(part, "test" | "tests" | "testing" | "migrations"));
+    if is_test || ASKED_BY_TOOLS.contains(&file) {
+        return;
+    }
+    let own = |name: &'s str, node: Node<'_>| {
+        let mut inside = Mentions::new();
+        count(node, source, NAMES, &mut inside);
+        inside.get(name).copied().unwrap_or(0)
+    };
+    for one in definitions(Language::Python, root, source) {
+        let is_special = one.name.starts_with("__") || one.name == "_" || ENTRIES.contains(&one.name);
+        if one.is_marked || is_special {
+            continue;
+        }
+        let candidate = Candidate::new(&one, own(one.name, one.node));
+        match one.reach {
+            Reach::File => facts.private.push(candidate),
+            // Constants are settings, tables and defaults that are there to be read by people too.
+            Reach::Project | Reach::World if one.kind != "variable" => facts.public.push(candidate),
+            Reach::Project | Reach::World => {}
+        }
+    }
+    for class in statements(root, source).into_iter().filter(|node| node.kind() == "class_definition") {
+        // A base class may call what it does not have.
+        if class.child_by_field_name("superclasses").is_some() {
+            continue;
+        }
+        let methods = class.child_by_field_name("body").map(named).unwrap_or_default();
+        for method in methods.into_iter().filter(|node| node.kind() == "function_definition") {
+            let Some(name) = method.child_by_field_name("name").map(|name| text(name, source)) else { continue };
+            if name.starts_with('_') && !name.ends_with("__") && name != "_" {
+                let at = method.start_position();
+                let (line, column) = (at.row + 1, at.column + 1);
+                facts.private.push(Candidate { name, kind: "method", line, column, own: own(name, method) });
+            }
+        }
+    }
+}
