@@ -155,6 +155,29 @@ await step("an exported canvas comes back by import", async () => {
 	await page.getByText(/not imported: the key __proto__/).waitFor();
 });
 
+await step("a canvas is kept on the server and comes back from it, by keyboard alone", async () => {
+	const dialog = page.getByRole("dialog");
+	await page.getByRole("button", { name: "save on the server" }).focus();
+	await page.keyboard.press("Control+s");
+	await dialog.getByLabel(/^id in the namespace/).fill("walked");
+	await accessible("the dialog that saves");
+	await page.keyboard.press("Enter");
+	await page.getByText(/keeps it as walked, revision 1/).waitFor();
+	await page.keyboard.press("Control+s");
+	await page.getByText(/keeps it as walked, revision 2/).waitFor();
+	await page.getByRole("button", { name: "new canvas" }).click();
+	await agent("react").waitFor({ state: "detached" });
+	await page.keyboard.press("Control+o");
+	const row = dialog.getByRole("button", { name: /walked/ });
+	await row.waitFor();
+	await accessible("the dialog that opens");
+	await row.focus();
+	await page.keyboard.press("Enter");
+	await agent("react").waitFor();
+	await dialog.waitFor({ state: "detached" });
+	assert.equal(await page.locator(".react-flow__edge").count(), 1);
+});
+
 await step("script in a task and in an answer is words", async () => {
 	await agent("react").getByLabel("task").fill('<img src=x onerror="window.hacked=1"> [[steps=0 id=web-html]]');
 	await agent("react").getByRole("button", { name: "run", exact: true }).click();

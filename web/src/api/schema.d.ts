@@ -60,6 +60,45 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/canvases": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Canvases of a namespace, by id. */
+        get: operations["canvases"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/canvases/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A canvas, as it was saved last. */
+        get: operations["show"];
+        /**
+         * Keeps a canvas, new or as the next revision of the one that was read. When somebody else saved in between it is refused:
+         *     read the canvas again, and save what should be there with its revision.
+         */
+        put: operations["save"];
+        post?: never;
+        /** Removes a canvas, whatever its revision. */
+        delete: operations["remove"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/chains": {
         parameters: {
             query?: never;
@@ -1826,6 +1865,77 @@ export interface components {
             /** @description Why, in words; at most 1,000 characters. */
             reason?: string | null;
         };
+        /** @description A canvas to be kept. */
+        CanvasBody: {
+            /** @description The canvas, in the format of `/canvas.schema.json`; at most 512 KiB. Its `name` is the name in lists. */
+            document: Record<string, never>;
+            /** @description The namespace; `default` when left out. */
+            namespace?: string | null;
+            /**
+             * Format: int64
+             * @description The revision that was changed; 0 for a canvas that is new.
+             */
+            revision: number;
+        };
+        /** @description A canvas in a list. */
+        CanvasEntry: {
+            /** @description Its id within the namespace. */
+            canvas_id: string;
+            /** @description Its name for people. */
+            name: string;
+            /** @description The namespace. */
+            namespace: string;
+            /**
+             * Format: int64
+             * @description Counts from 1.
+             */
+            revision: number;
+            /**
+             * Format: date-time
+             * @description When that was saved.
+             */
+            saved_at: string;
+            /**
+             * Format: int64
+             * @description Length of the canvas as JSON, in bytes.
+             */
+            size_bytes: number;
+        };
+        /** @description A canvas that was removed. */
+        CanvasRemoved: {
+            /** @description Its id within the namespace. */
+            canvas_id: string;
+            /** @description The namespace. */
+            namespace: string;
+            /** @description Whether lists may still show it for a moment. */
+            pending: boolean;
+            /**
+             * Format: int64
+             * @description Its last revision.
+             */
+            revision: number;
+        };
+        /** @description A canvas. */
+        CanvasView: {
+            /** @description Its id within the namespace. */
+            canvas_id: string;
+            /** @description The canvas, in the format of `/canvas.schema.json`. */
+            document: Record<string, never>;
+            /** @description Its name for people. */
+            name: string;
+            /** @description The namespace. */
+            namespace: string;
+            /**
+             * Format: int64
+             * @description Counts from 1; who saves the next one names this one.
+             */
+            revision: number;
+            /**
+             * Format: date-time
+             * @description When that was saved.
+             */
+            saved_at: string;
+        };
         /** @description The chain was accepted: the commands of all its runs are on the log. */
         ChainAccepted: {
             /** @description The chain: `GET /chains/{id}` shows all of it. */
@@ -3514,6 +3624,35 @@ export interface components {
                 metrics: {
                     [key: string]: number;
                 };
+            }[];
+            /** @description Give it as `cursor` for the next page; null on the last one. */
+            next_cursor?: string | null;
+        };
+        /** @description One page of a list. */
+        Page_CanvasEntry: {
+            /** @description The entries of this page. */
+            items: {
+                /** @description Its id within the namespace. */
+                canvas_id: string;
+                /** @description Its name for people. */
+                name: string;
+                /** @description The namespace. */
+                namespace: string;
+                /**
+                 * Format: int64
+                 * @description Counts from 1.
+                 */
+                revision: number;
+                /**
+                 * Format: date-time
+                 * @description When that was saved.
+                 */
+                saved_at: string;
+                /**
+                 * Format: int64
+                 * @description Length of the canvas as JSON, in bytes.
+                 */
+                size_bytes: number;
             }[];
             /** @description Give it as `cursor` for the next page; null on the last one. */
             next_cursor?: string | null;
@@ -5361,6 +5500,151 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SessionView"];
+                };
+            };
+        };
+    };
+    canvases: {
+        parameters: {
+            query?: {
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+                /** @description Most canvases of a page; 50 when left out, 500 at most. */
+                limit?: number | null;
+                /** @description `next_cursor` of the page before. */
+                cursor?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_CanvasEntry"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show: {
+        parameters: {
+            query?: {
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CanvasView"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    save: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description a repeat with the same key is the same revision */
+                "Idempotency-Key"?: string | null;
+            };
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CanvasBody"];
+            };
+        };
+        responses: {
+            /** @description kept */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CanvasEntry"];
+                };
+            };
+            /** @description somebody else saved it in between, or the namespace is full */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove: {
+        parameters: {
+            query?: {
+                /** @description The namespace; `default` when left out. */
+                namespace?: string | null;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description gone */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CanvasRemoved"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
         };

@@ -17,6 +17,7 @@ import { type DragEvent, useCallback, useEffect, useMemo, useRef, useState } fro
 import { homeNamespace, useSession } from "@/session/store";
 import { type CanvasDocument, type CanvasNode, nodeOf, refusal } from "./document";
 import { Inspector } from "./Inspector";
+import { Kept } from "./Kept";
 import { useKeyboard } from "./keyboard";
 import { type FlowNode, NODE_TYPES } from "./nodes";
 import { DRAG_TYPE, Palette, readDragged } from "./Palette";
@@ -162,6 +163,7 @@ function Workspace() {
 			</div>
 			<Inspector />
 			<Search open={searching} onClose={() => setSearching(false)} />
+			<Kept />
 		</div>
 	);
 }

@@ -2,6 +2,8 @@
 
 import {
 	AlignStartVertical,
+	CloudDownload,
+	CloudUpload,
 	Copy,
 	Download,
 	FilePlus,
@@ -18,6 +20,7 @@ import { describe } from "@/api/client";
 import { Button, Dialog, IconButton, Input, Menu } from "@/ui";
 import { type Alignment, type Axis, emptyCanvas } from "./document";
 import { exportCanvas, importCanvas } from "./exchange";
+import { useKeeping } from "./keeping";
 import { KEYS } from "./keyboard";
 import { useCanvas } from "./store";
 import { TEMPLATES } from "./templates";
@@ -111,6 +114,12 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 				<Button onClick={() => setDialog("templates")}>Templates</Button>
 				<IconButton label="new canvas" onClick={() => replace(emptyCanvas())}>
 					<FilePlus size={16} aria-hidden />
+				</IconButton>
+				<IconButton label="save on the server" onClick={() => void useKeeping.getState().save()}>
+					<CloudUpload size={16} aria-hidden />
+				</IconButton>
+				<IconButton label="open from the server" onClick={() => useKeeping.getState().ask({ kind: "open" })}>
+					<CloudDownload size={16} aria-hidden />
 				</IconButton>
 				<IconButton label="import" onClick={() => file.current?.click()}>
 					<Upload size={16} aria-hidden />

@@ -52,6 +52,8 @@ export type CanvasDocument = {
 	namespace: string;
 	nodes: CanvasNode[];
 	edges: CanvasEdge[];
+	/** Its id on the server, where it is kept in its namespace. It goes with undo and redo, and not into an export. */
+	kept?: string;
 };
 
 export function emptyCanvas(): CanvasDocument {

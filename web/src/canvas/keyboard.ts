@@ -1,6 +1,7 @@
 "use client";
 
 import { useEffect } from "react";
+import { useKeeping } from "./keeping";
 import { useCanvas } from "./store";
 
 /** Keys of the canvas, for the help text and for the listener. Ctrl is Cmd on a Mac. */
@@ -10,6 +11,7 @@ export const KEYS: { keys: string; does: string }[] = [
 	{ keys: "Ctrl D", does: "duplicate what is selected" },
 	{ keys: "Ctrl A", does: "select everything" },
 	{ keys: "Ctrl G / Ctrl Shift G", does: "group what is selected, dissolve a group" },
+	{ keys: "Ctrl S / Ctrl O", does: "save the canvas on the server, open one from there" },
 	{ keys: "Ctrl K", does: "search the canvas" },
 	{ keys: "Ctrl Enter", does: "run the agent whose task is being typed" },
 	{ keys: "Delete", does: "remove what is selected" },
@@ -26,6 +28,13 @@ export function useKeyboard(onSearch: () => void): void {
 			if (key === "k") {
 				event.preventDefault();
 				onSearch();
+				return;
+			}
+			if (key === "s" || key === "o") {
+				event.preventDefault();
+				const keeping = useKeeping.getState();
+				if (key === "s") void keeping.save();
+				else if (!keeping.question) keeping.ask({ kind: "open" });
 				return;
 			}
 			if (isTyping(event.target)) return;

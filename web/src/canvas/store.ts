@@ -3,7 +3,7 @@
 /** The canvas on the screen: the document with its history, what is selected, and which run belongs to which node. */
 
 import { create } from "zustand";
-import { describe } from "@/api/client";
+import { type CanvasEntry, describe } from "@/api/client";
 import { useRuns } from "@/runs/store";
 import {
 	type AgentData,
@@ -28,6 +28,7 @@ import {
 } from "./document";
 import { exportCanvas, importCanvas } from "./exchange";
 import * as history from "./history";
+import { keyOf } from "./kept";
 import { chainOf, notRunnable } from "./plan";
 
 const STORAGE = "riverrun.canvas";
@@ -38,7 +39,13 @@ let typing = { id: "", at: 0 };
 let loaded = false;
 
 /** `canvas` is in the exchange format: what is read back is checked like any import. */
-type Saved = { canvas: string; runs: Record<string, string>; chains: Record<string, string> };
+type Saved = {
+	canvas: string;
+	runs: Record<string, string>;
+	chains: Record<string, string>;
+	/** Where the server keeps it, and the revision that was seen last. */
+	kept?: { id: string; revision: number };
+};
 
 type CanvasState = {
 	history: history.History<CanvasDocument>;
@@ -51,11 +58,15 @@ type CanvasState = {
 	chains: Record<string, string>;
 	/** Node → why its run could not be started. */
 	problems: Record<string, string>;
+	/** Namespace and id of a canvas of the server → the revision of it that was seen last. */
+	revisions: Record<string, number>;
 	clipboard: { nodes: CanvasNode[]; edges: CanvasEdge[] };
 	notice: string | null;
 
 	load: () => void;
 	replace: (document: CanvasDocument) => void;
+	/** The server keeps the canvas that is on the screen, at this revision. */
+	keptAs: (entry: Pick<CanvasEntry, "namespace" | "canvas_id" | "revision">) => void;
 	edit: (change: (document: CanvasDocument) => CanvasDocument) => void;
 	amend: (change: (document: CanvasDocument) => CanvasDocument) => void;
 	/** Makes what was amended since `before` one step of the history. */
@@ -110,6 +121,7 @@ export const useCanvas = create<CanvasState>((set, get) => {
 		runBefore: {},
 		chains: {},
 		problems: {},
+		revisions: {},
 		clipboard: { nodes: [], edges: [] },
 		notice: null,
 
@@ -119,8 +131,8 @@ export const useCanvas = create<CanvasState>((set, get) => {
 			loaded = true;
 			const saved = readSaved();
 			if (!saved) return;
-			const { document, runs, chains } = saved;
-			set({ history: history.begin(document), runOf: runs, chains, selected: new Set() });
+			const { document, runs, chains, revisions } = saved;
+			set({ history: history.begin(document), runOf: runs, chains, revisions, selected: new Set() });
 			for (const runId of Object.values(runs)) useRuns.getState().follow(runId);
 			for (const [id, chain] of Object.entries(chains)) void begin(id, chain);
 		},
@@ -128,6 +140,12 @@ export const useCanvas = create<CanvasState>((set, get) => {
 		replace(document) {
 			edit(() => document);
 			set({ selected: new Set(), runOf: {}, runBefore: {}, chains: {}, problems: {} });
+		},
+
+		keptAs({ namespace, canvas_id, revision }) {
+			// What is typed while it is being saved stays; undo goes on to what was there before.
+			get().amend((now) => (now.kept === canvas_id ? now : { ...now, kept: canvas_id }));
+			set((state) => ({ revisions: { ...state.revisions, [keyOf(namespace, canvas_id)]: revision } }));
 		},
 
 		edit,
@@ -298,10 +316,16 @@ function readSaved(): {
 	document: CanvasDocument;
 	runs: Record<string, string>;
 	chains: Record<string, string>;
+	revisions: Record<string, number>;
 } | null {
 	try {
 		const saved = JSON.parse(localStorage.getItem(STORAGE) ?? "null") as Saved | null;
-		return saved && { document: importCanvas(saved.canvas), runs: saved.runs, chains: saved.chains };
+		if (!saved) return null;
+		const { canvas, runs, chains, kept } = saved;
+		const document = importCanvas(canvas);
+		if (!kept) return { document, runs, chains, revisions: {} };
+		const revisions = { [keyOf(document.namespace, kept.id)]: kept.revision };
+		return { document: { ...document, kept: kept.id }, runs, chains, revisions };
 	} catch {
 		return null;
 	}
@@ -311,16 +335,19 @@ function readSaved(): {
 export function autosave(): () => void {
 	let timer: ReturnType<typeof setTimeout> | undefined;
 	const save = () => {
-		const { history: now, runOf, chains } = useCanvas.getState();
+		const { history: now, runOf, chains, revisions } = useCanvas.getState();
+		const { namespace, kept: id } = now.present;
+		const kept = id === undefined ? undefined : { id, revision: revisions[keyOf(namespace, id)] ?? 0 };
 		try {
-			const saved: Saved = { canvas: exportCanvas(now.present), runs: runOf, chains };
+			const saved: Saved = { canvas: exportCanvas(now.present), runs: runOf, chains, kept };
 			localStorage.setItem(STORAGE, JSON.stringify(saved));
 		} catch {
 			useCanvas.getState().say("the browser does not keep this canvas: its storage is full or switched off");
 		}
 	};
 	const unsubscribe = useCanvas.subscribe((state, before) => {
-		if (state.history === before.history && state.runOf === before.runOf && state.chains === before.chains) return;
+		const same = (key: "history" | "runOf" | "chains" | "revisions") => state[key] === before[key];
+		if (same("history") && same("runOf") && same("chains") && same("revisions")) return;
 		clearTimeout(timer);
 		timer = setTimeout(save, 300);
 	});
