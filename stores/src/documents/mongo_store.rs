@@ -187,8 +187,8 @@ impl DocumentStore for MongoDocuments {
         let (prefix, limit) = (prefix_of(kind, namespace), page.limit());
         let mut range = within(kind, namespace);
         range.insert("$gt", format!("{prefix}{}", after(page)?));
-        let found = self
-            .documents()
+        let documents = self.documents();
+        let found = documents
             .find(doc! { "_id": range })
             .sort(doc! { "_id": 1 })
             .limit(limit + 1)
