@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::agent::{AgentCommand, AgentEvent};
+use crate::canvases::CanvasEvent;
 use crate::documents::DocumentMessage;
 use crate::finetune::{FinetuneCommand, FinetuneEvent};
 use crate::framing::{frame, unframe};
@@ -36,6 +37,7 @@ fn survives<E: EventSet>(bytes: &[u8]) {
 fn survives_on_every_topic(bytes: &[u8]) {
     survives::<AgentCommand>(bytes);
     survives::<AgentEvent>(bytes);
+    survives::<CanvasEvent>(bytes);
     survives::<ChunkEvent>(bytes);
     survives::<DocumentMessage>(bytes);
     survives::<EmbeddingEvent>(bytes);
