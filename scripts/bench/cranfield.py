@@ -4,7 +4,7 @@
 
 FOLDER has cran.all.1400, cran.qry and cranqrel (see scripts/cranfield.py). RIVERRUN_BIN names the binary, RIVERRUN_MODELS_DIR where the
 models lie. Nothing is tuned on these queries. The first model is ingested, the others come by `collections reembed`, so that the keyword
-side is the same for all. `rerank` is left out where no re-ranker is on this machine.
+side is the same for all. An abstract is one chunk, as in the reference. `rerank` is left out where no re-ranker is on this machine.
 """
 
 import argparse
@@ -59,7 +59,8 @@ def main():
         env = os.environ | {"RIVERRUN_DATA_DIR": str(files / "data"), "RIVERRUN_API_PORT": "0", "RIVERRUN_BROKER_PORT": "0"}
         for position, model in enumerate(models):
             if position == 0:
-                run(env | {"RIVERRUN_DEFAULT_EMBED_MODEL": model}, "ingest", str(files / "docs"), "-c", COLLECTION)
+                run(env | {"RIVERRUN_DEFAULT_EMBED_MODEL": model}, "ingest", str(files / "docs"), "-c", COLLECTION,
+                    "--chunk-size", "16000", "--chunk-overlap", "0")
             else:
                 run(env, "collections", "reembed", COLLECTION, "--model", model)
             lines += measure(env, files, model)

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use tantivy::tokenizer::{
-    AsciiFoldingFilter, Language, LowerCaser, RemoveLongFilter, SimpleTokenizer, Stemmer, TextAnalyzer,
+    AsciiFoldingFilter, Language, LowerCaser, RemoveLongFilter, SimpleTokenizer, Stemmer, StopWordFilter, TextAnalyzer,
 };
 
 /// Name of the analyzer in the index; another way of cutting text needs another name.
@@ -12,23 +12,45 @@ pub(super) const ANALYZER: &str = "riverrun_en_1";
 /// A query of more different words is searched by its first ones.
 pub(super) const MAX_QUERY_WORDS: usize = 64;
 
+/// Words of a question that say nothing of what is asked for: the English list of the Natural Language Toolkit, after Porter's
+/// of the Snowball project, less what also names something ("vitamin d", "who won"). Many small matches of these would
+/// outweigh one of a telling word.
+const STOP_WORDS: &str = "\
+    a about above after again against ain all am an and any are aren as at be because been before being below \
+    between both but by can couldn did didn do does doesn doing don down during each few for from further had hadn \
+    has hasn have haven having he her here hers herself him himself his how i if in into is isn it its itself just \
+    ll me mightn more most mustn my myself needn no nor not now of off on once only or other our ours ourselves \
+    out over own re s same shan she should shouldn so some such t than that the their theirs them themselves then \
+    there these they this those through to too under until up ve very was wasn we were weren what when where which \
+    while who whom why will with wouldn you your yours yourself yourselves";
+
 /// A longer run of letters and digits is no word, in bytes.
 const MAX_WORD_BYTES: usize = 200;
 
 /// Letters and digits in a row, lower case, without accents, English endings taken off. No word is left out for being
-/// common: BM25 gives it next to no weight, and "The Who" is found.
+/// common, so that "The Who" can be found.
 pub(super) fn analyzer() -> TextAnalyzer {
+    without("")
+}
+
+fn without(words: &str) -> TextAnalyzer {
     TextAnalyzer::builder(SimpleTokenizer::default())
         .filter(RemoveLongFilter::limit(MAX_WORD_BYTES))
         .filter(LowerCaser)
         .filter(AsciiFoldingFilter)
+        .filter(StopWordFilter::remove(words.split_whitespace().map(str::to_owned)))
         .filter(Stemmer::new(Language::English))
         .build()
 }
 
-/// The different words of a query, in order. Never parsed: no text has a meaning beyond its words.
+/// The different words of a query, in order; of one that has others too, without [`STOP_WORDS`]. Never parsed: no text has
+/// a meaning beyond its words.
 pub(super) fn query_words(query: &str) -> Vec<String> {
-    let mut analyzer = analyzer();
+    let words = words_of(query, without(STOP_WORDS));
+    if words.is_empty() { words_of(query, analyzer()) } else { words }
+}
+
+fn words_of(query: &str, mut analyzer: TextAnalyzer) -> Vec<String> {
     let mut stream = analyzer.token_stream(query);
     let (mut words, mut seen) = (Vec::new(), HashSet::new());
     while words.len() < MAX_QUERY_WORDS && stream.advance() {
@@ -48,11 +70,12 @@ mod tests {
 
     #[test]
     fn words_are_cut_folded_and_stemmed() {
-        let table: [(&str, &[&str]); 6] = [
+        let table: [(&str, &[&str]); 7] = [
             ("Running runs runner", &["run", "runner"]),
             ("Crème brûlée, CAFÉ", &["creme", "brule", "cafe"]),
             ("the who", &["the", "who"]),
-            ("a:(^\" OR NOT [x TO *]", &["a", "or", "not", "x", "to"]),
+            ("Where does the Elbe rise, and what isn't in it?", &["elb", "rise"]),
+            ("a:(^\" OR NOT [x TO *]", &["x"]),
             ("E-4021 kafka.offset_reset", &["e", "4021", "kafka", "offset", "reset"]),
             ("(){}^~*?\\\"", &[]),
         ];
