@@ -108,6 +108,7 @@ class Cluster:
         return {
             "RIVERRUN_DATABASE_URL": cls.new_database(), "RIVERRUN_QDRANT_URL": os.environ["RIVERRUN_TEST_QDRANT_WIRE_URL"],
             "RIVERRUN_S3_BUCKET": BUCKET, "RIVERRUN_S3_ENDPOINT": os.environ["RIVERRUN_TEST_S3_ENDPOINT"],
+            "RIVERRUN_S3_ACCESS_KEY_ID": "test", "RIVERRUN_S3_SECRET_ACCESS_KEY": "s3cret",
             "RIVERRUN_DEFAULT_EMBED_MODEL": "ollama/stub-embed", "RIVERRUN_INGEST_ROOTS": str(folder),
             "RIVERRUN_KAFKA_SESSION_TIMEOUT_MS": str(SILENCE_MS), **model.settings(), **more,
         }

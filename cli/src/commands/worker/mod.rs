@@ -142,7 +142,8 @@ fn check(args: &WorkerArgs, settings: &Settings) -> Result<LogConfig, CliError> 
             fix.join(", ")
         )));
     }
-    if args.kind == WorkerKind::Trainer && !settings.shown.contains_key(TRAINED_MODELS) {
+    let has_folder = settings.shown.get(TRAINED_MODELS).is_some_and(|folder| !folder.trim().is_empty());
+    if args.kind == WorkerKind::Trainer && !has_folder {
         let message = format!(
             "worker {name} puts models where processes that answer look for them, and {TRAINED_MODELS} is not set"
         );
