@@ -61,7 +61,9 @@ impl Shard {
         for file in closed_wal_files(&self.path)?.iter().rev().skip(1) {
             fs::remove_file(file).map_err(StoreError::io("deleting", file))?;
         }
-        EdgeShard::load(&self.path, Some(self.config())).map_err(|error| self.failed(error))
+        let edge = EdgeShard::load(&self.path, Some(self.config())).map_err(|error| self.failed(error))?;
+        self.index_fields(&edge)?;
+        Ok(edge)
     }
 
     /// Whatever a crash left of an earlier attempt holds no points: those come after the configuration.
@@ -71,16 +73,27 @@ impl Shard {
         }
         fs::create_dir_all(&self.path).map_err(StoreError::io("creating", &self.path))?;
         let edge = EdgeShard::new(&self.path, self.config()).map_err(|error| self.failed(error))?;
-        for field in [DOCUMENT_ID, TAGS] {
+        self.index_fields(&edge)?;
+        Ok(edge)
+    }
+
+    /// Makes the fields that are filtered by searchable. A shard lacks some when a crash came right after it was made.
+    fn index_fields(&self, edge: &EdgeShard) -> Result<(), StoreError> {
+        let indexed = edge.info().payload_schema;
+        let lacking = [DOCUMENT_ID, TAGS].map(key).into_iter().filter(|field| !indexed.contains_key(field));
+        let lacking: Vec<JsonPath> = lacking.collect();
+        for field_name in &lacking {
             let index = CreateIndex {
-                field_name: key(field),
+                field_name: field_name.clone(),
                 field_schema: Some(PayloadFieldSchema::FieldType(PayloadSchemaType::Keyword)),
             };
             edge.update(UpdateOperation::FieldIndexOperation(FieldIndexOperations::CreateIndex(index)))
                 .map_err(|error| self.failed(error))?;
         }
-        edge.flush();
-        Ok(edge)
+        if !lacking.is_empty() {
+            edge.flush();
+        }
+        Ok(())
     }
 
     fn config(&self) -> EdgeConfig {
@@ -340,4 +353,27 @@ fn closed_wal_files(shard: &Path) -> Result<Vec<PathBuf>, StoreError> {
     }
     files.sort();
     Ok(files.into_iter().map(|(_, path)| path).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_a_crash_before_the_fields_were_indexed_when_opened_then_the_shard_counts_and_filters_as_any() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("shard");
+        let collection = riverrun_schemas::Collection::new("default".parse().unwrap(), "notes".parse().unwrap());
+        let info = CollectionInfo { collection, model: "m".to_owned(), dimensions: 3 };
+        let of = |edge| Shard { path: path.clone(), info: info.clone(), index_after_points: 100, edge, dirty: false };
+        fs::create_dir_all(&path).unwrap();
+        drop(EdgeShard::new(&path, of(None).config()).unwrap());
+        assert!(path.join(CONFIG_FILE).exists());
+        for _ in 0..2 {
+            let shard = Shard::open(&path, info.clone(), 100).unwrap();
+            assert!(shard.documents().unwrap().is_empty());
+            let schema = shard.edge().unwrap().info().payload_schema;
+            assert!([DOCUMENT_ID, TAGS].into_iter().all(|field| schema.contains_key(&key(field))), "{schema:?}");
+        }
+    }
 }
