@@ -131,7 +131,7 @@ class Cluster:
         needs = {
             "trainer": {"RIVERRUN_MODELS_CACHE_DIR": str(self.folder / "models")},
             # Nobody listens there: runs wait for no tracing service.
-            "tracer": {"RIVERRUN_TRACING_ENDPOINT": "http://127.0.0.1:9"},
+            "tracer": {"RIVERRUN_TRACING_ENDPOINT": "http://127.0.0.1:9", "RIVERRUN_TRACING_PATIENCE_SECONDS": "0"},
         }.get(kind, {})
         worker = Worker(self.api, kind, *arguments, RIVERRUN_DATA_DIR=str(own), **(needs | settings))
         self.workers.append(worker)
