@@ -202,4 +202,15 @@ class Server:
 
     def settle(self, timeout_s=60):
         """Waits until every consumer group has caught up."""
-        wait_for(lambda: (lag := self.lag()) and not any(lag.values()), timeout_s, "lag to return to zero")
+        behind = {}
+
+        def settled():
+            behind.clear()
+            lag = self.lag()
+            behind.update({group: records for group, records in lag.items() if records})
+            return lag and not behind
+
+        try:
+            wait_for(settled, timeout_s, "lag to return to zero")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; behind: {behind}") from None
