@@ -113,6 +113,8 @@ class StubModel:
     def handler(stub):  # noqa: N805 the handler has a self of its own
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            # Else a kept connection waits 40 ms for each answer: Nagle's algorithm here, the delayed acknowledgement there.
+            disable_nagle_algorithm = True
 
             def log_message(self, *_):
                 pass
