@@ -30,7 +30,7 @@ BODY = b"x" * 512
 class Bench:
     def __init__(self, folder, options):
         self.folder, self.options = folder, options
-        self.model = StubModel()
+        self.model = StubModel(at_once=True)
         self.rows = []
 
     def row(self, what, unit, ours, peer, peer_name, note=""):

@@ -67,9 +67,12 @@ class StubModel:
     """`requests` maps a script's id to how far the run was at each chat request: the number of tool results that it
     carried, one more for the answer."""
 
-    def __init__(self, embed_ms=0):
+    def __init__(self, embed_ms=0, at_once=False):
         # One after the other, each text so long: as a model of one process does it.
         self.embed_ms, self.embedding = embed_ms, threading.Lock()
+        # Else a kept connection waits 40 ms for each answer (Nagle's algorithm here, the delayed acknowledgement there), which
+        # is time for tests to come between.
+        self.at_once = at_once
         self.requests = {}
         self.lock = threading.Lock()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self.handler())
@@ -113,8 +116,7 @@ class StubModel:
     def handler(stub):  # noqa: N805 the handler has a self of its own
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-            # Else a kept connection waits 40 ms for each answer: Nagle's algorithm here, the delayed acknowledgement there.
-            disable_nagle_algorithm = True
+            disable_nagle_algorithm = stub.at_once
 
             def log_message(self, *_):
                 pass
