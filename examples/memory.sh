@@ -20,8 +20,7 @@ say user "Let us talk about the weather." >/dev/null
 echo "recorded, first turn $first"
 
 echo "what a model is shown:"
-curl -sS --fail-with-body "$base/memory/context?$where&query=where+is+my+glider" | field '["turns"]' | head -c 400
-echo
+curl -sS --fail-with-body "$base/memory/context?$where&query=where+is+my+glider" | field '["turns"][0]["text"]'
 
 echo "where it comes from:"
 curl -sS --fail-with-body "$base/memory/why?$where&id=$first" | field '["sources"][0]["text"]'
