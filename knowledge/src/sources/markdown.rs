@@ -126,8 +126,7 @@ mod tests {
 
     #[test]
     fn given_front_matter_when_extracted_then_its_title_wins_and_it_is_no_heading() {
-        let text =
-            extract("---\ntitle: \"Rivers: a study\"\nauthor: Ann\ndate: 2024-01-01\n---\n\n# Other\n\nbody\n");
+        let text = extract("---\ntitle: \"Rivers: a study\"\nauthor: Ann\ndate: 2024-01-01\n---\n\n# Other\n\nbody\n");
         assert_eq!(text.title.as_deref(), Some("Rivers: a study"));
         assert_eq!((text.author.as_deref(), text.encoding.as_deref()), (Some("Ann"), Some("UTF-8")));
         assert_eq!(headings(&text), [(1, "Other")]);
