@@ -114,7 +114,7 @@ impl View for Documents {
 
 impl Documents {
     /// Writes events of projects with the reports that they name, a part of them at a time: reports are large.
-    async fn write_reports(&self, partition: i32, events: &Events) -> Result<(), StoreError> {
+    async fn write_reports(&self, partition: i32, events: &[(i64, Option<DocumentEvent>)]) -> Result<(), StoreError> {
         let Some(blobs) = &self.blobs else { return Ok(()) };
         let topic = Topic::ProjectsEvents;
         let next = self.store.next_offset(topic, partition).await?;
