@@ -1,7 +1,7 @@
 //! What an event of a project does to the reports of its analyses. Pure.
 
 use riverrun_schemas::BlobRef;
-use riverrun_schemas::projects::ProjectEvent;
+use riverrun_schemas::projects::{ProjectAnalyzed, ProjectEvent};
 
 use super::{Change, DocumentKey, KeptDocument};
 
@@ -10,22 +10,17 @@ pub const MAX_REPORT_BYTES: i64 = 8 << 20;
 
 /// The report that an event names and that is kept. Whoever brings the event to the store brings its text along.
 pub fn report_of(event: &ProjectEvent) -> Option<&BlobRef> {
-    match event {
-        ProjectEvent::ProjectAnalyzed(e) => Some(&e.report).filter(|report| report.size_bytes <= MAX_REPORT_BYTES),
-        ProjectEvent::ProjectProgressed(_)
-        | ProjectEvent::ProjectImported(_)
-        | ProjectEvent::ProjectFailed(_)
-        | ProjectEvent::ProposalMade(_)
-        | ProjectEvent::FileChanged(_)
-        | ProjectEvent::ChangeRefused(_)
-        | ProjectEvent::ProjectRemoved(_) => None,
-    }
+    analyzed(event).map(|e| &e.report).filter(|report| report.size_bytes <= MAX_REPORT_BYTES)
 }
 
 /// The document of the store that an event is about; a removal is about several.
 pub(super) fn key(event: &ProjectEvent) -> Option<DocumentKey> {
+    analyzed(event).map(|e| DocumentKey::report(&e.namespace, e.project_id, e.analysis_id))
+}
+
+fn analyzed(event: &ProjectEvent) -> Option<&ProjectAnalyzed> {
     match event {
-        ProjectEvent::ProjectAnalyzed(e) => Some(DocumentKey::report(&e.namespace, e.project_id, e.analysis_id)),
+        ProjectEvent::ProjectAnalyzed(e) => Some(e),
         ProjectEvent::ProjectProgressed(_)
         | ProjectEvent::ProjectImported(_)
         | ProjectEvent::ProjectFailed(_)

@@ -1,12 +1,13 @@
 //! What an event of a document says of the source behind it: raw metadata, a document of the store for each. Pure.
 
 use riverrun_schemas::ingest::IngestEvent;
-use riverrun_schemas::{BlobRef, CollectionName, DocumentId, IngestId, Namespace};
+use riverrun_schemas::{BlobRef, CollectionName, DocumentId, IngestId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{Change, DocumentKey, KeptDocument};
 use crate::read_models::Timestamp;
+use crate::read_models::documents::{About, about};
 
 /// So many versions of a source are kept, the newest ones.
 pub const MAX_SOURCE_VERSIONS: usize = 32;
@@ -84,37 +85,14 @@ impl SourceDocument {
     }
 }
 
-/// The fields that every event of a document has.
-struct About<'e> {
-    document_id: DocumentId,
-    ingest_id: IngestId,
-    namespace: &'e Namespace,
-    collection: &'e CollectionName,
-    source: &'e str,
-    at: i64,
-}
-
-macro_rules! about {
-    ($event:expr) => {
-        Some(About {
-            document_id: $event.document_id,
-            ingest_id: $event.ingest_id,
-            namespace: &$event.namespace,
-            collection: &$event.collection,
-            source: &$event.source,
-            at: $event.at,
-        })
-    };
-}
-
 /// The document that an event changes something of.
-fn about(event: &IngestEvent) -> Option<About<'_>> {
+fn subject(event: &IngestEvent) -> Option<About<'_>> {
     match event {
-        IngestEvent::DocumentQueued(e) => about!(e),
-        IngestEvent::DocumentUnchanged(e) => about!(e),
-        IngestEvent::DocumentChunked(e) => about!(e),
-        IngestEvent::DocumentFailed(e) => about!(e),
-        IngestEvent::DocumentWithdrawn(e) => about!(e),
+        IngestEvent::DocumentQueued(e) => Some(about!(e)),
+        IngestEvent::DocumentUnchanged(e) => Some(about!(e)),
+        IngestEvent::DocumentChunked(e) => Some(about!(e)),
+        IngestEvent::DocumentFailed(e) => Some(about!(e)),
+        IngestEvent::DocumentWithdrawn(e) => Some(about!(e)),
         IngestEvent::DocumentEmbedded(_)
         | IngestEvent::DocumentIndexed(_)
         // It went when it was withdrawn; what was handed in since is not meant.
@@ -134,12 +112,12 @@ fn about(event: &IngestEvent) -> Option<About<'_>> {
 
 /// The document of the store that an event is about.
 pub(super) fn key(event: &IngestEvent) -> Option<DocumentKey> {
-    about(event).map(|about| DocumentKey::source(about.namespace, about.document_id))
+    subject(event).map(|about| DocumentKey::source(about.namespace, about.document_id))
 }
 
 /// The change; `None` when the event does not count or was read before.
 pub(super) fn change(before: Option<&KeptDocument>, event: &IngestEvent, offset: i64) -> Option<Change> {
-    let about = about(event).filter(|_| before.is_none_or(|before| before.offset < offset))?;
+    let about = subject(event).filter(|_| before.is_none_or(|before| before.offset < offset))?;
     let mut source = before.and_then(SourceDocument::of).unwrap_or_else(|| SourceDocument {
         document_id: about.document_id,
         collection: about.collection.clone(),
