@@ -518,7 +518,12 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
             chunks: 3,
             embed_model: "m".into(),
             title: Some("T".into()),
-            metadata_json: None
+            metadata_json: None,
+            author: Some("A".into()),
+            pages: Some(12),
+            encoding: Some("UTF-16LE".into()),
+            read_as: Some("text/plain".into()),
+            fetched_at: Some(1_700_000_000_000)
         })
         .into(),
         doc!(DocumentEmbedded { version: "v1".into(), chunks: 3, dimensions: 768 }).into(),

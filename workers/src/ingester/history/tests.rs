@@ -34,7 +34,12 @@ fn chunked(ingest: &str, version: &str) -> IngestEvent {
             chunks: 1,
             embed_model: "m".into(),
             title: None,
-            metadata_json: None
+            metadata_json: None,
+            author: None,
+            pages: None,
+            encoding: None,
+            read_as: None,
+            fetched_at: None
         }
     )
     .into()
