@@ -115,8 +115,11 @@ class Bench:
 
     def hop(self, found):
         count = max(50, int(HOPS * self.factor))
-        bare = measure.spread([sample for _ in range(self.options.rounds) for sample in floor(self.folder, 200, count)])
-        self.row("bare write + fdatasync, p50 / p99", "-", "ms", both(bare))
+        bare, laid_out = (measure.spread([sample for _ in range(self.options.rounds) for sample in floor(self.folder, 200, count, before)])
+                          for before in (False, True))
+        self.row("bare append + fdatasync, p50 / p99", "-", "ms", both(bare))
+        # What a log would gain whose files are as long before as after.
+        self.row("bare overwriting + fdatasync, p50 / p99", "-", "ms", both(laid_out))
         came = self.turns(found, lambda one: one.hops(count))
         with contextlib.ExitStack() as running:
             if IN_MEMORY.is_dir():
