@@ -11,7 +11,8 @@ a log is told, after kill -9 and after a shutdown; --log-gb says how large it is
 
 Everything is written with acks=all; a figure is the median of the rounds, in which the brokers take turns. CPU and memory need the
 process's id, which a --peer on this machine may be given with. Apache Kafka and a nats-server are taken where they are installed
-(`./x interop --kafka` gets the one). About ten minutes on two cores. The parts need no more than 1 GB of disk, but `start`.
+(`./x interop --kafka` gets the one); what is left out is said with the reason. About ten minutes on two cores with nothing else to
+do. `start` needs the disk of its log, the others 2 GB.
 """
 
 import argparse
@@ -224,22 +225,28 @@ def main():
     with tempfile.TemporaryDirectory(prefix="broker-bench-", ignore_cleanup_errors=True) as folder, contextlib.ExitStack() as running:
         bench = Bench(options, Path(folder), running)
         together = [part for part in PARTS if part in options.only and part != "start"]
-        if together:
-            found = bench.all()
-            for part in together:
-                getattr(bench, part)(found)
-            running.close()
-            for name in ("ours", "kafka", "nats"):
-                shutil.rmtree(Path(folder) / name, ignore_errors=True)
-        if "start" in options.only:
-            bench.start()
+        try:
+            if together:
+                found = bench.all()
+                for part in together:
+                    getattr(bench, part)(found)
+                running.close()
+                for name in ("ours", "kafka", "nats"):
+                    shutil.rmtree(Path(folder) / name, ignore_errors=True)
+            if "start" in options.only:
+                bench.start()
+        finally:
+            # What has been measured before something failed is told too.
+            report(bench, machine | {"seconds": round(time.monotonic() - began)}, options.json)
+
+
+def report(bench, machine, file):
     print("| what | broker | unit | value |\n|---|---|---|---|")
     for row in bench.rows:
         print("| " + " | ".join(row) + " |")
     print("".join(f"\n{note}" for note in bench.notes) + "\n\n" + json.dumps(machine))
-    print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
-    if options.json:
-        Path(options.json).write_text(json.dumps({"machine": machine, "rows": bench.rows, "notes": bench.notes}, indent=2))
+    if file:
+        Path(file).write_text(json.dumps({"machine": machine, "rows": bench.rows, "notes": bench.notes}, indent=2))
 
 
 if __name__ == "__main__":

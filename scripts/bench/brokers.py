@@ -75,10 +75,10 @@ class Kafka:
         self.drop(topic)
         return count / elapsed, used
 
-    def producer(self):
+    def producer(self, batch_bytes=1_000_000):
         # Everything may be queued at once: the client is not what is measured.
         return Producer({"bootstrap.servers": self.address, "acks": "all", "enable.idempotence": True, "linger.ms": 5,
-                         "batch.size": 1_000_000, "message.max.bytes": 2_000_000, "queue.buffering.max.kbytes": 2_097_151,
+                         "batch.size": batch_bytes, "message.max.bytes": 2_000_000, "queue.buffering.max.kbytes": 2_097_151,
                          "queue.buffering.max.messages": 10_000_000, "log_level": 0})
 
     def produce(self, producer, topic, size, count):
@@ -232,11 +232,11 @@ class Restartable(Kafka):
         return self
 
     def fill(self, gigabytes):
-        """Writes a log of this size; its topic and its end."""
-        topic, producer, part = self.topic(), self.producer(), 1_000
-        end = max(1, round(gigabytes * 10_000 / part)) * part
+        """Writes a log of this size, of records of 1 KB in batches of 64 KB, for each of which an index has an entry; its topic and its end."""
+        topic, producer, part = self.topic(), self.producer(64_000), 100_000
+        end = max(1, round(gigabytes * 1_000_000 / part)) * part
         for _ in range(end // part):
-            self.produce(producer, topic, 100_000, part)
+            self.produce(producer, topic, 1_000, part)
         return topic, end
 
     def restart(self, topic, end):
