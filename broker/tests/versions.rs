@@ -334,7 +334,7 @@ fn forget_offset(stream: &mut TcpStream, group: &str, topic: &str, partition: i3
     let answer = call(stream, &frame(ApiKey::OffsetDelete as i16, 0, false, 1, &body)).unwrap();
     let error = i16::from_be_bytes([answer[4], answer[5]]);
     // Correlation id, error, throttle time and the number of topics are 14 bytes.
-    let of_partition = answer.get(14..).and_then(|rest| rest.last_chunk()).map(|code| i16::from_be_bytes(*code));
+    let of_partition = answer.get(14..).and_then(|rest| rest.last_chunk::<2>()).map(|code| i16::from_be_bytes(*code));
     (error, of_partition)
 }
 

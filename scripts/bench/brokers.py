@@ -228,7 +228,11 @@ class Restartable(Kafka):
     def start(self):
         self.spawn()
         admin = self.admin()
-        self.until(lambda: admin.list_topics(timeout=1).brokers, "to answer")
+        try:
+            self.until(lambda: admin.list_topics(timeout=1).brokers, "to answer")
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def fill(self, gigabytes):
