@@ -346,6 +346,22 @@ class Side:
         finally:
             consumer.close()
 
+    def forget_in_use(self, group, topic, other):
+        """OffsetDelete beside a member: of the topic that it consumes, and of one that may be another."""
+        if not self.led(topic):
+            return "no such topic"
+        consumer = Consumer({**self.config, "group.id": self.name(group), "enable.auto.commit": False, "session.timeout.ms": 6_000})
+        consumer.subscribe([self.name(topic)])
+        deadline = time.monotonic() + TIMEOUT_S
+        try:
+            while not consumer.assignment():
+                if time.monotonic() > deadline:
+                    return "nothing is assigned"
+                consumer.poll(0.1)
+            return [self.forget_offset(group, one, 0) for one in (topic, other)]
+        finally:
+            consumer.close()
+
     def delete_group(self, group):
         found = outcome(lambda: self.admin.delete_consumer_groups([self.name(group)])[self.name(group)].result(TIMEOUT_S))
         return None if found == "error GROUP_ID_NOT_FOUND" else found  # as with `forget_offset`
@@ -391,6 +407,7 @@ def step(dice):
         ("epoch_end", (topic, partition, dice.choice([-1, 0, 7]), dice.choice([-1, 0, 7]))),
         ("offset_in_epoch", (topic, partition, dice.choice([-1, 0, 7]), dice.choice([-1, -2, -3, -9, BASE_MS + 5_000]))),
         ("forget_offset", (group, topic, partition)),
+        ("forget_in_use", (group, topic, dice.choice("ab"))),
         ("set_offset", (group, topic, partition, dice.choice([0, 3, 1_000]))),
         ("described", (group,)),
     ])
