@@ -463,7 +463,8 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
             metadata_json: None,
             table: Some("prices".into()),
             strategy: None,
-            chunk_unit: Some("tokens".into())
+            chunk_unit: Some("tokens".into()),
+            again: true
         })
         .into(),
         doc!(DeleteDocument {}).into(),
@@ -518,7 +519,13 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
             chunks: 3,
             embed_model: "m".into(),
             title: Some("T".into()),
-            metadata_json: None
+            metadata_json: None,
+            source_type: Some("csv".into()),
+            strategy: Some("recursive".into()),
+            chunk_size: 200,
+            chunk_overlap: 25,
+            chunk_unit: Some("tokens".into()),
+            table: Some("prices".into())
         })
         .into(),
         doc!(DocumentEmbedded { version: "v1".into(), chunks: 3, dimensions: 768 }).into(),
