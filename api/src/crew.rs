@@ -111,15 +111,23 @@ impl<'a> Crew<'a> {
         workers
     }
 
-    /// Embedders. Without blobs they know chunks alone, and not what lies around them.
-    pub(crate) fn embedders(&self, texts: Option<&Arc<dyn BlobStore>>) -> Vec<WorkerHandle> {
+    /// Embedders. Without blobs they know chunks alone, and not what lies around them; without vectors they don't know which of a
+    /// document's chunks stayed.
+    pub(crate) fn embedders(
+        &self,
+        texts: Option<&Arc<dyn BlobStore>>,
+        vectors: Option<&Arc<dyn VectorStore>>,
+    ) -> Vec<WorkerHandle> {
         let models = self.models();
         self.many(|| {
-            let embedder = Embedder::new(models.clone());
-            match texts {
-                Some(blobs) => embedder.with_texts(blobs.clone()),
-                None => embedder,
+            let mut embedder = Embedder::new(models.clone());
+            if let Some(blobs) = texts {
+                embedder = embedder.with_texts(blobs.clone());
             }
+            if let Some(vectors) = vectors {
+                embedder = embedder.with_vectors(vectors.clone());
+            }
+            embedder
         })
     }
 
@@ -253,7 +261,7 @@ impl Crew<'_> {
             Some(_) => Some(open_blobs(self.config).await?),
             None => None,
         };
-        Ok(self.embedders(texts.as_ref()))
+        Ok(self.embedders(texts.as_ref(), None))
     }
 
     /// `indexers` over the database and the index.

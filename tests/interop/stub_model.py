@@ -74,6 +74,8 @@ class StubModel:
         # is time for tests to come between.
         self.at_once = at_once
         self.requests = {}
+        # Texts that it was asked for vectors of.
+        self.embedded = 0
         self.lock = threading.Lock()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self.handler())
         self.server.daemon_threads = True
@@ -150,6 +152,8 @@ class StubModel:
                         self.answer({"model": body["model"], "message": message, "done": False}, end)
                     elif self.path == "/api/embed":
                         inputs = body["input"] if isinstance(body["input"], list) else [body["input"]]
+                        with stub.lock:
+                            stub.embedded += len(inputs)
                         if stub.embed_ms:
                             with stub.embedding:
                                 time.sleep(stub.embed_ms * len(inputs) / 1000)
