@@ -558,7 +558,7 @@ fn spawn_workers(
     (toolbox, memory): (&Toolbox, &StoredMemory),
 ) -> (Vec<WorkerHandle>, CaughtUp) {
     let (projector, read_models) = crew.projector(&stores.sql);
-    let (keeper, documents) = crew.documents(documents);
+    let (keeper, documents) = crew.documents(documents, Some(&stores.blobs));
     let mut workers = vec![projector, keeper];
     workers.extend(crew.ingesters(&stores.blobs, Some(&stores.warehouse)));
     workers.extend(crew.analyzers(&stores.blobs));

@@ -202,6 +202,16 @@ document_events! {
         title: Option<String>,
         /// The caller's own JSON object.
         metadata_json: Option<String>,
+        /// Who the document says that it is by.
+        author: Option<String>,
+        /// Its last page, where the format has pages.
+        pages: Option<i32>,
+        /// What its bytes were decoded from, such as `UTF-8`; `None` where the format is no text.
+        encoding: Option<String>,
+        /// Media type of the format that it was read as; older events do not say it.
+        read_as: Option<String>,
+        /// When its bytes were read from where they are, in milliseconds since the epoch; older events do not say it.
+        fetched_at: Option<i64>,
         /// Forces the source's type.
         source_type: Option<String>,
         /// How texts are split; `None` goes by the type of the source.

@@ -82,6 +82,15 @@ struct Prepared {
     chunks: Vec<Chunk>,
 }
 
+/// What a document says of itself, and what it was read as.
+struct Told {
+    title: Option<String>,
+    author: Option<String>,
+    pages: Option<i32>,
+    encoding: Option<String>,
+    read_as: &'static str,
+}
+
 impl Ingester {
     /// An ingester that asks `log` what documents were before.
     pub fn new(log: LogConfig, schemas: Schemas, blobs: Arc<dyn BlobStore>, config: IngesterConfig) -> Self {
@@ -209,13 +218,16 @@ impl Ingester {
         if let Err(failure) = self.tables.load(submit, &version, source, content).await? {
             return Ok(Err(failure));
         }
-        let Prepared { text: ExtractedText { text, title, .. }, chunks } = prepared;
+        let Prepared { text, chunks } = prepared;
+        let pages = text.last_page();
+        let ExtractedText { text, title, author, encoding, .. } = text;
+        let told = Told { title, author, pages, encoding, read_as: source.media_type() };
         let stored = match self.blobs.put_bytes(Bytes::from(text), "text/plain; charset=utf-8").await {
             Ok(stored) => stored,
             Err(error) => return Err(blob_retry(&error)),
         };
         let context = (chunker.name() == LATE).then(|| stored.clone());
-        let mut out = vec![outgoing(IngestEvent::from(chunked(submit, &version, stored, chunks.len(), title)), cause)?];
+        let mut out = vec![outgoing(IngestEvent::from(chunked(submit, &version, stored, chunks.len(), told)), cause)?];
         if chunker.name() == RAPTOR && tree::is_for(submit, chunks.len()) {
             out.push(outgoing(IngestCommand::from(self.begun(submit, version, chunks).await?), cause)?);
             return Ok(Ok(out));
@@ -353,13 +365,8 @@ fn unchanged(submit: &SubmitDocument, version: String) -> DocumentUnchanged {
     about!(submit, DocumentUnchanged { version })
 }
 
-fn chunked(
-    submit: &SubmitDocument,
-    version: &str,
-    text: BlobRef,
-    chunks: usize,
-    title: Option<String>,
-) -> DocumentChunked {
+fn chunked(submit: &SubmitDocument, version: &str, text: BlobRef, chunks: usize, told: Told) -> DocumentChunked {
+    let Told { title, author, pages, encoding, read_as } = told;
     about!(
         submit,
         DocumentChunked {
@@ -369,6 +376,11 @@ fn chunked(
             embed_model: submit.embed_model.clone(),
             title,
             metadata_json: submit.metadata_json.clone(),
+            author,
+            pages,
+            encoding,
+            read_as: Some(read_as.to_owned()),
+            fetched_at: Some(submit.at),
             source_type: submit.source_type.clone(),
             strategy: submit.strategy.clone(),
             chunk_size: submit.chunk_size,

@@ -233,6 +233,8 @@ async fn given_a_document_when_handed_in_then_chunks_are_spans_of_the_stored_tex
     assert_eq!(said.kinds(), ["DocumentQueued", "DocumentChunked"]);
     let Some(IngestEvent::DocumentChunked(chunked)) = said.events.last() else { panic!("{said:?}") };
     assert_eq!(chunked.title.as_deref(), Some("Title"));
+    assert_eq!((chunked.encoding.as_deref(), chunked.read_as.as_deref()), (Some("UTF-8"), Some("text/markdown")));
+    assert!(chunked.pages.is_none() && chunked.fetched_at.is_some_and(|at| at <= chunked.at), "{chunked:?}");
     let stored = world.blobs.get(&chunked.text).await.unwrap();
     assert_eq!(stored, text.as_bytes());
     let chunks: Vec<&Chunk> = said.chunks.iter().flat_map(|ready| &ready.chunks).collect();
