@@ -1,7 +1,7 @@
 //! The embedder: from chunks to chunks with vectors.
 //!
-//! Several batches, of whatever documents, go to the model together, but for chunks that their document had before ([`reuse`]). A model that is away is waited for; when the runtime
-//! gives a batch up, its document ends as failed with the model's own code, message and fix.
+//! Several batches, of whatever documents, go to the model together, but for chunks that their document had before ([`reuse`]). A model
+//! that is away is waited for; when the runtime gives a batch up, its document ends as failed with the model's own code, message and fix.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
