@@ -74,3 +74,15 @@ def test_only_what_changed_is_embedded_and_what_was_removed_is_nowhere(new_serve
     for word in ("fresh1x2", "fresh1x4", "plain1x0"):
         assert found(server, word, "sparse") == []
         assert all(item["document_id"] != gone["document_id"] for item in found(server, word, "dense"))
+
+    # A file that went from the folder goes when it is asked for, and only then.
+    (folder / "1.txt").unlink()
+    (folder / "2.txt").unlink()
+    again = ["ingest", str(folder), "-c", "rivers", "--chunk-size", "800", "--chunk-overlap", "0"]
+    kept = server.cli(*again)
+    assert kept.returncode == 0 and counts(server) == chunks - PARAGRAPHS, kept
+    pruned = server.cli(*again, "--prune")
+    assert pruned.returncode == 0 and pruned.stderr.count("removed") == 1 and "2.txt" in pruned.stderr, pruned
+    assert counts(server) == PARAGRAPHS and found(server, "plain2x0", "sparse") == []
+    refused = server.cli("ingest", str(folder / "0.txt"), "-c", "rivers", "--prune")
+    assert refused.returncode == 2 and "--prune" in refused.stderr, refused

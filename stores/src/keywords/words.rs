@@ -28,8 +28,8 @@ const STOP_WORDS: &str = "\
 /// A longer run of letters and digits is no word, in bytes.
 const MAX_WORD_BYTES: usize = 200;
 
-/// Every word, and those that [`STOP_WORDS`] leaves. Making one reads its words into a set and boxes each step, which takes longer than a
-/// query has words; a copy shares the set.
+/// Every word, and those that [`STOP_WORDS`] leaves. Making one puts its words into a set, which takes longer than cutting a query; a copy
+/// shares the set.
 static ALL_WORDS: LazyLock<TextAnalyzer> = LazyLock::new(|| without(""));
 static TELLING_WORDS: LazyLock<TextAnalyzer> = LazyLock::new(|| without(STOP_WORDS));
 
