@@ -111,15 +111,23 @@ impl<'a> Crew<'a> {
         workers
     }
 
-    /// Embedders. Without blobs they know chunks alone, and not what lies around them.
-    pub(crate) fn embedders(&self, texts: Option<&Arc<dyn BlobStore>>) -> Vec<WorkerHandle> {
+    /// Embedders. Without blobs they know chunks alone, and not what lies around them; without vectors they don't know which of a
+    /// document's chunks stayed.
+    pub(crate) fn embedders(
+        &self,
+        texts: Option<&Arc<dyn BlobStore>>,
+        vectors: Option<&Arc<dyn VectorStore>>,
+    ) -> Vec<WorkerHandle> {
         let models = self.models();
         self.many(|| {
-            let embedder = Embedder::new(models.clone());
-            match texts {
-                Some(blobs) => embedder.with_texts(blobs.clone()),
-                None => embedder,
+            let mut embedder = Embedder::new(models.clone());
+            if let Some(blobs) = texts {
+                embedder = embedder.with_texts(blobs.clone());
             }
+            if let Some(vectors) = vectors {
+                embedder = embedder.with_vectors(vectors.clone());
+            }
+            embedder
         })
     }
 
@@ -254,7 +262,7 @@ impl Crew<'_> {
 
     /// `embedders`, with the bucket where one is set.
     pub async fn start_embedders(&self) -> Result<Vec<WorkerHandle>, StackError> {
-        Ok(self.embedders(self.bucket().await?.as_ref()))
+        Ok(self.embedders(self.bucket().await?.as_ref(), None))
     }
 
     /// The blobs, where others have them too.

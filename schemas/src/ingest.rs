@@ -86,6 +86,8 @@ pub struct SubmitDocument {
     pub strategy: Option<String>,
     /// What sizes count: `characters` or `tokens`; `None` means characters.
     pub chunk_unit: Option<String>,
+    /// Whether it is taken in although it is in the collection unchanged: its chunks were lost.
+    pub again: bool,
     /// Milliseconds since the epoch.
     pub at: i64,
 }
@@ -210,6 +212,18 @@ document_events! {
         read_as: Option<String>,
         /// When its bytes were read from where they are, in milliseconds since the epoch; older events do not say it.
         fetched_at: Option<i64>,
+        /// Forces the source's type.
+        source_type: Option<String>,
+        /// How texts are split; `None` goes by the type of the source.
+        strategy: Option<String>,
+        /// Most characters, or tokens, of a chunk; 0 where it was not written down.
+        chunk_size: i64,
+        /// Characters, or tokens, that neighbours share at most.
+        chunk_overlap: i64,
+        /// What sizes count: `characters` or `tokens`; `None` means characters.
+        chunk_unit: Option<String>,
+        /// Warehouse table of a tabular source.
+        table: Option<String>,
     }
     /// Every chunk of the version has a vector.
     DocumentEmbedded {

@@ -152,7 +152,7 @@ impl Ingester {
         let bytes = match self.blobs.get(&submit.content).await {
             Ok(bytes) => bytes,
             Err(error) if error.retryable() => return Err(blob_retry(&error)),
-            Err(error) => return Ok(Err(Failure::new(error.code(), error.to_string()))),
+            Err(error) => return Ok(Err(unreadable(submit, &error))),
         };
         let source = match sources::detect(submit.source.as_ref(), &bytes, submit.source_type.as_deref()) {
             Ok(source) => source,
@@ -174,11 +174,13 @@ impl Ingester {
         let decision =
             self.history.decide(delivery.position.partition, submit.ingest_id, submit.document_id, &version).await;
         match decision.map_err(|error| log_retry(&error))? {
-            Decision::Unchanged => Ok(match self.tables.load(submit, &version, source, bytes).await? {
-                Ok(()) => Ok(vec![outgoing(IngestEvent::from(unchanged(submit, version)), &delivery.envelope)?]),
-                Err(failure) => Err(failure),
-            }),
-            Decision::Take => {
+            Decision::Unchanged if !submit.again => {
+                Ok(match self.tables.load(submit, &version, source, bytes).await? {
+                    Ok(()) => Ok(vec![outgoing(IngestEvent::from(unchanged(submit, version)), &delivery.envelope)?]),
+                    Err(failure) => Err(failure),
+                })
+            }
+            Decision::Take | Decision::Unchanged => {
                 let sizing = Sizing::new(config, measure);
                 self.take(submit, version, (source, chunker), sizing, bytes, &delivery.envelope).await
             }
@@ -345,6 +347,7 @@ fn submission(start: &StartIngest, source: String, source_type: Option<String>, 
         table: start.table.clone(),
         strategy: start.strategy.clone(),
         chunk_unit: start.chunk_unit.clone(),
+        again: false,
         at: now_ms(),
     }
 }
@@ -378,6 +381,12 @@ fn chunked(submit: &SubmitDocument, version: &str, text: BlobRef, chunks: usize,
             encoding,
             read_as: Some(read_as.to_owned()),
             fetched_at: Some(submit.at),
+            source_type: submit.source_type.clone(),
+            strategy: submit.strategy.clone(),
+            chunk_size: submit.chunk_size,
+            chunk_overlap: submit.chunk_overlap,
+            chunk_unit: submit.chunk_unit.clone(),
+            table: submit.table.clone(),
         }
     )
 }
@@ -395,6 +404,11 @@ fn ingest_failed(start: &StartIngest, error: Failure) -> IngestFailed {
         error,
         at: now_ms(),
     }
+}
+
+fn unreadable(submit: &SubmitDocument, error: &BlobError) -> Failure {
+    let fix = format!("riverrun docs rm {}, then ingest its source again", submit.document_id);
+    Failure::new(error.code(), error.to_string()).with_hint(fix)
 }
 
 fn extraction_panicked(source: &str) -> Failure {

@@ -51,7 +51,13 @@ fn chunked(source: &str, ingest: &str, version: &str, at: i64) -> IngestEvent {
         pages: Some(12),
         encoding: None,
         read_as: Some("text/markdown".to_owned()),
-        fetched_at: Some(at - 1)
+        fetched_at: Some(at - 1),
+        source_type: None,
+        strategy: None,
+        chunk_size: 800,
+        chunk_overlap: 100,
+        chunk_unit: None,
+        table: None
     })
 }
 

@@ -4356,7 +4356,7 @@ export interface components {
             keywords: number;
             /**
              * Format: int64
-             * @description Documents whose chunks are not on the log any more: ingest their sources again.
+             * @description Documents whose chunks are not on the log any more and could not be made again: remove them and ingest their sources again.
              */
             missing: number;
             /** @description Ids of the first hundred of them. */

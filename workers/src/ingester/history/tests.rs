@@ -39,7 +39,13 @@ fn chunked(ingest: &str, version: &str) -> IngestEvent {
             pages: None,
             encoding: None,
             read_as: None,
-            fetched_at: None
+            fetched_at: None,
+            source_type: None,
+            strategy: None,
+            chunk_size: 800,
+            chunk_overlap: 100,
+            chunk_unit: None,
+            table: None
         }
     )
     .into()
