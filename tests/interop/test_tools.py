@@ -205,7 +205,8 @@ def test_given_runs_in_every_state_when_they_are_cancelled_then_each_ends_long_b
         return (run.json["status"], [step["kind"] for step in run.json["steps"]]) if run.status == 200 else None
 
     def arrived():
-        return (state("its tool runs") == ("running", ["thought", "tool_call"]) and state("its model writes") == ("running", [])
+        # A run of a session has read its conversation before its model is asked.
+        return (state("its tool runs") == ("running", ["thought", "tool_call"]) and state("its model writes") == ("running", ["tool_call", "tool_result"])
                 and (state("a person is asked") or [""])[0] == "waiting_approval" and state("its session is busy") == ("queued", []))
     wait_for(arrived, 60, "every run to be where it is cancelled")
     # The one that waits for the session first: else it would get its turn.
