@@ -3,6 +3,7 @@
 //! An agent type is a pure function from a run's folded events to its next action ([`decide`]); the worker performs the
 //! action and appends what came of it. Nothing in `decide` does I/O, reads a clock or draws a random number.
 
+pub mod citations;
 pub mod compaction;
 pub mod decide;
 pub mod manifest;

@@ -45,6 +45,8 @@ pub(crate) struct Talk<'a> {
     pub(crate) steps: &'a [Step],
     /// Said behind the last observation.
     pub(crate) reminder: Option<String>,
+    /// Passages are shown with what reading on in their documents wants.
+    pub(crate) readable: bool,
 }
 
 /// A use of a tool: what the model said and what came back.
@@ -73,19 +75,22 @@ impl Exchange<'_> {
 struct Observed<'a> {
     seq: i64,
     tool: &'a ToolUse,
+    readable: bool,
     text: String,
 }
 
 impl<'a> Observed<'a> {
-    fn new(step: &'a Step, tool: &'a ToolUse, sources: &[Hit]) -> Self {
-        Observed { seq: step.seq, tool, text: observed(tool, sources, MAX_OBSERVATION) }
+    fn new(step: &'a Step, tool: &'a ToolUse, sources: &[Hit], readable: bool) -> Self {
+        Observed { seq: step.seq, tool, readable, text: observed(tool, sources, readable, MAX_OBSERVATION) }
     }
 
     /// As far as the run shows it; `None` when it is left out.
     fn in_form(self, form: &Compaction, sources: &[Hit]) -> Option<Self> {
         match form.shows(self.seq) {
             Shown::Whole => Some(self),
-            Shown::Short => Some(Observed { text: observed(self.tool, sources, SHORT_OBSERVATION), ..self }),
+            Shown::Short => {
+                Some(Observed { text: observed(self.tool, sources, self.readable, SHORT_OBSERVATION), ..self })
+            }
             Shown::Not => None,
         }
     }
@@ -123,16 +128,18 @@ impl<'a> Talk<'a> {
             match step.kind {
                 StepKind::Thought => thought = step.text.as_deref(),
                 StepKind::ToolCall => {
+                    // A call that the agent made unasked says why itself.
+                    let why = step.text.as_deref().or(thought.take());
                     exchanges.extend(step.tool.as_ref().map(|tool| Exchange {
                         call_id: &tool.call_id,
-                        said: said(thought.take(), tool),
+                        said: said(why, tool),
                         observed: None,
                     }));
                 }
                 StepKind::ToolResult => {
                     let Some(tool) = &step.tool else { continue };
                     if let Some(exchange) = exchanges.iter_mut().rev().find(|known| known.call_id == tool.call_id) {
-                        exchange.observed = Some(Observed::new(step, tool, sources));
+                        exchange.observed = Some(Observed::new(step, tool, sources, self.readable));
                     }
                 }
                 StepKind::Route
@@ -165,7 +172,7 @@ pub(crate) fn evidence(state: &RunState, steps: &[Step], most: usize) -> Evidenc
         .iter()
         .filter(|step| step.kind == StepKind::ToolResult)
         .filter_map(|step| step.tool.as_ref().filter(|tool| tool.error.is_none()).map(|tool| (step, tool)))
-        .map(|(step, tool)| Observed::new(step, tool, &sources))
+        .map(|(step, tool)| Observed::new(step, tool, &sources, false))
         .collect();
     let sizes: Vec<usize> = found.iter().map(|observed| observed.text.len()).collect();
     let first = window::first_shown(&sizes, most);
@@ -245,28 +252,33 @@ fn said(thought: Option<&str>, tool: &ToolUse) -> String {
 }
 
 /// At most so many characters of a result.
-fn observed(tool: &ToolUse, sources: &[Hit], most: usize) -> String {
-    observation(Origin::of_tool(&tool.name), &tool.name, &window::shorten(&shown(tool, sources), most))
+fn observed(tool: &ToolUse, sources: &[Hit], readable: bool, most: usize) -> String {
+    observation(Origin::of_tool(&tool.name), &tool.name, &window::shorten(&shown(tool, sources, readable), most))
 }
 
-fn shown(tool: &ToolUse, sources: &[Hit]) -> String {
+fn shown(tool: &ToolUse, sources: &[Hit], readable: bool) -> String {
     match (&tool.error, &tool.result_json) {
         (Some(error), _) => format!("error: {error}"),
-        (None, Some(result)) if tool.name == KNOWLEDGE_SEARCH => passages(result, sources),
+        (None, Some(result)) if tool.name == KNOWLEDGE_SEARCH => passages(result, sources, readable),
         (None, Some(result)) => result.clone(),
         (None, None) => "the result is too large to show".to_owned(),
     }
 }
 
 /// Search results under the numbers that they keep for the whole run.
-fn passages(result: &str, sources: &[Hit]) -> String {
+fn passages(result: &str, sources: &[Hit], readable: bool) -> String {
     let found: Vec<Hit> = crate::state::hits(result);
     if found.is_empty() {
         return "no passage found".to_owned();
     }
     let line = |hit: &Hit| {
         let n = sources.iter().position(|source| source.chunk_id == hit.chunk_id).map_or(0, |i| i + 1);
-        format!("[{n}] {}", hit.text.trim())
+        let place = if readable {
+            format!("\n(document_id {}, from byte {})", hit.document_id, hit.start)
+        } else {
+            String::new()
+        };
+        format!("[{n}] {}{place}", hit.text.trim())
     };
     found.iter().map(line).collect::<Vec<_>>().join("\n\n")
 }

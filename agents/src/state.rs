@@ -295,6 +295,11 @@ impl RunState {
         }
     }
 
+    /// Passages were found that an answer can cite.
+    pub(crate) fn has_sources(&self) -> bool {
+        !self.sources.is_empty()
+    }
+
     /// The passages found so far, each once, in the order in which they first came up: passage `n` of an answer is the
     /// `n`-th here, counted from 1. At most 512.
     pub fn sources(&self) -> Vec<Hit> {

@@ -247,6 +247,7 @@ macro_rules! event_set {
     ) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq)]
+        #[allow(clippy::large_enum_variant, reason = "an event is moved a few times between a record and its handler")]
         pub enum $set {
             $($(#[$vdoc])* $event($event),)+
         }

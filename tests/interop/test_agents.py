@@ -1,5 +1,6 @@
 """The agent types and the supervisor, as a client of the HTTP API sees them; chats go to the scripted model."""
 
+import base64
 import json
 
 import pytest
@@ -68,3 +69,38 @@ def test_without_an_agent_the_first_step_says_who_does_it_and_why(server, task, 
     assert [score["agent"] for score in record["scores"]] == AGENTS
     # The scripted model names the first candidate, which is the rules' own.
     assert record["agent"] == agent, record
+
+
+@pytest.fixture(scope="module")
+def charges(server):
+    """What a run needs to be about a document that no other test knows."""
+    file = server.folder / "launches.md"
+    file.write_text("# Charges\n\nIt is as the handbook says: a winch launch costs 9 crowns.\n")
+    assert server.ingest(file, "launches", namespace="grounded")["indexed"] == 1
+    return {"namespace": "grounded", "collections": ["launches"]}
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_given_collections_when_the_model_does_not_look_there_then_the_agent_does_and_the_answer_is_cited(server, charges, agent):
+    result = run(server, task="what does a winch launch cost?", agent=agent, **charges)
+    assert result["status"] == "succeeded", result
+    searches = [step for step in result["steps"] if step["kind"] == "tool_call" and step["tool"]["name"] == "knowledge_search"]
+    assert len(searches) == 1 and "not searched yet" in searches[0]["text"], result["steps"]
+    assert result["answer"] == "It is as the handbook says [1].", result
+    [cited] = result["citations"]
+    assert (cited["n"], cited["supported"]) == (1, True) and cited["source"].endswith("launches.md"), cited
+
+
+def test_given_an_answer_that_no_passage_holds_when_it_is_written_then_it_is_written_anew_once(server, charges):
+    def says(*words):
+        return ",".join(base64.b64encode(each.encode()).decode() for each in words)
+
+    act = json.dumps({"thought": "I know it", "tool": "answer", "arguments": {}})
+    invented, backed = "A winch launch costs 1,000 dollars.", "A winch launch costs 9 crowns."
+    for name, second, answer, cited in [("found", backed, "A winch launch costs 9 crowns [1].", [(1, True)]), ("lost", invented, invented, [])]:
+        task = f"what does a winch launch cost? [[id=anew-{name} says={says(act, act, invented, second)}]]"
+        result = run(server, task=task, agent="react", **charges)
+        thoughts = [step["text"] for step in result["steps"] if step["kind"] == "thought"]
+        assert thoughts[-1] == f"[not in the passages]\n{invented}", result["steps"]
+        assert result["answer"] == answer, result
+        assert [(each["n"], each["supported"]) for each in result["citations"]] == cited, result

@@ -25,6 +25,7 @@ def test_a_run_killed_at_each_of_its_events_ends_once(tmp_path):
 
 @pytest.mark.parametrize("more", [
     ["--fault", "kill"],
+    ["--fault", "kill", "--over", "8s"],
     ["--fault", "freeze", "--freeze-for", "3s", "--kill-every", "1s"],
     ["--fault", "rebalance"],
     ["--fault", "broker", "--kill-every", "4s"],
@@ -35,6 +36,7 @@ def test_nothing_is_lost_and_nothing_doubled_under_load(more):
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert (report["lost"], report["doubled_effects"], report["terminal_events"], report["with_gaps"]) == (0, 0, 60, 0), report
+    assert report["takeover_p99_ms"] <= report["longest_takeover_ms"] and report["worker_mib_at_most"] >= 1, report
 
 
 def test_a_time_that_is_none_is_refused():

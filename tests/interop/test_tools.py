@@ -189,6 +189,34 @@ def test_a_call_that_nobody_answers_ends_in_time(new_server, tmp_path):
     assert "no result within 1000 ms" in tool_step(run)["error"], run
 
 
+def test_given_runs_in_every_state_when_they_are_cancelled_then_each_ends_long_before_what_it_waits_for(new_server, tmp_path):
+    server = new_server(**written(tmp_path, SLOW.format(120))).start()
+    hangs = "[[steps=1 delay_ms=120000 id=cancel-{}]]"
+    runs = {
+        "its model writes": server.start_run(hangs.format("model"), session="busy"),
+        "its tool runs": server.start_run(uses("slow", {}, id="cancel-tool")),
+        "a person is asked": server.start_run("count [[steps=1 id=cancel-asked]]", approval="always"),
+        "an agent is chosen": server.start_run(hangs.format("route") + " Write a letter about 2 + 2, step by step", agent=None),
+        "its session is busy": server.start_run(hangs.format("turn"), session="busy"),
+    }
+
+    def state(which):
+        run = server.get(f"/runs/{runs[which]}")
+        return (run.json["status"], [step["kind"] for step in run.json["steps"]]) if run.status == 200 else None
+
+    def arrived():
+        # A run of a session has read its conversation before its model is asked.
+        return (state("its tool runs") == ("running", ["thought", "tool_call"]) and state("its model writes") == ("running", ["tool_call", "tool_result"])
+                and (state("a person is asked") or [""])[0] == "waiting_approval" and state("its session is busy") == ("queued", []))
+    wait_for(arrived, 60, "every run to be where it is cancelled")
+    # The one that waits for the session first: else it would get its turn.
+    for run_id in reversed(runs.values()):
+        assert server.post(f"/runs/{run_id}/cancel", {"reason": "enough"}).status == 202
+    for which, run_id in runs.items():
+        run = server.run_end(run_id, 30)
+        assert (run["status"], run["stop_reason"]) == ("cancelled", "cancelled"), (which, run)
+
+
 # ---- HTTP tools ----------------------------------------------------------------------------------------------------------
 
 @contextmanager

@@ -11,11 +11,11 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::marks::Mark;
-use super::{ModelCall, ModelMode, Reply, StepDraft};
+use super::{ModelCall, ModelMode, Reply, StepDraft, grounding};
 use crate::compaction::Shown;
 use crate::prompt::{DATA_RULE, Talk};
 use crate::state::{DEFAULT_MAX_ITERS, NOT_MADE_MS, RunState};
-use crate::tools::ToolManifest;
+use crate::tools::{DOCUMENT_READ, ToolManifest};
 
 const MAX_ACT_TOKENS: u32 = 512;
 /// Tokens of an answer, a draft or the result of a step.
@@ -64,21 +64,23 @@ pub(super) fn tool_lines(tools: &[ToolManifest]) -> String {
 }
 
 /// The system prompt of a loop of actions.
-pub(super) fn instructions(tools: &[ToolManifest], exits: &[&Exit]) -> String {
+pub(super) fn instructions(state: &RunState, tools: &[ToolManifest], exits: &[&Exit]) -> String {
     let exits: String = exits.iter().map(|exit| format!("- {}: {} Arguments: {{}}\n", exit.name, exit.when)).collect();
     format!(
         "You solve the user's task step by step with tools. Tools:\n{}{exits}\
          At each step reply with one JSON object: {{\"thought\": \"why, in one sentence\", \"tool\": \"name\", \"arguments\": {{...}}}}.\n\
-         Never make the same call twice. {DATA_RULE}",
-        tool_lines(tools)
+         Never make the same call twice.{} {DATA_RULE}",
+        tool_lines(tools),
+        grounding::rule(state, tools)
     )
 }
 
 /// Asks for the next action.
 pub(super) fn call(state: &RunState, tools: &[ToolManifest], exits: &[&Exit], talk: Talk<'_>) -> ModelCall {
+    let readable = tools.iter().any(|tool| tool.name == DOCUMENT_READ);
     ModelCall {
         mode: ModelMode::Act,
-        messages: Talk { instructions: instructions(tools, exits), ..talk }.messages(state),
+        messages: Talk { instructions: instructions(state, tools, exits), readable, ..talk }.messages(state),
         response_schema: Some(action_schema(tools, exits)),
         max_tokens: MAX_ACT_TOKENS,
     }
@@ -211,7 +213,8 @@ fn refused(thought: StepDraft, call: ToolUse, error: String) -> Vec<StepDraft> {
     vec![thought, StepDraft::tool(StepKind::ToolCall, call), StepDraft::tool(StepKind::ToolResult, result)]
 }
 
-fn tool_use(run_id: RunId, seq: i64, name: &str, arguments: &Value, effect: ToolEffect) -> ToolUse {
+/// The intent of a call that is step `seq`; its id is the key under which its effect happens at most once.
+pub(super) fn tool_use(run_id: RunId, seq: i64, name: &str, arguments: &Value, effect: ToolEffect) -> ToolUse {
     let arguments_json = arguments.to_string();
     let mut hash = Sha256::new();
     for part in [&run_id.to_string(), &seq.to_string(), name, &arguments_json] {

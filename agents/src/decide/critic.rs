@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::acting;
 use super::drafting::{self, Drafts, Gathering};
-use super::{Action, AgentType, ModelMode, Reply, StepDraft};
+use super::{Action, AgentType, ModelMode, Reply, StepDraft, grounding};
 use crate::manifest::{Cue, Manifest};
 use crate::prompt::{self, Writing};
 use crate::state::RunState;
@@ -175,13 +175,18 @@ fn revision(drafts: &Drafts<'_>, critique: &Critique) -> Writing {
     }
 }
 
-/// An empty draft needs no model to be found wanting.
+/// An empty draft needs no model to be found wanting, nor does a first one that has nothing from the passages.
 fn judge(state: &RunState, drafts: &Drafts<'_>) -> Action {
-    let Some(draft) = drafts.best.filter(|_| !drafts.empty) else {
-        let note = "the draft is empty".to_owned();
-        let finding = Finding { criterion: "complete".to_owned(), passed: false, note };
-        return Action::Append(vec![Critique::of(drafts.count, vec![finding]).step(None)]);
+    let found = |criterion: &str, note: &str| {
+        let finding = Finding { criterion: criterion.to_owned(), passed: false, note: note.to_owned() };
+        Action::Append(vec![Critique::of(drafts.count, vec![finding]).step(None)])
     };
+    let Some(draft) = drafts.best.filter(|_| !drafts.empty) else {
+        return found("complete", "the draft is empty");
+    };
+    if drafts.count == 1 && grounding::is_unbacked(state, draft) {
+        return found("grounded", grounding::UNBACKED);
+    }
     let questions: Vec<String> = CRITERIA.iter().map(|(name, question)| format!("- {name}: {question}?")).collect();
     let instructions = format!(
         "You judge the draft of an answer to a task by these criteria:\n{}\nFor each, write a short note on what you checked, \

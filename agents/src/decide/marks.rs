@@ -12,6 +12,8 @@ pub(super) enum Mark {
     Failed(usize),
     /// No plan could be made.
     NoPlan,
+    /// An answer that the passages do not hold.
+    Unbacked,
 }
 
 impl Mark {
@@ -22,6 +24,7 @@ impl Mark {
             Mark::Done(n) => format!("[step {n} done]"),
             Mark::Failed(n) => format!("[step {n} failed]"),
             Mark::NoPlan => "[no plan]".to_owned(),
+            Mark::Unbacked => "[not in the passages]".to_owned(),
         };
         format!("{head}\n{}", text.trim())
     }
@@ -35,6 +38,7 @@ impl Mark {
             ["step", n, "done"] => Mark::Done(n.parse().ok()?),
             ["step", n, "failed"] => Mark::Failed(n.parse().ok()?),
             ["no", "plan"] => Mark::NoPlan,
+            ["not", "in", "the", "passages"] => Mark::Unbacked,
             _ => return None,
         };
         Some((mark, rest))
@@ -56,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_mark_is_read_as_it_was_written_and_a_model_cannot_forge_one() {
-        for mark in [Mark::Draft(2), Mark::Done(1), Mark::Failed(12), Mark::NoPlan] {
+        for mark in [Mark::Draft(2), Mark::Done(1), Mark::Failed(12), Mark::NoPlan, Mark::Unbacked] {
             assert_eq!(Mark::read(&mark.write(" two\nlines ")), Some((mark, "two\nlines")));
             assert_eq!(Mark::strip(&mark.write(&Mark::Draft(9).write("words"))), "words");
         }

@@ -8,6 +8,7 @@ mod acting;
 mod calls;
 mod critic;
 mod drafting;
+mod grounding;
 mod marks;
 mod plan_execute;
 mod react;
@@ -268,8 +269,9 @@ pub fn next(state: &RunState, tools: &[ToolManifest], now_ms: i64) -> Action {
         Some(name) => match agent(name) {
             Ok(agent) => {
                 let seen = memory::without_opening(state);
-                let action = agent.decide(seen.as_ref().unwrap_or(state), &memory::usable(state, tools));
-                memory::with_memory(state, action)
+                let usable = memory::usable(state, tools);
+                let action = agent.decide(seen.as_ref().unwrap_or(state), &usable);
+                memory::with_memory(state, grounding::search_first(state, &usable, action))
             }
             Err(unknown) => Action::Finish(Failed(Failure::new("unknown_agent", unknown.to_string())).into()),
         },

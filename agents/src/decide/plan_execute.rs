@@ -13,7 +13,7 @@ use riverrun_schemas::agent::StepKind;
 use self::plan::{MAX_PLANS, MAX_TRIES, Plan, Progress};
 use super::acting::{self, Acted, Exit};
 use super::marks::Mark;
-use super::{Action, AgentType, ModelMode, Reply, StepDraft};
+use super::{Action, AgentType, ModelMode, Reply, StepDraft, grounding};
 use crate::manifest::{Cue, Manifest};
 use crate::state::RunState;
 use crate::tools::ToolManifest;
@@ -79,7 +79,7 @@ impl AgentType for PlanExecute {
             ModelMode::Act => acted(state, tools, &progress, reply),
             ModelMode::Work => worked(&progress, reply),
             ModelMode::Answer | ModelMode::Draft | ModelMode::Judge | ModelMode::Reflect | ModelMode::Route => {
-                vec![StepDraft::text(StepKind::Answer, reply.text.trim(), Some(reply.usage))]
+                grounding::answered(state, reply)
             }
         }
     }

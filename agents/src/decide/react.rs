@@ -8,9 +8,9 @@
 use riverrun_schemas::agent::StepKind;
 
 use super::acting::{self, ANSWER, Acted};
-use super::{Action, AgentType, ModelCall, ModelMode, Reply, StepDraft};
+use super::{Action, AgentType, ModelCall, ModelMode, Reply, StepDraft, grounding};
 use crate::manifest::{Cue, Manifest};
-use crate::prompt::{self, Talk, Writing};
+use crate::prompt::{self, Talk};
 use crate::state::RunState;
 use crate::tools::ToolManifest;
 
@@ -55,7 +55,7 @@ impl AgentType for React {
         if chose_answer || tools.is_empty() || state.exhausted() {
             return Action::CallModel(ModelCall {
                 mode: ModelMode::Answer,
-                messages: prompt::answering(state, &Writing::answer()),
+                messages: prompt::answering(state, &grounding::writing(state)),
                 response_schema: None,
                 max_tokens: acting::MAX_WORDS_TOKENS,
             });
@@ -76,7 +76,7 @@ impl AgentType for React {
         let thought = |text: String| vec![StepDraft::text(StepKind::Thought, text, Some(reply.usage))];
         let answer = |text: &str| vec![StepDraft::text(StepKind::Answer, text.trim(), Some(reply.usage))];
         if mode != ModelMode::Act {
-            return answer(&reply.text);
+            return grounding::answered(state, reply);
         }
         match acting::interpret(state, tools, &[&ANSWER], &state.steps, reply) {
             Acted::Used(steps) => steps,

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::acting;
 use super::drafting::{self, Drafts, Gathering};
 use super::marks::Mark;
-use super::{Action, AgentType, ModelCall, ModelMode, Reply, StepDraft};
+use super::{Action, AgentType, ModelCall, ModelMode, Reply, StepDraft, grounding};
 use crate::manifest::{Cue, Manifest};
 use crate::prompt::{self, Writing};
 use crate::state::RunState;
@@ -175,13 +175,17 @@ fn list(lessons: &[&str]) -> String {
     lessons.iter().map(|lesson| format!("- {lesson}")).collect::<Vec<_>>().join("\n")
 }
 
-/// An empty draft needs no model to be found wanting.
+/// An empty draft needs no model to be found wanting, nor does a first one that has nothing from the passages.
 fn evaluate(state: &RunState, view: &View<'_>) -> Action {
     let attempt = view.lessons.len() + 1;
+    let failed =
+        |reason: &str| Action::Append(vec![Verdict { attempt, passed: false, reason: reason.to_owned() }.step(None)]);
     let Some(draft) = view.drafts.best.filter(|_| !view.drafts.empty) else {
-        let verdict = Verdict { attempt, passed: false, reason: "the draft is empty".to_owned() };
-        return Action::Append(vec![verdict.step(None)]);
+        return failed("the draft is empty");
     };
+    if attempt == 1 && grounding::is_unbacked(state, draft) {
+        return failed(grounding::UNBACKED);
+    }
     let instructions = "You check whether a draft solves a task. Compare it with the task and the observations. Give the \
                         reason first, in one sentence; then the verdict: \"pass\" when the draft answers what was asked and \
                         nothing speaks against it, else \"fail\". Reply with JSON.";

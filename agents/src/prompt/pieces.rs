@@ -1,6 +1,6 @@
 //! Pieces of context: where each comes from, and how text that is not ours is kept from being read as structure.
 
-use crate::tools::KNOWLEDGE_SEARCH;
+use crate::tools::{DOCUMENT_READ, KNOWLEDGE_SEARCH};
 
 /// Where a piece of context comes from. Only the user gives orders; everything else is data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,7 +32,7 @@ impl Origin {
     /// Where the results of a tool come from, by its name.
     pub fn of_tool(name: &str) -> Self {
         match name {
-            KNOWLEDGE_SEARCH | "document_read" => Origin::Retrieved,
+            KNOWLEDGE_SEARCH | DOCUMENT_READ => Origin::Retrieved,
             "web_fetch" => Origin::Web,
             "memory_recall" => Origin::Memory,
             _ => Origin::Tool,

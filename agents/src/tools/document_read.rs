@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 
 use super::{Permission, Tool, ToolContext, ToolError, ToolManifest, parse, schema_of};
 
+/// The tool's name.
+pub(crate) const DOCUMENT_READ: &str = "document_read";
+
 /// Most bytes that one call gives.
 const MAX_LENGTH: usize = 16_000;
 const DEFAULT_LENGTH: usize = 4_000;
@@ -72,7 +75,7 @@ impl DocumentRead {
 impl Tool for DocumentRead {
     fn manifest(&self) -> ToolManifest {
         ToolManifest::builtin(
-            "document_read",
+            DOCUMENT_READ,
             "Reads the text of one document around a passage that knowledge_search found. Use it when a passage is cut off.",
             schema_of::<Arguments>(),
             ToolEffect::None,

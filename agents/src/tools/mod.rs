@@ -29,6 +29,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 pub use defined::{DefinedConfig, DefinedTools};
+pub(crate) use document_read::DOCUMENT_READ;
 pub use document_read::{Document, Documents, ReadFailure};
 pub use knowledge_search::{Hit, KNOWLEDGE_SEARCH, Search, SearchFailure};
 pub use manifest::{

@@ -1,11 +1,9 @@
 //! The one place where terminal events are made.
 
-use riverrun_agents::RunState;
 use riverrun_agents::decide::Ending;
+use riverrun_agents::{RunState, citations};
 use riverrun_schemas::agent::RunFinished;
 use riverrun_schemas::{RunId, Usage, now_ms};
-
-use super::citations;
 
 /// The end of a run whose fold is at hand.
 pub(super) fn of(state: &RunState, ending: Ending) -> RunFinished {

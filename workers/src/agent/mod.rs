@@ -15,7 +15,6 @@
 //! of them, in whatever order and place that came there.
 
 mod chains;
-mod citations;
 mod commands;
 mod context;
 mod driver;

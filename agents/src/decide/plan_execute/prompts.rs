@@ -4,7 +4,7 @@ use riverrun_models::Message;
 
 use super::plan::{Plan, Progress};
 use crate::decide::acting::{self, Exit, MAX_WORDS_TOKENS};
-use crate::decide::{ModelCall, ModelMode};
+use crate::decide::{ModelCall, ModelMode, grounding};
 use crate::prompt::{self, DATA_RULE, Talk, Writing};
 use crate::state::RunState;
 use crate::tools::ToolManifest;
@@ -18,8 +18,9 @@ pub(super) fn plan(state: &RunState, tools: &[ToolManifest], progress: &Progress
     let instructions = format!(
         "You plan how to solve the user's task. Tools:\n{}- none: Choose this for a step that only needs thought.\n\
          Reply with one JSON object: {{\"steps\": [{{\"description\": \"what to find out or work out, in one sentence\", \"tool\": \"name\"}}]}}. \
-         One tool call a step, as few steps as the task needs, in the order in which they are done. Do not solve the task yet. {DATA_RULE}",
-        acting::tool_lines(tools)
+         One tool call a step, as few steps as the task needs, in the order in which they are done. Do not solve the task yet.{} {DATA_RULE}",
+        acting::tool_lines(tools),
+        grounding::rule(state, tools)
     );
     let mut notes = results(progress);
     if let Some(failed) = &progress.plan {
@@ -62,7 +63,10 @@ pub(super) fn work(state: &RunState, progress: &Progress<'_>) -> ModelCall {
 
 /// Asks for the answer, from what the steps came to.
 pub(super) fn answer(state: &RunState, progress: &Progress<'_>) -> ModelCall {
-    words(ModelMode::Answer, prompt::answering(state, &Writing { notes: results(progress), ..Writing::answer() }))
+    words(
+        ModelMode::Answer,
+        prompt::answering(state, &Writing { notes: results(progress), ..grounding::writing(state) }),
+    )
 }
 
 fn words(mode: ModelMode, messages: Vec<Message>) -> ModelCall {

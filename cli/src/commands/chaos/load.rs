@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use riverrun_log::Producer;
 use riverrun_schemas::agent::StartRun;
 use riverrun_schemas::{RunId, now_ms};
 use serde::Serialize;
 
 use super::boundaries::{Folder, free_port, request};
-use super::observer::{Observer, Tally};
+use super::observer::{self, Observer, Tally};
 use super::process::Process;
 use super::script::{self, Script};
 use super::{Fault, LoadArgs, harness};
@@ -18,6 +19,9 @@ use crate::output::{Output, tell};
 
 /// How often the harness says how far it is.
 const PROGRESS: Duration = Duration::from_secs(10);
+
+/// Processes that came back from the dead and are still there; the oldest of more is killed.
+const MAX_THAWED: usize = 4;
 
 /// How long the log is read behind the last end.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -28,6 +32,9 @@ struct Report {
     tally: Tally,
     steps_per_run: i64,
     broken_processes: usize,
+    /// MiB of the largest worker before the first run, and at most, of those that are there at the end.
+    worker_mib_at_start: Option<u64>,
+    worker_mib_at_most: Option<u64>,
     seconds: f64,
     runs_per_second: f64,
     faults: Vec<String>,
@@ -51,16 +58,20 @@ pub(super) async fn run(args: LoadArgs, output: Output) -> Result<(), CliError> 
     };
     let mut fleet = Fleet::start(&data, &script, &args).await?;
     let mut observer = Observer::new(&fleet.brokers(), data.join("ledger")).await?;
+    let worker_mib_at_start = fleet.worker_mib("VmRSS");
     let began = Instant::now();
-    let started = start_runs(&observer, args.runs, script.calls).await?;
-    let broken = watch(&args, &mut fleet, &mut observer, began).await?;
+    let mut started = Vec::with_capacity(args.runs);
+    let broken = watch(&args, script.calls, &mut started, &mut fleet, &mut observer, began).await?;
     let seconds = began.elapsed().as_secs_f64();
+    let worker_mib_at_most = fleet.worker_mib("VmHWM");
     fleet.stop().await?;
     let tally = observer.tally(&started)?;
     let faults = tally.faults();
     let report = Report {
         steps_per_run: script.steps(),
         broken_processes: broken,
+        worker_mib_at_start,
+        worker_mib_at_most,
         seconds,
         runs_per_second: started.len() as f64 / seconds.max(0.001),
         faults,
@@ -76,6 +87,8 @@ pub(super) async fn run(args: LoadArgs, output: Output) -> Result<(), CliError> 
 
 fn people(report: &Report) -> String {
     let Report { tally, .. } = report;
+    let memory = |mib: Option<u64>| mib.map_or_else(|| "?".to_owned(), |mib| mib.to_string());
+    let (at_start, at_most) = (memory(report.worker_mib_at_start), memory(report.worker_mib_at_most));
     [
         format!("runs                 {} of {} steps", tally.runs, report.steps_per_run),
         format!("processes broken     {}", report.broken_processes),
@@ -90,25 +103,45 @@ fn people(report: &Report) -> String {
         format!("void events          {}", tally.void_events),
         format!("questions            {}", tally.questions),
         format!("longest stall        {} ms", tally.longest_stall_ms),
+        format!("takeover within      {} ms (p99), {} ms (all)", tally.takeover_p99_ms, tally.longest_takeover_ms),
+        format!("worker memory        {at_start} MiB at the start, {at_most} MiB at most"),
         format!("took                 {:.1} s, {:.1} runs/s", report.seconds, report.runs_per_second),
     ]
     .join("\n")
 }
 
-async fn start_runs(observer: &Observer, runs: usize, calls: u32) -> Result<Vec<RunId>, CliError> {
-    let mut started = Vec::with_capacity(runs);
-    for _ in 0..runs {
+/// Starts the runs, each when its time has come. Never ends by itself.
+async fn start_runs(
+    args: &LoadArgs,
+    calls: u32,
+    producer: &Producer,
+    started: &mut Vec<RunId>,
+) -> Result<(), CliError> {
+    let began = tokio::time::Instant::now();
+    for number in 0..args.runs {
+        let share = number as f64 / args.runs.max(1) as f64;
+        tokio::time::sleep_until(began + args.over.mul_f64(share)).await;
         let run_id = RunId::new();
-        observer.send(StartRun { run_id, request: request(calls), at: now_ms() }.into()).await?;
+        // Before it is sent: what may have been started counts as started.
         started.push(run_id);
+        observer::send(producer, StartRun { run_id, request: request(calls), at: now_ms() }.into()).await?;
     }
-    Ok(started)
+    std::future::pending().await
 }
 
-/// Breaks processes until every run has ended; gives how many were broken.
-async fn watch(args: &LoadArgs, fleet: &mut Fleet, observer: &mut Observer, began: Instant) -> Result<usize, CliError> {
+/// Starts runs and breaks processes until every run has ended; gives how many were broken.
+async fn watch(
+    args: &LoadArgs,
+    calls: u32,
+    started: &mut Vec<RunId>,
+    fleet: &mut Fleet,
+    observer: &mut Observer,
+    began: Instant,
+) -> Result<usize, CliError> {
     let broken = AtomicUsize::new(0);
+    let producer = observer.producer();
     tokio::select! {
+        result = start_runs(args, calls, &producer, started) => result?,
         result = break_on(args, fleet, &broken) => result?,
         result = observe(args, observer, began, &broken) => result?,
     }
@@ -125,8 +158,11 @@ async fn break_on(args: &LoadArgs, fleet: &mut Fleet, broken: &AtomicUsize) -> R
     if args.kill_every.is_zero() {
         return std::future::pending().await;
     }
+    let mut due = tokio::time::Instant::now();
     loop {
-        tokio::time::sleep(args.kill_every).await;
+        // The time that it took to replace a process counts.
+        due = (due + args.kill_every).max(tokio::time::Instant::now());
+        tokio::time::sleep_until(due).await;
         fleet.break_one(args.freeze_for).await?;
         broken.fetch_add(1, Ordering::Relaxed);
     }
@@ -197,6 +233,11 @@ impl Fleet {
         self.broker.brokers.clone()
     }
 
+    /// Of the largest worker.
+    fn worker_mib(&self, which: &str) -> Option<u64> {
+        self.workers.iter().filter_map(|(_, worker)| worker.memory_mib(which)).max()
+    }
+
     async fn start_worker(&self, name: &str) -> Result<Process, CliError> {
         let brokers = self.brokers();
         let arguments = ["--brokers", &brokers, "--worker", name, "--model", &self.model, "--ledger-ms", &self.tool_ms];
@@ -230,6 +271,9 @@ impl Fleet {
                 tokio::time::sleep(freeze_for).await;
                 frozen.thaw().await?;
                 self.thawed.push(frozen);
+                if self.thawed.len() > MAX_THAWED {
+                    self.thawed.remove(0).kill().await?;
+                }
             }
             Fault::Rebalance => {
                 let (_, mut leaving) = self.workers.remove(chosen);

@@ -52,6 +52,9 @@ pub struct LoadArgs {
     /// Steps of each, rounded up to what tool calls of three steps and an answer of two give
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(5..=200))]
     steps: u32,
+    /// Start the runs evenly over this time, so that processes are broken while they come; 0s starts all at once
+    #[arg(long, default_value = "0s", value_parser = duration)]
+    over: Duration,
     /// How often a process is broken, such as 2s or 500ms; 0s breaks none
     #[arg(long, default_value = "2s", value_parser = duration)]
     kill_every: Duration,

@@ -23,6 +23,8 @@ const SILENCE: Duration = Duration::from_secs(5);
 #[derive(Default)]
 struct Seen {
     gate: RunGate,
+    /// Its newest event that counted.
+    newest: Option<Instant>,
     outcome: Option<RunOutcome>,
     calls: HashSet<String>,
 }
@@ -56,6 +58,11 @@ pub(super) struct Tally {
     pub(super) questions: usize,
     /// Longest time without any step while runs were open, in milliseconds.
     pub(super) longest_stall_ms: u64,
+    /// How long a run stood still before another process took it over, in milliseconds, in all but one of a hundred times; 0
+    /// without takeovers.
+    pub(super) takeover_p99_ms: u64,
+    /// The longest time of those.
+    pub(super) longest_takeover_ms: u64,
 }
 
 impl Tally {
@@ -82,6 +89,7 @@ pub(super) struct Observer {
     tail: Tail,
     runs: HashMap<RunId, Seen>,
     counted: usize,
+    accepted: usize,
     ended: usize,
     void_events: usize,
     takeovers: usize,
@@ -90,6 +98,8 @@ pub(super) struct Observer {
     questions: usize,
     last_step: Instant,
     longest_stall: Duration,
+    /// How long each takeover took.
+    took_over: Vec<Duration>,
 }
 
 impl Observer {
@@ -103,6 +113,7 @@ impl Observer {
             tail,
             runs: HashMap::new(),
             counted: 0,
+            accepted: 0,
             ended: 0,
             void_events: 0,
             takeovers: 0,
@@ -111,6 +122,7 @@ impl Observer {
             questions: 0,
             last_step: Instant::now(),
             longest_stall: Duration::ZERO,
+            took_over: Vec::new(),
         })
     }
 
@@ -156,8 +168,19 @@ impl Observer {
             return Ok(None);
         }
         self.counted += 1;
+        let still_for = seen.newest.replace(Instant::now()).map(|newest| newest.elapsed());
         match &event {
-            AgentEvent::RunClaimed(claim) => self.takeovers += usize::from(claim.epoch > 1),
+            AgentEvent::RunClaimed(claim) if claim.epoch > 1 => {
+                self.takeovers += 1;
+                self.took_over.extend(still_for);
+            }
+            AgentEvent::RunAccepted(_) => {
+                // Nobody was to do anything before it.
+                if self.accepted == self.ended {
+                    self.last_step = Instant::now();
+                }
+                self.accepted += 1;
+            }
             AgentEvent::RunAdvanced(advance) => {
                 if advance.steps.first().map(|step| step.seq) != Some(before + 1) {
                     self.gaps.insert(advance.run_id);
@@ -171,7 +194,7 @@ impl Observer {
                 self.terminal_events += 1;
                 self.ended += 1;
             }
-            AgentEvent::RunAccepted(_)
+            AgentEvent::RunClaimed(_)
             | AgentEvent::RunCancelRequested(_)
             | AgentEvent::RunApprovalDecided(_)
             | AgentEvent::RunResumed(_)
@@ -196,18 +219,20 @@ impl Observer {
         Ok(())
     }
 
-    /// Puts a command on the log, however long the broker takes to come back.
+    /// Puts a command on the log.
     pub(super) async fn send(&self, command: AgentCommand) -> Result<(), CliError> {
-        loop {
-            match self.producer.send(&command, "chaos", None).await {
-                Ok(_) => return Ok(()),
-                Err(error) if error.retryable() => tokio::time::sleep(Duration::from_millis(200)).await,
-                Err(error) => return Err(harness("a command can't be written", error)),
-            }
-        }
+        send(&self.producer, command).await
+    }
+
+    /// What commands are sent with while events are waited for.
+    pub(super) fn producer(&self) -> Producer {
+        self.producer.clone()
     }
 
     pub(super) fn tally(&self, started: &[RunId]) -> Result<Tally, CliError> {
+        let mut took_over = self.took_over.clone();
+        took_over.sort_unstable();
+        let p99 = took_over.get((took_over.len() * 99).div_ceil(100).saturating_sub(1));
         let effects = ledger::effects(&self.ledger).map_err(|error| harness("the ledger", error))?;
         let recorded: HashSet<&String> = self.runs.values().flat_map(|seen| &seen.calls).collect();
         let outcome = |run: &RunId| self.runs.get(run).and_then(|seen| seen.outcome);
@@ -224,9 +249,26 @@ impl Observer {
             void_events: self.void_events,
             takeovers: self.takeovers,
             questions: self.questions,
-            longest_stall_ms: u64::try_from(self.longest_stall.as_millis()).unwrap_or(u64::MAX),
+            longest_stall_ms: milliseconds(self.longest_stall),
+            takeover_p99_ms: p99.map_or(0, |took| milliseconds(*took)),
+            longest_takeover_ms: took_over.last().map_or(0, |took| milliseconds(*took)),
         })
     }
+}
+
+/// Puts a command on the log, however long the broker takes to come back.
+pub(super) async fn send(producer: &Producer, command: AgentCommand) -> Result<(), CliError> {
+    loop {
+        match producer.send(&command, "chaos", None).await {
+            Ok(_) => return Ok(()),
+            Err(error) if error.retryable() => tokio::time::sleep(Duration::from_millis(200)).await,
+            Err(error) => return Err(harness("a command can't be written", error)),
+        }
+    }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn calls(advance: &RunAdvanced) -> impl Iterator<Item = &ToolUse> {

@@ -77,6 +77,13 @@ impl Process {
         self.signal("CONT").await
     }
 
+    /// MiB of memory that it has now (`VmRSS`) or had at most (`VmHWM`); `None` where the system does not tell.
+    pub(super) fn memory_mib(&self, which: &str) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()?)).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix(which)?.strip_prefix(':'))?;
+        Some(line.split_whitespace().next()?.parse::<u64>().ok()? / 1024)
+    }
+
     async fn signal(&self, name: &str) -> Result<(), CliError> {
         let Some(pid) = self.child.id() else { return Err(harness("a child", "it has ended by itself")) };
         let status = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status().await;

@@ -1,15 +1,16 @@
 //! Checks what a run's answer cites against the passages that its searches found, and writes it as events say it.
 
-use riverrun_agents::RunState;
-use riverrun_agents::tools::Hit;
 use riverrun_knowledge::answer::{self, MarkerFilter};
 use riverrun_knowledge::retrieval::{Scores, SearchItem, Span};
 use riverrun_schemas::agent::Citation;
 use serde_json::json;
 
+use crate::state::RunState;
+use crate::tools::Hit;
+
 /// The answer with the numbers that the run gave and no others, and the places that they stand for. Without passages
 /// there is nothing to cite: brackets in the answer are then the model's own words.
-pub(super) fn check(state: &RunState, answer: Option<String>) -> (Option<String>, Vec<Citation>) {
+pub fn check(state: &RunState, answer: Option<String>) -> (Option<String>, Vec<Citation>) {
     let sources = state.sources();
     let answer = match answer {
         Some(answer) if !sources.is_empty() => answer,
