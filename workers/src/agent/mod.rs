@@ -230,6 +230,10 @@ impl Coordinator {
                     None => Ok(()),
                 }
             }
+            SessionEvent::Passed { partition, next } => {
+                self.pass(&partition, next);
+                Ok(())
+            }
             SessionEvent::OutOfRange(gap) => {
                 tracing::error!(partition = %gap.partition, wanted = gap.wanted, low = gap.low, "commands fell off the log before they were read");
                 Ok(())
