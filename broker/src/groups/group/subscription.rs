@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use bytes::Bytes;
+
 use super::Group;
 
 impl Group {
@@ -10,15 +12,28 @@ impl Group {
         let mut topics = HashSet::new();
         for member in self.members.values() {
             for (_, metadata) in &member.protocols {
-                topics.extend(subscription_topics(metadata));
+                topics.extend(subscription_topics(metadata).unwrap_or_default());
             }
         }
         topics
     }
 }
 
+/// Whether a member that is back asks for what it asked for before: the same protocols, and as a consumer the same topics.
+/// What cooperative assignors put beside the topics is what a member owns: who was killed comes back with nothing, and
+/// is to have what it had. (Apache Kafka compares the chosen protocol alone.)
+pub(super) fn asks_for_the_same(protocol_type: &str, before: &[(String, Bytes)], now: &[(String, Bytes)]) -> bool {
+    let topics = |metadata: &Bytes| subscription_topics(metadata).map(|all| all.into_iter().collect::<HashSet<String>>());
+    let same = |old: &Bytes, new: &Bytes| match (topics(old), topics(new)) {
+        (Some(old), Some(new)) => protocol_type == "consumer" && old == new,
+        (_, None) | (None, _) => false,
+    };
+    before.len() == now.len()
+        && before.iter().zip(now).all(|((a, old), (b, new))| a == b && (old == new || same(old, new)))
+}
+
 /// The topics in a consumer's subscription metadata (`ConsumerProtocolSubscription`: version, array of topics, …).
-fn subscription_topics(metadata: &[u8]) -> Vec<String> {
+fn subscription_topics(metadata: &[u8]) -> Option<Vec<String>> {
     fn take<'a>(from: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = from.split_at_checked(count)?;
         *from = rest;
@@ -36,5 +51,5 @@ fn subscription_topics(metadata: &[u8]) -> Vec<String> {
         }
         Some(topics)
     };
-    read().unwrap_or_default()
+    read()
 }
