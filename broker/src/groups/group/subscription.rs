@@ -23,7 +23,8 @@ impl Group {
 /// What cooperative assignors put beside the topics is what a member owns: who was killed comes back with nothing, and
 /// is to have what it had. (Apache Kafka compares the chosen protocol alone.)
 pub(super) fn asks_for_the_same(protocol_type: &str, before: &[(String, Bytes)], now: &[(String, Bytes)]) -> bool {
-    let topics = |metadata: &Bytes| subscription_topics(metadata).map(|all| all.into_iter().collect::<HashSet<String>>());
+    let topics =
+        |metadata: &Bytes| subscription_topics(metadata).map(|all| all.into_iter().collect::<HashSet<String>>());
     let same = |old: &Bytes, new: &Bytes| match (topics(old), topics(new)) {
         (Some(old), Some(new)) => protocol_type == "consumer" && old == new,
         (_, None) | (None, _) => false,

@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use riverrun_schemas::agent::StartRun;
+use riverrun_log::{LogConfig, LogError, Outgoing, Producer};
+use riverrun_schemas::agent::{AgentCommand, StartRun};
 use riverrun_schemas::{RunId, now_ms};
 use serde::Serialize;
+use tokio::time::MissedTickBehavior;
 
 use super::boundaries::{Folder, free_port, request};
 use super::observer::{Observer, Tally};
@@ -18,6 +20,9 @@ use crate::output::{Output, tell};
 
 /// How often the harness says how far it is.
 const PROGRESS: Duration = Duration::from_secs(10);
+
+/// Commands that are written together.
+const BATCH: usize = 500;
 
 /// How long the log is read behind the last end.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -52,8 +57,9 @@ pub(super) async fn run(args: LoadArgs, output: Output) -> Result<(), CliError> 
     let mut fleet = Fleet::start(&data, &script, &args).await?;
     let mut observer = Observer::new(&fleet.brokers(), data.join("ledger")).await?;
     let began = Instant::now();
-    let started = start_runs(&observer, args.runs, script.calls).await?;
-    let broken = watch(&args, &mut fleet, &mut observer, began).await?;
+    let started: Vec<RunId> = (0..args.runs).map(|_| RunId::new()).collect();
+    let starting = start_runs(fleet.brokers(), &started, script.calls);
+    let broken = watch(&args, &mut fleet, &mut observer, starting, began).await?;
     let seconds = began.elapsed().as_secs_f64();
     fleet.stop().await?;
     let tally = observer.tally(&started)?;
@@ -90,27 +96,48 @@ fn people(report: &Report) -> String {
         format!("void events          {}", tally.void_events),
         format!("questions            {}", tally.questions),
         format!("longest stall        {} ms", tally.longest_stall_ms),
+        format!("of one partition     {} ms", tally.longest_partition_stall_ms),
+        format!("longest turnover     {} ms", tally.longest_turnover_ms),
         format!("took                 {:.1} s, {:.1} runs/s", report.seconds, report.runs_per_second),
     ]
     .join("\n")
 }
 
-async fn start_runs(observer: &Observer, runs: usize, calls: u32) -> Result<Vec<RunId>, CliError> {
-    let mut started = Vec::with_capacity(runs);
-    for _ in 0..runs {
-        let run_id = RunId::new();
-        observer.send(StartRun { run_id, request: request(calls), at: now_ms() }.into()).await?;
-        started.push(run_id);
+/// Puts the commands on the log as fast as it takes them, however long the broker takes to come back.
+async fn start_runs(brokers: String, runs: &[RunId], calls: u32) -> Result<(), CliError> {
+    let unwritten = |error: LogError| harness("a command can't be written", error);
+    let producer = Producer::new(&LogConfig::new(brokers, "chaos-starter")).map_err(unwritten)?;
+    for some in runs.chunks(BATCH) {
+        let command = |run_id: &RunId| {
+            let command = AgentCommand::from(StartRun { run_id: *run_id, request: request(calls), at: now_ms() });
+            Outgoing::event(&command, "chaos", None)
+        };
+        let commands = some.iter().map(command).collect::<Result<Vec<_>, _>>().map_err(unwritten)?;
+        loop {
+            match producer.send_many(commands.clone()).await {
+                Ok(_) => break,
+                // Some of them may be there: whoever accepts them takes each once.
+                Err(error) if error.retryable() => tokio::time::sleep(Duration::from_millis(200)).await,
+                Err(error) => return Err(unwritten(error)),
+            }
+        }
     }
-    Ok(started)
+    Ok(())
 }
 
-/// Breaks processes until every run has ended; gives how many were broken.
-async fn watch(args: &LoadArgs, fleet: &mut Fleet, observer: &mut Observer, began: Instant) -> Result<usize, CliError> {
+/// Breaks processes from the first command until every run has ended; gives how many were broken.
+async fn watch(
+    args: &LoadArgs,
+    fleet: &mut Fleet,
+    observer: &mut Observer,
+    starting: impl Future<Output = Result<(), CliError>>,
+    began: Instant,
+) -> Result<usize, CliError> {
     let broken = AtomicUsize::new(0);
+    let runs = async { tokio::try_join!(starting, observe(args, observer, began, &broken)).map(drop) };
     tokio::select! {
         result = break_on(args, fleet, &broken) => result?,
-        result = observe(args, observer, began, &broken) => result?,
+        result = runs => result?,
     }
     // A second end would come behind the first, from one that comes back from the dead.
     let until = tokio::time::Instant::now() + SETTLE;
@@ -125,8 +152,10 @@ async fn break_on(args: &LoadArgs, fleet: &mut Fleet, broken: &AtomicUsize) -> R
     if args.kill_every.is_zero() {
         return std::future::pending().await;
     }
+    let mut due = tokio::time::interval_at(tokio::time::Instant::now() + args.kill_every, args.kill_every);
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        tokio::time::sleep(args.kill_every).await;
+        due.tick().await;
         fleet.break_one(args.freeze_for).await?;
         broken.fetch_add(1, Ordering::Relaxed);
     }

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use riverrun_log::{LogConfig, LogError, Producer, Record, Schemas, StartAt, Tail, TopicPartition};
 use riverrun_schemas::agent::{
@@ -13,6 +13,7 @@ use riverrun_schemas::{Decoded, RunId, Topic, now_ms};
 use riverrun_stores::read_models::run_fold::{RunGate, Verdict};
 use serde::Serialize;
 
+use super::pauses::Pauses;
 use super::{harness, ledger};
 use crate::error::CliError;
 
@@ -55,7 +56,11 @@ pub(super) struct Tally {
     /// Questions that a person would have been asked.
     pub(super) questions: usize,
     /// Longest time without any step while runs were open, in milliseconds.
-    pub(super) longest_stall_ms: u64,
+    pub(super) longest_stall_ms: i64,
+    /// The same, of the partition that stood still longest.
+    pub(super) longest_partition_stall_ms: i64,
+    /// Longest time from the start of a process to its first claim of a run, of those that were started when runs were there.
+    pub(super) longest_turnover_ms: i64,
 }
 
 impl Tally {
@@ -88,8 +93,7 @@ pub(super) struct Observer {
     terminal_events: usize,
     gaps: HashSet<RunId>,
     questions: usize,
-    last_step: Instant,
-    longest_stall: Duration,
+    pauses: Pauses,
 }
 
 impl Observer {
@@ -109,8 +113,7 @@ impl Observer {
             terminal_events: 0,
             gaps: HashSet::new(),
             questions: 0,
-            last_step: Instant::now(),
-            longest_stall: Duration::ZERO,
+            pauses: Pauses::default(),
         })
     }
 
@@ -156,6 +159,7 @@ impl Observer {
             return Ok(None);
         }
         self.counted += 1;
+        self.pauses.take(record.partition, &event, record.timestamp_ms);
         match &event {
             AgentEvent::RunClaimed(claim) => self.takeovers += usize::from(claim.epoch > 1),
             AgentEvent::RunAdvanced(advance) => {
@@ -163,8 +167,6 @@ impl Observer {
                     self.gaps.insert(advance.run_id);
                 }
                 seen.calls.extend(calls(advance).map(|tool| tool.call_id.clone()));
-                self.longest_stall = self.longest_stall.max(self.last_step.elapsed());
-                self.last_step = Instant::now();
             }
             AgentEvent::RunFinished(end) => {
                 seen.outcome = Some(end.status);
@@ -224,7 +226,9 @@ impl Observer {
             void_events: self.void_events,
             takeovers: self.takeovers,
             questions: self.questions,
-            longest_stall_ms: u64::try_from(self.longest_stall.as_millis()).unwrap_or(u64::MAX),
+            longest_stall_ms: self.pauses.longest_ms(),
+            longest_partition_stall_ms: self.pauses.longest_of_a_partition_ms(),
+            longest_turnover_ms: self.pauses.longest_turnover_ms(),
         })
     }
 }
