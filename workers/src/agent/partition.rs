@@ -1,7 +1,7 @@
 //! What a worker knows of one partition: which runs are open, which of them can be driven, and from where they are to be
 //! folded. No I/O.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use riverrun_agents::RunState;
@@ -88,6 +88,8 @@ pub(super) struct Partition {
     runs: HashMap<RunId, Slot>,
     /// Accepted, but the event was not read back yet.
     announced: HashMap<RunId, i64>,
+    /// What each of these two is to be folded from, in order: a note is taken with every command.
+    folds: BTreeSet<i64>,
     ready: Vec<ReadyRun>,
     ended: HashSet<RunId>,
     ended_order: VecDeque<RunId>,
@@ -106,6 +108,7 @@ impl Partition {
             live: false,
             runs: HashMap::new(),
             announced: HashMap::new(),
+            folds: BTreeSet::new(),
             ready: Vec::new(),
             ended: HashSet::new(),
             ended_order: VecDeque::new(),
@@ -138,6 +141,7 @@ impl Partition {
     pub(super) fn accepted(&mut self, run: RunId, offset: i64) {
         if !self.knows(&run) {
             self.announced.insert(run, offset);
+            self.folds.insert(offset);
         }
     }
 
@@ -178,6 +182,8 @@ impl Partition {
         let Some(slot) = self.runs.get_mut(&run_id) else { return Folded::Known };
         let counts = slot.gate.admit(&event) == Verdict::Admitted;
         if counts && matches!(event, AgentEvent::RunSnapshotted(_)) {
+            self.folds.remove(&slot.fold_from);
+            self.folds.insert(offset);
             slot.fold_from = offset;
             self.note_due = true;
         }
@@ -265,7 +271,9 @@ impl Partition {
     /// The fold of a run up to the event at `offset`, which is its first or a snapshot.
     pub(super) fn open_from(&mut self, offset: i64, accepted_offset: i64, state: RunState) {
         let run_id = state.run_id;
-        self.announced.remove(&run_id);
+        if let Some(announced) = self.announced.remove(&run_id) {
+            self.folds.remove(&announced);
+        }
         let session = SessionKey::of(&state.request);
         let mut circle = None;
         if state.waits_for_inputs() {
@@ -276,6 +284,7 @@ impl Partition {
         let gate = state.gate().clone();
         let holder = Holder::Resting(Box::new(Resting { state, next_offset: offset + 1, woken: false, ends: None }));
         self.runs.insert(run_id, Slot { fold_from: offset, accepted_offset, gate, session, holder });
+        self.folds.insert(offset);
         match circle {
             Some(settled) => self.settle(&run_id, settled),
             None => self.wake(&run_id),
@@ -320,7 +329,10 @@ impl Partition {
     }
 
     fn end(&mut self, run: RunId) {
-        let session = self.runs.remove(&run).and_then(|slot| slot.session);
+        let session = self.runs.remove(&run).and_then(|slot| {
+            self.folds.remove(&slot.fold_from);
+            slot.session
+        });
         self.chains.leave(&run);
         self.note_due = true;
         if self.ended.insert(run) {
@@ -339,8 +351,7 @@ impl Partition {
     /// The offset that open runs are to be folded from: that of the oldest one's first event or last snapshot, else the
     /// next event.
     fn fold_from(&self) -> i64 {
-        let open = self.runs.values().map(|slot| slot.fold_from).chain(self.announced.values().copied());
-        open.min().unwrap_or(self.next_event).min(self.next_event)
+        self.folds.first().copied().unwrap_or(self.next_event).min(self.next_event)
     }
 
     pub(super) fn note(&self, number: i32) -> CommitOffset {
