@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use riverrun_log::{AssignedPartition, GroupConsumer, LogError, Record, StartAt, Tail, TopicPartition};
+use riverrun_log::{AssignedPartition, GroupConsumer, LogError, Record, Schemas, StartAt, Tail, TopicPartition};
 use riverrun_schemas::agent::AgentEvent;
 use riverrun_schemas::{Decoded, Topic};
 use tokio_util::sync::CancellationToken;
@@ -65,7 +65,10 @@ impl Coordinator {
             }
         }
         for number in &numbers {
-            let open = self.partitions.get_mut(number).map_or(0, Partition::go_live);
+            let schemas = &self.config.schemas;
+            let Some(partition) = self.partitions.get_mut(number) else { continue };
+            partition.end_past(&|record: &Record| decode(schemas, record));
+            let open = partition.go_live();
             tracing::info!(partition = number, open_runs = open, after = ?since.elapsed(), "agent worker takes a partition");
         }
         self.drive_in_turn(&numbers);
@@ -122,20 +125,10 @@ impl Coordinator {
     }
 
     pub(super) async fn on_event(&mut self, record: &Record) {
+        let schemas = &self.config.schemas;
         let Some(partition) = self.partitions.get_mut(&record.partition) else { return };
-        partition.next_event = record.offset + 1;
-        let event = match self.config.schemas.decode::<AgentEvent>(record) {
-            Ok(Decoded::Event(event)) => event,
-            Ok(Decoded::UnknownType { record: name }) => {
-                tracing::debug!(name, "event of a newer version skipped");
-                return;
-            }
-            Err(error) => {
-                tracing::warn!(position = %record.position(), error = %error, "what lies on the run events is no event; skipped");
-                return;
-            }
-        };
-        if let Folded::Snapshot(snapshot) = partition.fold(record.offset, event) {
+        let folded = partition.read(record, &|record: &Record| decode(schemas, record));
+        if let Folded::Snapshot(snapshot) = folded {
             let place = (record.partition, record.offset);
             let (blobs, log, schemas) = (self.context.blobs.as_ref(), &self.config.log, &self.config.schemas);
             match snapshots::restore(blobs, log, schemas, place, &snapshot).await {
@@ -158,5 +151,19 @@ async fn next_or_end_of(tail: &mut Option<Tail>) -> Result<Option<Record>, LogEr
     match tail {
         Some(tail) => tail.next_or_end().await,
         None => std::future::pending().await,
+    }
+}
+
+fn decode(schemas: &Schemas, record: &Record) -> Option<AgentEvent> {
+    match schemas.decode::<AgentEvent>(record) {
+        Ok(Decoded::Event(event)) => Some(event),
+        Ok(Decoded::UnknownType { record: name }) => {
+            tracing::debug!(name, "event of a newer version skipped");
+            None
+        }
+        Err(error) => {
+            tracing::warn!(position = %record.position(), error = %error, "what lies on the run events is no event; skipped");
+            None
+        }
     }
 }

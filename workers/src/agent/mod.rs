@@ -25,6 +25,7 @@ mod forks;
 mod held;
 mod lookup;
 mod partition;
+mod past;
 mod room;
 mod routing;
 mod sessions;

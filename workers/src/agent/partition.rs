@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use riverrun_agents::RunState;
 use riverrun_agents::decide::Ending;
-use riverrun_log::{CommitOffset, TopicPartition};
+use riverrun_log::{CommitOffset, Record, TopicPartition};
 use riverrun_schemas::agent::{AgentEvent, RunFinished, RunSnapshotted};
 use riverrun_schemas::{RunId, Topic};
 use riverrun_stores::read_models::run_fold::{RunGate, Verdict};
@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::chains::{Chains, Settled};
 use super::driver::Seen;
 use super::lookup::{Looked, Search};
+use super::past::{Glimpse, Kind, glimpse};
 use super::sessions::{SessionKey, Sessions};
 use super::strangers::Strangers;
 
@@ -90,6 +91,8 @@ pub(super) struct Partition {
     announced: HashMap<RunId, i64>,
     /// What each of these two is to be folded from, in order: a note is taken with every command.
     folds: BTreeSet<i64>,
+    /// Steps of open runs in the past, not decoded yet: when the end of the run comes, nobody needs them.
+    put_off: HashMap<RunId, Vec<Record>>,
     ready: Vec<ReadyRun>,
     ended: HashSet<RunId>,
     ended_order: VecDeque<RunId>,
@@ -109,6 +112,7 @@ impl Partition {
             runs: HashMap::new(),
             announced: HashMap::new(),
             folds: BTreeSet::new(),
+            put_off: HashMap::new(),
             ready: Vec::new(),
             ended: HashSet::new(),
             ended_order: VecDeque::new(),
@@ -143,6 +147,65 @@ impl Partition {
             self.announced.insert(run, offset);
             self.folds.insert(offset);
         }
+    }
+
+    /// Takes in the next record. Of the past nothing is decoded that belongs to no open run, and steps only once something
+    /// follows them that is not the end of their run, or [`end_past`](Self::end_past) says that nothing does.
+    pub(super) fn read(&mut self, record: &Record, decode: &impl Fn(&Record) -> Option<AgentEvent>) -> Folded {
+        self.next_event = record.offset + 1;
+        if self.puts_off(record) {
+            return Folded::Known;
+        }
+        let Some(event) = decode(record) else { return Folded::Known };
+        // Whether an end counts does not depend on the steps before it.
+        if !matches!(event, AgentEvent::RunFinished(_)) {
+            let earlier = self.put_off.remove(&event.run_id());
+            self.fold_put_off(earlier, decode);
+        }
+        self.fold(record.offset, event)
+    }
+
+    /// Whether a record of the past needs no more for now.
+    fn puts_off(&mut self, record: &Record) -> bool {
+        if self.live {
+            return false;
+        }
+        let Some(Glimpse { run_id, kind }) = glimpse(record) else { return false };
+        match kind {
+            Kind::Begins => false,
+            // It has ended, or began before the fold did.
+            Kind::Advances | Kind::Ends | Kind::Tells if !self.runs.contains_key(&run_id) => true,
+            Kind::Ends | Kind::Tells => false,
+            Kind::Advances => {
+                let bare = Record {
+                    topic: record.topic.clone(),
+                    key: None,
+                    headers: Vec::new(),
+                    payload: record.payload.clone(),
+                    ..*record
+                };
+                self.put_off.entry(run_id).or_default().push(bare);
+                true
+            }
+        }
+    }
+
+    fn fold_put_off(
+        &mut self,
+        records: impl IntoIterator<Item = Vec<Record>>,
+        decode: &impl Fn(&Record) -> Option<AgentEvent>,
+    ) {
+        for record in records.into_iter().flatten() {
+            if let Some(event) = decode(&record) {
+                self.fold(record.offset, event); // steps of a run that is known: never a snapshot
+            }
+        }
+    }
+
+    /// There is no more of the past.
+    pub(super) fn end_past(&mut self, decode: &impl Fn(&Record) -> Option<AgentEvent>) {
+        let left = std::mem::take(&mut self.put_off);
+        self.fold_put_off(left.into_values(), decode);
     }
 
     /// The past is folded: from here on runs become ready as events come. Gives how many are open; those that can be
@@ -334,6 +397,7 @@ impl Partition {
             slot.session
         });
         self.chains.leave(&run);
+        self.put_off.remove(&run);
         self.note_due = true;
         if self.ended.insert(run) {
             self.ended_order.push_back(run);
