@@ -20,7 +20,7 @@ use std::time::Duration;
 use futures::Stream;
 use rdkafka::consumer::{Consumer, ConsumerGroupMetadata, RebalanceProtocol, StreamConsumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::{Offset, TopicPartitionList};
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use tokio::task::JoinHandle;
 
 use crate::config::LogConfig;
@@ -65,6 +65,8 @@ pub struct GroupConsumer {
     next: HashMap<TopicPartition, i64>,
     marks: Marks,
     tell_end: bool,
+    /// What a client is made of that asks questions for this one.
+    beside: ClientConfig,
 }
 
 impl GroupConsumer {
@@ -90,6 +92,7 @@ impl GroupConsumer {
             next: HashMap::new(),
             marks: Marks::default(),
             tell_end: group.tell_end,
+            beside: config.observer(&group.group),
         })
     }
 
@@ -160,7 +163,9 @@ impl GroupConsumer {
     fn on_callback(&mut self, callback: Callback) -> Option<SessionEvent> {
         match callback {
             Callback::Assign(ref partitions) => {
-                self.ask(Question::Assigned(partitions.clone()));
+                let reads = !self.next.is_empty() && !partitions.is_empty();
+                let beside = reads.then(|| self.beside.clone());
+                self.ask(Question::Assigned(partitions.clone(), beside));
                 self.unanswered = Some(callback);
                 None
             }
