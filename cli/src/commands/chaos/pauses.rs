@@ -6,15 +6,39 @@ use std::collections::{HashMap, HashSet};
 use riverrun_schemas::EventId;
 use riverrun_schemas::agent::{AgentEvent, RunClaimed};
 
-/// The longest pauses so far.
+/// What went on so far.
 #[derive(Debug, Default)]
 pub(super) struct Pauses {
-    all: Line,
+    /// Of every partition: partitions are read in no common order.
+    seen: Vec<(i64, Change)>,
     partitions: HashMap<i32, Line>,
     /// Who has claimed a run.
     workers: HashSet<String>,
     began: Option<i64>,
     longest_turnover_ms: i64,
+}
+
+/// What an event is to a pause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Opens,
+    GoesOn,
+    Ends,
+}
+
+impl Change {
+    fn of(event: &AgentEvent) -> Option<Self> {
+        match event {
+            AgentEvent::RunAccepted(_) => Some(Self::Opens),
+            AgentEvent::RunAdvanced(_) => Some(Self::GoesOn),
+            AgentEvent::RunFinished(_) => Some(Self::Ends),
+            AgentEvent::RunClaimed(_)
+            | AgentEvent::RunCancelRequested(_)
+            | AgentEvent::RunApprovalDecided(_)
+            | AgentEvent::RunResumed(_)
+            | AgentEvent::RunSnapshotted(_) => None,
+        }
+    }
 }
 
 /// What goes on in one place.
@@ -27,26 +51,18 @@ struct Line {
 }
 
 impl Line {
-    fn take(&mut self, event: &AgentEvent, at: i64) {
-        match event {
-            AgentEvent::RunAccepted(_) => {
-                if self.open == 0 {
-                    self.since = at;
-                }
-                self.open += 1;
+    fn take(&mut self, at: i64, change: Change) {
+        if change == Change::Opens {
+            if self.open == 0 {
+                self.since = at;
             }
-            AgentEvent::RunAdvanced(_) | AgentEvent::RunFinished(_) => {
-                self.longest_ms = self.longest_ms.max(at.saturating_sub(self.since));
-                self.since = self.since.max(at);
-                if matches!(event, AgentEvent::RunFinished(_)) {
-                    self.open = self.open.saturating_sub(1);
-                }
-            }
-            AgentEvent::RunClaimed(_)
-            | AgentEvent::RunCancelRequested(_)
-            | AgentEvent::RunApprovalDecided(_)
-            | AgentEvent::RunResumed(_)
-            | AgentEvent::RunSnapshotted(_) => {}
+            self.open += 1;
+            return;
+        }
+        self.longest_ms = self.longest_ms.max(at.saturating_sub(self.since));
+        self.since = self.since.max(at);
+        if change == Change::Ends {
+            self.open = self.open.saturating_sub(1);
         }
     }
 }
@@ -55,8 +71,10 @@ impl Pauses {
     /// An event that counts, of a partition, with its time in milliseconds since the epoch.
     pub(super) fn take(&mut self, partition: i32, event: &AgentEvent, at: i64) {
         let began = *self.began.get_or_insert(at);
-        self.all.take(event, at);
-        self.partitions.entry(partition).or_default().take(event, at);
+        if let Some(change) = Change::of(event) {
+            self.seen.push((at, change));
+            self.partitions.entry(partition).or_default().take(at, change);
+        }
         if let AgentEvent::RunClaimed(claim) = event
             && self.workers.insert(claim.worker.clone())
             && let Some(started) = started_at(claim)
@@ -68,7 +86,11 @@ impl Pauses {
 
     /// Longest time without any step while runs were open, in milliseconds.
     pub(super) fn longest_ms(&self) -> i64 {
-        self.all.longest_ms
+        let mut seen = self.seen.clone();
+        seen.sort_by_key(|(at, _)| *at); // stable: what has one time stays in the order of its partition
+        let mut all = Line::default();
+        seen.into_iter().for_each(|(at, change)| all.take(at, change));
+        all.longest_ms
     }
 
     /// The same, of the partition that stood still longest.
@@ -124,14 +146,15 @@ mod tests {
     #[test]
     fn given_runs_in_two_partitions_when_one_stands_still_then_it_counts_for_it_and_not_for_all() {
         let mut pauses = Pauses::default();
+        // One partition is read before the other.
         for (partition, event, at) in [
             (0, accepted("a"), 1_000),
-            (1, accepted("b"), 1_000),
             (0, advanced("a"), 1_100),
-            (1, advanced("b"), 1_500),
-            (1, finished("b"), 1_700),
             (0, advanced("a"), 2_000),
             (0, finished("a"), 2_010),
+            (1, accepted("b"), 1_000),
+            (1, advanced("b"), 1_500),
+            (1, finished("b"), 1_700),
             // Nothing is open: no time counts.
             (0, accepted("c"), 90_000),
             (0, finished("c"), 90_050),
