@@ -203,18 +203,20 @@ async fn given_a_cooperative_group_when_members_come_and_go_then_each_partition_
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
 async fn given_a_static_member_when_it_comes_back_then_the_group_does_not_rebalance() {
-    let folder = TempDir::new().unwrap();
-    let broker = start(&folder).await;
-    let topic = NewTopic::new("t", 4, TopicReplication::Fixed(1));
-    admin(&broker).create_topics(&[topic], &AdminOptions::new()).await.unwrap();
-    let mut consumers = vec![member(&broker, "range", Some("a")), member(&broker, "range", Some("b"))];
-    eventually("a shared out topic", || is_shared_out(&consumers, 4)).await;
-    let before = owned(&consumers);
-    // A static member does not leave when it closes, and takes its partitions again when it is back.
-    drop(consumers.pop());
-    consumers.push(member(&broker, "range", Some("b")));
-    eventually("the same owners", || owned(&consumers) == before).await;
-    broker.shutdown().await;
+    for assignor in ["range", "cooperative-sticky"] {
+        let folder = TempDir::new().unwrap();
+        let broker = start(&folder).await;
+        let topic = NewTopic::new("t", 4, TopicReplication::Fixed(1));
+        admin(&broker).create_topics(&[topic], &AdminOptions::new()).await.unwrap();
+        let mut consumers = vec![member(&broker, assignor, Some("a")), member(&broker, assignor, Some("b"))];
+        eventually("a shared out topic", || is_shared_out(&consumers, 4)).await;
+        let before = owned(&consumers);
+        // A static member does not leave when it closes, and takes its partitions again when it is back.
+        drop(consumers.pop());
+        consumers.push(member(&broker, assignor, Some("b")));
+        eventually("the same owners", || owned(&consumers) == before).await;
+        broker.shutdown().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]

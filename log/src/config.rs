@@ -130,7 +130,8 @@ impl LogConfig {
         let mut config = self.reader();
         config
             .set("group.id", &group.group)
-            .set("enable.partition.eof", group.tell_end.to_string())
+            // At the end of a partition it is seen whether marks of transactions lie behind its last record.
+            .set("enable.partition.eof", "true")
             .set("partition.assignment.strategy", "cooperative-sticky")
             .set("session.timeout.ms", group.session_timeout.as_millis().to_string())
             .set("heartbeat.interval.ms", group.heartbeat.as_millis().to_string())

@@ -180,7 +180,11 @@ impl Tail {
     }
 
     /// What the client had read ahead of the partition is read again later, its end too.
-    fn pause(&self, place: &TopicPartition) {
+    fn pause(&mut self, place: &TopicPartition) {
+        // Of several topics nobody says whose end was told.
+        if self.next.keys().filter(|other| other.partition == place.partition).count() == 1 {
+            self.ends_told.remove(&place.partition);
+        }
         if let Err(error) = self.consumer().pause(&only(place)) {
             tracing::debug!(partition = %place, error = %error, "a partition goes on being read");
         }
@@ -233,18 +237,21 @@ impl Tail {
         &self.ends_at_open
     }
 
-    /// Whether what was there when the reader was opened has been read. Behind the last record there may be markers of
-    /// transactions, which no offset tells apart; the client names the number of a partition at its end and no topic, so
-    /// the ends of all partitions of that number have to be told.
+    /// Whether what was there when the reader was opened has been read.
     pub fn has_caught_up(&self) -> bool {
-        let read = |partition: &TopicPartition| {
-            self.ends_at_open.get(partition).is_none_or(|end| self.next.get(partition).is_some_and(|next| next >= end))
-        };
-        let told = |number: i32| {
-            let partitions = self.next.keys().filter(|partition| partition.partition == number).count();
-            self.ends_told.get(&number).is_some_and(|told| *told >= partitions)
-        };
-        self.held.is_empty() && self.next.keys().all(|partition| read(partition) || told(partition.partition))
+        self.held.is_empty() && self.next.keys().all(|partition| self.has_read(partition))
+    }
+
+    /// Whether what was there of a partition when the reader was opened has been read. Behind the last record there may be
+    /// markers of transactions, which no offset tells apart; the client names the number of a partition at its end and no
+    /// topic, so the ends of all partitions of that number have to be told, while no record is held back.
+    pub fn has_read(&self, partition: &TopicPartition) -> bool {
+        let end = self.ends_at_open.get(partition);
+        if end.is_none_or(|end| self.next.get(partition).is_some_and(|next| next >= end)) {
+            return true;
+        }
+        let partitions = self.next.keys().filter(|other| other.partition == partition.partition).count();
+        self.held.is_empty() && self.ends_told.get(&partition.partition).is_some_and(|told| *told >= partitions)
     }
 
     /// The next offset that will be read of each partition.

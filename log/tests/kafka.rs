@@ -1,11 +1,12 @@
 //! The client side over the embedded broker: sessions, tails, transactions, administration.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use bytes::Bytes;
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use riverrun_log::admin::{Admin, GroupTopics};
 use riverrun_log::{
@@ -300,6 +301,87 @@ async fn given_a_transaction_then_its_outputs_and_offsets_appear_together_or_not
     assert_eq!(error.code(), "log_fenced");
     successor.run(&[out("out", 0, "next")], &offset(2), consumer.metadata().unwrap()).await.unwrap();
     assert_eq!(all(&fixture.config, to).await, ["kept", "next"]);
+}
+
+/// Writes one record to partition 1 of `in` and takes it back.
+async fn abort(config: &LogConfig) {
+    let mut settings = ClientConfig::new();
+    settings.set("bootstrap.servers", &config.brokers).set("transactional.id", "aborted");
+    let aborted = move || {
+        let producer: BaseProducer = settings.create().unwrap();
+        producer.init_transactions(PATIENCE).unwrap();
+        producer.begin_transaction().unwrap();
+        let record = BaseRecord::<str, str>::to("in").partition(1).payload("never");
+        producer.send(record).map_err(|(error, _)| error).unwrap();
+        producer.flush(PATIENCE).unwrap();
+        producer.abort_transaction(PATIENCE).unwrap();
+    };
+    tokio::task::spawn_blocking(aborted).await.unwrap();
+}
+
+#[tokio::test]
+async fn given_marks_of_transactions_behind_the_last_record_when_all_is_read_then_a_member_may_commit_behind_them() {
+    let fixture = given(&[("in", 3)]).await;
+    let mut consumer = GroupConsumer::join(&fixture.config, &member()).unwrap();
+    until(&mut consumer, assignment).await;
+    consumer.start(&[0, 1, 2].map(|n| (at(n), StartAt::Beginning))).unwrap();
+    let producer = TransactionalProducer::open(&fixture.config, "tx").await.unwrap();
+    producer.run(&[out("in", 0, "a")], &[], consumer.metadata().unwrap()).await.unwrap();
+    abort(&fixture.config).await;
+    fixture.producer.send_one(out("in", 2, "no mark behind it")).await.unwrap();
+
+    let (mut records, mut passed) = (Vec::new(), BTreeMap::new());
+    until(&mut consumer, |event| {
+        match event {
+            SessionEvent::Record(record) => records.push((record.partition, record.offset)),
+            SessionEvent::Passed { partition, next } => {
+                assert!(passed.insert(partition.partition, next).is_none(), "told twice");
+            }
+            _ => {}
+        }
+        (passed.len() == 2 && records.len() == 2).then_some(())
+    })
+    .await;
+    records.sort_unstable();
+    assert_eq!((records, &passed), (vec![(0, 0), (2, 0)], &BTreeMap::from([(0, 2), (1, 2)])));
+    assert_eq!([0, 1, 2].map(|n| consumer.position(&at(n))), [Some(2), Some(2), Some(1)]);
+    let ends: Vec<_> =
+        [(0, 2), (1, 2), (2, 1)].map(|(n, offset)| CommitOffset { partition: at(n), offset, metadata: None }).into();
+    consumer.commit_now(&ends, PATIENCE).await.unwrap();
+    let group = [GroupTopics { group: "g".into(), topics: vec!["in".into()] }];
+    assert!(fixture.admin.lag(&group).await.unwrap().iter().all(|line| line.lag == 0));
+
+    // A mark that a record follows needs no word of its own.
+    producer.run(&[out("in", 0, "b")], &[], consumer.metadata().unwrap()).await.unwrap();
+    producer.run(&[out("in", 0, "c")], &[], consumer.metadata().unwrap()).await.unwrap();
+    let mut later = Vec::new();
+    until(&mut consumer, |event| {
+        match event {
+            SessionEvent::Record(record) => later.push(record.offset),
+            SessionEvent::Passed { partition, next } => {
+                assert_eq!((partition, later.last()), (at(0), Some(&(next - 2))))
+            }
+            _ => {}
+        }
+        (later.len() == 2).then_some(())
+    })
+    .await;
+    assert_eq!(later, [2, 4]);
+    // Who is moved back is not told the position of before.
+    consumer.seek(&at(0), 0).unwrap();
+    let mut again = Vec::new();
+    until(&mut consumer, |event| match event {
+        SessionEvent::Record(record) => {
+            again.push(record.offset);
+            None
+        }
+        SessionEvent::Passed { next, .. } => {
+            assert_eq!((again.as_slice(), next), (&[0, 2, 4][..], 6));
+            Some(())
+        }
+        _ => None,
+    })
+    .await;
 }
 
 #[tokio::test]

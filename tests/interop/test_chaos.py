@@ -24,18 +24,21 @@ def test_a_run_killed_at_each_of_its_events_ends_once(tmp_path):
 
 
 @pytest.mark.parametrize("more", [
-    ["--fault", "kill"],
-    ["--fault", "kill", "--over", "8s"],
-    ["--fault", "freeze", "--freeze-for", "3s", "--kill-every", "1s"],
-    ["--fault", "rebalance"],
-    ["--fault", "broker", "--kill-every", "4s"],
+    ["--fault", "kill", "--kill-every", "500ms"],
+    ["--fault", "kill", "--kill-every", "500ms", "--over", "8s"],
+    ["--fault", "freeze", "--freeze-for", "3s", "--kill-every", "500ms"],
+    ["--fault", "rebalance", "--kill-every", "500ms"],
+    ["--fault", "broker", "--kill-every", "1s"],
     ["--model", "error", "--kill-every", "0s"],
 ], ids=lambda more: " ".join(more))
 def test_nothing_is_lost_and_nothing_doubled_under_load(more):
-    done = chaos("load", "--runs", "60", "--steps", "8", "--workers", "2", "--patience", "5m", *more)
+    done = chaos("load", "--runs", "200", "--steps", "8", "--workers", "2", "--tool-ms", "150", "--patience", "5m", *more)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    assert (report["lost"], report["doubled_effects"], report["terminal_events"], report["with_gaps"]) == (0, 0, 60, 0), report
+    assert (report["lost"], report["doubled_effects"], report["terminal_events"], report["with_gaps"]) == (0, 0, 200, 0), report
+    # More runs than are driven at once, each with a tool that takes its time: they are not done before the first break.
+    assert report["broken_processes"] >= 1 or "0s" in more, report
+    assert min(report[name] for name in ("longest_stall_ms", "longest_partition_stall_ms", "longest_turnover_ms")) >= 0, report
     assert report["takeover_p99_ms"] <= report["longest_takeover_ms"] and report["worker_mib_at_most"] >= 1, report
 
 

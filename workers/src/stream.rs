@@ -209,6 +209,10 @@ async fn run(
                     last = Instant::now();
                 }
             }
+            // What was told before it is handed in.
+            Some(SessionEvent::Passed { partition, next }) => {
+                member.commit(&[CommitOffset { partition, offset: next, metadata: None }])?;
+            }
             Some(SessionEvent::Trouble(error)) => {
                 tracing::warn!(%error, "the topic can't be read for now");
                 if !error.retryable() {

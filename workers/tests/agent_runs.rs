@@ -7,6 +7,8 @@ mod common;
 mod control;
 #[path = "agent_runs/outgrown.rs"]
 mod outgrown;
+#[path = "agent_runs/turnover.rs"]
+mod turnover;
 #[path = "agent_runs/unconstrained.rs"]
 mod unconstrained;
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use echo::{Echo, PER_KEY, PER_PARTITION, command, commands, source};
-use riverrun_log::Outgoing;
+use riverrun_log::{GroupConfig, GroupConsumer, Outgoing, StartAt, Tail, TopicPartition, TransactionalProducer};
 use riverrun_schemas::ingest::IngestEvent;
 use riverrun_schemas::{Envelope, Topic};
 use riverrun_workers::runtime::testkit::{Stack, eventually};
@@ -85,6 +85,41 @@ async fn given_two_instances_when_one_stops_then_the_other_takes_over_and_nothin
         assert!(copies.values().all(|n| *n == 1), "{mode:?}: a graceful stop repeats nothing");
         stop_second.cancel();
         second.join().await.unwrap();
+    }
+}
+
+/// One past the last offset of each partition, marks of transactions included.
+async fn ends(stack: &Stack) -> BTreeMap<TopicPartition, i64> {
+    let partitions = (0..TOPIC.spec().partitions).map(|n| (TopicPartition::new(TOPIC.name(), n), StartAt::End));
+    let tail = Tail::open(stack.log(), partitions.collect()).await.unwrap();
+    tail.ends_at_open().iter().map(|(partition, end)| (partition.clone(), *end)).collect()
+}
+
+#[tokio::test]
+async fn given_commands_that_were_written_in_transactions_when_all_are_handled_then_nothing_is_left_and_nothing_is_written_for_it()
+ {
+    for mode in [DeliveryMode::AtLeastOnce, DeliveryMode::Transactional] {
+        let stack = Stack::start().await;
+        let all = commands(20, 3);
+        let writer =
+            GroupConsumer::join(stack.log(), &GroupConfig::new("writer", vec![TOPIC.name().to_owned()])).unwrap();
+        let producer = TransactionalProducer::open(stack.log(), "writer").await.unwrap();
+        for some in all.chunks(20) {
+            let outputs: Vec<_> = some.iter().map(|command| Outgoing::event(command, "test", None).unwrap()).collect();
+            producer.run(&outputs, &[], writer.metadata().unwrap()).await.unwrap();
+        }
+        drop(writer);
+        let before = ends(&stack).await;
+        assert!(before.values().sum::<i64>() > 60, "there are marks beside the records");
+        let echo = Echo { mode, ..Echo::new(PER_KEY) };
+        let stop = CancellationToken::new();
+        let handle = spawn(echo.clone(), stack.config(), stop.clone());
+        // Not one offset is left, although the last of a partition is of a mark.
+        stack.drained("echo", TOPIC).await;
+        assert_eq!(echo.done.lock().len(), 60, "{mode:?}");
+        assert_eq!(ends(&stack).await, before, "{mode:?}: a commit is not on the topic that is read");
+        stop.cancel();
+        handle.join().await.unwrap();
     }
 }
 

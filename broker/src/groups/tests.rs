@@ -132,6 +132,57 @@ fn given_a_static_member_when_it_returns_then_nothing_changes_and_its_old_self_i
     assert_eq!(group.phase(), Phase::Empty);
 }
 
+/// What a consumer says of itself: its topics, and the partitions of them that it owns.
+fn subscribed(topics: &[&str], owned: &[(&str, &[i32])]) -> Bytes {
+    fn text(to: &mut Vec<u8>, name: &str) {
+        to.extend(i16::try_from(name.len()).unwrap().to_be_bytes());
+        to.extend(name.as_bytes());
+    }
+    let count = |number: usize| i32::try_from(number).unwrap().to_be_bytes();
+    let mut bytes = 1i16.to_be_bytes().to_vec();
+    bytes.extend(count(topics.len()));
+    topics.iter().for_each(|topic| text(&mut bytes, topic));
+    bytes.extend((-1i32).to_be_bytes()); // no user data
+    bytes.extend(count(owned.len()));
+    for (topic, partitions) in owned {
+        text(&mut bytes, topic);
+        bytes.extend(count(partitions.len()));
+        partitions.iter().for_each(|partition| bytes.extend(partition.to_be_bytes()));
+    }
+    bytes.into()
+}
+
+#[test]
+fn given_a_static_member_of_a_cooperative_group_when_it_returns_then_only_other_wishes_make_the_group_rebalance() {
+    let now = Instant::now();
+    let asks = |id: &str, metadata: Bytes| Join {
+        protocols: vec![("cooperative-sticky".into(), metadata)],
+        ..join(id, Some("i"))
+    };
+    let nothing = subscribed(&["t", "u"], &[]);
+    let owns = subscribed(&["t", "u"], &[("t", &[0, 1])]);
+    for (back, rebalances) in [
+        (nothing.clone(), false),
+        (owns.clone(), false),
+        (subscribed(&["u", "t"], &[]), false),
+        (subscribed(&["t"], &[]), true),
+        (subscribed(&["t", "u", "v"], &[]), true),
+        (Bytes::from_static(b"unreadable"), true),
+    ] {
+        let mut group = Group::default();
+        do_join(&mut group, now, asks("", nothing.clone()), "old").try_recv().unwrap();
+        do_sync(&mut group, now, "old", 1, &["old"]).try_recv().unwrap();
+        // A member joins again with what it owns when others have come or gone.
+        do_join(&mut group, now, asks("old", owns.clone()), "").try_recv().unwrap();
+        do_sync(&mut group, now, "old", 2, &["old"]).try_recv().unwrap();
+        let told = do_join(&mut group, now, asks("", back.clone()), "new").try_recv().unwrap();
+        assert_eq!((told.error, told.generation), (None, if rebalances { 3 } else { 2 }), "{back:?}");
+        if !rebalances {
+            assert_eq!(do_sync(&mut group, now, "new", 2, &[]).try_recv().unwrap().assignment, "for old");
+        }
+    }
+}
+
 #[test]
 fn given_incompatible_protocols_when_joining_then_the_newcomer_is_refused() {
     let now = Instant::now();

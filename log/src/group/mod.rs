@@ -7,6 +7,7 @@
 mod commits;
 mod context;
 mod lists;
+mod marks;
 mod questions;
 mod types;
 
@@ -19,7 +20,7 @@ use std::time::Duration;
 use futures::Stream;
 use rdkafka::consumer::{Consumer, ConsumerGroupMetadata, RebalanceProtocol, StreamConsumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::{Offset, TopicPartitionList};
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use tokio::task::JoinHandle;
 
 use crate::config::LogConfig;
@@ -31,6 +32,7 @@ use commits::Commits;
 use context::{Callback, SessionContext};
 pub(crate) use lists::offset_list;
 use lists::{add, names};
+use marks::{Marks, Positions};
 use questions::{Found, Question, answer};
 pub use types::{AssignedPartition, CommitOffset, GroupConfig, OutOfRange, SessionEvent};
 
@@ -46,6 +48,7 @@ enum Wake {
     Message(Result<Record, KafkaError>),
     Callback(Callback),
     Lookup(Result<Found, LogError>),
+    Positions(Positions),
 }
 
 /// A member of a consumer group. Must be polled by [`next`](Self::next) all the time, work or no work.
@@ -60,6 +63,10 @@ pub struct GroupConsumer {
     bounds: HashMap<TopicPartition, Bounds>,
     /// The next offset of each started partition.
     next: HashMap<TopicPartition, i64>,
+    marks: Marks,
+    tell_end: bool,
+    /// What a client is made of that asks questions for this one.
+    beside: ClientConfig,
 }
 
 impl GroupConsumer {
@@ -83,6 +90,9 @@ impl GroupConsumer {
             commits: Arc::default(),
             bounds: HashMap::new(),
             next: HashMap::new(),
+            marks: Marks::default(),
+            tell_end: group.tell_end,
+            beside: config.observer(&group.group),
         })
     }
 
@@ -104,15 +114,19 @@ impl GroupConsumer {
                 Wake::Message(Err(error)) => self.on_error(error)?,
                 Wake::Callback(callback) => self.on_callback(callback),
                 Wake::Lookup(found) => self.on_lookup(found),
+                Wake::Positions(positions) => {
+                    self.on_positions(positions);
+                    None
+                }
             } {
                 return Ok(event);
             }
         }
     }
 
-    /// Waits for the client, for a callback that it made on the way, or for a lookup beside it.
+    /// Waits for the client, for a callback that it made on the way, or for a question beside it.
     async fn wake(&mut self) -> Wake {
-        let Self { consumer, lookup, topics, .. } = self;
+        let Self { consumer, lookup, topics, marks, .. } = self;
         let consumer = consumer.as_ref().unwrap_or_else(|| unreachable!("it is taken only by close and drop"));
         let callbacks = consumer.context();
         let mut messages = consumer.stream();
@@ -127,6 +141,9 @@ impl GroupConsumer {
                 *lookup = None;
                 let found = found.unwrap_or_else(|_| Err(LogError::Stopped("a lookup of offsets".to_owned())));
                 return Poll::Ready(Wake::Lookup(found));
+            }
+            if let Poll::Ready(positions) = marks.poll(cx, consumer) {
+                return Poll::Ready(Wake::Positions(positions));
             }
             match Pin::new(&mut messages).poll_next(cx) {
                 Poll::Ready(Some(Ok(message))) => {
@@ -146,7 +163,9 @@ impl GroupConsumer {
     fn on_callback(&mut self, callback: Callback) -> Option<SessionEvent> {
         match callback {
             Callback::Assign(ref partitions) => {
-                self.ask(Question::Assigned(partitions.clone()));
+                let reads = !self.next.is_empty() && !partitions.is_empty();
+                let beside = reads.then(|| self.beside.clone());
+                self.ask(Question::Assigned(partitions.clone(), beside));
                 self.unanswered = Some(callback);
                 None
             }
@@ -154,6 +173,7 @@ impl GroupConsumer {
                 if let Some(lookup) = self.lookup.take() {
                     lookup.abort();
                 }
+                self.marks.forget(partitions);
                 for partition in partitions {
                     self.next.remove(partition);
                     self.bounds.remove(partition);
@@ -193,9 +213,22 @@ impl GroupConsumer {
         }
     }
 
+    /// What lies between the last record and where the client is are marks of transactions.
+    fn on_positions(&mut self, positions: Positions) {
+        for (partition, position) in positions {
+            if let Some(next) = self.next.get_mut(&partition)
+                && position > *next
+            {
+                *next = position;
+                self.ready.push_back(SessionEvent::Passed { partition, next: position });
+            }
+        }
+    }
+
     /// The client has given the partition up after its offset was refused; only a new assignment wakes it.
-    fn restart(&self, partition: &TopicPartition, offset: i64) -> Result<(), LogError> {
+    fn restart(&mut self, partition: &TopicPartition, offset: i64) -> Result<(), LogError> {
         let failed = |error| LogError::kafka(format!("read {partition} from offset {offset} on"), error);
+        self.marks.forget([partition]);
         let consumer = self.consumer();
         let mut list = TopicPartitionList::new();
         match consumer.rebalance_protocol() {
@@ -222,7 +255,10 @@ impl GroupConsumer {
     fn on_error(&mut self, error: KafkaError) -> Result<Option<SessionEvent>, LogError> {
         let doing = format!("read as a member of {}", self.group);
         match error {
-            KafkaError::PartitionEOF(partition) => return Ok(Some(SessionEvent::End(partition))),
+            KafkaError::PartitionEOF(number) => {
+                self.marks.end_told(number);
+                return Ok(self.tell_end.then_some(SessionEvent::End(number)));
+            }
             KafkaError::MessageConsumptionFatal(_) => return Err(LogError::kafka(doing, error)),
             _ => {}
         }
@@ -258,6 +294,7 @@ impl GroupConsumer {
             add(&mut list, partition, offset)?;
         }
         self.unanswered = None;
+        self.marks.forget(starts.iter().map(|(partition, _)| partition));
         let consumer = self.consumer();
         match consumer.rebalance_protocol() {
             RebalanceProtocol::Cooperative => consumer.incremental_assign(&list),
@@ -305,6 +342,7 @@ impl GroupConsumer {
 
     /// Reads a started partition from another offset on. Blocks until the client has turned, some milliseconds.
     pub fn seek(&mut self, partition: &TopicPartition, offset: i64) -> Result<(), LogError> {
+        self.marks.forget([partition]);
         self.consumer()
             .seek(&partition.topic, partition.partition, Offset::Offset(offset), QUERY_TIMEOUT)
             .map_err(|error| LogError::kafka(format!("seek in {partition}"), error))?;

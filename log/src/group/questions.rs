@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rdkafka::Offset;
-use rdkafka::consumer::Consumer;
+use rdkafka::consumer::{Consumer, StreamConsumer};
+use rdkafka::{ClientConfig, Offset};
 
 use super::lists::names;
 use super::{AssignedPartition, Inner, OutOfRange};
+use crate::context::Quiet;
 use crate::error::LogError;
 use crate::record::{StartAt, TopicPartition};
 use crate::watermarks::{self, Bounds, QUERY_TIMEOUT};
@@ -20,7 +21,9 @@ pub(super) enum Found {
 }
 
 pub(super) enum Question {
-    Assigned(Vec<TopicPartition>),
+    /// With what another client is made of, for a member that reads already: the broker may hold its connection until there
+    /// is something to read, and each question about a partition would wait behind that.
+    Assigned(Vec<TopicPartition>, Option<ClientConfig>),
     /// With a pause before.
     OutOfRange(HashMap<TopicPartition, i64>, Duration),
 }
@@ -34,7 +37,7 @@ pub(super) async fn answer(consumer: Arc<Inner>, question: Question) -> Result<F
     loop {
         let (asked, with) = (question.clone(), consumer.clone());
         let found = tokio::task::spawn_blocking(move || match asked.as_ref() {
-            Question::Assigned(partitions) => assigned(&with, partitions).map(Found::Assigned),
+            Question::Assigned(partitions, beside) => assigned(&with, partitions, beside.as_ref()).map(Found::Assigned),
             Question::OutOfRange(next, _) => out_of_range(&with, next).map(Found::OutOfRange),
         })
         .await
@@ -49,14 +52,26 @@ pub(super) async fn answer(consumer: Arc<Inner>, question: Question) -> Result<F
     }
 }
 
-fn assigned(consumer: &Inner, partitions: &[TopicPartition]) -> Result<Vec<AssignedPartition>, LogError> {
+fn assigned(
+    consumer: &Inner,
+    partitions: &[TopicPartition],
+    beside: Option<&ClientConfig>,
+) -> Result<Vec<AssignedPartition>, LogError> {
+    let beside: Option<StreamConsumer<Quiet>> = beside
+        .map(|settings| settings.create_with_context(Quiet))
+        .transpose()
+        .map_err(|error| LogError::kafka("create a client that asks for offsets", error))?;
+    let bounds = |partition: &TopicPartition| match &beside {
+        Some(beside) => watermarks::bounds(beside, partition),
+        None => watermarks::bounds(consumer, partition),
+    };
     let committed = consumer
         .committed_offsets(names(partitions), QUERY_TIMEOUT)
         .map_err(|error| LogError::kafka("ask for committed offsets", error))?;
     partitions
         .iter()
         .map(|partition| {
-            let Bounds { low, high } = watermarks::bounds(consumer, partition)?;
+            let Bounds { low, high } = bounds(partition)?;
             let element = committed.find_partition(&partition.topic, partition.partition);
             let committed = match element.as_ref().map(|e| e.offset()) {
                 Some(Offset::Offset(offset)) => Some(offset),

@@ -100,6 +100,15 @@ pub enum SessionEvent {
     OutOfRange(OutOfRange),
     /// The next record.
     Record(Record),
+    /// Everything before `next` was told as a record or is nothing to tell, such as the mark of a transaction behind the
+    /// last one: it may be committed once those records are done. Comes a moment after the end of a partition, and only
+    /// where it is further on than the last record.
+    Passed {
+        /// Where.
+        partition: TopicPartition,
+        /// The offset to read next.
+        next: i64,
+    },
     /// Everything in this partition was read; told again after more was. The client names no topic with it, so it is of
     /// use to a member that reads one.
     End(i32),

@@ -1,12 +1,14 @@
 //! Reading run events: the past of a partition when it is taken, then each event as it comes.
 
-use riverrun_log::{AssignedPartition, GroupConsumer, LogError, Record, StartAt, Tail, TopicPartition};
+use std::time::Instant;
+
+use riverrun_log::{AssignedPartition, GroupConsumer, LogError, Record, Schemas, StartAt, Tail, TopicPartition};
 use riverrun_schemas::agent::AgentEvent;
 use riverrun_schemas::{Decoded, Topic};
 use tokio_util::sync::CancellationToken;
 
 use super::partition::{Folded, Partition};
-use super::{Coordinator, DRAIN, RETRY_PAUSE, next_of, snapshots};
+use super::{Coordinator, DRAIN, RETRY_PAUSE, snapshots};
 
 impl Coordinator {
     /// Folds the open runs of new partitions, then drives them and begins to take commands.
@@ -31,8 +33,9 @@ impl Coordinator {
             self.partitions.insert(number, Partition::new(next_command));
             self.progress.position(&partition.partition, next_command);
         }
+        let since = Instant::now();
         let tail = loop {
-            match Tail::open(&self.config.log, starts.clone()).await {
+            match Tail::open_telling_ends(&self.config.log, starts.clone()).await {
                 Ok(tail) => break tail,
                 Err(error) if error.retryable() && !stop.is_cancelled() => {
                     tracing::warn!(error = %error, "can't read run events, trying again");
@@ -41,39 +44,54 @@ impl Coordinator {
                 Err(error) => return Err(error),
             }
         };
-        let ends = tail.ends_at_open().clone();
         for (partition, next) in tail.positions() {
             if let Some(state) = self.partitions.get_mut(&partition.partition) {
                 state.next_event = *next;
             }
         }
         self.tail = Some(tail);
-        let behind = |this: &Self| {
-            assigned.iter().any(|p| {
-                let events = TopicPartition::new(Topic::AgentEvents.name(), p.partition.partition);
-                let next = this.tail.as_ref().and_then(|tail| tail.positions().get(&events)).copied().unwrap_or(0);
-                next < ends.get(&events).copied().unwrap_or(0)
-            })
-        };
-        while behind(self) {
+        let numbers: Vec<i32> = assigned.iter().map(|p| p.partition.partition).collect();
+        let past: Vec<TopicPartition> =
+            numbers.iter().map(|number| TopicPartition::new(Topic::AgentEvents.name(), *number)).collect();
+        while !self.tail.as_ref().is_some_and(|tail| past.iter().all(|partition| tail.has_read(partition))) {
             let record = tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                record = next_of(&mut self.tail) => record,
+                record = next_or_end_of(&mut self.tail) => record,
             };
             match record {
-                Ok(record) => self.on_event(&record).await,
+                Ok(Some(record)) => self.on_event(&record).await,
+                Ok(None) => {} // the end of a partition
                 Err(error) => tracing::warn!(error = %error, "folding run events"),
             }
         }
-        for partition in &assigned {
-            let number = partition.partition.partition;
-            let open = self.partitions.get_mut(&number).map_or(0, Partition::go_live);
-            tracing::info!(partition = number, open_runs = open, "agent worker takes a partition");
-            self.drive_ready(number);
+        for number in &numbers {
+            let schemas = &self.config.schemas;
+            let Some(partition) = self.partitions.get_mut(number) else { continue };
+            partition.end_past(&|record: &Record| decode(schemas, record));
+            let open = partition.go_live();
+            tracing::info!(partition = number, open_runs = open, after = ?since.elapsed(), "agent worker takes a partition");
         }
+        self.drive_in_turn(&numbers);
         self.progress.assigned(self.partitions.len());
         let starts: Vec<_> = assigned.iter().map(|p| (p.partition.clone(), p.default_start())).collect();
         group.start(&starts)
+    }
+
+    /// Drives what can be driven of several partitions, a run of each after the other: none waits for all of another.
+    fn drive_in_turn(&mut self, partitions: &[i32]) {
+        let mut waiting: Vec<_> = partitions
+            .iter()
+            .filter_map(|number| Some((*number, self.partitions.get_mut(number)?.take_ready().into_iter())))
+            .collect();
+        while !waiting.is_empty() {
+            waiting.retain_mut(|(number, ready)| match ready.next() {
+                Some(run) => {
+                    self.drive(*number, run);
+                    true
+                }
+                None => false,
+            });
+        }
     }
 
     pub(super) async fn on_revoked(
@@ -107,20 +125,10 @@ impl Coordinator {
     }
 
     pub(super) async fn on_event(&mut self, record: &Record) {
+        let schemas = &self.config.schemas;
         let Some(partition) = self.partitions.get_mut(&record.partition) else { return };
-        partition.next_event = record.offset + 1;
-        let event = match self.config.schemas.decode::<AgentEvent>(record) {
-            Ok(Decoded::Event(event)) => event,
-            Ok(Decoded::UnknownType { record: name }) => {
-                tracing::debug!(name, "event of a newer version skipped");
-                return;
-            }
-            Err(error) => {
-                tracing::warn!(position = %record.position(), error = %error, "what lies on the run events is no event; skipped");
-                return;
-            }
-        };
-        if let Folded::Snapshot(snapshot) = partition.fold(record.offset, event) {
+        let folded = partition.read(record, &|record: &Record| decode(schemas, record));
+        if let Folded::Snapshot(snapshot) = folded {
             let place = (record.partition, record.offset);
             let (blobs, log, schemas) = (self.context.blobs.as_ref(), &self.config.log, &self.config.schemas);
             match snapshots::restore(blobs, log, schemas, place, &snapshot).await {
@@ -136,5 +144,26 @@ impl Coordinator {
             }
         }
         self.drive_ready(record.partition);
+    }
+}
+
+async fn next_or_end_of(tail: &mut Option<Tail>) -> Result<Option<Record>, LogError> {
+    match tail {
+        Some(tail) => tail.next_or_end().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn decode(schemas: &Schemas, record: &Record) -> Option<AgentEvent> {
+    match schemas.decode::<AgentEvent>(record) {
+        Ok(Decoded::Event(event)) => Some(event),
+        Ok(Decoded::UnknownType { record: name }) => {
+            tracing::debug!(name, "event of a newer version skipped");
+            None
+        }
+        Err(error) => {
+            tracing::warn!(position = %record.position(), error = %error, "what lies on the run events is no event; skipped");
+            None
+        }
     }
 }

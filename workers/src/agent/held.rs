@@ -52,6 +52,25 @@ impl Coordinator {
         {
             tracing::warn!(%partition, error = %error, "a partition is not read on");
         }
-        self.on_commands(group, ready, stop).await
+        self.on_commands(group, ready, stop).await?;
+        // Whatever was told of the partition is accepted now, unless some of it waits again.
+        if let Some(next) = group.position(&partition) {
+            self.pass(&partition, next);
+        }
+        Ok(())
+    }
+
+    /// Before `next` there are no commands that were not told. While some are held, they are not accepted yet.
+    pub(super) fn pass(&mut self, partition: &TopicPartition, next: i64) {
+        if self.held.contains_key(&partition.partition) {
+            return;
+        }
+        if let Some(state) = self.partitions.get_mut(&partition.partition)
+            && next > state.next_command
+        {
+            state.next_command = next;
+            state.note_due = true;
+            self.progress.position(partition, next);
+        }
     }
 }

@@ -24,6 +24,7 @@ mod forks;
 mod held;
 mod lookup;
 mod partition;
+mod past;
 mod room;
 mod routing;
 mod sessions;
@@ -68,6 +69,9 @@ const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// How long a run waits for one that was never asked for, counted while one worker has its partition.
 pub const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(60);
+/// How often the worker says that it lives, which is also how soon it hears that others have come or gone: runs of theirs
+/// wait so long, twice where partitions move from one to another.
+const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How long a stopping worker waits for its runs to let go.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -174,6 +178,7 @@ impl Coordinator {
             &self.config.log,
             &GroupConfig {
                 instance: self.config.instance.clone(),
+                heartbeat: HEARTBEAT,
                 ..GroupConfig::new(GROUP, vec![Topic::AgentCommands.name().to_owned()])
             },
         )?;
@@ -228,6 +233,10 @@ impl Coordinator {
                     Some(event) => Box::pin(self.on_session(group, event?, stop)).await,
                     None => Ok(()),
                 }
+            }
+            SessionEvent::Passed { partition, next } => {
+                self.pass(&partition, next);
+                Ok(())
             }
             SessionEvent::OutOfRange(gap) => {
                 tracing::error!(partition = %gap.partition, wanted = gap.wanted, low = gap.low, "commands fell off the log before they were read");

@@ -1,12 +1,12 @@
 //! What a worker knows of one partition: which runs are open, which of them can be driven, and from where they are to be
 //! folded. No I/O.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use riverrun_agents::RunState;
 use riverrun_agents::decide::Ending;
-use riverrun_log::{CommitOffset, TopicPartition};
+use riverrun_log::{CommitOffset, Record, TopicPartition};
 use riverrun_schemas::agent::{AgentEvent, RunFinished, RunSnapshotted};
 use riverrun_schemas::{RunId, Topic};
 use riverrun_stores::read_models::run_fold::{RunGate, Verdict};
@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::chains::{Chains, Settled};
 use super::driver::Seen;
 use super::lookup::{Looked, Search};
+use super::past::{Glimpse, Kind, glimpse};
 use super::sessions::{SessionKey, Sessions};
 use super::strangers::Strangers;
 
@@ -88,6 +89,10 @@ pub(super) struct Partition {
     runs: HashMap<RunId, Slot>,
     /// Accepted, but the event was not read back yet.
     announced: HashMap<RunId, i64>,
+    /// What each of these two is to be folded from, in order: a note is taken with every command.
+    folds: BTreeSet<i64>,
+    /// Steps of open runs in the past, not decoded yet: when the end of the run comes, nobody needs them.
+    put_off: HashMap<RunId, Vec<Record>>,
     ready: Vec<ReadyRun>,
     ended: HashSet<RunId>,
     ended_order: VecDeque<RunId>,
@@ -106,6 +111,8 @@ impl Partition {
             live: false,
             runs: HashMap::new(),
             announced: HashMap::new(),
+            folds: BTreeSet::new(),
+            put_off: HashMap::new(),
             ready: Vec::new(),
             ended: HashSet::new(),
             ended_order: VecDeque::new(),
@@ -138,7 +145,67 @@ impl Partition {
     pub(super) fn accepted(&mut self, run: RunId, offset: i64) {
         if !self.knows(&run) {
             self.announced.insert(run, offset);
+            self.folds.insert(offset);
         }
+    }
+
+    /// Takes in the next record. Of the past nothing is decoded that belongs to no open run, and steps only once something
+    /// follows them that is not the end of their run, or [`end_past`](Self::end_past) says that nothing does.
+    pub(super) fn read(&mut self, record: &Record, decode: &impl Fn(&Record) -> Option<AgentEvent>) -> Folded {
+        self.next_event = record.offset + 1;
+        if self.puts_off(record) {
+            return Folded::Known;
+        }
+        let Some(event) = decode(record) else { return Folded::Known };
+        // Whether an end counts does not depend on the steps before it.
+        if !matches!(event, AgentEvent::RunFinished(_)) {
+            let earlier = self.put_off.remove(&event.run_id());
+            self.fold_put_off(earlier, decode);
+        }
+        self.fold(record.offset, event)
+    }
+
+    /// Whether a record of the past needs no more for now.
+    fn puts_off(&mut self, record: &Record) -> bool {
+        if self.live {
+            return false;
+        }
+        let Some(Glimpse { run_id, kind }) = glimpse(record) else { return false };
+        match kind {
+            Kind::Begins => false,
+            // It has ended, or began before the fold did.
+            Kind::Advances | Kind::Ends | Kind::Tells if !self.runs.contains_key(&run_id) => true,
+            Kind::Ends | Kind::Tells => false,
+            Kind::Advances => {
+                let bare = Record {
+                    topic: record.topic.clone(),
+                    key: None,
+                    headers: Vec::new(),
+                    payload: record.payload.clone(),
+                    ..*record
+                };
+                self.put_off.entry(run_id).or_default().push(bare);
+                true
+            }
+        }
+    }
+
+    fn fold_put_off(
+        &mut self,
+        records: impl IntoIterator<Item = Vec<Record>>,
+        decode: &impl Fn(&Record) -> Option<AgentEvent>,
+    ) {
+        for record in records.into_iter().flatten() {
+            if let Some(event) = decode(&record) {
+                self.fold(record.offset, event); // steps of a run that is known: never a snapshot
+            }
+        }
+    }
+
+    /// There is no more of the past.
+    pub(super) fn end_past(&mut self, decode: &impl Fn(&Record) -> Option<AgentEvent>) {
+        let left = std::mem::take(&mut self.put_off);
+        self.fold_put_off(left.into_values(), decode);
     }
 
     /// The past is folded: from here on runs become ready as events come. Gives how many are open; those that can be
@@ -178,6 +245,8 @@ impl Partition {
         let Some(slot) = self.runs.get_mut(&run_id) else { return Folded::Known };
         let counts = slot.gate.admit(&event) == Verdict::Admitted;
         if counts && matches!(event, AgentEvent::RunSnapshotted(_)) {
+            self.folds.remove(&slot.fold_from);
+            self.folds.insert(offset);
             slot.fold_from = offset;
             self.note_due = true;
         }
@@ -265,7 +334,9 @@ impl Partition {
     /// The fold of a run up to the event at `offset`, which is its first or a snapshot.
     pub(super) fn open_from(&mut self, offset: i64, accepted_offset: i64, state: RunState) {
         let run_id = state.run_id;
-        self.announced.remove(&run_id);
+        if let Some(announced) = self.announced.remove(&run_id) {
+            self.folds.remove(&announced);
+        }
         let session = SessionKey::of(&state.request);
         let mut circle = None;
         if state.waits_for_inputs() {
@@ -276,6 +347,7 @@ impl Partition {
         let gate = state.gate().clone();
         let holder = Holder::Resting(Box::new(Resting { state, next_offset: offset + 1, woken: false, ends: None }));
         self.runs.insert(run_id, Slot { fold_from: offset, accepted_offset, gate, session, holder });
+        self.folds.insert(offset);
         match circle {
             Some(settled) => self.settle(&run_id, settled),
             None => self.wake(&run_id),
@@ -320,8 +392,12 @@ impl Partition {
     }
 
     fn end(&mut self, run: RunId) {
-        let session = self.runs.remove(&run).and_then(|slot| slot.session);
+        let session = self.runs.remove(&run).and_then(|slot| {
+            self.folds.remove(&slot.fold_from);
+            slot.session
+        });
         self.chains.leave(&run);
+        self.put_off.remove(&run);
         self.note_due = true;
         if self.ended.insert(run) {
             self.ended_order.push_back(run);
@@ -339,8 +415,7 @@ impl Partition {
     /// The offset that open runs are to be folded from: that of the oldest one's first event or last snapshot, else the
     /// next event.
     fn fold_from(&self) -> i64 {
-        let open = self.runs.values().map(|slot| slot.fold_from).chain(self.announced.values().copied());
-        open.min().unwrap_or(self.next_event).min(self.next_event)
+        self.folds.first().copied().unwrap_or(self.next_event).min(self.next_event)
     }
 
     pub(super) fn note(&self, number: i32) -> CommitOffset {

@@ -1,8 +1,11 @@
-use riverrun_schemas::BlobRef;
+use std::cell::Cell;
+
+use proptest::prelude::*;
 use riverrun_schemas::agent::{
     ApprovalPolicy, Decision, ForkedFrom, RunAccepted, RunAdvanced, RunApprovalDecided, RunCancelRequested, RunClaimed,
     RunFinished, RunOutcome, RunRequest, RunResumed, Step, StepKind, ToolEffect, ToolUse,
 };
+use riverrun_schemas::{BlobRef, EventSet};
 
 use super::*;
 
@@ -427,4 +430,107 @@ fn given_a_run_that_had_begun_when_what_it_waited_for_has_to_be_looked_for_then_
     assert_eq!(ready(&mut partition), [run("end")]);
     partition.fold(20, finished("end", 1));
     assert_eq!(ready(&mut partition), [run("later")]);
+}
+
+fn record(event: &AgentEvent, offset: i64) -> Record {
+    Record {
+        topic: "t".into(),
+        partition: 0,
+        offset,
+        key: None,
+        payload: Some(event.encode().unwrap().into()),
+        headers: Vec::new(),
+        timestamp_ms: 0,
+    }
+}
+
+/// Reads events from offset 10 on, then makes the partition live. Gives it, and how many were decoded.
+fn read(events: &[AgentEvent]) -> (Partition, usize) {
+    let decoded = Cell::new(0);
+    let decode = |record: &Record| {
+        decoded.set(decoded.get() + 1);
+        let found = AgentEvent::decode(record.payload.as_deref().unwrap()).unwrap();
+        match found {
+            riverrun_schemas::Decoded::Event(event) => Some(event),
+            riverrun_schemas::Decoded::UnknownType { .. } => None,
+        }
+    };
+    let mut partition = Partition::new(3);
+    for (event, offset) in events.iter().zip(10..) {
+        partition.read(&record(event, offset), &decode);
+    }
+    partition.end_past(&decode);
+    partition.go_live();
+    (partition, decoded.get())
+}
+
+fn driven(partition: &mut Partition) -> Vec<(RunState, i64)> {
+    partition.take_ready().into_iter().map(|ready| (ready.state, ready.accepted_offset)).collect()
+}
+
+#[test]
+fn given_a_past_of_runs_that_have_ended_when_it_is_read_then_their_steps_are_not_decoded() {
+    let steps =
+        |name: &str, epoch| (1..=20).map(move |n| advanced(name, epoch, &[StepKind::Thought], n)).collect::<Vec<_>>();
+    let mut events = Vec::new();
+    // Of one that began before there is only what came later.
+    events.push(accepted("open"));
+    events.extend(steps("before", 1));
+    events.push(finished("before", 1));
+    for name in ["a", "b", "c"] {
+        events.extend([accepted(name), claimed(name, 1)]);
+        events.extend(steps(name, 1));
+        events.push(finished(name, 1));
+    }
+    events.push(claimed("open", 1));
+    events.extend(steps("open", 1));
+    let (mut partition, decoded) = read(&events);
+    assert_eq!(decoded, 1 + 3 * 3 + 1 + 20, "three events of each that has ended, and all of the one that is open");
+    let driven = driven(&mut partition);
+    assert_eq!(
+        driven.iter().map(|(state, _)| (state.run_id, state.last_seq())).collect::<Vec<_>>(),
+        [(run("open"), 20)]
+    );
+    // From now on each event is told at once.
+    partition.read(&record(&claimed("open", 2), 500), &|_: &Record| Some(claimed("open", 2)));
+    assert_eq!((partition.epoch(&run("open")), partition.next_event), (Some(2), 501));
+}
+
+proptest! {
+    #[test]
+    fn a_past_that_is_glanced_over_comes_to_the_same(
+        choices in prop::collection::vec((0usize..3, 0usize..9), 0..80), skipped in 0usize..12,
+    ) {
+        let names = ["a", "b", "c"];
+        let (mut epochs, mut seqs) = ([0i64; 3], [0i64; 3]);
+        let mut events = Vec::new();
+        for (which, what) in choices {
+            let (name, epoch, seq) = (names[which], &mut epochs[which], &mut seqs[which]);
+            events.push(match what {
+                0 => accepted(name),
+                1 => {
+                    *epoch += 1;
+                    claimed(name, *epoch)
+                }
+                2 => claimed(name, *epoch),
+                3..=5 => {
+                    *seq += 1;
+                    advanced(name, *epoch, &[StepKind::Thought], *seq)
+                }
+                6 => advanced(name, *epoch - 1, &[StepKind::Thought], *seq + 1),
+                7 => finished(name, *epoch),
+                _ => cancelled(name),
+            });
+        }
+        let events = events.split_off(skipped.min(events.len()));
+        let mut whole = given(events.clone());
+        whole.go_live();
+        let (mut glanced, decoded) = read(&events);
+        prop_assert!(decoded <= events.len());
+        // Before anything was read, the two do not know where they are.
+        if !events.is_empty() {
+            prop_assert_eq!(noted(&whole), noted(&glanced));
+        }
+        prop_assert_eq!(driven(&mut whole), driven(&mut glanced));
+    }
 }

@@ -56,11 +56,14 @@ fn hash(text: &str) -> Text {
     Sha256::digest(text).into()
 }
 
+/// A document of a request, and what it has already.
+type Open = ((IngestId, DocumentId), Option<Arc<Known>>);
+
 /// Finds out what documents have already. Without a store of vectors that is nothing.
 #[derive(Default)]
 pub(super) struct Reuse {
     store: Option<Arc<dyn VectorStore>>,
-    open: Mutex<VecDeque<((IngestId, DocumentId), Option<Arc<Known>>)>>,
+    open: Mutex<VecDeque<Open>>,
 }
 
 impl Reuse {

@@ -215,6 +215,13 @@ impl Board {
         true
     }
 
+    /// Before `next` lies no record that did not come. On the way out records that came are not taken: then it says nothing.
+    pub(super) fn passed(&mut self, partition: &TopicPartition, next: i64) {
+        if let Some(part) = self.parts.get_mut(partition).filter(|part| !part.closing) {
+            part.watermark.pass(next);
+        }
+    }
+
     /// The next batch that may be begun, taken off the queue.
     pub(super) fn next_batch(&mut self, now: Instant) -> Option<Batch> {
         let place = self.ready.iter().position(|id| self.open.get(id).is_some_and(|lane| self.ripe(lane, now)))?;

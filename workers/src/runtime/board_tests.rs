@@ -204,3 +204,27 @@ fn given_a_batch_left_out_then_nothing_of_its_lane_overtakes_it() {
     board.end(&a0.lane, &Taken::of(&a0.records), None);
     assert!(board.next_batch(now).is_none());
 }
+
+#[test]
+fn given_marks_behind_the_last_record_when_it_is_done_then_they_are_committed_with_it_and_not_before() {
+    let now = Instant::now();
+    let mut board = board(per_key(1), DeliveryMode::AtLeastOnce, &config());
+    push(&mut board, &[(0, "a")], now);
+    board.passed(&partition(0), 2);
+    board.passed(&partition(1), 3);
+    board.passed(&partition(7), 3);
+    assert_eq!(due(&mut board), [(1, 3)], "what is not handled stays");
+    let batch = board.next_batch(now).unwrap();
+    finish(&mut board, &batch);
+    assert_eq!(due(&mut board), [(0, 2), (1, 3)]);
+}
+
+#[test]
+fn given_a_partition_on_its_way_out_when_its_end_is_told_then_what_was_turned_away_is_not_passed() {
+    let now = Instant::now();
+    let mut board = board(per_key(1), DeliveryMode::AtLeastOnce, &config());
+    board.begin_close(&[partition(0)]);
+    assert!(!board.push(record(0, 0, "a"), now));
+    board.passed(&partition(0), 2);
+    assert!(due(&mut board).is_empty());
+}

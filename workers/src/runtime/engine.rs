@@ -267,6 +267,12 @@ impl<W: Worker> Engine<W> {
             }
             SessionEvent::Revoked { partitions, lost } => self.begin_release(partitions, lost),
             SessionEvent::OutOfRange(gap) => self.on_gap(gap)?,
+            SessionEvent::Passed { partition, next } => {
+                self.board.passed(&partition, next);
+                if let Some(offset) = self.board.committable(&partition) {
+                    self.progress.position(&partition, offset);
+                }
+            }
             SessionEvent::End(_) => {}
             SessionEvent::Committed { error, .. } => {
                 let answer = self.commits.answered(error);

@@ -26,6 +26,11 @@ impl Watermark {
         self.in_work.insert(offset)
     }
 
+    /// Before `offset` there is nothing that was not taken: what else lies there is no record.
+    pub fn pass(&mut self, offset: i64) {
+        self.next = self.next.max(offset);
+    }
+
     /// A record that was taken is done. `false` when it was not in work.
     pub fn done(&mut self, offset: i64) -> bool {
         self.in_work.remove(&offset)
@@ -85,6 +90,22 @@ mod tests {
         assert_eq!(mark.committable(), 9);
         assert!(mark.done(9));
         assert_eq!(mark.committable(), 10);
+    }
+
+    #[test]
+    fn what_is_passed_commits_behind_it_once_the_records_before_are_done() {
+        let mut mark = Watermark::starting_at(0);
+        assert!(mark.take(0) && mark.take(1));
+        mark.pass(3);
+        assert_eq!((mark.committable(), mark.next(), mark.in_work()), (0, 3, 2));
+        assert!(mark.done(1));
+        assert_eq!(mark.committable(), 0);
+        assert!(mark.done(0));
+        assert_eq!(mark.committable(), 3);
+        mark.pass(2);
+        assert_eq!(mark.committable(), 3, "never back");
+        assert!(mark.take(3));
+        assert_eq!(mark.committable(), 3);
     }
 
     #[test]

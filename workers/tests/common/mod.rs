@@ -166,6 +166,11 @@ impl World {
         &self.model
     }
 
+    /// How its broker is reached.
+    pub(crate) fn log(&self) -> &LogConfig {
+        &self.log
+    }
+
     pub(crate) fn worker(&self, instance: &str) -> (WorkerHandle, CancellationToken) {
         let stop = CancellationToken::new();
         let address = self.model.uri();

@@ -8,6 +8,7 @@ use kafka_protocol::ResponseError;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::subscription::asks_for_the_same;
 use super::{Group, Join, Joined, MAX_MEMBERS, Member, Phase, Synced};
 
 impl Group {
@@ -138,7 +139,8 @@ impl Group {
     fn replace_static(&mut self, now: Instant, old: &str, join: Join, id: String, reply: oneshot::Sender<Joined>) {
         let Some(mut member) = self.members.remove(old) else { return };
         fence(&mut member);
-        let unchanged = self.phase == Phase::Stable && member.protocols == join.protocols;
+        let unchanged =
+            self.phase == Phase::Stable && asks_for_the_same(&join.protocol_type, &member.protocols, &join.protocols);
         member.protocols = join.protocols;
         member.client_id = join.client_id;
         member.client_host = join.client_host;

@@ -1,5 +1,8 @@
 //! What the members of a consumer group are subscribed to.
 
+use std::collections::HashSet;
+
+use bytes::Bytes;
 use kafka_protocol::ResponseError;
 
 use super::{Group, Phase};
@@ -32,6 +35,20 @@ impl Group {
         });
         told.is_none_or(|subscriptions| subscriptions.iter().flatten().any(|name| name == topic))
     }
+}
+
+/// Whether a member that is back asks for what it asked for before: the same protocols, and as a consumer the same topics.
+/// What cooperative assignors put beside the topics is what a member owns: who was killed comes back with nothing, and
+/// is to have what it had. (Apache Kafka compares the chosen protocol alone.)
+pub(super) fn asks_for_the_same(protocol_type: &str, before: &[(String, Bytes)], now: &[(String, Bytes)]) -> bool {
+    let topics =
+        |metadata: &Bytes| subscription_topics(metadata).map(|all| all.into_iter().collect::<HashSet<String>>());
+    let same = |old: &Bytes, new: &Bytes| match (topics(old), topics(new)) {
+        (Some(old), Some(new)) => protocol_type == CONSUMER && old == new,
+        (_, None) | (None, _) => false,
+    };
+    before.len() == now.len()
+        && before.iter().zip(now).all(|((a, old), (b, new))| a == b && (old == new || same(old, new)))
 }
 
 /// The topics in a consumer's subscription metadata (`ConsumerProtocolSubscription`: version, array of topics, …); none if it

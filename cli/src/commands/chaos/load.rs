@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use riverrun_log::Producer;
-use riverrun_schemas::agent::StartRun;
+use riverrun_log::{LogConfig, LogError, Outgoing, Producer};
+use riverrun_schemas::agent::{AgentCommand, StartRun};
 use riverrun_schemas::{RunId, now_ms};
 use serde::Serialize;
+use tokio::time::MissedTickBehavior;
 
 use super::boundaries::{Folder, free_port, request};
 use super::observer::{self, Observer, Tally};
@@ -22,6 +23,9 @@ const PROGRESS: Duration = Duration::from_secs(10);
 
 /// Processes that came back from the dead and are still there; the oldest of more is killed.
 const MAX_THAWED: usize = 4;
+
+/// Commands that are written together.
+const BATCH: usize = 500;
 
 /// How long the log is read behind the last end.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -60,8 +64,9 @@ pub(super) async fn run(args: LoadArgs, output: Output) -> Result<(), CliError> 
     let mut observer = Observer::new(&fleet.brokers(), data.join("ledger")).await?;
     let worker_mib_at_start = fleet.worker_mib("VmRSS");
     let began = Instant::now();
-    let mut started = Vec::with_capacity(args.runs);
-    let broken = watch(&args, script.calls, &mut started, &mut fleet, &mut observer, began).await?;
+    let started: Vec<RunId> = (0..args.runs).map(|_| RunId::new()).collect();
+    let starting = start_runs(fleet.brokers(), &started, script.calls, args.over);
+    let broken = watch(&args, &mut fleet, &mut observer, starting, began).await?;
     let seconds = began.elapsed().as_secs_f64();
     let worker_mib_at_most = fleet.worker_mib("VmHWM");
     fleet.stop().await?;
@@ -103,6 +108,8 @@ fn people(report: &Report) -> String {
         format!("void events          {}", tally.void_events),
         format!("questions            {}", tally.questions),
         format!("longest stall        {} ms", tally.longest_stall_ms),
+        format!("of one partition     {} ms", tally.longest_partition_stall_ms),
+        format!("longest turnover     {} ms", tally.longest_turnover_ms),
         format!("takeover within      {} ms (p99), {} ms (all)", tally.takeover_p99_ms, tally.longest_takeover_ms),
         format!("worker memory        {at_start} MiB at the start, {at_most} MiB at most"),
         format!("took                 {:.1} s, {:.1} runs/s", report.seconds, report.runs_per_second),
@@ -110,40 +117,55 @@ fn people(report: &Report) -> String {
     .join("\n")
 }
 
-/// Starts the runs, each when its time has come. Never ends by itself.
-async fn start_runs(
-    args: &LoadArgs,
-    calls: u32,
-    producer: &Producer,
-    started: &mut Vec<RunId>,
-) -> Result<(), CliError> {
+/// Puts the commands on the log, evenly over a time, or as fast as it takes them, however long the broker takes to come back.
+async fn start_runs(brokers: String, runs: &[RunId], calls: u32, over: Duration) -> Result<(), CliError> {
+    let unwritten = |error: LogError| harness("a command can't be written", error);
+    let producer = Producer::new(&LogConfig::new(brokers, "chaos-starter")).map_err(unwritten)?;
     let began = tokio::time::Instant::now();
-    for number in 0..args.runs {
-        let share = number as f64 / args.runs.max(1) as f64;
-        tokio::time::sleep_until(began + args.over.mul_f64(share)).await;
-        let run_id = RunId::new();
-        // Before it is sent: what may have been started counts as started.
-        started.push(run_id);
-        observer::send(producer, StartRun { run_id, request: request(calls), at: now_ms() }.into()).await?;
+    let mut written = 0;
+    while written < runs.len() {
+        tokio::time::sleep_until(began + over.mul_f64(written as f64 / runs.len() as f64)).await;
+        let due = due(runs.len(), began.elapsed(), over).clamp(written + 1, written + BATCH).min(runs.len());
+        let command = |run_id: &RunId| {
+            let command = AgentCommand::from(StartRun { run_id: *run_id, request: request(calls), at: now_ms() });
+            Outgoing::event(&command, "chaos", None)
+        };
+        let commands = runs[written..due].iter().map(command).collect::<Result<Vec<_>, _>>().map_err(unwritten)?;
+        loop {
+            match producer.send_many(commands.clone()).await {
+                Ok(_) => break,
+                // Some of them may be there: whoever accepts them takes each once.
+                Err(error) if error.retryable() => tokio::time::sleep(Duration::from_millis(200)).await,
+                Err(error) => return Err(unwritten(error)),
+            }
+        }
+        written = due;
     }
-    std::future::pending().await
+    Ok(())
 }
 
-/// Starts runs and breaks processes until every run has ended; gives how many were broken.
+/// How many of the runs are to be started by then.
+fn due(runs: usize, elapsed: Duration, over: Duration) -> usize {
+    if elapsed >= over {
+        return runs;
+    }
+    (elapsed.as_secs_f64() / over.as_secs_f64() * runs as f64) as usize
+}
+
+/// Breaks processes from the first command until every run has ended; gives how many were broken.
 async fn watch(
     args: &LoadArgs,
-    calls: u32,
-    started: &mut Vec<RunId>,
     fleet: &mut Fleet,
     observer: &mut Observer,
+    starting: impl Future<Output = Result<(), CliError>>,
     began: Instant,
 ) -> Result<usize, CliError> {
     let broken = AtomicUsize::new(0);
-    let producer = observer.producer();
+    let runs = async { tokio::try_join!(starting, observe(args, observer, began, &broken)).map(drop) };
     tokio::select! {
         result = start_runs(args, calls, &producer, started) => result?,
         result = break_on(args, fleet, &broken) => result?,
-        result = observe(args, observer, began, &broken) => result?,
+        result = runs => result?,
     }
     // A second end would come behind the first, from one that comes back from the dead.
     let until = tokio::time::Instant::now() + SETTLE;
@@ -158,11 +180,10 @@ async fn break_on(args: &LoadArgs, fleet: &mut Fleet, broken: &AtomicUsize) -> R
     if args.kill_every.is_zero() {
         return std::future::pending().await;
     }
-    let mut due = tokio::time::Instant::now();
+    let mut due = tokio::time::interval_at(tokio::time::Instant::now() + args.kill_every, args.kill_every);
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        // The time that it took to replace a process counts.
-        due = (due + args.kill_every).max(tokio::time::Instant::now());
-        tokio::time::sleep_until(due).await;
+        due.tick().await;
         fleet.break_one(args.freeze_for).await?;
         broken.fetch_add(1, Ordering::Relaxed);
     }

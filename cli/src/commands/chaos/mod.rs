@@ -9,6 +9,7 @@ mod child;
 mod ledger;
 mod load;
 mod observer;
+mod pauses;
 mod process;
 mod script;
 

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use riverrun_log::{LogConfig, LogError, Producer, Record, Schemas, StartAt, Tail, TopicPartition};
 use riverrun_schemas::agent::{
@@ -13,6 +13,7 @@ use riverrun_schemas::{Decoded, RunId, Topic, now_ms};
 use riverrun_stores::read_models::run_fold::{RunGate, Verdict};
 use serde::Serialize;
 
+use super::pauses::Pauses;
 use super::{harness, ledger};
 use crate::error::CliError;
 
@@ -24,7 +25,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 struct Seen {
     gate: RunGate,
     /// Its newest event that counted.
-    newest: Option<Instant>,
+    newest: Option<i64>,
     outcome: Option<RunOutcome>,
     calls: HashSet<String>,
 }
@@ -57,12 +58,16 @@ pub(super) struct Tally {
     /// Questions that a person would have been asked.
     pub(super) questions: usize,
     /// Longest time without any step while runs were open, in milliseconds.
-    pub(super) longest_stall_ms: u64,
+    pub(super) longest_stall_ms: i64,
+    /// The same, of the partition that stood still longest.
+    pub(super) longest_partition_stall_ms: i64,
+    /// Longest time from the start of a process to its first claim of a run, of those that were started when runs were there.
+    pub(super) longest_turnover_ms: i64,
     /// How long a run stood still before another process took it over, in milliseconds, in all but one of a hundred times; 0
     /// without takeovers.
-    pub(super) takeover_p99_ms: u64,
+    pub(super) takeover_p99_ms: i64,
     /// The longest time of those.
-    pub(super) longest_takeover_ms: u64,
+    pub(super) longest_takeover_ms: i64,
 }
 
 impl Tally {
@@ -89,17 +94,15 @@ pub(super) struct Observer {
     tail: Tail,
     runs: HashMap<RunId, Seen>,
     counted: usize,
-    accepted: usize,
     ended: usize,
     void_events: usize,
     takeovers: usize,
     terminal_events: usize,
     gaps: HashSet<RunId>,
     questions: usize,
-    last_step: Instant,
-    longest_stall: Duration,
-    /// How long each takeover took.
-    took_over: Vec<Duration>,
+    pauses: Pauses,
+    /// How long each takeover took, in milliseconds.
+    took_over: Vec<i64>,
 }
 
 impl Observer {
@@ -113,15 +116,13 @@ impl Observer {
             tail,
             runs: HashMap::new(),
             counted: 0,
-            accepted: 0,
             ended: 0,
             void_events: 0,
             takeovers: 0,
             terminal_events: 0,
             gaps: HashSet::new(),
             questions: 0,
-            last_step: Instant::now(),
-            longest_stall: Duration::ZERO,
+            pauses: Pauses::default(),
             took_over: Vec::new(),
         })
     }
@@ -168,33 +169,26 @@ impl Observer {
             return Ok(None);
         }
         self.counted += 1;
-        let still_for = seen.newest.replace(Instant::now()).map(|newest| newest.elapsed());
+        let newest = seen.newest.replace(record.timestamp_ms);
+        self.pauses.take(record.partition, &event, record.timestamp_ms);
         match &event {
             AgentEvent::RunClaimed(claim) if claim.epoch > 1 => {
                 self.takeovers += 1;
-                self.took_over.extend(still_for);
-            }
-            AgentEvent::RunAccepted(_) => {
-                // Nobody was to do anything before it.
-                if self.accepted == self.ended {
-                    self.last_step = Instant::now();
-                }
-                self.accepted += 1;
+                self.took_over.extend(newest.map(|newest| record.timestamp_ms.saturating_sub(newest)));
             }
             AgentEvent::RunAdvanced(advance) => {
                 if advance.steps.first().map(|step| step.seq) != Some(before + 1) {
                     self.gaps.insert(advance.run_id);
                 }
                 seen.calls.extend(calls(advance).map(|tool| tool.call_id.clone()));
-                self.longest_stall = self.longest_stall.max(self.last_step.elapsed());
-                self.last_step = Instant::now();
             }
             AgentEvent::RunFinished(end) => {
                 seen.outcome = Some(end.status);
                 self.terminal_events += 1;
                 self.ended += 1;
             }
-            AgentEvent::RunClaimed(_)
+            AgentEvent::RunAccepted(_)
+            | AgentEvent::RunClaimed(_)
             | AgentEvent::RunCancelRequested(_)
             | AgentEvent::RunApprovalDecided(_)
             | AgentEvent::RunResumed(_)
@@ -219,14 +213,15 @@ impl Observer {
         Ok(())
     }
 
-    /// Puts a command on the log.
+    /// Puts a command on the log, however long the broker takes to come back.
     pub(super) async fn send(&self, command: AgentCommand) -> Result<(), CliError> {
-        send(&self.producer, command).await
-    }
-
-    /// What commands are sent with while events are waited for.
-    pub(super) fn producer(&self) -> Producer {
-        self.producer.clone()
+        loop {
+            match self.producer.send(&command, "chaos", None).await {
+                Ok(_) => return Ok(()),
+                Err(error) if error.retryable() => tokio::time::sleep(Duration::from_millis(200)).await,
+                Err(error) => return Err(harness("a command can't be written", error)),
+            }
+        }
     }
 
     pub(super) fn tally(&self, started: &[RunId]) -> Result<Tally, CliError> {
@@ -249,26 +244,13 @@ impl Observer {
             void_events: self.void_events,
             takeovers: self.takeovers,
             questions: self.questions,
-            longest_stall_ms: milliseconds(self.longest_stall),
-            takeover_p99_ms: p99.map_or(0, |took| milliseconds(*took)),
-            longest_takeover_ms: took_over.last().map_or(0, |took| milliseconds(*took)),
+            longest_stall_ms: self.pauses.longest_ms(),
+            longest_partition_stall_ms: self.pauses.longest_of_a_partition_ms(),
+            longest_turnover_ms: self.pauses.longest_turnover_ms(),
+            takeover_p99_ms: p99.copied().unwrap_or_default(),
+            longest_takeover_ms: took_over.last().copied().unwrap_or_default(),
         })
     }
-}
-
-/// Puts a command on the log, however long the broker takes to come back.
-pub(super) async fn send(producer: &Producer, command: AgentCommand) -> Result<(), CliError> {
-    loop {
-        match producer.send(&command, "chaos", None).await {
-            Ok(_) => return Ok(()),
-            Err(error) if error.retryable() => tokio::time::sleep(Duration::from_millis(200)).await,
-            Err(error) => return Err(harness("a command can't be written", error)),
-        }
-    }
-}
-
-fn milliseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn calls(advance: &RunAdvanced) -> impl Iterator<Item = &ToolUse> {
