@@ -145,8 +145,10 @@ async fn speed(
     if cancel.is_cancelled() {
         return Err(ModelError::Cancelled);
     }
-    let rate =
-        |tokens: u64, time: Duration| (tokens > 0 && !time.is_zero()).then(|| tokens as f64 / time.as_secs_f64());
+    // To a hundredth: more digits say nothing.
+    let rate = |tokens: u64, time: Duration| {
+        (tokens > 0 && !time.is_zero()).then(|| (tokens as f64 / time.as_secs_f64() * 100.0).round() / 100.0)
+    };
     let Some(shown) = shown else { return Ok((None, None)) };
     let behind = start.elapsed().saturating_sub(shown);
     Ok((rate(reply.usage.prompt_tokens, shown), rate(reply.usage.completion_tokens.saturating_sub(1), behind)))
