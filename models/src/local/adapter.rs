@@ -177,10 +177,11 @@ fn write(path: &Path, architecture: &str, alpha: f32, tensors: &BTreeMap<String,
         ("adapter.lora.alpha", GgufValue::F32(alpha)),
     ];
     let metadata: Vec<(&str, &GgufValue)> = metadata.iter().map(|(key, value)| (*key, value)).collect();
-    let quantized =
-        tensors.iter().map(|(name, tensor)| Ok((name.as_str(), QTensor::quantize(tensor, GgmlDType::F32)?)));
-    let quantized: Vec<(&str, QTensor)> = quantized.collect::<candle_core::Result<_>>()?;
-    let listed: Vec<(&str, &QTensor)> = quantized.iter().map(|(name, tensor)| (*name, tensor)).collect();
+    let quantize = |(name, tensor): (&String, &Tensor)| {
+        QTensor::quantize(tensor, GgmlDType::F32).map(|quantized| (name.clone(), quantized))
+    };
+    let quantized = tensors.iter().map(quantize).collect::<candle_core::Result<Vec<(String, QTensor)>>>()?;
+    let listed: Vec<(&str, &QTensor)> = quantized.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
     let mut writer = BufWriter::new(File::create(path)?);
     gguf_file::write(&mut writer, &metadata, &listed)?;
     Ok(writer.flush()?)
