@@ -142,8 +142,8 @@ impl Engine {
             prompt: prepared.prompt,
             sampler: prepared.sampler,
             stops: request.stop.clone(),
-            // With a schema the whole answer is the JSON that was asked for.
-            hold_tool_calls: !request.tools.is_empty() && request.response_schema.is_none(),
+            // The whole answer is what was asked for.
+            hold_tool_calls: !request.tools.is_empty() && !is_constrained(&request),
             max_tokens: prepared.max_tokens,
             deltas,
             cancel: stop,
@@ -213,10 +213,7 @@ impl Engine {
                 limit: self.context_tokens,
             });
         }
-        let constraint = match &request.response_schema {
-            Some(schema) => Some(self.constraints.sampler(&self.model, schema)?),
-            None => None,
-        };
+        let constraint = self.constraints.sampler(&self.model, request)?;
         Ok(Prepared { prompt, sampler: sampling.chain(constraint, self.model.n_vocab()), max_tokens: asked.min(room) })
     }
 
@@ -235,8 +232,8 @@ impl Engine {
         sink: &mut dyn DeltaSink,
     ) -> Result<ChatReply, ModelError> {
         let Generated { mut text, shown, mut finish, usage } = generated;
-        let constrained = request.response_schema.is_some();
-        if constrained && finish == FinishReason::Stop && request.stop.is_empty() {
+        let constrained = is_constrained(request);
+        if request.response_schema.is_some() && finish == FinishReason::Stop && request.stop.is_empty() {
             serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(|error| {
                 ModelError::bad_response(NAME, None, format!("constrained decoding gave no JSON: {error}"))
             })?;
@@ -270,6 +267,11 @@ impl Engine {
     fn died(&self) -> ModelError {
         ModelError::internal(format!("the thread of model '{}' ended; the next request loads it anew", self.name))
     }
+}
+
+/// Whether the whole answer has a form, so that it can be no call of a tool.
+fn is_constrained(request: &ChatRequest) -> bool {
+    request.response_schema.is_some() || request.grammar.is_some()
 }
 
 /// Gives calls ids that go on from those in the conversation, so that the same conversation gives the same ids.
