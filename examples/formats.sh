@@ -24,6 +24,10 @@ riverrun search "when is the field open" -c formats -k 1
 riverrun search "two-seated glider" -c formats -k 1
 riverrun search "cable replaced" -c formats -k 1
 
+# What is known of the bytes behind a document: type, size, hash, encoding, author, when they were fetched.
+mail=$(riverrun docs ls -c formats | awk '/mail[.]eml/ { print $1 }')
+riverrun docs show "$mail"
+
 riverrun stream produce "The tow plane is in maintenance until Friday." --key tow-plane
 riverrun stream consume --collection formats --idle-timeout 3
 riverrun search "tow plane maintenance" -c formats -k 1

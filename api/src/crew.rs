@@ -111,15 +111,23 @@ impl<'a> Crew<'a> {
         workers
     }
 
-    /// Embedders. Without blobs they know chunks alone, and not what lies around them.
-    pub(crate) fn embedders(&self, texts: Option<&Arc<dyn BlobStore>>) -> Vec<WorkerHandle> {
+    /// Embedders. Without blobs they know chunks alone, and not what lies around them; without vectors they don't know which of a
+    /// document's chunks stayed.
+    pub(crate) fn embedders(
+        &self,
+        texts: Option<&Arc<dyn BlobStore>>,
+        vectors: Option<&Arc<dyn VectorStore>>,
+    ) -> Vec<WorkerHandle> {
         let models = self.models();
         self.many(|| {
-            let embedder = Embedder::new(models.clone());
-            match texts {
-                Some(blobs) => embedder.with_texts(blobs.clone()),
-                None => embedder,
+            let mut embedder = Embedder::new(models.clone());
+            if let Some(blobs) = texts {
+                embedder = embedder.with_texts(blobs.clone());
             }
+            if let Some(vectors) = vectors {
+                embedder = embedder.with_vectors(vectors.clone());
+            }
+            embedder
         })
     }
 
@@ -192,13 +200,18 @@ impl<'a> Crew<'a> {
         (projector::spawn(config, self.stop.clone()), caught_up)
     }
 
-    /// Who keeps documents, and what is cancelled once it has caught up. One a process, too.
-    pub(crate) fn documents(&self, store: &Arc<dyn DocumentStore>) -> (WorkerHandle, CancellationToken) {
+    /// Who keeps documents, and what is cancelled once it has caught up. One a process, too. Reports are in the blobs.
+    pub(crate) fn documents(
+        &self,
+        store: &Arc<dyn DocumentStore>,
+        blobs: Option<&Arc<dyn BlobStore>>,
+    ) -> (WorkerHandle, CancellationToken) {
         let config = DocumentsConfig {
             log: self.log.clone(),
             producer: self.producer.clone(),
             schemas: self.log.schemas.clone(),
             store: store.clone(),
+            blobs: blobs.cloned(),
             caught_up: CancellationToken::new(),
         };
         let caught_up = config.caught_up.clone();
@@ -249,11 +262,15 @@ impl Crew<'_> {
 
     /// `embedders`, with the bucket where one is set.
     pub async fn start_embedders(&self) -> Result<Vec<WorkerHandle>, StackError> {
-        let texts = match &self.config.s3 {
+        Ok(self.embedders(self.bucket().await?.as_ref(), None))
+    }
+
+    /// The blobs, where others have them too.
+    async fn bucket(&self) -> Result<Option<Arc<dyn BlobStore>>, StackError> {
+        Ok(match &self.config.s3 {
             Some(_) => Some(open_blobs(self.config).await?),
             None => None,
-        };
-        Ok(self.embedders(texts.as_ref()))
+        })
     }
 
     /// `indexers` over the database and the index.
@@ -269,11 +286,12 @@ impl Crew<'_> {
         Ok(self.agents(&toolbox, &memory, &blobs))
     }
 
-    /// `projector` over the database, and who keeps documents: in MongoDB where one is set.
+    /// `projector` over the database, and who keeps documents: in MongoDB where one is set, reports where a bucket is.
     pub async fn start_projector(&self) -> Result<Vec<WorkerHandle>, StackError> {
         let sql = open_sql(self.config).await?;
         let store = open_documents(self.config, &sql).await?;
-        let ((projector, _), (documents, _)) = (self.projector(&sql), self.documents(&store));
+        let bucket = self.bucket().await?;
+        let ((projector, _), (documents, _)) = (self.projector(&sql), self.documents(&store, bucket.as_ref()));
         Ok(vec![projector, documents])
     }
 

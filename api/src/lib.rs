@@ -24,6 +24,7 @@ pub mod hub;
 mod index_guard;
 pub mod ingest_source;
 mod isolation;
+mod kept;
 pub mod mcp;
 pub mod metrics;
 pub mod remember;

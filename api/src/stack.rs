@@ -561,11 +561,11 @@ fn spawn_workers(
     (toolbox, memory): (&Toolbox, &StoredMemory),
 ) -> (Vec<WorkerHandle>, CaughtUp) {
     let (projector, read_models) = crew.projector(&stores.sql);
-    let (keeper, documents) = crew.documents(documents);
+    let (keeper, documents) = crew.documents(documents, Some(&stores.blobs));
     let mut workers = vec![projector, keeper];
     workers.extend(crew.ingesters(&stores.blobs, Some(&stores.warehouse)));
     workers.extend(crew.analyzers(&stores.blobs));
-    workers.extend(crew.embedders(Some(&stores.blobs)));
+    workers.extend(crew.embedders(Some(&stores.blobs), Some(&stores.vectors)));
     workers.extend(crew.indexers(&stores.sql, &stores.vectors, &stores.keywords, &stores.gaps));
     workers.extend(crew.agents(toolbox, memory, &stores.blobs));
     workers.extend(crew.trainers(&stores.blobs));

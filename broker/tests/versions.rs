@@ -6,6 +6,7 @@ mod common;
 use std::net::TcpStream;
 
 use common::*;
+use kafka_protocol::ResponseError;
 use kafka_protocol::messages::ApiKey;
 use riverrun_broker::versions::{ANNOUNCED, is_flexible};
 use riverrun_broker::wire::batch::{BatchHeader, build_batch};
@@ -307,6 +308,55 @@ async fn given_a_stalled_request_when_time_is_up_then_the_connection_is_closed()
         let mut stream = connect(address);
         std::io::Write::write_all(&mut stream, &[0, 0, 0, 50, 1]).unwrap();
         assert!(read_frame(&mut stream).is_none(), "closed without an answer");
+    })
+    .await;
+    broker.shutdown().await;
+}
+
+fn text(value: &str) -> Vec<u8> {
+    [&(value.len() as u16).to_be_bytes()[..], value.as_bytes()].concat()
+}
+
+/// `OffsetCommit` 2 of partition 0 from outside a group.
+fn commit_offset(stream: &mut TcpStream, group: &str, topic: &str) {
+    let one = 1i32.to_be_bytes();
+    let head = [&text(group)[..], &(-1i32).to_be_bytes(), &text(""), &(-1i64).to_be_bytes()].concat();
+    let item = [&0i32.to_be_bytes()[..], &7i64.to_be_bytes(), &(-1i16).to_be_bytes()].concat();
+    let body = [&head[..], &one, &text(topic), &one, &item].concat();
+    let answer = call(stream, &frame(ApiKey::OffsetCommit as i16, 2, false, 1, &body)).unwrap();
+    assert_eq!(answer[answer.len() - 2..], [0, 0], "the offset is committed");
+}
+
+/// `OffsetDelete` 0 of one partition: the error of the whole, and that of the partition if there is an answer for it.
+fn forget_offset(stream: &mut TcpStream, group: &str, topic: &str, partition: i32) -> (i16, Option<i16>) {
+    let one = 1i32.to_be_bytes();
+    let body = [&text(group)[..], &one, &text(topic), &one, &partition.to_be_bytes()].concat();
+    let answer = call(stream, &frame(ApiKey::OffsetDelete as i16, 0, false, 1, &body)).unwrap();
+    let error = i16::from_be_bytes([answer[4], answer[5]]);
+    // Correlation id, error, throttle time and the number of topics are 14 bytes.
+    let of_partition = answer.get(14..).and_then(|rest| rest.last_chunk::<2>()).map(|code| i16::from_be_bytes(*code));
+    (error, of_partition)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_offsets_when_deleted_then_the_group_is_looked_at_before_the_partitions() {
+    let folder = TempDir::new().unwrap();
+    let broker = broker(&folder).await;
+    let address = broker.local_addr();
+    send(&producer(address), "t", 0, "k", "v").await;
+    blocking(move || {
+        let mut stream = connect(address);
+        for topic in ["t", "absent"] {
+            let unknown = (ResponseError::GroupIdNotFound.code(), None);
+            assert_eq!(forget_offset(&mut stream, "nobody", topic, 0), unknown, "{topic}");
+            let nameless = (ResponseError::InvalidGroupId.code(), None);
+            assert_eq!(forget_offset(&mut stream, "", topic, 0), nameless, "{topic}");
+        }
+        commit_offset(&mut stream, "g", "t");
+        let absent = (0, Some(ResponseError::UnknownTopicOrPartition.code()));
+        assert_eq!(forget_offset(&mut stream, "g", "absent", 0), absent);
+        assert_eq!(forget_offset(&mut stream, "g", "t", 5), absent, "a partition that there is not");
+        assert_eq!(forget_offset(&mut stream, "g", "t", 0), (0, Some(0)));
     })
     .await;
     broker.shutdown().await;

@@ -318,6 +318,9 @@ pub struct IngestArgs {
     /// Go on with what comes later; for a topic
     #[arg(long)]
     pub follow: bool,
+    /// Remove documents of the folder whose files are gone
+    #[arg(long)]
+    pub prune: bool,
     /// Chunking strategy: recursive, markdown, late or raptor; left out, it goes by the type of the source
     #[arg(long)]
     pub strategy: Option<String>,

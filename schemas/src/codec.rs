@@ -112,6 +112,16 @@ pub enum Decoded<T> {
     },
 }
 
+impl<T> Decoded<T> {
+    /// The same of something made of the event.
+    pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Decoded<U> {
+        match self {
+            Self::Event(event) => Decoded::Event(make(event)),
+            Self::UnknownType { record } => Decoded::UnknownType { record },
+        }
+    }
+}
+
 /// The record types of one topic.
 pub trait EventSet: Sized + Send + Sync + Clone + std::fmt::Debug + 'static {
     /// The topic that carries them.

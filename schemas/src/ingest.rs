@@ -86,6 +86,8 @@ pub struct SubmitDocument {
     pub strategy: Option<String>,
     /// What sizes count: `characters` or `tokens`; `None` means characters.
     pub chunk_unit: Option<String>,
+    /// Whether it is taken in although it is in the collection unchanged: its chunks were lost.
+    pub again: bool,
     /// Milliseconds since the epoch.
     pub at: i64,
 }
@@ -200,6 +202,28 @@ document_events! {
         title: Option<String>,
         /// The caller's own JSON object.
         metadata_json: Option<String>,
+        /// Who the document says that it is by.
+        author: Option<String>,
+        /// Its last page, where the format has pages.
+        pages: Option<i32>,
+        /// What its bytes were decoded from, such as `UTF-8`; `None` where the format is no text.
+        encoding: Option<String>,
+        /// Media type of the format that it was read as; older events do not say it.
+        read_as: Option<String>,
+        /// When its bytes were read from where they are, in milliseconds since the epoch; older events do not say it.
+        fetched_at: Option<i64>,
+        /// Forces the source's type.
+        source_type: Option<String>,
+        /// How texts are split; `None` goes by the type of the source.
+        strategy: Option<String>,
+        /// Most characters, or tokens, of a chunk; 0 where it was not written down.
+        chunk_size: i64,
+        /// Characters, or tokens, that neighbours share at most.
+        chunk_overlap: i64,
+        /// What sizes count: `characters` or `tokens`; `None` means characters.
+        chunk_unit: Option<String>,
+        /// Warehouse table of a tabular source.
+        table: Option<String>,
     }
     /// Every chunk of the version has a vector.
     DocumentEmbedded {

@@ -477,7 +477,8 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
             metadata_json: None,
             table: Some("prices".into()),
             strategy: None,
-            chunk_unit: Some("tokens".into())
+            chunk_unit: Some("tokens".into()),
+            again: true
         })
         .into(),
         doc!(DeleteDocument {}).into(),
@@ -532,7 +533,18 @@ fn samples() -> Vec<(&'static str, Vec<u8>, String)> {
             chunks: 3,
             embed_model: "m".into(),
             title: Some("T".into()),
-            metadata_json: None
+            metadata_json: None,
+            author: Some("A".into()),
+            pages: Some(12),
+            encoding: Some("UTF-16LE".into()),
+            read_as: Some("text/plain".into()),
+            fetched_at: Some(1_700_000_000_000),
+            source_type: Some("csv".into()),
+            strategy: Some("recursive".into()),
+            chunk_size: 200,
+            chunk_overlap: 25,
+            chunk_unit: Some("tokens".into()),
+            table: Some("prices".into())
         })
         .into(),
         doc!(DocumentEmbedded { version: "v1".into(), chunks: 3, dimensions: 768 }).into(),

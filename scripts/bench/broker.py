@@ -1,211 +1,252 @@
 #!/usr/bin/env python3
-"""Measures the embedded broker by itself, and any other Kafka in the same run, and prints a Markdown table.
+"""Measures the embedded broker by itself beside Apache Kafka and NATS JetStream in one run, and prints a Markdown table.
 
     cargo build --release -p riverrun-broker --example broker
-    python scripts/bench/broker.py [--rounds 3] [--quick] [--log-gb 10] [--peer NAME=HOST:PORT[,PID]] ...
+    ~/.cache/riverrun/bench-python/bin/python scripts/bench/broker.py [--only produce,hop,waiting,start] [--rounds 3] [--quick]
+        [--log-gb 2] [--without kafka,nats] [--peer NAME=HOST:PORT[,PID]]... [--json FILE]
 
-Each figure is the median of the rounds; ours and the peers' take turns. CPU and memory need the process's id, which is known
-of ours and given for a peer on this machine. Everything is written with acks=all.
+`produce`: acknowledged records per second of one client at 100 B, 1 KB and 100 KB, CPU per record, memory afterwards. `hop`: from
+produce() to the consumer, beside a bare write and fdatasync. `waiting`: 1,000 consumers without records. `start`: until the end of
+a log is told, after kill -9 and after a shutdown; --log-gb says how large it is, and each broker has the disk for itself.
+
+Everything is written with acks=all; a figure is the median of the rounds, in which the brokers take turns. CPU and memory need the
+process's id, which a --peer on this machine may be given with. Apache Kafka and a nats-server are taken where they are installed
+(`./x interop --kafka` gets the one); what is left out is said with the reason. About ten minutes on two cores with nothing else to
+do. `start` needs the disk of its log, the others 2 GB.
 """
 
 import argparse
+import contextlib
 import json
+import os
+import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+import brokers
+import measure
+from brokers import ROOT, ApacheKafka, Kafka, Missing, Nats, Ours
+from peers import floor
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-sys.path.insert(0, str(ROOT / "tests/interop"))
-
-import measure  # noqa: E402
-from server import free_ports, wait_for  # noqa: E402
-
-SIZES = {"100 B": 100, "1 KB": 1_000, "100 KB": 100_000}
+SIZES = {"100 B": (100, 1_000_000), "1 KB": (1_000, 200_000), "100 KB": (100_000, 3_000)}
+PARTS = ("produce", "hop", "waiting", "start")
+PEERS = {"kafka", "nats"}
 WAITING = 1_000
+HOPS = 500
+IN_MEMORY = Path("/dev/shm")
+TANSU = "it writes to PostgreSQL, S3 or SQLite (`cargo install tansu`, some 500 crates), and its SQLite does not sync; give a running one with --peer"
 
 
-class Kafka:
-    """A broker somewhere."""
+class Bench:
+    def __init__(self, options, folder, running):
+        self.options, self.folder, self.running = options, folder, running
+        self.factor = 0.1 if options.quick else 1
+        self.rows, self.notes = [], []
 
-    def __init__(self, name, address, pid=None):
-        self.name, self.address, self.pid = name, address, pid
+    def row(self, what, broker, unit, value, digits=1):
+        value = "-" if value is None else value if isinstance(value, str) else f"{value:,.{digits}f}"
+        self.rows.append((what, broker, unit, value))
+        print(f"  {what} | {broker}: {value} {unit}", file=sys.stderr, flush=True)
 
-    def topic(self, partitions=1):
-        name = f"bench-{uuid.uuid4().hex}"
-        admin = AdminClient({"bootstrap.servers": self.address})
-        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
-        return name
+    def left_out(self, who, why):
+        note = f"left out: {who}: {why}"
+        if note not in self.notes:
+            self.notes.append(note)
+            print(f"  {note}", file=sys.stderr, flush=True)
 
-    def cpu_s(self):
-        return measure.cpu_s(self.pid) if self.pid else None
+    def in_folder(self, name):
+        folder = self.folder / name
+        folder.mkdir()
+        return folder
 
+    def ours(self):
+        return Ours(self.options.program, self.in_folder("ours")).start()
 
-class Ours(Kafka):
-    """The broker of this repository in a process and a folder of its own."""
+    def starters(self):
+        """What makes a broker, by the name of what it is beside."""
+        return {"riverrun": self.ours, "kafka": lambda: ApacheKafka(self.in_folder("kafka")).start(),
+                "nats": lambda: Nats(Nats.find(self.options.nats), self.in_folder("nats"))}
 
-    def __init__(self, program, folder):
-        super().__init__("riverrun", f"127.0.0.1:{free_ports(1)[0]}")
-        self.program, self.folder = program, folder
-        self.start()
+    def all(self):
+        """Every broker that there is, started."""
+        found = []
+        for kind, start in self.starters().items():
+            if kind in self.options.without:
+                continue
+            try:
+                one = start()
+            except Missing as error:
+                self.left_out(kind, error)
+                continue
+            self.running.callback(one.close)
+            found.append(one)
+            if kind == "kafka":
+                found.append(one.syncing())
+        peers = [peer(text) for text in self.options.peer]
+        if not any("tansu" in one.name.lower() for one in peers):
+            self.left_out("tansu", TANSU)
+        return found + peers
+
+    def turns(self, found, work):
+        """{broker: what came of each round}; nothing is left to be written back when a turn begins."""
+        came = {one.name: [] for one in found}
+        for _ in range(self.options.rounds):
+            for one in found:
+                os.sync()
+                came[one.name].append(work(one))
+        return came
+
+    # ---- parts -------------------------------------------------------------------------------------------------------
+
+    def produce(self, found):
+        for label, (size, count) in SIZES.items():
+            count = max(100, int(count * self.factor))
+            for name, rounds in self.turns(found, lambda one: one.write(size, count)).items():
+                rate = statistics.median(rate for rate, _ in rounds)
+                used = [cpu for _, cpu in rounds if cpu is not None]
+                self.row(f"produce, {label}", name, "records/s", rate, 0)
+                self.row(f"produce, {label}", name, "MB/s", rate * size / 1e6)
+                self.row(f"produce, {label}", name, "CPU µs per record", statistics.median(used) * 1e6 if used else None, 2)
+        for one in found:
+            if one.pid:
+                self.row("memory after that", one.name, "MB", measure.memory_bytes(one.pid) / 1e6)
+
+    def hop(self, found):
+        count = max(50, int(HOPS * self.factor))
+        bare, laid_out = (measure.spread([sample for _ in range(self.options.rounds) for sample in floor(self.folder, 200, count, before)])
+                          for before in (False, True))
+        self.row("bare append + fdatasync, p50 / p99", "-", "ms", both(bare))
+        # What a log would gain whose files are as long before as after.
+        self.row("bare overwriting + fdatasync, p50 / p99", "-", "ms", both(laid_out))
+        came = self.turns(found, lambda one: one.hops(count))
+        with contextlib.ExitStack() as running:
+            if IN_MEMORY.is_dir():
+                # What is left where a sync costs nothing: client, network and broker.
+                folder = running.enter_context(tempfile.TemporaryDirectory(prefix="broker-bench-", dir=IN_MEMORY))
+                floating = Ours(self.options.program, folder, "riverrun, its data in memory").start()
+                running.callback(floating.close)
+                came |= self.turns([floating], lambda one: one.hops(count))
+        for name, rounds in came.items():
+            spread = measure.spread([sample for samples in rounds for sample in samples])
+            self.row("produce to consume, p50 / p99", name, "ms", both(spread))
+            if name in (one.name for one in found):
+                self.row("produce to consume, p50 above the bare sync", name, "ms", (spread["p50"] - bare["p50"]) * 1e3, 2)
+
+    def waiting(self, found):
+        count, seconds = (WAITING // 10, 3) if self.options.quick else (WAITING, 10)
+        for one in found:
+            if isinstance(one, Kafka) and one.settings:
+                continue  # the same process as the one before
+            idle = one.waiting(count, seconds)
+            what = f"{count:,} waiting consumers"
+            self.row(f"{what}: CPU", one.name, "% of a core", idle["cpu_share"] * 100 if "cpu_share" in idle else None, 2)
+            self.row(f"{what}: memory", one.name, "MB", idle["memory_bytes"] / 1e6 if "memory_bytes" in idle else None)
+            self.row(f"{what}: all have a record", one.name, "s", idle["all_told_s"], 2)
 
     def start(self):
-        """Starts it; seconds until it answers."""
-        began = time.perf_counter()
-        self.process = subprocess.Popen([self.program, self.address, self.folder], stderr=subprocess.DEVNULL)
-        self.pid = self.process.pid
-        admin = AdminClient({"bootstrap.servers": self.address, "reconnect.backoff.ms": 5, "log_level": 0})
-
-        def answers():
+        size = self.options.log_gb
+        free = shutil.disk_usage(self.folder).free / 1e9
+        if free < size + 2:
+            sys.exit(f"error: {free:.0f} GB of disk are free in {self.folder}, a log of {size:g} GB needs {size + 2:g}\n\nhint: --log-gb, or TMPDIR elsewhere")
+        for kind, start in self.starters().items():
+            if kind == "nats" or kind in self.options.without:
+                continue
             try:
-                return admin.list_topics(timeout=1)
-            except Exception:  # noqa: BLE001 - whatever it is, it does not answer yet
-                return None
-        wait_for(answers, 600, "the broker to answer", every_s=0.005)
-        return time.perf_counter() - began
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-
-
-def produce(kafka, size, count):
-    """Records and bytes per second from one client, and the broker's CPU for a record."""
-    topic, failed = kafka.topic(), []
-    producer = Producer({"bootstrap.servers": kafka.address, "acks": "all", "enable.idempotence": True, "linger.ms": 5,
-                         "batch.size": 1_000_000, "message.max.bytes": 2_000_000, "queue.buffering.max.kbytes": 1 << 20,
-                         "queue.buffering.max.messages": 1_000_000})
-    body = b"x" * size
-    before, began = kafka.cpu_s(), time.perf_counter()
-    for _ in range(count):
-        while True:
+                one = start()
+            except Missing as error:
+                self.left_out(kind, error)
+                continue
             try:
-                producer.produce(topic, body, partition=0, on_delivery=lambda error, _: error and failed.append(error))
-                break
-            except BufferError:
-                producer.poll(0.1)
-        producer.poll(0)
-    assert producer.flush(300) == 0 and not failed, failed[:3]
-    elapsed = time.perf_counter() - began
-    used = kafka.cpu_s() - before if before is not None else None
-    return count / elapsed, used / count if used is not None else None
+                self.started(one, size)
+            finally:
+                one.close()
+            # The next one has the disk for itself.
+            shutil.rmtree(self.folder / {"riverrun": "ours"}.get(kind, kind))
+
+    def started(self, one, size):
+        topic, end = one.fill(size)
+        for how, ends in {"kill -9": one.kill, "a shutdown": one.stop}.items():
+            times = []
+            for _ in range(self.options.rounds):
+                os.sync()
+                ends()
+                times.append(one.restart(topic, end))
+            self.row(f"start after {how}, {size:g} GB", one.name, "s", statistics.median(times), 2)
+        self.row(f"memory after a start, {size:g} GB", one.name, "MB", measure.memory_bytes(one.pid) / 1e6)
 
 
-def hops(kafka, count):
-    """Seconds from produce() of one record to its consumer."""
-    topic = kafka.topic()
-    consumer = Consumer({"bootstrap.servers": kafka.address, "group.id": topic, "enable.auto.commit": False,
-                         "fetch.wait.max.ms": 500})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    producer = Producer({"bootstrap.servers": kafka.address, "acks": "all", "linger.ms": 0})
-    times = []
-    for number in range(count + 20):
-        began = time.perf_counter()
-        producer.produce(topic, b"x" * 100, partition=0)
-        producer.poll(0)
-        record = None
-        while record is None:
-            record = consumer.poll(5)
-        assert record.error() is None, record.error()
-        if number >= 20:
-            times.append(time.perf_counter() - began)
-    consumer.close()
-    return times
+def both(spread):
+    return f"{spread['p50'] * 1e3:.2f} / {spread['p99'] * 1e3:.2f}"
 
 
-def waiting(kafka, count):
-    """CPU share and memory of the broker while `count` consumers wait for records, and how long the last one waits for one."""
-    topic = kafka.topic()
-    consumers = []
-    for number in range(count):
-        one = Consumer({"bootstrap.servers": kafka.address, "group.id": f"{topic}-{number}", "enable.auto.commit": False,
-                        "fetch.wait.max.ms": 60_000, "topic.metadata.refresh.interval.ms": -1})
-        one.assign([TopicPartition(topic, 0, 0)])
-        consumers.append(one)
-    for one in consumers:
-        one.poll(0.01)
-    idle = measure.idle(kafka.pid, 5) if kafka.pid else {}
-    producer = Producer({"bootstrap.servers": kafka.address, "acks": "all", "linger.ms": 0})
-    began = time.perf_counter()
-    producer.produce(topic, b"x", partition=0)
-    producer.flush(30)
-    for one in consumers:
-        while one.poll(5) is None:
-            pass
-    idle["all_told_s"] = time.perf_counter() - began
-    for one in consumers:
-        one.close()
-    return idle
+def peer(text):
+    """A Kafka that runs already."""
+    name, _, where = text.partition("=")
+    address, _, pid = where.partition(",")
+    return Kafka(name, address, int(pid) if pid else None)
 
 
-def restart(ours, gigabytes):
-    """Seconds until the broker answers after kill -9 over a log of so many gigabytes."""
-    count = int(gigabytes * 10_000)
-    produce(ours, 100_000, count)
-    ours.kill()
-    return ours.start()
+def program():
+    """The newest example of the broker's crate that has been built."""
+    targets = [Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target"), brokers.apache_kafka.cache() / "target"]
+    built = [target / profile / "examples/broker" for target in targets for profile in ("release", "debug")]
+    return next((str(path) for path in built if path.exists()), str(built[0]))
 
 
-def fmt(value, digits=1):
-    return "-" if value is None else f"{value:,.{digits}f}"
+def words(allowed):
+    def parse(text):
+        found = text.split(",") if text else []
+        unknown = [word for word in found if word not in allowed]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{unknown[0]} is none of {', '.join(sorted(allowed))}")
+        return found
+    return parse
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", default=str(ROOT / "target/release/examples/broker"))
+    parser.add_argument("--program", default=program(), help="the example of the broker's crate (default: %(default)s)")
+    parser.add_argument("--only", type=words(PARTS), default=list(PARTS), metavar="PART,...", help="of " + ", ".join(PARTS))
+    parser.add_argument("--without", type=words(PEERS), default=[], metavar="PEER,...", help="of " + ", ".join(sorted(PEERS)))
+    parser.add_argument("--nats", metavar="PROGRAM", help="a nats-server of 2.10 or newer (default: of PATH or ~/go/bin)")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the records, 100 waiting consumers")
-    parser.add_argument("--log-gb", type=float, default=0, help="size of the log for the start (default: not measured)")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the records, 100 waiting consumers, to see that it works")
+    parser.add_argument("--log-gb", type=float, default=2, help="size of the log for the start (default: 2)")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=HOST:PORT[,PID]")
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
-    counts = {"100 B": 300_000, "1 KB": 100_000, "100 KB": 3_000}
-    factor = 0.1 if options.quick else 1
-    rows = []
-    with tempfile.TemporaryDirectory(prefix="broker-bench-") as folder:
-        ours = Ours(options.program, folder)
-        brokers = [ours]
-        for peer in options.peer:
-            name, _, where = peer.partition("=")
-            address, _, pid = where.partition(",")
-            brokers.append(Kafka(name, address, int(pid) if pid else None))
+    if not os.access(options.program, os.X_OK):
+        sys.exit(f"error: {options.program} is missing\n\nhint: cargo build --release -p riverrun-broker --example broker")
+    began = time.monotonic()
+    machine = measure.machine() | {"program": options.program}
+    with tempfile.TemporaryDirectory(prefix="broker-bench-", ignore_cleanup_errors=True) as folder, contextlib.ExitStack() as running:
+        bench = Bench(options, Path(folder), running)
+        together = [part for part in PARTS if part in options.only and part != "start"]
         try:
-            for label, size in SIZES.items():
-                found = {one.name: [] for one in brokers}
-                for _ in range(options.rounds):
-                    for one in brokers:
-                        found[one.name].append(produce(one, size, max(100, int(counts[label] * factor))))
-                for name, rounds in found.items():
-                    rate = statistics.median(rate for rate, _ in rounds)
-                    used = [cpu for _, cpu in rounds if cpu is not None]
-                    rows.append((f"produce, {label}", name, "records/s", fmt(rate, 0)))
-                    rows.append((f"produce, {label}", name, "MB/s", fmt(rate * size / 1e6)))
-                    rows.append((f"produce, {label}", name, "CPU µs per record", fmt(statistics.median(used) * 1e6 if used else None, 2)))
-            for one in brokers:
-                spread = measure.spread([t for _ in range(options.rounds) for t in hops(one, int(500 * factor) or 50)])
-                rows.append(("produce to consume, p50 / p99", one.name, "ms", f"{spread['p50'] * 1e3:.2f} / {spread['p99'] * 1e3:.2f}"))
-            for one in brokers:
-                idle = waiting(one, 100 if options.quick else WAITING)
-                rows.append(("waiting consumers: CPU", one.name, "% of a core", fmt(idle["cpu_share"] * 100 if "cpu_share" in idle else None, 2)))
-                rows.append(("waiting consumers: memory", one.name, "MB", fmt(idle["memory_bytes"] / 1e6 if "memory_bytes" in idle else None)))
-                rows.append(("waiting consumers: all have a record", one.name, "s", fmt(idle["all_told_s"], 2)))
-            if options.log_gb:
-                rows.append((f"start after kill -9, {options.log_gb:g} GB", ours.name, "s", fmt(restart(ours, options.log_gb), 2)))
+            if together:
+                found = bench.all()
+                for part in together:
+                    getattr(bench, part)(found)
+                running.close()
+                for name in ("ours", "kafka", "nats"):
+                    shutil.rmtree(Path(folder) / name, ignore_errors=True)
+            if "start" in options.only:
+                bench.start()
         finally:
-            ours.kill()
+            # What has been measured before something failed is told too.
+            report(bench, machine | {"seconds": round(time.monotonic() - began)}, options.json)
+
+
+def report(bench, machine, file):
     print("| what | broker | unit | value |\n|---|---|---|---|")
-    for row in rows:
+    for row in bench.rows:
         print("| " + " | ".join(row) + " |")
-    print("\n" + json.dumps(measure.machine()))
-    if options.json:
-        Path(options.json).write_text(json.dumps({"machine": measure.machine(), "rows": rows}, indent=2))
+    print("".join(f"\n{note}" for note in bench.notes) + "\n\n" + json.dumps(machine))
+    if file:
+        Path(file).write_text(json.dumps({"machine": machine, "rows": bench.rows, "notes": bench.notes}, indent=2))
 
 
 if __name__ == "__main__":

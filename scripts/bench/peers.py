@@ -11,11 +11,15 @@ import time
 from measure import until
 
 
-def floor(folder, size=512, count=400):
-    """Append and fdatasync: seconds each."""
+def floor(folder, size=512, count=400, laid_out=False):
+    """Append, or overwrite what has been laid out before, and fdatasync: seconds each."""
     samples = []
     descriptor = os.open(folder / "floor", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
+        if laid_out:
+            os.write(descriptor, bytes(size * count))
+            os.fsync(descriptor)
+            os.lseek(descriptor, 0, os.SEEK_SET)
         for _ in range(count):
             began = time.perf_counter()
             os.write(descriptor, b"x" * size)

@@ -67,13 +67,17 @@ class StubModel:
     """`requests` maps a script's id to how far the run was at each chat request: the number of tool results that it
     carried, one more for the answer."""
 
-    def __init__(self, embed_ms=0, at_once=False):
+    def __init__(self, embed_ms=0, at_once=False, vectors=None):
+        # Texts to vectors, where others are wanted than made-up ones.
+        self.vectors = vectors or (lambda texts: [vector_of(text) for text in texts])
         # One after the other, each text so long: as a model of one process does it.
         self.embed_ms, self.embedding = embed_ms, threading.Lock()
         # Else a kept connection waits 40 ms for each answer (Nagle's algorithm here, the delayed acknowledgement there), which
         # is time for tests to come between.
         self.at_once = at_once
         self.requests = {}
+        # Texts that it was asked for vectors of.
+        self.embedded = 0
         self.lock = threading.Lock()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self.handler())
         self.server.daemon_threads = True
@@ -150,10 +154,12 @@ class StubModel:
                         self.answer({"model": body["model"], "message": message, "done": False}, end)
                     elif self.path == "/api/embed":
                         inputs = body["input"] if isinstance(body["input"], list) else [body["input"]]
+                        with stub.lock:
+                            stub.embedded += len(inputs)
                         if stub.embed_ms:
                             with stub.embedding:
                                 time.sleep(stub.embed_ms * len(inputs) / 1000)
-                        self.answer({"model": body["model"], "embeddings": [vector_of(text) for text in inputs],
+                        self.answer({"model": body["model"], "embeddings": stub.vectors(inputs),
                                      "prompt_eval_count": len(inputs)})
                     else:
                         self.send_error(404)

@@ -6,6 +6,8 @@ import shutil
 import subprocess
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from server import BINARY, ROOT, Server, wait_for
 
@@ -118,6 +120,59 @@ def test_afresh_and_what_is_no_collection(handbook):
     comes_to_be_whole(server, before)
     nowhere = server.cli("collections", "rebuild", "nowhere")
     assert nowhere.returncode == 4 and "does not exist" in nowhere.stderr, nowhere
+
+
+def cut_chunks(server):
+    """Cuts both topics of chunks to their ends, as a retention time does."""
+    consumer = Consumer({"bootstrap.servers": server.brokers, "group.id": "none", "enable.auto.commit": False})
+    ends = []
+    for topic in ("riverrun.ingest.chunks", "riverrun.ingest.embeddings"):
+        for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
+            _, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+            ends.append(TopicPartition(topic, partition, high))
+    consumer.close()
+    for done in AdminClient({"bootstrap.servers": server.brokers}).delete_records(ends).values():
+        done.result(30)
+
+
+def test_chunks_that_are_nowhere_on_the_log_are_made_again_from_what_was_handed_in(handbook):
+    server, before = handbook
+    server.settle()
+    cut_chunks(server)
+    assert server.stop() == 0
+    for kind in ("vectors", "keywords"):
+        shutil.rmtree(server.folder / "data" / kind)
+    server.start()
+    comes_to_be_whole(server, before)
+    # They are on the log again.
+    done = server.cli("collections", "rebuild", "handbook", "--afresh", "--json")
+    view = json.loads(done.stdout)
+    assert done.returncode == 0 and view["status"] == "done" and view["result"]["missing"] == 0 < view["result"]["vectors"], done
+    comes_to_be_whole(server, before)
+
+
+def test_where_what_was_handed_in_is_gone_too_it_says_so_and_the_sources_bring_it_back(handbook):
+    server, before = handbook
+    server.settle()
+    cut_chunks(server)
+    assert server.stop() == 0
+    for kind in ("vectors", "keywords", "blobs"):
+        shutil.rmtree(server.folder / "data" / kind)
+    server.start()
+    done = server.cli("collections", "rebuild", "handbook", "--json")
+    view = json.loads(done.stdout)
+    assert view["status"] == "incomplete" and view["result"]["missing"] > 0, done
+
+    def failed():
+        rows = server.get("/documents?collection=handbook").json["items"]
+        return rows and all(row["status"] == "failed" and row["error"]["code"] == "blob_not_found" for row in rows)
+    wait_for(failed, WHOLE_S, "each document to say why")
+    reply = server.post("/rag/search", QUESTION)
+    assert reply.status == 503 and reply.json["code"] == "index_incomplete" and "remove" in json.dumps(reply.json), reply
+    assert server.cli("collections", "rm", "handbook").returncode == 0
+    server.ingest(HANDBOOK, "handbook")
+    assert server.cli("collections", "rebuild", "handbook").returncode == 0
+    comes_to_be_whole(server, before)
 
 
 def test_the_example_runs(tmp_path):

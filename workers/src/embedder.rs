@@ -1,7 +1,7 @@
 //! The embedder: from chunks to chunks with vectors.
 //!
-//! Several batches, of whatever documents, go to the model together. A model that is away is waited for; when the runtime
-//! gives a batch up, its document ends as failed with the model's own code, message and fix.
+//! Several batches, of whatever documents, go to the model together, but for chunks that their document had before ([`reuse`]). A model
+//! that is away is waited for; when the runtime gives a batch up, its document ends as failed with the model's own code, message and fix.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use riverrun_knowledge::LanguageModels;
-use riverrun_knowledge::chunking::{self, Late, MAX_DIMENSIONS};
+use riverrun_knowledge::chunking::{Late, MAX_DIMENSIONS};
 use riverrun_log::{BlobStore, Outgoing};
 use riverrun_models::{EmbedPurpose, EmbedReply, ModelError, SpansRequest};
 use riverrun_schemas::ingest::{
@@ -18,9 +18,14 @@ use riverrun_schemas::ingest::{
     EmbeddingEvent, EmbeddingsWithdrawn, IngestEvent,
 };
 use riverrun_schemas::{BlobRef, DocumentId, Envelope, EventSet, Failure, IngestId};
+use riverrun_stores::VectorStore;
 
 use crate::about::about;
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
+
+mod reuse;
+
+use reuse::{Plan, Reuse};
 
 const NAME: &str = "embedder";
 
@@ -41,6 +46,7 @@ const MAX_FAILED: usize = 10_000;
 pub struct Embedder {
     models: Arc<dyn LanguageModels>,
     blobs: Option<Arc<dyn BlobStore>>,
+    reuse: Reuse,
     failed: Mutex<Failed>,
 }
 
@@ -55,7 +61,7 @@ type ReadyDelivery<'d> = (&'d ChunksReady, &'d Envelope);
 impl Embedder {
     /// An embedder with these models.
     pub fn new(models: Arc<dyn LanguageModels>) -> Self {
-        Self { models, blobs: None, failed: Mutex::default() }
+        Self { models, blobs: None, reuse: Reuse::default(), failed: Mutex::default() }
     }
 
     /// The same, with the texts that chunks are embedded within (late chunking).
@@ -64,17 +70,43 @@ impl Embedder {
         self
     }
 
-    /// Embeds batches of one model.
+    /// The same, with the vectors that documents have already: what stayed of a document is not embedded again.
+    pub fn with_vectors(mut self, store: Arc<dyn VectorStore>) -> Self {
+        self.reuse = Reuse::of(store);
+        self
+    }
+
+    /// Embeds batches of one model, as far as they are new.
     async fn embed(&self, model: &str, group: &[ReadyDelivery<'_>]) -> Result<Vec<Outgoing>, WorkError> {
-        let texts = group.iter().flat_map(|(ready, _)| ready.chunks.iter().map(chunking::embedding_text)).collect();
-        let reply = vectors(self.models.as_ref(), model, texts).await.map_err(|error| work_error(&error))?;
-        let mut vectors = reply.vectors.into_iter();
+        let mut batches = Vec::with_capacity(group.len());
+        for (ready, _) in group {
+            batches.push((*ready, self.reuse.known(ready).await));
+        }
+        let mut plans = Plan::all(batches);
+        let made = self.fill(model, &mut plans).await?;
+        plans.iter().for_each(Plan::prove);
+        let dimensions = made.or_else(|| plans.iter().find_map(Plan::dimensions)).unwrap_or(0);
+        plans.iter_mut().for_each(|plan| plan.settle(dimensions));
+        self.fill(model, &mut plans).await?;
         let mut out = Vec::new();
-        for (ready, cause) in group {
-            let own: Vec<Vec<f32>> = vectors.by_ref().take(ready.chunks.len()).collect();
-            out.extend(self.say(ready, &own, reply.dimensions as i32, cause)?);
+        for ((ready, cause), plan) in group.iter().zip(plans) {
+            let lacking = || WorkError::retry("vectors_missing", format!("chunks of {} have no vector", ready.source));
+            let vectors = plan.finished().ok_or_else(lacking)?;
+            out.extend(self.say(ready, &vectors, dimensions as i32, cause)?);
         }
         Ok(out)
+    }
+
+    /// Embeds what has no vector yet; the length of the vectors, where something had none.
+    async fn fill(&self, model: &str, plans: &mut [Plan]) -> Result<Option<usize>, WorkError> {
+        let texts: Vec<String> = plans.iter().flat_map(|plan| plan.lacking().cloned()).collect();
+        if texts.is_empty() {
+            return Ok(None);
+        }
+        let reply = vectors(self.models.as_ref(), model, texts).await.map_err(|error| work_error(&error))?;
+        let mut made = reply.vectors.into_iter();
+        plans.iter_mut().for_each(|plan| plan.fill(&mut made));
+        Ok(Some(reply.dimensions))
     }
 
     /// Embeds a batch within the text that it stands in.

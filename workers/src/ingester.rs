@@ -82,6 +82,15 @@ struct Prepared {
     chunks: Vec<Chunk>,
 }
 
+/// What a document says of itself, and what it was read as.
+struct Told {
+    title: Option<String>,
+    author: Option<String>,
+    pages: Option<i32>,
+    encoding: Option<String>,
+    read_as: &'static str,
+}
+
 impl Ingester {
     /// An ingester that asks `log` what documents were before.
     pub fn new(log: LogConfig, schemas: Schemas, blobs: Arc<dyn BlobStore>, config: IngesterConfig) -> Self {
@@ -143,7 +152,7 @@ impl Ingester {
         let bytes = match self.blobs.get(&submit.content).await {
             Ok(bytes) => bytes,
             Err(error) if error.retryable() => return Err(blob_retry(&error)),
-            Err(error) => return Ok(Err(Failure::new(error.code(), error.to_string()))),
+            Err(error) => return Ok(Err(unreadable(submit, &error))),
         };
         let source = match sources::detect(submit.source.as_ref(), &bytes, submit.source_type.as_deref()) {
             Ok(source) => source,
@@ -165,11 +174,13 @@ impl Ingester {
         let decision =
             self.history.decide(delivery.position.partition, submit.ingest_id, submit.document_id, &version).await;
         match decision.map_err(|error| log_retry(&error))? {
-            Decision::Unchanged => Ok(match self.tables.load(submit, &version, source, bytes).await? {
-                Ok(()) => Ok(vec![outgoing(IngestEvent::from(unchanged(submit, version)), &delivery.envelope)?]),
-                Err(failure) => Err(failure),
-            }),
-            Decision::Take => {
+            Decision::Unchanged if !submit.again => {
+                Ok(match self.tables.load(submit, &version, source, bytes).await? {
+                    Ok(()) => Ok(vec![outgoing(IngestEvent::from(unchanged(submit, version)), &delivery.envelope)?]),
+                    Err(failure) => Err(failure),
+                })
+            }
+            Decision::Take | Decision::Unchanged => {
                 let sizing = Sizing::new(config, measure);
                 self.take(submit, version, (source, chunker), sizing, bytes, &delivery.envelope).await
             }
@@ -207,13 +218,16 @@ impl Ingester {
         if let Err(failure) = self.tables.load(submit, &version, source, content).await? {
             return Ok(Err(failure));
         }
-        let Prepared { text: ExtractedText { text, title, .. }, chunks } = prepared;
+        let Prepared { text, chunks } = prepared;
+        let pages = text.last_page();
+        let ExtractedText { text, title, author, encoding, .. } = text;
+        let told = Told { title, author, pages, encoding, read_as: source.media_type() };
         let stored = match self.blobs.put_bytes(Bytes::from(text), "text/plain; charset=utf-8").await {
             Ok(stored) => stored,
             Err(error) => return Err(blob_retry(&error)),
         };
         let context = (chunker.name() == LATE).then(|| stored.clone());
-        let mut out = vec![outgoing(IngestEvent::from(chunked(submit, &version, stored, chunks.len(), title)), cause)?];
+        let mut out = vec![outgoing(IngestEvent::from(chunked(submit, &version, stored, chunks.len(), told)), cause)?];
         if chunker.name() == RAPTOR && tree::is_for(submit, chunks.len()) {
             out.push(outgoing(IngestCommand::from(self.begun(submit, version, chunks).await?), cause)?);
             return Ok(Ok(out));
@@ -333,6 +347,7 @@ fn submission(start: &StartIngest, source: String, source_type: Option<String>, 
         table: start.table.clone(),
         strategy: start.strategy.clone(),
         chunk_unit: start.chunk_unit.clone(),
+        again: false,
         at: now_ms(),
     }
 }
@@ -350,13 +365,8 @@ fn unchanged(submit: &SubmitDocument, version: String) -> DocumentUnchanged {
     about!(submit, DocumentUnchanged { version })
 }
 
-fn chunked(
-    submit: &SubmitDocument,
-    version: &str,
-    text: BlobRef,
-    chunks: usize,
-    title: Option<String>,
-) -> DocumentChunked {
+fn chunked(submit: &SubmitDocument, version: &str, text: BlobRef, chunks: usize, told: Told) -> DocumentChunked {
+    let Told { title, author, pages, encoding, read_as } = told;
     about!(
         submit,
         DocumentChunked {
@@ -366,6 +376,17 @@ fn chunked(
             embed_model: submit.embed_model.clone(),
             title,
             metadata_json: submit.metadata_json.clone(),
+            author,
+            pages,
+            encoding,
+            read_as: Some(read_as.to_owned()),
+            fetched_at: Some(submit.at),
+            source_type: submit.source_type.clone(),
+            strategy: submit.strategy.clone(),
+            chunk_size: submit.chunk_size,
+            chunk_overlap: submit.chunk_overlap,
+            chunk_unit: submit.chunk_unit.clone(),
+            table: submit.table.clone(),
         }
     )
 }
@@ -383,6 +404,11 @@ fn ingest_failed(start: &StartIngest, error: Failure) -> IngestFailed {
         error,
         at: now_ms(),
     }
+}
+
+fn unreadable(submit: &SubmitDocument, error: &BlobError) -> Failure {
+    let fix = format!("riverrun docs rm {}, then ingest its source again", submit.document_id);
+    Failure::new(error.code(), error.to_string()).with_hint(fix)
 }
 
 fn extraction_panicked(source: &str) -> Failure {

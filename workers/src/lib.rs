@@ -18,3 +18,4 @@ pub mod tree_builder;
 pub mod turns;
 
 mod about;
+mod follower;

@@ -379,6 +379,7 @@ impl Intake<'_> {
             table: None,
             strategy: None,
             chunk_unit: target.chunk_unit.clone(),
+            again: false,
             at: now_ms(),
         };
         let cause = record.envelope();

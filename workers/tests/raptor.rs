@@ -139,6 +139,7 @@ impl World {
             table: None,
             strategy: Some("raptor".to_owned()),
             chunk_unit: None,
+            again: false,
             at: now_ms(),
         };
         self.stack.send(&[IngestCommand::from(command)]).await;

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use riverrun_schemas::{Collection, CollectionName, DocumentId, Namespace};
 use riverrun_stores::StoreError;
+use riverrun_stores::documents::{DocumentKey, SourceDocument};
 use riverrun_stores::read_models::{PageRequest, documents as read};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -12,6 +13,7 @@ use utoipa_axum::routes;
 
 use crate::error::ApiError;
 use crate::extract::{NamespaceQuery, Query, id};
+use crate::kept::kept;
 use crate::state::AppState;
 use crate::submit::{self, Checks};
 use crate::wire::{DocumentDetail, DocumentView, Page, Problem};
@@ -56,7 +58,7 @@ async fn documents(
     Ok(Json(Page { items: found.items, next_cursor: found.next_cursor }))
 }
 
-/// A document with its versions.
+/// A document with its versions, and what is known of the bytes that they were made of.
 #[utoipa::path(get, path = "/documents/{id}", tag = "knowledge", params(("id" = String, Path), NamespaceQuery),
     responses((status = 200, body = DocumentDetail), (status = 404, body = Problem)))]
 async fn show(
@@ -69,7 +71,11 @@ async fn show(
     let sql = &state.parts().sql;
     let document =
         read::document_in(sql, &namespace, document_id).await?.ok_or_else(|| unknown(document_id, &namespace))?;
-    Ok(Json(DocumentDetail { document, versions: read::document_versions(sql, document_id).await? }))
+    let versions = read::document_versions(sql, document_id).await?;
+    let source = kept(&state, &DocumentKey::source(&namespace, document_id)).await;
+    let source_versions =
+        source.as_ref().and_then(SourceDocument::of).map(|source| source.versions).unwrap_or_default();
+    Ok(Json(DocumentDetail { document, versions, source_versions }))
 }
 
 pub(super) fn unknown(document_id: DocumentId, namespace: &Namespace) -> ApiError {

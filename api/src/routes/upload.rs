@@ -129,6 +129,7 @@ fn records(ingest_id: IngestId, target: &IngestTarget, stored: Vec<Stored>) -> R
             table: target.table.as_deref().map(|table| table_name(table, &source, alone)),
             strategy: target.strategy.clone(),
             chunk_unit: chunk_unit.clone(),
+            again: false,
             source,
             at: now_ms(),
         };

@@ -1,3 +1,4 @@
+use riverrun_stores::documents::SourceVersion;
 use riverrun_stores::read_models::document_views::{IngestStatus, IngestView as StoredIngest};
 use riverrun_stores::read_models::{DocumentVersionView, DocumentView, FailureView, IngestFailureView, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -59,7 +60,7 @@ pub struct IngestBody {
     pub metadata: Option<Map<String, Value>>,
 }
 
-/// A document with its versions.
+/// A document with its versions, and what is known of the bytes that they were made of.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DocumentDetail {
     /// The document.
@@ -67,6 +68,10 @@ pub struct DocumentDetail {
     pub document: DocumentView,
     /// The versions whose stored text can be read, oldest first.
     pub versions: Vec<DocumentVersionView>,
+    /// What is known of the bytes that versions were made of, from the document store: oldest first, the newest 32. Left out until the
+    /// store has read of them, and while it can't be reached.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub source_versions: Vec<SourceVersion>,
 }
 
 /// Whether the parts of a collection agree.

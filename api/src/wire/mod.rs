@@ -20,6 +20,7 @@ mod session;
 mod warehouse;
 
 pub use crate::access::scope::Scope;
+pub use riverrun_stores::documents::SourceVersion;
 pub use riverrun_stores::read_models::document_views::DocumentStatus;
 pub use riverrun_stores::read_models::run_chains::{ChainRunView, ChainView};
 pub use riverrun_stores::read_models::run_tree::{EdgeKind, TreeEdge, TreeNode};

@@ -172,3 +172,47 @@ fn given_a_leader_that_never_assigns_when_time_is_up_then_it_is_dropped_and_the_
     assert_eq!(waiting.try_recv().unwrap().error, Some(ResponseError::RebalanceInProgress));
     assert_eq!(group.members().keys().collect::<Vec<_>>(), ["b"]);
 }
+
+/// A consumer's subscription (`ConsumerProtocolSubscription` version 0).
+fn subscription(topics: &[&str]) -> Bytes {
+    let mut out = vec![0, 0];
+    out.extend((topics.len() as u32).to_be_bytes());
+    for topic in topics {
+        out.extend((topic.len() as u16).to_be_bytes());
+        out.extend(topic.as_bytes());
+    }
+    out.extend((-1i32).to_be_bytes());
+    Bytes::from(out)
+}
+
+/// A group of one member in its first generation.
+fn alone(now: Instant, protocol_type: &str, metadata: Bytes) -> Group {
+    let mut group = Group::default();
+    let protocols = vec![("range".into(), metadata)];
+    let join = Join { protocol_type: protocol_type.into(), protocols, ..join("", None) };
+    assert_eq!(do_join(&mut group, now, join, "a").try_recv().unwrap().error, None);
+    group
+}
+
+#[test]
+fn given_groups_of_every_kind_when_offsets_are_to_be_deleted_then_what_is_consumed_is_kept() {
+    let now = Instant::now();
+    let unused = Group::default();
+    assert_eq!((unused.check_offset_delete(), unused.is_subscribed_to("t")), (Ok(()), false), "a name for offsets");
+
+    let mut consumers = alone(now, "consumer", subscription(&["t", "u"]));
+    assert_eq!(consumers.check_offset_delete(), Ok(()));
+    assert!(consumers.is_subscribed_to("u") && !consumers.is_subscribed_to("other"));
+    consumers.leave(now, "a", None).unwrap();
+    assert!(!consumers.is_subscribed_to("u"), "nobody is left");
+
+    let unreadable = alone(now, "consumer", Bytes::from_static(b"r"));
+    assert!(unreadable.is_subscribed_to("any"));
+
+    let mut workers = alone(now, "connect", subscription(&["t"]));
+    assert_eq!(workers.check_offset_delete(), Err(ResponseError::NonEmptyGroup));
+    workers.leave(now, "a", None).unwrap();
+    assert_eq!(workers.check_offset_delete(), Ok(()));
+    workers.kill();
+    assert_eq!(workers.check_offset_delete(), Err(ResponseError::GroupIdNotFound));
+}

@@ -5,6 +5,7 @@ mod configs;
 mod fetch;
 mod groups;
 mod metadata;
+mod offset_delete;
 mod offsets;
 mod operations;
 mod produce;
@@ -202,7 +203,7 @@ async fn answer(
         ApiKey::OffsetForLeaderEpoch => with!(OffsetForLeaderEpochRequest, offsets::offset_for_leader_epoch),
         ApiKey::OffsetCommit => with!(OffsetCommitRequest, offsets::offset_commit),
         ApiKey::OffsetFetch => with!(OffsetFetchRequest, offsets::offset_fetch),
-        ApiKey::OffsetDelete => with!(OffsetDeleteRequest, offsets::offset_delete),
+        ApiKey::OffsetDelete => with!(OffsetDeleteRequest, offset_delete::offset_delete),
         ApiKey::JoinGroup => with!(JoinGroupRequest, groups::join_group),
         ApiKey::SyncGroup => with!(SyncGroupRequest, groups::sync_group),
         ApiKey::Heartbeat => with!(HeartbeatRequest, groups::heartbeat),

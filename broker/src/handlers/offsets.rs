@@ -5,23 +5,20 @@ use std::sync::Arc;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse};
 use kafka_protocol::messages::offset_commit_response::{OffsetCommitResponsePartition, OffsetCommitResponseTopic};
-use kafka_protocol::messages::offset_delete_response::{OffsetDeleteResponsePartition, OffsetDeleteResponseTopic};
 use kafka_protocol::messages::offset_fetch_response::{
     OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions, OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 };
 use kafka_protocol::messages::offset_for_leader_epoch_response::{EpochEndOffset, OffsetForLeaderTopicResult};
 use kafka_protocol::messages::{
-    ListOffsetsRequest, ListOffsetsResponse, OffsetCommitRequest, OffsetCommitResponse, OffsetDeleteRequest,
-    OffsetDeleteResponse, OffsetFetchRequest, OffsetFetchResponse, OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse, TopicName,
+    ListOffsetsRequest, ListOffsetsResponse, OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest,
+    OffsetFetchResponse, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, TopicName,
 };
 
 use super::{Context, code, text};
 use crate::clock::now_ms;
-use crate::groups::group::{Identity, Phase};
+use crate::groups::group::Identity;
 use crate::meta::{Entry, Meta, OffsetItem};
-use crate::storage::journal::wait;
 use crate::storage::partition::Partition;
 
 const LATEST: i64 = -1;
@@ -250,53 +247,6 @@ pub(super) async fn offset_fetch(context: &Context, version: i16, request: Offse
         OffsetFetchResponseTopic::default().with_name(name).with_partitions(partitions.collect())
     });
     OffsetFetchResponse::default().with_topics(topics.collect())
-}
-
-pub(super) async fn offset_delete(context: &Context, _: i16, request: OffsetDeleteRequest) -> OffsetDeleteResponse {
-    let group = request.group_id.to_string();
-    let live = context.node.groups.peek(&group, |group, _| {
-        let is_consumer = group.protocol_type() == Some("consumer");
-        (group.phase(), is_consumer, group.subscribed_topics())
-    });
-    let exists = |topic: &TopicName| context.node.topics.get(topic).is_some();
-    let known = live.is_some() || context.node.journal.lock().groups.contains_key(&group);
-    // As in Apache Kafka, the group is looked at only for topics that there are.
-    if !known && request.topics.iter().any(|topic| exists(&topic.name)) {
-        return OffsetDeleteResponse::default().with_error_code(ResponseError::GroupIdNotFound.code());
-    }
-    let mut deleted = Vec::new();
-    let mut topics = Vec::with_capacity(request.topics.len());
-    for topic in request.topics {
-        let in_use = live.as_ref().is_some_and(|(phase, is_consumer, subscribed)| {
-            *phase != Phase::Empty && (!is_consumer || subscribed.contains(&*topic.name as &str))
-        });
-        let is_there = exists(&topic.name);
-        let partitions = topic.partitions.iter().map(|asked| {
-            let error = if !is_there {
-                ResponseError::UnknownTopicOrPartition.code()
-            } else if in_use {
-                ResponseError::GroupSubscribedToTopic.code()
-            } else {
-                deleted.push((topic.name.to_string(), asked.partition_index));
-                0
-            };
-            OffsetDeleteResponsePartition::default().with_partition_index(asked.partition_index).with_error_code(error)
-        });
-        let partitions = partitions.collect();
-        topics.push(OffsetDeleteResponseTopic::default().with_name(topic.name.clone()).with_partitions(partitions));
-    }
-    if deleted.is_empty() {
-        return OffsetDeleteResponse::default().with_topics(topics);
-    }
-    let durable = context.node.journal.lock().record(Entry::OffsetsDeleted { group, partitions: deleted });
-    let recorded = match durable {
-        Ok(durable) => wait(durable).await,
-        Err(error) => Err(error),
-    };
-    match recorded {
-        Ok(()) => OffsetDeleteResponse::default().with_topics(topics),
-        Err(_) => OffsetDeleteResponse::default().with_error_code(ResponseError::CoordinatorNotAvailable.code()),
-    }
 }
 
 #[cfg(test)]

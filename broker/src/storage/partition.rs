@@ -272,7 +272,8 @@ impl Partition {
             let file = self.shared.files.get(id, &path)?;
             write_batches(&*file, &part, size)?;
             file.sync_data()?;
-            self.state.lock().publish(part);
+            let news = self.state.lock().publish(part);
+            news.tell();
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Power cuts and failing calls over a disk in memory.
 //!
-//! `BROKER_CRASH_SEEDS` says how many power cuts are tried (200 without it), `BROKER_CRASH_FIRST` with which seed they begin.
+//! `BROKER_CRASH_SEEDS` says how many power cuts are tried (200 without it), `BROKER_CRASH_FIRST` with which seed they begin;
+//! `BROKER_FAILING_PROGRAMMES` in how many programmes each single call fails once (2 without it).
 //! What must hold after each: whatever was acknowledged is there, at its offset; a transaction is whole or absent; offsets
 //! that were committed are; and the partition takes records again.
 
@@ -11,7 +12,7 @@ mod sim_disk;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use client::{Client, Failure, Identity};
@@ -179,11 +180,11 @@ fn power_cuts(runtime: &Runtime, seed: u64) {
     }
 }
 
-/// Runs `job` for each number, a few at a time.
-fn for_each(numbers: std::ops::Range<u64>, job: impl Fn(&Runtime, u64) + Sync) {
+/// Runs `job` for each number, so many at a time.
+fn for_each(at_a_time: usize, numbers: std::ops::Range<u64>, job: impl Fn(&Runtime, u64) + Sync) {
     let next = AtomicU64::new(numbers.start);
     std::thread::scope(|scope| {
-        for _ in 0..4 {
+        for _ in 0..at_a_time {
             scope.spawn(|| {
                 let runtime = runtime();
                 loop {
@@ -205,16 +206,16 @@ fn setting(name: &str, default: u64) -> u64 {
 #[test]
 fn given_power_cuts_at_any_call_when_started_again_then_what_was_acknowledged_is_there_and_transactions_are_whole() {
     let first = setting("BROKER_CRASH_FIRST", 0);
-    for_each(first..first + setting("BROKER_CRASH_SEEDS", 200), power_cuts);
+    for_each(4, first..first + setting("BROKER_CRASH_SEEDS", 200), power_cuts);
 }
 
-/// Tries until it works: a call that fails once may cost an answer, but nothing that was acknowledged.
 /// Before the same is asked again.
 #[expect(clippy::disallowed_methods, reason = "the client blocks a thread of its own, on which no runtime works")]
 fn pause(time: Duration) {
     std::thread::sleep(time);
 }
 
+/// Tries until it works: a call that fails once may cost an answer, but nothing that was acknowledged.
 fn persist(disk: &SimDisk, client: &mut Client, promised: &mut Promised, next: &mut u64, seed: u64) {
     let since = Instant::now();
     let mut dice = Dice::new(seed);
@@ -230,28 +231,42 @@ fn persist(disk: &SimDisk, client: &mut Client, promised: &mut Promised, next: &
     }
 }
 
-fn one_failing_call(runtime: &Runtime, number: u64) {
-    let what = format!("call {number}");
+/// Runs a programme of which the call with this number fails; whether it made so many calls.
+fn one_failing_call(runtime: &Runtime, programme: u64, number: u64) -> bool {
+    let what = format!("programme {programme}, call {number}");
     let folder = TempDir::new().unwrap();
     let disk = SimDisk::new();
     disk.fail_at(number + 1);
-    let broker = match start(runtime, &folder, &disk, false) {
+    // Retention and compaction take part in every other one.
+    let busy = programme % 2 == 1;
+    let broker = match start(runtime, &folder, &disk, busy) {
         Ok(broker) => broker,
-        Err(_) => start(runtime, &folder, &disk, false).unwrap_or_else(|error| panic!("{what}: {error}")),
+        Err(_) => start(runtime, &folder, &disk, busy).unwrap_or_else(|error| panic!("{what}: {error}")),
     };
     let (mut promised, mut next) = (Promised::default(), 0);
     let mut client = Client::connect(broker.local_addr(), disk.clone());
-    persist(&disk, &mut client, &mut promised, &mut next, number);
+    persist(&disk, &mut client, &mut promised, &mut next, programme);
+    let failed = disk.has_failed();
     let left = disk.after_power_cut(&mut Dice::new(number));
     runtime.block_on(broker.shutdown());
     let broker = start(runtime, &folder, &left, false).unwrap_or_else(|error| panic!("{what}: {error}"));
     let mut client = Client::connect(broker.local_addr(), left);
     verify(&mut client, &mut promised, &what);
     runtime.block_on(broker.shutdown());
+    failed
 }
 
 #[test]
 fn given_any_one_call_that_fails_when_the_client_goes_on_then_nothing_acknowledged_is_lost() {
-    // The programme makes fewer calls than this; what lies beyond never fails, which is tested too.
-    for_each(0..setting("BROKER_FAILING_CALLS", 80), one_failing_call);
+    const MOST_CALLS: u64 = 2_000;
+    for programme in 0..setting("BROKER_FAILING_PROGRAMMES", 2) {
+        let beyond = AtomicBool::new(false);
+        // Most of the time they wait before they try again.
+        for_each(8, 0..MOST_CALLS, |runtime, number| {
+            if !beyond.load(Ordering::Relaxed) && !one_failing_call(runtime, programme, number) {
+                beyond.store(true, Ordering::Relaxed);
+            }
+        });
+        assert!(beyond.into_inner(), "programme {programme} makes more than {MOST_CALLS} calls");
+    }
 }

@@ -88,6 +88,11 @@ impl SimDisk {
         state.fail_at = Some(state.calls + n);
     }
 
+    /// Whether the call that was to fail has been made.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.state.lock().fail_at.is_none()
+    }
+
     /// Cuts the power before the `n`-th call from now.
     pub(crate) fn die_at(&self, n: u64) {
         let mut state = self.state.lock();

@@ -21,6 +21,8 @@ use crate::host::{self, Connection};
 use crate::output::{Output, stderr_is_terminal, tell};
 use crate::settings::Settings;
 
+mod prune;
+
 /// What commands of the command line name as their writer.
 const COMPONENT: &str = "cli";
 const POLL: Duration = Duration::from_millis(100);
@@ -36,12 +38,15 @@ pub struct Prepared {
     target: IngestTarget,
     /// The password is known to this process only: a running server can't read the source.
     needs_own_stack: bool,
+    /// The source is a folder, and what is gone of it goes.
+    prunes: bool,
 }
 
 /// What `stream consume` is to do, when the source is a topic.
 pub fn of_topic(args: &IngestArgs) -> Option<ConsumeArgs> {
     let is_topic = args.source_type.as_deref() == Some("kafka") || args.source.starts_with("kafka://");
-    is_topic.then(|| ConsumeArgs {
+    // What goes with no topic is refused where sources are checked.
+    (is_topic && !args.prune).then(|| ConsumeArgs {
         collection: args.collection.clone(),
         namespace: args.namespace.clone(),
         topic: args.source.trim_start_matches("kafka://").to_owned(),
@@ -58,6 +63,7 @@ pub fn prepare(args: IngestArgs, settings: &Settings) -> Result<(Prepared, Setti
         return Err(CliError::new(Exit::Usage, "--follow belongs to topics, and the source is none")
             .hint("riverrun ingest riverrun.documents --type kafka --follow -c NAME"));
     }
+    let prunes = args.prune;
     let mut body = IngestBody {
         source: args.source,
         collection: args.collection,
@@ -86,6 +92,7 @@ pub fn prepare(args: IngestArgs, settings: &Settings) -> Result<(Prepared, Setti
     let target = submit::ingest_target(&body, &host::core(&settings)?.ingest_defaults())?;
     let place = sources::place(&body.source, body.source_type.as_deref()).map_err(refused)?;
     ingest_source::check_options(&place, &body)?;
+    let is_path = matches!(place, Place::Path);
     let source = match place {
         Place::Path => checked_path(&body, &target, &settings)?,
         Place::Git(GitAddress::Local(path)) => text(&submit::existing(&path)?)?,
@@ -98,7 +105,11 @@ pub fn prepare(args: IngestArgs, settings: &Settings) -> Result<(Prepared, Setti
         | Place::Documents(_)
         | Place::Topic(_) => body.source,
     };
-    Ok((Prepared { source, target, needs_own_stack }, settings))
+    if prunes && !(is_path && Path::new(&source).is_dir()) {
+        return Err(CliError::new(Exit::Usage, "--prune belongs to folders, and the source is none")
+            .hint("riverrun docs rm removes a document, riverrun collections rm all of them"));
+    }
+    Ok((Prepared { source, target, needs_own_stack, prunes }, settings))
 }
 
 /// The whole path of something that can be read.
@@ -157,6 +168,9 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
         output.show(&view, counts)?;
     } else {
         tell(&counts(&view));
+    }
+    if prepared.prunes && view.error.is_none() {
+        prune::run(connection, &prepared.source, &view).await?;
     }
     outcome(&view)
 }

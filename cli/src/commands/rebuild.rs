@@ -57,6 +57,8 @@ pub async fn run(connection: &Connection, args: RebuildArgs, output: Output) -> 
     if missing == 0 {
         return Ok(());
     }
-    Err(CliError::new(Exit::Failed, format!("the chunks of {missing} documents are not on the log any more"))
-        .hint("ingest their sources again; riverrun collections check names the documents"))
+    let lost = format!("the chunks of {missing} documents are not on the log any more and could not be made again");
+    Err(CliError::new(Exit::Failed, lost).hint(
+        "remove these documents (riverrun docs rm), ingest their sources again, and rebuild; riverrun collections check names them",
+    ))
 }

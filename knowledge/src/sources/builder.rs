@@ -9,6 +9,9 @@ pub const MAX_TEXT_BYTES: usize = 64 << 20;
 /// Most headings of a document whose places are kept; those beyond it stay in the text.
 const MAX_SECTIONS: usize = 50_000;
 
+/// Most people that a document is said to be by.
+const MAX_AUTHORS: usize = 20;
+
 /// A text in the making. What is added behind [`MAX_TEXT_BYTES`] is dropped, and [`Builder::finish`] says so.
 #[derive(Debug, Default)]
 pub(super) struct Builder {
@@ -16,6 +19,7 @@ pub(super) struct Builder {
     sections: Vec<Section>,
     pages: Vec<PageStart>,
     title: Option<String>,
+    authors: Vec<String>,
     full: bool,
 }
 
@@ -25,6 +29,14 @@ impl Builder {
         let title = one_line(title);
         if self.title.is_none() && !title.is_empty() {
             self.title = Some(title);
+        }
+    }
+
+    /// Somebody that the document says it is by; nothing happens for a blank name or one that is there.
+    pub(super) fn author(&mut self, author: &str) {
+        let author = one_line(author);
+        if !author.is_empty() && self.authors.len() < MAX_AUTHORS && !self.authors.contains(&author) {
+            self.authors.push(author);
         }
     }
 
@@ -125,8 +137,9 @@ impl Builder {
         }
         self.text.truncate(self.text.trim_end().len());
         self.text.push('\n');
-        let Self { text, sections, pages, title, .. } = self;
-        Ok(ExtractedText { title, sections, pages, ..ExtractedText::plain(text) })
+        let Self { text, sections, pages, title, authors, .. } = self;
+        let author = (!authors.is_empty()).then(|| authors.join(", "));
+        Ok(ExtractedText { title, sections, pages, author, ..ExtractedText::plain(text) })
     }
 
     fn gap(&mut self) {

@@ -72,7 +72,8 @@ impl Source for Code {
 
     fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError> {
         let language = language(name).map(str::to_owned);
-        Ok(ExtractedText { language, ..ExtractedText::plain(decode::decode(name, bytes)?) })
+        let text = ExtractedText { language, ..ExtractedText::plain(decode::decode(name, bytes)?) };
+        Ok(text.decoded_from(decode::encoding_of(bytes)))
     }
 }
 

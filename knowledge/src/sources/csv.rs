@@ -38,7 +38,7 @@ impl Source for Csv {
     }
 
     fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError> {
-        text(name, open(name, bytes, None)?)
+        Ok(text(name, open(name, bytes, None)?)?.decoded_from(decode::encoding_of_any(bytes, None)))
     }
 
     fn tables(&self, name: &str, bytes: &[u8]) -> Result<Vec<Table>, SourceError> {
@@ -64,7 +64,7 @@ impl Source for Tsv {
     }
 
     fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError> {
-        text(name, open(name, bytes, Some(b'\t'))?)
+        Ok(text(name, open(name, bytes, Some(b'\t'))?)?.decoded_from(decode::encoding_of_any(bytes, None)))
     }
 
     fn tables(&self, name: &str, bytes: &[u8]) -> Result<Vec<Table>, SourceError> {

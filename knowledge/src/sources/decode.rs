@@ -46,6 +46,33 @@ pub(super) fn decode(name: &str, bytes: &[u8]) -> Result<String, SourceError> {
     Ok(text)
 }
 
+/// The encoding that [`decode`] read these bytes in, once it has.
+pub(super) fn encoding_of(bytes: &[u8]) -> &'static str {
+    match Encoding::for_bom(bytes) {
+        Some((encoding, _)) => encoding.name(),
+        None if std::str::from_utf8(bytes).is_ok() => UTF_8.name(),
+        None => WINDOWS_1252.name(),
+    }
+}
+
+/// The encoding that [`decode_any`] read these bytes in, once it has.
+pub(super) fn encoding_of_any(bytes: &[u8], declared: Option<&'static Encoding>) -> &'static str {
+    if Encoding::for_bom(bytes).is_some() || std::str::from_utf8(bytes).is_ok() {
+        return encoding_of(bytes);
+    }
+    other_encoding(bytes, declared).name()
+}
+
+/// The encoding of bytes that are no UTF-8 and have no byte order mark.
+fn other_encoding(bytes: &[u8], declared: Option<&'static Encoding>) -> &'static Encoding {
+    let guess = || {
+        let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
+        detector.feed(bytes, true);
+        detector.guess(None, Utf8Detection::Deny)
+    };
+    declared.filter(|encoding| *encoding != UTF_8).unwrap_or_else(guess)
+}
+
 /// The text of a document whose format has no rule for its encoding, and whose writers use many: a byte order mark decides,
 /// then UTF-8, then `declared`, then the encoding that its bytes look most like.
 pub(super) fn decode_any(name: &str, bytes: &[u8], declared: Option<&'static Encoding>) -> Result<String, SourceError> {
@@ -61,12 +88,7 @@ pub(super) fn decode_any(name: &str, bytes: &[u8], declared: Option<&'static Enc
         }
         other => return other,
     };
-    let guess = || {
-        let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
-        detector.feed(bytes, true);
-        detector.guess(None, Utf8Detection::Deny)
-    };
-    let encoding = declared.filter(|encoding| *encoding != UTF_8).unwrap_or_else(guess);
+    let encoding = other_encoding(bytes, declared);
     let text = encoding.decode_without_bom_handling_and_without_replacement(bytes).ok_or(failure)?;
     refuse_controls(name, &text)?;
     Ok(text.into_owned())
@@ -192,8 +214,10 @@ mod tests {
             utf16(u16::to_be_bytes, [0xfe, 0xff]),
             b"Gr\xf6\xdfe: 5 \x80\r\nzweite Zeile\n".to_vec(),
         ];
-        for form in forms {
-            assert_eq!(decode("a.txt", &form).as_deref(), Ok(text), "{form:?}");
+        let names = ["UTF-8", "UTF-8", "UTF-16LE", "UTF-16BE", "windows-1252"];
+        for (form, name) in forms.iter().zip(names) {
+            assert_eq!(decode("a.txt", form).as_deref(), Ok(text), "{form:?}");
+            assert_eq!(encoding_of(form), name, "{form:?}");
         }
     }
 
@@ -236,6 +260,7 @@ mod tests {
         for encoding in [encoding_rs::WINDOWS_1251, encoding_rs::KOI8_R] {
             let (bytes, ..) = encoding.encode(russian);
             assert_eq!(decode_any("a.csv", &bytes, None).as_deref(), Ok(russian), "{}", encoding.name());
+            assert_eq!(encoding_of_any(&bytes, None), encoding.name());
         }
         let (bytes, ..) = encoding_rs::SHIFT_JIS.encode("日本語");
         assert_eq!(decode_any("a.html", &bytes, Some(encoding_rs::SHIFT_JIS)).as_deref(), Ok("日本語"));

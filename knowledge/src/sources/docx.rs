@@ -47,7 +47,7 @@ impl Source for Docx {
         };
         let mut out = Builder::default();
         if let Some(xml) = package.xml("docProps/core.xml")? {
-            out.title(&core_title(name, FORMAT, &xml)?);
+            read_core(name, FORMAT, &xml, &mut out)?;
         }
         read_body(name, &body, &styles, &mut out)?;
         for (part, heading) in NOTES {
@@ -63,16 +63,21 @@ impl Source for Docx {
     }
 }
 
-/// `dc:title` of the core properties that all Office formats share.
-pub(super) fn core_title(name: &str, format: &str, xml: &str) -> Result<String, SourceError> {
-    let (mut title, mut within) = (String::new(), false);
+/// `dc:title` and `dc:creator` of the core properties that all Office formats share.
+pub(super) fn read_core(name: &str, format: &str, xml: &str, out: &mut Builder) -> Result<(), SourceError> {
+    let (mut title, mut author, mut within) = (String::new(), String::new(), String::new());
     xml::walk(name, format, xml, |node| match node {
-        Node::Open(tag) => within = tag.name() == "title",
-        Node::Close(_) => within = false,
-        Node::Text(text) if within => title.push_str(text),
-        Node::Text(_) => {}
+        Node::Open(tag) => tag.name().clone_into(&mut within),
+        Node::Close(_) => within.clear(),
+        Node::Text(text) => match within.as_str() {
+            "title" => title.push_str(text),
+            "creator" => author.push_str(text),
+            _ => {}
+        },
     })?;
-    Ok(title)
+    out.title(&title);
+    out.author(&author);
+    Ok(())
 }
 
 /// The level of each style that is a heading: by its outline level, or by the name that every language version keeps.

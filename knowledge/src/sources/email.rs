@@ -46,6 +46,7 @@ impl Source for Email {
         }
         let mut out = Builder::default();
         out.title(message.subject().unwrap_or_default());
+        out.author(&people(message.from()));
         let header = |out: &mut Builder, header: &str, value: String| {
             if !value.trim().is_empty() {
                 out.line(&format!("{header}: {}", value.split_whitespace().collect::<Vec<_>>().join(" ")));

@@ -53,6 +53,7 @@ impl Source for Epub {
         let book = book(name, &mut package)?;
         let mut out = Builder::default();
         out.title(&book.title);
+        book.authors.iter().for_each(|author| out.author(author));
         for chapter in &book.chapters {
             // A chapter that the book lists and does not have is left out.
             let Some(page) = package.xml(chapter)? else { continue };
@@ -71,10 +72,11 @@ impl Source for Epub {
 
 struct Book {
     title: String,
+    authors: Vec<String>,
     chapters: Vec<String>,
 }
 
-/// Title and chapters, from the package document that the container names.
+/// Title, authors and chapters, from the package document that the container names.
 fn book(name: &str, package: &mut Package<'_>) -> Result<Book, SourceError> {
     let container = package.needed("META-INF/container.xml")?;
     let mut root = None;
@@ -89,19 +91,31 @@ fn book(name: &str, package: &mut Package<'_>) -> Result<Book, SourceError> {
     let document = package.needed(&root)?;
     let mut items = HashMap::new();
     let mut spine = Vec::new();
-    let (mut title, mut in_title) = (String::new(), false);
+    let (mut title, mut authors, mut within) = (String::new(), Vec::<String>::new(), "");
     xml::walk(name, FORMAT, &document, |node| match node {
         Node::Open(tag) => {
-            in_title = tag.name() == "title" && title.is_empty();
+            within = match tag.name() {
+                "title" if title.is_empty() => "title",
+                "creator" => "creator",
+                _ => "",
+            };
             match tag.name() {
+                "creator" => authors.push(String::new()),
                 "item" => items.extend(tag.attribute("id").zip(tag.attribute("href"))),
                 "itemref" => spine.extend(tag.attribute("idref")),
                 _ => {}
             }
         }
-        Node::Text(text) if in_title => title.push_str(text),
-        Node::Text(_) => {}
-        Node::Close(_) => in_title = false,
+        Node::Text(text) => match within {
+            "title" => title.push_str(text),
+            "creator" => {
+                if let Some(author) = authors.last_mut() {
+                    author.push_str(text);
+                }
+            }
+            _ => {}
+        },
+        Node::Close(_) => within = "",
     })?;
     if spine.len() > MAX_CHAPTERS {
         return Err(SourceError::fault(
@@ -116,5 +130,5 @@ fn book(name: &str, package: &mut Package<'_>) -> Result<Book, SourceError> {
         .filter_map(|id| items.get(id))
         .map(|href| resolve(&root, &percent_decode_str(href).decode_utf8_lossy()))
         .collect();
-    Ok(Book { title, chapters })
+    Ok(Book { title, authors, chapters })
 }

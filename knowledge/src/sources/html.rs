@@ -92,12 +92,13 @@ impl Source for Html {
     }
 
     fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError> {
-        let page = decode::decode_any(name, bytes, declared_encoding(bytes))?;
+        let declared = declared_encoding(bytes);
+        let page = decode::decode_any(name, bytes, declared)?;
         let seen = visible(name, &page)?;
         if seen.text.trim().is_empty() {
             return Err(SourceError::no_text(name, "nothing in it can be seen without running its scripts"));
         }
-        Ok(seen)
+        Ok(seen.decoded_from(decode::encoding_of_any(bytes, declared)))
     }
 }
 

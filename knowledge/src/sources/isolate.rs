@@ -90,6 +90,8 @@ struct WireText {
     sections: Vec<(usize, u8, String)>,
     pages: Vec<(i32, usize)>,
     language: Option<String>,
+    author: Option<String>,
+    encoding: Option<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -124,7 +126,8 @@ impl From<WireText> for ExtractedText {
         let sections =
             wire.sections.into_iter().map(|(start, level, heading)| Section { start, level, heading }).collect();
         let pages = wire.pages.into_iter().map(|(page, start)| PageStart { page, start }).collect();
-        Self { text: wire.text, title: wire.title, sections, pages, language: wire.language }
+        let WireText { text, title, language, author, encoding, .. } = wire;
+        Self { text, title, sections, pages, language, author, encoding }
     }
 }
 
@@ -133,7 +136,8 @@ impl From<ExtractedText> for WireText {
         let sections =
             text.sections.into_iter().map(|section| (section.start, section.level, section.heading)).collect();
         let pages = text.pages.into_iter().map(|page| (page.page, page.start)).collect();
-        Self { text: text.text, title: text.title, sections, pages, language: text.language }
+        let ExtractedText { text, title, language, author, encoding, .. } = text;
+        Self { text, title, sections, pages, language, author, encoding }
     }
 }
 

@@ -40,7 +40,7 @@ impl Source for Json {
             Value::Array(items) => items.iter().for_each(|item| write_item(item, &mut out)),
             value => write_value("", value, &mut out),
         }
-        out.finish(name, "it has no values")
+        Ok(out.finish(name, "it has no values")?.decoded_from(decode::encoding_of(bytes)))
     }
 
     fn tables(&self, name: &str, bytes: &[u8]) -> Result<Vec<Table>, SourceError> {
@@ -72,7 +72,7 @@ impl Source for JsonLines {
     fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError> {
         let mut out = Builder::default();
         parse_lines(name, bytes)?.iter().for_each(|item| write_item(item, &mut out));
-        out.finish(name, "it has no values")
+        Ok(out.finish(name, "it has no values")?.decoded_from(decode::encoding_of(bytes)))
     }
 
     fn tables(&self, name: &str, bytes: &[u8]) -> Result<Vec<Table>, SourceError> {

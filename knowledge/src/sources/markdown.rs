@@ -31,7 +31,9 @@ impl Source for Markdown {
         let first_heading =
             || outline.sections.iter().find(|section| section.level == 1).map(|section| section.heading.clone());
         let title = outline.front_matter_title.or_else(first_heading);
-        Ok(ExtractedText { title, sections: outline.sections, ..ExtractedText::plain(text) })
+        let author = outline.front_matter_author;
+        let text = ExtractedText { title, author, sections: outline.sections, ..ExtractedText::plain(text) };
+        Ok(text.decoded_from(decode::encoding_of(bytes)))
     }
 }
 
@@ -39,6 +41,7 @@ impl Source for Markdown {
 pub(super) struct Outline {
     pub(super) sections: Vec<Section>,
     front_matter_title: Option<String>,
+    front_matter_author: Option<String>,
 }
 
 /// Headings as the parser sees them, so that a `#` in a code block is none.
@@ -59,7 +62,10 @@ pub(super) fn outline(text: &str) -> Outline {
             }
             Event::Start(Tag::MetadataBlock(_)) => in_front_matter = true,
             Event::End(TagEnd::MetadataBlock(_)) => in_front_matter = false,
-            Event::Text(words) if in_front_matter => outline.front_matter_title = front_matter_title(&words),
+            Event::Text(words) if in_front_matter => {
+                outline.front_matter_title = front_matter(&words, "title:");
+                outline.front_matter_author = front_matter(&words, "author:");
+            }
             Event::Text(words) | Event::Code(words) => {
                 if let Some(section) = &mut heading {
                     section.heading.push_str(&words);
@@ -77,13 +83,13 @@ pub(super) fn outline(text: &str) -> Outline {
     outline
 }
 
-fn front_matter_title(yaml: &str) -> Option<String> {
-    let value = yaml.lines().find_map(|line| line.strip_prefix("title:"))?.trim();
+fn front_matter(yaml: &str, key: &str) -> Option<String> {
+    let value = yaml.lines().find_map(|line| line.strip_prefix(key))?.trim();
     let bare = value
         .strip_prefix('"')
         .and_then(|v| v.strip_suffix('"'))
         .or_else(|| value.strip_prefix('\'').and_then(|v| v.strip_suffix('\'')));
-    Some(cut(bare.unwrap_or(value))).filter(|title| !title.is_empty())
+    Some(cut(bare.unwrap_or(value))).filter(|value| !value.is_empty())
 }
 
 fn cut(heading: &str) -> String {
@@ -120,8 +126,9 @@ mod tests {
 
     #[test]
     fn given_front_matter_when_extracted_then_its_title_wins_and_it_is_no_heading() {
-        let text = extract("---\ntitle: \"Rivers: a study\"\ndate: 2024-01-01\n---\n\n# Other\n\nbody\n");
+        let text = extract("---\ntitle: \"Rivers: a study\"\nauthor: Ann\ndate: 2024-01-01\n---\n\n# Other\n\nbody\n");
         assert_eq!(text.title.as_deref(), Some("Rivers: a study"));
+        assert_eq!((text.author.as_deref(), text.encoding.as_deref()), (Some("Ann"), Some("UTF-8")));
         assert_eq!(headings(&text), [(1, "Other")]);
         assert_eq!(extract("just text\n").title, None);
     }

@@ -131,6 +131,10 @@ pub struct ExtractedText {
     pub pages: Vec<PageStart>,
     /// The programming language of source code, such as `rust`.
     pub language: Option<String>,
+    /// Who the document says that it is by; several are one text.
+    pub author: Option<String>,
+    /// What its bytes were decoded from, as the WHATWG names it, such as `UTF-8`; `None` where the format is no text.
+    pub encoding: Option<String>,
 }
 
 /// A heading and where it stands.
@@ -156,7 +160,24 @@ pub struct PageStart {
 impl ExtractedText {
     /// A text without any structure.
     pub fn plain(text: String) -> Self {
-        Self { text, title: None, sections: Vec::new(), pages: Vec::new(), language: None }
+        Self {
+            text,
+            title: None,
+            sections: Vec::new(),
+            pages: Vec::new(),
+            language: None,
+            author: None,
+            encoding: None,
+        }
+    }
+
+    /// The number of its last page; `None` where the format has no pages.
+    pub fn last_page(&self) -> Option<i32> {
+        self.pages.last().map(|page| page.page)
+    }
+
+    fn decoded_from(self, encoding: &str) -> Self {
+        Self { encoding: Some(encoding.to_owned()), ..self }
     }
 
     /// The headings of the text, to be asked along it.

@@ -60,8 +60,11 @@ impl Source for Pdf {
             ));
         }
         let mut out = Builder::default();
-        if let Some(title) = title(&document) {
+        if let Some(title) = info(&document, b"Title") {
             out.title(&title);
+        }
+        if let Some(author) = info(&document, b"Author") {
+            out.author(&author);
         }
         let mut seen = Seen::default();
         for (number, page) in (1..).zip(&pages) {
@@ -99,11 +102,12 @@ fn open(name: &str, bytes: &[u8]) -> Result<Document, SourceError> {
     Ok(document)
 }
 
-fn title(document: &Document) -> Option<String> {
+/// An entry of the document information dictionary (14.3.3).
+fn info(document: &Document, key: &[u8]) -> Option<String> {
     let info = document.trailer.get(b"Info").ok()?;
     let (_, info) = document.dereference(info).ok()?;
-    let (_, title) = document.dereference(info.as_dict().ok()?.get(b"Title").ok()?).ok()?;
-    lopdf::decode_text_string(title).ok()
+    let (_, value) = document.dereference(info.as_dict().ok()?.get(key).ok()?).ok()?;
+    lopdf::decode_text_string(value).ok()
 }
 
 /// What the pages turned out to have, for the reason that there is no text.

@@ -2,7 +2,7 @@
 
 use super::archive::{Package, resolve};
 use super::builder::{Builder, one_line};
-use super::docx::core_title;
+use super::docx::read_core;
 use super::xml::{self, Node};
 use super::{ExtractedText, Source, SourceError};
 use crate::chunking::{self, Chunker};
@@ -38,7 +38,7 @@ impl Source for Pptx {
         let mut package = Package::open(name, FORMAT, bytes)?;
         let mut out = Builder::default();
         if let Some(xml) = package.xml("docProps/core.xml")? {
-            out.title(&core_title(name, FORMAT, &xml)?);
+            read_core(name, FORMAT, &xml, &mut out)?;
         }
         let slides = slides(name, &mut package)?;
         let mut blank = true;

@@ -24,6 +24,6 @@ impl Source for Text {
     }
 
     fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError> {
-        decode::decode(name, bytes).map(ExtractedText::plain)
+        Ok(ExtractedText::plain(decode::decode(name, bytes)?).decoded_from(decode::encoding_of(bytes)))
     }
 }

@@ -1,30 +1,44 @@
 //! Documents that are kept whole: in the SQL database of the read models, or in MongoDB.
 //!
+//! Kept are canvases, what is known of the sources of documents, and reports of analyses of projects.
+//!
 //! - `DOC-1` the store is a projection of the log: lost, older or of another log, it becomes what the log says ([`project`]).
 //! - `DOC-2` a change is written with the log's offset and never over one of a higher offset, and the position moves behind the
 //!   changes: a batch may come twice, and two projectors may be at work, as processes of a cluster that is rolled over are.
 
-use std::collections::HashMap;
-
 use async_trait::async_trait;
-use riverrun_schemas::canvases::CanvasEvent;
-use riverrun_schemas::{CanvasId, Namespace, Topic};
+use riverrun_schemas::{AnalysisId, CanvasId, DocumentId, Namespace, ProjectId, Topic};
 
 use crate::error::StoreError;
 use crate::read_models::{Page, PageRequest};
 
 mod canvases;
 mod mongo_store;
+mod projecting;
+mod reports;
+mod sources;
 mod sql_store;
 
 pub use mongo_store::MongoDocuments;
+pub use projecting::{DOCUMENT_TOPICS, DocumentEvent, project};
+pub use reports::{MAX_REPORT_BYTES, report_of};
+pub use sources::{HandedIn, MAX_SOURCE_VERSIONS, SourceDocument, SourceVersion};
 pub use sql_store::SqlDocuments;
+
+/// What parts an id and those below it: a project and its analyses. No part has one in it.
+const BELOW: char = '.';
+/// The character right behind it, in the order of bytes.
+const BEHIND_BELOW: char = '/';
 
 /// What kind of document it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DocumentKind {
     /// A canvas.
     Canvas,
+    /// Metadata of the bytes that a document of a collection was made of, version by version: a [`SourceDocument`].
+    Source,
+    /// The report of an analysis of a project.
+    Report,
 }
 
 impl DocumentKind {
@@ -32,6 +46,8 @@ impl DocumentKind {
     pub const fn as_str(self) -> &'static str {
         match self {
             DocumentKind::Canvas => "canvas",
+            DocumentKind::Source => "source",
+            DocumentKind::Report => "report",
         }
     }
 }
@@ -51,6 +67,33 @@ impl DocumentKey {
     /// A canvas.
     pub fn canvas(namespace: &Namespace, id: &CanvasId) -> Self {
         Self { kind: DocumentKind::Canvas, namespace: namespace.clone(), id: id.as_str().to_owned() }
+    }
+
+    /// The metadata of a document's sources.
+    pub fn source(namespace: &Namespace, id: DocumentId) -> Self {
+        Self { kind: DocumentKind::Source, namespace: namespace.clone(), id: id.to_string() }
+    }
+
+    /// The report of an analysis.
+    pub fn report(namespace: &Namespace, project: ProjectId, analysis: AnalysisId) -> Self {
+        Self { kind: DocumentKind::Report, namespace: namespace.clone(), id: format!("{project}{BELOW}{analysis}") }
+    }
+
+    /// What all reports of a project are below.
+    fn reports(namespace: &Namespace, project: ProjectId) -> Self {
+        Self { kind: DocumentKind::Report, namespace: namespace.clone(), id: project.to_string() }
+    }
+
+    /// Whether its id is that of `above` with something behind it.
+    fn is_below(&self, above: &DocumentKey) -> bool {
+        self.kind == above.kind
+            && self.namespace == above.namespace
+            && self.id.strip_prefix(above.id.as_str()).is_some_and(|rest| rest.starts_with(BELOW))
+    }
+
+    /// Ids below its own lie between these two.
+    fn range_below(&self) -> (String, String) {
+        (format!("{}{BELOW}", self.id), format!("{}{BEHIND_BELOW}", self.id))
     }
 }
 
@@ -100,6 +143,39 @@ pub enum Change {
         /// Offset of the event.
         offset: i64,
     },
+    /// All whose ids are below that id are gone, such as the reports of a project.
+    RemoveBelow {
+        /// Below which one.
+        key: DocumentKey,
+        /// Offset of the event.
+        offset: i64,
+    },
+}
+
+impl Change {
+    fn key(&self) -> &DocumentKey {
+        match self {
+            Change::Put(document) => &document.key,
+            Change::Remove { key, .. } | Change::RemoveBelow { key, .. } => key,
+        }
+    }
+
+    /// Whether it is of that document and of no other.
+    fn is_of(&self, document: &DocumentKey) -> bool {
+        match self {
+            Change::Put(kept) => kept.key == *document,
+            Change::Remove { key, .. } => key == document,
+            Change::RemoveBelow { .. } => false,
+        }
+    }
+
+    /// Whether it removes that document together with others.
+    fn removes_below(&self, document: &DocumentKey) -> bool {
+        match self {
+            Change::RemoveBelow { key, .. } => document.is_below(key),
+            Change::Put(_) | Change::Remove { .. } => false,
+        }
+    }
 }
 
 /// What a store tells of itself.
@@ -145,50 +221,15 @@ pub trait DocumentStore: Send + Sync + 'static {
     async fn count(&self, kind: DocumentKind, namespace: &Namespace) -> Result<u64, StoreError>;
 }
 
-/// Brings records of one partition of `riverrun.canvases` into the store, in the log's order; `None` is a record without an event
-/// that this build can read. Those before the store's position are skipped.
-pub async fn project(
-    store: &dyn DocumentStore,
-    partition: i32,
-    records: &[(i64, Option<CanvasEvent>)],
-) -> Result<(), StoreError> {
-    let next = store.next_offset(Topic::Canvases, partition).await?;
-    let mut known: HashMap<DocumentKey, Option<KeptDocument>> = HashMap::new();
-    let (mut changes, mut reached) = (Vec::new(), next);
-    for (offset, event) in records {
-        if *offset < next {
-            continue;
-        }
-        reached = offset + 1;
-        let Some(event) = event else { continue };
-        let (namespace, id) = event.canvas();
-        let key = DocumentKey::canvas(namespace, id);
-        let before = match known.get(&key) {
-            Some(before) => before.clone(),
-            None => store.get(&key).await?,
-        };
-        let change = canvases::change(before.as_ref(), event, *offset);
-        let after = match &change {
-            None => before,
-            Some(Change::Put(document)) => Some(document.clone()),
-            Some(Change::Remove { .. }) => None,
-        };
-        known.insert(key, after);
-        changes.extend(change);
-    }
-    if reached == next {
-        return Ok(());
-    }
-    store.write(Topic::Canvases, partition, &changes, reached).await
-}
-
 /// Where a list goes on: behind an id.
-fn after(page: &PageRequest) -> Result<String, StoreError> {
-    match page.cursor.as_deref() {
-        None => Ok(String::new()),
-        Some(cursor) => match cursor.parse::<CanvasId>() {
-            Ok(id) => Ok(id.as_str().to_owned()),
-            Err(_) => Err(StoreError::Cursor(cursor.chars().take(80).collect())),
-        },
-    }
+fn after(kind: DocumentKind, page: &PageRequest) -> Result<String, StoreError> {
+    let Some(cursor) = page.cursor.as_deref() else { return Ok(String::new()) };
+    let known = match kind {
+        DocumentKind::Canvas => cursor.parse::<CanvasId>().is_ok(),
+        DocumentKind::Source => cursor.parse::<DocumentId>().is_ok(),
+        DocumentKind::Report => cursor.split_once(BELOW).is_some_and(|(project, analysis)| {
+            project.parse::<ProjectId>().is_ok() && analysis.parse::<AnalysisId>().is_ok()
+        }),
+    };
+    if known { Ok(cursor.to_owned()) } else { Err(StoreError::Cursor(cursor.chars().take(80).collect())) }
 }

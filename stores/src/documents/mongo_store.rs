@@ -144,6 +144,12 @@ impl DocumentStore for MongoDocuments {
                     let filter = doc! { "_id": id_of(key), "log_offset": { "$lt": *offset } };
                     self.documents().delete_one(filter).await.map_err(self.failed())?;
                 }
+                Change::RemoveBelow { key, offset } => {
+                    let (prefix, (from, to)) = (prefix_of(key.kind, &key.namespace), key.range_below());
+                    let ids = doc! { "$gt": format!("{prefix}{from}"), "$lt": format!("{prefix}{to}") };
+                    let filter = doc! { "_id": ids, "log_offset": { "$lt": *offset } };
+                    self.documents().delete_many(filter).await.map_err(self.failed())?;
+                }
             }
         }
         let filter = doc! { "_id": position_of(topic, partition) };
@@ -186,7 +192,7 @@ impl DocumentStore for MongoDocuments {
     ) -> Result<Page<DocumentEntry>, StoreError> {
         let (prefix, limit) = (prefix_of(kind, namespace), page.limit());
         let mut range = within(kind, namespace);
-        range.insert("$gt", format!("{prefix}{}", after(page)?));
+        range.insert("$gt", format!("{prefix}{}", after(kind, page)?));
         let documents = self.documents();
         let found = documents
             .find(doc! { "_id": range })

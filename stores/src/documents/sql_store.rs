@@ -37,6 +37,7 @@ impl SqlDocuments {
             match change {
                 Change::Put(document) => put(&mut transaction, document).await?,
                 Change::Remove { key, offset } => remove(&mut transaction, key, *offset).await?,
+                Change::RemoveBelow { key, offset } => remove_below(&mut transaction, key, *offset).await?,
             }
         }
         move_position(&mut transaction, topic, partition, next_offset).await?;
@@ -71,7 +72,7 @@ impl SqlDocuments {
         namespace: &Namespace,
         page: &PageRequest,
     ) -> Result<Page<DocumentEntry>, StoreError> {
-        let (after, limit) = (after(page)?, page.limit());
+        let (after, limit) = (after(kind, page)?, page.limit());
         let rows = sqlx::query(
             "SELECT id, name, revision, saved_at, size_bytes FROM json_documents
              WHERE kind = $1 AND namespace = $2 AND id > $3 ORDER BY id LIMIT $4",
@@ -182,6 +183,21 @@ async fn remove(connection: &mut DbConnection, key: &DocumentKey, offset: i64) -
         .bind(offset)
         .execute(connection)
         .await?;
+    Ok(())
+}
+
+async fn remove_below(connection: &mut DbConnection, key: &DocumentKey, offset: i64) -> Result<(), StoreError> {
+    let (from, to) = key.range_below();
+    sqlx::query(
+        "DELETE FROM json_documents WHERE kind = $1 AND namespace = $2 AND id > $3 AND id < $4 AND log_offset < $5",
+    )
+    .bind(key.kind.as_str())
+    .bind(key.namespace.as_str().to_owned())
+    .bind(storable(&from))
+    .bind(storable(&to))
+    .bind(offset)
+    .execute(connection)
+    .await?;
     Ok(())
 }
 

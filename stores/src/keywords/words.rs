@@ -1,6 +1,7 @@
 //! How text becomes words: the same for chunks and queries.
 
 use std::collections::HashSet;
+use std::sync::LazyLock;
 
 use tantivy::tokenizer::{
     AsciiFoldingFilter, Language, LowerCaser, RemoveLongFilter, SimpleTokenizer, Stemmer, StopWordFilter, TextAnalyzer,
@@ -27,10 +28,15 @@ const STOP_WORDS: &str = "\
 /// A longer run of letters and digits is no word, in bytes.
 const MAX_WORD_BYTES: usize = 200;
 
+/// Every word, and those that [`STOP_WORDS`] leaves. Making one puts its words into a set, which takes longer than cutting a query; a copy
+/// shares the set.
+static ALL_WORDS: LazyLock<TextAnalyzer> = LazyLock::new(|| without(""));
+static TELLING_WORDS: LazyLock<TextAnalyzer> = LazyLock::new(|| without(STOP_WORDS));
+
 /// Letters and digits in a row, lower case, without accents, English endings taken off. No word is left out for being
 /// common, so that "The Who" can be found.
 pub(super) fn analyzer() -> TextAnalyzer {
-    without("")
+    ALL_WORDS.clone()
 }
 
 fn without(words: &str) -> TextAnalyzer {
@@ -46,7 +52,7 @@ fn without(words: &str) -> TextAnalyzer {
 /// The different words of a query, in order; of one that has others too, without [`STOP_WORDS`]. Never parsed: no text has
 /// a meaning beyond its words.
 pub(super) fn query_words(query: &str) -> Vec<String> {
-    let words = words_of(query, without(STOP_WORDS));
+    let words = words_of(query, TELLING_WORDS.clone());
     if words.is_empty() { words_of(query, analyzer()) } else { words }
 }
 

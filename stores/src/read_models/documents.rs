@@ -20,13 +20,13 @@ pub use crate::read_models::document_queries::{
 };
 
 /// The fields that every event of a document has.
-struct About<'e> {
-    document_id: DocumentId,
-    ingest_id: IngestId,
-    namespace: &'e Namespace,
-    collection: &'e CollectionName,
-    source: &'e str,
-    at: i64,
+pub(crate) struct About<'e> {
+    pub(crate) document_id: DocumentId,
+    pub(crate) ingest_id: IngestId,
+    pub(crate) namespace: &'e Namespace,
+    pub(crate) collection: &'e CollectionName,
+    pub(crate) source: &'e str,
+    pub(crate) at: i64,
 }
 
 macro_rules! about {
@@ -41,6 +41,8 @@ macro_rules! about {
         }
     };
 }
+
+pub(crate) use about;
 
 /// Folds one event into the tables.
 pub(crate) async fn apply(connection: &mut DbConnection, event: &IngestEvent) -> Result<(), StoreError> {

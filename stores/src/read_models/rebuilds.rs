@@ -33,7 +33,7 @@ pub struct RebuildResult {
     pub embedded: i64,
     /// Documents that nothing on the log stands for any more and that were removed.
     pub removed: i64,
-    /// Documents whose chunks are not on the log any more: ingest their sources again.
+    /// Documents whose chunks are not on the log any more and could not be made again: remove them and ingest their sources again.
     pub missing: i64,
     /// Ids of the first hundred of them.
     #[schema(value_type = Vec<String>)]

@@ -234,7 +234,9 @@ pub(crate) fn document_event(ingest: u32, source: &str, at: i64, happens: Happen
         Happens::Queued => document_event!(DocumentQueued, ingest, source, at, { content: blob("content") }),
         Happens::Unchanged => document_event!(DocumentUnchanged, ingest, source, at, { version: version(0) }),
         Happens::Chunked(chunks) => document_event!(DocumentChunked, ingest, source, at, {
-            version: version(chunks), text: blob(&version(chunks)), chunks: chunks, embed_model: "mini".into(), title: None, metadata_json: Some(r#"{"a":1}"#.into())
+            version: version(chunks), text: blob(&version(chunks)), chunks: chunks, embed_model: "mini".into(), title: None, metadata_json: Some(r#"{"a":1}"#.into()),
+            author: None, pages: None, encoding: None, read_as: None, fetched_at: None,
+            source_type: None, strategy: None, chunk_size: 800, chunk_overlap: 100, chunk_unit: None, table: None
         }),
         Happens::Embedded(chunks) => {
             document_event!(DocumentEmbedded, ingest, source, at, { version: version(chunks), chunks: chunks, dimensions: 8 })

@@ -356,6 +356,14 @@ impl VectorStore for EdgeVectors {
         .await
     }
 
+    async fn points(&self, collection: &Collection, document: &DocumentId) -> Result<Vec<VectorPoint>, StoreError> {
+        let document = *document;
+        self.blocking(collection, move |inner, collection| {
+            nothing_if_missing(inner.read(collection, |shard| shard.points(&document)))
+        })
+        .await
+    }
+
     fn shadows(&self) -> Option<Arc<dyn VectorStore>> {
         self.inner.shadows.clone().map(|shadows| Arc::new(shadows) as Arc<dyn VectorStore>)
     }

@@ -116,6 +116,12 @@ pub trait VectorStore: Send + Sync + 'static {
         Err(StoreError::Unsupported("read the chunks of a document back"))
     }
 
+    /// The same with their vectors, in the order in which they lie. A vector points where it pointed when it was written, and may have
+    /// another length in the geometric sense.
+    async fn points(&self, _collection: &Collection, _document: &DocumentId) -> Result<Vec<VectorPoint>, StoreError> {
+        Err(StoreError::Unsupported("read the vectors of a document back"))
+    }
+
     /// Collections of the same names that nobody searches, where one is made anew; `None` where the store has none.
     fn shadows(&self) -> Option<Arc<dyn VectorStore>> {
         None

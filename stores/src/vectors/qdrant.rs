@@ -14,10 +14,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use qdrant_client::qdrant::vector_output::Vector;
 use qdrant_client::qdrant::{
-    CreateAliasBuilder, CreateCollectionBuilder, DeletePointsBuilder, Distance, Filter, PointId, PointStruct,
-    QuantizationSearchParamsBuilder, QueryPointsBuilder, ScalarQuantizationBuilder, ScrollPointsBuilder,
-    SearchParamsBuilder, UpsertPointsBuilder, VectorParamsBuilder,
+    CreateAliasBuilder, CreateCollectionBuilder, DeletePointsBuilder, DenseVector, Distance, Filter, PointId,
+    PointStruct, QuantizationSearchParamsBuilder, QueryPointsBuilder, RetrievedPoint, ScalarQuantizationBuilder,
+    ScrollPointsBuilder, SearchParamsBuilder, UpsertPointsBuilder, VectorParamsBuilder, VectorsOutput,
 };
 use qdrant_client::{Qdrant, QdrantError};
 use riverrun_schemas::{Collection, DocumentId};
@@ -199,6 +200,38 @@ impl QdrantVectors {
         }
     }
 
+    /// The document's points of every version, page by page.
+    async fn points_of(
+        &self,
+        collection: &Collection,
+        document: &DocumentId,
+        vectors: bool,
+    ) -> Result<Vec<RetrievedPoint>, StoreError> {
+        let Some(place) = self.place(collection).await? else { return Ok(Vec::new()) };
+        let mut points: Vec<RetrievedPoint> = Vec::new();
+        let mut from = None;
+        loop {
+            let mut request = ScrollPointsBuilder::new(place.as_str())
+                .filter(of_document(document, &Versions::All))
+                .limit(PAGE)
+                .with_payload(true)
+                .with_vectors(vectors);
+            if let Some(offset) = from.take() {
+                request = request.offset::<PointId>(offset);
+            }
+            let page = match self.client().scroll(request).await {
+                Ok(page) => page,
+                Err(error) if is_missing(&error) => return Ok(Vec::new()),
+                Err(error) => return Err(self.failed(&error)),
+            };
+            points.extend(page.result);
+            from = page.next_page_offset;
+            if from.is_none() {
+                return Ok(points);
+            }
+        }
+    }
+
     /// Tells a vector of another length from a server that fails.
     async fn why(&self, collection: &Collection, found: usize, error: &QdrantError) -> StoreError {
         match self.info(collection).await {
@@ -341,33 +374,23 @@ impl VectorStore for QdrantVectors {
     }
 
     async fn chunks(&self, collection: &Collection, document: &DocumentId) -> Result<Vec<StoredChunk>, StoreError> {
-        let Some(place) = self.place(collection).await? else { return Ok(Vec::new()) };
-        let mut chunks: Vec<StoredChunk> = Vec::new();
-        let mut from = None;
-        loop {
-            let mut request = ScrollPointsBuilder::new(place.as_str())
-                .filter(of_document(document, &Versions::All))
-                .limit(PAGE)
-                .with_payload(true)
-                .with_vectors(false);
-            if let Some(offset) = from.take() {
-                request = request.offset::<PointId>(offset);
-            }
-            let page = match self.client().scroll(request).await {
-                Ok(page) => page,
-                Err(error) if is_missing(&error) => return Ok(Vec::new()),
-                Err(error) => return Err(self.failed(&error)),
-            };
-            for point in page.result {
-                chunks.push(self.server().read("a point", point.payload)?);
-            }
-            from = page.next_page_offset;
-            if from.is_none() {
-                break;
-            }
-        }
+        let points = self.points_of(collection, document, false).await?.into_iter();
+        let mut chunks = points
+            .map(|point| self.server().read::<StoredChunk>("a point", point.payload))
+            .collect::<Result<Vec<StoredChunk>, StoreError>>()?;
         chunks.sort_by(|a, b| (&a.version, a.ordinal).cmp(&(&b.version, b.ordinal)));
         Ok(chunks)
+    }
+
+    async fn points(&self, collection: &Collection, document: &DocumentId) -> Result<Vec<VectorPoint>, StoreError> {
+        let point = |point: RetrievedPoint| {
+            let vector = point.vectors.as_ref().and_then(VectorsOutput::get_vector);
+            let Some(Vector::Dense(DenseVector { data })) = vector else {
+                return Err(self.server().damaged(format!("a point of {collection} has no vector")));
+            };
+            Ok(VectorPoint { chunk: self.server().read("a point", point.payload)?, vector: data })
+        };
+        self.points_of(collection, document, true).await?.into_iter().map(point).collect()
     }
 
     fn shadows(&self) -> Option<Arc<dyn VectorStore>> {

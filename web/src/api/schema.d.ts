@@ -431,7 +431,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** A document with its versions. */
+        /** A document with its versions, and what is known of the bytes that they were made of. */
         get: operations["show"];
         put?: never;
         post?: never;
@@ -2485,8 +2485,13 @@ export interface components {
             /** @description Whether every required service is up. */
             status: components["schemas"]["HealthStatus"];
         };
-        /** @description A document with its versions. */
+        /** @description A document with its versions, and what is known of the bytes that they were made of. */
         DocumentDetail: components["schemas"]["DocumentView"] & {
+            /**
+             * @description What is known of the bytes that versions were made of, from the document store: oldest first, the newest 32. Left out until the
+             *     store has read of them, and while it can't be reached.
+             */
+            source_versions?: components["schemas"]["SourceVersion"][];
             /** @description The versions whose stored text can be read, oldest first. */
             versions: components["schemas"]["DocumentVersionView"][];
         };
@@ -4351,7 +4356,7 @@ export interface components {
             keywords: number;
             /**
              * Format: int64
-             * @description Documents whose chunks are not on the log any more: ingest their sources again.
+             * @description Documents whose chunks are not on the log any more and could not be made again: remove them and ingest their sources again.
              */
             missing: number;
             /** @description Ids of the first hundred of them. */
@@ -4946,6 +4951,41 @@ export interface components {
             namespaces: string[];
             /** @description What the caller may do; empty when a token is wanted and none that holds was given. */
             scopes: components["schemas"]["Scope"][];
+        };
+        /** @description What is known of the bytes that a version was made of. */
+        SourceVersion: {
+            /** @description Who the document says that it is by. */
+            author?: string | null;
+            /** @description What they were decoded from, such as `UTF-8`; left out where the format is no text. */
+            encoding?: string | null;
+            /**
+             * Format: date-time
+             * @description When the bytes were read from where they are.
+             */
+            fetched_at: string;
+            /** @description Media type of the format that the bytes were read as. */
+            media_type?: string | null;
+            /**
+             * Format: int32
+             * @description How many pages it has, where the format has pages.
+             */
+            pages?: number | null;
+            /**
+             * Format: date-time
+             * @description When the same bytes were last found there.
+             */
+            seen_at: string;
+            /** @description Their SHA-256, lower-case hex: they are the blob of that name. */
+            sha256?: string | null;
+            /**
+             * Format: int64
+             * @description How many bytes they are.
+             */
+            size_bytes?: number | null;
+            /** @description The document's own title. */
+            title?: string | null;
+            /** @description The version. */
+            version: string;
         };
         /** @description Bytes of the stored text of a document version: from `start` to before `end`. */
         SpanView: {

@@ -3,16 +3,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use riverrun_log::ObjectStoreBlobs;
 use riverrun_models::{ChatReply, ChatRequest, DeltaSink, Usage};
 use riverrun_schemas::ingest::Chunk;
-use riverrun_schemas::{ChunkId, Decoded, Namespace};
+use riverrun_schemas::{ChunkId, Collection, Decoded, Namespace};
+use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
+use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::indexer::points;
 use crate::runtime::testkit;
 
 /// Length and first byte of a text as its vector; what comes out can be bent.
 #[derive(Default)]
 struct TinyModels {
     calls: AtomicUsize,
+    texts: AtomicUsize,
     bend: Option<fn(&mut EmbedReply)>,
     error: Option<ModelError>,
 }
@@ -31,6 +35,7 @@ impl LanguageModels for TinyModels {
     ) -> Result<EmbedReply, ModelError> {
         assert_eq!(purpose, EmbedPurpose::Document);
         self.calls.fetch_add(1, Ordering::Relaxed);
+        self.texts.fetch_add(inputs.len(), Ordering::Relaxed);
         if let Some(error) = &self.error {
             return Err(error.clone());
         }
@@ -277,4 +282,72 @@ async fn given_batches_within_a_text_when_embedded_then_they_are_read_with_it_in
     let moved = testkit::deliveries([ChunkEvent::from(within(6, "alpha"))]);
     let error = embedder.handle(&moved, &context).await.unwrap_err();
     assert!(matches!(&error, WorkError::Poison { code, .. } if code == "text_damaged"), "{error}");
+}
+
+/// A store in which document `a` has chunks of these texts, as model `m` embeds them.
+async fn store_with(texts: &[&str]) -> (TempDir, Arc<EdgeVectors>) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(EdgeVectors::open(EdgeConfig::at(folder.path())).unwrap());
+    let docs = Collection::new(Namespace::default(), "docs".parse().unwrap());
+    store.ensure(&docs, 2, "m").await.unwrap();
+    let (embedder, _) = embedder(TinyModels::default());
+    let before = ChunksReady { version: "old".to_owned(), ..batch("a", 0, 1, texts) };
+    let deliveries = testkit::deliveries([ChunkEvent::from(before)]);
+    let before = said(&embedder.handle(&deliveries, &testkit::context(NAME)).await.unwrap());
+    store.upsert(&docs, points(&before.embedded[0]).unwrap()).await.unwrap();
+    (folder, store)
+}
+
+/// The vectors of the chunks of these batches, and how many texts the model was asked for.
+async fn embed_after(texts: &[&str], models: TinyModels, batches: Vec<ChunksReady>) -> (Vec<Vec<f32>>, usize) {
+    let (_folder, store) = store_with(texts).await;
+    let (embedder, models) = embedder(models);
+    let embedder = embedder.with_vectors(store);
+    let deliveries = testkit::deliveries(batches.into_iter().map(ChunkEvent::from));
+    let said = said(&embedder.handle(&deliveries, &testkit::context(NAME)).await.unwrap());
+    let chunks = said.embedded.iter().flat_map(|batch| &batch.chunks);
+    (chunks.map(|chunk| chunk.floats().unwrap()).collect(), models.texts.load(Ordering::Relaxed))
+}
+
+fn points_alike(a: &[f32], b: &[f32]) -> bool {
+    let length = |v: &[f32]| v.iter().map(|x| x * x).sum::<f32>().sqrt();
+    a.iter().zip(b).all(|(x, y)| (x / length(a) - y / length(b)).abs() < 1e-4)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_a_changed_document_when_embedded_then_only_what_is_new_is_and_one_chunk_that_stayed() {
+    let words = ["one", "three", "five", "seven"];
+    let batches = vec![batch("a", 0, 2, &["one", "changed", "three"]), batch("a", 1, 2, &["five", "seven"])];
+    let (vectors, asked) = embed_after(&words, TinyModels::default(), batches).await;
+    assert_eq!(asked, 2, "the new one and one that stayed");
+    for (vector, text) in vectors.iter().zip(["one", "changed", "three", "five", "seven"]) {
+        assert!(points_alike(vector, &tiny(text)), "{text}: {vector:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_a_model_that_is_another_one_by_now_when_embedded_then_nothing_old_is_taken_over() {
+    let bends: [fn(&mut EmbedReply); 2] = [
+        |reply| reply.vectors.iter_mut().for_each(|vector| vector[0] = -1000.0),
+        |reply| {
+            reply.vectors.iter_mut().for_each(|vector| vector.push(1.0));
+            reply.dimensions = 3;
+        },
+    ];
+    for bend in bends {
+        let models = TinyModels { bend: Some(bend), ..TinyModels::default() };
+        let batches = vec![batch("a", 0, 1, &["one", "three", "changed"])];
+        let (vectors, _) = embed_after(&["one", "three"], models, batches).await;
+        let is_new = |vector: &Vec<f32>| vector[0] == -1000.0 || vector.len() == 3;
+        assert!(vectors.len() == 3 && vectors.iter().all(is_new), "{vectors:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_another_document_or_another_model_when_embedded_then_all_of_it_is() {
+    let other = ChunksReady { embed_model: "n".to_owned(), ..batch("a", 0, 1, &["one", "three"]) };
+    for ready in [batch("b", 0, 1, &["one", "three"]), other] {
+        let (vectors, asked) = embed_after(&["one", "three"], TinyModels::default(), vec![ready]).await;
+        assert_eq!((vectors, asked), (vec![tiny("one"), tiny("three")], 2));
+    }
 }

@@ -134,11 +134,14 @@ impl World {
         Said::of(&testkit::twice(&self.ingester, [command.into()]).await)
     }
 
-    /// Hands a document in as if its command lay in the partition that its events are in, writes what is said, and says
-    /// that it was indexed.
     async fn ingest(&self, source: &str) -> Said {
         let started = self.handle(self.start(source)).await;
-        let submit = started.submissions()[0].clone();
+        self.hand_in(started.submissions()[0].clone()).await
+    }
+
+    /// Hands a document in as if its command lay in the partition that its events are in, writes what is said, and says
+    /// that it was indexed.
+    async fn hand_in(&self, submit: SubmitDocument) -> Said {
         let position = self.stack.send(&[IngestCommand::from(submit.clone())]).await.remove(0);
         let delivery = Delivery { position, ..testkit::deliveries([IngestCommand::from(submit.clone())]).remove(0) };
         let context = testkit::context(NAME);
@@ -230,6 +233,8 @@ async fn given_a_document_when_handed_in_then_chunks_are_spans_of_the_stored_tex
     assert_eq!(said.kinds(), ["DocumentQueued", "DocumentChunked"]);
     let Some(IngestEvent::DocumentChunked(chunked)) = said.events.last() else { panic!("{said:?}") };
     assert_eq!(chunked.title.as_deref(), Some("Title"));
+    assert_eq!((chunked.encoding.as_deref(), chunked.read_as.as_deref()), (Some("UTF-8"), Some("text/markdown")));
+    assert!(chunked.pages.is_none() && chunked.fetched_at.is_some_and(|at| at <= chunked.at), "{chunked:?}");
     let stored = world.blobs.get(&chunked.text).await.unwrap();
     assert_eq!(stored, text.as_bytes());
     let chunks: Vec<&Chunk> = said.chunks.iter().flat_map(|ready| &ready.chunks).collect();
@@ -278,6 +283,7 @@ async fn given_a_blob_that_is_gone_when_handed_in_then_the_document_fails() {
     world.blobs.delete(&submit.content).await.unwrap();
     let said = world.handle(submit).await;
     assert_eq!(said.failure().code, "blob_not_found");
+    assert!(said.failure().hint.as_ref().is_some_and(|hint| hint.contains("docs rm")), "{said:?}");
 }
 
 #[tokio::test]
@@ -292,6 +298,21 @@ async fn given_a_document_when_ingested_again_then_only_a_change_is_work() {
     assert_eq!(world.ingest(&source).await.kinds(), ["DocumentQueued", "DocumentUnchanged"]);
     fs::write(&source, "alpha one").unwrap();
     assert_eq!(world.ingest(&source).await.kinds(), ["DocumentQueued", "DocumentChunked"]);
+}
+
+#[tokio::test]
+async fn given_a_document_whose_chunks_were_lost_when_it_is_handed_in_again_then_it_is_taken_in_with_the_same_chunks() {
+    let world = World::new(&[("a.txt", b"alpha one")]).await;
+    let source = world.path("a.txt");
+    let first = world.ingest(&source).await;
+    let started = world.handle(world.start(&source)).await;
+    let submit = SubmitDocument { again: true, ..started.submissions()[0].clone() };
+    let again = world.hand_in(submit).await;
+    assert_eq!(again.kinds(), ["DocumentQueued", "DocumentChunked"]);
+    assert_eq!(again.chunks[0].chunks, first.chunks[0].chunks);
+    let IngestEvent::DocumentChunked(chunked) = &again.events[1] else { panic!("{again:?}") };
+    assert_eq!((chunked.chunk_size, chunked.chunk_overlap, chunked.chunk_unit.as_deref()), (800, 100, None));
+    assert_eq!(world.ingest(&source).await.kinds(), ["DocumentQueued", "DocumentUnchanged"]);
 }
 
 #[tokio::test]

@@ -310,6 +310,17 @@ impl Fold {
         self.documents.iter().map(move |(document, known)| (*document, known.wanted(model)))
     }
 
+    /// The request that a document was indexed with last.
+    pub(super) fn indexed_by(&self, document: &DocumentId) -> Option<IngestId> {
+        self.documents.get(document)?.indexed.as_ref().map(|indexed| indexed.ingest)
+    }
+
+    /// Whether a document that was indexed with `before` and handed in again with `again` has come to no end since.
+    pub(super) fn is_awaited(&self, document: &DocumentId, before: IngestId, again: IngestId) -> bool {
+        let failed = || self.documents.get(document).is_some_and(|known| known.failed.contains(&again));
+        self.indexed_by(document) == Some(before) && !failed()
+    }
+
     /// Whether the records of some document are gone.
     pub(super) fn lacks_embeddings(&self, model: &str) -> bool {
         self.all(model).any(|(_, wanted)| wanted.lost.is_some())

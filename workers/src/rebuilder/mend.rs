@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use riverrun_knowledge::chunking::embedding_text_of;
 use riverrun_log::{Record, Schemas, StartAt, Tail, TopicPartition};
 use riverrun_schemas::ingest::{ChunkEvent, EmbeddingEvent, IngestEvent};
-use riverrun_schemas::{ChunkId, Collection, Decoded, DocumentId, EventSet, Topic};
+use riverrun_schemas::{ChunkId, Collection, Decoded, DocumentId, Envelope, EventSet, IngestId, Topic};
 use riverrun_stores::{Gap, GapState, StoreError, VectorPoint, Versions};
 
 use super::Rebuilder;
@@ -16,6 +16,8 @@ use crate::embedder::{vectors, work_error};
 use crate::indexer::{drop_if_empty, flush_vectors};
 use crate::reembedder::store_error;
 use crate::runtime::{Context, WorkError};
+
+mod again;
 
 /// Times that what is there is compared with the log: each further one takes somebody who changed it meanwhile.
 const MAX_ROUNDS: usize = 10;
@@ -35,7 +37,7 @@ pub(super) struct Done {
     pub(super) keywords: usize,
     pub(super) embedded: usize,
     pub(super) removed: usize,
-    /// Documents that the log has not any more.
+    /// Documents of which neither the log nor their stored bytes gave the chunks.
     pub(super) missing: Vec<DocumentId>,
 }
 
@@ -83,6 +85,10 @@ pub(super) struct Mend<'r> {
     rebuilder: &'r Rebuilder,
     context: &'r Context,
     collection: &'r Collection,
+    /// The request, and the record that it came with.
+    request: (IngestId, &'r Envelope),
+    /// What is nowhere on the log was handed in again.
+    handed_in: bool,
     events: Follow,
     embeddings: Follow,
     /// Chunks without vectors were looked for.
@@ -102,6 +108,7 @@ impl<'r> Mend<'r> {
         rebuilder: &'r Rebuilder,
         context: &'r Context,
         collection: &'r Collection,
+        request: (IngestId, &'r Envelope),
     ) -> Result<Self, WorkError> {
         let mut fold = Fold::new(collection.clone());
         let (log, schemas) = (&context.log, &context.schemas);
@@ -114,6 +121,8 @@ impl<'r> Mend<'r> {
             rebuilder,
             context,
             collection,
+            request,
+            handed_in: false,
             events,
             embeddings,
             chunks_read: false,
@@ -134,6 +143,9 @@ impl<'r> Mend<'r> {
             }
             let todo = self.differences(&target).await.map_err(|error| store_error(&error))?;
             if todo.is_empty() {
+                if self.hand_in_again(&todo.missing, &target.model).await? {
+                    continue;
+                }
                 return self.finished(target, todo.missing).await;
             }
             self.say(&todo);

@@ -2,7 +2,8 @@
 //! removals.
 //!
 //! Chunks and vectors come from `ingest.embeddings`; where these are gone, or are of another model than the collection has, chunks (from
-//! there or from `ingest.chunks`) are embedded anew. Nothing is read from sources.
+//! there or from `ingest.chunks`) are embedded anew. A document whose chunks are on neither is handed in again from its stored bytes.
+//! Nothing is read from sources.
 //!
 //! - `REBUILD-1` at its end the indexes hold what the log says, document by document and version by version, or it says what the log has
 //!   not any more;
@@ -91,7 +92,7 @@ impl Rebuilder {
             return Ok(vec![outgoing(IngestCommand::from(rest), cause)?]);
         }
         self.examine(&collection).await?;
-        let done = Mend::open(self, context, &collection).await?.run().await?;
+        let done = Mend::open(self, context, &collection, (command.ingest_id, cause)).await?.run().await?;
         self.tell(&collection, &done);
         Ok(vec![outgoing(IngestEvent::from(rebuilt(command, done)), cause)?])
     }
@@ -167,7 +168,8 @@ impl Rebuilder {
             return;
         }
         let reason = format!(
-            "the chunks of {} of its documents are not on the log any more; ingest their sources again",
+            "the chunks of {} of its documents are not on the log any more and could not be made again from what was handed in; remove these \
+             documents, ingest their sources again, and rebuild it",
             done.missing.len()
         );
         self.gaps.note(collection, Gap { reason, state: GapState::Stuck, elsewhere: false });

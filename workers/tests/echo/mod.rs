@@ -37,6 +37,7 @@ pub(crate) fn command(document: &str, number: usize, behaviour: &str) -> IngestC
         table: None,
         strategy: None,
         chunk_unit: None,
+        again: false,
         at: 0,
     }
     .into()

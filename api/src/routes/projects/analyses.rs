@@ -9,6 +9,7 @@ use riverrun_projects::surface::{PublicName, SurfaceChange};
 use riverrun_projects::{Finding, Report, report};
 use riverrun_schemas::projects::AnalyzeProject;
 use riverrun_schemas::{AnalysisId, now_ms};
+use riverrun_stores::documents::DocumentKey;
 use riverrun_stores::read_models::projects::{self, AnalysisRow, ProjectRow};
 use riverrun_stores::read_models::{PageRequest, Timestamp};
 use serde::Deserialize;
@@ -19,6 +20,7 @@ use utoipa_axum::routes;
 use super::{ListQuery, PATIENCE, page, project, send, tree_blob};
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, NamespaceQuery, OptionalJson, Query, id};
+use crate::kept::kept;
 use crate::routes::runs::location;
 use crate::state::AppState;
 use crate::wait::until;
@@ -143,12 +145,17 @@ async fn named(state: &AppState, row: &ProjectRow, text: &str) -> Result<Analysi
     }
 }
 
+/// From the document store, or where that does not have it, from the blob store.
 pub(super) async fn read_report(
     state: &AppState,
     row: &ProjectRow,
     analysis: &AnalysisRow,
 ) -> Result<Report, ApiError> {
     let blob = analysis.report.as_ref().ok_or_else(|| not_analyzed(&row.project_id.to_string()))?;
+    let key = DocumentKey::report(&row.namespace, row.project_id, analysis.analysis_id);
+    if let Some(report) = kept(state, &key).await.and_then(|kept| serde_json::from_str(&kept.body).ok()) {
+        return Ok(report);
+    }
     let bytes = state.parts().blobs.get(blob).await?;
     serde_json::from_slice(&bytes).map_err(|error| ApiError::internal(format!("the report can't be read: {error}")))
 }

@@ -1,40 +1,55 @@
 //! What the members of a consumer group are subscribed to.
 
-use std::collections::HashSet;
+use kafka_protocol::ResponseError;
 
-use super::Group;
+use super::{Group, Phase};
+
+/// The protocol type of consumer groups.
+const CONSUMER: &str = "consumer";
 
 impl Group {
-    /// Topics that members of a consumer group are subscribed to; none if that cannot be told.
-    pub(crate) fn subscribed_topics(&self) -> HashSet<String> {
-        let mut topics = HashSet::new();
-        for member in self.members.values() {
-            for (_, metadata) in &member.protocols {
-                topics.extend(subscription_topics(metadata));
+    /// Whether offsets may be deleted at all: a group with members must be one of consumers, whose subscriptions tell which
+    /// offsets are in use (`ClassicGroup.validateOffsetDelete` of Apache Kafka).
+    pub(crate) fn check_offset_delete(&self) -> Result<(), ResponseError> {
+        match self.phase {
+            Phase::Empty => Ok(()),
+            Phase::Dead => Err(ResponseError::GroupIdNotFound),
+            Phase::PreparingRebalance | Phase::CompletingRebalance | Phase::Stable => {
+                if self.protocol_type() == Some(CONSUMER) { Ok(()) } else { Err(ResponseError::NonEmptyGroup) }
             }
         }
-        topics
+    }
+
+    /// Whether members of a consumer group consume `topic`. As long as that cannot be told, because no protocol has been chosen
+    /// yet or a subscription is not readable, they may consume any.
+    pub(crate) fn is_subscribed_to(&self, topic: &str) -> bool {
+        if self.members.is_empty() || self.protocol_type() != Some(CONSUMER) {
+            return false;
+        }
+        let told = self.protocol().and_then(|protocol| {
+            let subscriptions = self.members.values().map(|member| subscription_topics(&member.metadata(protocol)));
+            subscriptions.collect::<Option<Vec<_>>>()
+        });
+        told.is_none_or(|subscriptions| subscriptions.iter().flatten().any(|name| name == topic))
     }
 }
 
-/// The topics in a consumer's subscription metadata (`ConsumerProtocolSubscription`: version, array of topics, …).
-fn subscription_topics(metadata: &[u8]) -> Vec<String> {
+/// The topics in a consumer's subscription metadata (`ConsumerProtocolSubscription`: version, array of topics, …); none if it
+/// is not readable.
+fn subscription_topics(metadata: &[u8]) -> Option<Vec<String>> {
     fn take<'a>(from: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = from.split_at_checked(count)?;
         *from = rest;
         Some(taken)
     }
     let mut rest = metadata;
-    let mut read = || -> Option<Vec<String>> {
-        take(&mut rest, 2)?;
-        let count = i32::from_be_bytes(take(&mut rest, 4)?.try_into().ok()?);
-        let mut topics = Vec::new();
-        for _ in 0..count {
-            let length = i16::from_be_bytes(take(&mut rest, 2)?.try_into().ok()?);
-            let name = take(&mut rest, usize::try_from(length).ok()?)?;
-            topics.push(String::from_utf8(name.to_vec()).ok()?);
-        }
-        Some(topics)
-    };
-    read().unwrap_or_default()
+    take(&mut rest, 2)?;
+    let count = i32::from_be_bytes(take(&mut rest, 4)?.try_into().ok()?);
+    let mut topics = Vec::new();
+    for _ in 0..count {
+        let length = i16::from_be_bytes(take(&mut rest, 2)?.try_into().ok()?);
+        let name = take(&mut rest, usize::try_from(length).ok()?)?;
+        topics.push(String::from_utf8(name.to_vec()).ok()?);
+    }
+    Some(topics)
 }

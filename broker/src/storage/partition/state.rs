@@ -67,6 +67,26 @@ pub(super) enum Health {
     Deleted,
 }
 
+/// Who waits for what has become durable. They are told without the lock: waking a thread takes longer than all that is done
+/// under it, and the first thing that those who read do is to take it.
+#[must_use = "they would wait on"]
+pub(super) struct News {
+    writers: Vec<oneshot::Sender<Result<(), ResponseError>>>,
+    readers: Vec<Arc<Notify>>,
+}
+
+impl News {
+    pub(super) fn tell(self) {
+        for writer in self.writers {
+            // One that does not wait any more does not mind.
+            let _ = writer.send(Ok(()));
+        }
+        for reader in self.readers {
+            reader.notify_one();
+        }
+    }
+}
+
 impl State {
     pub(super) fn wait_for(&mut self, offset: i64) -> oneshot::Receiver<Result<(), ResponseError>> {
         let (sender, receiver) = oneshot::channel();
@@ -143,7 +163,8 @@ impl State {
         removed
     }
 
-    pub(super) fn publish(&mut self, part: Vec<Pending>) {
+    /// Makes written and synced batches visible; returns who has to be told.
+    pub(super) fn publish(&mut self, part: Vec<Pending>) -> News {
         let now = now_ms();
         for pending in part {
             let segment =
@@ -164,12 +185,9 @@ impl State {
             let Some(oldest) = self.tail.pop_front() else { break };
             self.tail_bytes -= oldest.bytes.len();
         }
-        while self.waiters.front().is_some_and(|(offset, _)| *offset < self.high_watermark) {
-            if let Some((_, waiter)) = self.waiters.pop_front() {
-                let _ = waiter.send(Ok(()));
-            }
-        }
-        self.wake_fetchers();
+        let durable = self.waiters.partition_point(|(offset, _)| *offset < self.high_watermark);
+        let writers = self.waiters.drain(..durable).map(|(_, waiter)| waiter).collect();
+        News { writers, readers: self.fetchers.values().cloned().collect() }
     }
 
     /// Makes readers see the files again instead of what is remembered of them.

@@ -1,6 +1,6 @@
 //! `riverrun docs show`.
 
-use riverrun_api::wire::DocumentDetail;
+use riverrun_api::wire::{DocumentDetail, SourceVersion};
 
 use crate::client::{encode, with_query};
 use crate::error::CliError;
@@ -29,5 +29,22 @@ fn words(found: &DocumentDetail) -> String {
             version.version, version.chunks, version.text_size_bytes, version.created_at
         ));
     }
+    lines.extend(found.source_versions.iter().map(source_line));
     lines.join("\n")
+}
+
+/// What is known of the bytes behind a version; what is not known is left out.
+fn source_line(source: &SourceVersion) -> String {
+    let parts = [
+        source.media_type.clone(),
+        source.size_bytes.map(|size| format!("{size} bytes")),
+        source.sha256.as_ref().map(|sha256| format!("sha256 {sha256:.12}")),
+        source.encoding.clone(),
+        source.author.as_ref().map(|author| format!("by {author}")),
+        source.pages.map(|pages| format!("{pages} pages")),
+        Some(format!("fetched {}", source.fetched_at)),
+        (source.seen_at > source.fetched_at).then(|| format!("found the same {}", source.seen_at)),
+    ];
+    let known: Vec<String> = parts.into_iter().flatten().collect();
+    format!("source of {:.12}: {}", source.version, known.join(" · "))
 }

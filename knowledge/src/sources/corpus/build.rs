@@ -80,7 +80,9 @@ pub(super) fn pdf(pages: &[&str], font: Font) -> Document {
     let all = dictionary! { "Type" => "Pages", "Kids" => kids, "Count" => count, "Resources" => resources, "MediaBox" => vec![0.into(), 0.into(), 595.into(), 842.into()] };
     document.objects.insert(tree, Object::Dictionary(all));
     let catalog = document.add_object(dictionary! { "Type" => "Catalog", "Pages" => tree });
-    let info = document.add_object(dictionary! { "Title" => Object::string_literal("The title") });
+    let info = document.add_object(dictionary! {
+        "Title" => Object::string_literal("The title"), "Author" => Object::string_literal("Ann  Author")
+    });
     document.trailer.set("Root", catalog);
     document.trailer.set("Info", info);
     let id = Object::string_literal("0123456789abcdef");
@@ -119,7 +121,7 @@ pub(super) fn docx(body: &str) -> Vec<u8> {
     let notes = format!(
         "<w:footnotes {W}><w:footnote><w:p><w:r><w:t>A note at the foot.</w:t></w:r></w:p></w:footnote></w:footnotes>"
     );
-    let core = "<cp:coreProperties xmlns:cp='x' xmlns:dc='y'><dc:title>Core title</dc:title></cp:coreProperties>";
+    let core = "<cp:coreProperties xmlns:cp='x' xmlns:dc='y'><dc:title>Core title</dc:title><dc:creator>Ann Author</dc:creator></cp:coreProperties>";
     let document = format!("<?xml version='1.0'?><w:document {W}><w:body>{body}</w:body></w:document>");
     zip(&[
         ("[Content_Types].xml", b"<Types/>"),
@@ -217,7 +219,7 @@ pub(super) fn ods() -> Vec<u8> {
 
 pub(super) fn epub() -> Vec<u8> {
     let container = "<container xmlns='c'><rootfiles><rootfile full-path='OEBPS/book.opf'/></rootfiles></container>";
-    let book = "<package xmlns:dc='d'><metadata><dc:title>A book</dc:title></metadata><manifest><item id='b' href='two%20words.xhtml'/><item id='a' href='one.xhtml'/><item id='gone' href='gone.xhtml'/></manifest>\
+    let book = "<package xmlns:dc='d'><metadata><dc:title>A book</dc:title><dc:creator>Ann &amp; Co</dc:creator><dc:creator>Bob</dc:creator></metadata><manifest><item id='b' href='two%20words.xhtml'/><item id='a' href='one.xhtml'/><item id='gone' href='gone.xhtml'/></manifest>\
         <spine><itemref idref='a'/><itemref idref='gone'/><itemref idref='b'/></spine></package>";
     zip(&[
         ("mimetype", b"application/epub+zip"),

@@ -9,6 +9,7 @@ fn given_a_pdf_when_read_then_lines_pages_and_title_are_there() {
     let bytes = build::saved(build::pdf(&["First line\nsecond line", "Page two: caf\u{e9}"], Font::Plain));
     let text = read("pdf", &bytes).unwrap();
     assert_eq!(text.title.as_deref(), Some("The title"));
+    assert_eq!((text.author.as_deref(), text.last_page(), &text.encoding), (Some("Ann Author"), Some(2), &None));
     assert_eq!(text.text, "First line\nsecond line\n\nPage two: caf\u{e9}\n");
     let second = text.text.find("Page two").unwrap();
     assert_eq!((text.page(0), text.page(second - 1), text.page(second)), (Some(1), Some(1), Some(2)));
@@ -62,7 +63,7 @@ fn given_a_word_document_when_read_then_headings_lists_tables_and_notes_are_ther
         + deleted
         + &p("Heading3", "Deep");
     let text = read("docx", &build::docx(&body)).unwrap();
-    assert_eq!(text.title.as_deref(), Some("Core title"));
+    assert_eq!((text.title.as_deref(), text.author.as_deref()), (Some("Core title"), Some("Ann Author")));
     let headings: Vec<_> = text.sections.iter().map(|section| (section.level, section.heading.as_str())).collect();
     assert_eq!(headings, [(1, "Gliding"), (2, "Costs"), (3, "Deep"), (1, "Footnotes")]);
     for part in [
@@ -111,7 +112,7 @@ fn given_workbooks_when_read_then_rows_have_their_columns_and_sheets_are_section
 #[test]
 fn given_a_book_when_read_then_chapters_come_in_the_order_of_its_spine() {
     let text = read("epub", &build::epub()).unwrap();
-    assert_eq!(text.title.as_deref(), Some("A book"));
+    assert_eq!((text.title.as_deref(), text.author.as_deref()), (Some("A book"), Some("Ann & Co, Bob")));
     let headings: Vec<_> = text.sections.iter().map(|section| section.heading.as_str()).collect();
     assert_eq!(headings, ["Chapter one", "Chapter two"]);
     assert!(text.text.find("It begins.").unwrap() < text.text.find("It ends.").unwrap(), "{}", text.text);
@@ -124,6 +125,7 @@ fn given_a_book_when_read_then_chapters_come_in_the_order_of_its_spine() {
 fn given_a_message_when_read_then_headers_text_and_names_of_attachments_are_there() {
     let text = read("eml", build::EMAIL.as_bytes()).unwrap();
     assert_eq!(text.title.as_deref(), Some("Gr\u{fc}\u{df}e"));
+    assert_eq!(text.author.as_deref(), Some("J\u{f6}rg <joerg@example.org>"));
     for part in [
         "From: J\u{f6}rg <joerg@example.org>",
         "To: Ada <ada@example.org>, bob@example.org",

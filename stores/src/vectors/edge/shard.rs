@@ -14,8 +14,8 @@ use qdrant_edge::{
     Condition, CountRequest, CreateIndex, Distance, EdgeConfig, EdgeOptimizersConfig, EdgeShard, EdgeVectorParams,
     FacetRequest, FacetValue, FieldCondition, FieldIndexOperations, Filter, HnswIndexConfig, JsonPath, Match,
     NamedQuery, OperationError, Payload, PayloadFieldSchema, PayloadSchemaType, PointId, PointInsertOperations,
-    PointOperations, PointStruct, QueryEnum, ScrollRequest, SearchRequest, UpdateOperation, VectorInternal, WalOptions,
-    WithPayloadInterface, WithVector,
+    PointOperations, PointStruct, QueryEnum, Record, ScrollRequest, SearchRequest, UpdateOperation, VectorInternal,
+    VectorStructInternal, WalOptions, WithPayloadInterface, WithVector,
 };
 use riverrun_schemas::DocumentId;
 use serde_json::Value;
@@ -193,23 +193,40 @@ impl Shard {
             .map_err(|error| self.failed(format!("payload of point {id} is damaged: {error}")))
     }
 
-    /// The document's chunks of every version, by version and place.
-    pub(super) fn chunks(&self, document: &DocumentId) -> Result<Vec<StoredChunk>, StoreError> {
+    /// The document's points of every version.
+    fn records(&self, document: &DocumentId, vectors: bool) -> Result<Vec<Record>, StoreError> {
         let request = ScrollRequest {
             offset: None,
             limit: Some(self.count_document(document, &Versions::All)?.max(1)),
             filter: Some(of_document(document, &Versions::All)),
             with_payload: Some(WithPayloadInterface::Bool(true)),
-            with_vector: WithVector::Bool(false),
+            with_vector: WithVector::Bool(vectors),
             order_by: None,
         };
         let (found, _) = self.edge()?.scroll(request).map_err(|error| self.failed(error))?;
-        let mut chunks = found
+        Ok(found)
+    }
+
+    /// The document's chunks of every version, by version and place.
+    pub(super) fn chunks(&self, document: &DocumentId) -> Result<Vec<StoredChunk>, StoreError> {
+        let mut chunks = self
+            .records(document, false)?
             .into_iter()
             .map(|record| self.chunk(record.id, record.payload))
             .collect::<Result<Vec<StoredChunk>, StoreError>>()?;
         chunks.sort_by(|a, b| (&a.version, a.ordinal).cmp(&(&b.version, b.ordinal)));
         Ok(chunks)
+    }
+
+    /// The same with their vectors, in any order.
+    pub(super) fn points(&self, document: &DocumentId) -> Result<Vec<VectorPoint>, StoreError> {
+        let point = |mut record: Record| {
+            let Some(VectorInternal::Dense(vector)) = VectorStructInternal::take_opt(&mut record.vector, VECTOR) else {
+                return Err(self.failed(format!("point {} has no vector", record.id)));
+            };
+            Ok(VectorPoint { chunk: self.chunk(record.id, record.payload)?, vector })
+        };
+        self.records(document, true)?.into_iter().map(point).collect()
     }
 
     /// Reads the points from `from` on, a page of them, with vectors; the place of the next page, if there is one.

@@ -34,7 +34,18 @@ fn chunked(ingest: &str, version: &str) -> IngestEvent {
             chunks: 1,
             embed_model: "m".into(),
             title: None,
-            metadata_json: None
+            metadata_json: None,
+            author: None,
+            pages: None,
+            encoding: None,
+            read_as: None,
+            fetched_at: None,
+            source_type: None,
+            strategy: None,
+            chunk_size: 800,
+            chunk_overlap: 100,
+            chunk_unit: None,
+            table: None
         }
     )
     .into()

@@ -244,6 +244,27 @@ fn given_embeddings_that_are_gone_then_their_chunks_are_looked_for_and_missed() 
     assert_eq!(origin, Some((4, Origin::Chunks)));
 }
 
+/// Whether the document that was indexed with `a` is awaited, handed in again as `again`.
+fn awaited(world: &World) -> bool {
+    world.fold.is_awaited(&document(), ingest("a"), ingest("again"))
+}
+
+#[test]
+fn given_a_lost_document_that_is_handed_in_again_then_it_is_awaited_until_it_ends_in_any_way() {
+    let mut world = World::new();
+    world.indexed("a");
+    assert_eq!(world.fold.indexed_by(&document()), Some(ingest("a")));
+    assert!(awaited(&world) && awaited(world.batches("again", MODEL, 0..2, 2)), "its chunks are not found yet");
+    assert!(!awaited(world.indexed("again")));
+    for end in [World::failed, World::deleted] {
+        let mut world = World::new();
+        assert!(!awaited(end(world.indexed("a"), "again")));
+    }
+    let mut world = World::new();
+    assert!(!awaited(world.indexed("a").whole("b").indexed("b")), "somebody handed in something newer");
+    assert!(awaited(World::new().indexed("a").failed("b")), "that was another request");
+}
+
 #[test]
 fn given_events_of_another_collection_then_they_count_for_nothing() {
     let mut world = World::new();

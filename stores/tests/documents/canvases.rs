@@ -1,38 +1,12 @@
-//! The document stores: both pass the same. MongoDB takes part where `RIVERRUN_TEST_MONGODB_URL` names a server.
-
-use std::sync::Arc;
+//! Canvases.
 
 use riverrun_schemas::canvases::{CanvasDeleted, CanvasEvent, CanvasSaved};
 use riverrun_schemas::{CanvasId, EventId, Namespace, Topic};
-use riverrun_stores::documents::{Change, DocumentKey, DocumentKind, KeptDocument, project};
+use riverrun_stores::documents::{Change, DocumentEvent, DocumentKey, DocumentKind, KeptDocument};
 use riverrun_stores::read_models::PageRequest;
-use riverrun_stores::{DocumentStore, MongoDocuments, Sql, SqlDocuments};
+use riverrun_stores::{DocumentStore, MongoDocuments};
 
-type Log = Vec<(i64, Option<CanvasEvent>)>;
-
-struct Stores {
-    all: Vec<Arc<dyn DocumentStore>>,
-    _folder: tempfile::TempDir,
-}
-
-/// Fresh ones.
-async fn stores(test: &str) -> Stores {
-    let folder = tempfile::tempdir().unwrap();
-    let sql = Sql::open(folder.path().join("read.db")).await.unwrap();
-    let mut all: Vec<Arc<dyn DocumentStore>> = vec![Arc::new(SqlDocuments::new(sql))];
-    if let Some(url) = std::env::var("RIVERRUN_TEST_MONGODB_URL").ok().filter(|url| !url.is_empty()) {
-        let name = format!("test-{test}-{}", std::process::id());
-        let mongo = MongoDocuments::open(&url.replacen("/?", &format!("/{name}?"), 1)).await.unwrap();
-        assert!(!mongo.version().await.unwrap().is_empty());
-        mongo.clear().await.unwrap();
-        all.push(Arc::new(mongo));
-    }
-    Stores { all, _folder: folder }
-}
-
-fn namespace() -> Namespace {
-    "team-a".parse().unwrap()
-}
+use super::{Log, log_of, namespace, stores};
 
 fn id(text: &str) -> CanvasId {
     text.parse().unwrap()
@@ -56,7 +30,11 @@ fn deleted(canvas: &str) -> CanvasEvent {
 }
 
 fn log(events: Vec<CanvasEvent>) -> Log {
-    events.into_iter().enumerate().map(|(offset, event)| (i64::try_from(offset).unwrap(), Some(event))).collect()
+    log_of(events)
+}
+
+async fn project(store: &dyn DocumentStore, records: &[(i64, Option<DocumentEvent>)]) {
+    riverrun_stores::documents::project(store, Topic::Canvases, 0, records).await.unwrap();
 }
 
 async fn get(store: &dyn DocumentStore, canvas: &str) -> Option<KeptDocument> {
@@ -95,7 +73,7 @@ fn history() -> Log {
 async fn given_two_who_save_the_same_revision_when_both_are_on_the_log_then_the_first_one_counts() {
     for store in stores("first").await.all {
         let store = store.as_ref();
-        project(store, 0, &log(vec![saved("a", 1, "ann"), saved("a", 2, "bob"), saved("a", 2, "cid")])).await.unwrap();
+        project(store, &log(vec![saved("a", 1, "ann"), saved("a", 2, "bob"), saved("a", 2, "cid")])).await;
         let kept = get(store, "a").await.unwrap();
         assert_eq!((kept.revision, kept.name.as_str(), kept.offset), (2, "a of bob", 1), "{:?}", store.info());
         assert_eq!(kept.body, "{\"by\":\"bob\",\"text\":\"ü 🐕 $where . \"}");
@@ -107,16 +85,16 @@ async fn given_two_who_save_the_same_revision_when_both_are_on_the_log_then_the_
 async fn given_batches_that_come_twice_and_in_pieces_when_they_are_projected_then_the_store_is_the_same() {
     for store in stores("twice").await.all {
         let store = store.as_ref();
-        project(store, 0, &history()).await.unwrap();
+        project(store, &history()).await;
         let whole = shown(store).await;
         assert_eq!((whole.1.clone(), whole.2), (vec!["a".to_owned(), "b".to_owned()], 11), "{:?}", store.info());
-        project(store, 0, &history()).await.unwrap();
+        project(store, &history()).await;
         assert_eq!(shown(store).await, whole, "twice");
         store.clear().await.unwrap();
         assert_eq!(shown(store).await, (vec![], vec![], 0), "cleared");
         for piece in history().chunks(1) {
-            project(store, 0, piece).await.unwrap();
-            project(store, 0, piece).await.unwrap();
+            project(store, piece).await;
+            project(store, piece).await;
         }
         assert_eq!(shown(store).await, whole, "one by one, each twice");
     }
@@ -126,7 +104,7 @@ async fn given_batches_that_come_twice_and_in_pieces_when_they_are_projected_the
 async fn given_changes_without_their_position_when_the_log_is_read_again_then_nothing_older_takes_their_place() {
     for store in stores("cut").await.all {
         let store = store.as_ref();
-        project(store, 0, &history()).await.unwrap();
+        project(store, &history()).await;
         let whole = shown(store).await;
         // As after a crash between the changes and the position of another projector: it writes what it knew.
         let late: Vec<Change> =
@@ -143,7 +121,7 @@ async fn given_many_documents_when_they_are_listed_then_pages_have_each_once_and
     for store in stores("pages").await.all {
         let store = store.as_ref();
         let names: Vec<String> = (10..17).map(|at| format!("c{at}")).collect();
-        project(store, 0, &log(names.iter().map(|name| saved(name, 1, "ann")).collect())).await.unwrap();
+        project(store, &log(names.iter().map(|name| saved(name, 1, "ann")).collect())).await;
         for other in ["team", "team-a0", "team-b"] {
             let other: Namespace = other.parse().unwrap();
             let page = store.list(DocumentKind::Canvas, &other, &PageRequest::default()).await.unwrap();
