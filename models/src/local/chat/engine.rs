@@ -89,7 +89,7 @@ impl Engine {
         let thread_name = name.clone();
         thread::Builder::new()
             .name(format!("model {name}"))
-            .spawn(move || serve(&thread_name, (&path, adapter.as_deref()), &thread_settings, queue, loaded))
+            .spawn(move || serve(&thread_name, (path.as_path(), adapter.as_deref()), &thread_settings, queue, loaded))
             .map_err(ModelError::internal)?;
         let (model, context_tokens) = when_loaded
             .await
