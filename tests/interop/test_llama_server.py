@@ -1,10 +1,13 @@
-"""A real model server: llama.cpp's own, on a real model, as `llamacpp` and in OpenAI's place."""
+"""A real model server: llama.cpp's own, on a real model, as `llamacpp`, in OpenAI's place, and behind a shim that speaks Ollama's API with its counts."""
 
 import importlib.util
 import json
 import os
 import subprocess
 import sys
+import threading
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -112,6 +115,91 @@ def test_its_card_says_what_it_can(beside, name):
     assert card["context_tokens"] == CONTEXT and card["valid_json"] >= 1, card
     assert card["prompt_tokens_per_s"] > 0 and card["tokens_per_s"] > 0, card
     assert beside.get("/models/cards?provider=llamacpp").json["items"] == [card]
+
+
+class OllamaShim:
+    """Ollama's documented API over llama.cpp's server. An `old` one knows no `truncate` and cuts what does not fit, as Ollama did."""
+
+    def __init__(self, llama, old):
+        shim = self
+        self.asked = []
+
+        def forward(path, body):
+            request = urllib.request.Request(llama.url + path, json.dumps(body).encode(), {"content-type": "application/json"})
+            with urllib.request.urlopen(request, timeout=120) as reply:
+                return json.load(reply)
+
+        def answer(body):
+            """Status and lines."""
+            options, messages = body["options"], body["messages"]
+            prompt = forward("/apply-template", {"messages": messages})["prompt"]
+            tokens = len(forward("/tokenize", {"content": prompt, "parse_special": True})["tokens"])
+            end = {"model": body["model"], "message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "stop"}
+            if tokens >= options["num_ctx"]:
+                if not old and body.get("truncate") is False:
+                    return 400, [{"error": "the input length exceeds the context length"}]
+                return 200, [end | {"prompt_eval_count": options["num_ctx"], "eval_count": 0}]
+            asked = {"messages": messages, "temperature": options.get("temperature", 0.8), "max_tokens": options.get("num_predict", 64)}
+            if "format" in body:
+                asked["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": body["format"]}}
+            done = forward("/v1/chat/completions", asked)
+            message = {"role": "assistant", "content": done["choices"][0]["message"]["content"]}
+            reason = {"length": "length"}.get(done["choices"][0]["finish_reason"], "stop")
+            counts = {"prompt_eval_count": done["usage"]["prompt_tokens"], "eval_count": done["usage"]["completion_tokens"]}
+            return 200, [{"model": body["model"], "message": message, "done": False}, end | counts | {"done_reason": reason}]
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def log_message(self, *_):
+                pass
+
+            def send(self, status, lines):
+                body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+                self.send_response(status)
+                self.send_header("content-type", "application/x-ndjson" if len(lines) > 1 else "application/json")
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def do_GET(self):
+                known = {"/api/version": {"version": "0.0.0-shim"}, "/api/tags": {"models": [{"name": "smol", "model": "smol", "size": 1}]}}
+                self.send(200, [known[self.path]]) if self.path in known else self.send_error(404)
+
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                shim.asked.append(body)
+                self.send(*answer(body)) if self.path == "/api/chat" else self.send_error(404)
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_server_of_ollamas_api_has_the_context_that_was_set_and_cuts_nothing_unseen(tmp_path, llama, old):
+    shim, context = OllamaShim(llama, old), 1024
+    server = Server(tmp_path / "serve", {"RIVERRUN_MODEL_RUNTIME_BASE_URL": shim.url, "RIVERRUN_DEFAULT_CHAT_MODEL": "smol",
+                                         "RIVERRUN_MODEL_CONTEXT_TOKENS": str(context)}).start()
+    try:
+        reply = server.post("/chat", say("Name three rivers."))
+        assert reply.status == 200 and reply.json["text"], reply
+        assert 10 < reply.json["usage"]["prompt_tokens"] < 100 and 0 < reply.json["usage"]["completion_tokens"] <= 24, reply
+        # By its length alone it could fit: only the server knows.
+        reply = server.post("/chat", say("river " * 1250))
+        assert reply.status == 422 and reply.json["code"] == "context_overflow", reply
+        run = server.run_end(server.start_run("What is 2 + 3?", max_iters=1), 240)
+        assert run["status"] in ("succeeded", "failed") and run["usage"]["prompt_tokens"] > 0, run
+        assert {body["options"]["num_ctx"] for body in shim.asked} == {context}
+    finally:
+        server.stop()
+        shim.close()
 
 
 def test_when_it_is_gone_the_error_names_it_and_the_fix(beside, name, llama):

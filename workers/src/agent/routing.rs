@@ -101,7 +101,10 @@ impl Driver {
     /// choice, and meets the trouble at its next call. A model that, by its card, answers nothing in the JSON that is asked for is not asked.
     async fn settle(&mut self, question: Question) -> Result<(supervisor::Choice, Option<Usage>), Interrupted> {
         if self.never_answers_json() {
-            return Ok((question.settle(Err("by its card, none of its answers was the JSON that was asked for")), None));
+            return Ok((
+                question.settle(Err("by its card, none of its answers was the JSON that was asked for")),
+                None,
+            ));
         }
         let unasked = question.clone();
         let question = match self.fit_question(question).await? {
