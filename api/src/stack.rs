@@ -36,6 +36,7 @@ use crate::crew::Crew;
 use crate::documents::StoredDocuments;
 use crate::hub::{Hub, HubError};
 use crate::index_guard;
+use crate::routes::model_cards;
 use crate::state::{AppState, Core, Parts, WorkerSet};
 
 /// How long an outside broker may take to answer at the start.
@@ -436,6 +437,7 @@ async fn start_rest(
         Ok::<_, StackError>((stores, documents))
     };
     let ((), (stores, documents)) = tokio::try_join!(topics, opened)?;
+    model_cards::recall(&stores.sql, config.core.models()).await;
     let producer = Producer::new(&log)?;
     let models: Arc<dyn LanguageModels> = Arc::new(config.core.models().clone());
     let retriever = retriever(&config, &stores, models.clone());
@@ -513,6 +515,7 @@ pub(crate) async fn open_run_parts(
     stop: CancellationToken,
 ) -> Result<RunParts, StackError> {
     let stores = open_stores(config).await?;
+    model_cards::recall(&stores.sql, config.core.models()).await;
     let memory = stored_memory(config, &stores, &producer);
     let retriever = retriever(config, &stores, Arc::new(config.core.models().clone()));
     let toolbox = toolbox(config, &stores, &retriever, &memory);

@@ -195,7 +195,7 @@ pub enum ModelsCommand {
         /// Its name
         model: String,
     },
-    /// Show what is known of a model, and its card
+    /// Show what is known of a model, and its cards
     Show {
         /// Its name
         model: String,
@@ -203,7 +203,7 @@ pub enum ModelsCommand {
         #[arg(long)]
         provider: Option<String>,
     },
-    /// Measure a chat model: JSON, tool calls, tokens a second
+    /// Measure a chat model: context, JSON, tool calls, tokens a second
     Probe {
         /// Its name
         model: String,

@@ -1,12 +1,10 @@
-//! A model's card: what it can do here, measured.
-//!
-//! Cards are files beside the models and not events on the log: they describe a machine as much as a model, they are made by a command
-//! that needs no log, and nothing is decided by them that a replay would have to repeat.
+//! A model's card: what it can do here, measured. Whoever measures puts it on the log; what of it choices go by is told to
+//! [`crate::Models::know`].
 
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+mod context;
 
-use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -19,16 +17,22 @@ const QUESTIONS: usize = 4;
 const SPEED_TOKENS: u32 = 48;
 /// Words of the prompt whose speed is measured.
 const PROMPT_WORDS: usize = 300;
+/// Characters of a processor's name that are kept.
+const MAX_PROCESSOR: usize = 100;
 
 /// What was measured of a model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ModelCard {
     /// The provider that ran it.
     pub provider: String,
     /// The model.
     pub model: String,
-    /// Tokens that prompt and answer may have together, where the provider tells.
+    /// Processor and threads that the speeds belong to.
+    pub machine: String,
+    /// Tokens that prompt and answer may have together, as the provider tells; where it does not, as they were met.
     pub context_tokens: Option<usize>,
+    /// Tokens of the longest prompt whose beginning the model still knew, of those that were tried.
+    pub usable_context_tokens: Option<usize>,
     /// Answers that were JSON of the schema that was asked for, of `questions`.
     pub valid_json: usize,
     /// Answers that called the offered tool with its argument, of `questions`.
@@ -39,33 +43,75 @@ pub struct ModelCard {
     pub prompt_tokens_per_s: Option<f64>,
     /// Tokens of the answer a second, behind the first piece.
     pub tokens_per_s: Option<f64>,
-    /// When it was measured, in milliseconds since the epoch.
-    pub measured_at_ms: u64,
 }
 
-/// Measures a chat model with a few short questions. Fails when it cannot chat at all.
+impl ModelCard {
+    /// What choices go by.
+    pub fn known(&self) -> Known {
+        Known::of(self.context_tokens, self.questions, self.valid_json)
+    }
+}
+
+/// What a card says that choices go by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Known {
+    /// Tokens that prompt and answer may have together: goes where the provider does not tell.
+    pub context_tokens: Option<usize>,
+    /// Whether any of its answers was the JSON that was asked for.
+    pub answers_json: bool,
+}
+
+impl Known {
+    /// Of a card with these figures.
+    pub fn of(context_tokens: Option<usize>, questions: usize, valid_json: usize) -> Self {
+        Known { context_tokens, answers_json: questions == 0 || valid_json > 0 }
+    }
+}
+
+/// How a model is measured.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Measuring {
+    /// Tokens of the longest prompt.
+    pub(crate) most_tokens: usize,
+    /// Threads of the in-process runtime.
+    pub(crate) threads: usize,
+}
+
+/// Measures a chat model with a few short questions and some longer ones. Fails when it cannot chat at all.
 pub(crate) async fn measure(
     provider: &dyn Provider,
     model: &str,
+    measuring: Measuring,
     cancel: &CancellationToken,
 ) -> Result<ModelCard, ModelError> {
     let (prompt_tokens_per_s, tokens_per_s) = speed(provider, model, cancel).await?;
+    let context = context::measure(provider, model, measuring.most_tokens, prompt_tokens_per_s, cancel).await?;
     let mut card = ModelCard {
         provider: provider.name().to_owned(),
         model: model.to_owned(),
-        context_tokens: provider.context_tokens(model).await.ok(),
+        machine: machine(measuring.threads),
+        context_tokens: context.tokens,
+        usable_context_tokens: context.usable,
         valid_json: 0,
         valid_tool_calls: 0,
         questions: QUESTIONS,
         prompt_tokens_per_s,
         tokens_per_s,
-        measured_at_ms: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |at| at.as_millis() as u64),
     };
     for city in ["Paris", "Lima", "Oslo", "Cairo"].iter().take(QUESTIONS) {
         card.valid_json += usize::from(answers_json(provider, model, city, cancel).await?);
         card.valid_tool_calls += usize::from(calls_tool(provider, model, city, cancel).await?);
     }
     Ok(card)
+}
+
+/// The processor's name, where the system tells it, and the threads of the runtime.
+fn machine(threads: usize) -> String {
+    let told = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = told.lines().find_map(|line| Some(line.strip_prefix("model name")?.split_once(':')?.1.trim()));
+    let name = name.filter(|name| !name.is_empty()).unwrap_or(std::env::consts::ARCH);
+    let name: String = name.chars().take(MAX_PROCESSOR).collect();
+    format!("{name}, {threads} thread{}", if threads == 1 { "" } else { "s" })
 }
 
 fn ask(model: &str, text: String) -> ChatRequest {
@@ -99,8 +145,10 @@ async fn speed(
     if cancel.is_cancelled() {
         return Err(ModelError::Cancelled);
     }
-    let rate =
-        |tokens: u64, time: Duration| (tokens > 0 && !time.is_zero()).then(|| tokens as f64 / time.as_secs_f64());
+    // To a hundredth: more digits say nothing.
+    let rate = |tokens: u64, time: Duration| {
+        (tokens > 0 && !time.is_zero()).then(|| (tokens as f64 / time.as_secs_f64() * 100.0).round() / 100.0)
+    };
     let Some(shown) = shown else { return Ok((None, None)) };
     let behind = start.elapsed().saturating_sub(shown);
     Ok((rate(reply.usage.prompt_tokens, shown), rate(reply.usage.completion_tokens.saturating_sub(1), behind)))
@@ -157,67 +205,5 @@ fn outcome<T>(reply: Result<T, ModelError>, cancel: &CancellationToken) -> Resul
             Ok(None)
         }
         Err(error) => Err(error),
-    }
-}
-
-/// Where cards lie.
-#[derive(Debug, Clone)]
-pub(crate) struct Cards {
-    folder: PathBuf,
-}
-
-impl Cards {
-    pub(crate) fn new(cache_dir: &Path) -> Self {
-        Cards { folder: cache_dir.join(".cards") }
-    }
-
-    fn path(&self, provider: &str, model: &str) -> PathBuf {
-        let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
-        self.folder.join(format!("{provider}--{}.json", model.chars().map(safe).take(150).collect::<String>()))
-    }
-
-    /// Keeps a card in the place of an older one.
-    pub(crate) fn keep(&self, card: &ModelCard) -> Result<(), ModelError> {
-        let path = self.path(&card.provider, &card.model);
-        let partial = path.with_extension("partial");
-        let text = serde_json::to_vec_pretty(card).map_err(ModelError::internal)?;
-        std::fs::create_dir_all(&self.folder)
-            .and_then(|()| std::fs::write(&partial, text))
-            .and_then(|()| std::fs::rename(&partial, &path))
-            .map_err(|error| ModelError::internal(format!("{} can't be written: {error}", path.display())))
-    }
-
-    /// The card of a model; none when it was never measured or its file is damaged.
-    pub(crate) fn find(&self, provider: &str, model: &str) -> Option<ModelCard> {
-        let card: ModelCard = serde_json::from_slice(&std::fs::read(self.path(provider, model)).ok()?).ok()?;
-        (card.provider == provider && card.model == model).then_some(card)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn given_a_card_when_it_is_kept_then_it_is_found_by_its_model_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        let cards = Cards::new(dir.path());
-        let card = ModelCard {
-            provider: "openai".into(),
-            model: "../a/b:c".into(),
-            context_tokens: None,
-            valid_json: 1,
-            valid_tool_calls: 0,
-            questions: QUESTIONS,
-            prompt_tokens_per_s: None,
-            tokens_per_s: Some(3.5),
-            measured_at_ms: 1,
-        };
-        assert_eq!(cards.find("openai", "../a/b:c"), None);
-        cards.keep(&card).unwrap();
-        assert_eq!(cards.find("openai", "../a/b:c"), Some(card));
-        assert_eq!(cards.find("openai", ".._a_b_c"), None, "another model that would have the same file");
-        let files: Vec<_> = std::fs::read_dir(dir.path().join(".cards")).unwrap().collect();
-        assert_eq!(files.len(), 1);
     }
 }

@@ -25,7 +25,7 @@ mod settings;
 mod spans;
 mod token_vectors;
 
-pub use card::ModelCard;
+pub use card::{Known, ModelCard};
 pub use catalog::{CatalogEntry, CatalogFile, catalog, find as find_in_catalog};
 pub use error::ModelError;
 pub use local::{Local, Presence};

@@ -1,11 +1,14 @@
 //! The facade over all providers.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::card::{self, Cards, ModelCard};
+use crate::card::{self, Known, Measuring, ModelCard};
 use crate::catalog;
 use crate::error::ModelError;
 use crate::http::client::LazyClient;
@@ -20,6 +23,9 @@ use crate::remote::Remote;
 use crate::remote::table::PROVIDERS;
 use crate::settings::{DEFAULT_CHAT_MODEL, DEFAULT_EMBED_MODEL, ModelSettings};
 use crate::spans::{EmbedTokenizer, SpansRequest};
+
+/// Most models whose cards are gone by.
+const MAX_KNOWN: usize = 1_000;
 
 /// Where a provider runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,18 +65,21 @@ struct Inner {
     local: Local,
     remotes: Vec<Remote>,
     prices: Prices,
-    cards: Cards,
+    /// What was measured of models, by provider and model.
+    known: RwLock<HashMap<(String, String), Known>>,
+    /// Held while a model is measured: two at once would measure each other.
+    measuring: Mutex<()>,
 }
 
 impl Models {
     /// Sets the providers up; nothing is loaded, fetched or contacted.
     pub fn new(settings: ModelSettings) -> Result<Self, ModelError> {
         let local = Local::new(&settings)?;
-        let cards = Cards::new(&settings.cache_dir);
         let prices = Prices::read(settings.prices.as_deref())?;
         let client = LazyClient::of(&settings);
         let remotes = PROVIDERS.iter().map(|spec| Remote::new(spec, &settings, client.clone())).collect();
-        Ok(Models { inner: Arc::new(Inner { settings, local, remotes, prices, cards }) })
+        let (known, measuring) = (RwLock::default(), Mutex::default());
+        Ok(Models { inner: Arc::new(Inner { settings, local, remotes, prices, known, measuring }) })
     }
 
     /// The settings in force.
@@ -183,11 +192,16 @@ impl Models {
         provider.count_tokens(&request.model, text).await
     }
 
-    /// Tokens that prompt and answer may have together; an empty model means the default chat model.
+    /// Tokens that prompt and answer may have together, as the provider tells; where it does not, as the model's card says. An empty model means
+    /// the default chat model.
     pub async fn context_tokens(&self, provider: Option<&str>, model: &str) -> Result<usize, ModelError> {
         let mut request = ChatRequest { model: model.to_owned(), ..ChatRequest::default() };
         let provider = self.route_chat(provider, &mut request)?;
-        provider.context_tokens(&request.model).await
+        let told = provider.context_tokens(&request.model).await;
+        told.or_else(|error| {
+            let known = self.find_known(provider.name(), &request.model);
+            known.and_then(|known| known.context_tokens).ok_or(error)
+        })
     }
 
     /// Embeds texts with `model`, or the default one.
@@ -259,7 +273,7 @@ impl Models {
         self.inner.local.remove(model)
     }
 
-    /// Measures a chat model with a few questions and keeps its card.
+    /// Measures a chat model with a few questions and goes by what was found from then on; see [`Models::know`]. One model at a time: others wait.
     pub async fn measure(
         &self,
         provider: Option<&str>,
@@ -268,14 +282,33 @@ impl Models {
     ) -> Result<ModelCard, ModelError> {
         let mut request = ChatRequest { model: model.to_owned(), ..ChatRequest::default() };
         let provider = self.route_chat(provider, &mut request)?;
-        let card = card::measure(provider, &request.model, cancel).await?;
-        self.inner.cards.keep(&card)?;
+        let _one = self.inner.measuring.lock().await;
+        let settings = &self.inner.settings;
+        let measuring = Measuring { most_tokens: settings.context_tokens, threads: settings.effective_threads() };
+        let card = card::measure(provider, &request.model, measuring, cancel).await?;
+        self.know(&card.provider, &card.model, card.known());
         Ok(card)
     }
 
-    /// What was measured of a model the last time.
-    pub fn card(&self, provider: &str, model: &str) -> Option<ModelCard> {
-        self.inner.cards.find(provider, model)
+    /// Takes in what a card says: prompts are fitted to its context where the provider tells none, and a model that answered no question in the JSON
+    /// that was asked for is not asked to choose. Beyond 1,000 models, further ones are as if they had no card.
+    pub fn know(&self, provider: &str, model: &str, known: Known) {
+        let mut all = self.inner.known.write();
+        let key = (provider.to_owned(), model.to_owned());
+        if all.len() < MAX_KNOWN || all.contains_key(&key) {
+            all.insert(key, known);
+        }
+    }
+
+    /// What a model's card says, where it has one; named as in [`Models::chat`].
+    pub fn known(&self, provider: Option<&str>, model: &str) -> Option<Known> {
+        let mut request = ChatRequest { model: model.to_owned(), ..ChatRequest::default() };
+        let provider = self.route_chat(provider, &mut request).ok()?;
+        self.find_known(provider.name(), &request.model)
+    }
+
+    fn find_known(&self, provider: &str, model: &str) -> Option<Known> {
+        self.inner.known.read().get(&(provider.to_owned(), model.to_owned())).copied()
     }
 
     /// Whether a model is there, without loading or contacting anything. A model of a server counts as present where the server can be asked:

@@ -95,6 +95,8 @@ pub struct ChatRequest {
     pub tools: Vec<ToolSpec>,
     /// JSON schema that the whole answer must satisfy. Where it is set, `tools` are shown to the model but not parsed out of its answer.
     pub response_schema: Option<Value>,
+    /// Grammar that the whole answer must follow, in the place of a schema. Providers that can't hold an answer to one refuse it.
+    pub grammar: Option<Grammar>,
     /// 0 is greedy and deterministic for the same sequence of requests; unset is the provider's default.
     pub temperature: Option<f32>,
     /// Nucleus sampling; unset is the provider's default.
@@ -111,6 +113,16 @@ pub struct ChatRequest {
     pub stop: Vec<String>,
     /// Seed of the sampler, for reproducible answers at a temperature above 0.
     pub seed: Option<u64>,
+}
+
+/// What an answer may look like.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Grammar {
+    /// In Lark's notation, as llguidance reads it; its rule `start` is the whole answer.
+    Lark(String),
+    /// A regular expression that the whole answer matches.
+    Regex(String),
 }
 
 /// Who said a message.

@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use riverrun_models::{
-    ChatReply, ChatRequest, EmbedPurpose, FinishReason, Message, ModelError, ModelSettings, Models, NoDeltas, Presence,
-    ToolSpec,
+    ChatReply, ChatRequest, EmbedPurpose, FinishReason, Grammar, Message, ModelError, ModelSettings, Models, NoDeltas,
+    Presence, ToolSpec,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -140,6 +140,26 @@ async fn given_a_schema_when_small_models_answer_then_the_json_is_valid() {
     assert_eq!(chat(models, short).await.unwrap().finish, FinishReason::Length, "what is cut off says so");
     let refused = ChatRequest { response_schema: Some(json!({"type": "nonsense"})), ..greedy(SMOL, "x", 8) };
     assert_eq!(chat(models, refused).await.unwrap_err().code(), "model_bad_request");
+}
+
+#[tokio::test]
+async fn given_a_grammar_when_small_models_answer_then_the_answer_follows_it() {
+    let Some(models) = models() else { return };
+    let asked = |grammar| ChatRequest { grammar: Some(grammar), ..greedy(SMOL, "What is your number?", 40) };
+    let number = chat(models, asked(Grammar::Regex("[0-9]{3}-[0-9]{2}".into()))).await.unwrap();
+    let (three, two) = number.text.split_once('-').unwrap();
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    assert!(three.len() == 3 && two.len() == 2 && digits(three) && digits(two), "{}", number.text);
+    assert_eq!(number.finish, FinishReason::Stop);
+    let lark = "start: color (\", \" color)~2\ncolor: \"red\" | \"green\" | \"blue\"\n";
+    let colors = chat(models, asked(Grammar::Lark(lark.into()))).await.unwrap().text;
+    let known = |color: &str| ["red", "green", "blue"].contains(&color);
+    assert!(colors.split(", ").count() == 3 && colors.split(", ").all(known), "{colors}");
+    for bad in [Grammar::Lark("start: nothing".into()), Grammar::Regex("(".into()), Grammar::Lark(" ".into())] {
+        assert_eq!(chat(models, asked(bad)).await.unwrap_err().code(), "model_bad_request");
+    }
+    let both = ChatRequest { response_schema: Some(json!({"type": "object"})), ..asked(Grammar::Regex("a".into())) };
+    assert_eq!(chat(models, both).await.unwrap_err().code(), "model_bad_request");
 }
 
 #[tokio::test]

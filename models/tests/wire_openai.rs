@@ -204,7 +204,10 @@ async fn given_a_server_when_it_lists_embeds_reranks_and_counts_then_orders_are_
     let server = MockServer::start().await;
     let reply = |body: serde_json::Value| ResponseTemplate::new(200).set_body_json(body);
     Mock::given(path("/v1/models"))
-        .respond_with(reply(json!({"object": "list", "data": [{"id": "m1"}, {"id": "m2", "max_model_len": 4096}]})))
+        .respond_with(reply(json!({"object": "list", "data": [
+            {"id": "m1"}, {"id": "m2", "max_model_len": 4096},
+            {"id": "m3", "meta": {"n_ctx_train": 32768}}, {"id": "m4", "meta": {"n_ctx": 512, "n_ctx_train": 32768}},
+        ]})))
         .mount(&server)
         .await;
     let vectors = json!({"data": [{"index": 1, "embedding": [2.0, 0.0]}, {"index": 0, "embedding": [1.0, 0.0]}], "usage": {"prompt_tokens": 4}});
@@ -213,8 +216,9 @@ async fn given_a_server_when_it_lists_embeds_reranks_and_counts_then_orders_are_
     Mock::given(path("/v1/rerank")).respond_with(reply(scores)).mount(&server).await;
     Mock::given(path("/tokenize")).respond_with(reply(json!({"tokens": [1, 2, 3]}))).mount(&server).await;
     let provider = openai(&server.uri(), |_| ());
-    assert_eq!(provider.list_models().await.unwrap()[1].context_tokens, Some(4096));
-    assert_eq!(provider.probe().await.unwrap().models, 2);
+    let contexts: Vec<_> = provider.list_models().await.unwrap().iter().map(|info| info.context_tokens).collect();
+    assert_eq!(contexts, [None, Some(4096), Some(32_768), Some(512)]);
+    assert_eq!(provider.probe().await.unwrap().models, 4);
     let request =
         EmbedRequest { model: "e".into(), inputs: vec!["a".into(), "b".into()], purpose: EmbedPurpose::Document };
     assert_eq!(provider.embed(request).await.unwrap().vectors, [[1.0, 0.0], [2.0, 0.0]]);

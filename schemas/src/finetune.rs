@@ -1,5 +1,6 @@
 //! Fine-tuning: datasets, trainings and the models that came out. Events of a training are keyed by its id, a dataset by its
-//! name, a model by its name: versions of a model count from 1 in the order of its partition.
+//! name, a model by its name: versions of a model count from 1 in the order of its partition. What models can do, trained here or
+//! not, is beside them, keyed by `provider/model`.
 
 use serde::{Deserialize, Serialize};
 
@@ -248,6 +249,33 @@ pub struct ModelStaged {
     pub at: i64,
 }
 
+/// What a model can do was measured. The last of a model, its provider and a machine counts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelProbed {
+    /// The provider that ran it.
+    pub provider: String,
+    /// The model.
+    pub model: String,
+    /// Processor and threads that the speeds belong to.
+    pub machine: String,
+    /// Tokens of prompt and answer together, as the provider tells, or as it was met.
+    pub context_tokens: Option<i64>,
+    /// Tokens of the longest prompt whose beginning the model still knew.
+    pub usable_context_tokens: Option<i64>,
+    /// Questions for each of the next two.
+    pub questions: i64,
+    /// Answers that were JSON of the schema that was asked for.
+    pub valid_json: i64,
+    /// Answers that called the offered tool with its argument.
+    pub valid_tool_calls: i64,
+    /// Tokens of a prompt a second.
+    pub prompt_tokens_per_s: Option<f64>,
+    /// Tokens of an answer a second, behind its first piece.
+    pub tokens_per_s: Option<f64>,
+    /// Milliseconds since the epoch.
+    pub at: i64,
+}
+
 macro_rules! id {
     ($($part:expr),+) => {
         EventId::derive(&[$(&$part.to_string()),+])
@@ -273,4 +301,6 @@ event_set! {
     ModelRegistered = "riverrun.finetune.ModelRegistered", key |e| e.model.clone(), id |e| id!(e.job_id, "registered");
     /// What a version is for was changed.
     ModelStaged = "riverrun.finetune.ModelStaged", key |e| e.model.clone(), id |e| id!("staged", e.model, e.version, e.stage.as_str(), e.at);
+    /// What a model can do was measured.
+    ModelProbed = "riverrun.finetune.ModelProbed", key |e| format!("{}/{}", e.provider, e.model), id |e| id!("probed", e.provider, e.model, e.machine, e.at);
 }

@@ -187,6 +187,20 @@ fn finetune() -> Vec<FinetuneEvent> {
         }
         .into(),
         ModelStaged { model: "poet".into(), version: 1, stage: ModelStage::Ready, at }.into(),
+        ModelProbed {
+            provider: "local".into(),
+            model: "qwen2.5-0.5b-instruct".into(),
+            machine: "a processor, 2 threads".into(),
+            context_tokens: Some(8_192),
+            usable_context_tokens: Some(4_102),
+            questions: 4,
+            valid_json: 4,
+            valid_tool_calls: 3,
+            prompt_tokens_per_s: Some(112.5),
+            tokens_per_s: None,
+            at,
+        }
+        .into(),
     ]
 }
 

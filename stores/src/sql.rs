@@ -30,6 +30,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (175, "rebuilds", include_str!("../migrations/0175_rebuilds.sql")),
     (192, "json documents", include_str!("../migrations/0192_json_documents.sql")),
     (200, "chains", include_str!("../migrations/0200_chains.sql")),
+    (208, "model cards", include_str!("../migrations/0208_model_cards.sql")),
 ];
 
 const READERS: u32 = 4;

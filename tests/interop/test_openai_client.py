@@ -1,9 +1,14 @@
-"""OpenAI's own Python client against `/v1`, unchanged: models, agents, streams, tools, vectors, errors."""
+"""OpenAI's own clients against `/v1`, unchanged, in Python and in JavaScript: models, agents, streams, tools, vectors, errors."""
 
 import json
+import shutil
+import subprocess
+from pathlib import Path
 
 import openai
 import pytest
+
+HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
@@ -108,3 +113,27 @@ def test_a_token_is_what_the_client_sends_as_its_key(new_server):
         openai.OpenAI(base_url=f"{guarded.url}/v1", api_key="wrong", max_retries=0).models.list()
     assert refused.value.type == "authentication_error"
     assert list(openai.OpenAI(base_url=f"{guarded.url}/v1", api_key=token, max_retries=0).models.list())
+
+
+@pytest.fixture(scope="module")
+def javascript(tmp_path_factory):
+    if not shutil.which("npm"):
+        pytest.skip("npm is not there")
+    folder = tmp_path_factory.mktemp("openaijs")
+    for name in ("package.json", "client.mjs"):
+        shutil.copy(HERE / "openaijs" / name, folder)
+    subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--silent"], cwd=folder, check=True, timeout=300)
+    return folder / "client.mjs"
+
+
+def test_a_javascript_program_does_what_a_python_one_does(server, javascript):
+    done = subprocess.run(["node", javascript, f"{server.url}/v1"], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert {"agent/react", "agent/auto", "ollama/stub"} <= set(seen["models"])
+    assert seen["whole"] == ["It is as the handbook says [1].", "stop", 15] and seen["streamed"] == [seen["whole"][0], 15]
+    assert seen["tools"] == ["calculator", {"expression": "0 + 1"}, "done after 1 steps"]
+    thoughts, answer = seen["agent"]
+    assert "[tool_call] calculator" in thoughts and answer
+    assert seen["embedded"] == [384, 384]
+    assert seen["refused"] == [True, "n", "invalid_request"] and seen["missing"] == [True, "model_not_found"]

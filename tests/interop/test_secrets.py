@@ -1,7 +1,14 @@
-"""Keys of every setting that has one, and where they turn up afterwards: nowhere. Looked at are every file that a server keeps, its log, and its answers."""
+"""Keys of every setting that has one, and where they turn up afterwards: nowhere. Looked at are every file that a server keeps, its log, its answers, an
+export, and what a tracing service gets."""
 
+import base64
 import hashlib
+import json
 import secrets
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
 
 from server import wait_for
 
@@ -11,15 +18,76 @@ KEYS = {f"RIVERRUN_{name}_API_KEY": f"canary-{name.lower()}-{secrets.token_hex(1
 KEYS |= {f"RIVERRUN_SOURCE_{name}": f"canary-source-{number}-{secrets.token_hex(12)}" for number, name in enumerate(["PASSWORD", "OTHER", "THIRD"])}
 # Nobody listens there: keys do not leave this machine, and every service is down, which is when most is said.
 ADDRESSES = {f"RIVERRUN_{name}_BASE_URL": "http://127.0.0.1:9" for name in PROVIDERS if name != "OLLAMA"}
+# The one that is sent to the tracing service, as the password of its basic authentication.
+KEYS["RIVERRUN_TRACING_SECRET_KEY"] = f"canary-tracing-{secrets.token_hex(12)}"
 TOKENS = {f"user{number}": f"canary-token-{number}-{secrets.token_hex(12)}" for number in range(30)}
 
 PATHS = ["/health", "/diagnose", "/providers", "/models", "/agents", "/tools", "/topics", "/runs", "/collections", "/documents", "/metrics", "/usage", "/dead-letters", "/openapi.json",
          "/auth/session", "/warehouse/tables", "/no/such/route", "/models?provider=openai", "/models?provider=anthropic"]
 
 
-def test_no_key_is_kept_logged_or_answered(new_server):
+class TracingService:
+    """Takes spans, and keeps what was sent."""
+
+    def __init__(self):
+        service = self
+        self.headers, self.bodies = [], []
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def do_POST(self):
+                service.bodies.append(self.rfile.read(int(self.headers["content-length"])))
+                service.headers.append(dict(self.headers))
+                self.send_response(200)
+                self.send_header("content-type", "application/x-protobuf")
+                self.send_header("content-length", "0")
+                self.end_headers()
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def tracing():
+    service = TracingService()
+    yield service
+    service.server.shutdown()
+    service.server.server_close()
+
+
+def plain(value):
+    """Every text in a line of an export, and what stands in it as base64."""
+    if isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from plain(one)
+    elif isinstance(value, str):
+        yield value.encode()
+        try:
+            yield base64.b64decode(value, validate=True)
+        except ValueError:
+            pass
+
+
+def contents(file):
+    yield file.read_bytes()
+    if file.suffix in (".jsonl", ".ndjson", ".json"):
+        for line in file.read_text(errors="replace").splitlines():
+            try:
+                yield from plain(json.loads(line))
+            except ValueError:
+                pass
+
+
+def test_no_key_is_kept_logged_traced_exported_or_answered(new_server, tracing):
     granted = ",".join(f"{name}:{hashlib.sha256(token.encode()).hexdigest()}:admin" for name, token in TOKENS.items())
-    server = new_server(**KEYS, **ADDRESSES, RIVERRUN_API_TOKENS=granted, RIVERRUN_LOG="debug,rdkafka=off,librdkafka=off", RIVERRUN_INGEST_DATABASES="127.0.0.1:1").start()
+    server = new_server(**KEYS, **ADDRESSES, RIVERRUN_API_TOKENS=granted, RIVERRUN_LOG="debug,rdkafka=off,librdkafka=off", RIVERRUN_INGEST_DATABASES="127.0.0.1:1",
+                        RIVERRUN_TRACING_ENDPOINT=tracing.url, RIVERRUN_TRACING_PUBLIC_KEY="public", RIVERRUN_TRACING_CONTENT="true").start()
     answers = []
 
     def ask(number, method, path, body=None, **more):
@@ -46,12 +114,22 @@ def test_no_key_is_kept_logged_or_answered(new_server):
     shown = [server.cli(*arguments, RIVERRUN_API_TOKEN=TOKENS["user7"]) for arguments in (["diagnose"], ["--json", "diagnose"], ["providers"], ["-vv", "runs", "ls"])]
     answers += [(done.args[1:], (done.stdout + done.stderr).encode()) for done in shown]
     assert server.stop() == 0
+    exported = server.cli("export", str(server.folder / "exported"))
+    assert exported.returncode == 0, exported
+    answers.append(("export", (exported.stdout + exported.stderr).encode()))
 
+    canaries = [*KEYS.values(), *TOKENS.values()]
     found = []
-    for canary in [*KEYS.values(), *TOKENS.values()]:
+    for canary in canaries:
         found += [f"{canary} in the answer to {path}" for path, answer in answers if canary.encode() in answer]
     for file in sorted(server.folder.rglob("*")):
         if file.is_file():
-            content = file.read_bytes()
-            found += [f"{canary} in {file.relative_to(server.folder)}" for canary in [*KEYS.values(), *TOKENS.values()] if canary.encode() in content]
+            found += [f"{canary} in {file.relative_to(server.folder)}" for content in contents(file) for canary in canaries if canary.encode() in content]
+    assert tracing.bodies, "spans were sent"
+    found += [f"{canary} in a trace" for body in tracing.bodies for canary in canaries if canary.encode() in body]
+    sent = [f"{name}: {value}" for headers in tracing.headers for name, value in headers.items()]
+    found += [f"{canary} in a header to the tracing service" for header in sent for canary in canaries if canary in header]
     assert not found, found
+    # It gets its own key, and that is how it should be.
+    basic = base64.b64encode(f"public:{KEYS['RIVERRUN_TRACING_SECRET_KEY']}".encode()).decode()
+    assert all(f"Basic {basic}" in headers.values() for headers in tracing.headers)

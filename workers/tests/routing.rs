@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use common::{World, request};
 use riverrun_agents::supervisor::{Choice, Judge};
+use riverrun_models::Known;
 use riverrun_schemas::agent::{AgentEvent, RunFinished, RunRequest, StartRun, Step, StepKind, ToolEffect};
 use riverrun_schemas::{RunId, now_ms};
 use serde_json::{Value, json};
@@ -57,6 +58,18 @@ async fn where_rules_and_similarity_disagree_the_model_is_asked_once() {
     );
     assert!(choice.reason.contains("reflexion (riddle)"), "{}", choice.reason);
     assert!(first.usage.is_some(), "the call is counted");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_a_models_card_says_that_it_answers_no_json_it_is_not_asked_and_the_signs_decide() {
+    let card = Known { context_tokens: None, answers_json: false };
+    let world = World::new(ToolEffect::None, Duration::ZERO, Duration::ZERO).await.with_card(card);
+    let (_worker, _stop) = world.worker("w");
+    let (first, _) = run(&world, "Solve the riddle of the letterbox").await;
+    let choice = Choice::read(first.text.as_deref().unwrap()).unwrap();
+    assert_eq!((choice.by, choice.agent.as_str()), (Judge::Rules, "reflexion"));
+    assert!(choice.reason.contains("by its card"), "{}", choice.reason);
+    assert!(first.usage.is_none(), "{first:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -71,6 +71,9 @@ const OPERATIONS: &[Line] = &[
     ("GET", "/agents", READ, Reach::Nowhere),
     ("GET", "/providers", READ, Reach::Nowhere),
     ("GET", "/models", READ, Reach::Nowhere),
+    ("GET", "/models/cards", READ, Reach::Nowhere),
+    // Its card is everyone's.
+    ("POST", "/models/probe", RUN, Reach::Everywhere),
     ("GET", "/topics", READ, Reach::Nowhere),
     ("POST", "/chat", RUN, Reach::Nowhere),
     ("POST", "/embed", RUN, Reach::Nowhere),

@@ -16,6 +16,7 @@ pub(crate) mod finetune;
 pub mod health;
 pub mod ingest;
 pub mod memory;
+pub(crate) mod model_cards;
 pub mod models;
 pub(crate) mod openai;
 pub mod projects;
@@ -78,5 +79,6 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(rebuilds::router())
         .merge(warehouse::router())
         .merge(finetune::router())
+        .merge(model_cards::router())
         .merge(projects::router())
 }

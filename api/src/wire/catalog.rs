@@ -113,6 +113,17 @@ pub struct ModelEntry {
     pub source: Option<String>,
 }
 
+/// Which model to measure.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProbeBody {
+    /// The chat model; it may carry its provider, as in `provider/model`.
+    pub model: String,
+    /// Model provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+}
+
 /// Words for a chat model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -28,14 +28,14 @@ pub use riverrun_stores::read_models::run_views::{BlobView, RunStatus};
 pub use riverrun_stores::read_models::usage::{UsageBy, UsageSum};
 pub use riverrun_stores::read_models::{
     ChainLinkView, CitationView, CollectionView, DocumentView, EmbeddingView, FailureView, ForkView, IngestFailureView,
-    PendingApprovalView, RunSummary, RunView, SpanView, StepView, SummaryView, Timestamp, ToolView, TurnView,
-    UsageView, WhyView,
+    ModelCardView, PendingApprovalView, RunSummary, RunView, SpanView, StepView, SummaryView, Timestamp, ToolView,
+    TurnView, UsageView, WhyView,
 };
 
 pub use canvases::{CanvasBody, CanvasEntry, CanvasRemoved, CanvasView};
 pub use catalog::{
-    AgentEntry, ChatBody, ChatDone, ChatMessage, EmbedBody, EmbedDone, ModelEntry, ProviderEntry, ToolCallBody,
-    ToolCallDone, ToolEntry, ToolLimitsEntry, TopicEntry,
+    AgentEntry, ChatBody, ChatDone, ChatMessage, EmbedBody, EmbedDone, ModelEntry, ProbeBody, ProviderEntry,
+    ToolCallBody, ToolCallDone, ToolEntry, ToolLimitsEntry, TopicEntry,
 };
 pub use chains::{ChainAccepted, ChainBody, ChainRunAccepted, ChainRunBody};
 pub use common::{FieldError, Items, Page, Problem};

@@ -34,7 +34,8 @@ pub struct CompletionBody {
     /// `auto` or `none`.
     #[schema(value_type = Option<Object>)]
     pub tool_choice: Option<Value>,
-    /// `text`, `json_object`, or `json_schema` with a schema.
+    /// `text`, `json_object`, or `json_schema` with a schema. Not OpenAI's, for models in the process: `{"type": "grammar", "grammar": "…"}` in Lark's
+    /// notation, and `{"type": "regex", "regex": "…"}`.
     #[schema(value_type = Option<Object>)]
     pub response_format: Option<Value>,
     /// The namespace of an agent's run; `default` when left out. Not OpenAI's: clients send it as an extra field.

@@ -12,6 +12,7 @@ mod document_text;
 mod harness;
 mod ingest;
 mod memory;
+mod model_cards;
 mod model_server;
 mod namespaces;
 mod reads;

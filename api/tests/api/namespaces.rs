@@ -31,6 +31,8 @@ const NOT_OF_A_NAMESPACE: &[(&str, &str)] = &[
     ("get /agents", "agent types are the same for all"),
     ("get /providers", "model providers are the same for all"),
     ("get /models", "models are the same for all"),
+    ("get /models/cards", "models are the same for all"),
+    ("post /models/probe", "models are the same for all"),
     ("post /chat", "words to a model, nothing is kept"),
     ("post /embed", "text to a model, nothing is kept"),
     ("get /topics", "names and sizes, no records"),

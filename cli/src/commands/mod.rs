@@ -76,10 +76,10 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
             Some(ModelsCommand::Pull { model }) => models::pull::run(settings, &model, output).await,
             Some(ModelsCommand::Rm { model }) => models::rm::run(settings, &model, output),
             Some(ModelsCommand::Show { model, provider }) => {
-                models::show::run(settings, &model, provider.as_deref(), output).await
+                with_full(settings, name, async |c| models::show::run(c, &model, provider, output).await).await
             }
             Some(ModelsCommand::Probe { model, provider }) => {
-                models::probe::run(settings, &model, provider.as_deref(), output).await
+                with_full(settings, name, async |c| models::probe::run(c, model, provider, output).await).await
             }
             Some(ModelsCommand::Ls { provider }) => {
                 with_light(settings, async |c| models::ls::run(c, provider, output).await).await

@@ -1,5 +1,6 @@
 //! Models in this process: GGUF models on llama.cpp, encoders and cross-encoders on candle.
 
+mod adapter;
 mod chat;
 mod encoders;
 mod gguf;

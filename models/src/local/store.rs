@@ -17,6 +17,7 @@ use crate::progress::PullProgress;
 use crate::provider::{ModelInfo, ModelKind};
 use crate::settings::ModelSettings;
 
+use super::adapter;
 use super::gguf::Header;
 
 /// After a failure the hub is not asked again for the same model on the way of a request for this long; an explicit pull always asks.
@@ -46,6 +47,8 @@ pub(crate) struct Found {
     pub(crate) name: String,
     pub(crate) folder: PathBuf,
     pub(crate) kind: ModelKind,
+    /// The folder of the adapter that is applied to it; `folder` is then that of its base.
+    pub(crate) adapter: Option<PathBuf>,
 }
 
 impl Found {
@@ -83,17 +86,39 @@ impl ModelStore {
     pub(crate) fn find(&self, name: &str) -> Result<Option<Found>, ModelError> {
         let parsed = ModelName::parse(name)?;
         let folder_name = parsed.folder();
-        Ok(self.roots().find_map(|root| {
+        let found = self.roots().find_map(|root| {
             let folder = root.join(&folder_name);
             let kind = kind_of(&folder)?;
             let (name, folder) = meant(&folder_name, folder);
-            Some(Found { name, folder, kind })
-        }))
+            Some(Found { name, folder, kind, adapter: None })
+        });
+        match found {
+            Some(found) if !found.is_gguf() && adapter::is_there(&found.folder) => self.on_its_base(found).map(Some),
+            found => Ok(found),
+        }
+    }
+
+    /// An adapter with the folder of its base model.
+    fn on_its_base(&self, found: Found) -> Result<Found, ModelError> {
+        let base = adapter::base_of(&found.folder).map_err(|reason| ModelError::ModelUnreadable {
+            model: found.name.clone(),
+            path: found.folder.display().to_string(),
+            reason,
+        })?;
+        let name = ModelName::parse(&base)?.folder();
+        match self.roots().map(|root| root.join(&name)).find(|folder| is_gguf(folder)) {
+            Some(folder) => Ok(Found { folder: meant(&name, folder).1, adapter: Some(found.folder), ..found }),
+            None => Err(ModelError::ModelMissing {
+                reason: format!("it is the base of the adapter '{}', and not here as a GGUF file", found.name),
+                fix: fix_for(&base),
+                model: base,
+            }),
+        }
     }
 
     pub(crate) fn presence(&self, name: &str) -> Result<Presence, ModelError> {
         Ok(match self.find(name)? {
-            Some(found) => Presence::Present { path: found.folder },
+            Some(found) => Presence::Present { path: found.adapter.unwrap_or(found.folder) },
             None => Presence::Missing { fix: fix_for(name) },
         })
     }
@@ -286,6 +311,9 @@ fn kind_of(folder: &Path) -> Option<ModelKind> {
     if is_gguf(folder) {
         return Some(Header::read(&folder.join("model.gguf")).kind());
     }
+    if adapter::is_there(folder) {
+        return Some(ModelKind::Chat);
+    }
     let complete =
         ["config.json", "tokenizer.json", "model.safetensors"].iter().all(|file| folder.join(file).is_file());
     if !complete {
@@ -300,7 +328,11 @@ fn kind_of(folder: &Path) -> Option<ModelKind> {
 }
 
 fn info_of(name: &str, kind: ModelKind, folder: Option<&Path>, entry: Option<&CatalogEntry>) -> ModelInfo {
-    let weights = if folder.is_some_and(is_gguf) { "model.gguf" } else { "model.safetensors" };
+    let weights = match folder {
+        Some(folder) if is_gguf(folder) => "model.gguf",
+        Some(folder) if adapter::is_there(folder) => adapter::WEIGHTS,
+        Some(_) | None => "model.safetensors",
+    };
     let size = folder.and_then(|folder| fs::metadata(folder.join(weights)).ok()).map(|meta| meta.len());
     ModelInfo {
         name: name.to_owned(),

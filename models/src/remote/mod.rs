@@ -243,6 +243,9 @@ impl Provider for Remote {
         cancel: CancellationToken,
     ) -> Result<ChatReply, ModelError> {
         self.ready()?;
+        if request.grammar.is_some() {
+            return Err(self.unsupported("hold an answer to a grammar"));
+        }
         let mut gathered = Gathered::of(&request);
         let outcome = tokio::select! {
             biased;

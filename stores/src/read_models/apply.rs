@@ -146,6 +146,7 @@ pub async fn rebuild(sql: &Sql) -> Result<(), StoreError> {
             "DELETE FROM finetune_jobs",
             "DELETE FROM finetune_models",
             "DELETE FROM finetune_datasets",
+            "DELETE FROM model_cards",
             "DELETE FROM project_changes",
             "DELETE FROM project_proposals",
             "DELETE FROM project_analyses",

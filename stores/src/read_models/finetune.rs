@@ -16,6 +16,7 @@ use crate::error::StoreError;
 use crate::read_models::finetune_views::{
     AdapterFiles, DatasetView, GateView, JobView, ModelVersionView, StepLossView, stage_name,
 };
+use crate::read_models::model_cards;
 use crate::read_models::page::{Page, PageRequest, TimeCursor};
 use crate::read_models::run_views::failure_view;
 use crate::read_models::runs::number_text;
@@ -48,6 +49,7 @@ pub(crate) async fn apply(connection: &mut DbConnection, event: &FinetuneEvent) 
         FinetuneEvent::FinetuneFinished(event) => finished(connection, event).await,
         FinetuneEvent::ModelRegistered(event) => registered(connection, event).await,
         FinetuneEvent::ModelStaged(event) => staged(connection, event).await,
+        FinetuneEvent::ModelProbed(event) => model_cards::probed(connection, event).await,
     }
 }
 

@@ -14,6 +14,7 @@ pub mod finetune;
 pub mod finetune_views;
 pub mod memory_queries;
 pub mod memory_views;
+pub mod model_cards;
 pub mod page;
 pub mod projects;
 pub mod rebuilds;
@@ -47,6 +48,7 @@ pub use document_views::{
 };
 pub use finetune_views::{DatasetView, GateView, JobView, ModelVersionView, StepLossView};
 pub use memory_views::{ReceiptView, RemovedView, SessionSize, SummaryView, TurnView, WhyView};
+pub use model_cards::ModelCardView;
 pub use page::{Page, PageRequest};
 pub use rebuilds::RebuildView;
 pub use reembeddings::ReembeddingView;

@@ -98,8 +98,14 @@ impl Driver {
     }
 
     /// Asks the model once, with as much of the task as fits its context. When it can't answer the run goes on with the rules'
-    /// choice, and meets the trouble at its next call.
+    /// choice, and meets the trouble at its next call. A model that, by its card, answers nothing in the JSON that is asked for is not asked.
     async fn settle(&mut self, question: Question) -> Result<(supervisor::Choice, Option<Usage>), Interrupted> {
+        if self.never_answers_json() {
+            return Ok((
+                question.settle(Err("by its card, none of its answers was the JSON that was asked for")),
+                None,
+            ));
+        }
         let unasked = question.clone();
         let question = match self.fit_question(question).await? {
             Ok(question) => question,
@@ -110,5 +116,12 @@ impl Driver {
             Ok(reply) => (question.settle(Ok(&reply.text)), Some(self.usage_of(&reply))),
             Err(error) => (question.settle(Err(&error.to_string())), None),
         })
+    }
+
+    fn never_answers_json(&self) -> bool {
+        let request = &self.state.request;
+        let model = request.model.as_deref().unwrap_or_default();
+        let known = self.context.models.known(request.provider.as_deref(), model);
+        known.is_some_and(|known| !known.answers_json)
     }
 }

@@ -30,7 +30,8 @@ impl History {
             | FinetuneEvent::FinetuneFinished(_)
             | FinetuneEvent::DatasetRegistered(_)
             | FinetuneEvent::ModelRegistered(_)
-            | FinetuneEvent::ModelStaged(_) => {}
+            | FinetuneEvent::ModelStaged(_)
+            | FinetuneEvent::ModelProbed(_) => {}
         }
     }
 }

@@ -11,7 +11,7 @@ use riverrun_agents::tools::{Hit, Search, SearchFailure, Tool, ToolContext, Tool
 use riverrun_log::{
     EmbeddedBroker, LogConfig, ObjectStoreBlobs, Producer, Schemas, StartAt, Tail, TopicPartition, admin,
 };
-use riverrun_models::{ModelSettings, Models};
+use riverrun_models::{Known, ModelSettings, Models};
 use riverrun_schemas::agent::{
     AgentCommand, AgentEvent, ApprovalPolicy, RunFinished, RunRequest, StartRun, ToolEffect,
 };
@@ -118,6 +118,7 @@ pub(crate) struct World {
     folder: tempfile::TempDir,
     context_tokens: Option<usize>,
     more_tools: Vec<Arc<dyn Tool>>,
+    card: Option<Known>,
 }
 
 impl World {
@@ -146,7 +147,13 @@ impl World {
             folder,
             context_tokens,
             more_tools,
+            card: None,
         }
+    }
+
+    /// A model that has a card.
+    pub(crate) fn with_card(self, card: Known) -> Self {
+        Self { card: Some(card), ..self }
     }
 
     /// The same with another model behind the same address, in whose context so many tokens fit, and with one more tool.
@@ -183,6 +190,9 @@ impl World {
             _ => None,
         };
         let models = Models::new(ModelSettings::from_env(&env).unwrap()).unwrap();
+        if let Some(card) = self.card {
+            models.know("ollama", "scripted", card);
+        }
         let count = Count { calls: self.calls.clone(), effect: self.effect, delay: self.tool_delay };
         let toolbox = Toolbox::builtin(Arc::new(NoKnowledge)).with(Arc::new(count));
         let toolbox = self.more_tools.iter().fold(toolbox, |toolbox, tool| toolbox.with(tool.clone()));

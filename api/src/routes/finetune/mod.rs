@@ -44,7 +44,7 @@ impl PageQuery {
 }
 
 /// Puts an event on the log.
-async fn tell(state: &AppState, event: impl Into<FinetuneEvent>) -> Result<(), ApiError> {
+pub(super) async fn tell(state: &AppState, event: impl Into<FinetuneEvent>) -> Result<(), ApiError> {
     let event: FinetuneEvent = event.into();
     state.parts().producer.send_one(Outgoing::event(&event, COMPONENT, None)?).await?;
     Ok(())

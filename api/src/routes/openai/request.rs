@@ -1,6 +1,6 @@
 //! From the fields of OpenAI's API to a request of the adapter. What can't be honoured is refused, not ignored.
 
-use riverrun_models::{ChatRequest, Message, Role, ToolCall, ToolSpec};
+use riverrun_models::{ChatRequest, Grammar, Message, Role, ToolCall, ToolSpec};
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
@@ -25,7 +25,7 @@ pub(super) fn chat_request(body: CompletionBody) -> Result<ChatRequest, ApiError
     }
     let tools =
         tools(&mut checks, body.tools.unwrap_or_default().into_iter().map(|tool| tool.function), &body.tool_choice);
-    let response_schema = schema(&mut checks, body.response_format.as_ref());
+    let (response_schema, grammar) = form(&mut checks, body.response_format.as_ref());
     let stop = body.stop.map(OneOrMany::into_vec).unwrap_or_default();
     checks.require(stop.len() <= MAX_STOPS, "stop", format!("has {}; at most {MAX_STOPS} are read", stop.len()));
     checks.require(stop.iter().all(|text| !text.is_empty()), "stop", "must not hold an empty text");
@@ -35,6 +35,7 @@ pub(super) fn chat_request(body: CompletionBody) -> Result<ChatRequest, ApiError
         messages,
         tools,
         response_schema,
+        grammar,
         temperature: body.temperature,
         top_p: body.top_p,
         top_k: body.top_k,
@@ -114,20 +115,27 @@ fn tools(
     given.map(spec).collect()
 }
 
-/// The schema that the answer must satisfy.
-fn schema(checks: &mut Checks, format: Option<&Value>) -> Option<Value> {
-    let format = format?;
+/// The schema or the grammar that the answer must satisfy.
+fn form(checks: &mut Checks, format: Option<&Value>) -> (Option<Value>, Option<Grammar>) {
+    let Some(format) = format else { return (None, None) };
+    let mut text = |field: &str| {
+        let text = format[field].as_str().unwrap_or_default().to_owned();
+        checks.require(!text.is_empty(), &format!("response_format.{field}"), "must be a text");
+        text
+    };
     match format["type"].as_str() {
-        None | Some("text") => None,
-        Some("json_object") => Some(json!({"type": "object"})),
+        None | Some("text") => (None, None),
+        Some("json_object") => (Some(json!({"type": "object"})), None),
         Some("json_schema") => {
             let schema = &format["json_schema"]["schema"];
             checks.require(schema.is_object(), "response_format.json_schema.schema", "must be a JSON schema");
-            Some(schema.clone())
+            (Some(schema.clone()), None)
         }
+        Some("grammar") => (None, Some(Grammar::Lark(text("grammar")))),
+        Some("regex") => (None, Some(Grammar::Regex(text("regex")))),
         Some(_) => {
-            checks.refuse("response_format.type", "must be text, json_object or json_schema");
-            None
+            checks.refuse("response_format.type", "must be text, json_object, json_schema, grammar or regex");
+            (None, None)
         }
     }
 }
@@ -165,6 +173,18 @@ mod tests {
     }
 
     #[test]
+    fn given_a_grammar_when_it_is_read_then_it_takes_the_place_of_a_schema() {
+        let user = json!([{"role": "user", "content": "x"}]);
+        for (format, grammar) in [
+            (json!({"type": "grammar", "grammar": "start: \"a\""}), Grammar::Lark("start: \"a\"".into())),
+            (json!({"type": "regex", "regex": "a+"}), Grammar::Regex("a+".into())),
+        ] {
+            let read = request(json!({"messages": user, "response_format": format})).unwrap();
+            assert_eq!((read.grammar, read.response_schema), (Some(grammar), None));
+        }
+    }
+
+    #[test]
     fn given_what_can_not_be_had_when_it_is_asked_for_then_the_field_is_named() {
         let user = json!([{"role": "user", "content": "x"}]);
         for (body, field) in [
@@ -172,7 +192,9 @@ mod tests {
             (json!({"messages": user, "n": 2}), "n"),
             (json!({"messages": user, "temperature": 3}), "temperature"),
             (json!({"messages": user, "tool_choice": "required", "tools": []}), "tool_choice"),
-            (json!({"messages": user, "response_format": {"type": "grammar"}}), "response_format.type"),
+            (json!({"messages": user, "response_format": {"type": "yaml"}}), "response_format.type"),
+            (json!({"messages": user, "response_format": {"type": "grammar"}}), "response_format.grammar"),
+            (json!({"messages": user, "response_format": {"type": "regex", "regex": 7}}), "response_format.regex"),
             (json!({"messages": [{"role": "robot", "content": "x"}]}), "messages[0].role"),
             (json!({"messages": [{"role": "tool", "content": "x"}]}), "messages[0].tool_call_id"),
             (json!({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}), "messages[0].content"),

@@ -1,42 +1,49 @@
 //! `riverrun models show`.
 
-use riverrun_api::routes::models::entry;
+use riverrun_api::wire::{Items, ModelCardView, ModelEntry};
 use serde_json::{Value, json};
 
+use super::probe;
+use crate::client::with_query;
 use crate::error::{CliError, Exit};
-use crate::host;
+use crate::host::Connection;
 use crate::output::Output;
-use crate::settings::Settings;
 
-/// What is known of a model, and what was measured of it.
-pub async fn run(settings: &Settings, model: &str, provider: Option<&str>, output: Output) -> Result<(), CliError> {
-    let core = host::core(settings)?;
-    let models = core.models();
-    let failed = |error: riverrun_models::ModelError| {
-        let exit = if error.retryable() { Exit::ServiceDown } else { Exit::Refused };
-        CliError::new(exit, error.to_string()).maybe_hint(error.hint())
-    };
-    let listed = models.list_models(Some(provider.unwrap_or("local"))).await.map_err(failed)?;
-    let info = listed.into_iter().find(|info| info.name == model).ok_or_else(|| {
-        CliError::new(Exit::Refused, format!("there is no model {model:?}")).hint("riverrun models lists them")
+/// What is known of a model, and what was measured of it on each machine, the newest first.
+pub async fn run(
+    connection: &Connection,
+    model: &str,
+    provider: Option<String>,
+    output: Output,
+) -> Result<(), CliError> {
+    let provider = provider.unwrap_or_else(|| "local".to_owned());
+    let client = &connection.client;
+    let listed: Items<ModelEntry> = client.get(&with_query("/models", &[("provider", Some(provider.clone()))])).await?;
+    let entry = listed.items.into_iter().find(|entry| entry.name == model).ok_or_else(|| {
+        CliError::new(Exit::Refused, format!("there is no model {model:?} at {provider}"))
+            .hint(format!("riverrun models --provider {provider} lists them"))
     })?;
-    let card = models.card(&info.provider, &info.name);
-    let mut shown = serde_json::to_value(entry(info)).map_err(std::io::Error::other)?;
-    shown["card"] = json!(card);
-    output.show(&shown, people)
+    let about = [("provider", Some(provider)), ("model", Some(model.to_owned()))];
+    let cards: Items<ModelCardView> = client.get(&with_query("/models/cards", &about)).await?;
+    let mut shown = serde_json::to_value(&entry).map_err(std::io::Error::other)?;
+    shown["cards"] = json!(cards.items);
+    output.show(&shown, |shown| people(shown, &cards.items))
 }
 
-fn people(shown: &Value) -> String {
+fn people(shown: &Value, cards: &[ModelCardView]) -> String {
     let line = |name: &str, value: &Value| match value {
         Value::Null => None,
         Value::String(text) => Some(format!("{name}: {text}")),
         other => Some(format!("{name}: {other}")),
     };
-    let fields = shown.as_object().into_iter().flatten().filter(|(name, _)| *name != "card");
+    let fields = shown.as_object().into_iter().flatten().filter(|(name, _)| *name != "cards");
     let mut lines: Vec<String> = fields.filter_map(|(name, value)| line(name, value)).collect();
-    match shown["card"].as_object() {
-        Some(card) => lines.extend(card.iter().filter_map(|(name, value)| line(&format!("card.{name}"), value))),
-        None => lines.push("card: none; riverrun models probe measures one".to_owned()),
+    for card in cards {
+        lines.push(String::new());
+        lines.push(probe::people(card));
+    }
+    if cards.is_empty() {
+        lines.push("card: none; riverrun models probe measures one".to_owned());
     }
     lines.join("\n")
 }

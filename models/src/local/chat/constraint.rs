@@ -1,4 +1,4 @@
-//! JSON-schema-constrained decoding by llguidance.
+//! Decoding that is held to a JSON schema or a grammar, by llguidance.
 
 use std::sync::OnceLock;
 
@@ -9,6 +9,7 @@ use llguidance::{Matcher, ParserFactory};
 use serde_json::{Map, Value, json};
 
 use crate::error::ModelError;
+use crate::provider::{ChatRequest, Grammar};
 
 /// A string without a bound of its own gets this one, in characters: a small model that begins to repeat itself would else never close it.
 const MAX_STRING: u64 = 2048;
@@ -16,16 +17,36 @@ const MAX_STRING: u64 = 2048;
 const MAX_ITEMS: u64 = 64;
 /// Nesting of a schema beyond this is refused.
 const MAX_DEPTH: usize = 64;
+/// A longer grammar is refused, in bytes.
+const MAX_GRAMMAR: usize = 64 << 10;
 
-/// Compiles schemas for one model. Its table over the vocabulary takes some hundred milliseconds and is built at the first schema.
+/// Compiles schemas and grammars for one model. Its table over the vocabulary takes some hundred milliseconds and is built at the first of them.
 #[derive(Default)]
 pub(super) struct Constraints {
     factory: OnceLock<Result<ParserFactory, String>>,
 }
 
 impl Constraints {
-    /// A sampler that lets through only what leads to JSON of this schema.
-    pub(super) fn sampler(&self, model: &LlamaModel, schema: &Value) -> Result<LlamaSampler, ModelError> {
+    /// A sampler that lets through only what leads to an answer of the wanted form; none where any will do.
+    pub(super) fn sampler(
+        &self,
+        model: &LlamaModel,
+        request: &ChatRequest,
+    ) -> Result<Option<LlamaSampler>, ModelError> {
+        match (&request.response_schema, &request.grammar) {
+            (None, None) => Ok(None),
+            (Some(schema), None) => {
+                let grammar = TopLevelGrammar::from_json_schema(bounded_schema(schema)?);
+                self.compiled(model, grammar, "the response schema").map(Some)
+            }
+            (None, Some(grammar)) => self.compiled(model, checked_grammar(grammar)?, "the grammar").map(Some),
+            (Some(_), Some(_)) => {
+                Err(ModelError::bad_request(super::NAME, "a response schema and a grammar can't both be followed"))
+            }
+        }
+    }
+
+    fn compiled(&self, model: &LlamaModel, grammar: TopLevelGrammar, what: &str) -> Result<LlamaSampler, ModelError> {
         let factory = self.factory.get_or_init(|| {
             let mut factory = ParserFactory::new_simple(&LlamaSampler::llguidance_tok_env(model))
                 .map_err(|error| error.to_string())?;
@@ -34,16 +55,27 @@ impl Constraints {
         });
         let factory =
             factory.as_ref().map_err(|reason| ModelError::internal(format!("no constrained decoding: {reason}")))?;
-        let grammar = TopLevelGrammar::from_json_schema(bounded_schema(schema)?);
         let matcher = Matcher::new(factory.create_parser(grammar));
         match matcher.get_error() {
             None => Ok(LlamaSampler::from(matcher)),
             Some(reason) => {
                 let reason: String = reason.lines().next().unwrap_or_default().chars().take(300).collect();
-                Err(ModelError::bad_request(super::NAME, format!("the response schema cannot be used: {reason}")))
+                Err(ModelError::bad_request(super::NAME, format!("{what} cannot be used: {reason}")))
             }
         }
     }
+}
+
+fn checked_grammar(grammar: &Grammar) -> Result<TopLevelGrammar, ModelError> {
+    let (Grammar::Lark(text) | Grammar::Regex(text)) = grammar;
+    if text.trim().is_empty() || text.len() > MAX_GRAMMAR {
+        let reason = format!("the grammar has {} bytes, not 1 to {MAX_GRAMMAR}", text.len());
+        return Err(ModelError::bad_request(super::NAME, reason));
+    }
+    Ok(match grammar {
+        Grammar::Lark(text) => TopLevelGrammar::from_lark(text.clone()),
+        Grammar::Regex(text) => TopLevelGrammar::from_regex(text),
+    })
 }
 
 /// The schema with bounds on strings and arrays that have none, and compact JSON as the only layout, so that generation ends.

@@ -19,6 +19,7 @@ use super::sampling::Sampling;
 use super::template::{CHATML, ChatTemplate};
 use super::{NAME, tool_calls};
 use crate::error::ModelError;
+use crate::local::adapter;
 use crate::local::llama::{backend, load_model};
 use crate::provider::{ChatReply, ChatRequest, DeltaSink, FinishReason, ToolCall, Usage};
 use crate::settings::{MAX_PARALLEL, ModelSettings};
@@ -37,6 +38,8 @@ pub(super) struct EngineSettings {
     queue_length: usize,
     queue_wait: Duration,
     timeout: Duration,
+    /// A folder for files of the moment.
+    scratch: PathBuf,
 }
 
 impl EngineSettings {
@@ -48,6 +51,7 @@ impl EngineSettings {
             queue_length: settings.queue_length.max(1),
             queue_wait: settings.idle_timeout,
             timeout: settings.timeout,
+            scratch: settings.cache_dir.clone(),
         }
     }
 }
@@ -72,15 +76,20 @@ struct Prepared {
 }
 
 impl Engine {
-    /// Loads a model and starts its thread.
-    pub(super) async fn load(name: String, path: PathBuf, settings: EngineSettings) -> Result<Arc<Self>, ModelError> {
+    /// Loads a model, with the adapter of a folder where one is given, and starts its thread.
+    pub(super) async fn load(
+        name: String,
+        path: PathBuf,
+        adapter: Option<PathBuf>,
+        settings: EngineSettings,
+    ) -> Result<Arc<Self>, ModelError> {
         let (jobs, queue) = mpsc::channel(settings.queue_length);
         let (loaded, when_loaded) = oneshot::channel();
         let thread_settings = settings.clone();
         let thread_name = name.clone();
         thread::Builder::new()
             .name(format!("model {name}"))
-            .spawn(move || serve(&thread_name, &path, &thread_settings, queue, loaded))
+            .spawn(move || serve(&thread_name, (path.as_path(), adapter.as_deref()), &thread_settings, queue, loaded))
             .map_err(ModelError::internal)?;
         let (model, context_tokens) = when_loaded
             .await
@@ -133,8 +142,8 @@ impl Engine {
             prompt: prepared.prompt,
             sampler: prepared.sampler,
             stops: request.stop.clone(),
-            // With a schema the whole answer is the JSON that was asked for.
-            hold_tool_calls: !request.tools.is_empty() && request.response_schema.is_none(),
+            // The whole answer is what was asked for.
+            hold_tool_calls: !request.tools.is_empty() && !is_constrained(&request),
             max_tokens: prepared.max_tokens,
             deltas,
             cancel: stop,
@@ -204,10 +213,7 @@ impl Engine {
                 limit: self.context_tokens,
             });
         }
-        let constraint = match &request.response_schema {
-            Some(schema) => Some(self.constraints.sampler(&self.model, schema)?),
-            None => None,
-        };
+        let constraint = self.constraints.sampler(&self.model, request)?;
         Ok(Prepared { prompt, sampler: sampling.chain(constraint, self.model.n_vocab()), max_tokens: asked.min(room) })
     }
 
@@ -226,8 +232,8 @@ impl Engine {
         sink: &mut dyn DeltaSink,
     ) -> Result<ChatReply, ModelError> {
         let Generated { mut text, shown, mut finish, usage } = generated;
-        let constrained = request.response_schema.is_some();
-        if constrained && finish == FinishReason::Stop && request.stop.is_empty() {
+        let constrained = is_constrained(request);
+        if request.response_schema.is_some() && finish == FinishReason::Stop && request.stop.is_empty() {
             serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(|error| {
                 ModelError::bad_response(NAME, None, format!("constrained decoding gave no JSON: {error}"))
             })?;
@@ -263,6 +269,11 @@ impl Engine {
     }
 }
 
+/// Whether the whole answer has a form, so that it can be no call of a tool.
+fn is_constrained(request: &ChatRequest) -> bool {
+    request.response_schema.is_some() || request.grammar.is_some()
+}
+
 /// Gives calls ids that go on from those in the conversation, so that the same conversation gives the same ids.
 fn number(request: &ChatRequest, calls: Vec<tool_calls::Call>) -> Vec<ToolCall> {
     let before: usize = request.messages.iter().map(|message| message.tool_calls.len()).sum();
@@ -277,25 +288,36 @@ fn number(request: &ChatRequest, calls: Vec<tool_calls::Call>) -> Vec<ToolCall> 
 /// The life of a model's thread: load, say so, run jobs until the engine is dropped.
 fn serve(
     name: &str,
-    path: &Path,
+    (path, adapter): (&Path, Option<&Path>),
     settings: &EngineSettings,
     mut queue: mpsc::Receiver<Job>,
     loaded: oneshot::Sender<Result<(Arc<LlamaModel>, usize), ModelError>>,
 ) {
     let unreadable = |reason: String| ModelError::ModelUnreadable {
         model: name.to_owned(),
-        path: path.display().to_string(),
+        path: adapter.unwrap_or(path).display().to_string(),
         reason,
     };
-    let model = match load_model(path) {
-        Ok(model) => Arc::new(model),
+    let mut model = match load_model(path) {
+        Ok(model) => model,
         Err(reason) => return drop(loaded.send(Err(unreadable(reason)))),
     };
+    // Before the context is made: its computations have room for what the adapter adds.
+    let mut lora = match adapter.map(|folder| adapter::apply(folder, &settings.scratch, &mut model)).transpose() {
+        Ok(lora) => lora,
+        Err(reason) => return drop(loaded.send(Err(unreadable(reason)))),
+    };
+    let model = Arc::new(model);
     let context_tokens = settings.context_tokens.min(model.n_ctx_train() as usize).max(1);
-    let context = match new_context(&model, context_tokens, settings) {
+    let mut context = match new_context(&model, context_tokens, settings) {
         Ok(context) => context,
         Err(reason) => return drop(loaded.send(Err(unreadable(reason)))),
     };
+    if let Some(lora) = &mut lora
+        && let Err(error) = context.lora_adapter_set(lora, 1.0)
+    {
+        return drop(loaded.send(Err(unreadable(format!("the adapter can't be applied: {error}")))));
+    }
     let (threads, parallel) = (settings.threads, settings.parallel);
     tracing::debug!(model = name, context_tokens, threads, parallel, "chat model loaded");
     let mut session = Session::new(&model, context, parallel);

@@ -144,7 +144,7 @@ impl ChatEngines {
                 .to_owned(),
             retry_after: None,
         })?;
-        let load = || Engine::load(found.name.clone(), path, self.settings.clone());
+        let load = || Engine::load(found.name.clone(), path, found.adapter.clone(), self.settings.clone());
         let engine = Arc::clone(in_use.engine.get_or_try_init(load).await?);
         Ok((engine, in_use))
     }

@@ -281,7 +281,9 @@ impl From<Entry> for Listed {
         // vLLM, Groq, OpenRouter and Together, Mistral and LM Studio, llama.cpp.
         let names = ["max_model_len", "context_window", "context_length", "max_context_length"];
         let told = names.iter().find_map(|name| entry.rest.get(*name).and_then(Value::as_u64));
-        let trained = entry.rest.get("meta").and_then(|meta| meta["n_ctx_train"].as_u64());
+        // llama.cpp's server tells what the model was trained for, and newer ones what it is run with, which is what counts.
+        let meta = |name: &str| entry.rest.get("meta").and_then(|meta| meta[name].as_u64());
+        let trained = meta("n_ctx").filter(|tokens| *tokens > 0).or_else(|| meta("n_ctx_train"));
         let kind = match entry.kind.as_deref() {
             Some("chat" | "llm" | "vlm" | "language") => ModelKind::Chat,
             Some("embedding" | "embeddings") => ModelKind::Embed,
