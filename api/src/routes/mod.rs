@@ -18,6 +18,7 @@ pub mod ingest;
 pub mod memory;
 pub mod models;
 pub(crate) mod openai;
+mod project_tools;
 pub mod projects;
 pub mod rag;
 pub mod rebuilds;
@@ -48,6 +49,7 @@ where
         .merge(agents::router())
         .merge(auth::router())
         .merge(tools::router())
+        .merge(project_tools::router())
         .merge(models::router())
         .merge(chat::router())
         .merge(topics::router())

@@ -16,6 +16,7 @@ use crate::host::Connection;
 use crate::output::{Output, clip, print_bytes, print_line, print_piece, table, tell};
 use crate::settings::Settings;
 
+pub(crate) mod tools;
 mod trend;
 
 const POLL: Duration = Duration::from_millis(100);
@@ -132,6 +133,9 @@ pub enum ProjectCommand {
         #[arg(short, long)]
         namespace: Option<String>,
     },
+    /// Linters and type checkers in the data folder: list, install, remove
+    #[command(subcommand)]
+    Tools(tools::ToolsCommand),
     /// Print what was changed, as `git apply` takes it
     Patch {
         /// An id of `riverrun project ls`
@@ -269,6 +273,7 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
                 )
             })
         }
+        ProjectCommand::Tools(command) => tools::run(connection, command, output).await,
         ProjectCommand::Patch { id, namespace } => {
             let patch = client.bytes(&path(&id, "/patch", namespace)).await?;
             if output.json {

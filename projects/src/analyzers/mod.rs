@@ -27,6 +27,7 @@ mod secrets;
 mod spdx;
 mod syntax;
 
+pub(crate) use external::{KnownTool, known_tools};
 pub use package_licences::LicenceTable;
 pub(crate) use package_licences::is_vendored;
 
@@ -137,17 +138,17 @@ fn reading(files: &Files, table: &LicenceTable) -> Analyzed {
 
 /// The same and what installed programs say, in a sandbox; what does not run is told in the report.
 pub async fn analyze(files: Files, sandbox: Option<&Sandbox>, settings: &ProjectSettings) -> Analyzed {
-    let external = external::analyze(&files, sandbox, &settings.programs).await;
     let (folder, table) = (settings.advisories.clone(), settings.licences.clone());
+    let own = files.clone();
     let work = tokio::task::spawn_blocking(move || {
         let begun = Instant::now();
-        let (mut run, found) = advisories::analyze(&files, folder.as_deref());
+        let (mut run, found) = advisories::analyze(&own, folder.as_deref());
         run.took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (table, unread) = match LicenceTable::load(table.as_deref()) {
             Ok(table) => (table, None),
             Err(why) => (LicenceTable::default(), Some(why)),
         };
-        let mut analyzed = reading(&files, &table);
+        let mut analyzed = reading(&own, &table);
         let licences = analyzed.tools.iter_mut().find(|tool| tool.name == "licences");
         if let (Some(licences), Some(why)) = (licences, unread) {
             licences.detail = Some(format!("the table of licences is not used: {why}"));
@@ -155,7 +156,9 @@ pub async fn analyze(files: Files, sandbox: Option<&Sandbox>, settings: &Project
         }
         (analyzed, (run, found))
     });
-    let (mut analyzed, versions) = match work.await {
+    // Ours and those of others side by side.
+    let (external, work) = tokio::join!(external::analyze(&files, sandbox, settings), work);
+    let (mut analyzed, versions) = match work {
         Ok((analyzed, versions)) => (analyzed, Some(versions)),
         Err(_) => (Analyzed::default(), None),
     };

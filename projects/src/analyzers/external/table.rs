@@ -12,6 +12,8 @@ pub(super) struct Tool {
     pub(super) program: &'static str,
     /// Of tools with the same job one is run.
     pub(super) job: &'static str,
+    /// A program of the `PATH` that it starts by itself.
+    pub(super) helper: Option<&'static str>,
     /// Languages that it reads.
     pub(super) languages: &'static [Language],
     /// A file at the top of the project without which it has nothing to do.
@@ -71,6 +73,17 @@ const ESLINT_RULES: [&str; 32] = [
     "valid-typeof",
 ];
 
+/// Go without a compiler of C, a network and the settings of its user.
+const GO_ALONE: &[(&str, &str)] = &[
+    ("CGO_ENABLED", "0"),
+    ("GOENV", "off"),
+    ("GOFLAGS", "-buildvcs=false"),
+    ("GOPROXY", "off"),
+    ("GOTELEMETRY", "off"),
+    ("GOTOOLCHAIN", "local"),
+    ("GOWORK", "off"),
+];
+
 const PYTHON: &[Language] = &[Language::Python];
 
 /// The tools; of those with one job the one that is preferred first.
@@ -79,6 +92,7 @@ pub(super) static TOOLS: &[Tool] = &[
         name: "ruff",
         program: "ruff",
         job: "lint python",
+        helper: None,
         languages: PYTHON,
         needs: None,
         executes: false,
@@ -94,6 +108,7 @@ pub(super) static TOOLS: &[Tool] = &[
         name: "mypy",
         program: "mypy",
         job: "types python",
+        helper: None,
         languages: PYTHON,
         needs: None,
         executes: false,
@@ -118,6 +133,7 @@ pub(super) static TOOLS: &[Tool] = &[
         name: "pyright",
         program: "pyright",
         job: "types python",
+        helper: None,
         languages: PYTHON,
         needs: None,
         executes: false,
@@ -132,6 +148,7 @@ pub(super) static TOOLS: &[Tool] = &[
         name: "ty",
         program: "ty",
         job: "types python",
+        helper: None,
         languages: PYTHON,
         needs: None,
         executes: false,
@@ -147,6 +164,7 @@ pub(super) static TOOLS: &[Tool] = &[
         name: "eslint",
         program: "eslint",
         job: "lint javascript",
+        helper: None,
         languages: &[Language::JavaScript],
         needs: None,
         executes: false,
@@ -164,6 +182,7 @@ pub(super) static TOOLS: &[Tool] = &[
         name: "tsc",
         program: "tsc",
         job: "types typescript",
+        helper: None,
         languages: &[Language::TypeScript, Language::Tsx],
         needs: None,
         executes: false,
@@ -177,27 +196,35 @@ pub(super) static TOOLS: &[Tool] = &[
         name: "go-vet",
         program: "go",
         job: "lint go",
+        helper: None,
         languages: &[Language::Go],
         needs: Some("go.mod"),
         executes: false,
         arguments: |_| list(&["vet", "-json", "./..."]),
-        environment: &[
-            ("CGO_ENABLED", "0"),
-            ("GOENV", "off"),
-            ("GOFLAGS", "-buildvcs=false"),
-            ("GOPROXY", "off"),
-            ("GOTELEMETRY", "off"),
-            ("GOTOOLCHAIN", "local"),
-            ("GOWORK", "off"),
-        ],
+        environment: GO_ALONE,
         done: &[0],
         read: read::go_vet,
         install: "install Go (1.26 or later): https://go.dev/dl",
     },
     Tool {
+        name: "staticcheck",
+        program: "staticcheck",
+        job: "defects go",
+        helper: Some("go"),
+        languages: &[Language::Go],
+        needs: Some("go.mod"),
+        executes: false,
+        arguments: |_| list(&["-f", "json", "./..."]),
+        environment: GO_ALONE,
+        done: &[0, 1],
+        read: read::staticcheck,
+        install: "go install honnef.co/go/tools/cmd/staticcheck@v0.8.2",
+    },
+    Tool {
         name: "clippy",
         program: "cargo-clippy",
         job: "lint rust",
+        helper: None,
         languages: &[Language::Rust],
         needs: Some("Cargo.toml"),
         executes: true,
