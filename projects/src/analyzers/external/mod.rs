@@ -19,7 +19,7 @@ use crate::language::Language;
 use crate::settings::{Programs, ProjectSettings};
 use crate::tools::{fix, installed};
 use read::Said;
-use table::{TOOLS, Tool};
+use table::{Again, TOOLS, Tool};
 
 mod read;
 mod table;
@@ -228,9 +228,36 @@ fn told(tool: &Tool, status: &str, detail: String, fix: &str) -> ToolRun {
 
 async fn start(tool: &Tool, begin: Start, folder: &Path, sandbox: &Sandbox) -> (ToolRun, Vec<Finding>) {
     let place = folder.display().to_string();
-    let mut environment = begin.environment;
+    let answer = call(tool, &begin, &[], folder, sandbox).await;
+    let is_wanted = |again: &Again| answer.as_ref().is_ok_and(|finished| breaks_off(tool, again, finished));
+    let Some(again) = tool.again.as_ref().filter(|again| is_wanted(again)) else {
+        return outcome(tool, answer, &place);
+    };
+    let (mut run, found) = outcome(tool, call(tool, &begin, again.arguments, folder, sandbox).await, &place);
+    if run.status == "ran" {
+        run.detail = Some(again.told.to_owned());
+    }
+    (run, found)
+}
+
+fn breaks_off(tool: &Tool, again: &Again, finished: &Finished) -> bool {
+    let stdout = String::from_utf8_lossy(&finished.stdout);
+    let is_done = finished.code.is_some_and(|code| tool.done.contains(&code));
+    !is_done && again.signs.iter().any(|sign| stdout.contains(sign) || finished.stderr.contains(sign))
+}
+
+fn outcome(tool: &Tool, answer: Result<Finished, String>, place: &str) -> (ToolRun, Vec<Finding>) {
+    match answer {
+        Ok(finished) => understood(tool, &finished, place),
+        Err(why) => (told(tool, "failed", why, "run it by hand to see why"), Vec::new()),
+    }
+}
+
+/// Its answer, or why there is none.
+async fn call(tool: &Tool, begin: &Start, more: &[&str], folder: &Path, sandbox: &Sandbox) -> Result<Finished, String> {
+    let mut environment = begin.environment.clone();
     environment.extend(tool.environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-    let mut readable = begin.read;
+    let mut readable = begin.read.clone();
     if let Some(beside) = begin.program.parent().filter(|_| tool.executes) {
         readable.push(beside.to_owned());
     }
@@ -246,19 +273,14 @@ async fn start(tool: &Tool, begin: Start, folder: &Path, sandbox: &Sandbox) -> (
         processes: 256,
         ..Confinement::default()
     };
-    let invocation = Invocation {
-        program: begin.program,
-        arguments: begin.first.into_iter().chain((tool.arguments)(&place)).collect(),
-        environment,
-        stdin: None,
-        confinement,
-        max_output: MAX_OUTPUT,
-    };
-    let fix = "run it by hand to see why";
+    let mut arguments = begin.first.clone();
+    arguments.extend((tool.arguments)(&folder.display().to_string()));
+    arguments.extend(more.iter().map(|one| (*one).to_owned()));
+    let program = begin.program.clone();
+    let invocation = Invocation { program, arguments, environment, stdin: None, confinement, max_output: MAX_OUTPUT };
     match tokio::time::timeout(MAX_TIME, sandbox.run_in(invocation, folder)).await {
-        Err(_) => (told(tool, "failed", format!("no answer within {} s", MAX_TIME.as_secs()), fix), Vec::new()),
-        Ok(Err(error)) => (told(tool, "failed", error.to_string(), fix), Vec::new()),
-        Ok(Ok(finished)) => understood(tool, &finished, &place),
+        Err(_) => Err(format!("no answer within {} s", MAX_TIME.as_secs())),
+        Ok(answer) => answer.map_err(|error| error.to_string()),
     }
 }
 
@@ -341,6 +363,16 @@ mod tests {
                 assert_eq!((run.status.as_str(), found.len()), ("failed", 0), "{} {code} {stdout}", tool.name);
             }
         }
+    }
+
+    #[test]
+    fn given_modules_of_one_name_when_mypy_breaks_off_then_it_is_called_once_more_and_otherwise_not() {
+        let (mypy, said) =
+            (tool("mypy"), "a/setup.py: error: Duplicate module named \"setup\" (also at \"b/setup.py\")\n");
+        let again = mypy.again.as_ref().unwrap();
+        assert!(breaks_off(mypy, again, &finished(2, said, "")) && breaks_off(mypy, again, &finished(2, "", said)));
+        assert!(!breaks_off(mypy, again, &finished(1, said, "")), "it is an answer");
+        assert!(!breaks_off(mypy, again, &finished(2, "", "out of memory")));
     }
 
     #[test]

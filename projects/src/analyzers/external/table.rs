@@ -4,6 +4,16 @@ use super::read::{self, Said};
 use crate::finding::Finding;
 use crate::language::Language;
 
+/// A second call, when the first breaks off for a reason that other arguments do away with.
+pub(super) struct Again {
+    /// What it says then: one of these.
+    pub(super) signs: &'static [&'static str],
+    /// Arguments that are added.
+    pub(super) arguments: &'static [&'static str],
+    /// What the report says of it.
+    pub(super) told: &'static str,
+}
+
 /// A linter or type checker.
 pub(super) struct Tool {
     /// How reports name it.
@@ -26,6 +36,8 @@ pub(super) struct Tool {
     pub(super) environment: &'static [(&'static str, &'static str)],
     /// Exit codes with which an answer is one.
     pub(super) done: &'static [i32],
+    /// What to do when it breaks off.
+    pub(super) again: Option<Again>,
     /// Reads its answer; `None` when it is none.
     pub(super) read: fn(&Said<'_>) -> Option<Vec<Finding>>,
     /// What installs it.
@@ -101,6 +113,7 @@ pub(super) static TOOLS: &[Tool] = &[
         },
         environment: &[],
         done: &[0],
+        again: None,
         read: read::ruff,
         install: "pip install ruff",
     },
@@ -126,6 +139,12 @@ pub(super) static TOOLS: &[Tool] = &[
         },
         environment: &[("PYTHONSAFEPATH", "1")],
         done: &[0, 1],
+        // Many projects have several `setup.py` and `conf.py`.
+        again: Some(Again {
+            signs: &["Duplicate module named", "Source file found twice under different module names"],
+            arguments: &["--explicit-package-bases", "--namespace-packages"],
+            told: "modules are named by their folders, since several have the same name",
+        }),
         read: read::mypy,
         install: "pip install mypy",
     },
@@ -141,6 +160,7 @@ pub(super) static TOOLS: &[Tool] = &[
         // It asks Python for its folders: not for a module of the project that has the name of one of them.
         environment: &[("PYTHONSAFEPATH", "1")],
         done: &[0, 1],
+        again: None,
         read: read::pyright,
         install: "pip install pyright",
     },
@@ -157,6 +177,7 @@ pub(super) static TOOLS: &[Tool] = &[
         },
         environment: &[("PYTHONSAFEPATH", "1")],
         done: &[0],
+        again: None,
         read: read::ty,
         install: "pip install ty",
     },
@@ -175,6 +196,7 @@ pub(super) static TOOLS: &[Tool] = &[
         },
         environment: &[],
         done: &[0, 1],
+        again: None,
         read: read::eslint,
         install: "npm install --global eslint (9 or later)",
     },
@@ -189,6 +211,7 @@ pub(super) static TOOLS: &[Tool] = &[
         arguments: |_| list(&["--project", TSCONFIG, "--pretty", "false"]),
         environment: &[],
         done: &[0, 1, 2],
+        again: None,
         read: read::tsc,
         install: "npm install --global typescript",
     },
@@ -203,6 +226,7 @@ pub(super) static TOOLS: &[Tool] = &[
         arguments: |_| list(&["vet", "-json", "./..."]),
         environment: GO_ALONE,
         done: &[0],
+        again: None,
         read: read::go_vet,
         install: "install Go (1.26 or later): https://go.dev/dl",
     },
@@ -217,6 +241,7 @@ pub(super) static TOOLS: &[Tool] = &[
         arguments: |_| list(&["-f", "json", "./..."]),
         environment: GO_ALONE,
         done: &[0, 1],
+        again: None,
         read: read::staticcheck,
         install: "go install honnef.co/go/tools/cmd/staticcheck@v0.8.2",
     },
@@ -231,6 +256,7 @@ pub(super) static TOOLS: &[Tool] = &[
         arguments: |_| list(&["clippy", "--offline", "--workspace", "--message-format=json", "--quiet"]),
         environment: &[("CARGO_TERM_COLOR", "never")],
         done: &[0, 101],
+        again: None,
         read: read::clippy,
         install: "rustup component add clippy",
     },
