@@ -11,6 +11,7 @@ use riverrun_api::wire::{
 };
 
 use crate::client::{encode, with_query};
+use crate::commands::runs::approve::{read_line, somebody_is_there};
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
 use crate::output::{Output, clip, print_bytes, print_line, print_piece, table, tell};
@@ -107,7 +108,7 @@ pub enum ProjectCommand {
         /// Path within the copy
         #[arg(long)]
         file: String,
-        /// Do it; without it the diff is shown
+        /// Do it without asking; otherwise the diff is shown, and a terminal is asked
         #[arg(long)]
         yes: bool,
         /// The namespace
@@ -323,14 +324,27 @@ async fn apply(
         return Err(CliError::new(Exit::Refused, format!("there is no proposal for {file:?}"))
             .hint(format!("riverrun project improve {id} --file {file}")));
     };
-    if !yes {
+    let is_wanted = yes || {
         print_piece(&newest.diff)?;
+        confirmed(&file).await
+    };
+    if !is_wanted {
         return Err(CliError::new(Exit::Refused, format!("{file} was not changed: it was not confirmed"))
             .hint(format!("riverrun project apply {id} --file {file} --yes")));
     }
     let body = ApplyBody { file, proposal_id: Some(newest.proposal_id), confirm: true };
     let done: FileChangedView = connection.client.post(&path(id, "/apply", namespace), &body).await?;
     output.show(&done, |done| format!("{}  {}", done.file, done.after_sha256))
+}
+
+/// What a person answers; nobody is no.
+async fn confirmed(file: &str) -> bool {
+    if !somebody_is_there() {
+        return false;
+    }
+    tell(&format!("write this to {file} of the copy? [y]es, [n]o: "));
+    let answer = read_line().await.unwrap_or_default();
+    matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
 }
 
 fn tell_proposal(proposal: &ProposalView) {

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use bytes::Bytes;
 use riverrun_agents::tools::sandbox::Sandbox;
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +36,7 @@ pub(crate) use package_licences::is_vendored;
 pub const MAX_FINDINGS: usize = 5_000;
 
 /// Rules that say nothing without the other files of a project.
-pub(crate) const NEEDS_PROJECT: [&str; 2] = [dead_code::PRIVATE, dead_code::PUBLIC];
+const NEEDS_PROJECT: [&str; 2] = [dead_code::PRIVATE, dead_code::PUBLIC];
 
 /// A file larger than this is not parsed: 2 MiB. It is generated or data.
 const MAX_PARSED: usize = 2 << 20;
@@ -138,6 +139,30 @@ fn reading(files: &Files, table: &LicenceTable) -> Analyzed {
 
 /// The same and what installed programs say, in a sandbox; what does not run is told in the report.
 pub async fn analyze(files: Files, sandbox: Option<&Sandbox>, settings: &ProjectSettings) -> Analyzed {
+    whole(files, external::Reads::Projects, sandbox, settings).await
+}
+
+/// What can be told of one file without the others: by our own analyzers, and by linters that look at one file at a time.
+pub(crate) async fn of_file(
+    file: &str,
+    content: &Bytes,
+    sandbox: Option<&Sandbox>,
+    settings: &ProjectSettings,
+) -> Analyzed {
+    let settings = ProjectSettings { advisories: None, licences: None, ..settings.clone() };
+    let files = Files::from([(file.to_owned(), content.clone())]);
+    let mut found = whole(files, external::Reads::Files, sandbox, &settings).await;
+    // Whether others use a name can't be told from one file.
+    found.findings.retain(|one| !NEEDS_PROJECT.contains(&one.rule.as_str()));
+    found
+}
+
+async fn whole(
+    files: Files,
+    reads: external::Reads,
+    sandbox: Option<&Sandbox>,
+    settings: &ProjectSettings,
+) -> Analyzed {
     let (folder, table) = (settings.advisories.clone(), settings.licences.clone());
     let own = files.clone();
     let work = tokio::task::spawn_blocking(move || {
@@ -157,7 +182,7 @@ pub async fn analyze(files: Files, sandbox: Option<&Sandbox>, settings: &Project
         (analyzed, (run, found))
     });
     // Ours and those of others side by side.
-    let (external, work) = tokio::join!(external::analyze(&files, sandbox, settings), work);
+    let (external, work) = tokio::join!(external::analyze(&files, reads, sandbox, settings), work);
     let (mut analyzed, versions) = match work {
         Ok((analyzed, versions)) => (analyzed, Some(versions)),
         Err(_) => (Analyzed::default(), None),

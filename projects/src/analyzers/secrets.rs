@@ -35,15 +35,16 @@ pub(super) fn analyze(files: &Files) -> Vec<Finding> {
             continue;
         }
         let text = String::from_utf8_lossy(content);
+        let is_literal = if is_settings(path) { is_setting } else { is_literal };
         for (index, line) in text.lines().enumerate() {
-            scan(path, index + 1, line, &mut found);
+            scan(path, (index + 1, line), is_literal, &mut found);
         }
         people(path, &text, &mut found);
     }
     found
 }
 
-fn scan(path: &str, number: usize, line: &str, found: &mut Vec<Finding>) {
+fn scan(path: &str, (number, line): (usize, &str), is_literal: fn(&str) -> bool, found: &mut Vec<Finding>) {
     let fix = "take it out, give out a new one, and read it from the environment";
     if line.contains("-----BEGIN ") && line.contains("PRIVATE KEY-----") {
         found.push(Finding::new((TOOL, "private-key", Severity::Critical), (path, number, 1), "a private key", fix));
@@ -68,13 +69,34 @@ fn scan(path: &str, number: usize, line: &str, found: &mut Vec<Finding>) {
 /// `password = "…"` with something that is no placeholder.
 fn is_literal(line: &str) -> bool {
     let Some((left, right)) = line.split_once(['=', ':']) else { return false };
-    let name = left.trim().trim_matches(['"', '\'']).to_lowercase();
-    if !NAMES.iter().any(|wanted| name.ends_with(wanted)) {
+    if !is_secret(left) {
         return false;
     }
     let right = right.trim_start_matches(['=', ' ']);
     let Some(quote) = right.chars().next().filter(|c| matches!(c, '"' | '\'')) else { return false };
-    let Some(value) = right[1..].split(quote).next() else { return false };
+    right[1..].split(quote).next().is_some_and(is_value)
+}
+
+/// `.env`, `.env.production`, `prod.env`: what they hold are texts without quotes.
+fn is_settings(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let is_template = ["example", "sample", "template", "dist"].iter().any(|word| name.ends_with(word));
+    (name == ".env" || name.starts_with(".env.") || name.ends_with(".env")) && !is_template
+}
+
+/// `PASSWORD=…`, with `export` before it or quotes around it or without.
+fn is_setting(line: &str) -> bool {
+    let line = line.trim();
+    let Some((left, right)) = line.split_once('=').filter(|_| !line.starts_with('#')) else { return false };
+    is_secret(left.trim_start_matches("export ")) && is_value(right.trim().trim_matches(['"', '\'']))
+}
+
+fn is_secret(name: &str) -> bool {
+    let name = name.trim().trim_matches(['"', '\'']).to_lowercase();
+    NAMES.iter().any(|wanted| name.ends_with(wanted))
+}
+
+fn is_value(value: &str) -> bool {
     let lower = value.to_lowercase();
     value.len() >= 8 && !value.contains(' ') && !PLACEHOLDERS.iter().any(|word| lower.contains(word))
 }
@@ -99,4 +121,35 @@ fn is_address(word: &str) -> bool {
     word.split_once('@').is_some_and(|(name, host)| {
         !name.is_empty() && host.contains('.') && !host.contains('@') && !host.starts_with("example.")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(path: &str, text: &str) -> Vec<String> {
+        let files = Files::from([(path.to_owned(), text.to_owned().into())]);
+        analyze(&files).into_iter().map(|one| one.rule).collect()
+    }
+
+    #[test]
+    fn given_settings_with_and_without_quotes_when_they_are_read_then_passwords_are_found_where_texts_need_none() {
+        for (path, line, is_found) in [
+            (".env", "DB_PASSWORD=hunter2hunter2", true),
+            (".env.production", "export API_KEY='a1b2c3d4e5'", true),
+            ("deploy/prod.env", "  SECRET = \"a1b2c3d4e5\"", true),
+            (".env", "# DB_PASSWORD=hunter2hunter2", false),
+            (".env", "DB_PASSWORD=", false),
+            (".env", "DB_PASSWORD=${FROM_VAULT_12}", false),
+            (".env", "PASSWORD_FILE=/run/secrets/db", false),
+            (".env.example", "DB_PASSWORD=hunter2hunter2", false),
+            ("a.py", "password = hunter2hunter2", false),
+            ("a.py", "password = 'hunter2hunter2'", true),
+            ("a.yml", "password: \"hunter2hunter2\"", true),
+            ("a.py", "password = 'your-password'", false),
+        ] {
+            let expected: &[&str] = if is_found { &["literal-password"] } else { &[] };
+            assert_eq!(rules(path, line), expected, "{path} {line}");
+        }
+    }
 }

@@ -33,6 +33,15 @@ const MAX_OUTPUT: usize = 32 << 20;
 /// Files that are no source, and without which modules of Go are none.
 const MANIFESTS: [&str; 3] = ["go.mod", "go.sum", "modules.txt"];
 
+/// What the tools are to look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reads {
+    /// All files together.
+    Projects,
+    /// Each by itself: only tools whose judgement needs no other file.
+    Files,
+}
+
 /// What is to be done about one tool.
 enum Plan {
     Run(Start),
@@ -80,6 +89,7 @@ struct Surroundings<'a> {
 
 pub(super) async fn analyze(
     files: &Files,
+    reads: Reads,
     sandbox: Option<&Sandbox>,
     settings: &ProjectSettings,
 ) -> Vec<(ToolRun, Vec<Finding>)> {
@@ -89,8 +99,8 @@ pub(super) async fn analyze(
         let start = located(tool, around.tools).filter(|_| around.programs.allows(tool.program))?;
         Some(u8::from(!start.is_private))
     };
-    let plans: Vec<(&Tool, Plan)> =
-        choose(&languages, rank).into_iter().map(|tool| (tool, plan(tool, files, &around))).collect();
+    let chosen = choose(&languages, rank).into_iter().filter(|tool| reads == Reads::Projects || tool.by_file);
+    let plans: Vec<(&Tool, Plan)> = chosen.map(|tool| (tool, plan(tool, files, &around))).collect();
     let begins = plans.iter().any(|(_, plan)| matches!(plan, Plan::Run(_)));
     let is_whole = plans.iter().any(|(tool, plan)| tool.executes && matches!(plan, Plan::Run(_)));
     let folder = if begins { Some(folder(files, is_whole).await) } else { None };

@@ -28,6 +28,8 @@ pub(super) struct Tool {
     pub(super) languages: &'static [Language],
     /// A file at the top of the project without which it has nothing to do.
     pub(super) needs: Option<&'static str>,
+    /// Whether what it says of a file needs no other file.
+    pub(super) by_file: bool,
     /// Whether it executes code of the project: build scripts, macros.
     pub(super) executes: bool,
     /// Its arguments, from the folder that it reads and begins in. Settings of the project are not read.
@@ -107,6 +109,7 @@ pub(super) static TOOLS: &[Tool] = &[
         helper: None,
         languages: PYTHON,
         needs: None,
+        by_file: true,
         executes: false,
         arguments: |place| {
             list(&["check", "--isolated", "--no-cache", "--exit-zero", "--output-format", "json", place])
@@ -124,6 +127,7 @@ pub(super) static TOOLS: &[Tool] = &[
         helper: None,
         languages: PYTHON,
         needs: None,
+        by_file: false,
         executes: false,
         arguments: |place| {
             list(&[
@@ -155,6 +159,7 @@ pub(super) static TOOLS: &[Tool] = &[
         helper: None,
         languages: PYTHON,
         needs: None,
+        by_file: false,
         executes: false,
         arguments: |place| list(&["--outputjson", place]),
         // It asks Python for its folders: not for a module of the project that has the name of one of them.
@@ -171,6 +176,7 @@ pub(super) static TOOLS: &[Tool] = &[
         helper: None,
         languages: PYTHON,
         needs: None,
+        by_file: false,
         executes: false,
         arguments: |place| {
             list(&["check", "--output-format", "concise", "--color", "never", "--no-progress", "--exit-zero", place])
@@ -188,6 +194,7 @@ pub(super) static TOOLS: &[Tool] = &[
         helper: None,
         languages: &[Language::JavaScript],
         needs: None,
+        by_file: true,
         executes: false,
         arguments: |_| {
             let rules = ESLINT_RULES.iter().flat_map(|rule| ["--rule".to_owned(), format!("{rule}: error")]);
@@ -207,6 +214,7 @@ pub(super) static TOOLS: &[Tool] = &[
         helper: None,
         languages: &[Language::TypeScript, Language::Tsx],
         needs: None,
+        by_file: false,
         executes: false,
         arguments: |_| list(&["--project", TSCONFIG, "--pretty", "false"]),
         environment: &[],
@@ -222,6 +230,7 @@ pub(super) static TOOLS: &[Tool] = &[
         helper: None,
         languages: &[Language::Go],
         needs: Some("go.mod"),
+        by_file: false,
         executes: false,
         arguments: |_| list(&["vet", "-json", "./..."]),
         environment: GO_ALONE,
@@ -237,6 +246,7 @@ pub(super) static TOOLS: &[Tool] = &[
         helper: Some("go"),
         languages: &[Language::Go],
         needs: Some("go.mod"),
+        by_file: false,
         executes: false,
         arguments: |_| list(&["-f", "json", "./..."]),
         environment: GO_ALONE,
@@ -252,6 +262,7 @@ pub(super) static TOOLS: &[Tool] = &[
         helper: None,
         languages: &[Language::Rust],
         needs: Some("Cargo.toml"),
+        by_file: false,
         executes: true,
         arguments: |_| list(&["clippy", "--offline", "--workspace", "--message-format=json", "--quiet"]),
         environment: &[("CARGO_TERM_COLOR", "never")],
