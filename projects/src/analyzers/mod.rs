@@ -14,6 +14,7 @@ use crate::surface::{Surface, surface};
 
 mod advisories;
 mod dead_code;
+mod declared_packages;
 mod dependencies;
 mod external;
 mod import_graph;
@@ -36,7 +37,7 @@ pub(crate) use package_licences::is_vendored;
 pub const MAX_FINDINGS: usize = 5_000;
 
 /// Rules that say nothing without the other files of a project.
-const NEEDS_PROJECT: [&str; 2] = [dead_code::PRIVATE, dead_code::PUBLIC];
+const NEEDS_PROJECT: [&str; 3] = [dead_code::PRIVATE, dead_code::PUBLIC, "unused-dependency"];
 
 /// A file larger than this is not parsed: 2 MiB. It is generated or data.
 const MAX_PARSED: usize = 2 << 20;
