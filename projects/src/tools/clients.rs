@@ -156,6 +156,7 @@ async fn npm() -> Result<Ready, ProjectError> {
         "--no-fund",
         "--no-update-notifier",
         "--fetch-retries=1",
+        "--fetch-retry-mintimeout=1000",
         "--loglevel=error",
     ];
     let mut environment = taken(&NPM);
