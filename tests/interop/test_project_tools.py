@@ -11,6 +11,7 @@ import threading
 
 import pytest
 
+from server import BINARY, ROOT
 from test_project_analysis import analyzed, found
 
 LISTED = {"ruff", "mypy", "pyright", "ty", "eslint", "tsc", "go-vet", "staticcheck", "clippy"}
@@ -164,3 +165,12 @@ def test_each_tool_is_installed_from_its_registry_and_runs(new_server, name):
     before = (server.folder / f"data/project-tools/{name}/installed.json").stat().st_mtime_ns
     assert server.cli("project", "tools", "install", name).returncode == 0
     assert (server.folder / f"data/project-tools/{name}/installed.json").stat().st_mtime_ns == before, "it was there already"
+
+
+@pytest.mark.skipif("RIVERRUN_TEST_REGISTRY" not in os.environ, reason="fetches from a package registry: set RIVERRUN_TEST_REGISTRY=1")
+def test_the_example_of_tools_runs_as_it_stands(new_server):
+    place = new_server()
+    done = subprocess.run([ROOT / "examples/project_tools.sh"], env=place.env | {"RIVERRUN": str(BINARY)}, cwd=place.folder,
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0 and "ruff/F821" in done.stdout, done
+    assert not (place.folder / "data/project-tools/ruff").exists()

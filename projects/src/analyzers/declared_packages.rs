@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::MAX_PARSED;
+use super::{MAX_PARSED, is_vendored};
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
 
@@ -40,7 +40,7 @@ struct Manifest {
 
 pub(super) fn analyze(tool: &str, files: &Files) -> Vec<Finding> {
     let mut found = Vec::new();
-    for (path, content) in files {
+    for (path, content) in files.iter().filter(|(path, _)| !is_vendored(path)) {
         let Some(manifest) = manifest(path, content) else { continue };
         let folder = &path[..path.rfind('/').map_or(0, |at| at + 1)];
         let unused = unused(&manifest, folder, files);
@@ -214,6 +214,7 @@ mod tests {
         );
         assert_eq!(found(&[("a/package.json", npm), ("a/package-lock.json", "\"lodash\"")]), unused);
         assert!(found(&[("package.json", npm), ("b/x.js", "require('lodash')")]).is_empty());
+        assert!(found(&[("vendor/a/package.json", npm)]).is_empty(), "others keep their own house");
         for path in ["package.json", "Cargo.toml", "go.mod"] {
             for text in ["{[ broken", "[]", "\"x\"", "1"] {
                 assert!(found(&[(path, text), ("x.js", "")]).is_empty(), "{path} {text}");

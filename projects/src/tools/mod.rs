@@ -1,5 +1,5 @@
 //! Linters and type checkers in a folder of our own, where analyses look before the `PATH`. They get there only when somebody asks
-//! ([`install`]), never during an analysis, and nothing outside of the folder is written.
+//! ([`install()`]), never during an analysis, and nothing outside of the folder is written.
 //!
 //! - `TOOLS-1` what is installed is a version of our table, locked by hashes, and nothing of a package is executed on the way.
 //! - `TOOLS-2` a tool is there whole and after it was seen to start, or it is not there: its folder is renamed into place.
