@@ -25,6 +25,7 @@ mod package_licences;
 mod packages;
 mod python_flow;
 mod python_packages;
+mod script_imports;
 mod secrets;
 mod spdx;
 mod syntax;
