@@ -63,7 +63,7 @@ pub fn check(command: &[String], programs: &Programs) -> Result<(), ProjectError
 }
 
 /// Runs a command on the files as they are, and with `file` being one rewrite after the other, each in a folder of its own, until
-/// the tests stand one. Answers with the number of that rewrite, or of the first when they stand none.
+/// the tests pass. Answers with the number of that rewrite, or of the first when they pass with none.
 ///
 /// # Errors
 /// When it can't be started, or there is no rewrite. Tests that fail, take too long or write too much are a result.
@@ -81,7 +81,7 @@ pub async fn compare(
         changed.insert(file.to_owned(), Bytes::copy_from_slice(rewrite));
         let after = run(sandbox, (program.as_path(), command), changed).await?;
         let runs = TestRuns { command: command.to_vec(), before: before.clone(), after };
-        if !runs.breaks() {
+        if runs.after.passed {
             return Ok((number, runs));
         }
         first = first.or(Some(runs));

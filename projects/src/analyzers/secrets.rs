@@ -139,7 +139,7 @@ fn is_card(word: &str) -> bool {
     };
     is_long_number(word)
         && word.starts_with(['3', '4', '5', '6'])
-        && word.bytes().rev().enumerate().map(digit).sum::<u32>() % 10 == 0
+        && word.bytes().rev().enumerate().map(digit).sum::<u32>().is_multiple_of(10)
 }
 
 /// A number of a bank account: ISO 13616, whose remainder by 97 is 1.
