@@ -25,7 +25,7 @@ pub use install::install;
 /// Name of the folder within a data folder.
 pub const FOLDER: &str = "project-tools";
 /// How long the installation of one tool may take.
-pub const MAX_TIME: Duration = Duration::from_secs(300);
+const MAX_TIME: Duration = Duration::from_secs(300);
 /// Describes a tool in its folder.
 const MANIFEST: &str = "installed.json";
 
