@@ -7,6 +7,7 @@ pub use riverrun_agents::memory::{DEFAULT_WINDOW_TOKENS, MAX_WINDOW_TOKENS};
 use riverrun_knowledge::chunking::ChunkUnit;
 use riverrun_knowledge::web::WebPolicy;
 pub use riverrun_projects::settings::{Programs, ProjectSettings};
+pub use riverrun_projects::tools::FOLDER as PROJECT_TOOLS_FOLDER;
 
 use crate::access::tokens::Tokens;
 

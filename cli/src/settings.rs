@@ -116,6 +116,7 @@ impl Settings {
             allowed_hosts.push(api_host.clone());
         }
         let data_dir = data_dir(values, folder)?;
+        let projects = projects::settings(values, folder, &data_dir)?;
         let tools_file = values.text("RIVERRUN_TOOLS_FILE").map(|file| folder.join(file));
         let tokens_file = values.text("RIVERRUN_TOKENS_FILE").map(|file| folder.join(file));
         let tokens_file = tokens_file.unwrap_or_else(|| data_dir.join(token_file::FILE_NAME));
@@ -146,7 +147,7 @@ impl Settings {
                 max_streams: values.number("RIVERRUN_API_MAX_STREAMS", DEFAULT_STREAMS, 1..=MAX_STREAMS)?,
                 ingest_roots: ingest_roots(values, folder)?,
                 ingest_databases: values.list("RIVERRUN_INGEST_DATABASES"),
-                projects: projects::settings(values, folder)?,
+                projects,
                 web: web_policy(values)?,
                 chunk_size,
                 chunk_overlap,

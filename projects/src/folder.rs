@@ -23,11 +23,17 @@ pub(crate) fn lay_out<'f>(files: impl Iterator<Item = (&'f String, &'f Bytes)>) 
 
 /// A program of the `PATH`.
 pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
+    all_on_path(name).into_iter().next()
+}
+
+/// Every program of that name on the `PATH`, in its order.
+pub(crate) fn all_on_path(name: &str) -> Vec<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .filter(|folder| folder.is_absolute())
         .map(|folder| folder.join(name))
-        .find(|p| p.is_file())
+        .filter(|program| program.is_file())
+        .collect()
 }
 
 /// An interpreter lies in `bin` beside the `lib` that it needs, and so does what a link to it stands for.

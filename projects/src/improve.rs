@@ -1,17 +1,18 @@
 //! A rewrite of one file by a model: asked with its findings, read strictly, and only a proposal when it stands up to checks.
 
 use bytes::Bytes;
+use riverrun_agents::tools::sandbox::Sandbox;
 use riverrun_knowledge::{LanguageModels, room};
 use riverrun_models::{ChatReply, ChatRequest, FinishReason, Message, NoDeltas};
 use tokio_util::sync::CancellationToken;
 
-use crate::analyzers::{NEEDS_PROJECT, deterministic};
-use crate::copy::Files;
+use crate::analyzers::{Analyzed, of_file};
 use crate::definitions::{Reach, public_names};
 use crate::error::ProjectError;
 use crate::finding::Finding;
 use crate::language::Language;
 use crate::patch::unified;
+use crate::settings::ProjectSettings;
 use crate::text::FileText;
 
 /// Largest file that is rewritten, in bytes: 128 KiB. A model could not repeat a larger one.
@@ -32,18 +33,25 @@ pub struct Task {
     pub candidates: i64,
 }
 
+/// A rewrite that stands up to checks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rewrite {
+    /// The whole file.
+    pub content: Vec<u8>,
+    /// Unified.
+    pub diff: String,
+    /// Findings that are left.
+    pub findings: usize,
+}
+
 /// What came of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Proposed {
-    /// The whole file; `None` when no rewrite stands up.
-    pub after: Option<Vec<u8>>,
-    /// Unified.
-    pub diff: String,
+    /// What stands up, the best first: by findings, then by the length of the diff.
+    pub rewrites: Vec<Rewrite>,
     /// Findings of the file before.
     pub findings_before: usize,
-    /// Findings of the file after.
-    pub findings_after: usize,
-    /// Why there is none, or that it improves nothing.
+    /// Why an answer is no rewrite: of the first that is none.
     pub note: Option<String>,
     /// Which model.
     pub model: String,
@@ -53,58 +61,51 @@ pub struct Proposed {
     pub completion_tokens: u64,
 }
 
-impl Proposed {
-    /// Whether there are fewer findings.
-    pub fn improves(&self) -> bool {
-        self.after.is_some() && self.findings_after < self.findings_before
-    }
-}
-
-/// Asks for rewrites and chooses the one with the fewest findings, of those the one with the shortest diff.
+/// Asks for rewrites. What a linter of one file says counts besides our own findings, where it is installed.
 ///
 /// # Errors
 /// When the file can't be rewritten at all, or the model does not answer.
-pub async fn improve(models: &dyn LanguageModels, task: &Task, content: &Bytes) -> Result<Proposed, ProjectError> {
+pub async fn improve(
+    models: &dyn LanguageModels,
+    task: &Task,
+    content: &Bytes,
+    (sandbox, settings): (Option<&Sandbox>, &ProjectSettings),
+) -> Result<Proposed, ProjectError> {
     let refused = |code, what: &str, fix: &str| ProjectError::refused(code, format!("{} {what}", task.file), fix);
     if content.len() > MAX_BYTES {
         return Err(refused("file_too_large", &format!("has more than {MAX_BYTES} bytes"), "split the file first"));
     }
     let before = FileText::read(content).ok_or_else(|| refused("not_text", "is no text", "choose a source file"))?;
-    let findings = findings(&task.file, content);
-    let mut best = Proposed { findings_before: findings.len(), findings_after: findings.len(), ..Proposed::default() };
+    let known = of_file(&task.file, content, sandbox, settings).await;
+    let mut made = Proposed { findings_before: known.findings.len(), ..Proposed::default() };
     for number in 0..task.candidates.clamp(1, MAX_CANDIDATES) {
-        let request = request(task, &before, &findings, number);
+        let request = request(task, &before, &known.findings, number);
         room::check(models, None, &request).await?;
         let reply = models.chat(None, request, &mut NoDeltas, CancellationToken::new()).await?;
         let rewrite = taken(task, &before, content, &reply);
-        best.model = reply.model;
-        best.prompt_tokens += reply.usage.prompt_tokens;
-        best.completion_tokens += reply.usage.completion_tokens;
+        made.model = reply.model;
+        made.prompt_tokens += reply.usage.prompt_tokens;
+        made.completion_tokens += reply.usage.completion_tokens;
         match rewrite {
-            Err(why) => best.note = best.note.or(Some(why)),
+            Err(why) => made.note = made.note.or(Some(why)),
+            // A model that is sure of itself says the same twice.
+            Ok((after, _)) if made.rewrites.iter().any(|one| one.content == after) => {}
             Ok((after, diff)) => {
-                let left = self::findings(&task.file, &Bytes::from(after.clone())).len();
-                let is_better = best.after.is_none() || (left, diff.len()) < (best.findings_after, best.diff.len());
-                if is_better {
-                    best.findings_after = left;
-                    best.diff = diff;
-                    best.after = Some(after);
-                }
+                let found = of_file(&task.file, &Bytes::from(after.clone()), sandbox, settings).await;
+                made.rewrites.push(Rewrite { content: after, diff, findings: left(&known, &found) });
             }
         }
     }
-    if best.after.is_some() {
-        best.note =
-            (!best.improves()).then(|| "it has no fewer findings than before: look whether it helps".to_owned());
-    }
-    Ok(best)
+    made.rewrites.sort_by_key(|one| (one.findings, one.diff.len()));
+    Ok(made)
 }
 
-fn findings(file: &str, content: &Bytes) -> Vec<Finding> {
-    let mut found = deterministic(&Files::from([(file.to_owned(), content.clone())])).findings;
-    // Whether others use a name can't be told from one file.
-    found.retain(|one| !NEEDS_PROJECT.contains(&one.rule.as_str()));
-    found
+/// Findings after a rewrite. What an analyzer found before that could not look again counts as still there.
+fn left(before: &Analyzed, after: &Analyzed) -> usize {
+    let ran =
+        |analyzed: &Analyzed, name: &str| analyzed.tools.iter().any(|run| run.name == name && run.status == "ran");
+    let unseen = before.findings.iter().filter(|one| !ran(after, &one.tool)).count();
+    after.findings.len() + unseen
 }
 
 fn request(task: &Task, before: &FileText, findings: &[Finding], number: i64) -> ChatRequest {
@@ -192,6 +193,37 @@ mod tests {
     use riverrun_models::Usage;
 
     use super::*;
+    use crate::analyzers::ToolRun;
+    use crate::finding::Severity;
+
+    fn analyzed(tools: &[(&str, &str, usize)]) -> Analyzed {
+        let mut all = Analyzed::default();
+        for (name, status, count) in tools {
+            let finding = Finding::new((*name, "rule", Severity::Low), ("a.py", 1, 1), "m", "");
+            all.findings.extend(std::iter::repeat_n(finding, *count));
+            all.tools.push(ToolRun {
+                name: (*name).to_owned(),
+                status: (*status).to_owned(),
+                findings: *count,
+                took_ms: 0,
+                detail: None,
+                fix: None,
+            });
+        }
+        all
+    }
+
+    #[test]
+    fn given_an_analyzer_that_could_not_look_again_when_findings_are_counted_then_its_own_are_still_there() {
+        let before = analyzed(&[("ruff", "ran", 3), ("syntax", "ran", 1)]);
+        for (after, expected) in [
+            (analyzed(&[("ruff", "ran", 1), ("syntax", "ran", 0)]), 1),
+            (analyzed(&[("ruff", "failed", 0), ("syntax", "ran", 0)]), 3),
+            (analyzed(&[]), 4),
+        ] {
+            assert_eq!(left(&before, &after), expected);
+        }
+    }
 
     fn checked(before: &str, answer: &str) -> Result<String, String> {
         let task = Task { file: "a.py".into(), ..Task::default() };

@@ -25,6 +25,7 @@ pub mod review;
 pub mod settings;
 pub mod surface;
 pub mod text;
+pub mod tools;
 
 pub use copy::{CopyStore, Tree};
 pub use error::ProjectError;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use riverrun_agents::tools::sandbox::{Confinement, Finished, Invocation, MAX_ARGUMENT, Sandbox, support};
 use serde::{Deserialize, Serialize};
 
@@ -61,21 +62,32 @@ pub fn check(command: &[String], programs: &Programs) -> Result<(), ProjectError
     program(command, programs).map(|_| ())
 }
 
-/// Runs a command on the files as they are, and with `file` being `rewrite`, each in a folder of its own.
+/// Runs a command on the files as they are, and with `file` being one rewrite after the other, each in a folder of its own, until
+/// the tests pass. Answers with the number of that rewrite, or of the first when they pass with none.
 ///
 /// # Errors
-/// When it can't be started. Tests that fail, take too long or write too much are a result.
+/// When it can't be started, or there is no rewrite. Tests that fail, take too long or write too much are a result.
 pub async fn compare(
     (sandbox, programs): (&Sandbox, &Programs),
     command: &[String],
-    mut files: Files,
-    (file, rewrite): (&str, &[u8]),
-) -> Result<TestRuns, ProjectError> {
+    files: Files,
+    (file, rewrites): (&str, &[&[u8]]),
+) -> Result<(usize, TestRuns), ProjectError> {
     let program = program(command, programs)?;
     let before = run(sandbox, (program.as_path(), command), files.clone()).await?;
-    files.insert(file.to_owned(), rewrite.to_vec().into());
-    let after = run(sandbox, (program.as_path(), command), files).await?;
-    Ok(TestRuns { command: command.to_vec(), before, after })
+    let mut first = None;
+    for (number, rewrite) in rewrites.iter().enumerate() {
+        let mut changed = files.clone();
+        changed.insert(file.to_owned(), Bytes::copy_from_slice(rewrite));
+        let after = run(sandbox, (program.as_path(), command), changed).await?;
+        let runs = TestRuns { command: command.to_vec(), before: before.clone(), after };
+        if runs.after.passed {
+            return Ok((number, runs));
+        }
+        first = first.or(Some(runs));
+    }
+    let none = || ProjectError::refused("tests_not_run", "there is no rewrite to test", "ask for another one");
+    first.map(|runs| (0, runs)).ok_or_else(none)
 }
 
 fn program(command: &[String], programs: &Programs) -> Result<PathBuf, ProjectError> {

@@ -5,9 +5,23 @@ use std::path::PathBuf;
 
 /// Programs that are allowed when an operator says nothing: linters and type checkers that execute nothing of a project, and what
 /// starts a project's own tests when somebody asks for them.
-pub const USUAL_PROGRAMS: [&str; 15] = [
-    "ruff", "mypy", "pyright", "ty", "eslint", "tsc", "go", "python", "python3", "pytest", "node", "npm", "cargo",
-    "make", "ctest",
+pub const USUAL_PROGRAMS: [&str; 16] = [
+    "ruff",
+    "mypy",
+    "pyright",
+    "ty",
+    "eslint",
+    "tsc",
+    "go",
+    "staticcheck",
+    "python",
+    "python3",
+    "pytest",
+    "node",
+    "npm",
+    "cargo",
+    "make",
+    "ctest",
 ];
 
 /// The programs that may be started for a project, by name.
@@ -41,4 +55,6 @@ pub struct ProjectSettings {
     pub advisories: Option<PathBuf>,
     /// A table of packages' licences ([`crate::analyzers::LicenceTable`]), for what neither lock files nor installed packages say.
     pub licences: Option<PathBuf>,
+    /// The folder of tools that were installed on request ([`crate::tools`]); without it there are those of the `PATH` alone.
+    pub tools: Option<PathBuf>,
 }

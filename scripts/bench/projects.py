@@ -1,15 +1,25 @@
 #!/usr/bin/env python3
-"""How fast projects are analyzed: a generated repository of Python, JavaScript and Go, imported once and analyzed several times,
-beside the linters and checkers of others that are installed, run by hand one after the other on the same files.
+"""How fast projects are analyzed, and whether what reports say of others' tools is what these say by hand.
+
+    ./x bench projects [--rounds 5] [--generated] [--lines 100000] [--json FILE]
+
+or, with a binary of yours:
 
     python3 -m venv VENV && VENV/bin/pip install -r scripts/bench/requirements-projects.txt
-    RIVERRUN_BIN=PATH VENV/bin/python scripts/bench/projects.py [--lines 100000] [--rounds 5] [--json FILE]
+    RIVERRUN_BIN=PATH VENV/bin/python scripts/bench/projects.py
+
+Real projects come from the package registries (real_projects.py says which): three source archives of Python, about 105,000 lines,
+are one project for the times; each of them, an npm package and a Rust crate are analyzed for the counts. With --generated, or where the
+registry does not answer, times are those of a generated repository of --lines lines.
 
 Ours and the peers' take turns (A B A B) and medians are given. `deterministic` is what riverrun's own analyzers take, as the report
-says for the slowest of them (they run side by side); `whole` is from the request to the report, with the programs of others that the
-analysis started. Peers: ruff, mypy, bandit, semgrep, as far as they are beside the Python that runs this or on the PATH. At the end:
-how much faster all of ours are than all of them, and the deterministic parts in terms of ruff alone. bandit and semgrep read only what
-they know, semgrep with two rules of its own, so that nothing is fetched.
+says for the slowest of them (they run side by side); `alone` is from the request to the report in a server that starts no program of
+others; `whole` the same with those that are installed. By hand: ruff alone, and ruff, mypy, bandit and semgrep one after the other. At
+the end: how much faster ours are than all of them (aim: 20 times), and the deterministic parts in terms of ruff alone (aim: 1.5).
+semgrep has two rules of its own, so that nothing is fetched.
+
+Counts are compared finding by finding (rule, file, line) and a difference is an error: exit code 1. eslint is installed on request
+with `riverrun project tools install`, which is shown to work on the way; clippy is allowed for it. What is not at hand is said.
 """
 
 import argparse
@@ -18,16 +28,17 @@ import os
 import random
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "tests/interop"))
 
 import measure  # noqa: E402
+import real_projects as real  # noqa: E402
 from server import Server, wait_for  # noqa: E402
 from stub_model import StubModel  # noqa: E402
 
@@ -36,8 +47,8 @@ LINES_A_FILE = 250
 # The virtual environment that runs this goes first, for the peers and for what a server starts.
 PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 PEERS = {
-    "ruff": ["ruff", "check", "--isolated", "--no-cache", "--exit-zero", "--quiet", "."],
-    "mypy": ["mypy", "--config-file=", "--no-incremental", "--ignore-missing-imports", "--cache-dir=/dev/null", "."],
+    "ruff": real.RUFF,
+    "mypy": real.MYPY,
     "bandit": ["bandit", "--recursive", "--quiet", "--exit-zero", "."],
     "semgrep": ["semgrep", "scan", "--metrics=off", "--disable-version-check", "--config", "RULES", "."],
 }
@@ -103,79 +114,196 @@ def analyze(server, project_id):
 
 
 def peer(command, folder, rules):
+    """Seconds of a call by hand; None when it breaks off."""
     began = time.perf_counter()
     arguments = [str(rules) if word == "RULES" else word for word in command]
-    done = subprocess.run(arguments, cwd=folder, env=os.environ | {"PATH": PATH}, stdin=subprocess.DEVNULL, capture_output=True,
-                          check=False)
+    done = real.run(arguments, folder, os.environ | {"PATH": PATH})
     if done.returncode not in (0, 1):
-        print(f"{command[0]} broke off: {done.stderr[-300:]!r}", file=sys.stderr)
+        print(f"{command[0]} broke off: {(done.stderr or done.stdout)[-300:]!r}", file=sys.stderr)
         return None
     return time.perf_counter() - began
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lines", type=int, default=100_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+def calls(folder):
+    """The peers that are there, as they get through these files."""
     present = {name: command for name, command in PEERS.items() if shutil.which(command[0], path=PATH)}
-    model = StubModel()
-    with tempfile.TemporaryDirectory(prefix="riverrun-bench-") as scratch:
-        folder, rules = Path(scratch) / "code", Path(scratch) / "rules.yml"
-        folder.mkdir()
-        rules.write_text(SEMGREP_RULES)
-        lines = generate(folder, options.lines)
-        settings = model.settings() | {"RIVERRUN_INGEST_ROOTS": str(folder)}
+    if "mypy" in present and real.run(present["mypy"], folder, os.environ | {"PATH": PATH}).returncode == 2:
+        present["mypy"] = present["mypy"] + real.BY_FOLDERS
+    return present
+
+
+class Bench:
+    def __init__(self, scratch, model):
+        self.scratch, self.rules = scratch, scratch / "rules.yml"
+        self.rules.write_text(SEMGREP_RULES)
+        settings = model.settings() | {"RIVERRUN_INGEST_ROOTS": str(scratch), "PATH": PATH}
+        programs = "ruff,mypy,eslint,cargo-clippy"
         # Our own analyzers alone in one server, the programs of others besides in another.
-        alone = Server(Path(scratch) / "alone", settings | {"RIVERRUN_PROJECT_PROGRAMS": "none"}).start()
-        whole = Server(Path(scratch) / "whole", settings | {"PATH": PATH}).start()
-        ours = {"deterministic": [], "alone": [], "whole": []}
+        self.alone = Server(scratch / "alone", settings | {"RIVERRUN_PROJECT_PROGRAMS": "none"})
+        self.whole = Server(scratch / "whole", settings | {"RIVERRUN_PROJECT_PROGRAMS": programs})
+
+    def start(self):
+        self.alone.start()
+        self.whole.start()
+
+    def stop(self):
+        for server in (self.alone, self.whole):
+            if server.process:
+                server.stop()
+
+    def imported(self, server, folder):
+        """The project, and the seconds that its import took."""
+        began = time.perf_counter()
+        reply = server.post("/projects/import", {"source": str(folder)})
+        assert reply.status == 202, reply
+        project_id = reply.json["project_id"]
+
+        def status():
+            found = server.get(f"/projects/{project_id}").json
+            assert found["status"] != "failed", found
+            return found["status"] == "imported"
+        wait_for(status, 300, "the import")
+        return project_id, time.perf_counter() - began
+
+    # ---- times ---------------------------------------------------------------------------------------------------------------
+
+    def times(self, folder, rounds):
+        """Rows of what and seconds, and the report."""
+        ours = {"import": [], "deterministic": [], "alone": [], "whole": []}
+        ids = {}
+        for server in (self.alone, self.whole):
+            ids[server], took = self.imported(server, folder)
+            ours["import"].append(took)
+        present = calls(folder)
         theirs = {name: [] for name in present}
+        for _ in range(rounds):
+            took, report = analyze(self.alone, ids[self.alone])
+            ours["alone"].append(took)
+            ours["deterministic"].append(max(tool["took_ms"] for tool in report["tools"] if tool["name"] in OWN) / 1000)
+            took, report = analyze(self.whole, ids[self.whole])
+            ours["whole"].append(took)
+            for name, command in list(present.items()):
+                took = peer(command, folder, self.rules)
+                if took is None:
+                    del present[name], theirs[name]
+                else:
+                    theirs[name].append(took)
+        return ({name: statistics.median(took) for name, took in ours.items()},
+                {name: statistics.median(took) for name, took in theirs.items()}, report)
+
+    # ---- counts --------------------------------------------------------------------------------------------------------------
+
+    def counts(self, folders):
+        """A line for each project and tool: what the report says beside what the tool says by hand. Differences end in `differ`."""
+        environment = os.environ | {"PATH": PATH}
+        eslint = self.installed_eslint()
+        for name, folder in folders.items():
+            # By hand last: clippy builds in the folder.
+            by_hand = {"ruff": real.by_ruff, "mypy": real.by_mypy} if name in real.SDISTS else {}
+            if name == "npm package" and eslint:
+                by_hand = {"eslint": lambda folder, environment: real.by_eslint(eslint, folder, environment)}
+            if name == "crate":
+                by_hand = {"clippy": real.by_clippy}
+            project_id, _ = self.imported(self.whole, folder)
+            _, report = analyze(self.whole, project_id)
+            for tool, ask in by_hand.items():
+                ours, theirs = real.reported(report, tool), ask(folder, environment)
+                run_of = next((one for one in report["tools"] if one["name"] == tool), {"status": "not in the report"})
+                if theirs is None or (ours is None and run_of["status"] in ("skipped", "missing")):
+                    yield name, tool, ours and ours.total(), theirs and theirs.total(), run_of.get("detail") or "not at hand"
+                    continue
+                is_same = ours == theirs
+                some = [] if is_same else list(((ours or Counter()) - theirs) + (theirs - (ours or Counter())))[:3]
+                why = "the same" if is_same else f"differ: {run_of.get('detail') or ''} {some}"
+                yield name, tool, ours and ours.total(), theirs.total(), why
+
+    def installed_eslint(self):
+        """What starts eslint, after it was installed on request; None where that is not to be had."""
+        done = self.whole.cli("project", "tools", "install", "eslint", "--json")
+        if done.returncode != 0:
+            print(f"eslint is not installed: {done.stderr.strip()}", file=sys.stderr)
+            return None
+        tool = next(one for one in json.loads(done.stdout)["items"] if one["name"] == "eslint")
+        return ["node", tool["program"]]
+
+
+def fetched(scratch, wanted):
+    """Projects of the registries by name; what is not to be had is said."""
+    folders = {}
+    makers = {name: lambda name=name: real.sdist(name, scratch / "python") for name in real.SDISTS}
+    makers |= {"npm package": lambda: real.npm_package(scratch), "crate": lambda: real.crate(scratch)}
+    for name, make in makers.items() if wanted else ():
         try:
-            ids, imports = {}, []
-            for server in (alone, whole):
-                began = time.perf_counter()
-                reply = server.post("/projects/import", {"source": str(folder)})
-                assert reply.status == 202, reply
-                ids[server] = reply.json["project_id"]
-                wait_for(lambda s=server: s.get(f"/projects/{ids[s]}").json["status"] == "imported", 300, "the import")
-                imports.append(time.perf_counter() - began)
-            for _ in range(options.rounds):
-                took, report = analyze(alone, ids[alone])
-                ours["alone"].append(took)
-                ours["deterministic"].append(max(tool["took_ms"] for tool in report["tools"] if tool["name"] in OWN) / 1000)
-                ours["whole"].append(analyze(whole, ids[whole])[0])
-                for name, command in list(present.items()):
-                    took = peer(command, folder, rules)
-                    if took is None:
-                        del present[name], theirs[name]
-                    else:
-                        theirs[name].append(took)
-        finally:
-            alone.stop()
-            whole.stop()
-            model.close()
-    middle = statistics.median
-    rows = [("import", middle(imports))] + [(name, middle(took)) for name, took in ours.items()]
-    rows += [(f"{name} by hand", middle(took)) for name, took in theirs.items()]
-    if theirs:
-        rows.append(("all of them by hand, one after the other", sum(middle(took) for took in theirs.values())))
-    print(f"{lines} lines, medians of {options.rounds} rounds, {json.dumps(measure.machine())}\n")
-    print("| what | seconds | a second | lines/s |\n|---|---|---|---|")
+            folders[name] = make()
+        except real.Unavailable as error:
+            print(f"not to be had: {error}", file=sys.stderr)
+    return folders
+
+
+def shown(what, lines, ours, theirs):
+    """A table, and the two figures that are aimed at."""
+    rows = list(ours.items()) + [(f"{name} by hand", took) for name, took in theirs.items()]
+    all_of_them = sum(theirs.values())
+    rows.append((f"{' + '.join(theirs) or 'nothing'} by hand, one after the other", all_of_them))
+    print(f"{what}, {lines:,} lines\n")
+    print("| what | seconds | lines/s |\n|---|---|---|")
     for name, seconds in rows:
-        print(f"| {name} | {seconds:.3f} | {1 / max(seconds, 1e-6):.2f} | {lines / max(seconds, 1e-6):,.0f} |")
+        print(f"| {name} | {seconds:.3f} | {lines / max(seconds, 1e-6):,.0f} |")
+    aims = {}
     if theirs:
-        by_hand = sum(middle(took) for took in theirs.values())
-        print(f"\nall of them by hand take {by_hand / middle(ours['alone']):.1f} times as long as ours alone")
+        aims["all of them by hand, in terms of ours alone"] = all_of_them / max(ours["alone"], 1e-6)
     if "ruff" in theirs:
-        print(f"the deterministic parts take {middle(ours['deterministic']) / middle(theirs['ruff']):.2f} times as long as ruff")
-    print(f"\n{report['summary']['findings']} findings: {json.dumps(report['summary']['by_tool'])}")
+        aims["the deterministic parts, in terms of ruff alone"] = ours["deterministic"] / max(theirs["ruff"], 1e-6)
+    print()
+    for name, figure in aims.items():
+        print(f"{name}: {figure:.2f}")
     missing = sorted(set(PEERS) - set(theirs))
     if missing:
         print(f"not at hand: {', '.join(missing)}")
+    return dict(rows), aims
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--generated", action="store_true", help="times of a generated repository, and no counts")
+    parser.add_argument("--lines", type=int, default=100_000, help="of a generated repository")
+    parser.add_argument("--json", type=Path, help="also write the figures here")
+    options = parser.parse_args()
+    model = StubModel()
+    with tempfile.TemporaryDirectory(prefix="riverrun-bench-") as name:
+        scratch = Path(name)
+        bench = Bench(scratch, model)
+        folders = fetched(scratch, not options.generated)
+        python = scratch / "python"
+        if set(real.SDISTS) <= set(folders):
+            what, lines = f"real projects ({', '.join(file for file, _ in real.SDISTS.values())})", real.lines_of(python)
+        else:
+            what, python = "a generated repository", scratch / "generated"
+            python.mkdir()
+            lines = generate(python, options.lines)
+        try:
+            bench.start()
+            ours, theirs, report = bench.times(python, options.rounds)
+            compared = list(bench.counts(folders))
+        finally:
+            bench.stop()
+            model.close()
+    print(f"medians of {options.rounds} rounds, {json.dumps(measure.machine())}\n")
+    rows, aims = shown(what, lines, ours, theirs)
+    print(f"\n{report['summary']['findings']} findings: {json.dumps(report['summary']['by_tool'])}")
+    for tool in report["tools"]:
+        if tool["status"] != "ran":
+            print(f"{tool['name']} {tool['status']}: {tool.get('detail')}")
+    if compared:
+        print("\n| project | tool | in the report | by hand | |\n|---|---|---|---|---|")
+    for project, tool, found, by_hand, why in compared:
+        print(f"| {project} | {tool} | {found} | {by_hand} | {why} |")
     if options.json:
-        options.json.write_text(json.dumps({"lines": lines, "rows": dict(rows), "machine": measure.machine()}, indent=1))
+        kept = {"what": what, "lines": lines, "rows": rows, "aims": aims, "counts": compared, "machine": measure.machine()}
+        options.json.write_text(json.dumps(kept, indent=1))
+    if any(why.startswith("differ") for *_, why in compared):
+        raise SystemExit("a report says something else than the tool by hand")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ NOT_OF_A_NAMESPACE = {
     "stream produce": "to a topic that the caller names", "stream consume": "from a topic that the caller names",
     "tokens create": "for operators", "tokens ls": "for operators", "tokens revoke": "for operators",
     "export": "for operators", "import": "for operators",
+    "project tools ls": "of the machine", "project tools install": "of the machine", "project tools rm": "of the machine",
     "chaos run": "for operators", "chaos load": "for operators", "tools check": "a file of one's own",
     "canvas check": "a file of one's own",
     "mcp": "asks the routes of one namespace, which the HTTP twin tries", "dlq ls": "for operators", "dlq show": "for operators", "dlq redrive": "for operators", "dlq drop": "for operators",

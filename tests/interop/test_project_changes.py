@@ -216,6 +216,22 @@ def test_the_projects_own_tests_are_run_before_and_after(server, new, passes):
     assert sorted(one.name for one in folder.iterdir()) == ["a.py", "check.py"]
 
 
+def test_of_several_candidates_one_that_the_tests_stand_is_proposed_although_another_looks_better(server):
+    before = b"def f(x):\n    return x\n    print(2)\n"
+    breaking = b"def f(x):\n    return 2\n"
+    standing = b"def f(x):\n    # What it was given comes back, and nothing else is done to it at all.\n    return x\n"
+    project_id = imported(server, folder_of(server, {"a.py": before, "check.py": CHECKS}))["project_id"]
+    for answers, expected, passes in (((breaking, standing), standing, True), ((breaking, breaking), breaking, False)):
+        done = server.cli("--json", "project", "improve", project_id, "--file", "a.py", "--instruction",
+                          says(*(block(shown(answer)) for answer in answers)), "--candidates", "2", "--tests", "python3", "check.py")
+        if "only where the kernel confines" in done.stderr:
+            pytest.skip("this kernel has no Landlock")
+        proposal = json.loads(done.stdout)
+        assert proposal["after_sha256"] == digest(expected) and proposal["improves"] == passes, proposal
+        assert proposal["tests"]["before"]["passed"] and proposal["tests"]["after"]["passed"] == passes, proposal
+        assert ("left out" if passes else "pass without it and fail with it") in proposal["note"], proposal
+
+
 def test_project_code_reads_nothing_but_its_copy_and_opens_no_socket(server):
     secret = server.folder / "secret.txt"
     secret.write_text("very secret")

@@ -1,6 +1,7 @@
 """What reports of projects show besides findings of single lines: code that nothing uses, public names, licences, what changed between
 two analyses, and a page that stands alone."""
 
+import base64
 import html.parser
 import json
 
@@ -95,6 +96,24 @@ def test_what_changed_between_two_analyses_is_told_by_findings_and_names_althoug
                                  "--json").stdout)
     assert [one["name"] for one in back["surface"]["removed"]] == ["more"], back
     assert server.get(f"/projects/{project_id}/trend?namespace=other").status == 404
+
+
+def test_a_review_cites_findings_by_file_and_line_and_what_it_invents_is_no_citation(server):
+    words = base64.b64encode(b"Do [2] first, then [1]; [77] and z.py:9 are made up.").decode()
+    project_id = project_of(server, {"a.py": f"import os  # [[id=review1 says={words}]]\n".encode(),
+                                     "b.py": b"def f():\n    return 1\n    print(2)\n\nprint(f())\n",
+                                     "c.py": b"password = 'hunter2hunter2'\n"})
+    done = server.cli("project", "analyze", project_id, "--json")
+    assert done.returncode == 0, done
+    report = json.loads(done.stdout)
+    review = report["review"]
+    places = {(one["file"], one["line"]) for one in report["findings"]}
+    assert [one["n"] for one in review["citations"]] == [1, 2], review
+    assert all((one["file"], one["line"]) in places and one["file"] != "c.py" for one in review["citations"]), review
+    assert "hunter2" not in done.stdout, "a secret is not shown to a model, nor told by it"
+    done = server.cli("project", "report", project_id)
+    cited = review["citations"][0]
+    assert f"[1] {cited['file']}:{cited['line']}" in done.stdout and "Review (" in done.stdout, done
 
 
 class Page(html.parser.HTMLParser):

@@ -2,9 +2,12 @@
 
 import hashlib
 import io
+import subprocess
 import zipfile
 
 import pytest
+
+from server import BINARY, ROOT
 
 LEAK = "X = StandardScaler().fit_transform(X)\r\nparts = train_test_split(X, y)"
 
@@ -49,3 +52,10 @@ def test_an_archive_that_leads_out_is_refused(server, name):
 def test_addresses_that_start_programs_are_refused(server, source):
     done = server.cli("project", "import", source)
     assert done.returncode == 4, done
+
+
+def test_the_example_of_projects_runs_as_it_stands(new_server):
+    place = new_server()
+    done = subprocess.run([ROOT / "examples/projects.sh"], env=place.env | {"RIVERRUN": str(BINARY)}, cwd=place.folder,
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0 and "fit-before-split" in done.stdout and "removed" in done.stdout, done

@@ -13,7 +13,7 @@ use riverrun_knowledge::web::GuardedClient;
 use riverrun_log::blobs::sha256_hex;
 use riverrun_log::{BlobStore, Outgoing};
 use riverrun_projects::copy::{CopyStore, Files, Tree};
-use riverrun_projects::improve::{Task, improve};
+use riverrun_projects::improve::{Rewrite, Task, improve};
 use riverrun_projects::language::Language;
 use riverrun_projects::own_tests::{self, TestRuns};
 use riverrun_projects::report::lines;
@@ -80,9 +80,9 @@ impl Analyzer {
             source: e.source.clone(),
             source_sha256: read.sha256,
             tree: blob,
-            files: number(tree.entries.len()),
+            files: count(tree.entries.len()),
             size_bytes: i64::try_from(tree.size_bytes()).unwrap_or(i64::MAX),
-            skipped: number(read.skipped),
+            skipped: count(read.skipped),
             languages_json: languages(&read.files),
             at: now_ms(),
         }
@@ -128,7 +128,7 @@ impl Analyzer {
             namespace: e.namespace.clone(),
             analysis_id: e.analysis_id,
             report: self.copies.put(body.into()).await?,
-            findings: number(report.findings.len()),
+            findings: count(report.findings.len()),
             counts_json: counts.to_string(),
             at: now_ms(),
         }
@@ -153,20 +153,34 @@ impl Analyzer {
         if !e.tests.is_empty() {
             own_tests::check(&e.tests, &self.settings.programs)?;
         }
-        let mut made = improve(self.models.as_ref(), &task, &content).await?;
-        let tests = match &made.after {
-            Some(after) if !e.tests.is_empty() => Some(self.test(e, &tree, after).await?),
-            _ => None,
+        let settings = (self.sandbox.as_ref(), &self.settings);
+        let made = improve(self.models.as_ref(), &task, &content, settings).await?;
+        let (number, tests) = match e.tests.is_empty() || made.rewrites.is_empty() {
+            true => (0, None),
+            false => {
+                let (number, runs) = self.test(e, &tree, &made.rewrites).await?;
+                (number, Some(runs))
+            }
         };
+        let chosen = made.rewrites.into_iter().nth(number);
         let breaks = tests.as_ref().is_some_and(TestRuns::breaks);
-        if breaks {
-            made.note =
-                Some("the project's tests pass without it and fail with it: do not take it as it is".to_owned());
-        }
-        let improves = made.improves() && !breaks;
-        let after = match made.after {
-            Some(after) => Some(self.copies.put(after.into()).await?),
-            None => None,
+        let has_fewer = chosen.as_ref().is_some_and(|rewrite| rewrite.findings < made.findings_before);
+        let note = match &chosen {
+            None => made.note,
+            Some(_) if breaks => {
+                Some("the project's tests pass without it and fail with it: do not take it as it is".to_owned())
+            }
+            Some(_) if !has_fewer => Some("it has no fewer findings than before: look whether it helps".to_owned()),
+            Some(_) if number > 0 => Some(format!(
+                "{number} with fewer findings, or as many and a shorter diff, were left out: the project's tests fail with them"
+            )),
+            Some(_) => None,
+        };
+        let improves = has_fewer && !breaks;
+        let findings_after = chosen.as_ref().map_or(made.findings_before, |rewrite| rewrite.findings);
+        let (after, diff) = match chosen {
+            Some(rewrite) => (Some(self.copies.put(rewrite.content.into()).await?), rewrite.diff),
+            None => (None, String::new()),
         };
         Ok(ProposalMade {
             project_id: e.project_id,
@@ -175,11 +189,11 @@ impl Analyzer {
             file: e.file.clone(),
             before_sha256: sha256_hex(&content),
             after,
-            diff: made.diff,
-            findings_before: number(made.findings_before),
-            findings_after: number(made.findings_after),
+            diff,
+            findings_before: count(made.findings_before),
+            findings_after: count(findings_after),
             improves,
-            note: made.note,
+            note,
             model: made.model,
             prompt_tokens: i64::try_from(made.prompt_tokens).unwrap_or(i64::MAX),
             completion_tokens: i64::try_from(made.completion_tokens).unwrap_or(i64::MAX),
@@ -190,8 +204,13 @@ impl Analyzer {
         .into())
     }
 
-    /// The project's own tests, without and with a rewrite.
-    async fn test(&self, e: &ImproveFile, tree: &Tree, rewrite: &[u8]) -> Result<TestRuns, ProjectError> {
+    /// The project's own tests, without and with rewrites, and the number of the one that they stand.
+    async fn test(
+        &self,
+        e: &ImproveFile,
+        tree: &Tree,
+        rewrites: &[Rewrite],
+    ) -> Result<(usize, TestRuns), ProjectError> {
         let Some(sandbox) = &self.sandbox else {
             return Err(ProjectError::refused(
                 "tests_not_run",
@@ -201,7 +220,8 @@ impl Analyzer {
         };
         let files = self.copies.files(tree).await?;
         let start = (sandbox, &self.settings.programs);
-        own_tests::compare(start, &e.tests, files, (e.file.as_str(), rewrite)).await
+        let contents: Vec<&[u8]> = rewrites.iter().map(|rewrite| rewrite.content.as_slice()).collect();
+        own_tests::compare(start, &e.tests, files, (e.file.as_str(), contents.as_slice())).await
     }
 
     async fn answer(
@@ -249,8 +269,8 @@ fn outgoing(event: &ProjectEvent, cause: &Envelope) -> Result<Outgoing, WorkErro
     Ok(Outgoing::caused_by(event, NAME, cause)?)
 }
 
-fn number(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
+fn count(items: usize) -> i64 {
+    i64::try_from(items).unwrap_or(i64::MAX)
 }
 
 fn languages(files: &Files) -> String {

@@ -144,6 +144,9 @@ const OPERATIONS: &[Line] = &[
     // So are projects.
     ("GET", "/projects", READ, Reach::Everywhere),
     ("POST", "/projects/import", INGEST, Reach::Everywhere),
+    ("GET", "/projects/tools", READ, Reach::Everywhere),
+    ("POST", "/projects/tools", ADMIN, Reach::Everywhere),
+    ("DELETE", "/projects/tools/{name}", ADMIN, Reach::Everywhere),
     ("GET", "/projects/{id}", READ, Reach::Everywhere),
     ("DELETE", "/projects/{id}", INGEST, Reach::Everywhere),
     ("POST", "/projects/{id}/analyze", RUN, Reach::Everywhere),

@@ -19,6 +19,7 @@ pub mod memory;
 pub(crate) mod model_cards;
 pub mod models;
 pub(crate) mod openai;
+mod project_tools;
 pub mod projects;
 pub mod rag;
 pub mod rebuilds;
@@ -49,6 +50,7 @@ where
         .merge(agents::router())
         .merge(auth::router())
         .merge(tools::router())
+        .merge(project_tools::router())
         .merge(models::router())
         .merge(chat::router())
         .merge(topics::router())

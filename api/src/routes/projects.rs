@@ -68,9 +68,11 @@ impl From<ProjectError> for ApiError {
             ProjectError::Source(error) => error.into(),
             ProjectError::Model(error) => error.into(),
             ProjectError::Blob(error) => Self::new(StatusCode::SERVICE_UNAVAILABLE, error.code(), error.to_string()),
+            ProjectError::Refused { code: "tools_busy", message, hint } => Self::busy(message).hint(hint),
             ProjectError::Refused { code, message, hint } => {
                 let status = match code {
-                    "file_not_found" => StatusCode::NOT_FOUND,
+                    "file_not_found" | "tool_not_found" => StatusCode::NOT_FOUND,
+                    "registry_unreachable" => StatusCode::SERVICE_UNAVAILABLE,
                     "stale_proposal" | "nothing_to_undo" | "not_imported" => StatusCode::CONFLICT,
                     _ => StatusCode::UNPROCESSABLE_ENTITY,
                 };

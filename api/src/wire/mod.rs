@@ -11,6 +11,7 @@ mod health;
 mod ingest;
 mod memory;
 pub mod openai;
+mod project_tools;
 mod projects;
 mod rag;
 mod run_bounds;
@@ -52,6 +53,7 @@ pub use ingest::{
 pub use memory::{
     ForgetCounts, ForgetDone, LeftOutView, MemoryChatBody, MemoryChatDone, MemoryContextView, RecalledView, TurnBody,
 };
+pub use project_tools::{InstallToolsBody, ProjectToolView};
 pub use projects::{
     AnalysisAccepted, AnalysisView, AnalyzeBody, ApplyBody, FileChangedView, FileMetricsView, FileTextView,
     FindingView, ImportBody, ImproveBody, LanguageView, ModuleView, ProjectAccepted, ProjectFileView,

@@ -56,6 +56,9 @@ const NOT_OF_A_NAMESPACE: &[(&str, &str)] = &[
         "datasets and models belong to the machine, as models do",
     ),
     ("get /v1/models", "names of models and agents"),
+    ("get /projects/tools", "linters belong to the machine, as models do"),
+    ("post /projects/tools", "linters belong to the machine, as models do"),
+    ("delete /projects/tools/{name}", "linters belong to the machine, as models do"),
     // They find the project as `get /projects/{id}` does, and answer what needs an analysis or a proposal.
     ("get /projects/{id}/report", "below a project, which is tried"),
     ("get /projects/{id}/trend", "below a project, which is tried"),

@@ -145,6 +145,9 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
             with_full(settings, name, async |c| finetune::run(c, command, &settings.models, output).await).await
         }
         Command::Docs(command) => with_full(settings, name, async |c| docs::run(c, command, output).await).await,
+        Command::Project(project::ProjectCommand::Tools(command)) => {
+            with_light(settings, async |c| project::tools::run(c, command, output).await).await
+        }
         Command::Project(command) => {
             let (command, settings) = project::prepare(command, settings)?;
             with_full(&settings, name, async |c| project::run(c, command, output).await).await

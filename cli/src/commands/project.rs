@@ -5,17 +5,19 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use riverrun_api::wire::{
-    AnalysisAccepted, AnalyzeBody, ApplyBody, FileChangedView, FindingView, ImportBody, ImproveBody, Page,
-    ProjectAccepted, ProjectRemovedView, ProjectView, ProposalAccepted, ProposalView, ReportView, RevertBody,
-    TestRunView, TrendView,
+    AnalysisAccepted, AnalyzeBody, ApplyBody, FileChangedView, ImportBody, ImproveBody, Page, ProjectAccepted,
+    ProjectRemovedView, ProjectView, ProposalAccepted, ProposalView, ReportView, RevertBody, TestRunView, TrendView,
 };
 
 use crate::client::{encode, with_query};
+use crate::commands::runs::approve::{read_line, somebody_is_there};
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
-use crate::output::{Output, clip, print_bytes, print_line, print_piece, table, tell};
+use crate::output::{Output, print_bytes, print_line, print_piece, table, tell};
 use crate::settings::Settings;
 
+mod shown;
+pub(crate) mod tools;
 mod trend;
 
 const POLL: Duration = Duration::from_millis(100);
@@ -106,7 +108,7 @@ pub enum ProjectCommand {
         /// Path within the copy
         #[arg(long)]
         file: String,
-        /// Do it; without it the diff is shown
+        /// Do it without asking; otherwise the diff is shown, and a terminal is asked
         #[arg(long)]
         yes: bool,
         /// The namespace
@@ -132,6 +134,9 @@ pub enum ProjectCommand {
         #[arg(short, long)]
         namespace: Option<String>,
     },
+    /// Linters and type checkers in the data folder: list, install, remove
+    #[command(subcommand)]
+    Tools(tools::ToolsCommand),
     /// Print what was changed, as `git apply` takes it
     Patch {
         /// An id of `riverrun project ls`
@@ -204,7 +209,7 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
                 tokio::time::sleep(POLL).await;
             }
             let report: ReportView = client.get(&place).await?;
-            output.show(&report, shown)
+            output.show(&report, shown::report)
         }
         ProjectCommand::Report { id, sarif, html, namespace } => {
             let form = sarif.map(|file| ("sarif", file)).or(html.map(|file| ("html", file)));
@@ -215,7 +220,7 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
             );
             match form {
                 Some((_, file)) => write_to(&file, &client.bytes(&place).await?),
-                None => output.show(&client.get::<ReportView>(&place).await?, shown),
+                None => output.show(&client.get::<ReportView>(&place).await?, shown::report),
             }
         }
         ProjectCommand::Trend { id, from, to, namespace } => {
@@ -269,6 +274,7 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
                 )
             })
         }
+        ProjectCommand::Tools(command) => tools::run(connection, command, output).await,
         ProjectCommand::Patch { id, namespace } => {
             let patch = client.bytes(&path(&id, "/patch", namespace)).await?;
             if output.json {
@@ -318,14 +324,27 @@ async fn apply(
         return Err(CliError::new(Exit::Refused, format!("there is no proposal for {file:?}"))
             .hint(format!("riverrun project improve {id} --file {file}")));
     };
-    if !yes {
+    let is_wanted = yes || {
         print_piece(&newest.diff)?;
+        confirmed(&file).await
+    };
+    if !is_wanted {
         return Err(CliError::new(Exit::Refused, format!("{file} was not changed: it was not confirmed"))
             .hint(format!("riverrun project apply {id} --file {file} --yes")));
     }
     let body = ApplyBody { file, proposal_id: Some(newest.proposal_id), confirm: true };
     let done: FileChangedView = connection.client.post(&path(id, "/apply", namespace), &body).await?;
     output.show(&done, |done| format!("{}  {}", done.file, done.after_sha256))
+}
+
+/// What a person answers; nobody is no.
+async fn confirmed(file: &str) -> bool {
+    if !somebody_is_there() {
+        return false;
+    }
+    tell(&format!("write this to {file} of the copy? [y]es, [n]o: "));
+    let answer = read_line().await.unwrap_or_default();
+    matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
 }
 
 fn tell_proposal(proposal: &ProposalView) {
@@ -340,44 +359,4 @@ fn tell_proposal(proposal: &ProposalView) {
     if let Some(note) = &proposal.note {
         tell(note);
     }
-}
-
-/// A line of a table of findings.
-fn row(one: &FindingView) -> [String; 4] {
-    [
-        one.severity.clone(),
-        format!("{}:{}", one.file, one.line),
-        format!("{}/{}", one.tool, one.rule),
-        clip(&one.message, 100),
-    ]
-}
-
-fn shown(report: &ReportView) -> String {
-    let counts: Vec<String> = ["critical", "high", "medium", "low", "info"]
-        .iter()
-        .map(|name| format!("{} {name}", report.summary.by_severity.get(*name).copied().unwrap_or(0)))
-        .collect();
-    let by_tool: Vec<String> = report.summary.by_tool.iter().map(|(name, count)| format!("{count} {name}")).collect();
-    let mut text = format!("{} findings: {}\n{}\n\n", report.summary.findings, counts.join(", "), by_tool.join(", "));
-    text.push_str(&table(
-        ["severity", "place", "rule", "message"],
-        report.findings.iter().map(row).collect(),
-        "nothing was found",
-    ));
-    if let Some(surface) = &report.surface {
-        text.push_str(&format!("\n{} names that others can use", surface.count));
-        text.push_str(&report.surface_change.as_ref().map(trend::names).unwrap_or_default());
-    }
-    // One that ran and has something to tell did not do all of it.
-    for tool in report.tools.iter().filter(|tool| tool.status != "ran" || tool.detail.is_some()) {
-        let why: Vec<&str> = [tool.detail.as_deref(), tool.fix.as_deref()].into_iter().flatten().collect();
-        text.push_str(&format!("\n{} {}: {}", tool.name, tool.status, why.join("; ")));
-    }
-    if let Some(review) = &report.review {
-        text.push_str(&format!("\n\nReview ({}):\n{}", review.model, review.text));
-        for one in &review.citations {
-            text.push_str(&format!("\n[{}] {}:{}", one.n, one.file, one.line));
-        }
-    }
-    text
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use riverrun_api::config::{Programs, ProjectSettings};
+use riverrun_api::config::{PROJECT_TOOLS_FOLDER, Programs, ProjectSettings};
 
 use super::{Values, wrong};
 use crate::error::CliError;
@@ -11,9 +11,11 @@ const PROGRAMS: &str = "RIVERRUN_PROJECT_PROGRAMS";
 const ADVISORIES: &str = "RIVERRUN_PROJECT_ADVISORIES";
 const LICENCES: &str = "RIVERRUN_PROJECT_LICENCES";
 
-/// Names with commas, `none` for no program at all; a folder and a file that can be read.
-pub(super) fn settings(values: &Values, folder: &Path) -> Result<ProjectSettings, CliError> {
-    let mut settings = ProjectSettings::default();
+/// Names with commas, `none` for no program at all; a folder and a file that can be read. Tools that are installed on request lie in the
+/// data folder.
+pub(super) fn settings(values: &Values, folder: &Path, data_dir: &Path) -> Result<ProjectSettings, CliError> {
+    let tools = Some(data_dir.join(PROJECT_TOOLS_FOLDER));
+    let mut settings = ProjectSettings { tools, ..ProjectSettings::default() };
     let named = values.list(PROGRAMS);
     if let Some(wrong_one) = named.iter().find(|name| name.contains(['/', ' '])) {
         return Err(wrong(PROGRAMS, wrong_one, "a name of a program without a folder"));
@@ -46,13 +48,14 @@ mod tests {
 
     fn read(pairs: &[(&str, &str)]) -> Result<ProjectSettings, CliError> {
         let values: BTreeMap<String, String> = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        settings(&Values(values), Path::new("/tmp"))
+        settings(&Values(values), Path::new("/tmp"), Path::new("/tmp/data"))
     }
 
     #[test]
     fn given_programs_when_they_are_named_then_they_are_the_only_ones() {
         let usual = read(&[]).unwrap();
         assert!(usual.programs.allows("ruff") && !usual.programs.allows("sh") && usual.advisories.is_none());
+        assert_eq!(usual.tools.as_deref(), Some(Path::new("/tmp/data/project-tools")));
         let named = read(&[(PROGRAMS, "sh, make")]).unwrap();
         assert!(named.programs.allows("sh") && named.programs.allows("make") && !named.programs.allows("ruff"));
         assert!(!read(&[(PROGRAMS, "none")]).unwrap().programs.allows("ruff"));

@@ -1,11 +1,12 @@
-//! Declared against imported packages, and versions that are not pinned: of Python here, of JavaScript in [`node_packages`].
+//! Declared against imported packages, and versions that are not pinned: of Python here, of others in [`node_packages`] and
+//! [`declared_packages`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tree_sitter::Node;
 
 use super::python_packages::{is_stdlib, modules_of, package_of};
-use super::{node_packages, parsed};
+use super::{declared_packages, node_packages, parsed};
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
 use crate::language::{Language, each, named, text};
@@ -25,6 +26,7 @@ struct Declared {
 pub(super) fn analyze(files: &Files) -> Vec<Finding> {
     let mut found = python(files);
     found.extend(node_packages::undeclared(TOOL, files));
+    found.extend(declared_packages::analyze(TOOL, files));
     found
 }
 

@@ -1,10 +1,11 @@
-//! Which Python file imports which when it is loaded, and where that goes around in a circle: such files work only in some orders.
+//! Which file of Python, JavaScript or TypeScript imports which when it is loaded, and where that goes around in a circle: such files
+//! work only in some orders. Go refuses circles itself, and to Rust they are nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tree_sitter::Node;
 
-use super::parsed;
+use super::{parsed, script_imports};
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
 use crate::language::{Language, named, text};
@@ -39,20 +40,34 @@ fn finding(circle: &BTreeSet<&str>, graph: &Graph<'_>) -> Finding {
 
 fn graph(files: &Files) -> Graph<'_> {
     let mut graph = Graph::new();
-    for (path, language, source) in parsed(files).filter(|(_, language, _)| *language == Language::Python) {
+    for (path, language, source) in parsed(files) {
+        let is_script = matches!(language, Language::JavaScript | Language::TypeScript | Language::Tsx);
+        if !is_script && language != Language::Python {
+            continue;
+        }
         let targets: &mut Targets<'_> = graph.entry(path).or_default();
         let Some(tree) = language.parse(source) else { continue };
-        // What stands within functions, `try` and `if TYPE_CHECKING` is not loaded at once, or need not be.
-        for node in named(tree.root_node()) {
-            let line = node.start_position().row + 1;
-            for name in imported(node, source) {
-                if let Some(target) = resolve(&name, path, files).filter(|target| *target != path) {
-                    targets.entry(target).or_insert(line);
-                }
-            }
+        let found = match is_script {
+            true => script_imports::targets(path, (language, tree.root_node()), source, files),
+            false => of_python(path, tree.root_node(), source, files),
+        };
+        for (target, line) in found.into_iter().filter(|(target, _)| *target != path) {
+            targets.entry(target).or_insert(line);
         }
     }
     graph
+}
+
+/// The files that statements of the outermost level import, with their lines.
+fn of_python<'f>(path: &str, root: Node<'_>, source: &[u8], files: &'f Files) -> Vec<(&'f str, usize)> {
+    let mut found = Vec::new();
+    // What stands within functions, `try` and `if TYPE_CHECKING` is not loaded at once, or need not be.
+    for node in named(root) {
+        let line = node.start_position().row + 1;
+        let names = imported(node, source);
+        found.extend(names.iter().filter_map(|name| resolve(name, path, files)).map(|target| (target, line)));
+    }
+    found
 }
 
 /// Names of modules that a statement imports: for `from a import b` both `a.b` and, behind it, `a`.
@@ -173,6 +188,19 @@ mod tests {
         ]);
         assert_eq!(package.len(), 1, "{package:?}");
         assert_eq!((package[0].0.as_str(), package[0].1), ("src/p/a.py", 2));
+    }
+
+    #[test]
+    fn given_scripts_that_import_each_other_when_they_are_looked_at_then_each_circle_is_one_finding() {
+        let found = cycles(&[
+            ("src/a.ts", "import x from 'react';\nimport { b } from './b';\n"),
+            ("src/b.ts", "export * from './c/index.js';\n"),
+            ("src/c/index.ts", "const a = require('../a');\n"),
+            ("src/d.ts", "import { a } from './a';\n"),
+        ]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!((found[0].0.as_str(), found[0].1), ("src/a.ts", 2));
+        assert!(cycles(&[("a.js", "import './b';\n"), ("b.js", "function f() { require('./a'); }\n")]).is_empty());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use bytes::Bytes;
 use riverrun_agents::tools::sandbox::Sandbox;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +14,7 @@ use crate::surface::{Surface, surface};
 
 mod advisories;
 mod dead_code;
+mod declared_packages;
 mod dependencies;
 mod external;
 mod import_graph;
@@ -23,10 +25,12 @@ mod package_licences;
 mod packages;
 mod python_flow;
 mod python_packages;
+mod script_imports;
 mod secrets;
 mod spdx;
 mod syntax;
 
+pub(crate) use external::{KnownTool, known_tools};
 pub use package_licences::LicenceTable;
 pub(crate) use package_licences::is_vendored;
 
@@ -34,7 +38,7 @@ pub(crate) use package_licences::is_vendored;
 pub const MAX_FINDINGS: usize = 5_000;
 
 /// Rules that say nothing without the other files of a project.
-pub(crate) const NEEDS_PROJECT: [&str; 2] = [dead_code::PRIVATE, dead_code::PUBLIC];
+const NEEDS_PROJECT: [&str; 3] = [dead_code::PRIVATE, dead_code::PUBLIC, "unused-dependency"];
 
 /// A file larger than this is not parsed: 2 MiB. It is generated or data.
 const MAX_PARSED: usize = 2 << 20;
@@ -137,17 +141,41 @@ fn reading(files: &Files, table: &LicenceTable) -> Analyzed {
 
 /// The same and what installed programs say, in a sandbox; what does not run is told in the report.
 pub async fn analyze(files: Files, sandbox: Option<&Sandbox>, settings: &ProjectSettings) -> Analyzed {
-    let external = external::analyze(&files, sandbox, &settings.programs).await;
+    whole(files, external::Reads::Projects, sandbox, settings).await
+}
+
+/// What can be told of one file without the others: by our own analyzers, and by linters that look at one file at a time.
+pub(crate) async fn of_file(
+    file: &str,
+    content: &Bytes,
+    sandbox: Option<&Sandbox>,
+    settings: &ProjectSettings,
+) -> Analyzed {
+    let settings = ProjectSettings { advisories: None, licences: None, ..settings.clone() };
+    let files = Files::from([(file.to_owned(), content.clone())]);
+    let mut found = whole(files, external::Reads::Files, sandbox, &settings).await;
+    // Whether others use a name can't be told from one file.
+    found.findings.retain(|one| !NEEDS_PROJECT.contains(&one.rule.as_str()));
+    found
+}
+
+async fn whole(
+    files: Files,
+    reads: external::Reads,
+    sandbox: Option<&Sandbox>,
+    settings: &ProjectSettings,
+) -> Analyzed {
     let (folder, table) = (settings.advisories.clone(), settings.licences.clone());
+    let own = files.clone();
     let work = tokio::task::spawn_blocking(move || {
         let begun = Instant::now();
-        let (mut run, found) = advisories::analyze(&files, folder.as_deref());
+        let (mut run, found) = advisories::analyze(&own, folder.as_deref());
         run.took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (table, unread) = match LicenceTable::load(table.as_deref()) {
             Ok(table) => (table, None),
             Err(why) => (LicenceTable::default(), Some(why)),
         };
-        let mut analyzed = reading(&files, &table);
+        let mut analyzed = reading(&own, &table);
         let licences = analyzed.tools.iter_mut().find(|tool| tool.name == "licences");
         if let (Some(licences), Some(why)) = (licences, unread) {
             licences.detail = Some(format!("the table of licences is not used: {why}"));
@@ -155,7 +183,9 @@ pub async fn analyze(files: Files, sandbox: Option<&Sandbox>, settings: &Project
         }
         (analyzed, (run, found))
     });
-    let (mut analyzed, versions) = match work.await {
+    // Ours and those of others side by side.
+    let (external, work) = tokio::join!(external::analyze(&files, reads, sandbox, settings), work);
+    let (mut analyzed, versions) = match work {
         Ok((analyzed, versions)) => (analyzed, Some(versions)),
         Err(_) => (Analyzed::default(), None),
     };

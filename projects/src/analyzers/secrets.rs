@@ -1,5 +1,7 @@
 //! Secrets and personal data in the tree. What was found is never quoted.
 
+use std::collections::BTreeSet;
+
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
 use crate::installed::is_metadata;
@@ -7,8 +9,8 @@ use crate::installed::is_metadata;
 const TOOL: &str = "secrets";
 /// Longest file that is looked through, in bytes.
 const MAX_SCANNED: usize = 4 << 20;
-/// So many different addresses of people in one file are a list of people.
-const MANY_ADDRESSES: usize = 5;
+/// So many different ones in a file are a list of people.
+const MANY: usize = 5;
 
 /// Beginnings of keys that say whose they are, with how many characters follow at least.
 const KEYS: &[(&str, usize, &str)] = &[
@@ -35,15 +37,16 @@ pub(super) fn analyze(files: &Files) -> Vec<Finding> {
             continue;
         }
         let text = String::from_utf8_lossy(content);
+        let is_literal = if is_settings(path) { is_setting } else { is_literal };
         for (index, line) in text.lines().enumerate() {
-            scan(path, index + 1, line, &mut found);
+            scan(path, (index + 1, line), is_literal, &mut found);
         }
         people(path, &text, &mut found);
     }
     found
 }
 
-fn scan(path: &str, number: usize, line: &str, found: &mut Vec<Finding>) {
+fn scan(path: &str, (number, line): (usize, &str), is_literal: fn(&str) -> bool, found: &mut Vec<Finding>) {
     let fix = "take it out, give out a new one, and read it from the environment";
     if line.contains("-----BEGIN ") && line.contains("PRIVATE KEY-----") {
         found.push(Finding::new((TOOL, "private-key", Severity::Critical), (path, number, 1), "a private key", fix));
@@ -68,13 +71,34 @@ fn scan(path: &str, number: usize, line: &str, found: &mut Vec<Finding>) {
 /// `password = "…"` with something that is no placeholder.
 fn is_literal(line: &str) -> bool {
     let Some((left, right)) = line.split_once(['=', ':']) else { return false };
-    let name = left.trim().trim_matches(['"', '\'']).to_lowercase();
-    if !NAMES.iter().any(|wanted| name.ends_with(wanted)) {
+    if !is_secret(left) {
         return false;
     }
     let right = right.trim_start_matches(['=', ' ']);
     let Some(quote) = right.chars().next().filter(|c| matches!(c, '"' | '\'')) else { return false };
-    let Some(value) = right[1..].split(quote).next() else { return false };
+    right[1..].split(quote).next().is_some_and(is_value)
+}
+
+/// `.env`, `.env.production`, `prod.env`: what they hold are texts without quotes.
+fn is_settings(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let is_template = ["example", "sample", "template", "dist"].iter().any(|word| name.ends_with(word));
+    (name == ".env" || name.starts_with(".env.") || name.ends_with(".env")) && !is_template
+}
+
+/// `PASSWORD=…`, with `export` before it or quotes around it or without.
+fn is_setting(line: &str) -> bool {
+    let line = line.trim();
+    let Some((left, right)) = line.split_once('=').filter(|_| !line.starts_with('#')) else { return false };
+    is_secret(left.trim_start_matches("export ")) && is_value(right.trim().trim_matches(['"', '\'']))
+}
+
+fn is_secret(name: &str) -> bool {
+    let name = name.trim().trim_matches(['"', '\'']).to_lowercase();
+    NAMES.iter().any(|wanted| name.ends_with(wanted))
+}
+
+fn is_value(value: &str) -> bool {
     let lower = value.to_lowercase();
     value.len() >= 8 && !value.contains(' ') && !PLACEHOLDERS.iter().any(|word| lower.contains(word))
 }
@@ -84,19 +108,108 @@ fn people(path: &str, text: &str, found: &mut Vec<Finding>) {
     if !is_data {
         return;
     }
-    let separators = |c: char| c.is_whitespace() || matches!(c, ',' | ';' | '"' | '\'' | '<' | '>');
-    let mut addresses: Vec<&str> = text.split(separators).filter(|word| is_address(word)).collect();
-    addresses.sort_unstable();
-    addresses.dedup();
-    if addresses.len() >= MANY_ADDRESSES {
-        let rule = (TOOL, "personal-data", Severity::Medium);
-        let message = format!("{} e-mail addresses of people", addresses.len());
-        found.push(Finding::new(rule, (path, 1, 1), message, "keep personal data out of the repository"));
+    let separators = |c: char| c.is_whitespace() || matches!(c, ',' | ';' | '"' | '\'' | '<' | '>' | '(' | ')');
+    let distinct =
+        |is_one: fn(&str) -> bool| text.split(separators).filter(|word| is_one(word)).collect::<BTreeSet<&str>>().len();
+    let (cards, numbers) = (distinct(is_card), distinct(is_long_number));
+    // One of ten numbers passes the check of a card by chance.
+    let cards = if cards * 2 >= numbers { cards } else { 0 };
+    for (count, what) in [
+        (distinct(is_address), "e-mail addresses of people"),
+        (distinct(is_account), "numbers of bank accounts"),
+        (cards, "numbers of payment cards"),
+    ] {
+        if count >= MANY {
+            let rule = (TOOL, "personal-data", Severity::Medium);
+            let message = format!("{count} {what}");
+            found.push(Finding::new(rule, (path, 1, 1), message, "keep personal data out of the repository"));
+        }
     }
+}
+
+fn is_long_number(word: &str) -> bool {
+    (13..=19).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// A number of a payment card: ISO/IEC 7812, with the check of Luhn.
+fn is_card(word: &str) -> bool {
+    let digit = |(place, byte): (usize, u8)| {
+        let digit = u32::from(byte - b'0') * if place % 2 == 1 { 2 } else { 1 };
+        if digit > 9 { digit - 9 } else { digit }
+    };
+    is_long_number(word)
+        && word.starts_with(['3', '4', '5', '6'])
+        && word.bytes().rev().enumerate().map(digit).sum::<u32>().is_multiple_of(10)
+}
+
+/// A number of a bank account: ISO 13616, whose remainder by 97 is 1.
+fn is_account(word: &str) -> bool {
+    let bytes = word.as_bytes();
+    let has_head = bytes.len() >= 15
+        && bytes.len() <= 34
+        && bytes[..2].iter().all(u8::is_ascii_uppercase)
+        && bytes[2..4].iter().all(u8::is_ascii_digit);
+    let rest = |remainder: u32, byte: &u8| match byte {
+        b'0'..=b'9' => Some((remainder * 10 + u32::from(byte - b'0')) % 97),
+        b'A'..=b'Z' => Some((remainder * 100 + u32::from(byte - b'A') + 10) % 97),
+        _ => None,
+    };
+    has_head && bytes[4..].iter().chain(&bytes[..4]).try_fold(0, rest) == Some(1)
 }
 
 fn is_address(word: &str) -> bool {
     word.split_once('@').is_some_and(|(name, host)| {
         !name.is_empty() && host.contains('.') && !host.contains('@') && !host.starts_with("example.")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(path: &str, text: &str) -> Vec<String> {
+        let files = Files::from([(path.to_owned(), text.to_owned().into())]);
+        analyze(&files).into_iter().map(|one| one.rule).collect()
+    }
+
+    #[test]
+    fn given_settings_with_and_without_quotes_when_they_are_read_then_passwords_are_found_where_texts_need_none() {
+        for (path, line, is_found) in [
+            (".env", "DB_PASSWORD=hunter2hunter2", true),
+            (".env.production", "export API_KEY='a1b2c3d4e5'", true),
+            ("deploy/prod.env", "  SECRET = \"a1b2c3d4e5\"", true),
+            (".env", "# DB_PASSWORD=hunter2hunter2", false),
+            (".env", "DB_PASSWORD=", false),
+            (".env", "DB_PASSWORD=${FROM_VAULT_12}", false),
+            (".env", "PASSWORD_FILE=/run/secrets/db", false),
+            (".env.example", "DB_PASSWORD=hunter2hunter2", false),
+            ("a.py", "password = hunter2hunter2", false),
+            ("a.py", "password = 'hunter2hunter2'", true),
+            ("a.yml", "password: \"hunter2hunter2\"", true),
+            ("a.py", "password = 'your-password'", false),
+        ] {
+            let expected: &[&str] = if is_found { &["literal-password"] } else { &[] };
+            assert_eq!(rules(path, line), expected, "{path} {line}");
+        }
+    }
+
+    #[test]
+    fn given_numbers_in_data_when_they_are_read_then_only_lists_of_accounts_and_cards_are_told() {
+        let accounts = "DE89370400440532013000 GB82WEST12345698765432 FR1420041010050500013M02606 NL91ABNA0417164300 BE68539007547034";
+        let cards = "4111111111111111,5555555555554444,378282246310005,6011111111111117,5105105105105100";
+        let plain: Vec<String> = (0..40).map(|number| format!("40000000000{number:05}")).collect();
+        for (text, is_found) in [
+            (accounts.to_owned(), true),
+            (accounts.replace("DE89", "DE88"), false),
+            (cards.to_owned(), true),
+            (plain.join("\n"), false),
+            (format!("{}\n{cards}", plain.join("\n")), false),
+            ("a@b.org,c@b.org,d@b.org,e@b.org,f@b.org".to_owned(), true),
+            ("2024010112000000 2024010112000001".to_owned(), false),
+        ] {
+            let expected: &[&str] = if is_found { &["personal-data"] } else { &[] };
+            assert_eq!(rules("people.csv", &text), expected, "{text}");
+            assert!(rules("people.py", &text).is_empty(), "{text}");
+        }
+    }
 }

@@ -32,7 +32,8 @@ pub(super) fn analyze(files: &Files) -> Vec<Finding> {
                 function(path, language, node, source, &mut found);
                 duplicate(path, node, source, &mut bodies, &mut found);
             }
-            if matches!(node.kind(), "block" | "statement_block") {
+            // A block of Go has its statements in a list below it.
+            if matches!(node.kind(), "block" | "statement_block" | "statement_list") {
                 unreachable(path, node, &mut found);
             }
         });

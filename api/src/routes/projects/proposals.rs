@@ -176,6 +176,7 @@ async fn apply(
 ) -> Result<Reply<FileChangedView>, ApiError> {
     let row = project(&state, query.namespace.as_deref(), &text).await?;
     confirmed(body.confirm)?;
+    tree(&state, &row).await?.entry(&body.file)?;
     let proposal_id: ProposalId = match &body.proposal_id {
         Some(proposal) => id(proposal)?,
         None => {
@@ -209,6 +210,7 @@ async fn revert(
 ) -> Result<Reply<FileChangedView>, ApiError> {
     let row = project(&state, query.namespace.as_deref(), &text).await?;
     confirmed(body.confirm)?;
+    tree(&state, &row).await?.entry(&body.file)?;
     let change_id = change_id(&key, &text);
     let command = RevertFile {
         project_id: row.project_id,

@@ -2,7 +2,7 @@
 
 use riverrun_api::wire::{FindingView, SurfaceChangeView, TrendView};
 
-use super::row;
+use super::shown::row;
 use crate::output::table;
 
 /// Names that a report lists; `--json` has more.

@@ -122,7 +122,7 @@ fn read_answer(line: &str) -> (ApprovalDecision, Option<String>) {
 }
 
 /// A line of input. Its thread is nobody's: a command that ends does not wait for one that is never written.
-async fn read_line() -> Option<String> {
+pub async fn read_line() -> Option<String> {
     let (sender, receiver) = oneshot::channel();
     std::thread::spawn(move || {
         let mut line = String::new();

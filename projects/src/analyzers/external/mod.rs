@@ -1,71 +1,173 @@
-//! Programs that others make: linters and type checkers of a table, used where they are installed and allowed. They read a temporary
-//! folder in the sandbox, without network. What does not run is said to have not run, never to be clean.
+//! Programs that others make: linters and type checkers of a table, used where they are installed and allowed, those of the folder of
+//! our own ([`crate::tools`]) before those of the `PATH`. They read a temporary folder in the sandbox, side by side, without network.
+//! What does not run is said to have not run, never to be clean.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use riverrun_agents::tools::sandbox::{Confinement, Finished, Invocation, Sandbox, support};
 use tempfile::TempDir;
+use tokio::sync::Semaphore;
 
 use super::ToolRun;
 use crate::copy::Files;
 use crate::finding::Finding;
 use crate::folder::{homes, lay_out, on_path};
 use crate::language::Language;
-use crate::settings::Programs;
+use crate::settings::{Programs, ProjectSettings};
+use crate::tools::{fix, installed};
 use read::Said;
-use table::{TOOLS, Tool};
+use table::{Again, TOOLS, Tool};
 
 mod read;
 mod table;
 
 /// How long one may take.
 const MAX_TIME: Duration = Duration::from_secs(120);
+/// Tools that run at a time: each may take a core and some hundred megabytes.
+const MAX_AT_ONCE: usize = 3;
 /// Most bytes that one may say.
 const MAX_OUTPUT: usize = 32 << 20;
 /// Files that are no source, and without which modules of Go are none.
 const MANIFESTS: [&str; 3] = ["go.mod", "go.sum", "modules.txt"];
 
+/// What the tools are to look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reads {
+    /// All files together.
+    Projects,
+    /// Each by itself: only tools whose judgement needs no other file.
+    Files,
+}
+
 /// What is to be done about one tool.
 enum Plan {
-    Run(PathBuf),
+    Run(Start),
     Tell(ToolRun),
+}
+
+/// How a tool is started here.
+#[derive(Debug, Clone, Default)]
+struct Start {
+    program: PathBuf,
+    /// Arguments that come first.
+    first: Vec<String>,
+    environment: BTreeMap<String, String>,
+    read: Vec<PathBuf>,
+    /// A version in the folder of our own, and not one of the `PATH`.
+    is_private: bool,
+}
+
+/// A tool of the table, for those who show or install it.
+#[derive(Debug, Clone)]
+pub(crate) struct KnownTool {
+    pub(crate) name: &'static str,
+    pub(crate) program: &'static str,
+    pub(crate) languages: Vec<&'static str>,
+    /// What installs it by hand.
+    pub(crate) install: &'static str,
+}
+
+/// The tools of the table.
+pub(crate) fn known_tools() -> impl Iterator<Item = KnownTool> {
+    TOOLS.iter().map(|tool| {
+        let mut languages: Vec<&'static str> = tool.languages.iter().map(|language| language.name()).collect();
+        languages.dedup();
+        KnownTool { name: tool.name, program: tool.program, languages, install: tool.install }
+    })
+}
+
+/// What a call works with.
+struct Surroundings<'a> {
+    sandbox: Option<&'a Sandbox>,
+    programs: &'a Programs,
+    /// Where tools are looked for before the `PATH`.
+    tools: Option<&'a Path>,
 }
 
 pub(super) async fn analyze(
     files: &Files,
+    reads: Reads,
     sandbox: Option<&Sandbox>,
-    programs: &Programs,
+    settings: &ProjectSettings,
 ) -> Vec<(ToolRun, Vec<Finding>)> {
+    let around = Surroundings { sandbox, programs: &settings.programs, tools: settings.tools.as_deref() };
     let languages: BTreeSet<Language> = files.keys().filter_map(|path| Language::of(path)).collect();
-    let usable = |tool: &Tool| programs.allows(tool.program) && on_path(tool.program).is_some();
-    let plans: Vec<(&Tool, Plan)> = choose(&languages, usable)
-        .into_iter()
-        .map(|tool| (tool, plan(tool, files, sandbox.is_some(), programs)))
-        .collect();
+    let rank = |tool: &Tool| {
+        let start = located(tool, around.tools).filter(|_| around.programs.allows(tool.program))?;
+        Some(u8::from(!start.is_private))
+    };
+    let chosen = choose(&languages, rank).into_iter().filter(|tool| reads == Reads::Projects || tool.by_file);
+    let plans: Vec<(&Tool, Plan)> = chosen.map(|tool| (tool, plan(tool, files, &around))).collect();
     let begins = plans.iter().any(|(_, plan)| matches!(plan, Plan::Run(_)));
     let is_whole = plans.iter().any(|(tool, plan)| tool.executes && matches!(plan, Plan::Run(_)));
     let folder = if begins { Some(folder(files, is_whole).await) } else { None };
-    let mut runs = Vec::new();
+    let folder = folder.as_ref().map(|laid_out| laid_out.as_ref().map(TempDir::path).map_err(String::as_str));
+    let places = Semaphore::new(MAX_AT_ONCE);
+    let (mut reading, mut building) = (Vec::new(), Vec::new());
     for (tool, plan) in plans {
-        let begun = Instant::now();
-        let (mut run, found) = match (plan, &folder, sandbox) {
-            (Plan::Tell(run), _, _) => (run, Vec::new()),
-            (Plan::Run(program), Some(Ok(folder)), Some(sandbox)) => start(tool, program, folder.path(), sandbox).await,
-            (Plan::Run(_), Some(Err(why)), _) => (told(tool, "failed", why.clone(), "free some space"), Vec::new()),
-            (Plan::Run(_), _, _) => {
-                (told(tool, "failed", "it has no place to run".to_owned(), "analyze the project again"), Vec::new())
-            }
-        };
-        run.took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        runs.push((run, found));
+        let work = carry_out(tool, plan, folder, sandbox, &places);
+        if tool.executes { building.push(work) } else { reading.push(work) }
+    }
+    let mut runs = join_all(reading).await;
+    // What builds writes into the folder: only when nobody reads there any more.
+    for work in building {
+        runs.push(work.await);
     }
     runs
 }
 
-/// Of tools that do the same job the first that can be used, or else the first, so that its absence is said once.
-fn choose(languages: &BTreeSet<Language>, usable: impl Fn(&Tool) -> bool) -> Vec<&'static Tool> {
+async fn carry_out(
+    tool: &Tool,
+    plan: Plan,
+    folder: Option<Result<&Path, &str>>,
+    sandbox: Option<&Sandbox>,
+    places: &Semaphore,
+) -> (ToolRun, Vec<Finding>) {
+    // It is never closed, so this never fails.
+    let _place = places.acquire().await;
+    let begun = Instant::now();
+    let (mut run, found) = match (plan, folder, sandbox) {
+        (Plan::Tell(run), _, _) => (run, Vec::new()),
+        (Plan::Run(begin), Some(Ok(folder)), Some(sandbox)) => start(tool, begin, folder, sandbox).await,
+        (Plan::Run(_), Some(Err(why)), _) => (told(tool, "failed", why.to_owned(), "free some space"), Vec::new()),
+        (Plan::Run(_), _, _) => {
+            (told(tool, "failed", "it has no place to run".to_owned(), "analyze the project again"), Vec::new())
+        }
+    };
+    run.took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    (run, found)
+}
+
+/// Where a tool is: in the folder of our own, or else on the `PATH`.
+fn located(tool: &Tool, folder: Option<&Path>) -> Option<Start> {
+    let mut found = match installed(folder, tool.name) {
+        Some(own) => Start {
+            program: own.program,
+            first: own.first,
+            environment: own.environment,
+            read: own.read,
+            is_private: true,
+        },
+        None => {
+            let program = on_path(tool.program)?;
+            Start { read: homes(&program), program, ..Start::default() }
+        }
+    };
+    let helper = tool.helper.and_then(on_path);
+    found.read.extend(helper.iter().flat_map(|helper| homes(helper)));
+    let beside = [Some(&found.program), helper.as_ref()].into_iter().flatten().filter_map(|path| path.parent());
+    // A script finds its interpreter, and a compiler its helpers, beside it.
+    let folders: String = beside.map(|folder| format!("{}:", folder.display())).collect();
+    found.environment.insert("PATH".to_owned(), format!("{folders}/usr/local/bin:/usr/bin:/bin"));
+    Some(found)
+}
+
+/// Of tools that do the same job the one of the lowest rank, of those the first; where none can be used the first, so that its
+/// absence is said once.
+fn choose(languages: &BTreeSet<Language>, rank: impl Fn(&Tool) -> Option<u8>) -> Vec<&'static Tool> {
     let concerned: Vec<&'static Tool> =
         TOOLS.iter().filter(|tool| tool.languages.iter().any(|one| languages.contains(one))).collect();
     let mut chosen: Vec<&'static Tool> = Vec::new();
@@ -74,20 +176,21 @@ fn choose(languages: &BTreeSet<Language>, usable: impl Fn(&Tool) -> bool) -> Vec
             continue;
         }
         let same = concerned.iter().filter(|other| other.job == tool.job);
-        chosen.push(same.copied().find(|other| usable(other)).unwrap_or(*tool));
+        let ranked = same.filter_map(|other| Some((rank(other)?, *other)));
+        chosen.push(ranked.min_by_key(|(rank, _)| *rank).map_or(*tool, |(_, best)| best));
     }
     chosen
 }
 
-fn plan(tool: &Tool, files: &Files, has_sandbox: bool, programs: &Programs) -> Plan {
+fn plan(tool: &Tool, files: &Files, around: &Surroundings<'_>) -> Plan {
     let tell = |status: &str, detail: String, fix: &str| Plan::Tell(told(tool, status, detail, fix));
-    if !programs.allows(tool.program) {
+    if !around.programs.allows(tool.program) {
         let why = if tool.executes { ", since it executes code of the project" } else { "" };
         let fix = format!("an operator can name {} in RIVERRUN_PROJECT_PROGRAMS", tool.program);
         return tell("skipped", format!("{} is not allowed{why}", tool.program), &fix);
     }
-    let Some(program) = on_path(tool.program) else {
-        return tell("missing", format!("{} is not installed", tool.program), tool.install);
+    let Some(start) = located(tool, around.tools) else {
+        return tell("missing", format!("{} is not installed", tool.program), &fix(tool.name, tool.install));
     };
     if let Some(file) = tool.needs.filter(|file| !files.contains_key(*file)) {
         return tell(
@@ -96,7 +199,7 @@ fn plan(tool: &Tool, files: &Files, has_sandbox: bool, programs: &Programs) -> P
             "import the folder that has it",
         );
     }
-    if !has_sandbox {
+    if around.sandbox.is_none() {
         return tell("skipped", "this program has no sandbox".to_owned(), "use the riverrun binary");
     }
     let support = support();
@@ -104,7 +207,7 @@ fn plan(tool: &Tool, files: &Files, has_sandbox: bool, programs: &Programs) -> P
         let why = format!("it executes code of the project, and the kernel does not confine that: {support}");
         return tell("skipped", why, "use a kernel with Landlock and seccomp");
     }
-    Plan::Run(program)
+    Plan::Run(start)
 }
 
 /// The files that the tools read: sources, or all when one of them builds the project.
@@ -133,17 +236,40 @@ fn told(tool: &Tool, status: &str, detail: String, fix: &str) -> ToolRun {
     }
 }
 
-async fn start(tool: &Tool, program: PathBuf, folder: &Path, sandbox: &Sandbox) -> (ToolRun, Vec<Finding>) {
+async fn start(tool: &Tool, begin: Start, folder: &Path, sandbox: &Sandbox) -> (ToolRun, Vec<Finding>) {
     let place = folder.display().to_string();
-    let mut environment: BTreeMap<String, String> =
-        tool.environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let mut readable = homes(&program);
-    if let Some(beside) = program.parent() {
-        // A script finds its interpreter, and a compiler its helpers, beside it.
-        environment.insert("PATH".to_owned(), format!("{}:/usr/local/bin:/usr/bin:/bin", beside.display()));
-        if tool.executes {
-            readable.push(beside.to_owned());
-        }
+    let answer = call(tool, &begin, &[], folder, sandbox).await;
+    let is_wanted = |again: &Again| answer.as_ref().is_ok_and(|finished| breaks_off(tool, again, finished));
+    let Some(again) = tool.again.as_ref().filter(|again| is_wanted(again)) else {
+        return outcome(tool, answer, &place);
+    };
+    let (mut run, found) = outcome(tool, call(tool, &begin, again.arguments, folder, sandbox).await, &place);
+    if run.status == "ran" {
+        run.detail = Some(again.told.to_owned());
+    }
+    (run, found)
+}
+
+fn breaks_off(tool: &Tool, again: &Again, finished: &Finished) -> bool {
+    let stdout = String::from_utf8_lossy(&finished.stdout);
+    let is_done = finished.code.is_some_and(|code| tool.done.contains(&code));
+    !is_done && again.signs.iter().any(|sign| stdout.contains(sign) || finished.stderr.contains(sign))
+}
+
+fn outcome(tool: &Tool, answer: Result<Finished, String>, place: &str) -> (ToolRun, Vec<Finding>) {
+    match answer {
+        Ok(finished) => understood(tool, &finished, place),
+        Err(why) => (told(tool, "failed", why, "run it by hand to see why"), Vec::new()),
+    }
+}
+
+/// Its answer, or why there is none.
+async fn call(tool: &Tool, begin: &Start, more: &[&str], folder: &Path, sandbox: &Sandbox) -> Result<Finished, String> {
+    let mut environment = begin.environment.clone();
+    environment.extend(tool.environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    let mut readable = begin.read.clone();
+    if let Some(beside) = begin.program.parent().filter(|_| tool.executes) {
+        readable.push(beside.to_owned());
     }
     if let Some(toolchains) = tool.executes.then(rustup).flatten() {
         environment.insert("RUSTUP_HOME".to_owned(), toolchains.display().to_string());
@@ -157,19 +283,14 @@ async fn start(tool: &Tool, program: PathBuf, folder: &Path, sandbox: &Sandbox) 
         processes: 256,
         ..Confinement::default()
     };
-    let invocation = Invocation {
-        program,
-        arguments: (tool.arguments)(&place),
-        environment,
-        stdin: None,
-        confinement,
-        max_output: MAX_OUTPUT,
-    };
-    let fix = "run it by hand to see why";
+    let mut arguments = begin.first.clone();
+    arguments.extend((tool.arguments)(&folder.display().to_string()));
+    arguments.extend(more.iter().map(|one| (*one).to_owned()));
+    let program = begin.program.clone();
+    let invocation = Invocation { program, arguments, environment, stdin: None, confinement, max_output: MAX_OUTPUT };
     match tokio::time::timeout(MAX_TIME, sandbox.run_in(invocation, folder)).await {
-        Err(_) => (told(tool, "failed", format!("no answer within {} s", MAX_TIME.as_secs()), fix), Vec::new()),
-        Ok(Err(error)) => (told(tool, "failed", error.to_string(), fix), Vec::new()),
-        Ok(Ok(finished)) => understood(tool, &finished, &place),
+        Err(_) => Err(format!("no answer within {} s", MAX_TIME.as_secs())),
+        Ok(answer) => answer.map_err(|error| error.to_string()),
     }
 }
 
@@ -219,20 +340,23 @@ mod tests {
     #[test]
     fn given_tools_of_one_job_when_they_are_chosen_then_the_first_that_is_there_runs_and_none_is_said_once() {
         let python = BTreeSet::from([Language::Python]);
-        let names = |usable: &dyn Fn(&Tool) -> bool| -> Vec<&str> {
-            choose(&python, usable).iter().map(|tool| tool.name).collect()
+        let names = |rank: &dyn Fn(&Tool) -> Option<u8>| -> Vec<&str> {
+            choose(&python, rank).iter().map(|tool| tool.name).collect()
         };
-        assert_eq!(names(&|_| true), ["ruff", "mypy"]);
-        assert_eq!(names(&|_| false), ["ruff", "mypy"]);
-        assert_eq!(names(&|tool| tool.name == "ty"), ["ruff", "ty"]);
-        assert!(choose(&BTreeSet::new(), |_| true).is_empty());
+        assert_eq!(names(&|_| Some(1)), ["ruff", "mypy"]);
+        assert_eq!(names(&|_| None), ["ruff", "mypy"]);
+        assert_eq!(names(&|tool| (tool.name == "ty").then_some(1)), ["ruff", "ty"]);
+        // One that was installed on request goes before one of the `PATH`.
+        assert_eq!(names(&|tool| Some(u8::from(tool.name != "pyright"))), ["ruff", "pyright"]);
+        assert!(choose(&BTreeSet::new(), |_| Some(0)).is_empty());
     }
 
     #[test]
     fn given_a_tool_that_is_not_allowed_when_it_is_planned_then_it_is_skipped_and_said() {
         let files = Files::new();
+        let around = Surroundings { sandbox: None, programs: &Programs::named([]), tools: None };
         for tool in TOOLS {
-            let Plan::Tell(run) = plan(tool, &files, true, &Programs::named([])) else { panic!("{} runs", tool.name) };
+            let Plan::Tell(run) = plan(tool, &files, &around) else { panic!("{} runs", tool.name) };
             assert_eq!((run.status.as_str(), run.name.as_str()), ("skipped", tool.name));
             assert!(run.detail.is_some() && run.fix.unwrap().contains("RIVERRUN_PROJECT_PROGRAMS"));
         }
@@ -252,6 +376,41 @@ mod tests {
     }
 
     #[test]
+    fn given_modules_of_one_name_when_mypy_breaks_off_then_it_is_called_once_more_and_otherwise_not() {
+        let (mypy, said) =
+            (tool("mypy"), "a/setup.py: error: Duplicate module named \"setup\" (also at \"b/setup.py\")\n");
+        let again = mypy.again.as_ref().unwrap();
+        assert!(breaks_off(mypy, again, &finished(2, said, "")) && breaks_off(mypy, again, &finished(2, "", said)));
+        assert!(!breaks_off(mypy, again, &finished(1, said, "")), "it is an answer");
+        assert!(!breaks_off(mypy, again, &finished(2, "", "out of memory")));
+    }
+
+    #[test]
+    fn given_packages_that_staticcheck_can_not_load_when_it_is_read_then_it_failed_and_is_not_clean() {
+        let broken = r#"{"code":"compile","severity":"error","location":{"file":"e.go","line":1,"column":1},"end":{"file":"","line":0,"column":0},"message":"could not import x"}"#;
+        let (run, found) = understood(tool("staticcheck"), &finished(1, broken, ""), "/tmp/x");
+        assert_eq!((run.status.as_str(), found.len()), ("failed", 0));
+        assert_eq!(understood(tool("staticcheck"), &finished(0, "", ""), "/tmp/x").0.status, "ran");
+    }
+
+    #[test]
+    fn given_a_tool_of_the_folder_of_our_own_when_it_is_located_then_it_goes_before_the_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("go-vet");
+        std::fs::create_dir(&own).unwrap();
+        assert!(located(tool("go-vet"), Some(folder.path())).is_none_or(|found| !found.is_private));
+        let ruff = folder.path().join("ruff/site/bin/ruff");
+        std::fs::create_dir_all(ruff.parent().unwrap()).unwrap();
+        std::fs::write(&ruff, "").unwrap();
+        let manifest = r#"{"version":"1","starter":"site/bin/ruff","interpreter":null,"python":false}"#;
+        std::fs::write(folder.path().join("ruff/installed.json"), manifest).unwrap();
+        let found = located(tool("ruff"), Some(folder.path())).unwrap();
+        assert!(found.is_private && found.program == ruff && found.read.contains(&folder.path().join("ruff")));
+        assert!(found.environment["PATH"].starts_with(&*ruff.parent().unwrap().display().to_string()));
+        assert!(located(tool("ruff"), None).is_none_or(|found| !found.is_private));
+    }
+
+    #[test]
     fn given_answers_of_each_tool_when_they_are_read_then_place_rule_and_message_are_theirs() {
         let ruff = r#"[{"code":"F401","filename":"/tmp/x/a.py","location":{"row":1,"column":8},"message":"unused","fix":{"message":"remove"}}]"#;
         let pyright = r#"{"generalDiagnostics":[{"file":"/tmp/x/a.py","severity":"error","message":"m","range":{"start":{"line":1,"character":9}},"rule":"reportCall"},
@@ -259,6 +418,7 @@ mod tests {
         let eslint = r#"[{"filePath":"/tmp/x/a.js","messages":[{"ruleId":"no-empty","severity":2,"message":"Empty.","line":2,"column":3},{"ruleId":null,"fatal":true,"severity":2,"message":"p","line":1,"column":1}]}]"#;
         let tsc = "src/a.ts(3,7): error TS2322: Type 'string' is not assignable.\nsrc/a.ts(1,1): error TS2307: Cannot find module 'y'.\n";
         let vet = "{\"m\":{\"printf\":[{\"posn\":\"/tmp/x/d.go:5:24\",\"message\":\"wrong type\"}]}}\n{\"n\":{}}\n";
+        let staticcheck = r#"{"code":"SA5009","severity":"error","location":{"file":"/tmp/x/d.go","line":8,"column":13},"end":{"file":"/tmp/x/d.go","line":8,"column":17},"message":"Printf format %d has arg #1 of wrong type string"}"#;
         let clippy = r#"{"reason":"compiler-artifact"}
 {"reason":"compiler-message","message":{"level":"warning","message":"needless","code":{"code":"clippy::needless_return"},"spans":[{"is_primary":true,"file_name":"src/lib.rs","line_start":4,"column_start":5}],"children":[]}}
 {"reason":"build-finished","success":true}"#;
@@ -276,6 +436,7 @@ mod tests {
             ("eslint", 1, eslint, "no-empty", ("a.js", 2, 3)),
             ("tsc", 1, tsc, "TS2322", ("src/a.ts", 3, 7)),
             ("go-vet", 0, vet, "printf", ("d.go", 5, 24)),
+            ("staticcheck", 1, staticcheck, "SA5009", ("d.go", 8, 13)),
             ("clippy", 0, clippy, "clippy::needless_return", ("src/lib.rs", 4, 5)),
         ] {
             let (run, found) = understood(tool(name), &finished(code, stdout, ""), "/tmp/x");

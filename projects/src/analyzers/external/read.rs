@@ -184,6 +184,20 @@ pub(super) fn go_vet(said: &Said<'_>) -> Option<Vec<Finding>> {
     Some(found)
 }
 
+/// A line of JSON for each finding. A package that can't be loaded was not looked at: then there is no answer.
+pub(super) fn staticcheck(said: &Said<'_>) -> Option<Vec<Finding>> {
+    let mut found = Vec::new();
+    for one in Deserializer::from_str(said.stdout).into_iter::<Value>() {
+        let one = one.ok()?;
+        let rule = one["code"].as_str().filter(|code| *code != "compile")?;
+        let at = &one["location"];
+        let place = (said.short(at["file"].as_str()?), number(&at["line"]), number(&at["column"]));
+        let severity = if rule.starts_with("SA") { Severity::Medium } else { Severity::Low };
+        found.push(Finding::new(("staticcheck", rule, severity), place, word(&one["message"]), ""));
+    }
+    Some(found)
+}
+
 /// A line of JSON for each message of the compiler, and others.
 pub(super) fn clippy(said: &Said<'_>) -> Option<Vec<Finding>> {
     let messages: Vec<Value> = said.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();

@@ -4,6 +4,16 @@ use super::read::{self, Said};
 use crate::finding::Finding;
 use crate::language::Language;
 
+/// A second call, when the first breaks off for a reason that other arguments do away with.
+pub(super) struct Again {
+    /// What it says then: one of these.
+    pub(super) signs: &'static [&'static str],
+    /// Arguments that are added.
+    pub(super) arguments: &'static [&'static str],
+    /// What the report says of it.
+    pub(super) told: &'static str,
+}
+
 /// A linter or type checker.
 pub(super) struct Tool {
     /// How reports name it.
@@ -12,10 +22,14 @@ pub(super) struct Tool {
     pub(super) program: &'static str,
     /// Of tools with the same job one is run.
     pub(super) job: &'static str,
+    /// A program of the `PATH` that it starts by itself.
+    pub(super) helper: Option<&'static str>,
     /// Languages that it reads.
     pub(super) languages: &'static [Language],
     /// A file at the top of the project without which it has nothing to do.
     pub(super) needs: Option<&'static str>,
+    /// Whether what it says of a file needs no other file.
+    pub(super) by_file: bool,
     /// Whether it executes code of the project: build scripts, macros.
     pub(super) executes: bool,
     /// Its arguments, from the folder that it reads and begins in. Settings of the project are not read.
@@ -24,6 +38,8 @@ pub(super) struct Tool {
     pub(super) environment: &'static [(&'static str, &'static str)],
     /// Exit codes with which an answer is one.
     pub(super) done: &'static [i32],
+    /// What to do when it breaks off.
+    pub(super) again: Option<Again>,
     /// Reads its answer; `None` when it is none.
     pub(super) read: fn(&Said<'_>) -> Option<Vec<Finding>>,
     /// What installs it.
@@ -71,6 +87,17 @@ const ESLINT_RULES: [&str; 32] = [
     "valid-typeof",
 ];
 
+/// Go without a compiler of C, a network and the settings of its user.
+const GO_ALONE: &[(&str, &str)] = &[
+    ("CGO_ENABLED", "0"),
+    ("GOENV", "off"),
+    ("GOFLAGS", "-buildvcs=false"),
+    ("GOPROXY", "off"),
+    ("GOTELEMETRY", "off"),
+    ("GOTOOLCHAIN", "local"),
+    ("GOWORK", "off"),
+];
+
 const PYTHON: &[Language] = &[Language::Python];
 
 /// The tools; of those with one job the one that is preferred first.
@@ -79,14 +106,17 @@ pub(super) static TOOLS: &[Tool] = &[
         name: "ruff",
         program: "ruff",
         job: "lint python",
+        helper: None,
         languages: PYTHON,
         needs: None,
+        by_file: true,
         executes: false,
         arguments: |place| {
             list(&["check", "--isolated", "--no-cache", "--exit-zero", "--output-format", "json", place])
         },
         environment: &[],
         done: &[0],
+        again: None,
         read: read::ruff,
         install: "pip install ruff",
     },
@@ -94,8 +124,10 @@ pub(super) static TOOLS: &[Tool] = &[
         name: "mypy",
         program: "mypy",
         job: "types python",
+        helper: None,
         languages: PYTHON,
         needs: None,
+        by_file: false,
         executes: false,
         arguments: |place| {
             list(&[
@@ -111,6 +143,12 @@ pub(super) static TOOLS: &[Tool] = &[
         },
         environment: &[("PYTHONSAFEPATH", "1")],
         done: &[0, 1],
+        // Many projects have several `setup.py` and `conf.py`.
+        again: Some(Again {
+            signs: &["Duplicate module named", "Source file found twice under different module names"],
+            arguments: &["--explicit-package-bases", "--namespace-packages"],
+            told: "modules are named by their folders, since several have the same name",
+        }),
         read: read::mypy,
         install: "pip install mypy",
     },
@@ -118,13 +156,16 @@ pub(super) static TOOLS: &[Tool] = &[
         name: "pyright",
         program: "pyright",
         job: "types python",
+        helper: None,
         languages: PYTHON,
         needs: None,
+        by_file: false,
         executes: false,
         arguments: |place| list(&["--outputjson", place]),
         // It asks Python for its folders: not for a module of the project that has the name of one of them.
         environment: &[("PYTHONSAFEPATH", "1")],
         done: &[0, 1],
+        again: None,
         read: read::pyright,
         install: "pip install pyright",
     },
@@ -132,14 +173,17 @@ pub(super) static TOOLS: &[Tool] = &[
         name: "ty",
         program: "ty",
         job: "types python",
+        helper: None,
         languages: PYTHON,
         needs: None,
+        by_file: false,
         executes: false,
         arguments: |place| {
             list(&["check", "--output-format", "concise", "--color", "never", "--no-progress", "--exit-zero", place])
         },
         environment: &[("PYTHONSAFEPATH", "1")],
         done: &[0],
+        again: None,
         read: read::ty,
         install: "pip install ty",
     },
@@ -147,8 +191,10 @@ pub(super) static TOOLS: &[Tool] = &[
         name: "eslint",
         program: "eslint",
         job: "lint javascript",
+        helper: None,
         languages: &[Language::JavaScript],
         needs: None,
+        by_file: true,
         executes: false,
         arguments: |_| {
             let rules = ESLINT_RULES.iter().flat_map(|rule| ["--rule".to_owned(), format!("{rule}: error")]);
@@ -157,6 +203,7 @@ pub(super) static TOOLS: &[Tool] = &[
         },
         environment: &[],
         done: &[0, 1],
+        again: None,
         read: read::eslint,
         install: "npm install --global eslint (9 or later)",
     },
@@ -164,12 +211,15 @@ pub(super) static TOOLS: &[Tool] = &[
         name: "tsc",
         program: "tsc",
         job: "types typescript",
+        helper: None,
         languages: &[Language::TypeScript, Language::Tsx],
         needs: None,
+        by_file: false,
         executes: false,
         arguments: |_| list(&["--project", TSCONFIG, "--pretty", "false"]),
         environment: &[],
         done: &[0, 1, 2],
+        again: None,
         read: read::tsc,
         install: "npm install --global typescript",
     },
@@ -177,33 +227,47 @@ pub(super) static TOOLS: &[Tool] = &[
         name: "go-vet",
         program: "go",
         job: "lint go",
+        helper: None,
         languages: &[Language::Go],
         needs: Some("go.mod"),
+        by_file: false,
         executes: false,
         arguments: |_| list(&["vet", "-json", "./..."]),
-        environment: &[
-            ("CGO_ENABLED", "0"),
-            ("GOENV", "off"),
-            ("GOFLAGS", "-buildvcs=false"),
-            ("GOPROXY", "off"),
-            ("GOTELEMETRY", "off"),
-            ("GOTOOLCHAIN", "local"),
-            ("GOWORK", "off"),
-        ],
+        environment: GO_ALONE,
         done: &[0],
+        again: None,
         read: read::go_vet,
         install: "install Go (1.26 or later): https://go.dev/dl",
+    },
+    Tool {
+        name: "staticcheck",
+        program: "staticcheck",
+        job: "defects go",
+        helper: Some("go"),
+        languages: &[Language::Go],
+        needs: Some("go.mod"),
+        by_file: false,
+        executes: false,
+        arguments: |_| list(&["-f", "json", "./..."]),
+        environment: GO_ALONE,
+        done: &[0, 1],
+        again: None,
+        read: read::staticcheck,
+        install: "go install honnef.co/go/tools/cmd/staticcheck@v0.8.2",
     },
     Tool {
         name: "clippy",
         program: "cargo-clippy",
         job: "lint rust",
+        helper: None,
         languages: &[Language::Rust],
         needs: Some("Cargo.toml"),
+        by_file: false,
         executes: true,
         arguments: |_| list(&["clippy", "--offline", "--workspace", "--message-format=json", "--quiet"]),
         environment: &[("CARGO_TERM_COLOR", "never")],
         done: &[0, 101],
+        again: None,
         read: read::clippy,
         install: "rustup component add clippy",
     },

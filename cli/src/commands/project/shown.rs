@@ -1,0 +1,114 @@
+//! A report as people read it in a terminal.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use riverrun_api::wire::{FindingView, ReportView};
+
+use super::trend;
+use crate::output::{clip, table};
+
+/// So few findings need no summary by their rules.
+const FEW: usize = 10;
+/// Rules of a summary.
+const MAX_RULES: usize = 15;
+
+/// A line of a table of findings.
+pub(super) fn row(one: &FindingView) -> [String; 4] {
+    [
+        one.severity.clone(),
+        format!("{}:{}", one.file, one.line),
+        format!("{}/{}", one.tool, one.rule),
+        clip(&one.message, 100),
+    ]
+}
+
+/// How often each rule speaks, the worst first and of those the most frequent; nothing where a look at the findings tells it.
+fn by_rule(findings: &[FindingView]) -> String {
+    if findings.len() <= FEW {
+        return String::new();
+    }
+    // The worst come first in a report, so a severity's first place is its rank.
+    let mut severities: Vec<&str> = Vec::new();
+    let mut counts: BTreeMap<(usize, &str, &str), usize> = BTreeMap::new();
+    for one in findings {
+        let known = severities.iter().position(|name| *name == one.severity);
+        let rank = known.unwrap_or_else(|| {
+            severities.push(one.severity.as_str());
+            severities.len() - 1
+        });
+        *counts.entry((rank, one.tool.as_str(), one.rule.as_str())).or_default() += 1;
+    }
+    let mut rules: Vec<_> = counts.into_iter().collect();
+    rules.sort_by_key(|((rank, ..), count)| (*rank, Reverse(*count)));
+    let row = |((rank, tool, rule), count): &((usize, &str, &str), usize)| {
+        [severities[*rank].to_owned(), count.to_string(), format!("{tool}/{rule}")]
+    };
+    let shown = rules.iter().take(MAX_RULES).map(row).collect();
+    let left_out = rules.len().saturating_sub(MAX_RULES);
+    let more = if left_out > 0 { format!("\nand {left_out} other rules") } else { String::new() };
+    format!("{}{more}\n\n", table(["severity", "times", "rule"], shown, "").trim_end())
+}
+
+pub(super) fn report(report: &ReportView) -> String {
+    let counts: Vec<String> = ["critical", "high", "medium", "low", "info"]
+        .iter()
+        .map(|name| format!("{} {name}", report.summary.by_severity.get(*name).copied().unwrap_or(0)))
+        .collect();
+    let by_tool: Vec<String> = report.summary.by_tool.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    let mut text = format!("{} findings: {}\n{}\n\n", report.summary.findings, counts.join(", "), by_tool.join(", "));
+    text.push_str(&by_rule(&report.findings));
+    text.push_str(&table(
+        ["severity", "place", "rule", "message"],
+        report.findings.iter().map(row).collect(),
+        "nothing was found",
+    ));
+    if let Some(surface) = &report.surface {
+        text.push_str(&format!("\n{} names that others can use", surface.count));
+        text.push_str(&report.surface_change.as_ref().map(trend::names).unwrap_or_default());
+    }
+    // One that ran and has something to tell did not do all of it.
+    for tool in report.tools.iter().filter(|tool| tool.status != "ran" || tool.detail.is_some()) {
+        let why: Vec<&str> = [tool.detail.as_deref(), tool.fix.as_deref()].into_iter().flatten().collect();
+        text.push_str(&format!("\n{} {}: {}", tool.name, tool.status, why.join("; ")));
+    }
+    if let Some(review) = &report.review {
+        text.push_str(&format!("\n\nReview ({}):\n{}", review.model, review.text));
+        for one in &review.citations {
+            text.push_str(&format!("\n[{}] {}:{}", one.n, one.file, one.line));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(severity: &str, rule: &str) -> FindingView {
+        FindingView {
+            id: "fnd_1".into(),
+            tool: "t".into(),
+            rule: rule.into(),
+            severity: severity.into(),
+            file: "a.py".into(),
+            line: 1,
+            column: 1,
+            message: "m".into(),
+            fix: None,
+        }
+    }
+
+    #[test]
+    fn given_many_findings_when_they_are_summed_then_the_worst_rules_come_first_and_then_the_most_frequent() {
+        let of = |severity: &str, rule: &str, count: usize| std::iter::repeat_n(finding(severity, rule), count);
+        let all: Vec<FindingView> =
+            of("high", "rare", 1).chain(of("low", "some", 4)).chain(of("low", "most", 6)).collect();
+        let lines: Vec<String> =
+            by_rule(&all).lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        assert_eq!(lines, ["high 1 t/rare", "low 6 t/most", "low 4 t/some", ""]);
+        assert_eq!(by_rule(&all[..FEW]), "");
+        let many: Vec<FindingView> = (0..20).map(|number| finding("low", &format!("rule{number}"))).collect();
+        assert!(by_rule(&many).contains("and 5 other rules"));
+    }
+}

@@ -1,0 +1,82 @@
+//! What the syntax tree shows, in each language.
+
+use riverrun_projects::analyzers::deterministic;
+use riverrun_projects::copy::Files;
+
+fn rules(path: &str, text: &str) -> Vec<(String, usize)> {
+    let files = Files::from([(path.to_owned(), text.to_owned().into())]);
+    let found = deterministic(&files).findings.into_iter().filter(|one| one.tool == "syntax");
+    found.map(|one| (one.rule, one.line)).collect()
+}
+
+/// A function with so many branches, in each language.
+fn branching(count: usize) -> [(&'static str, String); 5] {
+    let ifs = |one: &str| one.repeat(count);
+    [
+        ("a.py", format!("def f(x):\n{}    return x\n", ifs("    if x > 1:\n        x = x + 1\n"))),
+        ("a.rs", format!("fn f(mut x: u8) -> u8 {{\n{}    x\n}}\n", ifs("    if x > 1 { x += 1; }\n"))),
+        ("a.js", format!("function f(x) {{\n{}  return x;\n}}\n", ifs("  if (x > 1) { x += 1; }\n"))),
+        ("a.ts", format!("function f(x: number) {{\n{}  return x;\n}}\n", ifs("  if (x > 1) { x += 1; }\n"))),
+        ("a.go", format!("package a\n\nfunc F(x int) int {{\n{}\treturn x\n}}\n", ifs("\tif x > 1 {\n\t\tx++\n\t}\n"))),
+    ]
+}
+
+#[test]
+fn given_functions_with_many_ways_when_they_are_looked_at_then_each_language_counts_them() {
+    for (path, text) in branching(16) {
+        let line = text.lines().position(|line| line.contains("f(") || line.contains("F(")).unwrap() + 1;
+        assert_eq!(rules(path, &text), [("complexity".to_owned(), line)], "{path}");
+    }
+    for (path, text) in branching(14) {
+        assert!(rules(path, &text).is_empty(), "{path}");
+    }
+}
+
+#[test]
+fn given_long_functions_when_they_are_looked_at_then_each_is_found_once() {
+    for (path, head, line, tail) in [
+        ("a.py", "def f(x):\n", "    x = x + 1\n", "    return x\n"),
+        ("a.rs", "fn f(mut x: u8) -> u8 {\n", "    x += 1;\n", "    x\n}\n"),
+        ("a.js", "function f(x) {\n", "  x += 1;\n", "  return x;\n}\n"),
+    ] {
+        let long = format!("{head}{}{tail}", line.repeat(110));
+        assert_eq!(rules(path, &long), [("long-function".to_owned(), 1)], "{path}");
+        assert!(rules(path, &format!("{head}{}{tail}", line.repeat(50))).is_empty(), "{path}");
+    }
+}
+
+#[test]
+fn given_statements_behind_one_that_leaves_when_they_are_looked_at_then_the_first_is_found_in_each_language() {
+    for (path, text, line) in [
+        ("a.py", "def f():\n    return 1\n    print(2)\n    print(3)\n", 3),
+        ("a.py", "def f():\n    raise E\n    # said\n    print(2)\n", 4),
+        ("a.rs", "fn f() -> u8 {\n    return 1;\n    g();\n}\n", 3),
+        ("a.js", "function f() {\n  throw e;\n  g();\n}\n", 3),
+        ("a.ts", "function f() {\n  for (;;) {\n    break;\n    g();\n  }\n}\n", 4),
+        ("a.go", "package a\n\nfunc F() int {\n\treturn 1\n\tg()\n}\n", 5),
+    ] {
+        assert_eq!(rules(path, text), [("unreachable-code".to_owned(), line)], "{path}\n{text}");
+    }
+    for (path, text) in [
+        ("a.py", "def f(x):\n    if x:\n        return 1\n    print(2)\n"),
+        ("a.js", "function f() {\n  return g();\n  function g() { return 1; }\n}\n"),
+        ("a.rs", "fn f() -> u8 {\n    return g();\n    fn g() -> u8 { 1 }\n}\n"),
+        ("a.go", "package a\n\nfunc F() int {\n\tgoto end\nend:\n\treturn 1\n}\n"),
+    ] {
+        assert!(rules(path, text).is_empty(), "{path}\n{text}");
+    }
+}
+
+#[test]
+fn given_files_that_do_not_parse_when_they_are_looked_at_then_each_says_where() {
+    for (path, text) in [
+        ("a.py", "x = 1\ndef f(:\n    pass\n"),
+        ("a.rs", "fn f() {}\nfn g( {\n"),
+        ("a.js", "let x = 1;\nfunction (\n"),
+        ("a.ts", "const x: number = 1;\nconst = ;\n"),
+        ("a.go", "package a\n\nfunc F( {\n"),
+    ] {
+        let found = rules(path, text);
+        assert!(found.iter().any(|(rule, line)| rule == "syntax-error" && *line >= 1), "{path}: {found:?}");
+    }
+}
