@@ -11,7 +11,7 @@ use serde::Serialize;
 use tokio::time::MissedTickBehavior;
 
 use super::boundaries::{Folder, free_port, request};
-use super::observer::{self, Observer, Tally};
+use super::observer::{Observer, Tally};
 use super::process::Process;
 use super::script::{self, Script};
 use super::{Fault, LoadArgs, harness};
@@ -163,7 +163,6 @@ async fn watch(
     let broken = AtomicUsize::new(0);
     let runs = async { tokio::try_join!(starting, observe(args, observer, began, &broken)).map(drop) };
     tokio::select! {
-        result = start_runs(args, calls, &producer, started) => result?,
         result = break_on(args, fleet, &broken) => result?,
         result = runs => result?,
     }
