@@ -847,6 +847,43 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/models/cards": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What was measured of models, the newest first, at most 500: the last card of each model, provider and machine. */
+        get: operations["cards"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/models/probe": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Measures a chat model with a few questions, some of them long, and keeps what was found as its card. It takes as long as the model needs for some
+         *     twenty answers, and what they cost at a hosted service; one model is measured at a time. A caller that goes away ends it, and nothing is kept.
+         */
+        post: operations["probe"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/projects": {
         parameters: {
             query?: never;
@@ -879,6 +916,44 @@ export interface paths {
          */
         post: operations["import"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/projects/tools": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The linters and type checkers that analyses of projects know, and where each is on the server. */
+        get: operations["project_tools"];
+        put?: never;
+        /**
+         * Installs tools into the server's data folder, in the versions that `GET /projects/tools` says, and answers when they are there. One
+         *     that is there already is left as it is, so a repeat does no harm.
+         */
+        post: operations["install_project_tools"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/projects/tools/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Removes a tool from the server's data folder; what is on the `PATH` stays. */
+        delete: operations["remove_project_tool"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2237,7 +2312,10 @@ export interface components {
              * @default null
              */
             repeat_penalty: number | null;
-            /** @description `text`, `json_object`, or `json_schema` with a schema. */
+            /**
+             * @description `text`, `json_object`, or `json_schema` with a schema. Not OpenAI's, for models in the process: `{"type": "grammar", "grammar": "…"}` in Lark's
+             *     notation, and `{"type": "regex", "regex": "…"}`.
+             */
             response_format?: Record<string, never> | null;
             /**
              * Format: int64
@@ -3115,6 +3193,11 @@ export interface components {
              */
             unchanged: number;
         };
+        /** @description Tools to install. */
+        InstallToolsBody: {
+            /** @description Names of `GET /projects/tools`, at least one. */
+            names: string[];
+        };
         /** @description A complete list. */
         Items_AgentEntry: {
             /** @description Its entries. */
@@ -3208,6 +3291,58 @@ export interface components {
             }[];
         };
         /** @description A complete list. */
+        Items_ModelCardView: {
+            /** @description Its entries. */
+            items: {
+                /**
+                 * Format: int64
+                 * @description Tokens that prompt and answer may have together, as the provider tells or as it was met.
+                 */
+                context_tokens?: number | null;
+                /** @description Processor and threads that the speeds belong to. */
+                machine: string;
+                /**
+                 * Format: date-time
+                 * @description When it was measured.
+                 */
+                measured_at: string;
+                /** @description The model. */
+                model: string;
+                /**
+                 * Format: double
+                 * @description Tokens of a prompt a second, until the first piece of the answer.
+                 */
+                prompt_tokens_per_s?: number | null;
+                /** @description The provider that ran it. */
+                provider: string;
+                /**
+                 * Format: int64
+                 * @description Questions for each of the next two.
+                 */
+                questions: number;
+                /**
+                 * Format: double
+                 * @description Tokens of an answer a second, behind its first piece.
+                 */
+                tokens_per_s?: number | null;
+                /**
+                 * Format: int64
+                 * @description Tokens of the longest prompt whose beginning the model still knew, of those that were tried.
+                 */
+                usable_context_tokens?: number | null;
+                /**
+                 * Format: int64
+                 * @description Answers that were JSON of the schema that was asked for.
+                 */
+                valid_json: number;
+                /**
+                 * Format: int64
+                 * @description Answers that called the offered tool with its argument.
+                 */
+                valid_tool_calls: number;
+            }[];
+        };
+        /** @description A complete list. */
         Items_ModelEntry: {
             /** @description Its entries. */
             items: {
@@ -3233,6 +3368,30 @@ export interface components {
                 size_bytes?: number | null;
                 /** @description Where it lies or comes from. */
                 source?: string | null;
+            }[];
+        };
+        /** @description A complete list. */
+        Items_ProjectToolView: {
+            /** @description Its entries. */
+            items: {
+                /** @description Whether the operator allows it. */
+                allowed: boolean;
+                /** @description What would install it: `pip`, `npm` or `go`. */
+                client?: string | null;
+                /** @description What to do when it is missing or not allowed. */
+                fix?: string | null;
+                /** @description The version in the data folder. */
+                installed_version?: string | null;
+                /** @description Languages that it reads. */
+                languages: string[];
+                /** @description As reports name it. */
+                name: string;
+                /** @description What is started. */
+                program?: string | null;
+                /** @description `installed` in the server's data folder, `path` when it is on the server's `PATH`, `missing`. */
+                status: string;
+                /** @description The version that an installation takes; null when it can't be installed into the data folder. */
+                version?: string | null;
             }[];
         };
         /** @description A complete list. */
@@ -3523,6 +3682,55 @@ export interface components {
             name: string;
             /** @description Why not. */
             reason?: string | null;
+        };
+        /** @description What was measured of a model. */
+        ModelCardView: {
+            /**
+             * Format: int64
+             * @description Tokens that prompt and answer may have together, as the provider tells or as it was met.
+             */
+            context_tokens?: number | null;
+            /** @description Processor and threads that the speeds belong to. */
+            machine: string;
+            /**
+             * Format: date-time
+             * @description When it was measured.
+             */
+            measured_at: string;
+            /** @description The model. */
+            model: string;
+            /**
+             * Format: double
+             * @description Tokens of a prompt a second, until the first piece of the answer.
+             */
+            prompt_tokens_per_s?: number | null;
+            /** @description The provider that ran it. */
+            provider: string;
+            /**
+             * Format: int64
+             * @description Questions for each of the next two.
+             */
+            questions: number;
+            /**
+             * Format: double
+             * @description Tokens of an answer a second, behind its first piece.
+             */
+            tokens_per_s?: number | null;
+            /**
+             * Format: int64
+             * @description Tokens of the longest prompt whose beginning the model still knew, of those that were tried.
+             */
+            usable_context_tokens?: number | null;
+            /**
+             * Format: int64
+             * @description Answers that were JSON of the schema that was asked for.
+             */
+            valid_json: number;
+            /**
+             * Format: int64
+             * @description Answers that called the offered tool with its argument.
+             */
+            valid_tool_calls: number;
         };
         /** @description A model. */
         ModelEntry: {
@@ -4112,6 +4320,13 @@ export interface components {
             /** @description The tool. */
             tool: string;
         };
+        /** @description Which model to measure. */
+        ProbeBody: {
+            /** @description The chat model; it may carry its provider, as in `provider/model`. */
+            model: string;
+            /** @description Model provider. */
+            provider?: string | null;
+        };
         /** @description An RFC 9457 problem document: every error of the API has this shape (`application/problem+json`). */
         Problem: {
             /** @description Stable, lower snake case; what programs compare. */
@@ -4187,6 +4402,27 @@ export interface components {
              * @description Their bytes.
              */
             size_bytes: number;
+        };
+        /** @description A linter or type checker that analyses of projects use where it is. */
+        ProjectToolView: {
+            /** @description Whether the operator allows it. */
+            allowed: boolean;
+            /** @description What would install it: `pip`, `npm` or `go`. */
+            client?: string | null;
+            /** @description What to do when it is missing or not allowed. */
+            fix?: string | null;
+            /** @description The version in the data folder. */
+            installed_version?: string | null;
+            /** @description Languages that it reads. */
+            languages: string[];
+            /** @description As reports name it. */
+            name: string;
+            /** @description What is started. */
+            program?: string | null;
+            /** @description `installed` in the server's data folder, `path` when it is on the server's `PATH`, `missing`. */
+            status: string;
+            /** @description The version that an installation takes; null when it can't be installed into the data folder. */
+            version?: string | null;
         };
         /** @description A project. */
         ProjectView: {
@@ -7419,6 +7655,78 @@ export interface operations {
             };
         };
     };
+    cards: {
+        parameters: {
+            query?: {
+                /** @description Cards of this provider's models; of every one's when left out. */
+                provider?: string | null;
+                /** @description Cards of this model. */
+                model?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Items_ModelCardView"];
+                };
+            };
+        };
+    };
+    probe: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ProbeBody"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ModelCardView"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the provider does not answer */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list: {
         parameters: {
             query?: {
@@ -7486,6 +7794,124 @@ export interface operations {
                 };
             };
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    project_tools: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Items_ProjectToolView"];
+                };
+            };
+        };
+    };
+    install_project_tools: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["InstallToolsBody"];
+            };
+        };
+        responses: {
+            /** @description all tools, after it */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Items_ProjectToolView"];
+                };
+            };
+            /** @description no such tool */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description it can't be installed */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description another installation is at work */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the package registry can't be reached */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_project_tool: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description a name of GET /projects/tools */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description all tools, after it */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Items_ProjectToolView"];
+                };
+            };
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
