@@ -8,7 +8,13 @@ import { chromium } from "playwright-core";
 
 const [base, control, shots] = process.argv.slice(2);
 const BROWSERS = ["/usr/bin/chromium", "/usr/bin/chromium-headless-shell", "/usr/bin/google-chrome"];
-const ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"];
+const ARGUMENTS = [
+	"--no-sandbox",
+	"--disable-gpu",
+	"--disable-quic",
+	"--no-first-run",
+	"--disable-background-networking",
+];
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const PATIENCE_MS = 30_000;
 mkdirSync(shots, { recursive: true });
@@ -18,7 +24,10 @@ const context = await browser.newContext({ viewport: { width: 1280, height: 800 
 const page = await context.newPage();
 page.setDefaultTimeout(PATIENCE_MS);
 const complaints = [];
-page.on("console", (message) => message.type() === "error" && complaints.push(`${message.text()} ${message.location().url}`));
+page.on(
+	"console",
+	(message) => message.type() === "error" && complaints.push(`${message.text()} ${message.location().url}`),
+);
 page.on("pageerror", (error) => complaints.push(String(error)));
 const outside = [];
 page.on("request", (request) => {
@@ -27,7 +36,8 @@ page.on("request", (request) => {
 });
 
 const agent = (name) => page.getByRole("article", { name: `agent ${name}` });
-const palette = (name) => page.getByRole("complementary", { name: "palette" }).getByRole("button", { name, exact: true });
+const palette = (name) =>
+	page.getByRole("complementary", { name: "palette" }).getByRole("button", { name, exact: true });
 const shot = (name) => page.screenshot({ path: join(shots, `${name}.png`) });
 
 async function step(name, walk) {
@@ -45,7 +55,13 @@ async function accessible(name) {
 	// Run beside the page's own scripts, which its policy lets nothing join.
 	await page.evaluate(axe);
 	const { violations } = await page.evaluate(() => window.axe.run(document, { runOnly: ["wcag2a", "wcag2aa"] }));
-	const found = violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.target.join(" ")).slice(0, 3).join(", ")}`);
+	const found = violations.map(
+		(one) =>
+			`${one.id}: ${one.nodes
+				.map((node) => node.target.join(" "))
+				.slice(0, 3)
+				.join(", ")}`,
+	);
 	assert.deepEqual(found, [], `${name} has violations`);
 }
 
@@ -72,8 +88,15 @@ await step("a run's steps and answer show on the node", async () => {
 	await agent("react").getByLabel("task").fill("[[steps=2 id=web-run]] What is 6 times 7?");
 	await agent("react").getByRole("button", { name: "run", exact: true }).click();
 	await agent("react").getByText("succeeded").waitFor();
-	assert.ok((await agent("react").getByText(/calculator\(/).count()) >= 2, "the tool calls are shown");
-	await agent("react").getByText(/tokens/).waitFor();
+	assert.ok(
+		(await agent("react")
+			.getByText(/calculator\(/)
+			.count()) >= 2,
+		"the tool calls are shown",
+	);
+	await agent("react")
+		.getByText(/tokens/)
+		.waitFor();
 	await shot("run");
 });
 
@@ -84,7 +107,12 @@ await step("a reload in the middle of a run loses nothing", async () => {
 	await page.waitForTimeout(600);
 	await page.reload();
 	await agent("react").getByText("succeeded").waitFor();
-	assert.ok((await agent("react").getByText(/calculator\(/).count()) >= 6, "every call is there again");
+	assert.ok(
+		(await agent("react")
+			.getByText(/calculator\(/)
+			.count()) >= 6,
+		"every call is there again",
+	);
 });
 
 await step("a run is stopped", async () => {
@@ -277,7 +305,12 @@ await step("a backend that goes away is said so, and comes back by itself", asyn
 await step("nothing is asked of anyone else, and nothing went wrong unseen", async () => {
 	assert.deepEqual(outside, []);
 	// Browsers complain of each request that is not answered or refused; the pages say both.
-	const unexpected = complaints.filter((text) => !/ERR_CONNECTION_REFUSED|WebSocket connection|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET|422 .*\/finetune\//.test(text));
+	const unexpected = complaints.filter(
+		(text) =>
+			!/ERR_CONNECTION_REFUSED|WebSocket connection|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET|422 .*\/finetune\//.test(
+				text,
+			),
+	);
 	assert.deepEqual(unexpected, []);
 });
 

@@ -21,3 +21,11 @@ export function seconds(count: number): string {
 export function number(value: number): string {
 	return Number.isInteger(value) ? value.toLocaleString("en") : String(Number(value.toPrecision(4)));
 }
+
+/** A time that is near is told by the clock, another one by its day, too. */
+export function moment(at: string, now = new Date()): string {
+	const date = new Date(at);
+	const clock = date.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+	if (date.toDateString() === now.toDateString()) return clock;
+	return `${date.toLocaleDateString(undefined, { year: "numeric", month: "short", day: "numeric" })}, ${clock}`;
+}
