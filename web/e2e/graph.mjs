@@ -1,12 +1,12 @@
-// A large canvas in the exchange format: agents in rows of ten, each row a chain, and every agent with a tool of its own.
-const ACROSS = 10;
+// A large canvas in the exchange format: agents in rows of twelve, each row a chain, and every agent with a tool of its own.
+const ACROSS = 12;
 
 export function large(nodes) {
 	const agents = Array.from({ length: nodes / 2 }, (_, n) => ({
 		id: `a${n}`,
 		kind: "agent",
-		x: (n % ACROSS) * 640,
-		y: Math.floor(n / ACROSS) * 300,
+		x: (n % ACROSS) * 560,
+		y: Math.floor(n / ACROSS) * 220,
 		data: { agent: "react", task: "{{input}} go on" },
 	}));
 	const tools = agents.map(({ x, y }, n) => ({ id: `t${n}`, kind: "tool", x: x - 200, y, data: { tool: "clock" } }));

@@ -22,7 +22,8 @@ export function Collections() {
 	const collections = usePolled<{ items: CollectionView[] }>(`/collections?${query}`, 5_000);
 	const name = chosen ?? collections.data?.items[0]?.name ?? null;
 	return (
-		<div className="grid gap-3 p-3 lg:grid-cols-[18rem_1fr]">
+		<div className="grid grid-cols-[minmax(0,1fr)] items-start gap-3 p-3 lg:grid-cols-[18rem_minmax(0,1fr)]">
+			<h1 className="sr-only">Collections</h1>
 			<div className="space-y-3">
 				<Panel title="Collections">
 					<Field label="namespace">
@@ -61,7 +62,7 @@ export function Collections() {
 				<Upload namespace={namespace} collection={name} onDone={collections.refresh} />
 			</div>
 			{name ? (
-				<div className="space-y-3">
+				<div className="min-w-0 space-y-3">
 					<SearchBench key={`${namespace}/${name}`} namespace={namespace} collection={name} />
 					<Documents namespace={namespace} collection={name} onChanged={collections.refresh} />
 				</div>

@@ -15,7 +15,7 @@ export function Figures({ run }: { run: LiveRun }) {
 			{usage.total_tokens} tokens
 			{usage.cost_usd != null && ` · $${usage.cost_usd.toFixed(4)}`}
 			{began && ` · ${(Math.max(0, end - start) / 1000).toFixed(1)} s`}
-			{` · ${run.steps.length} steps`}
+			{` · ${run.steps.length} ${run.steps.length === 1 ? "step" : "steps"}`}
 		</p>
 	);
 }

@@ -10,6 +10,7 @@ import { usePolled } from "@/api/polling";
 import { Alert, Button, Empty, Input, Panel, Refused, Select, Status } from "@/ui";
 import { moment } from "@/ui/words";
 import { Answer } from "./Answer";
+import { ChainTotal } from "./ChainTotal";
 import { Comparison } from "./Comparison";
 import { Figures } from "./Figures";
 import { hasEnded, pendingApprovals } from "./fold";
@@ -179,6 +180,7 @@ function RunDetail({ id }: { id: string }) {
 			>
 				<p className="mb-2 font-mono text-soft text-xs">{id}</p>
 				<Figures run={run} />
+				<ChainTotal link={run.result?.chain ?? asked.data?.chain} />
 				{run.result?.stop_reason && (
 					<p className="text-soft text-xs">stopped: {run.result.stop_reason.replaceAll("_", " ")}</p>
 				)}
