@@ -25,6 +25,7 @@ import { Inspector } from "./Inspector";
 import { Kept } from "./Kept";
 import { useKeyboard } from "./keyboard";
 import { type FlowNode, NODE_TYPES } from "./nodes";
+import { SIZES } from "./nodes/sizes";
 import { DRAG_TYPE, Palette, readDragged } from "./Palette";
 import { Search } from "./Search";
 import { autosave, useCanvas } from "./store";
@@ -229,14 +230,6 @@ function useFlowNodes(document: CanvasDocument, selected: ReadonlySet<string>): 
 		return [...next.values()].map((one) => one.flow);
 	}, [document.nodes, selected]);
 }
-
-const SIZES: Record<CanvasNode["kind"], { initialWidth: number; initialHeight: number }> = {
-	agent: { initialWidth: 384, initialHeight: 150 },
-	tool: { initialWidth: 150, initialHeight: 40 },
-	collection: { initialWidth: 180, initialHeight: 40 },
-	note: { initialWidth: 230, initialHeight: 140 },
-	group: { initialWidth: 320, initialHeight: 200 },
-};
 
 function flowNode(node: CanvasNode, selected: boolean): FlowNode {
 	const group = node.kind === "group";

@@ -8,13 +8,14 @@ import type { AgentEntry, CollectionView, ToolEntry } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import { Button, IconButton, Input } from "@/ui";
 import type { CanvasNode } from "./document";
+import { SIZES } from "./nodes/sizes";
+import { freePlace } from "./place";
 import { useCanvas } from "./store";
 
 export const DRAG_TYPE = "application/x-riverrun-node";
 const EVERY_MS = 15_000;
-/** Nodes that are put down without a place stand like the steps of a stair. */
-const STAIRS = 6;
-const STAIR_PX = 40;
+/** How far from the corner of what is seen a node is put that was not dragged. */
+const MARGIN_PX = 40;
 
 type Draft = Omit<CanvasNode, "id" | "x" | "y">;
 
@@ -157,14 +158,20 @@ function Section({ title, children }: { title: string; children: ReactNode }) {
 function Item({ icon, name, about, draft }: { icon: ReactNode; name: string; about: string; draft: Draft }) {
 	const add = useCanvas((s) => s.add);
 	const flow = useReactFlow();
-	/** By keyboard or touch: into the middle of what is seen, each a little aside of the one before. */
+	/** By keyboard or touch: into what is seen, and onto no other node. */
 	const put = () => {
 		const seen = document.querySelector(".react-flow")?.getBoundingClientRect();
 		if (!seen) return;
-		const { length } = useCanvas.getState().history.present.nodes;
-		const { x, y } = flow.screenToFlowPosition({ x: seen.x + seen.width / 3, y: seen.y + seen.height / 4 });
-		const aside = (length % STAIRS) * STAIR_PX;
-		add({ ...draft, x: Math.round(x + aside), y: Math.round(y + aside) } as Omit<CanvasNode, "id">);
+		const { x, y } = flow.screenToFlowPosition({ x: seen.x + MARGIN_PX, y: seen.y + MARGIN_PX });
+		const sizeOf = (id: string) => {
+			const node = flow.getNode(id);
+			const { width = node?.initialWidth ?? 0, height = node?.initialHeight ?? 0 } = node?.measured ?? {};
+			return { width, height };
+		};
+		const { initialWidth: width, initialHeight: height } = SIZES[draft.kind];
+		const box = { x: Math.round(x), y: Math.round(y), width, height };
+		const place = freePlace(useCanvas.getState().history.present, box, sizeOf);
+		add({ ...draft, ...place } as Omit<CanvasNode, "id">);
 	};
 	return (
 		<Button
