@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import tiny_model
-from server import wait_for
 
 WEB = Path(__file__).resolve().parents[2] / "web"
 BROWSER = shutil.which("chromium") or shutil.which("chromium-headless-shell")
@@ -75,15 +74,5 @@ def test_a_user_signs_in_with_a_token(new_server, tmp_path):
     tokens = {"ann": "rr_ann_may_run_agents_here_1", "bob": "rr_bob_may_only_read_here_12"}
     scopes = {"ann": "read+run", "bob": "read"}
     known = ",".join(f"{name}:{hashlib.sha256(token.encode()).hexdigest()}:{scopes[name]}" for name, token in tokens.items())
-    server = new_server("tokens", RIVERRUN_API_TOKENS=known)
-    server.spawn()
-    wait_for(lambda: _answers(server), 90, "the server to answer")
+    server = new_server("tokens", RIVERRUN_API_TOKENS=known).start()
     walk(tmp_path, "tokens.mjs", server.url, "SHOTS", tokens["ann"], tokens["bob"])
-
-
-def _answers(server):
-    """Whether it answers at all: without a token /health may be refused."""
-    try:
-        return server.get("/").status == 200
-    except OSError:
-        return False

@@ -7,6 +7,7 @@ import { usePolled } from "@/api/polling";
 import type { components } from "@/api/schema";
 import type { Page } from "@/api/shapes";
 import { Button, Field, IconButton, Input, Select } from "@/ui";
+import { count } from "@/ui/words";
 import { type AgentNode, type Approval, type CanvasNode, LIMITS, nodeOf, refusal } from "./document";
 import { useCanvas } from "./store";
 
@@ -136,8 +137,8 @@ function SourceSettings({ node }: { node: SourceNode }) {
 			)}
 			{collection && (
 				<p className="text-soft">
-					{collection.documents} documents, {collection.chunks} chunks. An agent that is connected reads it with
-					knowledge_search.
+					{count(collection.documents, "document")}, {count(collection.chunks, "chunk")}. An agent that is connected
+					reads it with knowledge_search.
 				</p>
 			)}
 			{isMissing && (

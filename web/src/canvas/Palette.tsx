@@ -7,6 +7,7 @@ import { type ReactNode, useState } from "react";
 import type { AgentEntry, CollectionView, ToolEntry } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import { Button, IconButton, Input } from "@/ui";
+import { count } from "@/ui/words";
 import type { CanvasNode } from "./document";
 import { SIZES } from "./nodes/sizes";
 import { freePlace } from "./place";
@@ -111,7 +112,7 @@ export function Palette() {
 							key={collection.physical_name}
 							icon={<BookOpen size={16} aria-hidden className="text-good" />}
 							name={collection.name}
-							about={`${collection.documents} documents, ${collection.chunks} chunks`}
+							about={`${count(collection.documents, "document")}, ${count(collection.chunks, "chunk")}`}
 							draft={{ kind: "collection", data: { collection: collection.name } }}
 						/>
 					))}

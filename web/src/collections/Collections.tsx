@@ -7,6 +7,7 @@ import { usePolled } from "@/api/polling";
 import type { Page } from "@/api/shapes";
 import { homeNamespace, useSession } from "@/session/store";
 import { Empty, Field, Input, Panel, Refused, Status, Table } from "@/ui";
+import { count, moment } from "@/ui/words";
 import { DocumentDialog } from "./DocumentDialog";
 import { Remove } from "./Remove";
 import { SearchBench } from "./SearchBench";
@@ -50,7 +51,8 @@ export function Collections() {
 								>
 									<span className="block font-medium">{one.name}</span>
 									<span className="block text-soft text-xs">
-										{one.documents} documents, {one.chunks} chunks · {one.embedding.model}, {one.embedding.dimensions}
+										{count(one.documents, "document")}, {count(one.chunks, "chunk")} · {one.embedding.model},{" "}
+										{one.embedding.dimensions}
 									</span>
 								</button>
 							</li>
@@ -107,7 +109,7 @@ function Documents({
 							<Status of={one.status} />
 						</td>
 						<td className="text-right tabular-nums">{one.chunks}</td>
-						<td className="text-soft text-xs">{new Date(one.updated_at).toLocaleString()}</td>
+						<td className="text-soft text-xs">{moment(one.updated_at)}</td>
 					</tr>
 				))}
 			</Table>

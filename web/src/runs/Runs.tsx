@@ -8,7 +8,7 @@ import { useShallow } from "zustand/react/shallow";
 import { type AgentEntry, describe, type RunSummary, type RunView } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import { Alert, Button, Empty, Input, Panel, Refused, Select, Status } from "@/ui";
-import { moment } from "@/ui/words";
+import { count, moment } from "@/ui/words";
 import { Answer } from "./Answer";
 import { ChainTotal } from "./ChainTotal";
 import { Comparison } from "./Comparison";
@@ -105,7 +105,7 @@ export function Runs() {
 								<span className="flex items-center gap-2 text-soft text-xs">
 									<Status of={run.status} />
 									<span className="truncate">
-										{run.agent ?? "supervisor"} · {run.steps} steps · {moment(run.created_at)}
+										{run.agent ?? "supervisor"} · {count(run.steps, "step")} · {moment(run.created_at)}
 									</span>
 								</span>
 							</Link>

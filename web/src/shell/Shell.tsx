@@ -54,8 +54,16 @@ export function Shell({ children }: { children: ReactNode }) {
 							</Link>
 						))}
 					</nav>
-					<span className="ml-auto text-soft text-xs">
-						{health.data && !health.offline ? `${health.data.version} · ${health.data.status}` : ""}
+					<span className="ml-auto whitespace-nowrap text-soft text-xs">
+						{health.data && !health.offline && (
+							<Link
+								href="/ui/system/"
+								prefetch={false}
+								className={clsx("rounded px-1 py-0.5 hover:bg-raised", health.data.status !== "ok" && "text-warn")}
+							>
+								{health.data.version} · {health.data.status}
+							</Link>
+						)}
 					</span>
 					{signedIn && (
 						<IconButton label={`Sign out ${name ?? ""}`.trim()} onClick={() => void useSession.getState().signOut()}>

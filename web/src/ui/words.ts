@@ -22,6 +22,11 @@ export function number(value: number): string {
 	return Number.isInteger(value) ? value.toLocaleString("en") : String(Number(value.toPrecision(4)));
 }
 
+/** So many of something: "1 document", "8 documents". */
+export function count(many: number, one: string): string {
+	return `${number(many)} ${one}${many === 1 ? "" : "s"}`;
+}
+
 /** A time that is near is told by the clock, another one by its day, too. */
 export function moment(at: string, now = new Date()): string {
 	const date = new Date(at);
