@@ -212,7 +212,7 @@ async function longRun() {
 	const ended = await streamed(page, STEPS, 20, 25);
 	await page.goto(`${base}/ui/runs/?id=run_frames0`);
 	await measured(page, `run of ${STEPS} steps: they come`, async () => {
-		await page.getByText(`${STEPS} steps`).waitFor();
+		await page.getByText(`${STEPS.toLocaleString("en")} steps`).waitFor();
 		await ended();
 	});
 	const list = page.getByRole("list", { name: "steps" });

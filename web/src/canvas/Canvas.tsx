@@ -13,6 +13,7 @@ import {
 	ReactFlowProvider,
 	SelectionMode,
 	useReactFlow,
+	useStore,
 } from "@xyflow/react";
 import { type DragEvent, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { useShallow } from "zustand/react/shallow";
@@ -25,6 +26,7 @@ import { Inspector } from "./Inspector";
 import { Kept } from "./Kept";
 import { useKeyboard } from "./keyboard";
 import { type FlowNode, NODE_TYPES } from "./nodes";
+import { drawnOf, isFar } from "./nodes/far";
 import { SIZES } from "./nodes/sizes";
 import { DRAG_TYPE, Palette, readDragged } from "./Palette";
 import { Search } from "./Search";
@@ -74,6 +76,8 @@ function Workspace() {
 		if (shown > 0) void flow.fitView({ maxZoom: 1, padding: 0.15 });
 	}, [flow, shown]);
 
+	const far = useStore(isFar);
+	const drawn = drawnOf(document.nodes.length, far);
 	const nodes = useFlowNodes(document, selected);
 	const working = useWorking();
 	const edges = useMemo<Edge[]>(
@@ -124,7 +128,7 @@ function Workspace() {
 			<Palette />
 			<div className="flex min-w-0 flex-1 flex-col">
 				<Toolbar onSearch={() => setSearching(true)} />
-				<div className="min-h-0 flex-1" role="application" aria-label="canvas">
+				<div className="min-h-0 flex-1" role="application" aria-label="canvas" data-far={far || undefined}>
 					<ReactFlow<FlowNode>
 						nodes={nodes}
 						edges={edges}
@@ -156,13 +160,13 @@ function Workspace() {
 						deleteKeyCode={["Delete", "Backspace"]}
 						multiSelectionKeyCode={["Shift", "Meta", "Control"]}
 						selectionMode={SelectionMode.Partial}
-						onlyRenderVisibleElements={document.nodes.length > 100}
+						onlyRenderVisibleElements={drawn === "visible"}
 						minZoom={0.1}
 						fitView
 						fitViewOptions={{ maxZoom: 1 }}
 						proOptions={{ hideAttribution: false }}
 					>
-						<Background gap={24} />
+						{!far && <Background gap={24} />}
 						{document.nodes.length > 0 && (
 							<MiniMap
 								pannable

@@ -16,7 +16,9 @@ import { IconButton, Status } from "@/ui";
 import type { AgentData } from "../document";
 import { agentsBefore } from "../plan";
 import { useCanvas } from "../store";
+import { isFar } from "./far";
 import type { FlowNode } from "./index";
+import { SIZES } from "./sizes";
 
 const NOTHING: string[] = [];
 /** How a node stands out by where its run is; the words beside say it, too. */
@@ -28,13 +30,9 @@ const EDGES: Record<string, string> = {
 	cancelled: "border-warn",
 };
 
-/** Nobody reads a node that is drawn smaller than this; only its name and state are drawn then. */
-const FAR_ZOOM = 0.35;
-const FAR_HEIGHT = 150;
-
 /** An agent: its task, and live what it does. */
 export const AgentNode = memo(function AgentNode(props: NodeProps<FlowNode>) {
-	const far = useStore((s) => s.transform[2] < FAR_ZOOM);
+	const far = useStore(isFar);
 	return far ? <FarAgent {...props} /> : <NearAgent {...props} />;
 });
 
@@ -48,7 +46,7 @@ function FarAgent({ id, data, selected }: NodeProps<FlowNode>) {
 		<article
 			aria-label={`agent ${name}`}
 			className={clsx("w-96 rounded-lg border-4 bg-surface p-4", edgeOf(selected, live))}
-			style={{ height: data.node.height ?? FAR_HEIGHT }}
+			style={{ height: data.node.height ?? SIZES.agent.initialHeight }}
 		>
 			<Handle type="target" position={Position.Left} />
 			<p className="truncate font-semibold text-4xl">{name}</p>
