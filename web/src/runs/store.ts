@@ -1,6 +1,6 @@
 "use client";
 
-/** The runs that this page follows. Messages are taken in once a frame, however fast they come. */
+/** The runs that this page follows. Messages are taken in a few at a time, however fast they come. */
 
 import { useEffect } from "react";
 import { create } from "zustand";
@@ -35,6 +35,8 @@ type RunsState = {
 
 const followers = new Map<string, () => void>();
 const waiting = new Map<string, RunMessage[]>();
+/** What comes within this is drawn at once: thirty times a second reads as it is written. */
+const TAKE_IN_MS = 33;
 let frame: ReturnType<typeof setTimeout> | null = null;
 /** How soon it is read again who has answered, while a run waits for approval; each time without news later, up to the longest. */
 const LOOK_AGAIN_MS = { first: 1_000, longest: 15_000 };
@@ -117,7 +119,7 @@ export const useRuns = create<RunsState>((set, get) => {
 					else waiting.set(runId, [message]);
 					if (message.type === "final") followers.delete(runId);
 					// A timer, not an animation frame: a page in the background goes on taking in.
-					if (frame === null) frame = setTimeout(takeIn, 16);
+					if (frame === null) frame = setTimeout(takeIn, TAKE_IN_MS);
 				},
 				onConnection: (connected) => {
 					change(runId, (run) => ({ ...run, connected }));
