@@ -177,7 +177,7 @@ function Item({ icon, name, about, draft }: { icon: ReactNode; name: string; abo
 	return (
 		<Button
 			tone="quiet"
-			className="w-full cursor-grab justify-start text-left"
+			className="w-full cursor-grab justify-start text-left [&>svg]:shrink-0"
 			title={about}
 			draggable
 			onDragStart={(event) => {

@@ -45,7 +45,7 @@ export function Shell({ children }: { children: ReactNode }) {
 								prefetch={false}
 								aria-current={path === href ? "page" : undefined}
 								className={clsx(
-									"flex items-center gap-1.5 rounded-md px-2.5 py-1",
+									"flex items-center gap-1.5 whitespace-nowrap rounded-md px-2.5 py-1 max-lg:px-1.5",
 									path === href ? "bg-raised font-semibold" : "text-soft hover:bg-raised hover:text-ink",
 								)}
 							>
@@ -61,7 +61,8 @@ export function Shell({ children }: { children: ReactNode }) {
 								prefetch={false}
 								className={clsx("rounded px-1 py-0.5 hover:bg-raised", health.data.status !== "ok" && "text-warn")}
 							>
-								{health.data.version} · {health.data.status}
+								<span className="max-lg:hidden">{health.data.version} · </span>
+								{health.data.status}
 							</Link>
 						)}
 					</span>
