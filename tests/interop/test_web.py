@@ -70,6 +70,10 @@ def test_a_model_is_tuned_on_its_page(new_server, tmp_path):
     walk_with_control(tmp_path, new_server("tuning", **settings).start(), "finetune.mjs", "tiny-llama", timeout=400)
 
 
+def test_code_is_imported_and_reported_on_its_page(new_server, tmp_path):
+    walk(tmp_path, "projects.mjs", new_server("code").start().url, "SHOTS")
+
+
 def test_a_user_signs_in_with_a_token(new_server, tmp_path):
     tokens = {"ann": "rr_ann_may_run_agents_here_1", "bob": "rr_bob_may_only_read_here_12"}
     scopes = {"ann": "read+run", "bob": "read"}
