@@ -2,8 +2,9 @@
 
 const UNITS = ["bytes", "KiB", "MiB", "GiB", "TiB"];
 
-export function bytes(count: number): string {
-	let [value, unit] = [count, 0];
+export function bytes(size: number): string {
+	if (size === 1) return "1 byte";
+	let [value, unit] = [size, 0];
 	while (value >= 1024 && unit < UNITS.length - 1) {
 		value /= 1024;
 		unit += 1;
