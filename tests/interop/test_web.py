@@ -1,6 +1,7 @@
 """The web pages in a real browser against the built binary. Needs Chromium and the pages' node_modules: `./x interop`
 installs both; without them (a binary tried on its own) the walk is skipped by name."""
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -9,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+
+import tiny_model
 
 WEB = Path(__file__).resolve().parents[2] / "web"
 BROWSER = shutil.which("chromium") or shutil.which("chromium-headless-shell")
@@ -19,7 +22,7 @@ def control_of(server):
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
-            {"/stop": server.stop, "/start": server.start}[self.path]()
+            {"/stop": server.stop, "/kill": server.kill, "/start": server.start}[self.path]()
             self.send_response(200)
             self.send_header("content-length", "0")
             self.end_headers()
@@ -32,20 +35,48 @@ def control_of(server):
     return http
 
 
-@pytest.mark.skipif(
+pytestmark = pytest.mark.skipif(
     not BROWSER or not (WEB / "node_modules/playwright-core").is_dir(),
     reason="Chromium or web/node_modules is missing; ./x interop installs them",
 )
-def test_a_user_walks_through_the_pages(new_server, tmp_path):
-    server = new_server("web").start()
-    control = control_of(server)
+
+
+def walk(tmp_path, script, *arguments, timeout=280):
+    """Runs a walk of web/e2e; `SHOTS` among the arguments stands for the folder of its screenshots."""
     shots = Path(os.environ.get("RIVERRUN_SCREENSHOTS") or tmp_path / "shots")
+    done = subprocess.run(
+        ["node", f"e2e/{script}", *(str(shots) if one == "SHOTS" else one for one in arguments)],
+        cwd=WEB, capture_output=True, text=True, timeout=timeout, check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\nscreenshots in {shots}"
+    assert "not ok" not in done.stdout + done.stderr
+
+
+def walk_with_control(tmp_path, server, script, *arguments, timeout=280):
+    control = control_of(server)
     try:
-        walk = subprocess.run(
-            ["node", "e2e/walk.mjs", server.url, f"http://127.0.0.1:{control.server_address[1]}", str(shots)],
-            cwd=WEB, capture_output=True, text=True, timeout=280,
-        )
+        walk(tmp_path, script, server.url, f"http://127.0.0.1:{control.server_address[1]}", "SHOTS", *arguments, timeout=timeout)
     finally:
         control.shutdown()
-    assert walk.returncode == 0, f"{walk.stdout}\n{walk.stderr}\nscreenshots in {shots}"
-    assert "not ok" not in walk.stdout + walk.stderr
+
+
+def test_a_user_walks_through_the_pages(new_server, tmp_path):
+    walk_with_control(tmp_path, new_server("web").start(), "walk.mjs", timeout=400)
+
+
+def test_a_model_is_tuned_on_its_page(new_server, tmp_path):
+    tiny_model.write(tmp_path / "bases" / "tiny-llama")
+    settings = {"RIVERRUN_MODELS_DIR": str(tmp_path / "bases"), "RIVERRUN_MODELS_CACHE_DIR": str(tmp_path / "models")}
+    walk_with_control(tmp_path, new_server("tuning", **settings).start(), "finetune.mjs", "tiny-llama", timeout=400)
+
+
+def test_code_is_imported_and_reported_on_its_page(new_server, tmp_path):
+    walk(tmp_path, "projects.mjs", new_server("code").start().url, "SHOTS")
+
+
+def test_a_user_signs_in_with_a_token(new_server, tmp_path):
+    tokens = {"ann": "rr_ann_may_run_agents_here_1", "bob": "rr_bob_may_only_read_here_12"}
+    scopes = {"ann": "read+run", "bob": "read"}
+    known = ",".join(f"{name}:{hashlib.sha256(token.encode()).hexdigest()}:{scopes[name]}" for name, token in tokens.items())
+    server = new_server("tokens", RIVERRUN_API_TOKENS=known).start()
+    walk(tmp_path, "tokens.mjs", server.url, "SHOTS", tokens["ann"], tokens["bob"])

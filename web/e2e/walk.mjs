@@ -1,67 +1,22 @@
 // Walks through the pages in a real browser, as a user would. `node e2e/walk.mjs BASE_URL CONTROL_URL SHOTS_FOLDER`
-// CONTROL_URL takes /stop and /start, which end and begin the server behind BASE_URL.
+// CONTROL_URL takes /stop, /kill and /start, which end and begin the server behind BASE_URL.
 import assert from "node:assert/strict";
-import { existsSync, mkdirSync, readFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { join } from "node:path";
-import { chromium } from "playwright-core";
+import { launch, walker } from "./browser.mjs";
+import { large } from "./graph.mjs";
 
 const [base, control, shots] = process.argv.slice(2);
-const BROWSERS = ["/usr/bin/chromium", "/usr/bin/chromium-headless-shell", "/usr/bin/google-chrome"];
-const ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"];
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const PATIENCE_MS = 30_000;
-mkdirSync(shots, { recursive: true });
-
-const browser = await chromium.launch({ executablePath: BROWSERS.find((path) => existsSync(path)), args: ARGUMENTS });
-const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, acceptDownloads: true });
-const page = await context.newPage();
-page.setDefaultTimeout(PATIENCE_MS);
-const complaints = [];
-page.on("console", (message) => message.type() === "error" && complaints.push(`${message.text()} ${message.location().url}`));
-page.on("pageerror", (error) => complaints.push(String(error)));
-const outside = [];
-page.on("request", (request) => {
-	const url = new URL(request.url());
-	if (url.origin !== new URL(base).origin && !["data:", "blob:"].includes(url.protocol)) outside.push(request.url());
-});
-
-const agent = (name) => page.getByRole("article", { name: `agent ${name}` });
-const palette = (name) => page.getByRole("complementary", { name: "palette" }).getByRole("button", { name, exact: true });
-const shot = (name) => page.screenshot({ path: join(shots, `${name}.png`) });
-
-async function step(name, walk) {
-	try {
-		await walk();
-		console.log(`ok ${name}`);
-	} catch (error) {
-		await shot(`failed-${name.replaceAll(" ", "-")}`);
-		console.error(`not ok ${name}\n${error.stack}`);
-		process.exitCode = 1;
-	}
-}
-
-async function accessible(name) {
-	// Run beside the page's own scripts, which its policy lets nothing join.
-	await page.evaluate(axe);
-	const { violations } = await page.evaluate(() => window.axe.run(document, { runOnly: ["wcag2a", "wcag2aa"] }));
-	const found = violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.target.join(" ")).slice(0, 3).join(", ")}`);
-	assert.deepEqual(found, [], `${name} has violations`);
-}
-
-async function link(from, to) {
-	const source = await from.locator(".react-flow__handle.source").boundingBox();
-	const target = await to.locator(".react-flow__handle.target").boundingBox();
-	await page.mouse.move(source.x + source.width / 2, source.y + source.height / 2);
-	await page.mouse.down();
-	await page.mouse.move(target.x + target.width / 2, target.y + target.height / 2, { steps: 8 });
-	await page.mouse.up();
-}
+const browser = await launch();
+const { page, complaints, outside, shot, agent, palette, step, accessible, link, imported } = await walker(
+	browser,
+	base,
+	shots,
+);
 
 await step("an empty canvas becomes a graph", async () => {
 	await page.goto(base);
-	await palette("react").dragTo(page.locator(".react-flow__pane"), { targetPosition: { x: 420, y: 120 } });
-	await palette("calculator").dragTo(page.locator(".react-flow__pane"), { targetPosition: { x: 60, y: 160 } });
+	await palette("react").dragTo(page.locator(".react-flow__pane"), { targetPosition: { x: 420, y: 420 } });
+	await palette("calculator").dragTo(page.locator(".react-flow__pane"), { targetPosition: { x: 60, y: 460 } });
 	await agent("react").waitFor();
 	await link(page.getByRole("article", { name: "tool calculator" }), agent("react"));
 	await page.locator(".react-flow__edge").waitFor();
@@ -72,8 +27,15 @@ await step("a run's steps and answer show on the node", async () => {
 	await agent("react").getByLabel("task").fill("[[steps=2 id=web-run]] What is 6 times 7?");
 	await agent("react").getByRole("button", { name: "run", exact: true }).click();
 	await agent("react").getByText("succeeded").waitFor();
-	assert.ok((await agent("react").getByText(/calculator\(/).count()) >= 2, "the tool calls are shown");
-	await agent("react").getByText(/tokens/).waitFor();
+	assert.ok(
+		(await agent("react")
+			.getByText(/calculator\(/)
+			.count()) >= 2,
+		"the tool calls are shown",
+	);
+	await agent("react")
+		.getByText(/tokens/)
+		.waitFor();
 	await shot("run");
 });
 
@@ -84,7 +46,12 @@ await step("a reload in the middle of a run loses nothing", async () => {
 	await page.waitForTimeout(600);
 	await page.reload();
 	await agent("react").getByText("succeeded").waitFor();
-	assert.ok((await agent("react").getByText(/calculator\(/).count()) >= 6, "every call is there again");
+	assert.ok(
+		(await agent("react")
+			.getByText(/calculator\(/)
+			.count()) >= 6,
+		"every call is there again",
+	);
 });
 
 await step("a run is stopped", async () => {
@@ -92,6 +59,22 @@ await step("a run is stopped", async () => {
 	await agent("react").getByRole("button", { name: "run", exact: true }).click();
 	await agent("react").getByRole("button", { name: "stop", exact: true }).click();
 	await agent("react").getByText("cancelled", { exact: true }).waitFor();
+});
+
+await step("a run goes on from a step of its own, and two are compared", async () => {
+	await agent("react").getByLabel("task").fill("[[steps=2 id=web-fork]] Count.");
+	await agent("react").getByRole("button", { name: "run", exact: true }).click();
+	await agent("react").getByText("succeeded").waitFor();
+	await agent("react").getByRole("button", { name: "fork after step 3" }).click();
+	const compare = agent("react").getByRole("link", { name: "compare with the one before" });
+	await compare.waitFor();
+	await agent("react").getByText("succeeded").waitFor();
+	await compare.click();
+	await page.getByText(/They part at step|They say the same/).waitFor();
+	await accessible("the comparison");
+	await shot("compared");
+	await page.goBack();
+	await agent("react").waitFor();
 });
 
 await step("a call that waits is approved, and its buttons go with the answer", async () => {
@@ -147,12 +130,74 @@ await step("an exported canvas comes back by import", async () => {
 	await page.getByLabel("canvas file").setInputFiles(path);
 	await agent("react").waitFor();
 	assert.equal(await page.locator(".react-flow__edge").count(), 1);
-	await page.getByLabel("canvas file").setInputFiles({
-		name: "bad.json",
-		mimeType: "application/json",
-		buffer: Buffer.from('{"__proto__":{}}'),
-	});
+	await imported('{"__proto__":{}}');
 	await page.getByText(/not imported: the key __proto__/).waitFor();
+});
+
+await step("a canvas that is no canvas is refused with its place, and what is there stays", async () => {
+	const node = (id, more = {}) => ({ id, kind: "agent", x: 0, y: 0, data: { agent: null, task: "" }, ...more });
+	const canvas = (nodes, edges = []) => ({ ...large(2), nodes, edges });
+	const circle = [
+		{ from: "a", to: "b" },
+		{ from: "b", to: "a" },
+	];
+	for (const [content, reason] of [
+		[canvas([node("a"), node("b")], circle), /not imported: .*circle/],
+		[canvas(Array.from({ length: 100_000 }, (_, n) => node(`n${n}`))), /not imported: .*(2,?000|MiB)/],
+		[canvas([node("a", { script: "alert(1)" })]), /not imported: .*script/],
+		["no json", /not imported: /],
+	]) {
+		await imported(content);
+		await page.getByText(reason).waitFor();
+		await agent("react").waitFor();
+	}
+});
+
+await step("script in every label of a canvas is words", async () => {
+	const script = "<img src=x onerror='window.hacked=1'><script>window.hacked=1</script>";
+	const at = { x: 0, y: 300 };
+	await imported({
+		...large(2),
+		name: script.slice(0, 100),
+		nodes: [
+			{ id: "a", kind: "agent", x: 0, y: 0, data: { agent: script.slice(0, 40), task: script } },
+			{ id: "t", kind: "tool", ...at, data: { tool: "<b>tool</b>" } },
+			{ id: "n", kind: "note", x: 300, y: 300, data: { text: script } },
+			{ id: "g", kind: "group", x: 600, y: 300, width: 200, height: 200, data: { title: script.slice(0, 60) } },
+		],
+		edges: [],
+	});
+	// Names are of the server's kind, or else the file is refused; either way nothing of it is markup.
+	await page.locator(".react-flow__pane").waitFor();
+	await page.waitForTimeout(300);
+	assert.equal(await page.evaluate(() => window.hacked), undefined);
+	assert.equal(await page.locator("main img, main b").count(), 0);
+	while ((await agent("react").count()) === 0) await page.getByRole("button", { name: "undo" }).click();
+});
+
+await step("nodes are copied, aligned, grouped and found by keyboard", async () => {
+	const nodes = page.locator(".react-flow__node");
+	const pressed = async (...keys) => {
+		await page.locator(".react-flow__pane").click({ position: { x: 8, y: 8 } });
+		for (const key of keys) await page.keyboard.press(key);
+	};
+	const before = await nodes.count();
+	await pressed("Control+a", "Control+c", "Control+v");
+	await page.waitForFunction((count) => document.querySelectorAll(".react-flow__node").length === count, 2 * before);
+	await page.getByRole("button", { name: "align" }).click();
+	await page.getByRole("menuitem", { name: "left edges" }).click();
+	await page.keyboard.press("Control+g");
+	await page.getByLabel("group title").waitFor();
+	await shot("group");
+	await page.keyboard.press("Control+Shift+g");
+	await page.getByLabel("group title").waitFor({ state: "detached" });
+	await page.keyboard.press("Control+k");
+	await page.getByLabel("search the canvas").fill("calculator");
+	await page.keyboard.press("Enter");
+	await page.getByRole("complementary", { name: "settings" }).getByText("Effect: none").waitFor();
+	for (let tries = 0; (await nodes.count()) > before && tries < 10; tries++) await pressed("Control+z");
+	assert.equal(await nodes.count(), before);
+	await page.getByRole("img", { name: "overview" }).waitFor();
 });
 
 await step("a canvas is kept on the server and comes back from it, by keyboard alone", async () => {
@@ -191,6 +236,72 @@ await step("the canvas is accessible, in light and in dark", async () => {
 	await accessible("the dark canvas");
 	await shot("dark");
 	await page.getByRole("button", { name: "Light" }).click();
+});
+
+await step("a template runs as it is", async () => {
+	await page.getByRole("button", { name: "new canvas" }).click();
+	await page.getByRole("button", { name: /^Calculate/ }).click();
+	await agent("react").getByRole("button", { name: "run", exact: true }).click();
+	await agent("react").getByText("succeeded").waitFor();
+	assert.equal(await page.locator(".react-flow__edge").count(), 2);
+});
+
+await step("a canvas of 500 nodes draws those in view", async () => {
+	const many = large(500);
+	await imported(many);
+	await page.locator(".react-flow__node").first().waitFor();
+	await page.keyboard.press("Control+k");
+	await page.getByLabel("search the canvas").fill("react");
+	await page.keyboard.press("Enter");
+	await page.waitForFunction(() => {
+		const drawn = document.querySelectorAll(".react-flow__node").length;
+		return drawn > 0 && drawn < 100;
+	});
+	await shot("large");
+	await page.getByRole("button", { name: "undo" }).click();
+});
+
+await step("a run of 5,000 steps has in the page what is looked at", async () => {
+	const step = (seq) => ({
+		seq,
+		kind: "thought",
+		agent: "react",
+		text: `thought ${seq}`,
+		at: new Date().toISOString(),
+	});
+	await page.routeWebSocket(/\/ws\/runs\/run_long/, (socket) => {
+		for (let seq = 1; seq <= 5_000; seq++) socket.send(JSON.stringify({ type: "step", step: step(seq) }));
+	});
+	await page.route(/\/runs\/run_long/, (route) => route.fulfill({ json: { items: [], edges: [] } }));
+	await page.goto(`${base}/ui/runs/?id=run_long`);
+	const steps = page.getByRole("list", { name: "steps" });
+	// Whoever looks at the end sees what comes.
+	await steps.getByText("thought 5000").waitFor();
+	assert.ok((await steps.getByRole("listitem").count()) < 100);
+	await page.unrouteAll();
+});
+
+await step("files become a collection that is searched, asked and cited", async () => {
+	await page.goto(`${base}/ui/collections/`);
+	await page.getByLabel("collection", { exact: true }).fill("walked");
+	await page.locator("input[type=file]").setInputFiles({
+		name: "winch.md",
+		mimeType: "text/markdown",
+		buffer: Buffer.from("# Winch\n\nA winch launch costs 12 euros on every flying day.\n"),
+	});
+	await page.getByRole("button", { name: "Upload" }).click();
+	await page.getByText(/1 of 1: 1 indexed/).waitFor();
+	await page.getByLabel("query").fill("What does a winch launch cost?");
+	await page.getByRole("button", { name: "Search", exact: true }).click();
+	for (const head of ["dense", "sparse", "fused", "re-ranked"])
+		await page.getByRole("columnheader", { name: head }).waitFor();
+	await page.getByRole("cell", { name: /12 euros/ }).waitFor();
+	await page.getByRole("button", { name: "Ask" }).click();
+	await page.getByRole("button", { name: /^source 1/ }).click();
+	await page.getByRole("dialog").locator("mark").waitFor();
+	await accessible("a cited source");
+	await shot("cited");
+	await page.keyboard.press("Escape");
 });
 
 for (const [name, path, words] of [
@@ -240,11 +351,7 @@ await step("a chain goes on while no page is open, and is joined again", async (
 		],
 		edges: [{ from: "first", to: "second" }],
 	};
-	await page.getByLabel("canvas file").setInputFiles({
-		name: "row.json",
-		mimeType: "application/json",
-		buffer: Buffer.from(JSON.stringify(canvas)),
-	});
+	await imported(canvas, "row.json");
 	const [first, second] = ["first", "second"].map((id) => page.locator(`.react-flow__node[data-id="${id}"]`));
 	await second.getByRole("button", { name: "run", exact: true }).click();
 	await first.getByText("running").waitFor();
@@ -260,6 +367,7 @@ await step("a chain goes on while no page is open, and is joined again", async (
 	await page.goto(base);
 	await first.getByText("succeeded").waitFor();
 	await second.getByText("succeeded").waitFor();
+	await second.getByText(/row of 2: \d+ tokens/).waitFor();
 	await shot("chain");
 });
 
@@ -274,10 +382,48 @@ await step("a backend that goes away is said so, and comes back by itself", asyn
 	await palette("react").waitFor();
 });
 
+await step("a run goes on through kill -9 of the server, and its node shows it to the end", async () => {
+	await imported({
+		...large(2),
+		nodes: [
+			{
+				id: "killed",
+				kind: "agent",
+				x: 0,
+				y: 0,
+				data: { agent: "react", task: "[[steps=8 delay_ms=400 id=web-kill]] Count." },
+			},
+			{ id: "calculator", kind: "tool", x: -300, y: 0, data: { tool: "calculator" } },
+		],
+		edges: [{ from: "calculator", to: "killed" }],
+	});
+	await agent("react").getByRole("button", { name: "run", exact: true }).click();
+	await agent("react")
+		.getByText(/calculator\(/)
+		.first()
+		.waitFor();
+	await fetch(`${control}/kill`, { method: "POST" });
+	await agent("react").getByText("connection lost; joining again…").waitFor();
+	await shot("killed");
+	await fetch(`${control}/start`, { method: "POST" });
+	await agent("react").getByText("succeeded").waitFor({ timeout: 90_000 });
+	assert.ok(
+		(await agent("react")
+			.getByText(/calculator\(/)
+			.count()) >= 8,
+		"every call is there",
+	);
+});
+
 await step("nothing is asked of anyone else, and nothing went wrong unseen", async () => {
 	assert.deepEqual(outside, []);
 	// Browsers complain of each request that is not answered or refused; the pages say both.
-	const unexpected = complaints.filter((text) => !/ERR_CONNECTION_REFUSED|WebSocket connection|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET|422 .*\/finetune\//.test(text));
+	const unexpected = complaints.filter(
+		(text) =>
+			!/ERR_CONNECTION_REFUSED|WebSocket connection|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET|422 .*\/finetune\//.test(
+				text,
+			),
+	);
 	assert.deepEqual(unexpected, []);
 });
 

@@ -3,7 +3,11 @@ import type { ReactNode } from "react";
 import { Shell } from "@/shell/Shell";
 import "./globals.css";
 
-export const metadata: Metadata = { title: "riverrun", description: "Agents on an event log", robots: "noindex" };
+export const metadata: Metadata = {
+	title: { default: "riverrun", template: "%s · riverrun" },
+	description: "Agents on an event log",
+	robots: "noindex",
+};
 
 export default function Layout({ children }: { children: ReactNode }) {
 	return (

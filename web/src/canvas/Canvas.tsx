@@ -5,6 +5,7 @@ import {
 	type Connection,
 	Controls,
 	type Edge,
+	MarkerType,
 	MiniMap,
 	type NodeChange,
 	Panel,
@@ -12,18 +13,28 @@ import {
 	ReactFlowProvider,
 	SelectionMode,
 	useReactFlow,
+	useStore,
 } from "@xyflow/react";
 import { type DragEvent, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { useShallow } from "zustand/react/shallow";
+import { hasEnded } from "@/runs/fold";
+import { useRuns } from "@/runs/store";
 import { homeNamespace, useSession } from "@/session/store";
+import { Beginnings } from "./Beginnings";
 import { type CanvasDocument, type CanvasNode, nodeOf, refusal } from "./document";
 import { Inspector } from "./Inspector";
 import { Kept } from "./Kept";
 import { useKeyboard } from "./keyboard";
 import { type FlowNode, NODE_TYPES } from "./nodes";
+import { drawnOf, isFar } from "./nodes/far";
+import { SIZES } from "./nodes/sizes";
 import { DRAG_TYPE, Palette, readDragged } from "./Palette";
 import { Search } from "./Search";
 import { autosave, useCanvas } from "./store";
 import { Toolbar } from "./Toolbar";
+
+const ARROW = { type: MarkerType.ArrowClosed, width: 18, height: 18 } as const;
+const OVERVIEW = { width: 150, height: 100 };
 
 export function Canvas() {
 	return (
@@ -37,6 +48,7 @@ function Workspace() {
 	const document = useCanvas((s) => s.history.present);
 	const selected = useCanvas((s) => s.selected);
 	const notice = useCanvas((s) => s.notice);
+	const shown = useCanvas((s) => s.shown);
 	const home = useSession((s) => homeNamespace(s.session));
 	const { load, connect, remove, select, amend, settle, add, say } = useCanvas.getState();
 	const flow = useReactFlow();
@@ -60,7 +72,14 @@ function Workspace() {
 		return () => clearTimeout(timer);
 	}, [notice, say]);
 
+	useEffect(() => {
+		if (shown > 0) void flow.fitView({ maxZoom: 1, padding: 0.15 });
+	}, [flow, shown]);
+
+	const far = useStore(isFar);
+	const drawn = drawnOf(document.nodes.length, far);
 	const nodes = useFlowNodes(document, selected);
+	const working = useWorking();
 	const edges = useMemo<Edge[]>(
 		() =>
 			document.edges.map((edge) => ({
@@ -68,8 +87,10 @@ function Workspace() {
 				source: edge.from,
 				target: edge.to,
 				selected: selected.has(edge.id),
+				animated: working.includes(edge.to),
+				markerEnd: ARROW,
 			})),
-		[document.edges, selected],
+		[document.edges, selected, working],
 	);
 
 	const onNodesChange = useCallback(
@@ -103,11 +124,11 @@ function Workspace() {
 	};
 
 	return (
-		<div className="flex h-full">
+		<div className="relative flex h-full">
 			<Palette />
 			<div className="flex min-w-0 flex-1 flex-col">
 				<Toolbar onSearch={() => setSearching(true)} />
-				<div className="min-h-0 flex-1" role="application" aria-label="canvas">
+				<div className="min-h-0 flex-1" role="application" aria-label="canvas" data-far={far || undefined}>
 					<ReactFlow<FlowNode>
 						nodes={nodes}
 						edges={edges}
@@ -139,18 +160,29 @@ function Workspace() {
 						deleteKeyCode={["Delete", "Backspace"]}
 						multiSelectionKeyCode={["Shift", "Meta", "Control"]}
 						selectionMode={SelectionMode.Partial}
-						onlyRenderVisibleElements={document.nodes.length > 100}
+						onlyRenderVisibleElements={drawn === "visible"}
 						minZoom={0.1}
 						fitView
 						fitViewOptions={{ maxZoom: 1 }}
 						proOptions={{ hideAttribution: false }}
 					>
-						<Background gap={24} />
-						<MiniMap pannable zoomable ariaLabel="overview" />
+						{!far && <Background gap={24} />}
+						{document.nodes.length > 0 && (
+							<MiniMap
+								pannable
+								zoomable
+								ariaLabel="overview"
+								style={OVERVIEW}
+								nodeClassName={(node) => node.type ?? ""}
+							/>
+						)}
 						<Controls showInteractive={false} />
 						{document.nodes.length === 0 && (
-							<Panel position="top-center" className="mt-24 text-center text-soft">
-								Drag an agent from the left onto the canvas, or begin with a template.
+							<Panel position="top-center" className="mt-16! w-full max-w-md px-4">
+								<p className="mb-3 text-center text-soft">
+									Drag an agent from the left onto the canvas, or begin with one of these.
+								</p>
+								<Beginnings />
 							</Panel>
 						)}
 						<Panel position="bottom-center">
@@ -165,6 +197,19 @@ function Workspace() {
 			<Search open={searching} onClose={() => setSearching(false)} />
 			<Kept />
 		</div>
+	);
+}
+
+/** The nodes whose runs go on. */
+function useWorking(): string[] {
+	const runOf = useCanvas((s) => s.runOf);
+	return useRuns(
+		useShallow((s) =>
+			Object.entries(runOf).flatMap(([node, runId]) => {
+				const run = s.runs[runId];
+				return run && !hasEnded(run) && run.status === "running" ? [node] : [];
+			}),
+		),
 	);
 }
 
@@ -200,6 +245,8 @@ function flowNode(node: CanvasNode, selected: boolean): FlowNode {
 		selected,
 		parentId: node.group,
 		measured: node.width && node.height ? { width: node.width, height: node.height } : undefined,
+		// What is out of view is not drawn and so not measured; the overview and the view of everything count it, too.
+		...SIZES[node.kind],
 		...(group ? { width: node.width, height: node.height, zIndex: -1 } : {}),
 	};
 }

@@ -1,32 +1,45 @@
 "use client";
 
 import { X } from "lucide-react";
-import type { AgentEntry } from "@/api/client";
+import type { ReactNode } from "react";
+import type { AgentEntry, CollectionView, ToolEntry } from "@/api/client";
 import { usePolled } from "@/api/polling";
-import { Button, Field, Input, Select } from "@/ui";
+import type { components } from "@/api/schema";
+import type { Page } from "@/api/shapes";
+import { Button, Field, IconButton, Input, Select } from "@/ui";
+import { count } from "@/ui/words";
 import { type AgentNode, type Approval, type CanvasNode, LIMITS, nodeOf, refusal } from "./document";
 import { useCanvas } from "./store";
 
 /** A longer list is no list to choose from. */
 const MOST_OFFERED = 200;
 
-/** The settings of the one agent that is selected. */
+const EFFECTS: Record<string, string> = {
+	none: "none, it only looks",
+	idempotent: "the same however often it is called",
+	external: "it changes something outside",
+};
+
+type SourceNode = Extract<CanvasNode, { kind: "tool" | "collection" }>;
+
+/** The settings of the one node that is selected. */
 export function Inspector() {
 	const node = useCanvas((s) => {
 		if (s.selected.size !== 1) return undefined;
 		return s.history.present.nodes.find((one) => s.selected.has(one.id));
 	});
-	if (node?.kind !== "agent") return null;
-	return <AgentSettings node={node} />;
+	if (node?.kind === "agent") return <AgentSettings node={node} />;
+	if (node?.kind === "tool" || node?.kind === "collection") return <SourceSettings key={node.id} node={node} />;
+	return null;
 }
 
 function AgentSettings({ node }: { node: AgentNode }) {
 	const { change, remove, run } = useCanvas.getState();
 	const agents = usePolled<{ items: AgentEntry[] }>("/agents", 60_000);
+	const models = usePolled<Page<components["schemas"]["ModelEntry"]>>("/models", 60_000);
 	const { data } = node;
 	return (
-		<aside aria-label="settings" className="w-64 shrink-0 space-y-3 overflow-auto border-line border-l bg-surface p-3">
-			<h2 className="font-semibold">Agent</h2>
+		<Settings title="Agent">
 			<Field label="type">
 				<Select value={data.agent ?? ""} onChange={(event) => change(node.id, { agent: event.target.value || null })}>
 					<option value="">supervisor chooses</option>
@@ -37,11 +50,21 @@ function AgentSettings({ node }: { node: AgentNode }) {
 			</Field>
 			<Field label="model">
 				<Input
+					list="models"
 					placeholder="the default one"
 					value={data.model ?? ""}
 					onChange={(event) => change(node.id, { model: event.target.value || undefined })}
 				/>
 			</Field>
+			<datalist id="models">
+				{models.data?.items
+					.filter((one) => one.present && one.kind !== "embed" && one.kind !== "rerank")
+					.map((one) => (
+						<option key={`${one.provider}/${one.name}`} value={one.name}>
+							{one.provider}
+						</option>
+					))}
+			</datalist>
 			<Field label="most iterations">
 				<Input
 					type="number"
@@ -57,7 +80,7 @@ function AgentSettings({ node }: { node: AgentNode }) {
 					value={data.approval ?? "external"}
 					onChange={(event) => change(node.id, { approval: event.target.value as Approval })}
 				>
-					<option value="external">those that change something outside</option>
+					<option value="external">that change the world</option>
 					<option value="always">all</option>
 					<option value="never">none</option>
 				</Select>
@@ -77,6 +100,75 @@ function AgentSettings({ node }: { node: AgentNode }) {
 				<Button tone="danger" onClick={() => remove([node.id])}>
 					Remove
 				</Button>
+			</div>
+		</Settings>
+	);
+}
+
+/** What a tool or a collection is, for whoever has not chosen it. */
+function SourceSettings({ node }: { node: SourceNode }) {
+	const namespace = useCanvas((s) => s.history.present.namespace);
+	const { remove } = useCanvas.getState();
+	const query = `?namespace=${encodeURIComponent(namespace)}`;
+	const tools = usePolled<{ items: ToolEntry[] }>(node.kind === "tool" ? `/tools${query}` : null, 60_000);
+	const collections = usePolled<{ items: CollectionView[] }>(
+		node.kind === "collection" ? `/collections${query}` : null,
+		60_000,
+	);
+	const name = nameOf(node);
+	const tool = tools.data?.items.find((one) => one.name === name);
+	const collection = collections.data?.items.find((one) => one.name === name);
+	const isMissing = node.kind === "tool" ? tools.data && !tool : collections.data && !collection;
+	return (
+		<Settings title={name}>
+			{tool && (
+				<>
+					<p className="text-soft">{tool.description}</p>
+					<p className="text-xs">
+						Effect: {EFFECTS[tool.effect] ?? tool.effect}. {tool.needs_approval && "A call by hand asks first."}
+					</p>
+					<h3 className="text-soft text-xs">arguments</h3>
+					<ul className="font-mono text-xs">
+						{Object.keys((tool.input_schema as { properties?: object }).properties ?? {}).map((argument) => (
+							<li key={argument}>{argument}</li>
+						))}
+					</ul>
+				</>
+			)}
+			{collection && (
+				<p className="text-soft">
+					{count(collection.documents, "document")}, {count(collection.chunks, "chunk")}. An agent that is connected
+					reads it with knowledge_search.
+				</p>
+			)}
+			{isMissing && (
+				<p className="text-warn">
+					There is no {node.kind} of this name in {namespace}: an agent that is connected to it can't run.
+				</p>
+			)}
+			<Button tone="danger" onClick={() => remove([node.id])}>
+				Remove
+			</Button>
+		</Settings>
+	);
+}
+
+/** At the side; below, over the canvas, where there is no place for both. */
+function Settings({ title, children }: { title: string; children: ReactNode }) {
+	const { select } = useCanvas.getState();
+	return (
+		<aside
+			aria-label="settings"
+			className="w-64 shrink-0 space-y-3 overflow-auto border-line border-l bg-surface p-3 max-lg:absolute max-lg:inset-x-0 max-lg:bottom-0 max-lg:z-10 max-lg:max-h-2/5 max-lg:w-auto max-lg:border-t max-lg:border-l-0 max-lg:shadow-xl"
+		>
+			<div className="flex items-center gap-2">
+				<h2 className="min-w-0 flex-1 truncate font-semibold">{title}</h2>
+				<IconButton label="close the settings" className="px-1!" onClick={() => select([])}>
+					<X size={16} aria-hidden />
+				</IconButton>
+			</div>
+			<div className="space-y-3 max-lg:grid max-lg:grid-cols-3 max-lg:items-start max-lg:gap-3 max-lg:space-y-0">
+				{children}
 			</div>
 		</aside>
 	);

@@ -3,7 +3,7 @@
 import { useEffect, useState } from "react";
 import { type CanvasEntry, describe } from "@/api/client";
 import { Alert, Button, Dialog, Empty, Field, Input } from "@/ui";
-import { bytes } from "@/ui/words";
+import { bytes, moment } from "@/ui/words";
 import { useKeeping } from "./keeping";
 import { idFrom, idProblem, list } from "./kept";
 import { useCanvas } from "./store";
@@ -122,8 +122,8 @@ function Choice() {
 								{entry.name || "Untitled"} <span className="font-mono font-normal text-soft">{entry.canvas_id}</span>
 							</span>
 							<span className="font-normal text-soft text-xs">
-								<time dateTime={entry.saved_at}>{new Date(entry.saved_at).toLocaleString()}</time> · revision{" "}
-								{entry.revision} · {bytes(entry.size_bytes)}
+								<time dateTime={entry.saved_at}>{moment(entry.saved_at)}</time> · revision {entry.revision} ·{" "}
+								{bytes(entry.size_bytes)}
 							</span>
 						</Button>
 					</li>

@@ -18,12 +18,12 @@ import {
 import { useRef, useState } from "react";
 import { describe } from "@/api/client";
 import { Button, Dialog, IconButton, Input, Menu } from "@/ui";
+import { Beginnings } from "./Beginnings";
 import { type Alignment, type Axis, emptyCanvas } from "./document";
 import { exportCanvas, importCanvas } from "./exchange";
 import { useKeeping } from "./keeping";
 import { KEYS } from "./keyboard";
 import { useCanvas } from "./store";
-import { TEMPLATES } from "./templates";
 
 const ARRANGEMENTS: { label: string; how: Alignment | Axis }[] = [
 	{ label: "left edges", how: "left" },
@@ -61,7 +61,7 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 		>
 			<Input
 				aria-label="name of the canvas"
-				className="w-44! border-transparent font-semibold"
+				className="w-44! border-transparent font-semibold max-lg:w-32!"
 				value={document.name}
 				maxLength={120}
 				onChange={(event) => edit((now) => ({ ...now, name: event.target.value }))}
@@ -69,7 +69,7 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 			<Input
 				aria-label="namespace"
 				title="The namespace whose tools and collections are used"
-				className="w-32! font-mono text-xs"
+				className="w-32! font-mono text-xs max-lg:w-24!"
 				defaultValue={document.namespace}
 				key={document.namespace}
 				onBlur={(event) => {
@@ -110,7 +110,7 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 			<IconButton label="keys" onClick={() => setDialog("keys")}>
 				<Keyboard size={16} aria-hidden />
 			</IconButton>
-			<span className="ml-auto flex gap-1">
+			<span className="ml-auto flex flex-wrap gap-1">
 				<Button onClick={() => setDialog("templates")}>Templates</Button>
 				<IconButton label="new canvas" onClick={() => replace(emptyCanvas())}>
 					<FilePlus size={16} aria-hidden />
@@ -140,22 +140,7 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 				}}
 			/>
 			<Dialog open={dialog === "templates"} onClose={() => setDialog(null)} title="Begin with">
-				<ul className="space-y-2">
-					{TEMPLATES.map((template) => (
-						<li key={template.title}>
-							<Button
-								className="w-full flex-col items-start text-left"
-								onClick={() => {
-									replace(template.make());
-									setDialog(null);
-								}}
-							>
-								<span className="font-semibold">{template.title}</span>
-								<span className="font-normal text-soft">{template.description}</span>
-							</Button>
-						</li>
-					))}
-				</ul>
+				<Beginnings onChosen={() => setDialog(null)} />
 			</Dialog>
 			<Dialog open={dialog === "keys"} onClose={() => setDialog(null)} title="Keys">
 				<dl className="grid grid-cols-[auto_1fr] gap-x-4 gap-y-1">

@@ -189,7 +189,8 @@ describe("editing", () => {
 describe("export and import", () => {
 	test("every template comes back as it was", () => {
 		for (const template of TEMPLATES) {
-			const document = template.make();
+			const document = template.make("own");
+			expect(document.namespace).toBe("own");
 			expect(importCanvas(exportCanvas(document))).toEqual(document);
 		}
 	});

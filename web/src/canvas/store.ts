@@ -62,6 +62,8 @@ type CanvasState = {
 	revisions: Record<string, number>;
 	clipboard: { nodes: CanvasNode[]; edges: CanvasEdge[] };
 	notice: string | null;
+	/** How often another canvas came onto the screen: the view then goes to where it is. */
+	shown: number;
 
 	load: () => void;
 	replace: (document: CanvasDocument) => void;
@@ -124,6 +126,7 @@ export const useCanvas = create<CanvasState>((set, get) => {
 		revisions: {},
 		clipboard: { nodes: [], edges: [] },
 		notice: null,
+		shown: 0,
 
 		load() {
 			// Whoever comes back from another page finds everything as it was, undo included.
@@ -139,7 +142,7 @@ export const useCanvas = create<CanvasState>((set, get) => {
 
 		replace(document) {
 			edit(() => document);
-			set({ selected: new Set(), runOf: {}, runBefore: {}, chains: {}, problems: {} });
+			set({ selected: new Set(), runOf: {}, runBefore: {}, chains: {}, problems: {}, shown: get().shown + 1 });
 		},
 
 		keptAs({ namespace, canvas_id, revision }) {

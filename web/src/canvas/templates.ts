@@ -2,7 +2,12 @@
 
 import { type AgentData, type CanvasDocument, type CanvasNode, edgeId, emptyCanvas } from "./document";
 
-type Template = { title: string; description: string; make: () => CanvasDocument };
+type Template = {
+	title: string;
+	description: string;
+	/** A new one in a namespace. */
+	make: (namespace: string) => CanvasDocument;
+};
 
 const agent = (id: string, x: number, y: number, data: Partial<AgentData>): CanvasNode => ({
 	id,
@@ -26,17 +31,24 @@ const collection = (name: string, x: number, y: number): CanvasNode => ({
 	data: { collection: name },
 });
 
-function canvas(name: string, nodes: CanvasNode[], edges: [string, string][]): CanvasDocument {
-	return { ...emptyCanvas(), name, nodes, edges: edges.map(([from, to]) => ({ id: edgeId(from, to), from, to })) };
+function canvas(name: string, namespace: string, nodes: CanvasNode[], edges: [string, string][]): CanvasDocument {
+	return {
+		...emptyCanvas(),
+		name,
+		namespace,
+		nodes,
+		edges: edges.map(([from, to]) => ({ id: edgeId(from, to), from, to })),
+	};
 }
 
 export const TEMPLATES: Template[] = [
 	{
 		title: "Calculate",
 		description: "One agent with a calculator and a clock.",
-		make: () =>
+		make: (namespace) =>
 			canvas(
 				"Calculate",
+				namespace,
 				[
 					tool("calculator", 40, 60),
 					tool("clock", 40, 180),
@@ -52,9 +64,10 @@ export const TEMPLATES: Template[] = [
 		title: "Ask the handbook",
 		description:
 			"An agent that reads a collection and cites what it says. Ingest examples/handbook as `handbook` first.",
-		make: () =>
+		make: (namespace) =>
 			canvas(
 				"Ask the handbook",
+				namespace,
 				[
 					collection("handbook", 40, 60),
 					tool("calculator", 40, 200),
@@ -72,9 +85,10 @@ export const TEMPLATES: Template[] = [
 	{
 		title: "Research, then rewrite",
 		description: "Two agents in a row: the second works on the answer of the first.",
-		make: () =>
+		make: (namespace) =>
 			canvas(
 				"Research, then rewrite",
+				namespace,
 				[
 					collection("handbook", 40, 60),
 					agent("research", 340, 60, { agent: "react", task: "What must a new member know before the first flight?" }),

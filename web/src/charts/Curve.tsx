@@ -66,7 +66,8 @@ function options(parent: HTMLElement, height: number, xLabel: string, lines: Lin
 		width: Math.max(parent.clientWidth, 100),
 		height,
 		scales: { x: { time: false } },
-		axes: [axis, { ...axis, size: 64 }],
+		// Rates are far below the digits that an axis shows by itself.
+		axes: [axis, { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => String(Number(tick.toPrecision(4)))) }],
 		series: [
 			{ label: xLabel },
 			...lines.map((line) => ({

@@ -7,6 +7,7 @@ import { usePolled } from "@/api/polling";
 import type { Page } from "@/api/shapes";
 import { homeNamespace, useSession } from "@/session/store";
 import { Empty, Field, Input, Panel, Refused, Status, Table } from "@/ui";
+import { count, moment } from "@/ui/words";
 import { DocumentDialog } from "./DocumentDialog";
 import { Remove } from "./Remove";
 import { SearchBench } from "./SearchBench";
@@ -22,7 +23,8 @@ export function Collections() {
 	const collections = usePolled<{ items: CollectionView[] }>(`/collections?${query}`, 5_000);
 	const name = chosen ?? collections.data?.items[0]?.name ?? null;
 	return (
-		<div className="grid gap-3 p-3 lg:grid-cols-[18rem_1fr]">
+		<div className="grid grid-cols-[minmax(0,1fr)] items-start gap-3 p-3 lg:grid-cols-[18rem_minmax(0,1fr)]">
+			<h1 className="sr-only">Collections</h1>
 			<div className="space-y-3">
 				<Panel title="Collections">
 					<Field label="namespace">
@@ -49,7 +51,8 @@ export function Collections() {
 								>
 									<span className="block font-medium">{one.name}</span>
 									<span className="block text-soft text-xs">
-										{one.documents} documents, {one.chunks} chunks · {one.embedding.model}, {one.embedding.dimensions}
+										{count(one.documents, "document")}, {count(one.chunks, "chunk")} · {one.embedding.model},{" "}
+										{one.embedding.dimensions}
 									</span>
 								</button>
 							</li>
@@ -61,7 +64,7 @@ export function Collections() {
 				<Upload namespace={namespace} collection={name} onDone={collections.refresh} />
 			</div>
 			{name ? (
-				<div className="space-y-3">
+				<div className="min-w-0 space-y-3">
 					<SearchBench key={`${namespace}/${name}`} namespace={namespace} collection={name} />
 					<Documents namespace={namespace} collection={name} onChanged={collections.refresh} />
 				</div>
@@ -106,7 +109,7 @@ function Documents({
 							<Status of={one.status} />
 						</td>
 						<td className="text-right tabular-nums">{one.chunks}</td>
-						<td className="text-soft text-xs">{new Date(one.updated_at).toLocaleString()}</td>
+						<td className="text-soft text-xs">{moment(one.updated_at)}</td>
 					</tr>
 				))}
 			</Table>

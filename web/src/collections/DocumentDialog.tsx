@@ -6,7 +6,7 @@ import type { DocumentDetail } from "@/api/shapes";
 import { DocumentReader } from "@/documents/DocumentReader";
 import { readDocument } from "@/documents/read";
 import { Alert, Dialog, Field, Select } from "@/ui";
-import { bytes } from "@/ui/words";
+import { bytes, count, moment } from "@/ui/words";
 import { Remove } from "./Remove";
 
 type Props = { document: DocumentView | null; onClose: () => void; onRemoved: () => void };
@@ -42,7 +42,7 @@ function Body({ document, onRemoved }: { document: DocumentView; onRemoved: () =
 					<Select value={version} onChange={(event) => setChosen(event.target.value)}>
 						{detail.versions.map((one) => (
 							<option key={one.version} value={one.version}>
-								{new Date(one.created_at).toLocaleString()}, {one.chunks} chunks, {bytes(one.text_size_bytes)}
+								{moment(one.created_at)}, {count(one.chunks, "chunk")}, {bytes(one.text_size_bytes)}
 								{one.version === detail.indexed_version && ", the one that a search finds"}
 							</option>
 						))}

@@ -1,13 +1,15 @@
 "use client";
 
+import clsx from "clsx";
 import Link from "next/link";
 import { useState } from "react";
 import { type AskDone, call, describe, type SearchDone } from "@/api/client";
 import { addressOf } from "@/documents/DocumentPage";
 import { Answer } from "@/runs/Answer";
-import { Button, Input, Panel } from "@/ui";
+import { Button, Empty, Input, Panel, Table } from "@/ui";
 
 const RESULTS = 10;
+const STAGES = ["dense", "sparse", "fused", "rerank"] as const;
 
 /** A question to a collection: what each stage of the search makes of it, and the cited answer. */
 export function SearchBench({ namespace, collection }: { namespace: string; collection: string }) {
@@ -41,7 +43,12 @@ export function SearchBench({ namespace, collection }: { namespace: string; coll
 					void run("search");
 				}}
 			>
-				<Input aria-label="query" value={query} onChange={(event) => setQuery(event.target.value)} />
+				<Input
+					aria-label="query"
+					placeholder={`A question to ${collection}`}
+					value={query}
+					onChange={(event) => setQuery(event.target.value)}
+				/>
 				<Button type="submit" tone="accent" disabled={busy}>
 					Search
 				</Button>
@@ -65,30 +72,28 @@ export function SearchBench({ namespace, collection }: { namespace: string; coll
 }
 
 function Results({ found, namespace }: { found: SearchDone; namespace: string }) {
-	const score = (value: number | null | undefined) => (value == null ? "–" : value.toFixed(3));
+	const best = Object.fromEntries(
+		STAGES.map((stage) => [
+			stage,
+			Math.max(...found.items.map((item) => item.scores[stage] ?? Number.NEGATIVE_INFINITY)),
+		]),
+	);
 	const times = found.took_ms;
 	return (
-		<div className="mt-3 overflow-x-auto">
-			<p className="text-soft text-xs">
+		<div className="mt-3 space-y-2">
+			<p className="text-soft text-xs tabular-nums">
 				embed {times.embed.toFixed(1)} ms · dense {times.dense.toFixed(1)} · sparse {times.sparse.toFixed(1)} · fuse{" "}
 				{times.fuse.toFixed(1)}
 				{times.rerank != null && ` · rerank ${times.rerank.toFixed(1)}`}
 			</p>
-			<table className="w-full">
-				<thead>
-					<tr className="text-left text-soft text-xs">
-						<th>text</th>
-						<th className="text-right">dense</th>
-						<th className="text-right">sparse</th>
-						<th className="text-right">fused</th>
-						<th className="text-right">reranked</th>
-					</tr>
-				</thead>
-				<tbody>
-					{found.items.map((item) => (
-						<tr key={item.chunk_id} className="border-line border-t align-top">
-							<td className="py-1 pr-3">
-								<span className="line-clamp-3 whitespace-pre-wrap">{item.text}</span>
+			{found.items.length === 0 && <Empty>Nothing is like it.</Empty>}
+			{found.items.length > 0 && (
+				<Table head={["#", "text", "dense", "sparse", "fused", "re-ranked"]}>
+					{found.items.map((item, at) => (
+						<tr key={item.chunk_id}>
+							<td className="text-soft tabular-nums">{at + 1}</td>
+							<td className="w-full min-w-60">
+								<span className="line-clamp-3 break-words">{item.text}</span>
 								<Link
 									prefetch={false}
 									href={addressOf({ id: item.document_id, namespace, span: item.span })}
@@ -97,14 +102,22 @@ function Results({ found, namespace }: { found: SearchDone; namespace: string })
 									{item.source} {item.span.start}–{item.span.end}
 								</Link>
 							</td>
-							<td className="py-1 text-right tabular-nums">{score(item.scores.dense)}</td>
-							<td className="py-1 text-right tabular-nums">{score(item.scores.sparse)}</td>
-							<td className="py-1 text-right tabular-nums">{score(item.scores.fused)}</td>
-							<td className="py-1 text-right tabular-nums">{score(item.scores.rerank)}</td>
+							{STAGES.map((stage) => (
+								<Score key={stage} value={item.scores[stage]} best={best[stage]} />
+							))}
 						</tr>
 					))}
-				</tbody>
-			</table>
+				</Table>
+			)}
 		</div>
+	);
+}
+
+/** What a stage gave a result; the best one of the stage stands out. */
+function Score({ value, best }: { value: number | null | undefined; best: number | undefined }) {
+	return (
+		<td className={clsx("text-right tabular-nums", value != null && value === best && "font-semibold text-good")}>
+			{value == null ? "–" : value.toFixed(3)}
+		</td>
 	);
 }

@@ -3,7 +3,7 @@
 import { useEffect, useState } from "react";
 import { call, describe, type IngestAccepted, type IngestView } from "@/api/client";
 import { usePolled } from "@/api/polling";
-import { Button, Field, Input, Panel, Status } from "@/ui";
+import { Button, Field, FileInput, Input, Panel, Status } from "@/ui";
 
 /** Sends files to a collection and shows what becomes of each. */
 export function Upload({
@@ -52,7 +52,7 @@ export function Upload({
 					<Input placeholder={collection ?? "name"} value={name} onChange={(event) => setName(event.target.value)} />
 				</Field>
 				<Field label="files">
-					<input type="file" multiple className="w-full text-xs" onChange={(event) => setFiles(event.target.files)} />
+					<FileInput multiple onChange={(event) => setFiles(event.target.files)} />
 				</Field>
 				<Button tone="accent" disabled={!files?.length || !target || sending} onClick={() => void send()}>
 					{sending ? "Sending…" : "Upload"}

@@ -4,7 +4,7 @@ import { useRef, useState } from "react";
 import { ApiError, call, describe, type FieldError } from "@/api/client";
 import type { Polled } from "@/api/polling";
 import type { DatasetFormat, DatasetView, Page } from "@/api/shapes";
-import { Alert, Button, Empty, Field, Input, Panel, Refused, Select } from "@/ui";
+import { Alert, Button, Empty, Field, FileInput, Input, Panel, Refused, Select } from "@/ui";
 import { bytes, number } from "@/ui/words";
 
 const FORMATS: { value: DatasetFormat; label: string }[] = [
@@ -49,7 +49,7 @@ export function Datasets({ page }: { page: Polled<Page<DatasetView>> }) {
 				))}
 			</ul>
 			<Refused error={page.error} />
-			{page.data?.items.length === 0 && <Empty>No datasets.</Empty>}
+			{page.data?.items.length === 0 && <Empty>No datasets: upload a file of examples.</Empty>}
 			<UploadDataset onDone={page.refresh} />
 		</Panel>
 	);
@@ -111,11 +111,9 @@ function UploadDataset({ onDone }: { onDone: () => void }) {
 				</Select>
 			</Field>
 			<Field label="examples, one JSON object a line (.jsonl)">
-				<input
+				<FileInput
 					ref={input}
-					type="file"
 					accept=".jsonl,.ndjson,application/x-ndjson,application/jsonl"
-					className="w-full text-xs"
 					onChange={(event) => setFile(event.target.files?.[0] ?? null)}
 				/>
 			</Field>

@@ -18,7 +18,7 @@ export function Finetuning() {
 	const [chosen, setChosen] = useState<string | null>(null);
 	const job = chosen ?? jobs.data?.items[0]?.job_id ?? null;
 	return (
-		<div className="grid gap-3 p-3 lg:grid-cols-[22rem_1fr]">
+		<div className="grid grid-cols-[minmax(0,1fr)] items-start gap-3 p-3 lg:grid-cols-[22rem_minmax(0,1fr)]">
 			<h1 className="sr-only">Fine-tuning</h1>
 			<div className="space-y-3">
 				<Datasets page={datasets} />

@@ -4,6 +4,7 @@ import clsx from "clsx";
 import type { Polled } from "@/api/polling";
 import type { JobView, Page } from "@/api/shapes";
 import { Empty, Panel, Refused, Status, Table } from "@/ui";
+import { moment } from "@/ui/words";
 
 /** Every job, newest first. */
 export function Jobs({
@@ -45,7 +46,7 @@ export function Jobs({
 							</td>
 							<td className="tabular-nums">{job.loss?.toFixed(3) ?? "–"}</td>
 							<td className="tabular-nums">{job.eval_loss?.toFixed(3) ?? "–"}</td>
-							<td className="text-soft text-xs">{new Date(job.created_at).toLocaleString()}</td>
+							<td className="text-soft text-xs">{moment(job.created_at)}</td>
 						</tr>
 					))}
 				</Table>

@@ -5,7 +5,7 @@ import { call, describe } from "@/api/client";
 import type { Polled } from "@/api/polling";
 import type { ModelVersionView, Page, Stage } from "@/api/shapes";
 import { Alert, Button, Dialog, Empty, Panel, Refused, Status, Table } from "@/ui";
-import { bytes, number } from "@/ui/words";
+import { bytes, moment, number } from "@/ui/words";
 import { SideBySide } from "./SideBySide";
 
 /** What may follow a stage, in words for a button. */
@@ -64,7 +64,7 @@ export function Registry({ page }: { page: Polled<Page<ModelVersionView>> }) {
 								))}
 							</td>
 							<td className="whitespace-nowrap tabular-nums">{bytes(one.size_bytes)}</td>
-							<td className="text-soft text-xs">{new Date(one.created_at).toLocaleString()}</td>
+							<td className="text-soft text-xs">{moment(one.created_at)}</td>
 							<td>
 								<span className="flex flex-wrap gap-1">
 									<Button aria-label={`Try ${one.model}@${one.version}`} onClick={() => setTrying(one)}>

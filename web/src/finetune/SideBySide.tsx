@@ -61,6 +61,8 @@ async function say(model: string, content: string): Promise<Side> {
 	const began = performance.now();
 	try {
 		const body = {
+			// Both lie on this machine, whatever else answers chats by default.
+			provider: "local",
 			model,
 			messages: [{ role: "user", content }],
 			temperature: 0,

@@ -3,7 +3,7 @@
 import { useRef, useState } from "react";
 import { call, describe } from "@/api/client";
 import type { ProjectAccepted } from "@/api/shapes";
-import { Alert, Button, Field, Input, Panel } from "@/ui";
+import { Alert, Button, Field, FileInput, Input, Panel } from "@/ui";
 
 const PATIENCE_MS = 10 * 60_000;
 
@@ -57,11 +57,9 @@ export function Import({ onImported }: { onImported: (id: string) => void }) {
 					/>
 				</Field>
 				<Field label="or a zip archive">
-					<input
+					<FileInput
 						ref={file}
-						type="file"
 						accept=".zip,application/zip"
-						className="w-full text-xs"
 						onChange={(event) => setArchive(event.target.files?.[0] ?? null)}
 					/>
 				</Field>

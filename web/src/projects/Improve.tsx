@@ -5,7 +5,7 @@ import { call, describe } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import type { FileChanged, Page, ProjectFile, ProposalView } from "@/api/shapes";
 import { Alert, Button, Empty, Field, Input, Panel, Refused, Select, Status } from "@/ui";
-import { number } from "@/ui/words";
+import { moment, number } from "@/ui/words";
 import { Diff } from "./Diff";
 
 const PATIENCE_MS = 15 * 60_000;
@@ -35,7 +35,7 @@ export function Improve({ id, file, onFile }: Props) {
 					<Select value={shown ?? undefined} onChange={(event) => setChosen(event.target.value)}>
 						{proposals.data?.items.map((one) => (
 							<option key={one.proposal_id} value={one.proposal_id}>
-								{one.file}: {one.status}, {new Date(one.created_at).toLocaleString()}
+								{one.file}: {one.status}, {moment(one.created_at)}
 							</option>
 						))}
 					</Select>

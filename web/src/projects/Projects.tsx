@@ -16,7 +16,7 @@ export function Projects() {
 	const router = useRouter();
 	const projects = usePolled<Page<ProjectView>>("/projects?limit=200", 5_000);
 	return (
-		<div className="grid gap-3 p-3 lg:grid-cols-[20rem_1fr]">
+		<div className="grid grid-cols-[minmax(0,1fr)] items-start gap-3 p-3 lg:grid-cols-[20rem_minmax(0,1fr)]">
 			<h1 className="sr-only">Projects</h1>
 			<div className="space-y-3">
 				<Import

@@ -5,7 +5,7 @@ import { usePolled } from "@/api/polling";
 import type { AnalysisSummary, FindingView, Page, TrendView } from "@/api/shapes";
 import { Curve, type Line } from "@/charts/Curve";
 import { Empty, Field, Panel, Select, Status } from "@/ui";
-import { number } from "@/ui/words";
+import { moment, number } from "@/ui/words";
 import { Changed } from "./Surface";
 
 const MOST_SHOWN = 200;
@@ -84,7 +84,7 @@ function Choice({
 		<Select value={value} onChange={(event) => onChange(event.target.value)}>
 			{analyses.map((one, at) => (
 				<option key={one.analysis_id} value={one.analysis_id}>
-					{at + 1}: {new Date(one.created_at).toLocaleString()}, {one.findings} findings
+					{at + 1}: {moment(one.created_at)}, {one.findings} findings
 				</option>
 			))}
 		</Select>

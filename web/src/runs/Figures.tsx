@@ -1,6 +1,7 @@
 "use client";
 
 import { useEffect, useState } from "react";
+import { count } from "@/ui/words";
 import { hasEnded, type LiveRun, usageOf } from "./fold";
 
 /** Tokens, cost and time of a run in one line; the time runs while the run does. */
@@ -15,7 +16,7 @@ export function Figures({ run }: { run: LiveRun }) {
 			{usage.total_tokens} tokens
 			{usage.cost_usd != null && ` · $${usage.cost_usd.toFixed(4)}`}
 			{began && ` · ${(Math.max(0, end - start) / 1000).toFixed(1)} s`}
-			{` · ${run.steps.length} steps`}
+			{` · ${count(run.steps.length, "step")}`}
 		</p>
 	);
 }

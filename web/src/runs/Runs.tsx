@@ -3,17 +3,19 @@
 import clsx from "clsx";
 import Link from "next/link";
 import { useSearchParams } from "next/navigation";
-import { useEffect, useState } from "react";
+import { useState } from "react";
 import { useShallow } from "zustand/react/shallow";
-import { type AgentEntry, describe, type RunSummary } from "@/api/client";
+import { type AgentEntry, describe, type RunSummary, type RunView } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import { Alert, Button, Empty, Input, Panel, Refused, Select, Status } from "@/ui";
+import { count, moment } from "@/ui/words";
 import { Answer } from "./Answer";
-import { compareSteps } from "./compare";
+import { ChainTotal } from "./ChainTotal";
+import { Comparison } from "./Comparison";
 import { Figures } from "./Figures";
 import { hasEnded, pendingApprovals } from "./fold";
 import { Steps } from "./Steps";
-import { useRuns } from "./store";
+import { useFollowed, useRuns } from "./store";
 import { Tree } from "./Tree";
 
 const STATUSES = ["queued", "running", "waiting_approval", "succeeded", "failed", "cancelled"];
@@ -36,7 +38,8 @@ export function Runs() {
 	if (at) path.set("cursor", at);
 	const page = usePolled<{ items: RunSummary[]; next_cursor?: string | null }>(`/runs?${path}`, 3_000);
 	return (
-		<div className="grid gap-3 p-3 lg:grid-cols-[minmax(20rem,26rem)_1fr]">
+		<div className="grid grid-cols-[minmax(0,1fr)] items-start gap-3 p-3 lg:grid-cols-[minmax(20rem,26rem)_minmax(0,1fr)]">
+			<h1 className="sr-only">Runs</h1>
 			<Panel
 				title="Runs"
 				actions={
@@ -83,7 +86,9 @@ export function Runs() {
 					/>
 				</div>
 				<Refused error={page.error} />
-				{page.data?.items.length === 0 && <Empty>No runs.</Empty>}
+				{page.data?.items.length === 0 && (
+					<Empty>{status || agent || namespace ? "No run is like this." : "No runs: start one on the canvas."}</Empty>
+				)}
 				<ul>
 					{page.data?.items.map((run) => (
 						<li key={run.run_id} className="flex items-center gap-1 border-line border-b last:border-0">
@@ -99,7 +104,9 @@ export function Runs() {
 								<span className="block truncate">{run.task}</span>
 								<span className="flex items-center gap-2 text-soft text-xs">
 									<Status of={run.status} />
-									{run.agent ?? "supervisor"} · {run.steps} steps · {new Date(run.created_at).toLocaleString()}
+									<span className="truncate">
+										{run.agent ?? "supervisor"} · {count(run.steps, "step")} · {moment(run.created_at)}
+									</span>
 								</span>
 							</Link>
 							{id && id !== run.run_id && (
@@ -126,17 +133,11 @@ export function Runs() {
 					</Button>
 				</div>
 			</Panel>
-			<div className="space-y-3">
+			<div className="min-w-0 space-y-3">
 				{id ? other ? <Comparison first={id} second={other} /> : <RunDetail id={id} /> : <Empty>Choose a run.</Empty>}
 			</div>
 		</div>
 	);
-}
-
-function useFollowed(id: string) {
-	const follow = useRuns((s) => s.follow);
-	useEffect(() => follow(id), [follow, id]);
-	return useRuns((s) => s.runs[id]);
 }
 
 function RunDetail({ id }: { id: string }) {
@@ -145,6 +146,8 @@ function RunDetail({ id }: { id: string }) {
 		useShallow((s) => ({ cancel: s.cancel, decide: s.decide, fork: s.fork, resume: s.resume })),
 	);
 	const [problem, setProblem] = useState<string | null>(null);
+	// The stream says at its end only what was asked.
+	const asked = usePolled<RunView>(run && !run.result ? `/runs/${encodeURIComponent(id)}` : null, 60_000);
 	if (!run) return null;
 	if (run.problem && run.steps.length === 0) return <Empty>{run.problem}</Empty>;
 	const forkAt = async (seq: number) => {
@@ -158,7 +161,7 @@ function RunDetail({ id }: { id: string }) {
 	return (
 		<>
 			<Panel
-				title={run.result?.task ?? id}
+				title={run.result?.task ?? asked.data?.task ?? id}
 				actions={
 					<span className="flex items-center gap-2">
 						<Status of={run.status} />
@@ -177,6 +180,7 @@ function RunDetail({ id }: { id: string }) {
 			>
 				<p className="mb-2 font-mono text-soft text-xs">{id}</p>
 				<Figures run={run} />
+				<ChainTotal link={run.result?.chain ?? asked.data?.chain} />
 				{run.result?.stop_reason && (
 					<p className="text-soft text-xs">stopped: {run.result.stop_reason.replaceAll("_", " ")}</p>
 				)}
@@ -202,37 +206,11 @@ function RunDetail({ id }: { id: string }) {
 					steps={run.steps}
 					height={560}
 					waiting={pendingApprovals(run)}
+					growing={!hasEnded(run)}
 					onDecide={(seq, decision) => void decide(id, seq, decision)}
 					onFork={(seq) => void forkAt(seq)}
 				/>
 			</Panel>
 		</>
-	);
-}
-
-function Comparison({ first, second }: { first: string; second: string }) {
-	const [a, b] = [useFollowed(first), useFollowed(second)];
-	if (!a || !b) return null;
-	return (
-		<Panel title="Step by step">
-			<table className="w-full table-fixed">
-				<thead>
-					<tr className="text-left text-soft text-xs">
-						<th className="w-10">step</th>
-						<th className="truncate font-mono">{first}</th>
-						<th className="truncate font-mono">{second}</th>
-					</tr>
-				</thead>
-				<tbody>
-					{compareSteps(a.steps, b.steps).map((row) => (
-						<tr key={row.seq} className={clsx("border-line border-t align-top", !row.same && "bg-raised")}>
-							<td className="py-1 text-soft tabular-nums">{row.seq}</td>
-							<td className="whitespace-pre-wrap break-words py-1 pr-2">{row.left}</td>
-							<td className="whitespace-pre-wrap break-words py-1">{row.right}</td>
-						</tr>
-					))}
-				</tbody>
-			</table>
-		</Panel>
 	);
 }

@@ -14,9 +14,10 @@ import {
 	ShieldQuestion,
 	Wrench,
 } from "lucide-react";
-import { type ReactNode, useRef, useState } from "react";
+import { type ReactNode, useLayoutEffect, useRef, useState } from "react";
 import type { StepView } from "@/api/client";
 import { Button, IconButton } from "@/ui";
+import { brief } from "./words";
 
 const ICONS: Record<string, typeof Wrench> = {
 	route: Route,
@@ -44,24 +45,33 @@ type Props = {
 	onDecide?: (seq: number, decision: "approve" | "deny") => void;
 	/** The approval steps that wait for an answer. */
 	waiting?: number[];
+	/** More steps are coming: whoever looks at the last one sees the next, too. */
+	growing?: boolean;
 };
 
 /** The trace of a run. Long ones are drawn only where they are looked at. */
-export function Steps({ steps, height, onFork, onDecide, waiting }: Props) {
+export function Steps({ steps, height, onFork, onDecide, waiting, growing }: Props) {
 	const [open, setOpen] = useState<number | null>(null);
 	const [top, setTop] = useState(0);
 	const box = useRef<HTMLDivElement>(null);
+	/** Whether the end of the list is in sight. */
+	const atEnd = useRef(true);
+	// biome-ignore lint/correctness/useExhaustiveDependencies: each step that comes moves the end
+	useLayoutEffect(() => {
+		if (growing && atEnd.current && box.current) box.current.scrollTop = box.current.scrollHeight;
+	}, [growing, steps.length, waiting?.length]);
+	const onScroll = () => {
+		if (!box.current) return;
+		const { scrollTop, scrollHeight, clientHeight } = box.current;
+		atEnd.current = scrollHeight - scrollTop - clientHeight < ROW_PX;
+		setTop(scrollTop);
+	};
 	const all = steps.length <= DRAW_ALL || height === undefined;
 	const first = all ? 0 : Math.max(0, Math.floor(top / ROW_PX) - MARGIN_ROWS);
 	const last = all ? steps.length : Math.min(steps.length, first + Math.ceil(height / ROW_PX) + 2 * MARGIN_ROWS);
 	return (
-		<div
-			ref={box}
-			className="nowheel overflow-auto"
-			style={{ maxHeight: height }}
-			onScroll={() => setTop(box.current?.scrollTop ?? 0)}
-		>
-			<ol style={{ paddingTop: first * ROW_PX, paddingBottom: (steps.length - last) * ROW_PX }}>
+		<div ref={box} className="nowheel overflow-auto" style={{ maxHeight: height }} onScroll={onScroll}>
+			<ol aria-label="steps" style={{ paddingTop: first * ROW_PX, paddingBottom: (steps.length - last) * ROW_PX }}>
 				{steps.slice(first, last).map((step) => (
 					<Row
 						key={step.seq}
@@ -112,7 +122,8 @@ function Row({
 				)}
 			</div>
 			{onDecide && (
-				<div className="flex gap-2 px-9 pb-2">
+				<div className="flex flex-wrap items-center gap-2 px-9 pb-2">
+					{step.text && <p className="w-full whitespace-pre-wrap break-words text-soft text-xs">{step.text}</p>}
 					<Button tone="accent" onClick={() => onDecide(step.seq, "approve")}>
 						Approve
 					</Button>
@@ -130,15 +141,9 @@ function summary(step: StepView): string {
 	const { tool, text, kind } = step;
 	if (tool && kind === "tool_call") return `${tool.name}(${brief(tool.arguments)})`;
 	if (tool?.error) return `${tool.name}: ${tool.error}`;
-	if (tool && kind === "tool_result") return `${tool.name} = ${brief(tool.result)}`;
+	if (tool && kind === "tool_result") return `${tool.name} → ${brief(tool.result)}`;
 	if (tool && kind === "approval") return `approval for ${tool.name}(${brief(tool.arguments)})`;
 	return text?.trim() || kind.replaceAll("_", " ");
-}
-
-function brief(value: unknown): string {
-	if (value === undefined || value === null) return "";
-	const text = typeof value === "string" ? value : JSON.stringify(value);
-	return text.length > 160 ? `${text.slice(0, 160)}…` : text;
 }
 
 function Details({ step }: { step: StepView }) {

@@ -5,6 +5,7 @@ import Link from "next/link";
 import { usePolled } from "@/api/polling";
 import type { components } from "@/api/schema";
 import { Panel, Status } from "@/ui";
+import { count } from "@/ui/words";
 import { branches } from "./branches";
 
 const INDENT_PX = 20;
@@ -31,7 +32,7 @@ export function Tree({ id }: { id: string }) {
 						<span className="whitespace-nowrap text-soft text-xs">
 							{edge?.kind === "fork" && `from step ${edge.at_seq}, `}
 							{edge?.kind === "chain" && "waits for its answer, "}
-							{run.steps} steps
+							{count(run.steps, "step")}
 						</span>
 						{run.run_id !== id && (
 							<Link

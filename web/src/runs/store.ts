@@ -1,7 +1,8 @@
 "use client";
 
-/** The runs that this page follows. Messages are taken in once a frame, however fast they come. */
+/** The runs that this page follows. Messages are taken in a few at a time, however fast they come. */
 
+import { useEffect } from "react";
 import { create } from "zustand";
 import {
 	ApiError,
@@ -34,9 +35,13 @@ type RunsState = {
 
 const followers = new Map<string, () => void>();
 const waiting = new Map<string, RunMessage[]>();
-/** Run → the newest approval step for which it was read who has answered. */
-const looked = new Map<string, number>();
+/** What comes within this is drawn at once: thirty times a second reads as it is written. */
+const TAKE_IN_MS = 33;
 let frame: ReturnType<typeof setTimeout> | null = null;
+/** How soon it is read again who has answered, while a run waits for approval; each time without news later, up to the longest. */
+const LOOK_AGAIN_MS = { first: 1_000, longest: 15_000 };
+/** Run → the newest approval step that was looked at, and when to look again. */
+const looks = new Map<string, { newest: number; timer: ReturnType<typeof setTimeout> }>();
 
 export const useRuns = create<RunsState>((set, get) => {
 	const change = (runId: string, with_: (run: Followed) => Followed) =>
@@ -58,23 +63,32 @@ export const useRuns = create<RunsState>((set, get) => {
 		lookAtApprovals();
 	};
 
-	/** What was answered before this page came, or in another window, the stream does not tell. */
+	/** What was answered before this page came, or in another window, the stream does not tell while another call waits. */
 	const lookAtApprovals = () => {
 		for (const [runId, run] of Object.entries(get().runs)) {
 			if (run.status !== "waiting_approval") continue;
-			const asked = pendingApprovals(run);
-			const newest = asked.at(-1);
-			if (newest === undefined || looked.get(runId) === newest) continue;
-			looked.set(runId, newest);
-			void readRun(runId)
-				.then((seen) => {
-					const known = new Set(seen.steps.map((step) => step.seq));
-					const open = new Set((seen.pending_approvals ?? []).map((one) => one.step));
-					const gone = asked.filter((seq) => known.has(seq) && !open.has(seq));
-					if (gone.length > 0) change(runId, (now) => ({ ...now, ...answer(now, gone) }));
-				})
-				.catch(() => looked.delete(runId));
+			const newest = pendingApprovals(run).at(-1);
+			if (newest !== undefined && looks.get(runId)?.newest !== newest) look(runId, newest, LOOK_AGAIN_MS.first);
 		}
+	};
+
+	/** Reads which approval steps still wait, until none does. */
+	const look = (runId: string, newest: number, pause: number) => {
+		stopLooking(runId);
+		const run = get().runs[runId];
+		const asked = run ? pendingApprovals(run) : [];
+		if (asked.length === 0) return;
+		const later = Math.min(pause * 2, LOOK_AGAIN_MS.longest);
+		looks.set(runId, { newest, timer: setTimeout(() => look(runId, newest, later), pause) });
+		void readRun(runId)
+			.then((seen) => {
+				const known = new Set(seen.steps.map((step) => step.seq));
+				const open = new Set((seen.pending_approvals ?? []).map((one) => one.step));
+				const gone = asked.filter((seq) => known.has(seq) && !open.has(seq));
+				if (gone.length > 0) change(runId, (now) => ({ ...now, ...answer(now, gone) }));
+			})
+			// Whoever is away now is asked again like the others.
+			.catch(() => {});
 	};
 
 	/** `seq` of the last step, counting those that wait for the next frame. */
@@ -105,11 +119,11 @@ export const useRuns = create<RunsState>((set, get) => {
 					else waiting.set(runId, [message]);
 					if (message.type === "final") followers.delete(runId);
 					// A timer, not an animation frame: a page in the background goes on taking in.
-					if (frame === null) frame = setTimeout(takeIn, 16);
+					if (frame === null) frame = setTimeout(takeIn, TAKE_IN_MS);
 				},
 				onConnection: (connected) => {
 					change(runId, (run) => ({ ...run, connected }));
-					if (connected) looked.delete(runId);
+					if (connected) stopLooking(runId);
 				},
 				onRefused: (problem) => {
 					followers.delete(runId);
@@ -164,6 +178,18 @@ export const useRuns = create<RunsState>((set, get) => {
 		},
 	};
 });
+
+function stopLooking(runId: string): void {
+	clearTimeout(looks.get(runId)?.timer);
+	looks.delete(runId);
+}
+
+/** A run that is followed for as long as anybody asks for it. */
+export function useFollowed(runId: string): Followed | undefined {
+	const follow = useRuns((s) => s.follow);
+	useEffect(() => follow(runId), [follow, runId]);
+	return useRuns((s) => s.runs[runId]);
+}
 
 async function post<T = unknown>(path: string, body: unknown, key?: string): Promise<T> {
 	return call<T>(path, { method: "POST", body, key });

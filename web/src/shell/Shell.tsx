@@ -45,7 +45,7 @@ export function Shell({ children }: { children: ReactNode }) {
 								prefetch={false}
 								aria-current={path === href ? "page" : undefined}
 								className={clsx(
-									"flex items-center gap-1.5 rounded-md px-2.5 py-1",
+									"flex items-center gap-1.5 whitespace-nowrap rounded-md px-2.5 py-1 max-lg:px-1.5",
 									path === href ? "bg-raised font-semibold" : "text-soft hover:bg-raised hover:text-ink",
 								)}
 							>
@@ -54,8 +54,17 @@ export function Shell({ children }: { children: ReactNode }) {
 							</Link>
 						))}
 					</nav>
-					<span className="ml-auto text-soft text-xs">
-						{health.data && !health.offline ? `${health.data.version} · ${health.data.status}` : ""}
+					<span className="ml-auto whitespace-nowrap text-soft text-xs">
+						{health.data && !health.offline && (
+							<Link
+								href="/ui/system/"
+								prefetch={false}
+								className={clsx("rounded px-1 py-0.5 hover:bg-raised", health.data.status !== "ok" && "text-warn")}
+							>
+								<span className="max-lg:hidden">{health.data.version} · </span>
+								{health.data.status}
+							</Link>
+						)}
 					</span>
 					{signedIn && (
 						<IconButton label={`Sign out ${name ?? ""}`.trim()} onClick={() => void useSession.getState().signOut()}>

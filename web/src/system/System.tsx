@@ -8,7 +8,8 @@ import { Button, Empty, Panel, Status } from "@/ui";
 /** What is there, what is missing and how to mend it; how far behind the workers are; what could not be handled. */
 export function System() {
 	return (
-		<div className="grid gap-3 p-3 xl:grid-cols-2">
+		<div className="grid grid-cols-[minmax(0,1fr)] items-start gap-3 p-3 xl:grid-cols-2">
+			<h1 className="sr-only">System</h1>
 			<Services />
 			<DeadLetters />
 		</div>
@@ -37,7 +38,7 @@ function Services() {
 									{service.detail}
 									{service.fix && <code className="block font-mono text-xs">{service.fix}</code>}
 								</td>
-								<td className="py-1 text-right text-soft text-xs tabular-nums">
+								<td className="whitespace-nowrap py-1 pl-2 text-right text-soft text-xs tabular-nums">
 									{service.latency_ms != null && `${service.latency_ms} ms`}
 								</td>
 							</tr>
@@ -53,7 +54,9 @@ function Services() {
 								<th scope="row" className="py-1 text-left font-mono font-normal text-xs">
 									{group}
 								</th>
-								<td className="py-1 text-right tabular-nums">{lag} records</td>
+								<td className="py-1 text-right tabular-nums">
+									{lag === 0 ? "nothing" : `${lag} record${lag === 1 ? "" : "s"}`}
+								</td>
 							</tr>
 						))}
 					</tbody>

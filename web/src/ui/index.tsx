@@ -6,6 +6,7 @@ import clsx from "clsx";
 import { DropdownMenu, Dialog as RadixDialog, Tooltip } from "radix-ui";
 import type {
 	ButtonHTMLAttributes,
+	ComponentProps,
 	InputHTMLAttributes,
 	ReactNode,
 	SelectHTMLAttributes,
@@ -76,6 +77,20 @@ export function Field({ label, children }: { label: string; children: ReactNode 
 
 export function Input({ className, ...rest }: InputHTMLAttributes<HTMLInputElement>) {
 	return <input className={clsx(FIELD, className)} {...rest} />;
+}
+
+/** Chooses files, by a button that looks like the others. */
+export function FileInput({ className, ...rest }: Omit<ComponentProps<"input">, "type">) {
+	return (
+		<input
+			type="file"
+			className={clsx(
+				"w-full text-soft text-xs file:mr-2 file:min-h-8 file:rounded-md file:border file:border-line file:border-solid file:bg-surface file:px-2.5 file:py-1 file:font-medium file:text-ink hover:file:bg-raised",
+				className,
+			)}
+			{...rest}
+		/>
+	);
 }
 
 export function Select({ className, ...rest }: SelectHTMLAttributes<HTMLSelectElement>) {

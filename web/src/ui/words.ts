@@ -2,8 +2,9 @@
 
 const UNITS = ["bytes", "KiB", "MiB", "GiB", "TiB"];
 
-export function bytes(count: number): string {
-	let [value, unit] = [count, 0];
+export function bytes(size: number): string {
+	if (size === 1) return "1 byte";
+	let [value, unit] = [size, 0];
 	while (value >= 1024 && unit < UNITS.length - 1) {
 		value /= 1024;
 		unit += 1;
@@ -20,4 +21,17 @@ export function seconds(count: number): string {
 
 export function number(value: number): string {
 	return Number.isInteger(value) ? value.toLocaleString("en") : String(Number(value.toPrecision(4)));
+}
+
+/** So many of something: "1 document", "8 documents". */
+export function count(many: number, one: string): string {
+	return `${number(many)} ${one}${many === 1 ? "" : "s"}`;
+}
+
+/** A time that is near is told by the clock, another one by its day, too. */
+export function moment(at: string, now = new Date()): string {
+	const date = new Date(at);
+	const clock = date.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+	if (date.toDateString() === now.toDateString()) return clock;
+	return `${date.toLocaleDateString(undefined, { year: "numeric", month: "short", day: "numeric" })}, ${clock}`;
 }

@@ -1,12 +1,13 @@
 "use client";
 
-import { Handle, type NodeProps, Position } from "@xyflow/react";
+import { Handle, type NodeProps, Position, useStore } from "@xyflow/react";
 import clsx from "clsx";
 import { Bot, Play, RotateCw, Route, Square } from "lucide-react";
 import Link from "next/link";
 import { memo } from "react";
 import { useShallow } from "zustand/react/shallow";
 import { Answer } from "@/runs/Answer";
+import { ChainTotal } from "@/runs/ChainTotal";
 import { Figures } from "@/runs/Figures";
 import { hasEnded, pendingApprovals } from "@/runs/fold";
 import { Steps } from "@/runs/Steps";
@@ -15,12 +16,51 @@ import { IconButton, Status } from "@/ui";
 import type { AgentData } from "../document";
 import { agentsBefore } from "../plan";
 import { useCanvas } from "../store";
+import { isFar } from "./far";
 import type { FlowNode } from "./index";
+import { SIZES } from "./sizes";
 
 const NOTHING: string[] = [];
+/** How a node stands out by where its run is; the words beside say it, too. */
+const EDGES: Record<string, string> = {
+	running: "border-accent",
+	waiting_approval: "border-warn",
+	succeeded: "border-good",
+	failed: "border-bad",
+	cancelled: "border-warn",
+};
 
 /** An agent: its task, and live what it does. */
-export const AgentNode = memo(function AgentNode({ id, data, selected }: NodeProps<FlowNode>) {
+export const AgentNode = memo(function AgentNode(props: NodeProps<FlowNode>) {
+	const far = useStore(isFar);
+	return far ? <FarAgent {...props} /> : <NearAgent {...props} />;
+});
+
+/** As large as it was near, so that nothing moves. */
+function FarAgent({ id, data, selected }: NodeProps<FlowNode>) {
+	const { agent } = data.node.data as AgentData;
+	const runId = useCanvas((s) => s.runOf[id]);
+	const live = useRuns((s) => (runId ? s.runs[runId]?.status : undefined));
+	const name = agent ?? "supervisor";
+	return (
+		<article
+			aria-label={`agent ${name}`}
+			className={clsx("w-96 rounded-lg border-4 bg-surface p-4", edgeOf(selected, live))}
+			style={{ height: data.node.height ?? SIZES.agent.initialHeight }}
+		>
+			<Handle type="target" position={Position.Left} />
+			<p className="truncate font-semibold text-4xl">{name}</p>
+			{live && <p className="text-3xl text-soft">{live.replaceAll("_", " ")}</p>}
+			<Handle type="source" position={Position.Right} />
+		</article>
+	);
+}
+
+function edgeOf(selected: boolean, status: string | undefined): string {
+	return selected ? "border-accent ring-1 ring-accent" : (EDGES[status ?? ""] ?? "border-line");
+}
+
+function NearAgent({ id, data, selected }: NodeProps<FlowNode>) {
 	const node = data.node.data as AgentData;
 	const { change, run, stop, adopt } = useCanvas(
 		useShallow((s) => ({ change: s.change, run: s.run, stop: s.stop, adopt: s.adopt })),
@@ -42,7 +82,7 @@ export const AgentNode = memo(function AgentNode({ id, data, selected }: NodePro
 	return (
 		<article
 			aria-label={`agent ${name}`}
-			className={clsx("w-96 rounded-lg border bg-surface shadow-sm", selected ? "border-accent" : "border-line")}
+			className={clsx("w-96 rounded-lg border bg-surface shadow-sm", edgeOf(selected, live?.status))}
 		>
 			<Handle type="target" position={Position.Left} />
 			<header className="flex items-center gap-2 border-line border-b px-3 py-1.5">
@@ -88,6 +128,7 @@ export const AgentNode = memo(function AgentNode({ id, data, selected }: NodePro
 					<>
 						<div className="flex flex-wrap items-center gap-x-3">
 							<Figures run={live} />
+							<ChainTotal link={live.result?.chain} />
 							<Link className="nodrag text-accent text-xs" prefetch={false} href={`/ui/runs/?id=${live.runId}`}>
 								in full
 							</Link>
@@ -103,11 +144,12 @@ export const AgentNode = memo(function AgentNode({ id, data, selected }: NodePro
 						</div>
 						{live.problem && <p className="text-bad text-xs">{live.problem}</p>}
 						{busy && !live.connected && <p className="text-warn text-xs">connection lost; joining again…</p>}
-						<div className="nodrag rounded-md border border-line">
+						<div className={clsx("nodrag rounded-md border border-line", live.steps.length === 0 && "hidden")}>
 							<Steps
 								steps={live.steps}
 								height={180}
 								waiting={pendingApprovals(live)}
+								growing={busy}
 								onDecide={(seq, decision) => void decide(live.runId, seq, decision)}
 								onFork={async (seq) => adopt(id, await fork(live.runId, seq))}
 							/>
@@ -130,4 +172,4 @@ export const AgentNode = memo(function AgentNode({ id, data, selected }: NodePro
 			<Handle type="source" position={Position.Right} />
 		</article>
 	);
-});
+}

@@ -1,0 +1,98 @@
+// What every walk and measurement shares: the browser, the steps with their screenshots, the look for what is not accessible.
+import assert from "node:assert/strict";
+import { existsSync, mkdirSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { chromium } from "playwright-core";
+
+const BROWSERS = ["/usr/bin/chromium", "/usr/bin/chromium-headless-shell", "/usr/bin/google-chrome"];
+const ARGUMENTS = [
+	"--no-sandbox",
+	"--disable-gpu",
+	"--disable-quic",
+	"--no-first-run",
+	"--disable-background-networking",
+];
+const PATIENCE_MS = 30_000;
+
+/** Chromium without a window; it draws by software, so that each machine draws alike. */
+export function launch() {
+	return chromium.launch({ executablePath: BROWSERS.find((path) => existsSync(path)), args: ARGUMENTS });
+}
+
+/** A page of its own to walk on, and what a walk does over and over. */
+export async function walker(browser, base, shots, options = {}) {
+	mkdirSync(shots, { recursive: true });
+	const context = await browser.newContext({
+		viewport: { width: 1280, height: 800 },
+		acceptDownloads: true,
+		...options,
+	});
+	const page = await context.newPage();
+	page.setDefaultTimeout(PATIENCE_MS);
+	const complaints = [];
+	page.on(
+		"console",
+		(message) => message.type() === "error" && complaints.push(`${message.text()} ${message.location().url}`),
+	);
+	page.on("pageerror", (error) => complaints.push(String(error)));
+	const outside = [];
+	page.on("request", (request) => {
+		const url = new URL(request.url());
+		if (url.origin !== new URL(base).origin && !["data:", "blob:"].includes(url.protocol)) outside.push(request.url());
+	});
+	const shot = (name) => page.screenshot({ path: join(shots, `${name}.png`) });
+	const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+	return {
+		page,
+		complaints,
+		outside,
+		shot,
+		agent: (name) => page.getByRole("article", { name: `agent ${name}` }),
+		palette: (name) => page.getByRole("complementary", { name: "palette" }).getByRole("button", { name, exact: true }),
+
+		/** One step of the walk: what goes wrong in it is told with a picture, and the walk goes on. */
+		async step(name, walk) {
+			try {
+				await walk();
+				console.log(`ok ${name}`);
+			} catch (error) {
+				await shot(`failed-${name.replaceAll(" ", "-")}`);
+				console.error(`not ok ${name}\n${error.stack}`);
+				process.exitCode = 1;
+			}
+		},
+
+		async accessible(name) {
+			// Run beside the page's own scripts, which its policy lets nothing join.
+			await page.evaluate(axe);
+			const { violations } = await page.evaluate(() => window.axe.run(document, { runOnly: ["wcag2a", "wcag2aa"] }));
+			const found = violations.map(
+				(one) =>
+					`${one.id}: ${one.nodes
+						.map((node) => node.target.join(" "))
+						.slice(0, 3)
+						.join(", ")}`,
+			);
+			assert.deepEqual(found, [], `${name} has violations`);
+		},
+
+		/** Drags a connection from the output of one node to the input of another. */
+		async link(from, to) {
+			const source = await from.locator(".react-flow__handle.source").boundingBox();
+			const target = await to.locator(".react-flow__handle.target").boundingBox();
+			await page.mouse.move(source.x + source.width / 2, source.y + source.height / 2);
+			await page.mouse.down();
+			await page.mouse.move(target.x + target.width / 2, target.y + target.height / 2, { steps: 8 });
+			await page.mouse.up();
+		},
+
+		/** Imports a canvas file that holds these words, or this object as JSON. */
+		async imported(content, name = "canvas.json") {
+			const text = typeof content === "string" ? content : JSON.stringify(content);
+			const file = { name, mimeType: "application/json", buffer: Buffer.from(text) };
+			await page.getByLabel("canvas file").setInputFiles(file);
+		},
+	};
+}

@@ -1,0 +1,68 @@
+"use client";
+
+import clsx from "clsx";
+import Link from "next/link";
+import { useMemo } from "react";
+import { Empty, Panel, Status } from "@/ui";
+import { Answer } from "./Answer";
+import { compareSteps } from "./compare";
+import { Figures } from "./Figures";
+import { useFollowed } from "./store";
+
+/** Two runs beside each other: how they ended, what they cost, and where their steps part. */
+export function Comparison({ first, second }: { first: string; second: string }) {
+	const [a, b] = [useFollowed(first), useFollowed(second)];
+	const [left, right] = [a?.steps, b?.steps];
+	const rows = useMemo(() => compareSteps(left ?? [], right ?? []), [left, right]);
+	if (!a || !b) return null;
+	const parting = rows.find((row) => !row.same);
+	return (
+		<>
+			<div className="grid grid-cols-2 gap-3">
+				<Side id={first} />
+				<Side id={second} />
+			</div>
+			<Panel title="Step by step">
+				<p className="mb-2 text-soft text-xs">
+					{parting ? `They part at step ${parting.seq} of ${rows.length}.` : "They say the same in every step."}
+				</p>
+				{rows.length === 0 && <Empty>No steps so far.</Empty>}
+				<ol aria-label="steps of both">
+					{rows.map((row) => (
+						// Rows that nobody looks at are not laid out, however many there are.
+						<li
+							key={row.seq}
+							className={clsx(
+								"grid grid-cols-[2.5rem_minmax(0,1fr)_minmax(0,1fr)] gap-x-3 border-line border-t py-1 [contain-intrinsic-size:auto_30px] [content-visibility:auto]",
+								!row.same && "bg-raised",
+							)}
+						>
+							<span className="text-right text-soft tabular-nums">{row.seq}</span>
+							<span className="whitespace-pre-wrap break-words">{row.left}</span>
+							<span className="whitespace-pre-wrap break-words">{row.right}</span>
+						</li>
+					))}
+				</ol>
+			</Panel>
+		</>
+	);
+}
+
+function Side({ id }: { id: string }) {
+	const run = useFollowed(id);
+	if (!run) return null;
+	const { result } = run;
+	return (
+		<Panel title={result?.task ?? run.agent ?? id} actions={<Status of={run.status} />}>
+			<Link href={`/ui/runs/?id=${id}`} prefetch={false} className="break-all font-mono text-accent text-xs">
+				{id}
+			</Link>
+			<Figures run={run} />
+			{run.problem && <p className="text-bad">{run.problem}</p>}
+			<div className="mt-2 max-h-60 overflow-auto">
+				{result?.answer && <Answer text={result.answer} citations={result.citations} namespace={result.namespace} />}
+				{result?.error && <p className="text-bad">{result.error.message}</p>}
+			</div>
+		</Panel>
+	);
+}

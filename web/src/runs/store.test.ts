@@ -1,0 +1,74 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { pendingApprovals, type RunMessage } from "./fold";
+import { useRuns } from "./store";
+
+const RUN = "run_1";
+/** What the server says of the run: the steps that it knows, and those of them that wait. */
+const server = { steps: [1, 2], open: [1, 2] };
+const sockets: FakeSocket[] = [];
+
+class FakeSocket {
+	onopen: (() => void) | null = null;
+	onmessage: ((event: { data: string }) => void) | null = null;
+	onclose: ((event: { code: number; reason: string }) => void) | null = null;
+	constructor() {
+		sockets.push(this);
+	}
+	close() {}
+	say(...messages: RunMessage[]) {
+		this.onopen?.();
+		for (const message of messages) this.onmessage?.({ data: JSON.stringify(message) });
+	}
+}
+
+const asks = (seq: number): RunMessage => ({
+	type: "step",
+	step: {
+		seq,
+		kind: "approval",
+		agent: "react",
+		at: "2026-01-01T00:00:00Z",
+		tool: { call_id: `c${seq}`, name: "mail", arguments: {} },
+	},
+});
+
+beforeEach(() => {
+	vi.useFakeTimers();
+	vi.stubGlobal("window", { location: { origin: "http://127.0.0.1" } });
+	vi.stubGlobal("WebSocket", FakeSocket);
+	vi.stubGlobal("fetch", async () =>
+		Response.json({
+			run_id: RUN,
+			steps: server.steps.map((seq) => ({ seq })),
+			pending_approvals: server.open.map((step) => ({ step })),
+		}),
+	);
+});
+
+afterEach(() => {
+	vi.useRealTimers();
+	vi.unstubAllGlobals();
+});
+
+test("given two calls that wait, one that is decided elsewhere loses its buttons while the other still waits", async () => {
+	useRuns.getState().follow(RUN);
+	sockets.at(-1)?.say({ type: "start", run_id: RUN, agent: "react" } as RunMessage, asks(1), asks(2));
+	const waiting = () => {
+		const run = useRuns.getState().runs[RUN];
+		return run ? [pendingApprovals(run), run.status] : null;
+	};
+	await vi.advanceTimersByTimeAsync(100);
+	expect(waiting()).toEqual([[1, 2], "waiting_approval"]);
+
+	// Long after both came, so that nothing that the stream sends makes anyone look.
+	await vi.advanceTimersByTimeAsync(60_000);
+	server.open = [2];
+	await vi.advanceTimersByTimeAsync(20_000);
+	expect(waiting()).toEqual([[2], "waiting_approval"]);
+
+	server.open = [];
+	await vi.advanceTimersByTimeAsync(20_000);
+	expect(waiting()).toEqual([[], "running"]);
+	await vi.advanceTimersByTimeAsync(60_000);
+	expect(vi.getTimerCount()).toBe(0);
+});
