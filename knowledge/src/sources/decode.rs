@@ -257,10 +257,11 @@ mod tests {
     #[test]
     fn given_other_encodings_when_any_may_be_then_they_are_told_by_their_bytes_or_by_what_is_declared() {
         let russian = "Погода сегодня хорошая, и мы пойдём гулять в парк.";
-        for encoding in [encoding_rs::WINDOWS_1251, encoding_rs::KOI8_R] {
+        // KOI8-U is KOI8-R with more letters, so that one is named.
+        for (encoding, told) in [(encoding_rs::WINDOWS_1251, "windows-1251"), (encoding_rs::KOI8_R, "KOI8-U")] {
             let (bytes, ..) = encoding.encode(russian);
             assert_eq!(decode_any("a.csv", &bytes, None).as_deref(), Ok(russian), "{}", encoding.name());
-            assert_eq!(encoding_of_any(&bytes, None), encoding.name());
+            assert_eq!(encoding_of_any(&bytes, None), told);
         }
         let (bytes, ..) = encoding_rs::SHIFT_JIS.encode("日本語");
         assert_eq!(decode_any("a.html", &bytes, Some(encoding_rs::SHIFT_JIS)).as_deref(), Ok("日本語"));
