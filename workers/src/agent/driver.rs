@@ -19,7 +19,7 @@ use riverrun_schemas::{Failure, Session, SessionName, Usage, now_ms};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::context::AgentContext;
+use super::context::{AgentContext, Turn};
 use super::partition::ReadyRun;
 use super::room::{Fit, Meter};
 use super::tokens::TokenStream;
@@ -92,8 +92,8 @@ impl Driver {
         Self { context, state, partition, accepted_offset, next_offset, snapshot_seq, meter, inbox, stop, ends }
     }
 
-    pub(super) async fn run(mut self) -> Released {
-        let left = match self.drive().await {
+    pub(super) async fn run(mut self, turn: Turn) -> Released {
+        let left = match self.drive(turn).await {
             Ok(left) | Err(Interrupted::Left(left)) => left,
             Err(Interrupted::Overtaken) => Left::Fenced, // `drive` handles this one itself; nothing is lost by letting go
         };
@@ -103,8 +103,8 @@ impl Driver {
         Released { left, rests }
     }
 
-    async fn drive(&mut self) -> Result<Left, Interrupted> {
-        let _turn = self.wait_for_turn().await?;
+    async fn drive(&mut self, turn: Turn) -> Result<Left, Interrupted> {
+        let _turn = self.wait_for(turn).await?;
         self.claim().await?;
         if let Some(ending) = self.ends.take() {
             self.finish(ending).await?;
@@ -154,9 +154,7 @@ impl Driver {
     }
 
     /// Waits until fewer runs are driven than may be. A run that is cancelled meanwhile needs no turn to end.
-    async fn wait_for_turn(&mut self) -> Result<Option<OwnedSemaphorePermit>, Interrupted> {
-        let turn = self.context.turns.clone().acquire_owned();
-        tokio::pin!(turn);
+    async fn wait_for(&mut self, mut turn: Turn) -> Result<Option<OwnedSemaphorePermit>, Interrupted> {
         while self.state.cancel_requested.is_none() && self.state.finished.is_none() {
             tokio::select! {
                 biased;

@@ -259,7 +259,7 @@ impl Coordinator {
         let run_id = run.state.run_id;
         let stop = state.stop.child_token();
         let driver = Driver::new(self.context.clone(), run, partition, stop.clone());
-        let task = self.drivers.spawn(driver.run());
+        let task = self.drivers.spawn(driver.run(self.context.turn()));
         self.driving.insert(task.id(), Driving { partition, run_id, stop });
     }
 
