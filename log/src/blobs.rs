@@ -149,6 +149,22 @@ impl ObjectStoreBlobs {
         blobs.dedup_by(|a, b| a.sha256 == b.sha256);
         Ok(blobs)
     }
+
+    /// What lies at a place, checked against its hash.
+    async fn read(&self, path: &ObjectPath, sha256: &str) -> Result<Bytes, BlobError> {
+        let failed = |source| match source {
+            object_store::Error::NotFound { .. } => BlobError::NotFound(sha256.to_owned()),
+            source => BlobError::Store { doing: "get", source },
+        };
+        let found = self.store.get(path).await.map_err(failed)?;
+        let size = usize::try_from(found.meta.size).unwrap_or(usize::MAX);
+        if size > MAX_BLOB_BYTES {
+            return Err(BlobError::TooLarge { bytes: size, limit: MAX_BLOB_BYTES });
+        }
+        let content = found.bytes().await.map_err(failed)?;
+        let hash = sha256_hex(&content);
+        if hash == sha256 { Ok(content) } else { Err(BlobError::Damaged { sha256: sha256.to_owned(), found: hash }) }
+    }
 }
 
 /// A reference by someone who knows no media type.
@@ -208,25 +224,14 @@ impl BlobStore for ObjectStoreBlobs {
 
     async fn get(&self, blob: &BlobRef) -> Result<Bytes, BlobError> {
         let path = path_of(&blob.sha256)?;
-        let failed = |source| match source {
-            object_store::Error::NotFound { .. } => BlobError::NotFound(blob.sha256.clone()),
-            source => BlobError::Store { doing: "get", source },
-        };
-        let mut found = self.store.get(&path).await.map_err(failed);
-        if matches!(found, Err(BlobError::NotFound(_))) && self.move_back(&blob.sha256).await? {
-            found = self.store.get(&path).await.map_err(failed);
+        match self.read(&path, &blob.sha256).await {
+            Err(BlobError::NotFound(_)) => {}
+            read => return read,
         }
-        let found = found?;
-        let size = usize::try_from(found.meta.size).unwrap_or(usize::MAX);
-        if size > MAX_BLOB_BYTES {
-            return Err(BlobError::TooLarge { bytes: size, limit: MAX_BLOB_BYTES });
-        }
-        let content = found.bytes().await.map_err(failed)?;
-        let hash = sha256_hex(&content);
-        if hash == blob.sha256 {
-            Ok(content)
+        if self.move_back(&blob.sha256).await? {
+            self.read(&path, &blob.sha256).await
         } else {
-            Err(BlobError::Damaged { sha256: blob.sha256.clone(), found: hash })
+            Err(BlobError::NotFound(blob.sha256.clone()))
         }
     }
 
@@ -244,7 +249,7 @@ impl BlobStore for ObjectStoreBlobs {
             Err(source) => return Err(BlobError::Store { doing: "delete", source }),
         }
         for aside in self.aside_of(&blob.sha256).await? {
-            self.delete_aside(&aside.sha256, aside.since_ms).await?;
+            self.delete_aside(&aside).await?;
         }
         Ok(())
     }
@@ -262,13 +267,16 @@ impl BlobStore for ObjectStoreBlobs {
     }
 
     async fn forget(&self, kept: &KeptBlob) -> Result<(), BlobError> {
-        if kept.aside { self.delete_aside(&kept.sha256, kept.since_ms).await } else { Ok(()) }
+        self.delete_aside(kept).await
     }
 
     async fn json(&self, sha256: &str) -> Result<Option<Bytes>, BlobError> {
-        let path = path_of(sha256)?;
+        let mut path = path_of(sha256)?;
         let mut found = if_there(self.store.head(&path).await)?;
-        if found.is_none() && self.move_back(sha256).await? {
+        if found.is_none()
+            && let Some(aside) = self.aside_of(sha256).await?.first()
+        {
+            path = aside.place()?;
             found = if_there(self.store.head(&path).await)?;
         }
         if found.is_none_or(|meta| meta.size == 0) {
@@ -278,7 +286,7 @@ impl BlobStore for ObjectStoreBlobs {
         if !first.is_some_and(|first| matches!(first.first(), Some(b'{' | b'['))) {
             return Ok(None);
         }
-        self.get(&bytes_named(sha256, 0)).await.map(Some)
+        self.read(&path, sha256).await.map(Some)
     }
 }
 

@@ -36,9 +36,14 @@ impl KeptBlob {
         } else {
             (format!("{folder}{rest}"), object.last_modified.timestamp_millis(), false)
         };
-        let place = if aside { aside_path(&sha256, since_ms) } else { path_of(&sha256) };
-        let is_its_place = place.is_ok_and(|place| place == object.location);
-        is_its_place.then_some(Self { sha256, size_bytes: object.size, since_ms, aside })
+        let kept = Self { sha256, size_bytes: object.size, since_ms, aside };
+        let is_its_place = kept.place().is_ok_and(|place| place == object.location);
+        is_its_place.then_some(kept)
+    }
+
+    /// Where it lies.
+    pub(super) fn place(&self) -> Result<ObjectPath, BlobError> {
+        if self.aside { aside_path(&self.sha256, self.since_ms) } else { path_of(&self.sha256) }
     }
 }
 
@@ -75,7 +80,7 @@ impl ObjectStoreBlobs {
     pub(super) async fn move_back(&self, sha256: &str) -> Result<bool, BlobError> {
         let place = path_of(sha256)?;
         for kept in self.aside_of(sha256).await? {
-            if self.moved(&aside_path(sha256, kept.since_ms)?, &place).await? {
+            if self.moved(&kept.place()?, &place).await? {
                 return Ok(true);
             }
         }
@@ -86,9 +91,12 @@ impl ObjectStoreBlobs {
         }
     }
 
-    /// Deletes what was set aside at that time; what is in its place stays.
-    pub(super) async fn delete_aside(&self, sha256: &str, since_ms: i64) -> Result<(), BlobError> {
-        match self.store.delete(&aside_path(sha256, since_ms)?).await {
+    /// Deletes what was set aside; what is in its place stays.
+    pub(super) async fn delete_aside(&self, kept: &KeptBlob) -> Result<(), BlobError> {
+        if !kept.aside {
+            return Ok(());
+        }
+        match self.store.delete(&kept.place()?).await {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
             Err(source) => Err(failed("delete")(source)),
         }

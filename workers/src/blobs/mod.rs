@@ -107,7 +107,8 @@ pub async fn sweep(
 ) -> Result<SweepReport, SweepError> {
     let now = now_ms();
     // Before the log is read: what is put while it is read is not looked at.
-    let kept = blobs.kept().await?;
+    let mut kept = blobs.kept().await?;
+    kept.sort_by(|a, b| a.sha256.cmp(&b.sha256).then(a.since_ms.cmp(&b.since_ms)));
     let (marks, records) = scan::read(log, admin).await?;
     let living = followed(blobs, marks.living()).await?;
     let known = Known::new(&kept, living, now.saturating_sub(i64::try_from(grace.as_millis()).unwrap_or(i64::MAX)));

@@ -16,7 +16,7 @@ struct World {
     stack: Stack,
     admin: Admin,
     blobs: ObjectStoreBlobs,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 /// A document and a request, as events name them.
@@ -72,7 +72,7 @@ impl World {
         let (stack, folder) = (Stack::start().await, tempfile::tempdir().unwrap());
         let admin = Admin::new(stack.log()).unwrap();
         let blobs = ObjectStoreBlobs::local(&folder.path().join("blobs")).unwrap();
-        Self { stack, admin, blobs, _folder: folder }
+        Self { stack, admin, blobs, folder }
     }
 
     async fn put(&self, content: impl Into<String>) -> BlobRef {
@@ -162,7 +162,7 @@ async fn given_a_list_of_further_blobs_that_is_damaged_when_it_is_swept_then_not
     let (pack, orphan) = (world.put("pack").await, world.put("orphan").await);
     let tree = world.put(serde_json::json!({ "pack": pack }).to_string()).await;
     world.stack.send(&[imported(ProjectId::derive(&["p"]), &tree)]).await;
-    let file = world._folder.path().join("blobs").join(&tree.sha256[..2]).join(&tree.sha256[2..]);
+    let file = world.folder.path().join("blobs").join(&tree.sha256[..2]).join(&tree.sha256[2..]);
     std::fs::write(&file, "{").unwrap();
     let swept = sweep(world.stack.log(), &world.admin, &world.blobs, Duration::ZERO, false).await;
     assert!(matches!(swept, Err(SweepError::Blobs(BlobError::Damaged { .. }))), "{swept:?}");
