@@ -35,7 +35,7 @@ use tokio_util::sync::CancellationToken;
 use crate::crew::Crew;
 use crate::documents::StoredDocuments;
 use crate::hub::{Hub, HubError};
-use crate::index_guard;
+use crate::{blob_sweeps, index_guard};
 use crate::routes::model_cards;
 use crate::state::{AppState, Core, Parts, WorkerSet};
 
@@ -490,6 +490,7 @@ async fn start_rest(
         toolbox,
     };
     let state = AppState::new(config.core, parts)?;
+    blob_sweeps::start(&state, stop.clone());
     index_guard::start(&state, stop).await;
     Ok((state, workers, caught_up))
 }

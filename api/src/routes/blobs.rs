@@ -1,18 +1,16 @@
 //! What lies in the blob store, and taking out of it what nothing names any more.
 
-use std::time::Duration;
-
 use axum::Json as Reply;
 use axum::extract::State;
 use axum::http::StatusCode;
 use riverrun_log::blobs::KeptBlob;
-use riverrun_workers::blobs::{Sum, SweepError, sweep};
+use riverrun_workers::blobs::{Sum, SweepError};
 use serde::Deserialize;
-use tokio::sync::Mutex;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::blob_sweeps::{DEFAULT_GRACE_HOURS, hours, once};
 use crate::error::ApiError;
 use crate::extract::{OptionalJson, Query};
 use crate::state::AppState;
@@ -21,13 +19,9 @@ use crate::wire::{BlobEntry, BlobList, BlobSum, BlobSweep, BlobSweepBody, Proble
 /// Blobs that a list shows when it names no number, and at most.
 const DEFAULT_LIMIT: usize = 50;
 const MAX_LIMIT: usize = 1_000;
-/// Hours that a blob is left alone. An archive or a site may be read for an hour before the event that names its first document.
-const DEFAULT_GRACE: u64 = 24;
+/// Hours of grace: an hour is more than anything usual takes from putting a blob to the event that names it.
 const MIN_GRACE: u64 = 1;
 const MAX_GRACE: u64 = 8_760;
-
-/// Of this process: sweeps of several do no harm, and read the log several times.
-static SWEEPING: Mutex<()> = Mutex::const_new(());
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(check)).routes(routes!(sweep_blobs))
@@ -87,24 +81,12 @@ async fn sweep_blobs(
 }
 
 async fn swept(state: &AppState, grace_hours: Option<u64>, dry_run: bool) -> Result<Reply<BlobSweep>, ApiError> {
-    let grace_hours = grace_hours.unwrap_or(DEFAULT_GRACE);
+    let grace_hours = grace_hours.unwrap_or(DEFAULT_GRACE_HOURS);
     if !(MIN_GRACE..=MAX_GRACE).contains(&grace_hours) {
         let reason = format!("is {grace_hours}; it lies between {MIN_GRACE} and {MAX_GRACE}");
         return Err(ApiError::field("grace_hours", reason));
     }
-    let _turn = SWEEPING.try_lock().map_err(|_| {
-        ApiError::busy("the blob store is being swept or checked").hint("try again when that has ended")
-    })?;
-    let (parts, grace) = (state.parts(), Duration::from_secs(grace_hours * 3_600));
-    let report = sweep(&parts.log, &parts.admin, parts.blobs.as_ref(), grace, dry_run).await?;
-    if !dry_run {
-        tracing::info!(
-            set_aside = report.set_aside.blobs,
-            removed = report.removed.blobs,
-            removed_bytes = report.removed.bytes,
-            "blob store swept"
-        );
-    }
+    let report = once(state, hours(grace_hours), dry_run).await?;
     Ok(Reply(BlobSweep {
         dry_run,
         grace_hours,
