@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use riverrun_workers::blobs::{SweepReport, sweep};
+use riverrun_workers::blobs::{SweepReport, claim, sweep};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -43,8 +43,12 @@ pub(crate) async fn once(state: &AppState, grace: Duration, dry_run: bool) -> Re
     Ok(report)
 }
 
-/// Sweeps as often as the settings say, until `stop`.
-pub(crate) fn start(state: &AppState, stop: CancellationToken) {
+/// Tells the store whose blobs these are; then sweeps as often as the settings say, until `stop`.
+pub(crate) async fn start(state: &AppState, stop: CancellationToken) {
+    let parts = state.parts();
+    if let Err(error) = claim(&parts.admin, parts.blobs.as_ref()).await {
+        tracing::warn!(%error, "the blob store is not swept");
+    }
     let every = state.core().config().blob_sweep_hours;
     if every == 0 {
         return;

@@ -13,6 +13,7 @@ use riverrun_schemas::BlobRef;
 use sha2::{Digest, Sha256};
 
 mod aside;
+mod owners;
 mod s3;
 
 pub use aside::KeptBlob;
@@ -88,6 +89,9 @@ pub trait BlobStore: Send + Sync + std::fmt::Debug + 'static {
 
     /// Deletes the content wherever it lies; no error when it is not there.
     async fn delete(&self, blob: &BlobRef) -> Result<(), BlobError>;
+
+    /// Tells that a log names blobs of this store, and gives the names of other logs that do.
+    async fn claim(&self, log: &str) -> Result<Vec<String>, BlobError>;
 
     /// All that is there, in its place and set aside, in no order.
     async fn kept(&self) -> Result<Vec<KeptBlob>, BlobError>;
@@ -252,6 +256,10 @@ impl BlobStore for ObjectStoreBlobs {
             self.delete_aside(&aside).await?;
         }
         Ok(())
+    }
+
+    async fn claim(&self, log: &str) -> Result<Vec<String>, BlobError> {
+        self.leave_name(log).await
     }
 
     async fn kept(&self) -> Result<Vec<KeptBlob>, BlobError> {

@@ -2,7 +2,6 @@
 
 use axum::Json as Reply;
 use axum::extract::State;
-use axum::http::StatusCode;
 use riverrun_log::blobs::KeptBlob;
 use riverrun_workers::blobs::{Sum, SweepError};
 use serde::Deserialize;
@@ -109,7 +108,12 @@ impl From<SweepError> for ApiError {
         match error {
             SweepError::Log(error) => error.into(),
             SweepError::Blobs(error) => error.into(),
-            SweepError::LogCut { .. } => ApiError::new(StatusCode::CONFLICT, "blobs_unknown", error.to_string())
+            SweepError::NoClusterId => ApiError::conflict("blobs_unknown", error.to_string())
+                .hint("blobs can only be swept where the log can be told from others"),
+            SweepError::Shared { .. } => ApiError::conflict("blobs_shared", error.to_string()).hint(
+                "give each log a store of its own; where such a log is gone for good, delete logs/<id> in the store",
+            ),
+            SweepError::LogCut { .. } => ApiError::conflict("blobs_unknown", error.to_string())
                 .hint("set retention.ms of this topic to -1; a log that was cut can't tell which blobs may go"),
         }
     }

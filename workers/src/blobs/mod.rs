@@ -4,7 +4,7 @@
 //!   grace, first out of its place, where whoever asks for it finds it and brings it back, and for good only when it is not missed for as
 //!   long again. So content that is handed in again meanwhile, a second sweep beside the first and a crash in any place do no harm.
 //! - `BLOB-2` where it can't be known what is named, nothing goes: a record that is not understood keeps what it names, and a log that was
-//!   cut, or a list of further blobs that is damaged, ends the sweep.
+//!   cut, a second log with the same store, or a list of further blobs that is damaged ends the sweep.
 //!
 //! The log says what is named, not a read model: that may be behind or be made again just now.
 
@@ -37,6 +37,15 @@ pub enum SweepError {
     /// The blob store can't be read or written, or a blob that names others is damaged.
     #[error(transparent)]
     Blobs(#[from] BlobError),
+    /// The brokers do not say which log this is.
+    #[error("the brokers do not tell their cluster's id, so it is not known which log names these blobs")]
+    NoClusterId,
+    /// What another log names is not known.
+    #[error("other logs name blobs of this store: {logs}", logs = logs.join(", "))]
+    Shared {
+        /// Their clusters' ids.
+        logs: Vec<String>,
+    },
     /// What the first records have named is not known.
     #[error("{partition} begins at offset {low}: what its first records name is not known, so no blob is removed")]
     LogCut {
@@ -92,6 +101,16 @@ impl SweepReport {
     }
 }
 
+/// Tells the store that this log names blobs of it. Every process that opens both does so before anything is swept.
+///
+/// # Errors
+/// When log or store fail, or another log names blobs of it, too.
+pub async fn claim(admin: &Admin, blobs: &dyn BlobStore) -> Result<(), SweepError> {
+    let log = admin.cluster_id().await?.ok_or(SweepError::NoClusterId)?;
+    let logs = blobs.claim(&log).await?;
+    if logs.is_empty() { Ok(()) } else { Err(SweepError::Shared { logs }) }
+}
+
 /// Sweeps once. With `dry_run` it only says what it would do. `grace` is how long a blob is left alone after it was written, and again
 /// after it was set aside: longer than anything takes from putting a blob to the event that names it. Memory: about 100 bytes for each
 /// document, project and name of a blob on the log.
@@ -106,6 +125,7 @@ pub async fn sweep(
     dry_run: bool,
 ) -> Result<SweepReport, SweepError> {
     let now = now_ms();
+    claim(admin, blobs).await?;
     // Before the log is read: what is put while it is read is not looked at.
     let mut kept = blobs.kept().await?;
     kept.sort_by(|a, b| a.sha256.cmp(&b.sha256).then(a.since_ms.cmp(&b.since_ms)));
