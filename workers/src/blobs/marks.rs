@@ -2,7 +2,8 @@
 //!
 //! Every record marks what it names, except where it is known that nobody will look: what a removed document or project had, the bytes
 //! of a version that another has replaced, a command whose work the events tell of, a snapshot that a later one or the end of its run has
-//! replaced, a dataset that another of its name has replaced once nothing is trained on it. A record that is not understood marks.
+//! replaced, a dataset that another of its name has replaced once nothing is trained on it. An event that has no place for a blob names
+//! none, whatever hash is in its texts: files may be called by theirs. A record that is not understood marks.
 //! Commands come before the events that tell of their work, and events of an aggregate in their order.
 
 use std::collections::{HashMap, HashSet};
@@ -66,7 +67,7 @@ impl Marks {
             IngestCommand::DeleteDocument(_)
             | IngestCommand::DeleteCollection(_)
             | IngestCommand::ReembedCollection(_)
-            | IngestCommand::RebuildCollection(_) => self.record(names),
+            | IngestCommand::RebuildCollection(_) => {}
         }
     }
 
@@ -75,7 +76,7 @@ impl Marks {
             ChunkEvent::ChunksReady(e) => {
                 self.in_work.entry((e.document_id, e.ingest_id)).or_default().extend(names);
             }
-            ChunkEvent::ChunksWithdrawn(_) => self.record(names),
+            ChunkEvent::ChunksWithdrawn(_) => {}
         }
     }
 
@@ -111,7 +112,7 @@ impl Marks {
             | IngestEvent::CollectionReembedFailed(_)
             | IngestEvent::CollectionRebuilding(_)
             | IngestEvent::CollectionRebuilt(_)
-            | IngestEvent::CollectionRebuildFailed(_) => self.record(names),
+            | IngestEvent::CollectionRebuildFailed(_) => {}
         }
     }
 
@@ -122,7 +123,7 @@ impl Marks {
             | ProjectCommand::ImproveFile(_)
             | ProjectCommand::ApplyProposal(_)
             | ProjectCommand::RevertFile(_)
-            | ProjectCommand::RemoveProject(_) => self.record(names),
+            | ProjectCommand::RemoveProject(_) => {}
         }
     }
 
@@ -166,11 +167,11 @@ impl Marks {
                 training.ended = training.ended.max(Some(e.epoch));
             }
             // A version that is retired is kept, and so is the dataset that it names.
-            FinetuneEvent::ModelRegistered(_)
-            | FinetuneEvent::ModelStaged(_)
+            FinetuneEvent::ModelRegistered(_) => self.record(names),
+            FinetuneEvent::ModelStaged(_)
             | FinetuneEvent::ModelProbed(_)
             | FinetuneEvent::FinetuneProgressed(_)
-            | FinetuneEvent::FinetuneCancelRequested(_) => self.record(names),
+            | FinetuneEvent::FinetuneCancelRequested(_) => {}
         }
     }
 
@@ -181,14 +182,13 @@ impl Marks {
             }
             AgentEvent::RunFinished(e) => {
                 self.snapshots.remove(&e.run_id);
-                self.record(names);
             }
+            AgentEvent::RunAdvanced(_) => self.record(names),
             AgentEvent::RunAccepted(_)
             | AgentEvent::RunClaimed(_)
-            | AgentEvent::RunAdvanced(_)
             | AgentEvent::RunCancelRequested(_)
             | AgentEvent::RunApprovalDecided(_)
-            | AgentEvent::RunResumed(_) => self.record(names),
+            | AgentEvent::RunResumed(_) => {}
         }
     }
 

@@ -111,7 +111,8 @@ mod tests {
 
     #[test]
     fn given_a_blob_that_nothing_names_when_it_is_swept_again_and_again_then_it_goes_in_two_steps_with_time_between() {
-        let fate = |blob: KeptBlob, before: i64| Known::new(std::slice::from_ref(&blob), HashSet::new(), before).fate(&blob);
+        let fate =
+            |blob: KeptBlob, before: i64| Known::new(std::slice::from_ref(&blob), HashSet::new(), before).fate(&blob);
         assert_eq!(fate(kept(1, 5, false), 4), Fate::Waits);
         assert_eq!(fate(kept(1, 5, false), 5), Fate::GoesAside);
         assert_eq!(fate(kept(1, 9, true), 8), Fate::Waits);

@@ -113,6 +113,7 @@ fn known<E: EventSet>(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::path::Path;
 
     use super::*;
@@ -127,6 +128,44 @@ mod tests {
                 .any(|file| std::fs::read_to_string(file.unwrap().path()).unwrap().contains("\"BlobRef\""));
             assert!(!names_blobs || NAMING.contains(&topic), "{} names blobs and is not read", topic.name());
         }
+    }
+
+    /// Which of `marks` takes it decides when what it names may go. Whoever lets another event name a blob adds it there first.
+    #[test]
+    fn given_the_schemas_when_they_are_looked_through_then_only_these_records_name_blobs() {
+        let mut naming = BTreeSet::new();
+        for topic in NAMING {
+            let folder = topic.name().trim_start_matches("riverrun.");
+            let schemas = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/avro").join(folder);
+            for file in std::fs::read_dir(&schemas).unwrap() {
+                let file = file.unwrap();
+                if std::fs::read_to_string(file.path()).unwrap().contains("\"BlobRef\"") {
+                    let name = file.file_name().into_string().unwrap();
+                    naming.insert(name.split('.').next().unwrap().to_owned());
+                }
+            }
+        }
+        let known = [
+            "BuildTree",
+            "ChunksReady",
+            "DatasetRegistered",
+            "DocumentChunked",
+            "DocumentQueued",
+            "FileChanged",
+            "FinetuneAccepted",
+            "ForkRun",
+            "ImportProject",
+            "ModelRegistered",
+            "ProjectAnalyzed",
+            "ProjectImported",
+            "ProposalMade",
+            "RunAdvanced",
+            "RunSnapshotted",
+            "StartFinetune",
+            "StartIngest",
+            "SubmitDocument",
+        ];
+        assert_eq!(naming, known.map(str::to_owned).into_iter().collect());
     }
 
     #[test]
