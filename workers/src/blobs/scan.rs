@@ -133,7 +133,7 @@ mod tests {
     /// Which of `marks` takes it decides when what it names may go. Whoever lets another event name a blob adds it there first.
     #[test]
     fn given_the_schemas_when_they_are_looked_through_then_only_these_records_name_blobs() {
-        let mut naming = BTreeSet::new();
+        let mut naming: BTreeSet<String> = BTreeSet::new();
         for topic in NAMING {
             let folder = topic.name().trim_start_matches("riverrun.");
             let schemas = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/avro").join(folder);
@@ -165,7 +165,7 @@ mod tests {
             "StartIngest",
             "SubmitDocument",
         ];
-        assert_eq!(naming, known.map(str::to_owned).into_iter().collect());
+        assert_eq!(naming, BTreeSet::from(known.map(str::to_owned)));
     }
 
     #[test]
