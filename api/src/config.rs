@@ -43,6 +43,8 @@ pub struct ApiConfig {
     pub rate_per_namespace: u32,
     /// Streams and waiting requests that are open at once; 0 is [`DEFAULT_STREAMS`].
     pub max_streams: usize,
+    /// Hours between two sweeps of the blob store by itself; 0 is none.
+    pub blob_sweep_hours: u64,
     /// Folders that `POST /ingest` may read from. Canonical paths.
     pub ingest_roots: Vec<PathBuf>,
     /// Hosts of databases that `POST /ingest` may read from, as `host` or `host:port`.

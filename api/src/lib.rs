@@ -8,6 +8,7 @@
 pub mod accept;
 pub mod access;
 mod answer_cache;
+mod blob_sweeps;
 mod broker_figures;
 pub mod canvas_document;
 mod chains;

@@ -35,9 +35,9 @@ use tokio_util::sync::CancellationToken;
 use crate::crew::Crew;
 use crate::documents::StoredDocuments;
 use crate::hub::{Hub, HubError};
-use crate::index_guard;
 use crate::routes::model_cards;
 use crate::state::{AppState, Core, Parts, WorkerSet};
+use crate::{blob_sweeps, index_guard};
 
 /// How long an outside broker may take to answer at the start.
 const BROKER_PATIENCE: Duration = Duration::from_secs(10);
@@ -490,6 +490,7 @@ async fn start_rest(
         toolbox,
     };
     let state = AppState::new(config.core, parts)?;
+    blob_sweeps::start(&state, stop.clone()).await;
     index_guard::start(&state, stop).await;
     Ok((state, workers, caught_up))
 }

@@ -104,6 +104,9 @@ pub enum Command {
     /// Records that could not be handled
     #[command(subcommand)]
     Dlq(DlqCommand),
+    /// The blob store: what lies in it, and removing what nothing names any more
+    #[command(subcommand)]
+    Blobs(crate::commands::blobs::BlobsCommand),
     /// Tokens and cost of runs, summed
     Usage(crate::commands::usage::UsageArgs),
     /// The topics of the log
@@ -154,6 +157,7 @@ impl Command {
             Command::Project(_) => "project",
             Command::Warehouse(_) => "warehouse",
             Command::Dlq(_) => "dlq",
+            Command::Blobs(_) => "blobs",
             Command::Usage(_) => "usage",
             Command::Topics => "topics",
             Command::Export(_) => "export",
@@ -566,6 +570,9 @@ mod tests {
             "docs ls -c notes",
             "docs show doc_x",
             "docs rm doc_x --namespace team",
+            "blobs ls --limit 3",
+            "blobs check",
+            "blobs sweep --grace 1",
             "warehouse tables",
             "warehouse query select --csv",
             "search hi -c notes -k 3",

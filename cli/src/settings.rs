@@ -145,6 +145,7 @@ impl Settings {
                 rate_per_token: values.number("RIVERRUN_RATE_PER_TOKEN", 0, 0..=1_000_000)?,
                 rate_per_namespace: values.number("RIVERRUN_RATE_PER_NAMESPACE", 0, 0..=1_000_000)?,
                 max_streams: values.number("RIVERRUN_API_MAX_STREAMS", DEFAULT_STREAMS, 1..=MAX_STREAMS)?,
+                blob_sweep_hours: values.number("RIVERRUN_BLOB_SWEEP_HOURS", 24, 0..=8_760)?,
                 ingest_roots: ingest_roots(values, folder)?,
                 ingest_databases: values.list("RIVERRUN_INGEST_DATABASES"),
                 projects,

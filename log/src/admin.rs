@@ -126,6 +126,16 @@ impl Admin {
         }
     }
 
+    /// What the brokers call their cluster: of another log it is another one. `None` where they don't say.
+    pub async fn cluster_id(&self) -> Result<Option<String>, LogError> {
+        let client = self.client().clone();
+        blocking("ask for the cluster's id", move || {
+            take_gathered(&client);
+            Ok(client.client().fetch_cluster_id(REQUEST).filter(|id| !id.is_empty()))
+        })
+        .await
+    }
+
     async fn metadata(&self, topic: Option<String>, limit: Duration) -> Result<Vec<TopicInfo>, LogError> {
         let client = self.client().clone();
         blocking("ask for topics", move || {

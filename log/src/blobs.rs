@@ -6,15 +6,17 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::TryStreamExt;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as ObjectPath;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use riverrun_schemas::BlobRef;
 use sha2::{Digest, Sha256};
 
+mod aside;
+mod owners;
 mod s3;
 
+pub use aside::KeptBlob;
 pub use s3::S3Config;
 
 /// No blob is larger than this: 512 MiB. It is held in memory when it is put and got.
@@ -85,8 +87,27 @@ pub trait BlobStore: Send + Sync + std::fmt::Debug + 'static {
     /// Whether the content is there. Does not read it.
     async fn exists(&self, blob: &BlobRef) -> Result<bool, BlobError>;
 
-    /// Forgets the content; no error when it is not there.
+    /// Deletes the content wherever it lies; no error when it is not there.
     async fn delete(&self, blob: &BlobRef) -> Result<(), BlobError>;
+
+    /// Tells that a log names blobs of this store, and gives the names of other logs that do.
+    async fn claim(&self, log: &str) -> Result<Vec<String>, BlobError>;
+
+    /// All that is there, in its place and set aside, in no order.
+    async fn kept(&self) -> Result<Vec<KeptBlob>, BlobError>;
+
+    /// Takes a blob out of its place; who asks for it still finds it. False when it was not there.
+    async fn set_aside(&self, sha256: &str, now_ms: i64) -> Result<bool, BlobError>;
+
+    /// Puts a blob that was set aside into its place. False when it is nowhere.
+    async fn bring_back(&self, sha256: &str) -> Result<bool, BlobError>;
+
+    /// Deletes what was set aside; what is in its place stays.
+    async fn forget(&self, kept: &KeptBlob) -> Result<(), BlobError>;
+
+    /// The content where it is a JSON list or object: such content may name other blobs. `None` for any other content, and where
+    /// it is not there. Of other content one byte is read.
+    async fn json(&self, sha256: &str) -> Result<Option<Bytes>, BlobError>;
 }
 
 /// Blobs in an object store, under `ab/cdef…`.
@@ -124,21 +145,47 @@ impl ObjectStoreBlobs {
 }
 
 impl ObjectStoreBlobs {
-    /// What is kept, by name. Media types are not: whoever refers to a blob knows its own.
+    /// What is kept, also aside, by name. Media types are not: whoever refers to a blob knows its own.
     pub async fn list(&self) -> Result<Vec<BlobRef>, BlobError> {
-        let found: Vec<object_store::ObjectMeta> =
-            self.store.list(None).try_collect().await.map_err(|source| BlobError::Store { doing: "list", source })?;
-        let mut blobs: Vec<BlobRef> = found
-            .into_iter()
-            .filter_map(|object| {
-                let sha256 = object.location.as_ref().replace('/', "");
-                path_of(&sha256).ok()?;
-                let size_bytes = i64::try_from(object.size).unwrap_or(i64::MAX);
-                Some(BlobRef { sha256, size_bytes, media_type: "application/octet-stream".to_owned() })
-            })
-            .collect();
+        let mut blobs: Vec<BlobRef> =
+            self.all().await?.into_iter().map(|kept| bytes_named(&kept.sha256, kept.size_bytes)).collect();
         blobs.sort_by(|a, b| a.sha256.cmp(&b.sha256));
+        blobs.dedup_by(|a, b| a.sha256 == b.sha256);
         Ok(blobs)
+    }
+
+    /// What lies at a place, checked against its hash.
+    async fn read(&self, path: &ObjectPath, sha256: &str) -> Result<Bytes, BlobError> {
+        let failed = |source| match source {
+            object_store::Error::NotFound { .. } => BlobError::NotFound(sha256.to_owned()),
+            source => BlobError::Store { doing: "get", source },
+        };
+        let found = self.store.get(path).await.map_err(failed)?;
+        let size = usize::try_from(found.meta.size).unwrap_or(usize::MAX);
+        if size > MAX_BLOB_BYTES {
+            return Err(BlobError::TooLarge { bytes: size, limit: MAX_BLOB_BYTES });
+        }
+        let content = found.bytes().await.map_err(failed)?;
+        let hash = sha256_hex(&content);
+        if hash == sha256 { Ok(content) } else { Err(BlobError::Damaged { sha256: sha256.to_owned(), found: hash }) }
+    }
+}
+
+/// A reference by someone who knows no media type.
+fn bytes_named(sha256: &str, size_bytes: u64) -> BlobRef {
+    BlobRef {
+        sha256: sha256.to_owned(),
+        size_bytes: i64::try_from(size_bytes).unwrap_or(i64::MAX),
+        media_type: "application/octet-stream".to_owned(),
+    }
+}
+
+/// `None` for what is not there.
+fn if_there<T>(found: object_store::Result<T>) -> Result<Option<T>, BlobError> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(object_store::Error::NotFound { .. }) => Ok(None),
+        Err(source) => Err(BlobError::Store { doing: "look into a blob", source }),
     }
 }
 
@@ -181,37 +228,73 @@ impl BlobStore for ObjectStoreBlobs {
 
     async fn get(&self, blob: &BlobRef) -> Result<Bytes, BlobError> {
         let path = path_of(&blob.sha256)?;
-        let failed = |source| match source {
-            object_store::Error::NotFound { .. } => BlobError::NotFound(blob.sha256.clone()),
-            source => BlobError::Store { doing: "get", source },
-        };
-        let found = self.store.get(&path).await.map_err(failed)?;
-        let size = usize::try_from(found.meta.size).unwrap_or(usize::MAX);
-        if size > MAX_BLOB_BYTES {
-            return Err(BlobError::TooLarge { bytes: size, limit: MAX_BLOB_BYTES });
+        match self.read(&path, &blob.sha256).await {
+            Err(BlobError::NotFound(_)) => {}
+            read => return read,
         }
-        let content = found.bytes().await.map_err(failed)?;
-        let hash = sha256_hex(&content);
-        if hash == blob.sha256 {
-            Ok(content)
+        if self.move_back(&blob.sha256).await? {
+            self.read(&path, &blob.sha256).await
         } else {
-            Err(BlobError::Damaged { sha256: blob.sha256.clone(), found: hash })
+            Err(BlobError::NotFound(blob.sha256.clone()))
         }
     }
 
     async fn exists(&self, blob: &BlobRef) -> Result<bool, BlobError> {
         match self.store.head(&path_of(&blob.sha256)?).await {
             Ok(_) => Ok(true),
-            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(object_store::Error::NotFound { .. }) => Ok(!self.aside_of(&blob.sha256).await?.is_empty()),
             Err(source) => Err(BlobError::Store { doing: "look for a blob", source }),
         }
     }
 
     async fn delete(&self, blob: &BlobRef) -> Result<(), BlobError> {
         match self.store.delete(&path_of(&blob.sha256)?).await {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(source) => Err(BlobError::Store { doing: "delete", source }),
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+            Err(source) => return Err(BlobError::Store { doing: "delete", source }),
         }
+        for aside in self.aside_of(&blob.sha256).await? {
+            self.delete_aside(&aside).await?;
+        }
+        Ok(())
+    }
+
+    async fn claim(&self, log: &str) -> Result<Vec<String>, BlobError> {
+        self.leave_name(log).await
+    }
+
+    async fn kept(&self) -> Result<Vec<KeptBlob>, BlobError> {
+        self.all().await
+    }
+
+    async fn set_aside(&self, sha256: &str, now_ms: i64) -> Result<bool, BlobError> {
+        self.move_aside(sha256, now_ms).await
+    }
+
+    async fn bring_back(&self, sha256: &str) -> Result<bool, BlobError> {
+        self.move_back(sha256).await
+    }
+
+    async fn forget(&self, kept: &KeptBlob) -> Result<(), BlobError> {
+        self.delete_aside(kept).await
+    }
+
+    async fn json(&self, sha256: &str) -> Result<Option<Bytes>, BlobError> {
+        let mut path = path_of(sha256)?;
+        let mut found = if_there(self.store.head(&path).await)?;
+        if found.is_none()
+            && let Some(aside) = self.aside_of(sha256).await?.first()
+        {
+            path = aside.place()?;
+            found = if_there(self.store.head(&path).await)?;
+        }
+        if found.is_none_or(|meta| meta.size == 0) {
+            return Ok(None);
+        }
+        let first = if_there(self.store.get_range(&path, 0..1).await)?;
+        if !first.is_some_and(|first| matches!(first.first(), Some(b'{' | b'['))) {
+            return Ok(None);
+        }
+        self.read(&path, sha256).await.map(Some)
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod analyzer;
+pub mod blobs;
 pub mod documents;
 pub mod embedder;
 pub mod indexer;

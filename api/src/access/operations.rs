@@ -165,6 +165,9 @@ const OPERATIONS: &[Line] = &[
     ("GET", "/dlq/{id}", ADMIN, Reach::Everywhere),
     ("POST", "/dlq/{id}/drop", ADMIN, Reach::Everywhere),
     ("POST", "/dlq/{id}/redrive", ADMIN, Reach::Everywhere),
+    ("GET", "/blobs", ADMIN, Reach::Everywhere),
+    ("GET", "/blobs/check", ADMIN, Reach::Everywhere),
+    ("POST", "/blobs/sweep", ADMIN, Reach::Everywhere),
     // The schema registry: schemas are public, and nothing is written through it.
     ("GET", "/schemas/types", READ, Reach::Nowhere),
     ("GET", "/schemas/ids/{id}", READ, Reach::Nowhere),

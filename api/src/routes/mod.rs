@@ -2,6 +2,7 @@
 
 pub mod agents;
 mod auth;
+mod blobs;
 mod canvases;
 mod chains;
 pub mod chat;
@@ -74,6 +75,7 @@ pub(crate) fn stack() -> OpenApiRouter<AppState> {
         .merge(tools::stack_router())
         .merge(memory::router())
         .merge(dead_letters::router())
+        .merge(blobs::router())
         .merge(openai::router())
         .merge(usage::router())
         .merge(deletions::router())

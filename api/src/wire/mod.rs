@@ -1,6 +1,7 @@
 //! The types that cross the wire, the same for HTTP, WebSocket and `--json` of the command line. Requests refuse fields
 //! that they do not know; answers may grow fields. What the read models show is shown as they show it.
 
+mod blobs;
 mod canvases;
 mod catalog;
 mod chains;
@@ -33,6 +34,7 @@ pub use riverrun_stores::read_models::{
     TurnView, UsageView, WhyView,
 };
 
+pub use blobs::{BlobEntry, BlobList, BlobSum, BlobSweep, BlobSweepBody};
 pub use canvases::{CanvasBody, CanvasEntry, CanvasRemoved, CanvasView};
 pub use catalog::{
     AgentEntry, ChatBody, ChatDone, ChatMessage, EmbedBody, EmbedDone, ModelEntry, ProbeBody, ProviderEntry,

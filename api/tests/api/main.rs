@@ -6,6 +6,7 @@
 
 mod access;
 mod bad_input;
+mod blobs;
 mod canvases;
 mod chains;
 mod document_text;

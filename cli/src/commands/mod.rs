@@ -2,6 +2,7 @@
 
 mod agent;
 mod agents;
+pub(crate) mod blobs;
 pub mod canvas;
 pub mod chains;
 pub mod chaos;
@@ -155,6 +156,7 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
         Command::Warehouse(command) => {
             with_full(settings, name, async |c| warehouse::run(c, command, output).await).await
         }
+        Command::Blobs(command) => with_full(settings, name, async |c| blobs::run(c, command, output).await).await,
         Command::Memory(command) => with_full(settings, name, async |c| memory::run(c, command, output).await).await,
         Command::Dlq(command) => match command {
             DlqCommand::Ls { topic, limit } => {
