@@ -30,6 +30,8 @@ mod script_imports;
 mod secrets;
 mod spdx;
 mod syntax;
+mod undeclared_go;
+mod undeclared_rust;
 
 pub(crate) use external::{KnownTool, known_tools};
 pub use package_licences::LicenceTable;
