@@ -16,6 +16,8 @@ use crate::read_models::runs::from_json;
 use crate::sql::{DbConnection, Sql};
 
 mod removals;
+#[cfg(test)]
+mod tests;
 
 pub use removals::{RemovalRow, removal};
 
