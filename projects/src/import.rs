@@ -15,6 +15,7 @@ use riverrun_log::blobs::sha256_hex;
 use crate::copy::{Files, MAX_FILE_BYTES, MAX_FILES, MAX_PROJECT_BYTES};
 use crate::error::ProjectError;
 use crate::installed::{is_metadata, metadata};
+use crate::progress::Progress;
 
 /// Folders of tools and of installed packages, which are no part of a project's own code.
 const NOT_OURS: &[&str] = &[
@@ -75,14 +76,15 @@ pub fn origin(source: &str) -> Result<Origin, SourceError> {
     }
 }
 
-/// Reads a source.
+/// Reads a source, and counts the files that it has.
 ///
 /// # Errors
 /// When it can't be read, is larger than a limit, or changed while it was read; without a client, when it is a repository elsewhere.
-pub async fn read(source: &str, client: Option<&GuardedClient>) -> Result<Imported, ProjectError> {
+pub async fn read(source: &str, client: Option<&GuardedClient>, progress: &Progress) -> Result<Imported, ProjectError> {
+    let progress = progress.clone();
     match origin(source)? {
-        Origin::Folder(path) => blocking(move || read_unchanged(&path)).await,
-        Origin::Zip(path) => blocking(move || read_archive(&path)).await,
+        Origin::Folder(path) => blocking(move || read_unchanged(&path, &progress)).await,
+        Origin::Zip(path) => blocking(move || read_archive(&path, &progress)).await,
         Origin::Git(address) => {
             let folder =
                 tempfile::Builder::new().prefix("riverrun-project-").tempdir().map_err(|error| no_place(&error))?;
@@ -91,7 +93,7 @@ pub async fn read(source: &str, client: Option<&GuardedClient>) -> Result<Import
             })?;
             clone_repository(&address, folder.path(), client).await?;
             let root = folder.path().to_owned();
-            let read = blocking(move || read_folder(&root)).await;
+            let read = blocking(move || read_folder(&root, &progress)).await;
             drop(folder);
             read
         }
@@ -127,9 +129,9 @@ fn too_much(what: String) -> ProjectError {
 }
 
 /// Reads a folder twice: the original is as it was.
-fn read_unchanged(root: &Path) -> Result<Imported, ProjectError> {
-    let first = read_folder(root)?;
-    let again = read_folder(root)?;
+fn read_unchanged(root: &Path, progress: &Progress) -> Result<Imported, ProjectError> {
+    let first = read_folder(root, progress)?;
+    let again = read_folder(root, &Progress::default())?;
     if first.sha256 != again.sha256 {
         return Err(ProjectError::refused(
             "source_changed",
@@ -140,7 +142,7 @@ fn read_unchanged(root: &Path) -> Result<Imported, ProjectError> {
     Ok(first)
 }
 
-fn read_folder(root: &Path) -> Result<Imported, ProjectError> {
+fn read_folder(root: &Path, progress: &Progress) -> Result<Imported, ProjectError> {
     let root = fs::canonicalize(root).map_err(|error| unreadable(root, &error))?;
     if !root.is_dir() {
         return Err(SourceError::NotAFolder { path: root.display().to_string() }.into());
@@ -174,13 +176,15 @@ fn read_folder(root: &Path) -> Result<Imported, ProjectError> {
         check_size(name, size, &mut total, found.files.len())?;
         let content = fs::read(entry.path()).map_err(|error| unreadable(entry.path(), &error))?;
         found.files.insert(name.to_owned(), content.into());
+        progress.step();
     }
     for (name, path, size) in metadata(&root) {
         check_size(&name, size, &mut total, found.files.len())?;
         let content = fs::read(&path).map_err(|error| unreadable(&path, &error))?;
         found.files.insert(name, content.into());
+        progress.step();
     }
-    finish(found, &root.display().to_string())
+    finish(found, &root.display().to_string(), progress)
 }
 
 fn check_size(name: &str, size: u64, total: &mut u64, files: usize) -> Result<(), ProjectError> {
@@ -197,7 +201,7 @@ fn check_size(name: &str, size: u64, total: &mut u64, files: usize) -> Result<()
     Ok(())
 }
 
-fn read_archive(path: &Path) -> Result<Imported, ProjectError> {
+fn read_archive(path: &Path, progress: &Progress) -> Result<Imported, ProjectError> {
     let failed = |error: std::io::Error| unreadable(path, &error);
     let metadata = fs::metadata(path).map_err(failed)?;
     if !metadata.is_file() {
@@ -207,7 +211,7 @@ fn read_archive(path: &Path) -> Result<Imported, ProjectError> {
         return Err(too_much(format!("{} has more than {MAX_PROJECT_BYTES} bytes", path.display())));
     }
     let bytes = fs::read(path).map_err(failed)?;
-    let imported = unpack(&path.display().to_string(), &bytes)?;
+    let imported = unpack(&path.display().to_string(), &bytes, progress)?;
     let again = fs::read(path).map_err(failed)?;
     if sha256_hex(&again) != sha256_hex(&bytes) {
         return Err(ProjectError::refused(
@@ -219,11 +223,11 @@ fn read_archive(path: &Path) -> Result<Imported, ProjectError> {
     Ok(imported)
 }
 
-/// The files of an archive that is in memory. Blocks.
+/// The files of an archive that is in memory, counted as they come. Blocks.
 ///
 /// # Errors
 /// When a member leads out of it, is encrypted, or a limit is exceeded.
-pub fn unpack(source: &str, bytes: &[u8]) -> Result<Imported, ProjectError> {
+pub fn unpack(source: &str, bytes: &[u8], progress: &Progress) -> Result<Imported, ProjectError> {
     let limits = UnpackLimits { total_bytes: MAX_PROJECT_BYTES, file_bytes: MAX_FILE_BYTES, members: MAX_FILES };
     let mut found = Imported::default();
     let mut twice = None;
@@ -234,6 +238,7 @@ pub fn unpack(source: &str, bytes: &[u8]) -> Result<Imported, ProjectError> {
                 if found.files.insert(plain(name), Bytes::from(content)).is_some() {
                     twice = Some(name.to_owned());
                 }
+                progress.step();
             }
             None => found.skipped += 1,
         }
@@ -256,7 +261,7 @@ pub fn unpack(source: &str, bytes: &[u8]) -> Result<Imported, ProjectError> {
         ));
     }
     drop(folders);
-    finish(found, source)
+    finish(found, source, progress)
 }
 
 /// Without `.` and empty parts.
@@ -264,10 +269,11 @@ fn plain(name: &str) -> String {
     name.split('/').filter(|part| !part.is_empty() && *part != ".").collect::<Vec<_>>().join("/")
 }
 
-fn finish(mut found: Imported, source: &str) -> Result<Imported, ProjectError> {
+fn finish(mut found: Imported, source: &str, progress: &Progress) -> Result<Imported, ProjectError> {
     if found.files.is_empty() {
         return Err(ProjectError::refused("no_files", format!("{source} has no files"), "check the path"));
     }
+    progress.expect(found.files.len());
     found.sha256 = hash(&found.files);
     Ok(found)
 }

@@ -20,6 +20,7 @@ pub mod language;
 pub mod own_tests;
 pub mod page;
 pub mod patch;
+pub mod progress;
 pub mod report;
 pub mod review;
 pub mod settings;

@@ -7,6 +7,7 @@ use riverrun_projects::analyzers::deterministic;
 use riverrun_projects::copy::Files;
 use riverrun_projects::import::{origin, unpack};
 use riverrun_projects::patch::{patch, unified};
+use riverrun_projects::progress::Progress;
 use riverrun_projects::report::trend;
 use riverrun_projects::{Finding, Report, Severity};
 
@@ -79,7 +80,7 @@ fn given_addresses_that_start_programs_when_they_are_looked_at_then_each_is_refu
 #[test]
 fn given_what_is_no_archive_when_it_is_unpacked_then_it_is_refused() {
     for bytes in [&b""[..], b"PK", b"not a zip at all"] {
-        assert!(unpack("a.zip", bytes).is_err());
+        assert!(unpack("a.zip", bytes, &Progress::default()).is_err());
     }
 }
 

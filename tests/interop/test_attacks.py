@@ -144,7 +144,7 @@ def packed(name, content="words", mode=0o100644):
     entry.external_attr = mode << 16
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(entry, content)
+        archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
     return out.getvalue()
 
 

@@ -4,7 +4,9 @@ of the copy is written or read, and no program is started."""
 import io
 import json
 import os
+import struct
 import zipfile
+import zlib
 from urllib.parse import quote
 
 import pytest
@@ -22,7 +24,7 @@ def packed(*members):
         for name, content, mode in members:
             entry = zipfile.ZipInfo(name)
             entry.create_system, entry.external_attr = 3, mode << 16
-            archive.writestr(entry, content)
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
     return out.getvalue()
 
 
@@ -39,6 +41,40 @@ def lying():
     return bytes(archive)
 
 
+def gigabyte():
+    """Says and is 1 GB of zeros: one piece of a stream, a thousand times."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    piece = packer.compress(bytes(1 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("zeros.py", piece * 1_024 + b"\x03\x00")
+    content = bytearray(out.getvalue())
+    for start, method, size in ((0, 8, 22), (content.index(b"PK\x01\x02"), 10, 24)):
+        content[start + method:start + method + 2] = struct.pack("<H", zipfile.ZIP_DEFLATED)
+        content[start + size:start + size + 4] = struct.pack("<I", 1 << 30)
+    return bytes(content)
+
+
+def million():
+    """A directory of a million members, in the form for large archives (APPNOTE.TXT 4.3.14)."""
+    count, local = 1_000_000, b"PK\x03\x04" + struct.pack("<HHHHHIIIHH", 20, 0, 0, 0, 0, 0, 0, 0, 7, 0) + b"0000000"
+    head = b"PK\x01\x02" + struct.pack("<HHHHHHIIIHHHHHII", 45, 20, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0)
+    directory = b"".join(head + b"%07d" % number for number in range(count))
+    at = len(local)
+    end = b"PK\x06\x06" + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, count, count, len(directory), at)
+    end += b"PK\x06\x07" + struct.pack("<IQI", 0, at + len(directory), 1)
+    end += b"PK\x05\x06" + struct.pack("<HHHHIIH", 0, 0, 0xffff, 0xffff, len(directory), 0xffffffff, 0)
+    return local + directory + end
+
+
+def nested(depth=3):
+    """Archives in archives, each of which says sixteen times what it has: 42.zip in small."""
+    content = packed(("zeros", bytes(1 << 20), 0o100644))
+    for _ in range(depth):
+        content = packed(*((f"{number}.zip", content, 0o100644) for number in range(16)))
+    return content
+
+
 REFUSED = {
     "file as a folder": packed(("a", "x", 0o100644), ("a/b.py", "x", 0o100644)),
     "the same name twice": packed(("a.py", "x = 1\n", 0o100644), ("./a.py", "x = 2\n", 0o100644)),
@@ -46,7 +82,9 @@ REFUSED = {
 }
 # Taken, with these files and no others.
 CLEANED = {
-    "a link and a file through it": (packed(("l", "/etc", 0o120777), ("b.py", "x = 1\n", 0o100644)), ["b.py"]),
+    "a link and a file beside it": (packed(("l", "/etc", 0o120777), ("b.py", "x = 1\n", 0o100644)), ["b.py"]),
+    "a link and a file through it": (packed(("l", "/etc", 0o120777), ("l/passwd", "x = 1\n", 0o100644)), ["l/passwd"]),
+    "a link to above and a file through it": (packed(("l", "../..", 0o120777), ("l/evil.txt", "x = 1\n", 0o100644), ("b.py", "x = 1\n", 0o100644)), ["b.py", "l/evil.txt"]),
     "a hook": (packed((".git/hooks/post-checkout", "#!/bin/sh\ntouch /tmp/riverrun-attack\n", 0o100755), ("a.py", "x = 1\n", 0o100755)), ["a.py"]),
     "set-user-id": (packed(("a.py", "x = 1\n", 0o104755)), ["a.py"]),
 }
@@ -81,6 +119,25 @@ def test_an_archive_that_contradicts_itself_is_refused(server, kind):
     nothing_outside(server)
 
 
+@pytest.mark.parametrize("make", [gigabyte, million])
+def test_an_archive_of_a_gigabyte_or_a_million_members_is_refused(server, make):
+    path = archive_of(server, make.__name__, make())
+    done = server.cli("project", "import", str(path))
+    path.unlink()
+    assert done.returncode == 4 and done.stderr.strip(), done
+    nothing_outside(server)
+    assert server.get("/health").status == 200
+
+
+def test_archives_in_archives_stay_packed(server):
+    content = nested()
+    view = imported(server, archive_of(server, "nested", content))
+    assert paths(server, view["project_id"]) == sorted(f"{number}.zip" for number in range(16))
+    assert view["size_bytes"] < 16 * len(content), view
+    assert server.cli("project", "analyze", view["project_id"], "--no-review").returncode == 0
+    nothing_outside(server)
+
+
 @pytest.mark.parametrize("make", [lying, unreadable])
 def test_an_archive_that_lies_about_sizes_or_names_is_refused_or_read_as_it_is(server, make):
     done = server.cli("project", "import", str(archive_of(server, make.__name__, make())), "--json")
@@ -101,7 +158,7 @@ def test_links_hooks_and_rights_of_an_archive_are_left_out(server, kind):
     nothing_outside(server)
 
 
-@pytest.mark.parametrize("repository", [*REPOSITORIES, "file:///etc/passwd"])
+@pytest.mark.parametrize("repository", [*REPOSITORIES, "file:///", "file:///etc/passwd"])
 def test_a_repository_that_is_a_program_an_option_or_this_machine_is_no_project(server, repository):
     done = server.cli("project", "import", "--", repository)
     assert done.returncode == 4 and done.stderr.strip() and SECRET not in done.stdout + done.stderr, done
@@ -124,18 +181,52 @@ def test_a_path_that_is_none_of_the_copy_is_not_found_whatever_is_asked_of_it(se
     assert server.get(f"/projects/{project_id}/patch").body == b""
 
 
+@pytest.mark.parametrize("path", ["../../x", "/etc/passwd", "a/../../x", "%2e%2e%2fx", "x" * 4_096])
+def test_a_path_that_is_none_of_the_copy_is_refused_on_the_command_line(server, path):
+    project_id = imported(server, folder_of(server, {"a.py": PLAIN}))["project_id"]
+    for verb in (["improve"], ["apply", "--yes"], ["revert"]):
+        done = server.cli("project", *verb, project_id, "--file", path)
+        assert done.returncode not in (0, 101) and done.returncode > 0 and done.stderr.strip(), done
+        assert SECRET not in done.stdout + done.stderr, done
+    nothing_outside(server)
+
+
 @pytest.mark.parametrize("project_id", ["../other", "prj_", "prj_../x", "%2e%2e", "prj_01h455vb4pex5vsknk084sn02q", "' OR 1=1 --"])
 def test_an_id_that_is_none_is_not_found(server, project_id):
     for place in ("report", "files", "patch"):
         assert server.get(f"/projects/{quote(project_id, safe='')}/{place}").status == 404, place
 
 
-@pytest.mark.parametrize("source", ["/dev/zero", "/proc/self/environ", "/no/such/folder", "."])
+# Folders that whoever is at the machine may read, and nobody over the network.
+ONLY_HERE = [".", "/etc", "/", "../..", "~"]
+
+
+@pytest.mark.parametrize("source", [*ONLY_HERE, "/dev/zero", "/proc/self/environ", "/no/such/folder", "/etc/passwd", "../../etc/passwd",
+                                    "%2e%2e%2fetc%2fpasswd", "a/\0b", "{folder}/" + "x" * 4_096, "{folder}/../../../../../../etc", "{folder}/out"],
+                         ids=lambda source: source[:40].replace("\0", "NUL"))
 def test_what_is_no_folder_or_archive_is_no_project(server, source):
-    reply = server.post("/projects/import", {"source": source})
+    folder = server.folder / "ways-out"
+    folder.mkdir(exist_ok=True)
+    if not (folder / "out").is_symlink():
+        (folder / "out").symlink_to("/etc")
+    reply = server.post("/projects/import", {"source": source.replace("{folder}", str(folder))})
     assert 400 <= reply.status < 500 and SECRET.encode() not in reply.body, reply
-    if source != ".":
+    if source not in ONLY_HERE and "\0" not in source and "{folder}" not in source:
         assert server.cli("project", "import", source).returncode == 4
+
+
+@pytest.mark.parametrize("name", ["pipe", "pipe.zip"])
+def test_a_pipe_is_no_project_and_is_not_waited_for(server, name):
+    path = server.folder / "pipes" / name
+    path.parent.mkdir(exist_ok=True)
+    os.mkfifo(path)
+    assert server.cli("project", "import", str(path), timeout=60).returncode == 4
+    reply = server.post("/projects/import", {"source": str(path)})
+    if reply.status == 202:
+        view = server.get(f"/projects/{reply.json['project_id']}").json
+        assert view["status"] in ("importing", "failed") and view["files"] == 0, view
+    else:
+        assert 400 <= reply.status < 500, reply
 
 
 def test_pipes_and_devices_of_a_folder_are_counted_and_not_opened(server):

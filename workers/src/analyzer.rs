@@ -16,6 +16,7 @@ use riverrun_projects::copy::{CopyStore, Files, Tree};
 use riverrun_projects::improve::{Rewrite, Task, improve};
 use riverrun_projects::language::Language;
 use riverrun_projects::own_tests::{self, TestRuns};
+use riverrun_projects::progress::Progress;
 use riverrun_projects::report::lines;
 use riverrun_projects::review::review;
 use riverrun_projects::surface::SurfaceChange;
@@ -28,11 +29,13 @@ use riverrun_schemas::{Envelope, Failure, now_ms};
 use serde_json::json;
 
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
-use answers::{begun, failed, subject};
+use answers::{failed, progressed, subject};
+use progress::Teller;
 use state::{State, fold};
 
 mod answers;
 mod changes;
+mod progress;
 mod state;
 
 const NAME: &str = "analyzer";
@@ -61,16 +64,16 @@ impl Analyzer {
         Self { copies: CopyStore::new(blobs.clone()), blobs, models, client, sandbox, settings }
     }
 
-    async fn import(&self, e: &ImportProject) -> Result<ProjectEvent, ProjectError> {
+    async fn import(&self, e: &ImportProject, progress: &Progress) -> Result<ProjectEvent, ProjectError> {
         let read = match &e.content {
             Some(blob) => {
-                let (source, bytes) = (e.source.clone(), self.blobs.get(blob).await?);
-                let unpacked = tokio::task::spawn_blocking(move || import::unpack(&source, &bytes)).await;
+                let (source, bytes, progress) = (e.source.clone(), self.blobs.get(blob).await?, progress.clone());
+                let unpacked = tokio::task::spawn_blocking(move || import::unpack(&source, &bytes, &progress)).await;
                 unpacked.unwrap_or_else(|_| {
                     Err(ProjectError::refused("import_failed", "unpacking broke off", "pack the archive again"))
                 })?
             }
-            None => import::read(&e.source, self.client.as_ref()).await?,
+            None => import::read(&e.source, self.client.as_ref(), progress).await?,
         };
         let (blob, tree) = self.copies.keep(&read.files).await?;
         Ok(ProjectImported {
@@ -89,11 +92,17 @@ impl Analyzer {
         .into())
     }
 
-    async fn analyze(&self, e: &AnalyzeProject, state: &State) -> Result<ProjectEvent, ProjectError> {
+    async fn analyze(
+        &self,
+        e: &AnalyzeProject,
+        state: &State,
+        progress: &Progress,
+    ) -> Result<ProjectEvent, ProjectError> {
         let begun = Instant::now();
+        progress.expect(usize::from(e.review));
         let tree = self.copies.tree(state.tree()?).await?;
         let files = self.copies.files(&tree).await?;
-        let analyzed = analyzers::analyze(files.clone(), self.sandbox.as_ref(), &self.settings).await;
+        let analyzed = analyzers::analyze(files.clone(), self.sandbox.as_ref(), &self.settings, progress).await;
         let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut report = Report::new(&files, analyzed, took_ms);
         report.surface_change = self.surface_change(&report, state).await;
@@ -119,6 +128,7 @@ impl Analyzer {
                 }
             }
             report.tools.push(run);
+            progress.step();
         }
         let counts = json!({ "by_severity": report.summary.by_severity, "metrics": report.metrics });
         // Texts and numbers: can't fail.
@@ -240,12 +250,13 @@ impl Analyzer {
         if is_import && (state.tree.is_some() || state.failed) || !is_import && state.is_answered(&about) {
             return Ok(None);
         }
-        if let Some(begun) = begun(&delivery.event) {
+        if let Some(begun) = progressed(&delivery.event, (0, 0)) {
             context.producer.send_one(Outgoing::caused_by(&begun, NAME, cause)?).await?;
         }
+        let (teller, progress) = (Teller { command: &delivery.event, cause, context }, Progress::default());
         let done = match &delivery.event {
-            ProjectCommand::ImportProject(e) => self.import(e).await,
-            ProjectCommand::AnalyzeProject(e) => self.analyze(e, &state).await,
+            ProjectCommand::ImportProject(e) => teller.watch(&progress, self.import(e, &progress)).await,
+            ProjectCommand::AnalyzeProject(e) => teller.watch(&progress, self.analyze(e, &state, &progress)).await,
             ProjectCommand::ImproveFile(e) => self.propose(e, &state).await,
             ProjectCommand::ApplyProposal(e) => self.write(e, &state).await,
             ProjectCommand::RevertFile(e) => self.revert(e, &state).await,

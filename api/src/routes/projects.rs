@@ -27,7 +27,7 @@ use crate::extract::{IdempotencyKey, Json, NamespaceQuery, Query, id};
 use crate::state::AppState;
 use crate::submit::{self, Checks};
 use crate::wait::until;
-use crate::wire::{ImportBody, Page, Problem, ProjectAccepted, ProjectView};
+use crate::wire::{ImportBody, Page, Problem, ProjectAccepted, ProjectProgressView, ProjectView};
 
 mod analyses;
 mod files;
@@ -124,9 +124,16 @@ fn view(row: &ProjectRow) -> ProjectView {
         source_sha256: row.source_sha256.clone(),
         error: row.error.as_ref().map(failure_view),
         analyses: row.analyses,
+        progress: progress(row),
         created_at: Timestamp(row.created_at),
         updated_at: Timestamp(row.updated_at),
     }
+}
+
+/// While something is done.
+fn progress(row: &ProjectRow) -> Option<ProjectProgressView> {
+    let is_going_on = matches!(row.status.as_str(), "importing" | "analyzing");
+    is_going_on.then(|| ProjectProgressView { done: row.done, total: (row.total > 0).then_some(row.total) })
 }
 
 /// Copies a folder or archive of the server, a repository, or (as `multipart/form-data` with a field `file`) an archive that is handed

@@ -59,9 +59,9 @@ pub use project_tools::{InstallToolsBody, ProjectToolView};
 pub use projects::{
     AnalysisAccepted, AnalysisView, AnalyzeBody, ApplyBody, FileChangedView, FileMetricsView, FileTextView,
     FindingView, ImportBody, ImproveBody, LanguageView, ModuleView, ProjectAccepted, ProjectFileView,
-    ProjectRemovedView, ProjectView, ProposalAccepted, ProposalView, PublicNameView, ReportSummary, ReportView,
-    RevertBody, ReviewCitation, ReviewView, SurfaceChangeView, SurfaceView, TestRunView, TestRunsView, ToolRunView,
-    TrendView,
+    ProjectProgressView, ProjectRemovedView, ProjectView, ProposalAccepted, ProposalView, PublicNameView,
+    ReportSummary, ReportView, RevertBody, ReviewCitation, ReviewView, SurfaceChangeView, SurfaceView, TestRunView,
+    TestRunsView, ToolRunView, TrendView,
 };
 pub use rag::{
     AskBody, AskDone, FilterBody, SearchBody, SearchContext, SearchDone, SearchItem, SearchMode, SearchScores,

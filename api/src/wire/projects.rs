@@ -63,12 +63,25 @@ pub struct ProjectView {
     pub error: Option<FailureView>,
     /// Analyses that are done.
     pub analyses: i64,
+    /// How far an import or an analysis is; absent when none goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<ProjectProgressView>,
     /// When it was imported.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
     /// When it last changed.
     #[schema(value_type = String, format = DateTime)]
     pub updated_at: Timestamp,
+}
+
+/// How far an import or an analysis is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ProjectProgressView {
+    /// Files that are imported, or analyzers that are through.
+    pub done: i64,
+    /// Of how many; absent while nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<i64>,
 }
 
 /// How to analyze.

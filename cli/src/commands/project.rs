@@ -16,6 +16,7 @@ use crate::host::Connection;
 use crate::output::{Output, print_bytes, print_line, print_piece, table, tell};
 use crate::settings::Settings;
 
+mod progress;
 mod shown;
 pub(crate) mod tools;
 mod trend;
@@ -178,7 +179,7 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
         ProjectCommand::Import { source, name, namespace } => {
             let body = ImportBody { source, name, namespace: namespace.clone() };
             let accepted: ProjectAccepted = client.post("/projects/import", &body).await?;
-            let view = imported(connection, &accepted.project_id, namespace).await?;
+            let view = imported(connection, &accepted.project_id, namespace, output).await?;
             output.show(&view, |view| format!("{}  {} files, {} bytes", view.project_id, view.files, view.size_bytes))
         }
         ProjectCommand::Ls { namespace } => {
@@ -201,13 +202,16 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
                 &format!("/projects/{}/report", encode(&id)),
                 &[("namespace", namespace.clone()), ("analysis", Some(accepted.analysis_id))],
             );
+            let seen = progress::Seen::new(output, "analyzers");
             loop {
                 let view: ProjectView = client.get(&path(&id, "", namespace.clone())).await?;
                 if view.status != "analyzing" {
                     break;
                 }
+                seen.show(&view);
                 tokio::time::sleep(POLL).await;
             }
+            drop(seen);
             let report: ReportView = client.get(&place).await?;
             output.show(&report, shown::report)
         }
@@ -295,11 +299,20 @@ fn write_to(file: &Path, content: &[u8]) -> Result<(), CliError> {
     Ok(())
 }
 
-async fn imported(connection: &Connection, id: &str, namespace: Option<String>) -> Result<ProjectView, CliError> {
+async fn imported(
+    connection: &Connection,
+    id: &str,
+    namespace: Option<String>,
+    output: Output,
+) -> Result<ProjectView, CliError> {
+    let seen = progress::Seen::new(output, "files");
     loop {
         let view: ProjectView = connection.client.get(&path(id, "", namespace.clone())).await?;
         match (view.status.as_str(), &view.error) {
-            ("importing", _) => tokio::time::sleep(POLL).await,
+            ("importing", _) => {
+                seen.show(&view);
+                tokio::time::sleep(POLL).await;
+            }
             (_, Some(error)) => {
                 return Err(CliError::new(Exit::Refused, error.message.clone()).maybe_hint(error.hint.clone()));
             }

@@ -1,5 +1,5 @@
-//! Packages that manifests of JavaScript, Rust and Go declare: in any version, or without anything that names them. What is imported
-//! and not declared does not build in Rust and Go; of JavaScript [`super::node_packages`] looks for it.
+//! Packages that manifests of JavaScript, Rust and Go declare: in any version, or without anything that names them. For what
+//! is imported and not declared see [`super::node_packages`], [`super::undeclared_go`] and [`super::undeclared_rust`].
 
 use serde_json::Value;
 

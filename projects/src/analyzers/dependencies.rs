@@ -1,12 +1,12 @@
-//! Declared against imported packages, and versions that are not pinned: of Python here, of others in [`node_packages`] and
-//! [`declared_packages`].
+//! Declared against imported packages, and versions that are not pinned: of Python here, of others in [`node_packages`],
+//! [`undeclared_go`], [`undeclared_rust`] and [`declared_packages`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tree_sitter::Node;
 
 use super::python_packages::{is_stdlib, modules_of, package_of};
-use super::{declared_packages, node_packages, parsed};
+use super::{declared_packages, node_packages, parsed, undeclared_go, undeclared_rust};
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
 use crate::language::{Language, each, named, text};
@@ -26,6 +26,8 @@ struct Declared {
 pub(super) fn analyze(files: &Files) -> Vec<Finding> {
     let mut found = python(files);
     found.extend(node_packages::undeclared(TOOL, files));
+    found.extend(undeclared_go::undeclared(TOOL, files));
+    found.extend(undeclared_rust::undeclared(TOOL, files));
     found.extend(declared_packages::analyze(TOOL, files));
     found
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::copy::Files;
 use crate::finding::Finding;
 use crate::language::Language;
+use crate::progress::Progress;
 use crate::settings::ProjectSettings;
 use crate::surface::{Surface, surface};
 
@@ -29,6 +30,8 @@ mod script_imports;
 mod secrets;
 mod spdx;
 mod syntax;
+mod undeclared_go;
+mod undeclared_rust;
 
 pub(crate) use external::{KnownTool, known_tools};
 pub use package_licences::LicenceTable;
@@ -87,11 +90,11 @@ pub(crate) fn parsed(files: &Files) -> impl Iterator<Item = (&str, Language, &[u
 
 /// What the analyzers that only read find. Blocks.
 pub fn deterministic(files: &Files) -> Analyzed {
-    reading(files, &LicenceTable::default())
+    reading(files, &LicenceTable::default(), &Progress::default())
 }
 
 /// The same, with a table of licences.
-fn reading(files: &Files, table: &LicenceTable) -> Analyzed {
+fn reading(files: &Files, table: &LicenceTable, progress: &Progress) -> Analyzed {
     type Analyzer<'a> = &'a (dyn Fn(&Files) -> Vec<Finding> + Sync);
     let licences = |files: &Files| licences::analyze(files, table);
     let all: [(&str, Analyzer<'_>); 7] = [
@@ -103,6 +106,7 @@ fn reading(files: &Files, table: &LicenceTable) -> Analyzed {
         ("licences", &licences),
         ("secrets", &secrets::analyze),
     ];
+    progress.expect(all.len());
     let (runs, complexity, offered) = std::thread::scope(|scope| {
         let complexity = scope.spawn(|| syntax::complexity(files));
         let offered = scope.spawn(|| surface(files));
@@ -112,6 +116,7 @@ fn reading(files: &Files, table: &LicenceTable) -> Analyzed {
                 let work = move || {
                     let begun = Instant::now();
                     let found = analyze(files);
+                    progress.step();
                     (found, u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX))
                 };
                 (*name, scope.spawn(work))
@@ -139,9 +144,14 @@ fn reading(files: &Files, table: &LicenceTable) -> Analyzed {
     analyzed
 }
 
-/// The same and what installed programs say, in a sandbox; what does not run is told in the report.
-pub async fn analyze(files: Files, sandbox: Option<&Sandbox>, settings: &ProjectSettings) -> Analyzed {
-    whole(files, external::Reads::Projects, sandbox, settings).await
+/// The same and what installed programs say, in a sandbox; what does not run is told in the report. Counts the analyzers.
+pub async fn analyze(
+    files: Files,
+    sandbox: Option<&Sandbox>,
+    settings: &ProjectSettings,
+    progress: &Progress,
+) -> Analyzed {
+    whole(files, external::Reads::Projects, (sandbox, settings), progress).await
 }
 
 /// What can be told of one file without the others: by our own analyzers, and by linters that look at one file at a time.
@@ -153,7 +163,7 @@ pub(crate) async fn of_file(
 ) -> Analyzed {
     let settings = ProjectSettings { advisories: None, licences: None, ..settings.clone() };
     let files = Files::from([(file.to_owned(), content.clone())]);
-    let mut found = whole(files, external::Reads::Files, sandbox, &settings).await;
+    let mut found = whole(files, external::Reads::Files, (sandbox, &settings), &Progress::default()).await;
     // Whether others use a name can't be told from one file.
     found.findings.retain(|one| !NEEDS_PROJECT.contains(&one.rule.as_str()));
     found
@@ -162,20 +172,24 @@ pub(crate) async fn of_file(
 async fn whole(
     files: Files,
     reads: external::Reads,
-    sandbox: Option<&Sandbox>,
-    settings: &ProjectSettings,
+    (sandbox, settings): (Option<&Sandbox>, &ProjectSettings),
+    progress: &Progress,
 ) -> Analyzed {
+    // The versions, which are looked up before ours begin.
+    progress.expect(1);
+    let counted = progress.clone();
     let (folder, table) = (settings.advisories.clone(), settings.licences.clone());
     let own = files.clone();
     let work = tokio::task::spawn_blocking(move || {
         let begun = Instant::now();
         let (mut run, found) = advisories::analyze(&own, folder.as_deref());
         run.took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        counted.step();
         let (table, unread) = match LicenceTable::load(table.as_deref()) {
             Ok(table) => (table, None),
             Err(why) => (LicenceTable::default(), Some(why)),
         };
-        let mut analyzed = reading(&own, &table);
+        let mut analyzed = reading(&own, &table, &counted);
         let licences = analyzed.tools.iter_mut().find(|tool| tool.name == "licences");
         if let (Some(licences), Some(why)) = (licences, unread) {
             licences.detail = Some(format!("the table of licences is not used: {why}"));
@@ -184,7 +198,7 @@ async fn whole(
         (analyzed, (run, found))
     });
     // Ours and those of others side by side.
-    let (external, work) = tokio::join!(external::analyze(&files, reads, sandbox, settings), work);
+    let (external, work) = tokio::join!(external::analyze(&files, reads, (sandbox, settings), progress), work);
     let (mut analyzed, versions) = match work {
         Ok((analyzed, versions)) => (analyzed, Some(versions)),
         Err(_) => (Analyzed::default(), None),

@@ -16,6 +16,8 @@ use crate::read_models::runs::from_json;
 use crate::sql::{DbConnection, Sql};
 
 mod removals;
+#[cfg(test)]
+mod tests;
 
 pub use removals::{RemovalRow, removal};
 
@@ -50,6 +52,12 @@ pub struct ProjectRow {
     pub error: Option<Failure>,
     /// Analyses that are done.
     pub analyses: i64,
+    /// Files that are imported, or analyzers that are through.
+    #[serde(default)]
+    pub done: i64,
+    /// Of how many; 0 while nobody knows.
+    #[serde(default)]
+    pub total: i64,
     /// Milliseconds since the epoch.
     pub created_at: i64,
     /// Milliseconds since the epoch.
@@ -225,6 +233,8 @@ async fn project_or_new(
         tree: None,
         error: None,
         analyses: 0,
+        done: 0,
+        total: 0,
         created_at: at,
         updated_at: at,
     }))
@@ -249,17 +259,22 @@ async fn progressed(connection: &mut DbConnection, e: &ProjectProgressed) -> Res
         "importing" if row.tree.is_none() && row.error.is_none() => {
             row.name.clone_from(&e.name);
             row.source.clone_from(&e.source);
-            row.files = e.done;
+            row.files = row.done.max(e.done);
         }
         "analyzing" => {
             let project = e.project_id.to_string();
-            if load::<AnalysisRow>(connection, Table::Analyses, &e.about, &project).await?.is_some() {
-                return Ok(());
+            let known = load::<AnalysisRow>(connection, Table::Analyses, &e.about, &project).await?;
+            match known {
+                Some(known) if known.report.is_some() || known.error.is_some() => return Ok(()),
+                Some(_) => {}
+                None => {
+                    let Ok(analysis_id) = e.about.parse::<AnalysisId>() else { return Ok(()) };
+                    (row.done, row.total) = (0, 0);
+                    row.status = "analyzing".to_owned();
+                    let analysis = empty_analysis(analysis_id, e.at);
+                    save(connection, Table::Analyses, &e.about, (&project, e.at), &analysis).await?;
+                }
             }
-            let Ok(analysis_id) = e.about.parse::<AnalysisId>() else { return Ok(()) };
-            row.status = "analyzing".to_owned();
-            let analysis = empty_analysis(analysis_id, e.at);
-            save(connection, Table::Analyses, &e.about, (&project, e.at), &analysis).await?;
         }
         "improving" => {
             let project = e.project_id.to_string();
@@ -272,6 +287,9 @@ async fn progressed(connection: &mut DbConnection, e: &ProjectProgressed) -> Res
         }
         _ => return Ok(()),
     }
+    // Work that is done again after a crash begins at nothing, and nobody is told less than before.
+    row.done = row.done.max(e.done);
+    row.total = row.total.max(e.total);
     row.updated_at = e.at;
     save_project(connection, &row).await
 }

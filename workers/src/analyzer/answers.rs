@@ -15,8 +15,9 @@ pub(super) fn subject(command: &ProjectCommand) -> (&'static str, String) {
     }
 }
 
-/// That work has begun, for commands whose work takes a while.
-pub(super) fn begun(command: &ProjectCommand) -> Option<ProjectEvent> {
+/// That work has begun, or how far it is, for commands whose work takes a while: what is done, and of how much.
+pub(super) fn progressed(command: &ProjectCommand, (done, total): (u64, u64)) -> Option<ProjectEvent> {
+    let number = |counted: u64| i64::try_from(counted).unwrap_or(i64::MAX);
     let progress = |project_id: ProjectId, namespace: &Namespace| ProjectProgressed {
         project_id,
         namespace: namespace.clone(),
@@ -25,8 +26,8 @@ pub(super) fn begun(command: &ProjectCommand) -> Option<ProjectEvent> {
         name: String::new(),
         source: String::new(),
         file: String::new(),
-        done: 0,
-        total: 0,
+        done: number(done),
+        total: number(total),
         at: now_ms(),
     };
     Some(match command {

@@ -6,12 +6,14 @@ use std::collections::BTreeMap;
 use riverrun_api::wire::{FindingView, ReportView};
 
 use super::trend;
-use crate::output::{clip, table};
+use crate::output::{clip, stdout_is_terminal, table};
 
 /// So few findings need no summary by their rules.
 const FEW: usize = 10;
 /// Rules of a summary.
 const MAX_RULES: usize = 15;
+/// Findings that are listed where people look; files and programs get all.
+const MAX_ROWS: usize = 200;
 
 /// A line of a table of findings.
 pub(super) fn row(one: &FindingView) -> [String; 4] {
@@ -50,6 +52,19 @@ fn by_rule(findings: &[FindingView]) -> String {
     format!("{}{more}\n\n", table(["severity", "times", "rule"], shown, "").trim_end())
 }
 
+/// The worst of them, and how many there are besides.
+fn listed(findings: &[FindingView], most: usize) -> String {
+    let rows = findings.iter().take(most).map(row).collect();
+    let text = table(["severity", "place", "rule", "message"], rows, "nothing was found");
+    match findings.len().saturating_sub(most) {
+        0 => text,
+        more => format!(
+            "{}\nand {more} other findings, none of them worse: --json, --sarif and --html have all",
+            text.trim_end()
+        ),
+    }
+}
+
 pub(super) fn report(report: &ReportView) -> String {
     let counts: Vec<String> = ["critical", "high", "medium", "low", "info"]
         .iter()
@@ -58,11 +73,7 @@ pub(super) fn report(report: &ReportView) -> String {
     let by_tool: Vec<String> = report.summary.by_tool.iter().map(|(name, count)| format!("{count} {name}")).collect();
     let mut text = format!("{} findings: {}\n{}\n\n", report.summary.findings, counts.join(", "), by_tool.join(", "));
     text.push_str(&by_rule(&report.findings));
-    text.push_str(&table(
-        ["severity", "place", "rule", "message"],
-        report.findings.iter().map(row).collect(),
-        "nothing was found",
-    ));
+    text.push_str(&listed(&report.findings, if stdout_is_terminal() { MAX_ROWS } else { usize::MAX }));
     if let Some(surface) = &report.surface {
         text.push_str(&format!("\n{} names that others can use", surface.count));
         text.push_str(&report.surface_change.as_ref().map(trend::names).unwrap_or_default());
@@ -97,6 +108,18 @@ mod tests {
             message: "m".into(),
             fix: None,
         }
+    }
+
+    #[test]
+    fn given_more_findings_than_a_terminal_is_for_when_they_are_listed_then_the_rest_is_counted() {
+        let all: Vec<FindingView> = (0..7).map(|number| finding("low", &format!("rule{number}"))).collect();
+        let text = listed(&all, 3);
+        assert!(
+            text.contains("t/rule2") && !text.contains("t/rule3") && text.contains("and 4 other findings"),
+            "{text}"
+        );
+        assert!(!listed(&all, 7).contains("other findings") && listed(&all, usize::MAX).contains("t/rule6"));
+        assert_eq!(listed(&[], 3), "");
     }
 
     #[test]

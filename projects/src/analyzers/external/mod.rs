@@ -16,6 +16,7 @@ use crate::copy::Files;
 use crate::finding::Finding;
 use crate::folder::{homes, lay_out, on_path};
 use crate::language::Language;
+use crate::progress::Progress;
 use crate::settings::{Programs, ProjectSettings};
 use crate::tools::{fix, installed};
 use read::Said;
@@ -90,8 +91,8 @@ struct Surroundings<'a> {
 pub(super) async fn analyze(
     files: &Files,
     reads: Reads,
-    sandbox: Option<&Sandbox>,
-    settings: &ProjectSettings,
+    (sandbox, settings): (Option<&Sandbox>, &ProjectSettings),
+    progress: &Progress,
 ) -> Vec<(ToolRun, Vec<Finding>)> {
     let around = Surroundings { sandbox, programs: &settings.programs, tools: settings.tools.as_deref() };
     let languages: BTreeSet<Language> = files.keys().filter_map(|path| Language::of(path)).collect();
@@ -101,15 +102,21 @@ pub(super) async fn analyze(
     };
     let chosen = choose(&languages, rank).into_iter().filter(|tool| reads == Reads::Projects || tool.by_file);
     let plans: Vec<(&Tool, Plan)> = chosen.map(|tool| (tool, plan(tool, files, &around))).collect();
+    progress.expect(plans.len());
     let begins = plans.iter().any(|(_, plan)| matches!(plan, Plan::Run(_)));
     let is_whole = plans.iter().any(|(tool, plan)| tool.executes && matches!(plan, Plan::Run(_)));
     let folder = if begins { Some(folder(files, is_whole).await) } else { None };
     let folder = folder.as_ref().map(|laid_out| laid_out.as_ref().map(TempDir::path).map_err(String::as_str));
-    let places = Semaphore::new(MAX_AT_ONCE);
+    let places = &Semaphore::new(MAX_AT_ONCE);
     let (mut reading, mut building) = (Vec::new(), Vec::new());
     for (tool, plan) in plans {
-        let work = carry_out(tool, plan, folder, sandbox, &places);
-        if tool.executes { building.push(work) } else { reading.push(work) }
+        let executes = tool.executes;
+        let work = async move {
+            let done = carry_out(tool, plan, folder, sandbox, places).await;
+            progress.step();
+            done
+        };
+        if executes { building.push(work) } else { reading.push(work) }
     }
     let mut runs = join_all(reading).await;
     // What builds writes into the folder: only when nobody reads there any more.

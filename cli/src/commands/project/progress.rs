@@ -1,0 +1,67 @@
+//! How far an import or an analysis is, on stderr, where people look.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use riverrun_api::wire::{ProjectProgressView, ProjectView};
+
+use crate::output::{Output, stderr_is_terminal};
+
+/// A line that is gone when the work is done.
+pub(super) struct Seen {
+    line: ProgressBar,
+    what: &'static str,
+}
+
+impl Seen {
+    /// `what` is counted.
+    pub(super) fn new(output: Output, what: &'static str) -> Self {
+        let is_visible = stderr_is_terminal() && !output.json;
+        let target = if is_visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let line = ProgressBar::with_draw_target(None, target);
+        if let Ok(style) = ProgressStyle::with_template("{msg} · {elapsed}") {
+            line.set_style(style);
+        }
+        Self { line, what }
+    }
+
+    pub(super) fn show(&self, view: &ProjectView) {
+        self.line.set_message(words(view, self.what));
+        self.line.tick();
+    }
+}
+
+impl Drop for Seen {
+    fn drop(&mut self) {
+        self.line.finish_and_clear();
+    }
+}
+
+fn words(view: &ProjectView, what: &str) -> String {
+    match &view.progress {
+        None => view.status.clone(),
+        Some(ProjectProgressView { done: 0, total: None }) => view.status.clone(),
+        Some(ProjectProgressView { done, total: Some(total) }) => format!("{}: {done} of {total} {what}", view.status),
+        Some(ProjectProgressView { done, total: None }) => format!("{}: {done} {what}", view.status),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_work_that_gets_on_when_it_is_shown_then_what_is_known_is_said() {
+        let of = |progress: serde_json::Value| {
+            let view: ProjectView = serde_json::from_value(serde_json::json!({
+                "project_id": "prj_1", "name": "n", "source": "s", "status": "analyzing", "files": 1, "languages": [],
+                "size_bytes": 1, "skipped": 0, "source_sha256": null, "error": null, "analyses": 0, "progress": progress,
+                "created_at": "2026-01-01T00:00:00Z", "updated_at": "2026-01-01T00:00:00Z",
+            }))
+            .unwrap();
+            words(&view, "analyzers")
+        };
+        assert_eq!(of(serde_json::Value::Null), "analyzing");
+        assert_eq!(of(serde_json::json!({ "done": 0 })), "analyzing");
+        assert_eq!(of(serde_json::json!({ "done": 7 })), "analyzing: 7 analyzers");
+        assert_eq!(of(serde_json::json!({ "done": 7, "total": 9 })), "analyzing: 7 of 9 analyzers");
+    }
+}
