@@ -23,6 +23,7 @@ pub struct BlobEntry {
     /// Whether a sweep has set it aside; who asks for it brings it back.
     pub aside: bool,
     /// When it was written, or set aside.
+    #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
 }
 

@@ -114,7 +114,7 @@ fn of_package<'f>(folder: &str, sources: &[(&'f str, &'f [u8])], declared: &Decl
     let used = names
         .used
         .into_iter()
-        .filter(|((_, _, name), has_glob)| !(foreign && *has_glob) && !names.elsewhere.contains(name));
+        .filter(|((_, _, name), has_glob)| !(names.elsewhere.contains(name) || foreign && *has_glob));
     let all = names.external.into_iter().chain(used.map(|(used, _)| used));
     let mut seen = BTreeSet::new();
     all.filter(|(_, _, name)| !is_known(name) && seen.insert(name.clone())).collect()
