@@ -60,6 +60,60 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/blobs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What lies in the blob store: the largest blobs, and how many there are. */
+        get: operations["list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/blobs/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What a sweep would do. Reads the log and changes nothing. */
+        get: operations["check"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/blobs/sweep": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Sets aside what nothing that lives names, and removes what was set aside before the time of grace and is not missed. Answers when
+         *     it is done; a repeat goes on where one that was cut off has ended.
+         */
+        post: operations["sweep_blobs"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/canvases": {
         parameters: {
             query?: never;
@@ -1910,6 +1964,80 @@ export interface components {
          * @enum {string}
          */
         AuthMode: "off" | "required";
+        /** @description A blob. */
+        BlobEntry: {
+            /** @description Whether a sweep has set it aside; who asks for it brings it back. */
+            aside: boolean;
+            /** @description Its name: the SHA-256 of its content, in lower-case hex. */
+            sha256: string;
+            /**
+             * Format: date-time
+             * @description When it was written, or set aside.
+             */
+            since: string;
+            /**
+             * Format: int64
+             * @description Its size.
+             */
+            size_bytes: number;
+        };
+        /** @description What lies in the blob store. */
+        BlobList: {
+            /** @description All that was set aside. */
+            aside: components["schemas"]["BlobSum"];
+            /** @description The largest, largest first. */
+            items: components["schemas"]["BlobEntry"][];
+            /** @description All that is in its place. */
+            kept: components["schemas"]["BlobSum"];
+        };
+        /** @description So many blobs. */
+        BlobSum: {
+            /**
+             * Format: int64
+             * @description How many.
+             */
+            blobs: number;
+            /**
+             * Format: int64
+             * @description Their size.
+             */
+            bytes: number;
+        };
+        /** @description What a sweep of the blob store did, or would do. */
+        BlobSweep: {
+            /** @description Set aside earlier and named again. */
+            brought_back: components["schemas"]["BlobSum"];
+            /** @description Whether it only looked. */
+            dry_run: boolean;
+            /**
+             * Format: int64
+             * @description Hours that a blob was left alone.
+             */
+            grace_hours: number;
+            /** @description Named by something that lives. */
+            named: components["schemas"]["BlobSum"];
+            /** @description The first hundred names of what was set aside or removed. */
+            names: string[];
+            /**
+             * Format: int64
+             * @description Records of the log that were read.
+             */
+            records: number;
+            /** @description Set aside earlier and not missed since: gone. */
+            removed: components["schemas"]["BlobSum"];
+            /** @description Named by nothing: set aside, to be removed by a sweep after the time of grace. */
+            set_aside: components["schemas"]["BlobSum"];
+            /** @description Named by nothing, for less than the time of grace. */
+            waiting: components["schemas"]["BlobSum"];
+        };
+        /** @description How to sweep. */
+        BlobSweepBody: {
+            /**
+             * Format: int64
+             * @description Hours that a blob is left alone after it was written, and again after it was set aside, 1 to 8,760; 24 when left out.
+             */
+            grace_hours?: number | null;
+        };
         /** @description Content kept outside of the log. */
         BlobView: {
             /** @description Its media type. */
@@ -4128,6 +4256,7 @@ export interface components {
                 languages: components["schemas"]["LanguageView"][];
                 /** @description How people call it. */
                 name: string;
+                progress?: components["schemas"]["ProjectProgressView"] | null;
                 /** @description Its id. */
                 project_id: string;
                 /**
@@ -4371,6 +4500,19 @@ export interface components {
              */
             size_bytes: number;
         };
+        /** @description How far an import or an analysis is. */
+        ProjectProgressView: {
+            /**
+             * Format: int64
+             * @description Files that are imported, or analyzers that are through.
+             */
+            done: number;
+            /**
+             * Format: int64
+             * @description Of how many; absent while nobody knows.
+             */
+            total?: number | null;
+        };
         /** @description What went with a project. */
         ProjectRemovedView: {
             /**
@@ -4446,6 +4588,7 @@ export interface components {
             languages: components["schemas"]["LanguageView"][];
             /** @description How people call it. */
             name: string;
+            progress?: components["schemas"]["ProjectProgressView"] | null;
             /** @description Its id. */
             project_id: string;
             /**
@@ -5776,6 +5919,133 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SessionView"];
+                };
+            };
+        };
+    };
+    list: {
+        parameters: {
+            query?: {
+                /** @description How many are shown; 50 when left out, 1,000 at most. */
+                limit?: number | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BlobList"];
+                };
+            };
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    check: {
+        parameters: {
+            query?: {
+                /** @description Hours that a blob is left alone after it was written, and again after it was set aside, 1 to 8,760; 24 when left out. */
+                grace_hours?: number | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BlobSweep"];
+                };
+            };
+            /** @description it can't be known what is named */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description another one is at work */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    sweep_blobs: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BlobSweepBody"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BlobSweep"];
+                };
+            };
+            /** @description it can't be known what is named */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description another one is at work */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
         };
