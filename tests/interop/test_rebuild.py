@@ -131,7 +131,8 @@ def cut_chunks(server):
             _, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
             ends.append(TopicPartition(topic, partition, high))
     consumer.close()
-    for done in AdminClient({"bootstrap.servers": server.brokers}).delete_records(ends).values():
+    admin = AdminClient({"bootstrap.servers": server.brokers})
+    for done in admin.delete_records(ends).values():
         done.result(30)
 
 

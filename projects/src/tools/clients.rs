@@ -69,8 +69,19 @@ const NPM: [&str; 15] = [
 const GO: [&str; 5] = ["GOPROXY", "GOSUMDB", "GONOSUMDB", "GOPRIVATE", "GONOPROXY"];
 
 /// Settings and certificates that lie outside of what every program may read.
-const SETTINGS: [&str; 5] =
-    ["/etc/pip.conf", "/etc/xdg/pip/pip.conf", "/etc/npmrc", "/etc/pki", "/etc/ca-certificates"];
+const SETTINGS: [&str; 10] = [
+    "/etc/pip.conf",
+    "/etc/xdg/pip/pip.conf",
+    "/etc/npmrc",
+    "/etc/pki",
+    "/etc/ca-certificates",
+    // pip tells its registry which system it runs on.
+    "/etc/os-release",
+    "/usr/lib/os-release",
+    "/etc/lsb-release",
+    "/etc/debian_version",
+    "/etc/redhat-release",
+];
 
 /// A client, ready to be started in the folder of a tool that is to be.
 pub(super) struct Ready {

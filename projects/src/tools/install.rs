@@ -171,10 +171,15 @@ fn said(finished: &Finished) -> String {
     }
 }
 
-/// On one line, without control characters, and without what stands before an `@` in addresses.
+/// On one line, without control characters, and without what stands before an `@` in addresses. Of a long text the end: that is
+/// where clients say what went wrong.
 fn told(text: &str) -> String {
     let words: Vec<String> = text.split_whitespace().map(without_user).collect();
-    words.join(" ").chars().filter(|c| !c.is_control()).take(MAX_TOLD).collect()
+    let line: Vec<char> = words.join(" ").chars().filter(|c| !c.is_control()).collect();
+    match line.len().checked_sub(MAX_TOLD) {
+        None | Some(0) => line.into_iter().collect(),
+        Some(over) => format!("…{}", line[over + 1..].iter().collect::<String>()),
+    }
 }
 
 fn without_user(word: &str) -> String {
@@ -243,7 +248,8 @@ mod tests {
         let text =
             told("Looking in indexes: https://ann:secret@host.example/simple/a@b, \u{1b}[31mhttps://plain.example/x");
         assert_eq!(text, "Looking in indexes: https://***@host.example/simple/a@b, [31mhttps://plain.example/x");
-        assert!(told(&"é ".repeat(2 * MAX_TOLD)).chars().count() <= MAX_TOLD);
+        let long = told(&format!("{}the end", "é ".repeat(2 * MAX_TOLD)));
+        assert!(long.chars().count() == MAX_TOLD && long.ends_with("the end"), "{long}");
     }
 
     #[test]
