@@ -7,6 +7,7 @@ import { DocumentReader } from "@/documents/DocumentReader";
 import { readDocument } from "@/documents/read";
 import { Alert, Dialog, Field, Select } from "@/ui";
 import { bytes, count, moment } from "@/ui/words";
+import { Origin } from "./Origin";
 import { Remove } from "./Remove";
 
 type Props = { document: DocumentView | null; onClose: () => void; onRemoved: () => void };
@@ -49,6 +50,7 @@ function Body({ document, onRemoved }: { document: DocumentView; onRemoved: () =
 					</Select>
 				</Field>
 			)}
+			<Origin source={document.source} of={detail?.source_versions?.find((one) => one.version === version)} />
 			{version && <DocumentReader key={version} wanted={wanted} version={version} />}
 			<Remove
 				what="this document"

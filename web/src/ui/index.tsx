@@ -172,7 +172,7 @@ export function Menu({
 
 export function Panel({ title, actions, children }: { title: string; actions?: ReactNode; children: ReactNode }) {
 	return (
-		<section className="rounded-lg border border-line bg-surface">
+		<section aria-label={title} className="rounded-lg border border-line bg-surface">
 			<header className="flex items-center justify-between gap-2 border-line border-b px-3 py-2">
 				<h2 className="font-semibold">{title}</h2>
 				{actions}
