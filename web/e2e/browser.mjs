@@ -108,6 +108,8 @@ export async function walker(browser, base, shots, options = {}) {
 					await accessible(`${name}, ${wanted}, ${window.width}`).catch((error) => wrong.push(error.message));
 				}
 			}
+			// As it is last: dark, on a tablet.
+			await shot(`tablet-${name.replaceAll(" ", "-")}`);
 			await page.setViewportSize(WINDOWS[0]);
 			await themed(theme);
 			assert.deepEqual(wrong, []);

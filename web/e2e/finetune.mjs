@@ -17,11 +17,13 @@ const lines = ["red", "green", "blue", "amber"].flatMap((colour) =>
 	})),
 );
 
-async function start(name, steps) {
+async function start(name, steps, rate = "") {
 	await job.getByLabel("name of the model").fill(name);
 	await job.getByLabel("base model").fill(model);
 	await job.getByLabel("most steps").fill(String(steps));
-	await job.getByText("more settings").click();
+	const rateField = job.getByLabel("learning rate");
+	if (!(await rateField.isVisible())) await job.getByText("more settings").click();
+	await rateField.fill(rate);
 	// A time before the start, and what it takes of memory.
 	await job.getByText(/about .* for .* steps/).waitFor();
 	await job.getByRole("button", { name: "Start" }).click();
@@ -40,13 +42,14 @@ await step("examples are taken in", async () => {
 });
 
 await step("a job trains, and its curves come while it does", async () => {
-	await start("lamps", 300);
-	await page.getByText(/step \d+ of 300 · loss/).waitFor({ timeout: TRAINS_MS });
+	// Fast, so that a model of two tiny layers has the examples by heart when it ends.
+	await start("lamps", 600, "0.01");
+	await page.getByText(/step \d+ of 600 · loss/).waitFor({ timeout: TRAINS_MS });
 	await page.locator(".uplot canvas").first().waitFor();
 	await accessibleEverywhere("a job that trains");
 	await shot("training");
 	await page.reload();
-	await page.getByText(/step \d+ of 300/).waitFor();
+	await page.getByText(/step \d+ of 600/).waitFor();
 	await page.getByText("made lamps@1").waitFor({ timeout: TRAINS_MS });
 	await shot("trained");
 });
@@ -63,7 +66,7 @@ await step("its version is tried beside its base, and moves between stages", asy
 	const dialog = page.getByRole("dialog");
 	await dialog.getByLabel("words for both").fill("Say red lamp");
 	await dialog.getByRole("button", { name: "Ask both" }).click();
-	// Each side says what its own model says to these words; and the training shows.
+	// Each side says what its own model says to these words, and the training shows: one has it by heart, the other has never seen it.
 	const texts = [];
 	for (const side of ["lamps@1", model]) {
 		const said = dialog.getByRole("region", { name: side });
@@ -84,11 +87,13 @@ await step("its version is tried beside its base, and moves between stages", asy
 		assert.equal(await said.locator("p").first().textContent(), text, side);
 		texts.push(text);
 	}
-	assert.notEqual(texts[0], texts[1]);
-	console.log(JSON.stringify(texts));
+	assert.equal(texts[0], "lamp:red");
+	assert.doesNotMatch(texts[1], /lamp:red/);
 	await accessibleEverywhere("side by side");
 	await shot("side-by-side");
 	await page.keyboard.press("Escape");
+	// It ends by itself and says what was merged: the gate let it pass.
+	await status("ready").waitFor();
 	await page.getByRole("button", { name: "Retire lamps@1" }).click();
 	await page.getByRole("button", { name: "Take back lamps@1" }).waitFor();
 });
@@ -103,7 +108,7 @@ await step("a server that is killed while it trains goes on, and so does the pag
 });
 
 const unexpected = complaints.filter(
-	(text) => !/ERR_CONNECTION_REFUSED|WebSocket connection|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET|\/chat$/.test(text),
+	(text) => !/ERR_CONNECTION_REFUSED|WebSocket connection|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET/.test(text),
 );
 await step("nothing went wrong unseen", () => assert.deepEqual(unexpected, []));
 await browser.close();

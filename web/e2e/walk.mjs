@@ -302,7 +302,7 @@ await step("files become a collection that is searched, asked and cited", async 
 });
 
 await step("a document says where it is from, and its versions are read", async () => {
-	await page.getByRole("button", { name: /winch\.md$/ }).click();
+	await page.getByRole("button", { name: "upload/winch.md", exact: true }).click();
 	const dialog = page.getByRole("dialog");
 	const origin = dialog.getByLabel("where it is from");
 	await origin.getByText("text/markdown, UTF-8").waitFor();
@@ -328,6 +328,18 @@ for (const [name, path, words] of [
 		await shot(name);
 	});
 }
+
+await step("a run in full is accessible", async () => {
+	const { items } = await (await fetch(`${base}/runs`)).json();
+	await page.goto(`${base}/ui/runs/?id=${items.find((run) => run.task.includes("web-run")).run_id}`);
+	await page
+		.getByRole("list", { name: "steps" })
+		.getByText(/calculator\(/)
+		.first()
+		.waitFor();
+	await accessibleEverywhere("a run in full");
+	await shot("run-in-full");
+});
 
 await step("a dataset that is no dataset is refused by its lines", async () => {
 	await page.goto(`${base}/ui/finetuning/`);

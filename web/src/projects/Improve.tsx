@@ -5,7 +5,7 @@ import { call, describe } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import type { FileChanged, Page, ProjectFile, ProposalView } from "@/api/shapes";
 import { Alert, Button, Empty, Field, Input, Panel, Refused, Select, Status } from "@/ui";
-import { moment, number } from "@/ui/words";
+import { count, moment, number } from "@/ui/words";
 import { Diff } from "./Diff";
 
 const PATIENCE_MS = 15 * 60_000;
@@ -133,7 +133,7 @@ function Proposal({ base, id, onChanged }: { base: string; id: string; onChanged
 	return (
 		<Panel title={file} actions={<Status of={status} />}>
 			<p>
-				{number(data.findings_before)} findings before, {number(data.findings_after)} after
+				{count(data.findings_before, "finding")} before, {number(data.findings_after)} after
 				{status !== "proposing" && !improves && (
 					<span className="text-warn"> · it improves nothing that the analysis sees</span>
 				)}
