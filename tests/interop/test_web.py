@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import tiny_model
-from server import wait_for
+from server import Server, wait_for
+from test_finetune import BASE, has_base
 from test_poison import produce
 
 WEB = Path(__file__).resolve().parents[2] / "web"
@@ -64,6 +65,20 @@ def walk_with_control(tmp_path, server, script, *arguments, timeout=280):
 
 def test_a_user_walks_through_the_pages(new_server, tmp_path):
     walk_with_control(tmp_path, new_server("web").start(), "walk.mjs", timeout=400)
+
+
+def test_a_user_looks_closer_at_nodes_runs_and_documents(new_server, tmp_path):
+    walk(tmp_path, "details.mjs", new_server("details").start().url, "SHOTS")
+
+
+def test_a_real_model_of_this_machine_runs_a_canvas(tmp_path):
+    server = Server(tmp_path / "local").start()
+    try:
+        if not has_base(server):
+            pytest.skip(f"{BASE} is not on this machine; ./x models puts it there")
+        walk(tmp_path, "local.mjs", server.url, "SHOTS", timeout=500)
+    finally:
+        server.stop()
 
 
 def test_a_model_is_tuned_on_its_page(new_server, tmp_path):
