@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useState } from "react";
 import { type DocumentView, describe } from "@/api/client";
-import type { DocumentDetail } from "@/api/shapes";
+import type { DeletionView, DocumentDetail } from "@/api/shapes";
 import { DocumentReader } from "@/documents/DocumentReader";
 import { readDocument } from "@/documents/read";
 import { Alert, Dialog, Field, Select } from "@/ui";
@@ -10,7 +10,7 @@ import { bytes, count, moment } from "@/ui/words";
 import { Origin } from "./Origin";
 import { Remove } from "./Remove";
 
-type Props = { document: DocumentView | null; onClose: () => void; onRemoved: () => void };
+type Props = { document: DocumentView | null; onClose: () => void; onRemoved: (receipt: DeletionView) => void };
 
 /** One document: its versions, their text, and a way to remove it. */
 export function DocumentDialog({ document, onClose, onRemoved }: Props) {
@@ -21,7 +21,7 @@ export function DocumentDialog({ document, onClose, onRemoved }: Props) {
 	);
 }
 
-function Body({ document, onRemoved }: { document: DocumentView; onRemoved: () => void }) {
+function Body({ document, onRemoved }: Pick<Props, "onRemoved"> & { document: DocumentView }) {
 	const { document_id: id, namespace } = document;
 	const [detail, setDetail] = useState<DocumentDetail | null>(null);
 	const [problem, setProblem] = useState<string | null>(null);
