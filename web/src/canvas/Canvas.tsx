@@ -26,7 +26,6 @@ import { Inspector } from "./Inspector";
 import { Kept } from "./Kept";
 import { useKeyboard } from "./keyboard";
 import { type FlowNode, NODE_TYPES } from "./nodes";
-import { farHandles } from "./nodes/FarNodes";
 import { drawnOf, isFar } from "./nodes/far";
 import { SIZES } from "./nodes/sizes";
 import { DRAG_TYPE, Palette, readDragged } from "./Palette";
@@ -243,7 +242,6 @@ function flowNode(node: CanvasNode, selected: boolean, far: boolean): FlowNode {
 		selected,
 		parentId: node.group,
 		measured: node.width && node.height ? { width: node.width, height: node.height } : undefined,
-		handles: far && !group && node.kind !== "note" ? farHandles(node) : undefined,
 		// What is out of view is not drawn and so not measured; the overview and the view of everything count it, too.
 		...SIZES[node.kind],
 		...(group ? { width: node.width, height: node.height, zIndex: -1 } : {}),

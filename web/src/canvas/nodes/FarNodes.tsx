@@ -1,8 +1,8 @@
 "use client";
 
-/** How nodes are drawn that are too far away to be read: hundreds of them are on the screen then. Nothing that is cut, rounded or connected. */
+/** How nodes are drawn that are too far away to be read: hundreds of them are on the screen then. Nothing of it is cut, rounded, or to be connected. */
 
-import { type NodeProps, Position } from "@xyflow/react";
+import type { NodeProps } from "@xyflow/react";
 import clsx from "clsx";
 import { useRuns } from "@/runs/store";
 import type { AgentData, CanvasNode, NodeKind } from "../document";
@@ -18,13 +18,10 @@ function sizeOf(node: CanvasNode): { width: number; height: number } {
 	return { width: node.width ?? initialWidth, height: node.height ?? initialHeight };
 }
 
-/** Where connections end: the handles themselves are not drawn. */
-export function farHandles(node: CanvasNode): FlowNode["handles"] {
-	const { width, height } = sizeOf(node);
-	const at = { id: null, y: height / 2, width: 0, height: 0 };
-	const source = { ...at, type: "source", position: Position.Right, x: width } as const;
-	const target = { ...at, type: "target", position: Position.Left, x: 0 } as const;
-	return node.kind === "agent" ? [target, source] : [source];
+/** Where a connection ends. React Flow measures it as it does a handle, which would be drawn and listen to all that moves. */
+function End({ of }: { of: "source" | "target" }) {
+	const side = of === "source" ? "right" : "left";
+	return <span className={clsx("absolute top-1/2", of)} data-handlepos={side} style={{ [side]: -6 }} />;
 }
 
 export function FarAgent({ id, data, selected }: NodeProps<FlowNode>) {
@@ -38,8 +35,10 @@ export function FarAgent({ id, data, selected }: NodeProps<FlowNode>) {
 			className={clsx("whitespace-nowrap border-4 bg-surface p-4", edgeOf(selected, live))}
 			style={sizeOf(data.node)}
 		>
+			<End of="target" />
 			<p className="font-semibold text-4xl">{nameFrom(name)}</p>
 			{live && <p className="text-3xl text-soft">{live.replaceAll("_", " ")}</p>}
+			<End of="source" />
 		</article>
 	);
 }
@@ -59,6 +58,8 @@ export function FarBox({ label, data, selected }: Pick<NodeProps<FlowNode>, "dat
 			aria-label={label}
 			className={clsx("border-4 bg-raised", selected ? "border-accent ring-1 ring-accent" : edge)}
 			style={sizeOf(data.node)}
-		/>
+		>
+			{data.node.kind !== "note" && <End of="source" />}
+		</article>
 	);
 }
