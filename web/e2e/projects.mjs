@@ -96,8 +96,10 @@ await step("a file is improved, its changes are shown, applied to the copy and t
 });
 
 await step("linters that an analysis may use are listed with what is there", async () => {
+	await page.goto(`${base}/ui/projects/`);
 	const linters = page.getByRole("region", { name: "Linters" });
 	const { items } = await (await fetch(`${base}/projects/tools`)).json();
+	await linters.getByRole("listitem").first().waitFor();
 	assert.equal(await linters.getByRole("listitem").count(), items.length);
 	for (const { name, status } of items)
 		await linters
@@ -105,6 +107,8 @@ await step("linters that an analysis may use are listed with what is there", asy
 			.filter({ has: page.getByText(name, { exact: true }) })
 			.getByText(status, { exact: true })
 			.waitFor();
+	await accessibleEverywhere("linters");
+	await shot("linters");
 });
 
 await step("nothing went wrong unseen", () => assert.deepEqual(complaints, []));

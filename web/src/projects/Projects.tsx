@@ -51,10 +51,16 @@ export function Projects() {
 						))}
 					</ul>
 				</Panel>
-				<Linters />
 			</div>
 			<div className="min-w-0 space-y-3">
-				{id ? <ProjectDetail key={id} id={id} /> : <Empty>Import code, or choose a project.</Empty>}
+				{id ? (
+					<ProjectDetail key={id} id={id} />
+				) : (
+					<>
+						<Empty>Import code, or choose a project.</Empty>
+						<Linters />
+					</>
+				)}
 			</div>
 		</div>
 	);
