@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 import tiny_model
+from server import Server, wait_for
+from test_finetune import BASE, has_base
+from test_poison import produce
 
 WEB = Path(__file__).resolve().parents[2] / "web"
 BROWSER = shutil.which("chromium") or shutil.which("chromium-headless-shell")
@@ -64,14 +67,36 @@ def test_a_user_walks_through_the_pages(new_server, tmp_path):
     walk_with_control(tmp_path, new_server("web").start(), "walk.mjs", timeout=400)
 
 
+def test_a_user_looks_closer_at_nodes_runs_and_documents(new_server, tmp_path):
+    walk(tmp_path, "details.mjs", new_server("details").start().url, "SHOTS")
+
+
+def test_a_real_model_of_this_machine_runs_a_canvas(tmp_path):
+    server = Server(tmp_path / "local").start()
+    try:
+        if not has_base(server):
+            pytest.skip(f"{BASE} is not on this machine; ./x models puts it there")
+        walk(tmp_path, "local.mjs", server.url, "SHOTS", timeout=500)
+    finally:
+        server.stop()
+
+
 def test_a_model_is_tuned_on_its_page(new_server, tmp_path):
-    tiny_model.write(tmp_path / "bases" / "tiny-llama")
+    tiny_model.write_gguf(tmp_path / "bases" / "tiny-llama")
     settings = {"RIVERRUN_MODELS_DIR": str(tmp_path / "bases"), "RIVERRUN_MODELS_CACHE_DIR": str(tmp_path / "models")}
     walk_with_control(tmp_path, new_server("tuning", **settings).start(), "finetune.mjs", "tiny-llama", timeout=400)
 
 
 def test_code_is_imported_and_reported_on_its_page(new_server, tmp_path):
     walk(tmp_path, "projects.mjs", new_server("code").start().url, "SHOTS")
+
+
+def test_dead_letters_are_handed_in_again_on_the_system_page(new_server, tmp_path):
+    server, topic = new_server("system").start(), "riverrun.agent.commands"
+    assert server.cli("models", "probe", "stub", "--provider", "ollama").returncode == 0
+    produce(server, topic, 0, b"nobody can read this")
+    wait_for(lambda: server.get(f"/dlq?topic={topic}").json["items"], 60, "the dead letter", every_s=0.3)
+    walk(tmp_path, "system.mjs", server.url, "SHOTS", topic)
 
 
 def test_a_user_signs_in_with_a_token(new_server, tmp_path):

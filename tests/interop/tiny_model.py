@@ -68,3 +68,56 @@ def write(folder):
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer(), ensure_ascii=False), encoding="utf-8")
     (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": CONTROLS[1]}))
     (folder / "model.safetensors").write_bytes(weights())
+
+
+def gguf_name(name):
+    """What llama.cpp calls a tensor."""
+    for long, short in (("model.embed_tokens", "token_embd"), ("model.norm", "output_norm"), ("model.layers.", "blk."),
+                        ("input_layernorm", "attn_norm"), ("post_attention_layernorm", "ffn_norm"), ("self_attn.o_proj", "attn_output"),
+                        ("self_attn.", "attn_"), ("mlp.", "ffn_"), ("_proj", "")):
+        name = name.replace(long, short)
+    return name
+
+
+U32, I32, F32, TEXT, LIST = 4, 5, 6, 8, 9
+
+
+def gguf_value(kind, value):
+    if kind == TEXT:
+        raw = value.encode()
+        return struct.pack("<Q", len(raw)) + raw
+    if kind == LIST:
+        of, items = value
+        return struct.pack("<IQ", of, len(items)) + b"".join(gguf_value(of, item) for item in items)
+    return struct.pack({U32: "<I", I32: "<i", F32: "<f"}[kind], value)
+
+
+def gguf():
+    """The same network as one file of llama.cpp (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md). A vocabulary without a
+    merge is none to it: "in" is one token."""
+    tokens = [*CONTROLS, *letters(), "in"]
+    head = HIDDEN // HEADS
+    pairs = [("general.architecture", TEXT, "llama"), ("llama.block_count", U32, LAYERS), ("llama.context_length", U32, CONTEXT),
+             ("llama.embedding_length", U32, HIDDEN), ("llama.feed_forward_length", U32, MLP), ("llama.attention.head_count", U32, HEADS),
+             ("llama.attention.head_count_kv", U32, KEYS), ("llama.attention.layer_norm_rms_epsilon", F32, 1e-5),
+             ("llama.rope.freq_base", F32, 10000.0), ("llama.rope.dimension_count", U32, head), ("llama.vocab_size", U32, len(tokens)),
+             ("tokenizer.ggml.model", TEXT, "gpt2"), ("tokenizer.ggml.pre", TEXT, "default"), ("tokenizer.ggml.tokens", LIST, (TEXT, tokens)),
+             ("tokenizer.ggml.token_type", LIST, (I32, [3] * len(CONTROLS) + [1] * (len(tokens) - len(CONTROLS)))),
+             ("tokenizer.ggml.merges", LIST, (TEXT, ["i n"])), ("tokenizer.ggml.eos_token_id", U32, 1)]
+    draw, listed, data = random.Random(7), b"", b""
+    for name, sides in shapes():
+        sides = (len(tokens), HIDDEN) if "embed" in name else sides
+        count = sides[0] * (sides[1] if len(sides) == 2 else 1)
+        # Sides stand the other way round here; 0 are 32-bit floats.
+        listed += gguf_value(TEXT, gguf_name(name)) + struct.pack(f"<I{len(sides)}QIQ", len(sides), *reversed(sides), 0, len(data))
+        data += array("f", ([1.0] * count if len(sides) == 1 else [draw.gauss(0, 0.15) for _ in range(count)])).tobytes()
+        data += bytes(-len(data) % 32)
+    start = b"GGUF" + struct.pack("<IQQ", 3, sum(1 for _ in shapes()), len(pairs))
+    start += b"".join(gguf_value(TEXT, key) + struct.pack("<I", kind) + gguf_value(kind, value) for key, kind, value in pairs) + listed
+    return start + bytes(-len(start) % 32) + data
+
+
+def write_gguf(folder):
+    """Puts the model into `folder` as a file that the local runtime chats with, too."""
+    folder.mkdir(parents=True)
+    (folder / "model.gguf").write_bytes(gguf())

@@ -14,6 +14,12 @@ const ARGUMENTS = [
 	"--disable-background-networking",
 ];
 const PATIENCE_MS = 30_000;
+/** Windows that every page must be usable in: of a small desk and of a tablet. */
+const WINDOWS = [
+	{ width: 1280, height: 800 },
+	{ width: 768, height: 1024 },
+];
+const THEMES = ["light", "dark"];
 
 /** Chromium without a window; it draws by software, so that each machine draws alike. */
 export function launch() {
@@ -24,7 +30,7 @@ export function launch() {
 export async function walker(browser, base, shots, options = {}) {
 	mkdirSync(shots, { recursive: true });
 	const context = await browser.newContext({
-		viewport: { width: 1280, height: 800 },
+		viewport: WINDOWS[0],
 		acceptDownloads: true,
 		...options,
 	});
@@ -43,6 +49,20 @@ export async function walker(browser, base, shots, options = {}) {
 	});
 	const shot = (name) => page.screenshot({ path: join(shots, `${name}.png`) });
 	const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+	async function accessible(name) {
+		// Run beside the page's own scripts, which its policy lets nothing join.
+		await page.evaluate(axe);
+		const { violations } = await page.evaluate(() => window.axe.run(document, { runOnly: ["wcag2a", "wcag2aa"] }));
+		const found = violations.map(
+			(one) =>
+				`${one.id}: ${one.nodes
+					.map((node) => node.target.join(" "))
+					.slice(0, 3)
+					.join(", ")}`,
+		);
+		assert.deepEqual(found, [], `${name} has violations`);
+	}
 
 	return {
 		page,
@@ -64,18 +84,35 @@ export async function walker(browser, base, shots, options = {}) {
 			}
 		},
 
-		async accessible(name) {
-			// Run beside the page's own scripts, which its policy lets nothing join.
-			await page.evaluate(axe);
-			const { violations } = await page.evaluate(() => window.axe.run(document, { runOnly: ["wcag2a", "wcag2aa"] }));
-			const found = violations.map(
-				(one) =>
-					`${one.id}: ${one.nodes
-						.map((node) => node.target.join(" "))
-						.slice(0, 3)
-						.join(", ")}`,
-			);
-			assert.deepEqual(found, [], `${name} has violations`);
+		accessible,
+
+		/** In every window, light and dark; and nothing stands beside what is seen. */
+		async accessibleEverywhere(name) {
+			const theme = await page.evaluate(() => document.documentElement.dataset.theme);
+			const themed = (wanted) =>
+				page.evaluate((one) => {
+					document.documentElement.dataset.theme = one;
+				}, wanted);
+			const wrong = [];
+			for (const window of WINDOWS) {
+				await page.setViewportSize(window);
+				const beside = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+				const main = await page.evaluate(() => {
+					const found = document.querySelector("main");
+					return found ? found.scrollWidth - found.clientWidth : 0;
+				});
+				if (Math.max(beside, main) > 0)
+					wrong.push(`${name} is ${Math.max(beside, main)} pixels too wide at ${window.width}`);
+				for (const wanted of THEMES) {
+					await themed(wanted);
+					await accessible(`${name}, ${wanted}, ${window.width}`).catch((error) => wrong.push(error.message));
+				}
+			}
+			// As it is last: dark, on a tablet.
+			await shot(`tablet-${name.replaceAll(" ", "-")}`);
+			await page.setViewportSize(WINDOWS[0]);
+			await themed(theme);
+			assert.deepEqual(wrong, []);
 		},
 
 		/** Drags a connection from the output of one node to the input of another. */

@@ -6,7 +6,7 @@ import { zip } from "./zip.mjs";
 const [base, shots] = process.argv.slice(2);
 const ANALYZES_MS = 120_000;
 const browser = await launch();
-const { page, complaints, shot, step, accessible } = await walker(browser, base, shots);
+const { page, complaints, shot, step, accessibleEverywhere } = await walker(browser, base, shots);
 
 const nested = Array.from({ length: 8 }, (_, depth) => `${"    ".repeat(depth + 1)}if a > ${depth}:\n`).join("");
 const files = {
@@ -34,7 +34,7 @@ await step("it is analyzed, and the report has figures, charts and findings", as
 		.getByText(/app\.py/)
 		.first()
 		.waitFor();
-	await accessible("a report");
+	await accessibleEverywhere("a report");
 	await shot("report");
 	assert.equal(await page.evaluate(() => window.hacked), undefined);
 });
@@ -42,11 +42,73 @@ await step("it is analyzed, and the report has figures, charts and findings", as
 await step("it is told how it went over time, and what can be improved", async () => {
 	await page.getByRole("tab", { name: "trend" }).click();
 	await page.getByRole("tabpanel").waitFor();
-	await accessible("the trend");
+	await accessibleEverywhere("the trend");
 	await page.getByRole("tab", { name: "improve" }).click();
 	await page.getByRole("tabpanel").waitFor();
-	await accessible("improving");
+	await accessibleEverywhere("improving");
 	await shot("improve");
+});
+
+/** Instructions to which the scripted model of the tests gives this answer. */
+const says = (answer) => `[[id=web-improve says=${Buffer.from(answer).toString("base64")}]]`;
+const rewritten = `def deep(a):\n    """What is above 7 as it is, all else as words."""\n    return a if a > 7 else str(a)\n`;
+
+async function copyOf(file) {
+	const id = new URL(page.url()).searchParams.get("id");
+	const about = `${base}/projects/${id}`;
+	const { text } = await (await fetch(`${about}/file?path=${encodeURIComponent(file)}`)).json();
+	return { text, patch: await (await fetch(`${about}/patch`)).text() };
+}
+
+await step("a file is improved, its changes are shown, applied to the copy and taken back", async () => {
+	const id = new URL(page.url()).searchParams.get("id");
+	const { items } = await (await fetch(`${base}/projects/${id}/files`)).json();
+	const file = items.map((one) => one.path).find((path) => path.endsWith("app.py"));
+	const before = await copyOf(file);
+	const form = page.getByRole("form", { name: "improve a file" });
+	await form.getByLabel("file").fill(file);
+	await form.getByLabel(/what to do/).fill(says(`\`\`\`python\n${rewritten}\`\`\`\n`));
+	await form.getByRole("button", { name: "Propose" }).click();
+	const changes = page.getByRole("region", { name: "changes" });
+	await changes.waitFor();
+	// Both sides of what changes, beside each other and then in one column.
+	await changes.getByRole("cell", { name: /^removed .*return eval\(str\(a\)\)/ }).waitFor();
+	await changes.getByRole("cell", { name: /^added .*return a if a > 7/ }).waitFor();
+	await accessibleEverywhere("changes side by side");
+	await shot("diff");
+	await changes.getByRole("button", { name: "In one column" }).click();
+	await changes.getByRole("row", { name: /added.*return a if a > 7/ }).waitFor();
+	await accessibleEverywhere("changes in one column");
+	assert.deepEqual(await copyOf(file), before, "nothing was written before it was told to");
+
+	await page.getByRole("button", { name: "Apply to the copy" }).click();
+	await page.getByRole("button", { name: "Revert" }).waitFor();
+	await page.getByText("applied", { exact: true }).first().waitFor();
+	const applied = await copyOf(file);
+	assert.equal(applied.text, rewritten);
+	assert.match(applied.patch, /\+ {4}return a if a > 7/);
+	await shot("applied");
+
+	await page.getByRole("button", { name: "Revert" }).click();
+	await page.getByText("The copy does not have this change any more.").waitFor();
+	assert.equal(await page.getByRole("button", { name: "Revert" }).count(), 0);
+	assert.deepEqual(await copyOf(file), before);
+});
+
+await step("linters that an analysis may use are listed with what is there", async () => {
+	await page.goto(`${base}/ui/projects/`);
+	const linters = page.getByRole("region", { name: "Linters" });
+	const { items } = await (await fetch(`${base}/projects/tools`)).json();
+	await linters.getByRole("listitem").first().waitFor();
+	assert.equal(await linters.getByRole("listitem").count(), items.length);
+	for (const { name, status } of items)
+		await linters
+			.getByRole("listitem")
+			.filter({ has: page.getByText(name, { exact: true }) })
+			.getByText(status, { exact: true })
+			.waitFor();
+	await accessibleEverywhere("linters");
+	await shot("linters");
 });
 
 await step("nothing went wrong unseen", () => assert.deepEqual(complaints, []));

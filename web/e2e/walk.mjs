@@ -7,11 +7,8 @@ import { large } from "./graph.mjs";
 
 const [base, control, shots] = process.argv.slice(2);
 const browser = await launch();
-const { page, complaints, outside, shot, agent, palette, step, accessible, link, imported } = await walker(
-	browser,
-	base,
-	shots,
-);
+const { page, complaints, outside, shot, agent, palette, step, accessible, accessibleEverywhere, link, imported } =
+	await walker(browser, base, shots);
 
 await step("an empty canvas becomes a graph", async () => {
 	await page.goto(base);
@@ -71,7 +68,7 @@ await step("a run goes on from a step of its own, and two are compared", async (
 	await agent("react").getByText("succeeded").waitFor();
 	await compare.click();
 	await page.getByText(/They part at step|They say the same/).waitFor();
-	await accessible("the comparison");
+	await accessibleEverywhere("the comparison");
 	await shot("compared");
 	await page.goBack();
 	await agent("react").waitFor();
@@ -215,7 +212,7 @@ await step("a canvas is kept on the server and comes back from it, by keyboard a
 	await page.keyboard.press("Control+o");
 	const row = dialog.getByRole("button", { name: /walked/ });
 	await row.waitFor();
-	await accessible("the dialog that opens");
+	await accessibleEverywhere("the dialog that opens");
 	await row.focus();
 	await page.keyboard.press("Enter");
 	await agent("react").waitFor();
@@ -231,9 +228,9 @@ await step("script in a task and in an answer is words", async () => {
 });
 
 await step("the canvas is accessible, in light and in dark", async () => {
-	await accessible("the canvas");
+	await accessibleEverywhere("the canvas");
 	await page.getByRole("button", { name: "Dark" }).click();
-	await accessible("the dark canvas");
+	assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "dark");
 	await shot("dark");
 	await page.getByRole("button", { name: "Light" }).click();
 });
@@ -299,8 +296,20 @@ await step("files become a collection that is searched, asked and cited", async 
 	await page.getByRole("button", { name: "Ask" }).click();
 	await page.getByRole("button", { name: /^source 1/ }).click();
 	await page.getByRole("dialog").locator("mark").waitFor();
-	await accessible("a cited source");
+	await accessibleEverywhere("a cited source");
 	await shot("cited");
+	await page.keyboard.press("Escape");
+});
+
+await step("a document says where it is from, and its versions are read", async () => {
+	await page.getByRole("button", { name: "upload/winch.md", exact: true }).click();
+	const dialog = page.getByRole("dialog");
+	const origin = dialog.getByLabel("where it is from");
+	await origin.getByText("text/markdown, UTF-8").waitFor();
+	await origin.getByText("fetched").waitFor();
+	await dialog.getByText(/12 euros/).waitFor();
+	await accessibleEverywhere("a document");
+	await shot("document");
 	await page.keyboard.press("Escape");
 });
 
@@ -315,10 +324,22 @@ for (const [name, path, words] of [
 	await step(`the ${name} page shows and is accessible`, async () => {
 		await page.goto(`${base}/${path}`);
 		await page.getByText(words).first().waitFor();
-		await accessible(name);
+		await accessibleEverywhere(name);
 		await shot(name);
 	});
 }
+
+await step("a run in full is accessible", async () => {
+	const { items } = await (await fetch(`${base}/runs`)).json();
+	await page.goto(`${base}/ui/runs/?id=${items.find((run) => run.task.includes("web-run")).run_id}`);
+	await page
+		.getByRole("list", { name: "steps" })
+		.getByText(/calculator\(/)
+		.first()
+		.waitFor();
+	await accessibleEverywhere("a run in full");
+	await shot("run-in-full");
+});
 
 await step("a dataset that is no dataset is refused by its lines", async () => {
 	await page.goto(`${base}/ui/finetuning/`);

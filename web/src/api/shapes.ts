@@ -14,8 +14,13 @@ export type Page<T> = { items: T[]; next_cursor?: string | null };
 
 export type DocumentVersionView = Schemas["DocumentVersionView"];
 export type DocumentDetail = Schemas["DocumentDetail"];
+export type SourceVersion = Schemas["SourceVersion"];
 export type DocumentText = Schemas["DocumentText"];
 export type DeletionView = Schemas["DeletionView"];
+
+// models
+
+export type ModelCard = Schemas["ModelCardView"];
 
 // who one is
 
@@ -211,4 +216,5 @@ export type ProposalView = {
 	note?: string | null;
 	created_at: string;
 };
+export type ProjectTool = Schemas["ProjectToolView"];
 export type FileChanged = { file: string; after_sha256: string };

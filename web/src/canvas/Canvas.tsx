@@ -78,7 +78,7 @@ function Workspace() {
 
 	const far = useStore(isFar);
 	const drawn = drawnOf(document.nodes.length, far);
-	const nodes = useFlowNodes(document, selected);
+	const nodes = useFlowNodes(document, selected, far);
 	const working = useWorking();
 	const edges = useMemo<Edge[]>(
 		() =>
@@ -88,9 +88,10 @@ function Workspace() {
 				target: edge.to,
 				selected: selected.has(edge.id),
 				animated: working.includes(edge.to),
-				markerEnd: ARROW,
+				// What is too small to be seen is not worth drawing.
+				...(far ? { interactionWidth: 0 } : { markerEnd: ARROW }),
 			})),
-		[document.edges, selected, working],
+		[document.edges, selected, working, far],
 	);
 
 	const onNodesChange = useCallback(
@@ -128,7 +129,7 @@ function Workspace() {
 			<Palette />
 			<div className="flex min-w-0 flex-1 flex-col">
 				<Toolbar onSearch={() => setSearching(true)} />
-				<div className="min-h-0 flex-1" role="application" aria-label="canvas" data-far={far || undefined}>
+				<div className="min-h-0 flex-1" role="application" aria-label="canvas">
 					<ReactFlow<FlowNode>
 						nodes={nodes}
 						edges={edges}
@@ -214,34 +215,30 @@ function useWorking(): string[] {
 }
 
 /** Flow nodes of the document. A node that did not change keeps its object, so that only what changed is drawn anew. */
-function useFlowNodes(document: CanvasDocument, selected: ReadonlySet<string>): FlowNode[] {
-	const kept = useRef(new Map<string, { node: CanvasNode; selected: boolean; flow: FlowNode }>());
+function useFlowNodes(document: CanvasDocument, selected: ReadonlySet<string>, far: boolean): FlowNode[] {
+	const kept = useRef(new Map<string, FlowNode>());
 	return useMemo(() => {
-		const next = new Map<string, { node: CanvasNode; selected: boolean; flow: FlowNode }>();
+		const next = new Map<string, FlowNode>();
 		// A parent must stand before what lies in it.
 		const ordered = [...document.nodes].sort((a, b) => Number(b.kind === "group") - Number(a.kind === "group"));
 		for (const node of ordered) {
 			const is = selected.has(node.id);
 			const before = kept.current.get(node.id);
-			next.set(
-				node.id,
-				before && before.node === node && before.selected === is
-					? before
-					: { node, selected: is, flow: flowNode(node, is) },
-			);
+			const same = before?.data.node === node && before.data.far === far && before.selected === is;
+			next.set(node.id, same ? before : flowNode(node, is, far));
 		}
 		kept.current = next;
-		return [...next.values()].map((one) => one.flow);
-	}, [document.nodes, selected]);
+		return [...next.values()];
+	}, [document.nodes, selected, far]);
 }
 
-function flowNode(node: CanvasNode, selected: boolean): FlowNode {
+function flowNode(node: CanvasNode, selected: boolean, far: boolean): FlowNode {
 	const group = node.kind === "group";
 	return {
 		id: node.id,
 		type: node.kind,
 		position: { x: node.x, y: node.y },
-		data: { node },
+		data: { node, far },
 		selected,
 		parentId: node.group,
 		measured: node.width && node.height ? { width: node.width, height: node.height } : undefined,

@@ -4,12 +4,12 @@ import clsx from "clsx";
 import { useState } from "react";
 import { ApiError, type CollectionView, type DocumentView } from "@/api/client";
 import { usePolled } from "@/api/polling";
-import type { Page } from "@/api/shapes";
+import type { DeletionView, Page } from "@/api/shapes";
 import { homeNamespace, useSession } from "@/session/store";
 import { Empty, Field, Input, Panel, Refused, Status, Table } from "@/ui";
 import { count, moment } from "@/ui/words";
 import { DocumentDialog } from "./DocumentDialog";
-import { Remove } from "./Remove";
+import { Remove, Removed } from "./Remove";
 import { SearchBench } from "./SearchBench";
 import { Upload } from "./Upload";
 
@@ -19,6 +19,8 @@ export function Collections() {
 	const [named, setNamespace] = useState<string | null>(null);
 	const namespace = named ?? home;
 	const [chosen, setChosen] = useState<string | null>(null);
+	/** Of the last removal: what it was of may be gone with it. */
+	const [receipt, setReceipt] = useState<DeletionView | null>(null);
 	const query = `namespace=${encodeURIComponent(namespace)}`;
 	const collections = usePolled<{ items: CollectionView[] }>(`/collections?${query}`, 5_000);
 	const name = chosen ?? collections.data?.items[0]?.name ?? null;
@@ -62,11 +64,23 @@ export function Collections() {
 					{collections.data?.items.length === 0 && <Empty>No collections in {namespace}.</Empty>}
 				</Panel>
 				<Upload namespace={namespace} collection={name} onDone={collections.refresh} />
+				{receipt && (
+					<Panel title="Receipt">
+						<Removed receipt={receipt} />
+					</Panel>
+				)}
 			</div>
 			{name ? (
 				<div className="min-w-0 space-y-3">
 					<SearchBench key={`${namespace}/${name}`} namespace={namespace} collection={name} />
-					<Documents namespace={namespace} collection={name} onChanged={collections.refresh} />
+					<Documents
+						namespace={namespace}
+						collection={name}
+						onRemoved={(removed) => {
+							setReceipt(removed);
+							collections.refresh();
+						}}
+					/>
 				</div>
 			) : (
 				<Empty>Upload files to make a collection.</Empty>
@@ -78,11 +92,11 @@ export function Collections() {
 function Documents({
 	namespace,
 	collection,
-	onChanged,
+	onRemoved,
 }: {
 	namespace: string;
 	collection: string;
-	onChanged: () => void;
+	onRemoved: (receipt: DeletionView) => void;
 }) {
 	const path = `/documents?${new URLSearchParams({ namespace, collection, limit: "200" })}`;
 	const documents = usePolled<Page<DocumentView>>(path, 5_000);
@@ -90,9 +104,10 @@ function Documents({
 	// The last answer is kept while nobody answers, but not when the answer is that there is nothing any more.
 	const gone = documents.error instanceof ApiError && documents.error.status === 404;
 	const items = gone ? [] : documents.data?.items;
-	const changed = () => {
+	const removed = (receipt: DeletionView) => {
+		setOpen(null);
 		documents.refresh();
-		onChanged();
+		onRemoved(receipt);
 	};
 	return (
 		<Panel title="Documents">
@@ -122,10 +137,10 @@ function Documents({
 					key={`${namespace}/${collection}`}
 					what={`the collection ${collection}`}
 					path={`/collections/${encodeURIComponent(collection)}?${new URLSearchParams({ namespace })}`}
-					onRemoved={changed}
+					onRemoved={removed}
 				/>
 			</div>
-			<DocumentDialog document={open} onClose={() => setOpen(null)} onRemoved={changed} />
+			<DocumentDialog document={open} onClose={() => setOpen(null)} onRemoved={removed} />
 		</Panel>
 	);
 }

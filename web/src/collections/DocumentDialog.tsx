@@ -2,14 +2,15 @@
 
 import { useEffect, useMemo, useState } from "react";
 import { type DocumentView, describe } from "@/api/client";
-import type { DocumentDetail } from "@/api/shapes";
+import type { DeletionView, DocumentDetail } from "@/api/shapes";
 import { DocumentReader } from "@/documents/DocumentReader";
 import { readDocument } from "@/documents/read";
 import { Alert, Dialog, Field, Select } from "@/ui";
 import { bytes, count, moment } from "@/ui/words";
+import { Origin } from "./Origin";
 import { Remove } from "./Remove";
 
-type Props = { document: DocumentView | null; onClose: () => void; onRemoved: () => void };
+type Props = { document: DocumentView | null; onClose: () => void; onRemoved: (receipt: DeletionView) => void };
 
 /** One document: its versions, their text, and a way to remove it. */
 export function DocumentDialog({ document, onClose, onRemoved }: Props) {
@@ -20,7 +21,7 @@ export function DocumentDialog({ document, onClose, onRemoved }: Props) {
 	);
 }
 
-function Body({ document, onRemoved }: { document: DocumentView; onRemoved: () => void }) {
+function Body({ document, onRemoved }: Pick<Props, "onRemoved"> & { document: DocumentView }) {
 	const { document_id: id, namespace } = document;
 	const [detail, setDetail] = useState<DocumentDetail | null>(null);
 	const [problem, setProblem] = useState<string | null>(null);
@@ -49,6 +50,7 @@ function Body({ document, onRemoved }: { document: DocumentView; onRemoved: () =
 					</Select>
 				</Field>
 			)}
+			<Origin source={document.source} of={detail?.source_versions?.find((one) => one.version === version)} />
 			{version && <DocumentReader key={version} wanted={wanted} version={version} />}
 			<Remove
 				what="this document"

@@ -5,9 +5,9 @@ import { call, describe } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import type { DeletionView } from "@/api/shapes";
 import { Alert, Button } from "@/ui";
-import { number } from "@/ui/words";
+import { count, number } from "@/ui/words";
 
-type Props = { what: string; path: string; onRemoved: () => void };
+type Props = { what: string; path: string; onRemoved: (receipt: DeletionView) => void };
 
 /** Removes something after it was said twice, and shows the receipt of what went from where. */
 export function Remove({ what, path, onRemoved }: Props) {
@@ -56,7 +56,7 @@ export function Remove({ what, path, onRemoved }: Props) {
 	);
 }
 
-function Receipt({ first, onDone }: { first: DeletionView; onDone: () => void }) {
+function Receipt({ first, onDone }: { first: DeletionView; onDone: (receipt: DeletionView) => void }) {
 	const [done, setDone] = useState(first.status === "done");
 	const path = `/deletions/${encodeURIComponent(first.deletion_id)}`;
 	const { data } = usePolled<DeletionView>(done ? null : path, 1_000);
@@ -69,14 +69,20 @@ function Receipt({ first, onDone }: { first: DeletionView; onDone: () => void })
 		if (data.status === "done") setDone(true);
 	}, [data]);
 	useEffect(() => {
-		if (done) told.current();
-	}, [done]);
+		if (done) told.current(last);
+	}, [done, last]);
+	return <Removed receipt={last} />;
+}
+
+/** What went from where. */
+export function Removed({ receipt }: { receipt: DeletionView }) {
+	const { status, documents, total, vectors, keywords, tables, rows } = receipt;
 	return (
 		<output className="block rounded-md bg-raised p-3">
-			{done ? "Gone" : "Going"}: {number(last.documents)} documents
-			{last.total != null && ` of ${number(last.total)}`}, {number(last.vectors)} vectors, {number(last.keywords)}{" "}
-			chunks of the keyword index
-			{last.tables > 0 && `, ${number(last.tables)} tables with ${number(last.rows)} rows`}.
+			{status === "done" ? "Gone" : "Going"}: {count(documents, "document")}
+			{total != null && ` of ${number(total)}`}, {count(vectors, "vector")}, {count(keywords, "chunk")} of the keyword
+			index
+			{tables > 0 && `, ${count(tables, "table")} with ${count(rows, "row")}`}.
 		</output>
 	);
 }

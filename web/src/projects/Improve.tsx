@@ -5,7 +5,7 @@ import { call, describe } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import type { FileChanged, Page, ProjectFile, ProposalView } from "@/api/shapes";
 import { Alert, Button, Empty, Field, Input, Panel, Refused, Select, Status } from "@/ui";
-import { moment, number } from "@/ui/words";
+import { count, moment, number } from "@/ui/words";
 import { Diff } from "./Diff";
 
 const PATIENCE_MS = 15 * 60_000;
@@ -112,6 +112,9 @@ function Proposal({ base, id, onChanged }: { base: string; id: string; onChanged
 	const path = `${base}/proposals/${encodeURIComponent(id)}`;
 	const { data, error, refresh } = usePolled<ProposalView>(path, settled ? 30_000 : 1_000);
 	const [problem, setProblem] = useState<string | null>(null);
+	// A change that was taken back stays a proposal that was applied: what the copy has tells which one it is.
+	const applied = data?.status === "applied" ? `${base}/file?${new URLSearchParams({ path: data.file })}` : null;
+	const copy = usePolled<{ sha256: string }>(applied, 30_000);
 	useEffect(() => setSettled(data !== null && data.status !== "proposing"), [data]);
 	if (!data) return <Refused error={error} />;
 	const { file, status, improves } = data;
@@ -124,12 +127,13 @@ function Proposal({ base, id, onChanged }: { base: string; id: string; onChanged
 			setProblem(describe(failed));
 		}
 		refresh();
+		copy.refresh();
 		onChanged();
 	};
 	return (
 		<Panel title={file} actions={<Status of={status} />}>
 			<p>
-				{number(data.findings_before)} findings before, {number(data.findings_after)} after
+				{count(data.findings_before, "finding")} before, {number(data.findings_after)} after
 				{status !== "proposing" && !improves && (
 					<span className="text-warn"> · it improves nothing that the analysis sees</span>
 				)}
@@ -143,10 +147,13 @@ function Proposal({ base, id, onChanged }: { base: string; id: string; onChanged
 						Apply to the copy
 					</Button>
 				)}
-				{status === "applied" && (
+				{copy.data?.sha256 === data.after_sha256 && (
 					<Button tone="danger" onClick={() => void act("revert")}>
 						Revert
 					</Button>
+				)}
+				{copy.data && copy.data.sha256 !== data.after_sha256 && (
+					<p className="text-soft">The copy does not have this change any more.</p>
 				)}
 			</div>
 		</Panel>

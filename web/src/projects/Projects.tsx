@@ -8,6 +8,7 @@ import type { Page, ProjectView } from "@/api/shapes";
 import { Empty, Panel, Refused, Status } from "@/ui";
 import { bytes, number } from "@/ui/words";
 import { Import } from "./Import";
+import { Linters } from "./Linters";
 import { ProjectDetail } from "./ProjectDetail";
 
 /** Imported code, what is known of it, and changes to the copy: one project in full by `?id=`. */
@@ -52,7 +53,14 @@ export function Projects() {
 				</Panel>
 			</div>
 			<div className="min-w-0 space-y-3">
-				{id ? <ProjectDetail key={id} id={id} /> : <Empty>Import code, or choose a project.</Empty>}
+				{id ? (
+					<ProjectDetail key={id} id={id} />
+				) : (
+					<>
+						<Empty>Import code, or choose a project.</Empty>
+						<Linters />
+					</>
+				)}
 			</div>
 		</div>
 	);

@@ -1,9 +1,10 @@
 "use client";
 
-import { useState } from "react";
+import { useMemo, useState } from "react";
 import { call, type DeadLetterEntry, describe, type HealthView } from "@/api/client";
 import { usePolled } from "@/api/polling";
-import { Button, Empty, Panel, Status } from "@/ui";
+import { Alert, Button, Empty, Panel, Refused, Status } from "@/ui";
+import { ModelCards } from "./ModelCards";
 
 /** What is there, what is missing and how to mend it; how far behind the workers are; what could not be handled. */
 export function System() {
@@ -11,7 +12,10 @@ export function System() {
 		<div className="grid grid-cols-[minmax(0,1fr)] items-start gap-3 p-3 xl:grid-cols-2">
 			<h1 className="sr-only">System</h1>
 			<Services />
-			<DeadLetters />
+			<div className="space-y-3">
+				<DeadLetters />
+				<ModelCards />
+			</div>
 		</div>
 	);
 }
@@ -67,8 +71,13 @@ function Services() {
 }
 
 function DeadLetters() {
-	const { data, refresh } = usePolled<{ items: DeadLetterEntry[] }>("/dlq", 5_000);
+	const { data, error, refresh } = usePolled<{ items: DeadLetterEntry[] }>("/dlq", 5_000);
 	const [problem, setProblem] = useState<string | null>(null);
+	// Those that somebody has to look at stand above those that were handled.
+	const letters = useMemo(
+		() => [...(data?.items ?? [])].reverse().sort((a, b) => Number(b.state === "open") - Number(a.state === "open")),
+		[data],
+	);
 	const act = async (id: string, what: "redrive" | "drop") => {
 		try {
 			await call(`/dlq/${encodeURIComponent(id)}/${what}`, { method: "POST", body: {} });
@@ -80,25 +89,24 @@ function DeadLetters() {
 	};
 	return (
 		<Panel title="Dead letters">
-			{problem && (
-				<p role="alert" className="text-bad">
-					{problem}
-				</p>
-			)}
+			<Refused error={error} />
+			<Alert>{problem}</Alert>
 			{data?.items.length === 0 && <Empty>None: everything could be handled.</Empty>}
-			<ul>
-				{data?.items.map((letter) => (
+			<ul aria-label="dead letters">
+				{letters.map((letter) => (
 					<li key={letter.id} className="border-line border-t py-2 first:border-0">
-						<p className="font-mono text-xs">
+						<p className="break-all font-mono text-xs">
 							{letter.topic} {letter.partition}@{letter.offset} · {letter.code} · {letter.state}
 						</p>
 						<p className="break-words">{letter.reason}</p>
-						<div className="mt-1 flex gap-2">
-							<Button onClick={() => void act(letter.id, "redrive")}>Redrive</Button>
-							<Button tone="danger" onClick={() => void act(letter.id, "drop")}>
-								Drop
-							</Button>
-						</div>
+						{letter.state === "open" && (
+							<div className="mt-1 flex gap-2">
+								<Button onClick={() => void act(letter.id, "redrive")}>Redrive</Button>
+								<Button tone="danger" onClick={() => void act(letter.id, "drop")}>
+									Drop
+								</Button>
+							</div>
+						)}
 					</li>
 				))}
 			</ul>

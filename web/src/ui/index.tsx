@@ -122,7 +122,7 @@ export function Dialog({
 						wide ? "max-w-4xl" : "max-w-lg",
 					)}
 				>
-					<RadixDialog.Title className="mb-3 font-semibold text-base">{title}</RadixDialog.Title>
+					<RadixDialog.Title className="mb-3 break-words font-semibold text-base">{title}</RadixDialog.Title>
 					{children}
 					<RadixDialog.Close asChild>
 						<Button className="mt-4">Close</Button>
@@ -172,9 +172,9 @@ export function Menu({
 
 export function Panel({ title, actions, children }: { title: string; actions?: ReactNode; children: ReactNode }) {
 	return (
-		<section className="rounded-lg border border-line bg-surface">
+		<section aria-label={title} className="rounded-lg border border-line bg-surface">
 			<header className="flex items-center justify-between gap-2 border-line border-b px-3 py-2">
-				<h2 className="font-semibold">{title}</h2>
+				<h2 className="min-w-0 break-words font-semibold">{title}</h2>
 				{actions}
 			</header>
 			<div className="p-3">{children}</div>

@@ -1,6 +1,6 @@
 "use client";
 
-import { Handle, type NodeProps, Position, useStore } from "@xyflow/react";
+import { Handle, type NodeProps, Position } from "@xyflow/react";
 import clsx from "clsx";
 import { Bot, Play, RotateCw, Route, Square } from "lucide-react";
 import Link from "next/link";
@@ -16,49 +16,15 @@ import { IconButton, Status } from "@/ui";
 import type { AgentData } from "../document";
 import { agentsBefore } from "../plan";
 import { useCanvas } from "../store";
-import { isFar } from "./far";
+import { FarAgent } from "./FarNodes";
 import type { FlowNode } from "./index";
-import { SIZES } from "./sizes";
+import { edgeOf } from "./states";
 
 const NOTHING: string[] = [];
-/** How a node stands out by where its run is; the words beside say it, too. */
-const EDGES: Record<string, string> = {
-	running: "border-accent",
-	waiting_approval: "border-warn",
-	succeeded: "border-good",
-	failed: "border-bad",
-	cancelled: "border-warn",
-};
-
 /** An agent: its task, and live what it does. */
 export const AgentNode = memo(function AgentNode(props: NodeProps<FlowNode>) {
-	const far = useStore(isFar);
-	return far ? <FarAgent {...props} /> : <NearAgent {...props} />;
+	return props.data.far ? <FarAgent {...props} /> : <NearAgent {...props} />;
 });
-
-/** As large as it was near, so that nothing moves. */
-function FarAgent({ id, data, selected }: NodeProps<FlowNode>) {
-	const { agent } = data.node.data as AgentData;
-	const runId = useCanvas((s) => s.runOf[id]);
-	const live = useRuns((s) => (runId ? s.runs[runId]?.status : undefined));
-	const name = agent ?? "supervisor";
-	return (
-		<article
-			aria-label={`agent ${name}`}
-			className={clsx("w-96 rounded-lg border-4 bg-surface p-4", edgeOf(selected, live))}
-			style={{ height: data.node.height ?? SIZES.agent.initialHeight }}
-		>
-			<Handle type="target" position={Position.Left} />
-			<p className="truncate font-semibold text-4xl">{name}</p>
-			{live && <p className="text-3xl text-soft">{live.replaceAll("_", " ")}</p>}
-			<Handle type="source" position={Position.Right} />
-		</article>
-	);
-}
-
-function edgeOf(selected: boolean, status: string | undefined): string {
-	return selected ? "border-accent ring-1 ring-accent" : (EDGES[status ?? ""] ?? "border-line");
-}
 
 function NearAgent({ id, data, selected }: NodeProps<FlowNode>) {
 	const node = data.node.data as AgentData;

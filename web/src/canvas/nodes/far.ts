@@ -15,3 +15,10 @@ export function isFar({ transform }: Pick<ReactFlowState, "transform">): boolean
 export function drawnOf(nodes: number, far: boolean): "all" | "visible" {
 	return nodes <= (far ? MANY : FEW) ? "all" : "visible";
 }
+
+/** Letters of a name that fit on a node from afar. */
+const LETTERS = 16;
+
+export function nameFrom(name: string): string {
+	return name.length > LETTERS ? `${name.slice(0, LETTERS - 1)}…` : name;
+}

@@ -9,10 +9,15 @@ import { memo, type ReactNode } from "react";
 import type { CanvasNode, CollectionData, GroupData, NoteData, ToolData } from "../document";
 import { useCanvas } from "../store";
 import { AgentNode } from "./AgentNode";
+import { FarBox } from "./FarNodes";
 
-export type FlowNode = Node<{ node: CanvasNode }>;
+/** `far`: too small on the screen to be read. */
+export type FlowNode = Node<{ node: CanvasNode; far: boolean }>;
 
-function Chip({ selected, icon, kind, name }: { selected?: boolean; icon: ReactNode; kind: string; name: string }) {
+type ChipProps = Pick<NodeProps<FlowNode>, "data" | "selected"> & { icon: ReactNode; kind: string; name: string };
+
+function Chip({ data, selected, icon, kind, name }: ChipProps) {
+	if (data.far) return <FarBox label={`${kind} ${name}`} data={data} selected={selected} />;
 	return (
 		<article
 			aria-label={`${kind} ${name}`}
@@ -31,6 +36,7 @@ function Chip({ selected, icon, kind, name }: { selected?: boolean; icon: ReactN
 
 const ToolNode = memo(({ data, selected }: NodeProps<FlowNode>) => (
 	<Chip
+		data={data}
 		selected={selected}
 		kind="tool"
 		name={(data.node.data as ToolData).tool}
@@ -41,6 +47,7 @@ ToolNode.displayName = "ToolNode";
 
 const CollectionNode = memo(({ data, selected }: NodeProps<FlowNode>) => (
 	<Chip
+		data={data}
 		selected={selected}
 		kind="collection"
 		name={(data.node.data as CollectionData).collection}
@@ -51,6 +58,7 @@ CollectionNode.displayName = "CollectionNode";
 
 const NoteNode = memo(({ id, data, selected }: NodeProps<FlowNode>) => {
 	const change = useCanvas((s) => s.change);
+	if (data.far) return <FarBox label="note" data={data} selected={selected} />;
 	return (
 		<article
 			aria-label="note"

@@ -1,0 +1,195 @@
+// What the first walk leaves out: a supervisor that routes, sources on a node, a denied call, filters and branches of runs,
+// versions of a document and what its removal leaves. `node e2e/details.mjs BASE_URL SHOTS_FOLDER`
+import assert from "node:assert/strict";
+import { launch, walker } from "./browser.mjs";
+
+const [base, shots] = process.argv.slice(2);
+const browser = await launch();
+const { page, complaints, outside, shot, agent, step, accessibleEverywhere, link, imported } = await walker(
+	browser,
+	base,
+	shots,
+);
+const json = async (path) => (await fetch(base + path)).json();
+const base64 = (text) => Buffer.from(text).toString("base64");
+/** Turns of the scripted model: what it says to one question after the other. */
+const says = (id, ...turns) =>
+	`[[id=${id} says=${turns.map((one) => base64(typeof one === "string" ? one : JSON.stringify(one))).join(",")}]]`;
+
+const FEE = "A winch launch costs 12 euros on every flying day.";
+const PAGE = `# Winch\n\n${FEE}\n`;
+
+function canvas(nodes, edges = []) {
+	return { format: "riverrun.canvas", version: 1, name: "Details", namespace: "default", nodes, edges };
+}
+const node = (name, task) => ({ id: "a", kind: "agent", x: 0, y: 0, data: { agent: name, task } });
+const run = (name) => agent(name).getByRole("button", { name: "run", exact: true }).click();
+const ended = (name, status) => agent(name).getByText(status, { exact: true }).waitFor();
+
+async function upload(text) {
+	await page.locator("input[type=file]").setInputFiles({
+		name: "winch.md",
+		mimeType: "text/markdown",
+		buffer: Buffer.from(text),
+	});
+	await page.getByRole("button", { name: "Upload", exact: true }).click();
+	await page.getByText(/1 of 1: 1 indexed/).waitFor();
+}
+
+await step("a file goes into a collection", async () => {
+	await page.goto(`${base}/ui/collections/`);
+	await page.getByLabel("collection", { exact: true }).fill("club");
+	await upload(PAGE);
+});
+
+await step("a supervisor routes, and its node says to whom", async () => {
+	await page.goto(base);
+	await page.locator(".react-flow__pane").waitFor();
+	await imported(canvas([node(null, "[[steps=1 id=web-route]] Work this out step by step.")]));
+	await run("supervisor");
+	await ended("supervisor", "succeeded");
+	const { items } = await json("/runs?limit=1");
+	await agent("supervisor").getByText(`→ ${items[0].agent}`).waitFor();
+	await shot("routed");
+});
+
+await step("an agent reads the collection that is connected, and its source opens on the node", async () => {
+	const task = says(
+		"web-cited",
+		{ thought: "look", tool: "knowledge_search", arguments: { query: "winch launch cost" } },
+		{ thought: "enough", tool: "answer", arguments: {} },
+		`${FEE.slice(0, -1)} [1].`,
+	);
+	const collection = { id: "c", kind: "collection", x: -400, y: 0, data: { collection: "club" } };
+	await imported(
+		canvas([node("react", `${task} What does a winch launch cost?`), collection], [{ from: "c", to: "a" }]),
+	);
+	await run("react");
+	await ended("react", "succeeded");
+	await agent("react")
+		.getByText(/45 tokens/)
+		.waitFor();
+	await agent("react")
+		.getByText(/knowledge_search\(/)
+		.click();
+	await agent("react").getByRole("definition").filter({ hasText: '"query": "winch launch cost"' }).first().waitFor();
+	await accessibleEverywhere("an answer on its node");
+	await agent("react")
+		.getByRole("button", { name: /^source 1/ })
+		.click();
+	const marked = page.getByRole("dialog").locator("mark");
+	await marked.waitFor();
+	assert.equal(await marked.textContent(), FEE);
+	await page.keyboard.press("Escape");
+});
+
+await step("from afar nodes are simple, and near again they are connected as before", async () => {
+	const other = { id: "o", kind: "tool", x: -300, y: 200, data: { tool: "clock" } };
+	await imported(canvas([node("react", "Wait."), toolNode(), other], [{ from: "t", to: "a" }]));
+	const edges = page.locator(".react-flow__edge");
+	const handles = page.locator(".react-flow__handle");
+	const endOf = () =>
+		edges
+			.first()
+			.locator("path")
+			.first()
+			.evaluate((path) => {
+				const end = path.getPointAtLength(path.getTotalLength()).matrixTransform(path.getScreenCTM());
+				const node = document.querySelector('.react-flow__node[data-id="a"]').getBoundingClientRect();
+				return [Math.abs(end.x - node.x) / node.width, Math.abs(end.y - node.y - node.height / 2) / node.height];
+			});
+	const connected = async () => {
+		assert.equal(await edges.count(), 1);
+		for (const away of await endOf()) assert.ok(away < 0.1, `the connection ends ${away} of the node away from it`);
+	};
+	await edges.first().waitFor();
+	await connected();
+	const zoomOut = page.getByRole("button", { name: "Zoom Out" });
+	for (let tries = 0; tries < 12 && (await handles.count()) > 0; tries++) {
+		await zoomOut.click();
+		await page.waitForTimeout(150);
+	}
+	assert.equal(await handles.count(), 0);
+	await connected();
+	await accessibleEverywhere("a canvas from afar");
+	await page.getByRole("button", { name: "Fit View" }).click();
+	await handles.first().waitFor();
+	await page.waitForTimeout(300);
+	await connected();
+	await link(page.getByRole("article", { name: "tool clock" }), agent("react"));
+	await page.waitForFunction(() => document.querySelectorAll(".react-flow__edge").length === 2);
+});
+
+await step("a call that is denied is not made, and the run goes on", async () => {
+	await imported(canvas([node("react", "[[steps=1 id=web-deny]] Ask me."), toolNode()], [{ from: "t", to: "a" }]));
+	await agent("react").getByText("react", { exact: true }).first().click();
+	await page.getByLabel("tool calls that wait for your approval").selectOption("always");
+	await run("react");
+	await agent("react").getByRole("button", { name: "Deny", exact: true }).click();
+	await ended("react", "succeeded");
+	const { items } = await json("/runs?limit=1");
+	const { steps } = await json(`/runs/${items[0].run_id}`);
+	assert.ok(!steps.some((one) => one.kind === "tool_result" && one.tool.result != null), "nothing was calculated");
+	await agent("react")
+		.getByText(/^calculator: /)
+		.waitFor();
+	await shot("denied");
+});
+
+function toolNode() {
+	return { id: "t", kind: "tool", x: -300, y: 0, data: { tool: "calculator" } };
+}
+
+await step("runs are found by what they are, and branches of one stand below each other", async () => {
+	const { items } = await json("/runs?limit=10");
+	const cited = items.find((one) => one.task.includes("web-cited"));
+	await page.goto(`${base}/ui/runs/?id=${cited.run_id}`);
+	const runs = page.getByRole("region", { name: "Runs" }).getByRole("listitem");
+	const shown = (count) =>
+		page.waitForFunction(
+			([wanted]) => document.querySelectorAll('section[aria-label="Runs"] li').length === wanted,
+			[count],
+		);
+	await shown(items.length);
+	await page.getByLabel("agent", { exact: true }).selectOption("react");
+	await shown(items.filter((one) => one.agent === "react").length);
+	await page.getByLabel("status").selectOption("cancelled");
+	await page.getByText("No run is like this.").waitFor();
+	await page.getByLabel("status").selectOption("succeeded");
+	await runs.first().waitFor();
+	await page.getByRole("button", { name: "fork after step 3" }).click();
+	const branches = page.getByRole("region", { name: "Branches" });
+	await branches.getByText(/from step 3/).waitFor();
+	await accessibleEverywhere("branches of a run");
+	await shot("branches");
+});
+
+await step("a document keeps the versions that it had, and one is removed with a receipt", async () => {
+	await page.goto(`${base}/ui/collections/`);
+	await page.getByRole("button", { name: "upload/winch.md", exact: true }).waitFor();
+	await upload(PAGE.replace("12", "14"));
+	await page.getByRole("button", { name: "upload/winch.md", exact: true }).click();
+	const dialog = page.getByRole("dialog");
+	const versions = dialog.getByLabel("versions: 2");
+	await versions.waitFor();
+	await dialog.getByText(/14 euros/).waitFor();
+	await versions.selectOption({ index: 0 });
+	await dialog.getByText(/12 euros/).waitFor();
+	await dialog.getByRole("button", { name: "Remove this document" }).click();
+	await dialog.getByRole("button", { name: "Remove", exact: true }).click();
+	const receipt = page.getByRole("region", { name: "Receipt" });
+	await receipt.getByText(/^Gone: 1 document, \d+ vectors?, \d+ chunks? of the keyword index/).waitFor();
+	// It was the only one of its collection, and the receipt stays.
+	await page.getByText("No collections in default.").waitFor();
+	await receipt.waitFor();
+	await accessibleEverywhere("a receipt");
+	await shot("receipt");
+});
+
+await step("nothing is asked of anyone else, and nothing went wrong unseen", () => {
+	assert.deepEqual(outside, []);
+	// Documents of a collection that has just gone are asked for once more.
+	const unexpected = complaints.filter((text) => !/404 .*\/documents\?.*collection=club/.test(text));
+	assert.deepEqual(unexpected, []);
+});
+await browser.close();

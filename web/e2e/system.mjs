@@ -1,0 +1,56 @@
+// The system page: services, what was measured of models, and dead letters that are handed in again or dropped.
+// `node e2e/system.mjs BASE_URL SHOTS_FOLDER TOPIC`, with one dead letter of the topic that nobody can read.
+import assert from "node:assert/strict";
+import { launch, walker } from "./browser.mjs";
+
+const [base, shots, topic] = process.argv.slice(2);
+const browser = await launch();
+const { page, complaints, shot, step, accessibleEverywhere } = await walker(browser, base, shots);
+const letters = page.getByRole("list", { name: "dead letters" }).getByRole("listitem").filter({ hasText: topic });
+const known = async () => (await (await fetch(`${base}/dlq?topic=${topic}`)).json()).items;
+
+await step("what could not be handled is shown with its reason", async () => {
+	await page.goto(`${base}/ui/system/`);
+	await letters.first().waitFor();
+	const [letter] = await known();
+	await letters.getByText(letter.reason).waitFor();
+	await letters.getByText(/open/).waitFor();
+	await accessibleEverywhere("dead letters");
+	await shot("dead-letters");
+});
+
+await step("a dead letter is handed in again, and comes back when it still can't be read", async () => {
+	await letters.getByRole("button", { name: "Redrive" }).click();
+	await letters.filter({ hasText: "redriven" }).waitFor();
+	await letters.filter({ hasText: "open" }).waitFor();
+	const states = (await known()).map((letter) => letter.state);
+	assert.deepEqual(states, ["redriven", "open"]);
+	// What was handled has nothing more to press.
+	assert.equal(await letters.filter({ hasText: "redriven" }).getByRole("button").count(), 0);
+	await shot("redriven");
+});
+
+await step("one that needs nothing is dropped", async () => {
+	await letters.getByRole("button", { name: "Drop" }).click();
+	await letters.filter({ hasText: "dropped" }).waitFor();
+	assert.equal(await letters.getByRole("button").count(), 0);
+	const states = (await known()).map((letter) => letter.state);
+	assert.deepEqual(states, ["redriven", "dropped"]);
+});
+
+await step("what was measured of a model is shown", async () => {
+	const { items } = await (await fetch(`${base}/models/cards`)).json();
+	const models = page.getByRole("region", { name: "Models" });
+	for (const card of items)
+		await models
+			.getByRole("row", { name: new RegExp(card.model) })
+			.getByText(`${card.valid_json} of ${card.questions}`)
+			.first()
+			.waitFor();
+	assert.ok(items.length > 0);
+	await accessibleEverywhere("the system page");
+	await shot("system");
+});
+
+await step("nothing went wrong unseen", () => assert.deepEqual(complaints, []));
+await browser.close();

@@ -1,0 +1,80 @@
+"use client";
+
+import { useState } from "react";
+import { call, describe } from "@/api/client";
+import { usePolled } from "@/api/polling";
+import type { ProjectTool } from "@/api/shapes";
+import { Alert, Button, Panel, Refused, Status } from "@/ui";
+
+type Tools = { items: ProjectTool[] };
+
+/** An installation fetches packages. */
+const PATIENCE_MS = 15 * 60_000;
+
+/** The linters and type checkers that an analysis finds, and a way to get those that are missing. */
+export function Linters() {
+	const listed = usePolled<Tools>("/projects/tools", 60_000);
+	/** What is known after a change, until it is read again. */
+	const [changed, setChanged] = useState<Tools | null>(null);
+	const [busy, setBusy] = useState<string | null>(null);
+	const [problem, setProblem] = useState<string | null>(null);
+	const act = async (name: string, what: "install" | "remove") => {
+		setBusy(name);
+		setProblem(null);
+		try {
+			const done =
+				what === "install"
+					? call<Tools>("/projects/tools", { method: "POST", body: { names: [name] }, timeoutMs: PATIENCE_MS })
+					: call<Tools>(`/projects/tools/${encodeURIComponent(name)}`, { method: "DELETE" });
+			setChanged(await done);
+		} catch (error) {
+			setProblem(describe(error));
+		} finally {
+			setBusy(null);
+		}
+	};
+	const tools = (changed ?? listed.data)?.items ?? [];
+	return (
+		<Panel title="Linters">
+			<Refused error={listed.error} />
+			<Alert>{problem}</Alert>
+			<ul>
+				{tools.map((tool) => (
+					<li key={tool.name} className="border-line border-b py-1.5 last:border-0">
+						<span className="flex flex-wrap items-center gap-2">
+							<span className="font-medium">{tool.name}</span>
+							<Status of={tool.status} />
+							<span className="text-soft text-xs">{tool.installed_version}</span>
+							<span className="ml-auto">
+								{tool.status === "installed" ? (
+									<Button
+										disabled={busy !== null}
+										aria-label={`Remove ${tool.name}`}
+										onClick={() => void act(tool.name, "remove")}
+									>
+										{busy === tool.name ? "Removing…" : "Remove"}
+									</Button>
+								) : (
+									tool.status === "missing" &&
+									tool.version && (
+										<Button
+											disabled={busy !== null}
+											aria-label={`Install ${tool.name} ${tool.version}`}
+											onClick={() => void act(tool.name, "install")}
+										>
+											{busy === tool.name ? "Installing…" : `Install ${tool.version}`}
+										</Button>
+									)
+								)}
+							</span>
+						</span>
+						<span className="block text-soft text-xs">{tool.languages.join(", ")}</span>
+						{tool.fix && (tool.status !== "missing" || !tool.version || !tool.allowed) && (
+							<span className="block break-words text-xs">{tool.fix}</span>
+						)}
+					</li>
+				))}
+			</ul>
+		</Panel>
+	);
+}
