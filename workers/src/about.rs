@@ -13,3 +13,30 @@ macro_rules! about {
     };
 }
 pub(crate) use about;
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::fmt::Display;
+
+    use riverrun_schemas::{CollectionName, DocumentId, IngestId, Namespace};
+
+    /// What an event is about.
+    pub(crate) struct Of {
+        pub(crate) document_id: DocumentId,
+        pub(crate) ingest_id: IngestId,
+        pub(crate) namespace: Namespace,
+        pub(crate) collection: CollectionName,
+        pub(crate) source: String,
+    }
+
+    /// A document of the collection `notes`, and a request; the same for the same names.
+    pub(crate) fn of(document: impl Display, ingest: impl Display) -> Of {
+        Of {
+            document_id: DocumentId::derive(&[&document.to_string()]),
+            ingest_id: IngestId::derive(&[&ingest.to_string()]),
+            namespace: Namespace::default(),
+            collection: "notes".parse().unwrap(),
+            source: format!("/{document}"),
+        }
+    }
+}

@@ -6,10 +6,11 @@ use bytes::Bytes;
 use riverrun_log::{BlobStore, ObjectStoreBlobs, Outgoing};
 use riverrun_schemas::ingest::{DocumentQueued, DocumentWithdrawn, IngestEvent};
 use riverrun_schemas::projects::{ProjectEvent, ProjectImported, ProjectRemoved};
-use riverrun_schemas::{BlobRef, ChangeId, CollectionName, DocumentId, IngestId, Namespace, ProjectId, Topic};
+use riverrun_schemas::{BlobRef, ChangeId, Namespace, ProjectId, Topic};
 
 use super::*;
 use crate::about::about;
+use crate::about::testing::of;
 use crate::runtime::testkit::Stack;
 
 struct World {
@@ -17,25 +18,6 @@ struct World {
     admin: Admin,
     blobs: ObjectStoreBlobs,
     folder: tempfile::TempDir,
-}
-
-/// A document and a request, as events name them.
-struct Of {
-    document_id: DocumentId,
-    ingest_id: IngestId,
-    namespace: Namespace,
-    collection: CollectionName,
-    source: String,
-}
-
-fn of(document: &str, ingest: &str) -> Of {
-    Of {
-        document_id: DocumentId::derive(&[document]),
-        ingest_id: IngestId::derive(&[ingest]),
-        namespace: Namespace::default(),
-        collection: "notes".parse().unwrap(),
-        source: format!("/{document}"),
-    }
 }
 
 fn queued(document: &str, content: &BlobRef) -> IngestEvent {

@@ -7,29 +7,11 @@ use riverrun_schemas::ingest::{
     ChunksReady, DocumentIndexed, DocumentQueued, DocumentUnchanged, DocumentWithdrawn, IngestScanned, StartIngest,
 };
 use riverrun_schemas::projects::{ImportProject, ProjectFailed, ProjectRemoved};
-use riverrun_schemas::{BlobRef, CollectionName, Failure, Namespace};
+use riverrun_schemas::{BlobRef, Failure, Namespace};
 
 use super::*;
 use crate::about::about;
-
-/// A document and a request, as events name them.
-struct Of {
-    document_id: DocumentId,
-    ingest_id: IngestId,
-    namespace: Namespace,
-    collection: CollectionName,
-    source: String,
-}
-
-fn of(document: u8, ingest: u8) -> Of {
-    Of {
-        document_id: DocumentId::derive(&[&document.to_string()]),
-        ingest_id: IngestId::derive(&[&ingest.to_string()]),
-        namespace: Namespace::default(),
-        collection: "notes".parse().unwrap(),
-        source: format!("/{document}"),
-    }
-}
+use crate::about::testing::{Of, of};
 
 /// The hash of the `what`-th thing of a document and a request.
 fn hash(document: u8, ingest: u8, what: u8) -> Hash {

@@ -1,33 +1,15 @@
 use riverrun_log::{EmbeddedBroker, Producer, admin};
 use riverrun_schemas::ingest::{DocumentChunked, DocumentFailed, DocumentIndexed, DocumentUnchanged};
-use riverrun_schemas::{BlobRef, Failure, Namespace};
+use riverrun_schemas::{BlobRef, Failure};
 
 use super::*;
 use crate::about::about;
-
-/// The fields that all events about a document share.
-struct Of {
-    document_id: DocumentId,
-    ingest_id: IngestId,
-    namespace: Namespace,
-    collection: riverrun_schemas::CollectionName,
-    source: String,
-}
-
-fn of(ingest: &str) -> Of {
-    Of {
-        document_id: DocumentId::derive(&["d"]),
-        ingest_id: IngestId::derive(&[ingest]),
-        namespace: Namespace::default(),
-        collection: "docs".parse().unwrap(),
-        source: "/a.txt".into(),
-    }
-}
+use crate::about::testing::of;
 
 fn chunked(ingest: &str, version: &str) -> IngestEvent {
     let text = BlobRef { sha256: "0".repeat(64), size_bytes: 1, media_type: "text/plain".into() };
     about!(
-        of(ingest),
+        of("d", ingest),
         DocumentChunked {
             version: version.into(),
             text,
@@ -53,7 +35,7 @@ fn chunked(ingest: &str, version: &str) -> IngestEvent {
 
 fn indexed(ingest: &str, version: &str) -> IngestEvent {
     about!(
-        of(ingest),
+        of("d", ingest),
         DocumentIndexed {
             version: version.into(),
             chunks: 1,
@@ -66,11 +48,11 @@ fn indexed(ingest: &str, version: &str) -> IngestEvent {
 }
 
 fn unchanged(ingest: &str, version: &str) -> IngestEvent {
-    about!(of(ingest), DocumentUnchanged { version: version.into() }).into()
+    about!(of("d", ingest), DocumentUnchanged { version: version.into() }).into()
 }
 
 fn failed(ingest: &str, stage: &str) -> IngestEvent {
-    about!(of(ingest), DocumentFailed { stage: stage.into(), error: Failure::new("x", "y") }).into()
+    about!(of("d", ingest), DocumentFailed { stage: stage.into(), error: Failure::new("x", "y") }).into()
 }
 
 fn decide(events: &[IngestEvent], ingest: &str, version: &str) -> Decision {

@@ -199,29 +199,10 @@ impl Mend<'_> {
 #[cfg(test)]
 mod tests {
     use riverrun_schemas::ingest::DocumentQueued;
-    use riverrun_schemas::{CollectionName, Namespace};
 
     use super::*;
     use crate::about::about;
-
-    /// A document and a request, as events name them.
-    struct Of {
-        document_id: DocumentId,
-        ingest_id: IngestId,
-        namespace: Namespace,
-        collection: CollectionName,
-        source: String,
-    }
-
-    fn of(document: &str, ingest: &str) -> Of {
-        Of {
-            document_id: DocumentId::derive(&[document]),
-            ingest_id: IngestId::derive(&[ingest]),
-            namespace: Namespace::default(),
-            collection: "notes".parse().unwrap(),
-            source: format!("/{document}"),
-        }
-    }
+    use crate::about::testing::of;
 
     fn blob(name: &str) -> BlobRef {
         BlobRef { sha256: name.to_owned(), size_bytes: 1, media_type: "text/plain".to_owned() }
