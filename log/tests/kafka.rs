@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use riverrun_log::admin::{Admin, GroupTopics};
@@ -113,6 +114,23 @@ async fn forget_before(config: &LogConfig, offset: i64) {
     let mut list = TopicPartitionList::new();
     list.add_partition_offset("in", 0, Offset::Offset(offset)).unwrap();
     admin.delete_records(&list, &AdminOptions::new()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_a_commit_on_its_way_when_a_member_closes_then_it_has_left_its_group() {
+    let fixture = given(&[("in", 1)]).await;
+    fixture.producer.send_many((0..10).map(|n| out("in", 0, &n.to_string())).collect()).await.unwrap();
+    let client: BaseConsumer = ClientConfig::new().set("bootstrap.servers", &fixture.config.brokers).create().unwrap();
+    for offset in 1..=10 {
+        let mut consumer = GroupConsumer::join(&fixture.config, &member()).unwrap();
+        let assigned = until(&mut consumer, assignment).await;
+        consumer.start(&[(at(0), assigned[0].default_start())]).unwrap();
+        consumer.commit(&[CommitOffset { partition: at(0), offset, metadata: None }]).unwrap();
+        consumer.close().await;
+        let groups = client.fetch_group_list(Some("g"), PATIENCE).unwrap();
+        let members: Vec<&str> = groups.groups().iter().flat_map(|group| group.members()).map(|one| one.id()).collect();
+        assert_eq!(members, [""; 0], "after commit {offset}");
+    }
 }
 
 #[tokio::test]

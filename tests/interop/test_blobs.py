@@ -87,7 +87,7 @@ def test_what_was_removed_goes_and_what_is_named_stays(served):
     assert server.cli("collections", "check", "papers").returncode == 0
 
     again = server.ingest(folder, "papers")
-    assert again["status"] == "succeeded" and in_place(server, texts["a.md"]).exists(), again
+    assert again["status"] == "done" and in_place(server, texts["a.md"]).exists(), again
     assert "walrus" in text_of(server, "a.md").json["text"]
 
 

@@ -8,7 +8,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use tokio::sync::oneshot;
 
 use super::context::Callback;
-use super::{CommitOffset, Inner, offset_list};
+use super::{CommitOffset, Inner, let_go_of, offset_list};
 use crate::error::LogError;
 use crate::record::TopicPartition;
 
@@ -73,7 +73,7 @@ impl Commits {
 async fn send(commits: Arc<Commits>, consumer: Arc<Inner>) {
     loop {
         let _mine = commits.serial.lock().await;
-        let Some(offsets) = commits.take() else { return };
+        let Some(offsets) = commits.take() else { break };
         let error = match request(consumer.clone(), &offsets).await {
             Ok(result) => result.err(),
             Err(_) => Some(KafkaError::Canceled),
@@ -81,6 +81,7 @@ async fn send(commits: Arc<Commits>, consumer: Arc<Inner>) {
         let partitions = offsets.into_iter().map(|offset| offset.partition).collect();
         consumer.context().push(Callback::Committed { partitions, error });
     }
+    let_go_of(consumer);
 }
 
 async fn request(consumer: Arc<Inner>, offsets: &[CommitOffset]) -> Result<Result<(), KafkaError>, LogError> {

@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 
@@ -9,6 +10,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, RebalanceProtoc
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientContext, TopicPartitionList};
+use tokio::sync::oneshot;
 
 use crate::record::TopicPartition;
 
@@ -27,9 +29,17 @@ pub(super) struct SessionContext {
     /// Who waits for a message that comes from another thread.
     listener: AtomicWaker,
     closing: AtomicBool,
+    /// Goes with the client, once that has closed.
+    _client: Option<oneshot::Sender<Infallible>>,
 }
 
 impl SessionContext {
+    /// With what ends when the client has closed, whoever was the last to hold it.
+    pub(super) fn new() -> (Self, oneshot::Receiver<Infallible>) {
+        let (client, gone) = oneshot::channel();
+        (Self { _client: Some(client), ..Self::default() }, gone)
+    }
+
     pub(super) fn push(&self, callback: Callback) {
         self.queue.lock().push_back(callback);
         self.listener.wake();

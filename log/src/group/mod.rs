@@ -12,6 +12,7 @@ mod questions;
 mod types;
 
 use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -21,6 +22,7 @@ use futures::Stream;
 use rdkafka::consumer::{Consumer, ConsumerGroupMetadata, RebalanceProtocol, StreamConsumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::config::LogConfig;
@@ -36,6 +38,8 @@ use marks::{Marks, Positions};
 use questions::{Found, Question, answer};
 pub use types::{AssignedPartition, CommitOffset, GroupConfig, OutOfRange, SessionEvent};
 
+/// How long closing waits for what others ask of the client.
+const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 /// Pause before a restart that a rebalance was in the way of is tried again.
 const RESTART_PAUSE: Duration = Duration::from_millis(500);
 
@@ -54,6 +58,8 @@ enum Wake {
 /// A member of a consumer group. Must be polled by [`next`](Self::next) all the time, work or no work.
 pub struct GroupConsumer {
     consumer: Option<Arc<Inner>>,
+    /// Ends when the client has closed.
+    gone: oneshot::Receiver<Infallible>,
     group: String,
     topics: Vec<Arc<str>>,
     ready: VecDeque<SessionEvent>,
@@ -72,9 +78,10 @@ pub struct GroupConsumer {
 impl GroupConsumer {
     /// Joins the group.
     pub fn join(config: &LogConfig, group: &GroupConfig) -> Result<Self, LogError> {
+        let (context, gone) = SessionContext::new();
         let consumer: Inner = config
             .member(group)
-            .create_with_context(SessionContext::default())
+            .create_with_context(context)
             .map_err(|error| LogError::kafka(format!("create a consumer for {}", group.group), error))?;
         let topics: Vec<&str> = group.topics.iter().map(String::as_str).collect();
         consumer
@@ -82,6 +89,7 @@ impl GroupConsumer {
             .map_err(|error| LogError::kafka(format!("subscribe {} to {}", group.group, topics.join(", ")), error))?;
         Ok(Self {
             consumer: Some(Arc::new(consumer)),
+            gone,
             group: group.group.clone(),
             topics: group.topics.iter().map(|topic| Arc::from(topic.as_str())).collect(),
             ready: VecDeque::new(),
@@ -363,10 +371,19 @@ impl GroupConsumer {
         GroupWatch { consumer: Arc::downgrade(self.consumer()) }
     }
 
-    /// Leaves the group (a static member keeps its place for the session timeout) and waits until that is said.
+    /// Leaves the group (a static member keeps its place for the session timeout) and waits until that is said: whoever ends
+    /// before is missed only after the session timeout, and nobody has its partitions until then. A commit that is on its way
+    /// is waited for, at most five seconds.
     pub async fn close(mut self) {
         if let Some(closing) = self.shut() {
             let _ = tokio::task::spawn_blocking(move || drop(closing)).await;
+            // A commit or a question may still hold the client, which closes when the last one lets go of it.
+            if tokio::time::timeout(CLOSE_LIMIT, &mut self.gone).await.is_err() {
+                tracing::warn!(
+                    group = self.group,
+                    "the client does not let go of its group: it is missed after the session timeout"
+                );
+            }
         }
     }
 
@@ -391,8 +408,15 @@ impl Drop for GroupConsumer {
     fn drop(&mut self) {
         // Closing blocks until the broker has heard of it: never on a thread that runs tasks.
         if let Some(consumer) = self.shut() {
-            std::thread::spawn(move || drop(consumer));
+            let_go_of(consumer);
         }
+    }
+}
+
+/// Lets go of a client on a thread that runs tasks: the last who does closes it, which blocks until the broker has heard of it.
+fn let_go_of(consumer: Arc<Inner>) {
+    if let Some(last) = Arc::into_inner(consumer) {
+        std::thread::spawn(move || drop(last));
     }
 }
 

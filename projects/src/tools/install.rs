@@ -171,14 +171,18 @@ fn said(finished: &Finished) -> String {
     }
 }
 
-/// On one line, without control characters, and without what stands before an `@` in addresses. Of a long text the end: that is
-/// where clients say what went wrong.
+/// On one line, without control characters, and without what stands before an `@` in addresses. Of a long text the beginning and
+/// the end: clients say in either what went wrong.
 fn told(text: &str) -> String {
     let words: Vec<String> = text.split_whitespace().map(without_user).collect();
     let line: Vec<char> = words.join(" ").chars().filter(|c| !c.is_control()).collect();
     match line.len().checked_sub(MAX_TOLD) {
         None | Some(0) => line.into_iter().collect(),
-        Some(over) => format!("…{}", line[over + 1..].iter().collect::<String>()),
+        Some(over) => {
+            let beginning = MAX_TOLD / 3;
+            let rest = &line[beginning + over + 1..];
+            line[..beginning].iter().chain(&['…']).chain(rest).collect()
+        }
     }
 }
 
@@ -248,8 +252,9 @@ mod tests {
         let text =
             told("Looking in indexes: https://ann:secret@host.example/simple/a@b, \u{1b}[31mhttps://plain.example/x");
         assert_eq!(text, "Looking in indexes: https://***@host.example/simple/a@b, [31mhttps://plain.example/x");
-        let long = told(&format!("{}the end", "é ".repeat(2 * MAX_TOLD)));
-        assert!(long.chars().count() == MAX_TOLD && long.ends_with("the end"), "{long}");
+        let long = told(&format!("in the beginning {}the end", "é ".repeat(2 * MAX_TOLD)));
+        assert_eq!(long.chars().count(), MAX_TOLD);
+        assert!(long.starts_with("in the beginning") && long.ends_with("the end"), "{long}");
     }
 
     #[test]
