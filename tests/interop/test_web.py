@@ -72,11 +72,12 @@ def test_a_user_looks_closer_at_nodes_runs_and_documents(new_server, tmp_path):
 
 
 def test_a_real_model_of_this_machine_runs_a_canvas(tmp_path):
-    server = Server(tmp_path / "local").start()
+    # A small model may go on and on: it is given two turns.
+    server = Server(tmp_path / "local", {"RIVERRUN_AGENT_MAX_ITERS": "2"}).start()
     try:
         if not has_base(server):
             pytest.skip(f"{BASE} is not on this machine; ./x models puts it there")
-        walk(tmp_path, "local.mjs", server.url, "SHOTS", timeout=500)
+        walk(tmp_path, "local.mjs", server.url, "SHOTS", timeout=900)
     finally:
         server.stop()
 

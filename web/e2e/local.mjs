@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { launch, walker } from "./browser.mjs";
 
 const [base, shots] = process.argv.slice(2);
-const THINKS_MS = 180_000;
+const THINKS_MS = 600_000;
 const browser = await launch();
 const { page, complaints, shot, step, agent } = await walker(browser, base, shots);
 const node = agent("react");

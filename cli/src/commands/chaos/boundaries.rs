@@ -159,10 +159,16 @@ pub(super) fn request(calls: u32) -> RunRequest {
     }
 }
 
-/// A port of loopback that nobody has now.
+/// A port of loopback that nobody has now. It lies below those of outgoing connections, so that a broker that starts there again
+/// meets none of these.
 pub(super) fn free_port() -> Result<u16, CliError> {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").map_err(|error| harness("a port", error))?;
-    listener.local_addr().map(|address| address.port()).map_err(|error| harness("a port", error))
+    const FIRST: u16 = 28_000;
+    const COUNT: u16 = 4_000;
+    let drawn = u16::try_from(RunId::new().as_uuid().as_u128() % u128::from(COUNT)).unwrap_or_default();
+    (0..COUNT)
+        .map(|step| FIRST + (drawn + step) % COUNT)
+        .find(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .ok_or_else(|| harness("a port", format!("none from {FIRST} to {} is free", FIRST + COUNT - 1)))
 }
 
 /// A folder that is removed with its value.
