@@ -24,7 +24,7 @@ def test_a_run_killed_at_each_of_its_events_ends_once(tmp_path):
 
 
 @pytest.mark.parametrize("more", [
-    ["--fault", "kill", "--kill-every", "500ms", "--over", "8s"],
+    ["--fault", "kill", "--kill-every", "2s", "--over", "8s"],
     ["--fault", "freeze", "--freeze-for", "3s", "--kill-every", "500ms", "--over", "8s"],
     # Whatever changes all of a group at once leaves it the time to settle.
     ["--fault", "rebalance", "--kill-every", "5s", "--over", "15s"],
