@@ -8,7 +8,7 @@ use riverrun_schemas::agent::{
     AgentCommand, AgentEvent, ForkRun, RunAccepted, RunApprovalDecided, RunCancelRequested, RunOutcome, RunRequest,
     RunResumed, SessionPolicy, StartRun,
 };
-use riverrun_schemas::{Decoded, Failure, RunId, now_ms};
+use riverrun_schemas::{Decoded, Failure, RunId, Topic, now_ms};
 use tokio_util::sync::CancellationToken;
 
 use super::sessions::SessionKey;
@@ -19,14 +19,14 @@ use super::{COMPONENT, Coordinator, GROUP, RETRY_PAUSE, ending, forks};
 struct Accepting {
     outgoing: Vec<Outgoing>,
     /// For each of `outgoing`: the run that it opens.
-    opens: Vec<Option<(i32, RunId)>>,
+    opens: Vec<Option<RunId>>,
     runs: HashSet<RunId>,
 }
 
 impl Accepting {
     fn write(&mut self, event: impl Into<AgentEvent>, cause: &Record) -> Result<(), LogError> {
         let event = event.into();
-        let opens = matches!(event, AgentEvent::RunAccepted(_)).then(|| (cause.partition, event.run_id()));
+        let opens = matches!(event, AgentEvent::RunAccepted(_)).then(|| event.run_id());
         self.outgoing.push(Outgoing::caused_by(&event, COMPONENT, &cause.envelope())?.to_partition(cause.partition));
         self.opens.push(opens);
         Ok(())
@@ -58,11 +58,11 @@ impl Coordinator {
         }
         let Accepting { outgoing, opens, .. } = accepting;
         let positions = self.write(outgoing, stop).await?;
-        for (position, run) in positions.iter().zip(opens) {
-            if let Some((partition, run_id)) = run
-                && let Some(state) = self.partitions.get_mut(&partition)
+        for (position, opens) in positions.iter().zip(opens) {
+            if *position.topic == *Topic::AgentEvents.name()
+                && let Some(state) = self.partitions.get_mut(&position.partition)
             {
-                state.accepted(run_id, position.offset);
+                state.wrote(position.offset, opens);
             }
         }
         for record in &batch {

@@ -77,6 +77,8 @@ pub(super) struct Partition {
     pub(super) next_command: i64,
     /// The offset of the next event.
     pub(super) next_event: i64,
+    /// The offset behind the last event that accepting commands has written here; until it is read, the fold is behind.
+    written_to: i64,
     /// What would be noted differs from what is.
     pub(super) note_due: bool,
     /// Whose turn it is in each session.
@@ -104,6 +106,7 @@ impl Partition {
             stop: CancellationToken::new(),
             next_command,
             next_event: 0,
+            written_to: 0,
             note_due: false,
             sessions: Sessions::default(),
             chains: Chains::default(),
@@ -133,17 +136,22 @@ impl Partition {
         self.runs.get(run).map(|slot| slot.gate.epoch)
     }
 
-    /// How many steps of a fork are copied, of one whose copying was cut short.
+    /// How many steps of a fork are copied, of one whose copying was cut short: all that was written here is read, and
+    /// there are steps missing.
     pub(super) fn copied_steps(&self, run: &RunId) -> Option<i64> {
+        if self.next_event < self.written_to {
+            return None;
+        }
         match &self.runs.get(run)?.holder {
             Holder::Resting(resting) if resting.state.history_missing() => Some(resting.state.last_seq()),
             Holder::Resting(_) | Holder::Driver(_) => None,
         }
     }
 
-    /// The run's acceptance is acknowledged at this offset.
-    pub(super) fn accepted(&mut self, run: RunId, offset: i64) {
-        if !self.knows(&run) {
+    /// An event that accepting commands has led to is acknowledged at this offset; `opens` is the run whose acceptance it is.
+    pub(super) fn wrote(&mut self, offset: i64, opens: Option<RunId>) {
+        self.written_to = self.written_to.max(offset + 1);
+        if let Some(run) = opens.filter(|run| !self.knows(run)) {
             self.announced.insert(run, offset);
             self.folds.insert(offset);
         }

@@ -196,6 +196,25 @@ fn a_fork_is_driven_once_its_copied_steps_are_there() {
 }
 
 #[test]
+fn given_copied_steps_that_are_written_and_not_read_back_then_no_copying_is_cut_short() {
+    let fork = RunAccepted {
+        forked_from: Some(ForkedFrom { run_id: run("source"), at_seq: 2 }),
+        ..of_session("f", None)
+    };
+    let (mut partition, _) = live(vec![]);
+    let first = partition.next_event;
+    partition.wrote(first, Some(run("f")));
+    partition.wrote(first + 1, None);
+    for (offset, event) in (first..).zip([fork.into(), advanced("f", 0, &[StepKind::Thought, StepKind::Thought], 1)]) {
+        assert!(partition.knows(&run("f")));
+        assert_eq!(partition.copied_steps(&run("f")), None, "before {offset}");
+        partition.next_event = offset + 1;
+        partition.fold(offset, event);
+    }
+    assert_eq!(partition.copied_steps(&run("f")), None, "nothing is missing");
+}
+
+#[test]
 fn a_snapshot_moves_the_note_on_and_opens_a_run_whose_beginning_was_not_folded() {
     let blob = BlobRef { sha256: "ab".into(), size_bytes: 1, media_type: "application/json".into() };
     let snapshot = |epoch| RunSnapshotted {
@@ -244,7 +263,7 @@ fn the_note_points_at_the_oldest_open_run_and_moves_on_when_it_ends() {
 fn the_note_never_passes_a_run_whose_acceptance_was_not_read_back_yet() {
     let mut partition = given(vec![]);
     partition.next_event = 10;
-    partition.accepted(run("a"), 12);
+    partition.wrote(12, Some(run("a")));
     assert_eq!(noted(&partition).1, 10);
     partition.next_event = 14;
     assert_eq!(noted(&partition).1, 12);
@@ -253,7 +272,7 @@ fn the_note_never_passes_a_run_whose_acceptance_was_not_read_back_yet() {
 #[test]
 fn a_command_that_comes_again_is_known_also_after_the_end() {
     let mut partition = given(vec![accepted("a"), claimed("a", 1), finished("a", 1), accepted("b")]);
-    partition.accepted(run("c"), 20);
+    partition.wrote(20, Some(run("c")));
     assert!(partition.knows(&run("a")) && partition.knows(&run("b")) && partition.knows(&run("c")));
     assert!(!partition.is_open(&run("a")) && !partition.knows(&run("d")));
 }
@@ -409,7 +428,7 @@ fn given_a_run_that_comes_while_it_is_given_up_then_the_one_that_waits_waits_on(
         partition.searches_due(now);
         assert_eq!(partition.searches_due(now + Duration::from_secs(2)).len(), 1);
         if comes {
-            partition.accepted(run("a"), 12);
+            partition.wrote(12, Some(run("a")));
         }
         partition.looked(found(&["a"], vec![], now + patience), patience);
         let ready = partition.take_ready();

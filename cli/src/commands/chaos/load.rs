@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use riverrun_log::{LogConfig, LogError, Outgoing, Producer};
 use riverrun_schemas::agent::{AgentCommand, StartRun};
 use riverrun_schemas::{RunId, now_ms};
 use serde::Serialize;
 use tokio::time::MissedTickBehavior;
 
 use super::boundaries::{Folder, free_port, request};
+use super::commands::Commands;
 use super::observer::{Observer, Tally};
 use super::process::Process;
 use super::script::{self, Script};
@@ -119,26 +119,14 @@ fn people(report: &Report) -> String {
 
 /// Puts the commands on the log, evenly over a time, or as fast as it takes them, however long the broker takes to come back.
 async fn start_runs(brokers: String, runs: &[RunId], calls: u32, over: Duration) -> Result<(), CliError> {
-    let unwritten = |error: LogError| harness("a command can't be written", error);
-    let producer = Producer::new(&LogConfig::new(brokers, "chaos-starter")).map_err(unwritten)?;
+    let commands = Commands::new(&brokers, "chaos-starter")?;
     let began = tokio::time::Instant::now();
     let mut written = 0;
     while written < runs.len() {
         tokio::time::sleep_until(began + over.mul_f64(written as f64 / runs.len() as f64)).await;
         let due = due(runs.len(), began.elapsed(), over).clamp(written + 1, written + BATCH).min(runs.len());
-        let command = |run_id: &RunId| {
-            let command = AgentCommand::from(StartRun { run_id: *run_id, request: request(calls), at: now_ms() });
-            Outgoing::event(&command, "chaos", None)
-        };
-        let commands = runs[written..due].iter().map(command).collect::<Result<Vec<_>, _>>().map_err(unwritten)?;
-        loop {
-            match producer.send_many(commands.clone()).await {
-                Ok(_) => break,
-                // Some of them may be there: whoever accepts them takes each once.
-                Err(error) if error.retryable() => tokio::time::sleep(Duration::from_millis(200)).await,
-                Err(error) => return Err(unwritten(error)),
-            }
-        }
+        let start = |run_id: &RunId| AgentCommand::from(StartRun { run_id: *run_id, request: request(calls), at: now_ms() });
+        commands.send(runs[written..due].iter().map(start)).await?;
         written = due;
     }
     Ok(())

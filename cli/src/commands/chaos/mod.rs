@@ -6,6 +6,7 @@
 
 mod boundaries;
 mod child;
+mod commands;
 mod ledger;
 mod load;
 mod observer;

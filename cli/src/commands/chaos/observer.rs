@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use riverrun_log::{LogConfig, LogError, Producer, Record, Schemas, StartAt, Tail, TopicPartition};
+use riverrun_log::{LogConfig, LogError, Record, Schemas, StartAt, Tail, TopicPartition};
 use riverrun_schemas::agent::{
     AgentCommand, AgentEvent, DecideApproval, Decision, RunAdvanced, RunOutcome, StepKind, ToolUse,
 };
@@ -13,6 +13,7 @@ use riverrun_schemas::{Decoded, RunId, Topic, now_ms};
 use riverrun_stores::read_models::run_fold::{RunGate, Verdict};
 use serde::Serialize;
 
+use super::commands::Commands;
 use super::pauses::Pauses;
 use super::{harness, ledger};
 use crate::error::CliError;
@@ -89,7 +90,7 @@ impl Tally {
 }
 
 pub(super) struct Observer {
-    producer: Producer,
+    commands: Commands,
     ledger: PathBuf,
     tail: Tail,
     runs: HashMap<RunId, Seen>,
@@ -109,9 +110,8 @@ impl Observer {
     pub(super) async fn new(brokers: &str, ledger: PathBuf) -> Result<Self, CliError> {
         let log = LogConfig::new(brokers, "chaos-observer");
         let tail = open(&log).await.map_err(|error| harness("reading run events", error))?;
-        let producer = Producer::new(&log).map_err(|error| harness("the producer", error))?;
         Ok(Self {
-            producer,
+            commands: Commands::new(brokers, "chaos-answerer")?,
             ledger,
             tail,
             runs: HashMap::new(),
@@ -213,15 +213,8 @@ impl Observer {
         Ok(())
     }
 
-    /// Puts a command on the log, however long the broker takes to come back.
     pub(super) async fn send(&self, command: AgentCommand) -> Result<(), CliError> {
-        loop {
-            match self.producer.send(&command, "chaos", None).await {
-                Ok(_) => return Ok(()),
-                Err(error) if error.retryable() => tokio::time::sleep(Duration::from_millis(200)).await,
-                Err(error) => return Err(harness("a command can't be written", error)),
-            }
-        }
+        self.commands.send([command]).await
     }
 
     pub(super) fn tally(&self, started: &[RunId]) -> Result<Tally, CliError> {
