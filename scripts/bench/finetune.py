@@ -1,18 +1,18 @@
 """Our trainer beside PyTorch + PEFT on the same CPU: same base, same first adapter, same tokens in the same order. Compares the
-losses of every step, the time of a step, the peak of memory and the time to the first step.
+losses of every step, the time of a step, the peak of memory and the time to the first step, and what the trained adapter says when
+PEFT loads it. Prints a Markdown table.
 
-    python scripts/bench/finetune.py BASE_FOLDER [--steps 50] [--method sft_lora|dpo] [--threads 2]
+    ./x bench finetune [--steps 50] [--method sft_lora] [--threads 2] [--batch 4] [--seq-len 256] [--json FILE]
 
-BASE_FOLDER is in Hugging Face's layout: config.json, model.safetensors, tokenizer.json, tokenizer_config.json. From a GGUF file:
-    AutoModelForCausalLM.from_pretrained(FOLDER, gguf_file="model.gguf").save_pretrained(BASE_FOLDER), and the tokenizer alike.
-Needs torch, transformers, peft and safetensors, and `cargo build --release -p riverrun-training --example peer`.
+--base is a model folder: Hugging Face's layout (config.json, model.safetensors, tokenizer.json, tokenizer_config.json), or one with
+a model.gguf, which is dequantized first, for both sides. --program is what `cargo build -p riverrun-training --example peer` builds.
+Fails where losses are more than 1e-3 apart, or log probabilities of the trained adapter.
 """
 
 import argparse
 import json
 import math
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -44,21 +44,36 @@ def plan(method, steps, batch, seq_len):
             "max_grad_norm": 1.0, "dpo_beta": 0.1, "eval_every": steps + 1, "checkpoint_every": steps + 1, "patience": 0}
 
 
-def peak_mib(child):
-    return resource.getrusage(resource.RUSAGE_CHILDREN if child else resource.RUSAGE_SELF).ru_maxrss / 1024
+def in_layout(base, scratch):
+    """The base as both sides read it."""
+    if (base / "config.json").exists():
+        return base
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    weights = next(base.glob("*.gguf")).name
+    AutoModelForCausalLM.from_pretrained(base, gguf_file=weights).save_pretrained(scratch)
+    AutoTokenizer.from_pretrained(base, gguf_file=weights).save_pretrained(scratch)
+    return scratch
 
 
-def ours(base, folder, numbers, threads):
+def measured(command, folder, variables):
+    """The JSON lines that a process prints, and its own peak of memory in MiB."""
+    with open(folder / "printed", "w+", encoding="utf-8") as printed:
+        child = subprocess.Popen(command, env=os.environ | variables, stdout=printed)
+        _, status, used = os.wait4(child.pid, 0)
+        if status:
+            sys.exit(f"{command[0]} ended with {os.waitstatus_to_exitcode(status)}")
+        printed.seek(0)
+        return [json.loads(line) for line in printed], used.ru_maxrss / 1024
+
+
+def ours(program, base, folder, numbers, threads):
     (folder / "plan.json").write_text(json.dumps(numbers))
     dataset(folder / "data.jsonl", numbers["method"])
     kind = "dpo" if numbers["method"] == "dpo" else "sft"
-    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    program = target / "release/examples/peer"
-    done = subprocess.run([program, base, folder / "data.jsonl", kind, folder / "plan.json", folder / "out"],
-                          env=os.environ | {"RAYON_NUM_THREADS": str(threads)}, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(done.stderr)
-    return [json.loads(line) for line in done.stdout.splitlines()], peak_mib(True)
+    command = [program, base, folder / "data.jsonl", kind, folder / "plan.json", folder / "out"]
+    (folder / "out").mkdir()
+    return measured(command, folder, {"RAYON_NUM_THREADS": str(threads)})
 
 
 def rate(numbers, step):
@@ -109,7 +124,14 @@ def theirs(base, folder, numbers, threads):
         optimizer.step()
         optimizer.zero_grad()
         told.append({"step": number, "loss": loss.item(), "seconds": time.perf_counter() - start, "since_start_s": time.perf_counter() - began})
-    print(json.dumps({"steps": told, "peak_mib": peak_mib(False)}))
+    said = json.loads((folder / "out/said.json").read_text())
+    model.load_adapter(folder / "out/trained", "trained")
+    model.set_adapter("trained")
+    model.eval()
+    with torch.no_grad():
+        logs, taught = log_probabilities(said["sequences"])
+    apart = (logs[taught] - torch.tensor(said["log_probabilities"])).abs().max().item()
+    print(json.dumps({"steps": told, "exported_apart": apart}))
 
 
 def median(values):
@@ -117,37 +139,59 @@ def median(values):
     return ordered[len(ordered) // 2]
 
 
+def compare(args, method):
+    """The figures of one method, ours first."""
+    numbers = plan(method, args.steps, args.batch, args.seq_len)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "base").mkdir()
+        base = in_layout(args.base, folder / "base")
+        own, own_peak = ours(args.program, base, folder, numbers, args.threads)
+        again = [sys.executable, __file__, "--base", base, "--method", method, "--steps", str(args.steps), "--batch", str(args.batch),
+                 "--seq-len", str(args.seq_len), "--threads", str(args.threads), "--peer", name]
+        (other,), other_peak = measured(again, folder, {})
+    steps = other["steps"]
+    return {
+        "method": method, "steps": args.steps,
+        "max_loss_difference": max(abs(a["loss"] - b["loss"]) for a, b in zip(own, steps, strict=True)),
+        "exported_adapter_difference": other["exported_apart"],
+        "first_loss": [own[0]["loss"], steps[0]["loss"]], "last_loss": [own[-1]["loss"], steps[-1]["loss"]],
+        "step_s": [median([one["seconds"] for one in own]), median([one["seconds"] for one in steps])],
+        "peak_mib": [own_peak, other_peak],
+        "to_first_step_s": [own[0]["since_start_s"], steps[0]["since_start_s"]],
+    }
+
+
+def table(reports):
+    print("| method | what | riverrun | PyTorch + PEFT | ratio |\n|---|---|---|---|---|")
+    for report in reports:
+        for what, digits in (("step_s", 3), ("peak_mib", 0), ("to_first_step_s", 2), ("last_loss", 4)):
+            own, other = report[what]
+            print(f"| {report['method']} | {what} | {own:,.{digits}f} | {other:,.{digits}f} | {own / other:.2f} |")
+        for what in ("max_loss_difference", "exported_adapter_difference"):
+            print(f"| {report['method']} | {what} | {report[what]:.1e} | | |")
+
+
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("base", type=Path)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    models = os.environ.get("RIVERRUN_MODELS_DIR")
+    parser.add_argument("--base", type=Path, default=Path(models) / "smollm2-135m-instruct" if models else None)
+    parser.add_argument("--program", type=Path)
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--seq-len", type=int, default=256)
-    parser.add_argument("--method", choices=["sft_lora", "dpo"], default="sft_lora")
+    parser.add_argument("--method", choices=["sft_lora", "dpo"], action="append", dest="methods")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--json", type=Path)
     parser.add_argument("--peer", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    numbers = plan(args.method, args.steps, args.batch, args.seq_len)
     if args.peer:
-        return theirs(args.base, args.peer, numbers, args.threads)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        own, own_peak = ours(args.base, folder, numbers, args.threads)
-        again = [sys.executable, __file__, *sys.argv[1:], "--peer", name]
-        done = subprocess.run(again, capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(done.stderr)
-        other = json.loads(done.stdout.splitlines()[-1])
-    apart = max(abs(a["loss"] - b["loss"]) for a, b in zip(own, other["steps"], strict=True))
-    report = {
-        "method": args.method, "steps": args.steps, "max_loss_difference": apart,
-        "first_loss": [own[0]["loss"], other["steps"][0]["loss"]], "last_loss": [own[-1]["loss"], other["steps"][-1]["loss"]],
-        "step_s": [median([one["seconds"] for one in own]), median([one["seconds"] for one in other["steps"]])],
-        "peak_mib": [own_peak, other["peak_mib"]],
-        "to_first_step_s": [own[0]["since_start_s"], other["steps"][0]["since_start_s"]],
-    }
-    print(json.dumps(report, indent=2))
-    sys.exit(apart > 1e-3)
+        return theirs(args.base, args.peer, plan(args.methods[0], args.steps, args.batch, args.seq_len), args.threads)
+    reports = [compare(args, method) for method in args.methods or ["sft_lora", "dpo"]]
+    table(reports)
+    if args.json:
+        args.json.write_text(json.dumps(reports, indent=2))
+    sys.exit(any(max(one["max_loss_difference"], one["exported_adapter_difference"]) > 1e-3 for one in reports))
 
 
 if __name__ == "__main__":

@@ -2,17 +2,18 @@
 //! the same first adapter and the same tokens.
 //!
 //! `peer <base folder> <dataset.jsonl> <sft|dpo> <plan.json> <out folder>` writes `adapter_model.safetensors` and
-//! `adapter_config.json` of the first adapter and `steps.jsonl` (tokens of each step) there, and prints a JSON line a step.
+//! `adapter_config.json` of the first adapter and `steps.jsonl` (tokens of each step) there, and prints a JSON line a step. At the
+//! end `trained/` has the trained adapter, and `said.json` what it says of the sequences of the first step.
 
 use std::error::Error;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use riverrun_training::dataset::{Format, read};
-use riverrun_training::export::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, initial_files};
-use riverrun_training::{BaseModel, Plan, Sets, StepReport, Watch, train};
+use riverrun_training::export::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, PeftFiles, Said, initial_files, peft_files};
+use riverrun_training::{BaseModel, Examples, Plan, Sets, StepReport, Watch, train};
 use serde_json::json;
 
 struct Told(Instant);
@@ -42,15 +43,25 @@ fn main() -> Result<(), Box<dyn Error>> {
     let dataset = read(&std::fs::read(dataset)?, format)?;
     let base = Arc::new(BaseModel::load(&folder)?);
     let sets = Sets::of(&dataset, &plan, &base.text)?;
-    let files = initial_files(&plan, &base, &folder.to_string_lossy(), &out)?;
-    std::fs::write(out.join(ADAPTER_WEIGHTS), files.weights)?;
-    std::fs::write(out.join(ADAPTER_CONFIG), files.config)?;
+    let base_name = folder.to_string_lossy();
+    write(&out, initial_files(&plan, &base, &base_name, &out)?)?;
     let mut steps = Vec::new();
     for step in 1..=plan.max_steps {
         serde_json::to_writer(&mut steps, &sets.of_step(&plan, step))?;
         steps.push(b'\n');
     }
     std::fs::write(out.join("steps.jsonl"), steps)?;
-    train(&plan, base, &sets, &dataset.sha256(), &out.join("checkpoints"), &mut Told(began))?;
+    let trained = train(&plan, base, &sets, &dataset.sha256(), &out.join("checkpoints"), &mut Told(began))?;
+    let folder = out.join("trained");
+    write(&folder, peft_files(&trained, &base_name, &folder)?)?;
+    let sequences = sets.of_step(&plan, 1);
+    let said = Said::of(&trained, &Examples::Sequences(sequences.clone()))?;
+    let said = json!({ "sequences": sequences, "log_probabilities": said.log_probabilities() });
+    std::fs::write(out.join("said.json"), said.to_string())?;
     Ok(())
+}
+
+fn write(folder: &Path, files: PeftFiles) -> std::io::Result<()> {
+    std::fs::write(folder.join(ADAPTER_WEIGHTS), files.weights)?;
+    std::fs::write(folder.join(ADAPTER_CONFIG), files.config)
 }

@@ -50,6 +50,11 @@ impl Said {
         Ok(Self { batch, log_probabilities })
     }
 
+    /// The log probability of each taught token, sequence by sequence.
+    pub fn log_probabilities(&self) -> &[f32] {
+        &self.log_probabilities
+    }
+
     /// Compares it with the merged model of `folder`. It is loaded for that: let go of the base before, where memory is short.
     pub fn compare(&self, folder: &Path) -> Result<Parity, TrainingError> {
         let merged = Network::new(Arc::new(BaseModel::load(folder)?));
