@@ -5,7 +5,7 @@ import Link from "next/link";
 import { useRouter, useSearchParams } from "next/navigation";
 import { usePolled } from "@/api/polling";
 import type { Page, ProjectView } from "@/api/shapes";
-import { Empty, Panel, Refused, Status } from "@/ui";
+import { Empty, Loading, Panel, Status } from "@/ui";
 import { bytes, number } from "@/ui/words";
 import { Import } from "./Import";
 import { Linters } from "./Linters";
@@ -27,7 +27,7 @@ export function Projects() {
 					}}
 				/>
 				<Panel title="Projects">
-					<Refused error={projects.error} />
+					<Loading of={projects} />
 					{projects.data?.items.length === 0 && <Empty>No projects.</Empty>}
 					<ul>
 						{projects.data?.items.map((project) => (
