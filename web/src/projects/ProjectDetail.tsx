@@ -6,7 +6,7 @@ import { API_BASE, call, describe } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import type { ProjectView } from "@/api/shapes";
 import { Alert, Button, Empty, Loading, Panel, Status } from "@/ui";
-import { bytes, number } from "@/ui/words";
+import { bytes, count, number } from "@/ui/words";
 import { Improve } from "./Improve";
 import { Report } from "./Report";
 import { Trend } from "./Trend";
@@ -90,9 +90,9 @@ function Head({ project, working, onChanged }: { project: ProjectView; working: 
 		<Panel title={project.name} actions={<Status of={project.status} />}>
 			<p className="break-all font-mono text-soft text-xs">{project.source}</p>
 			<p className="text-xs">
-				{number(project.files)} files, {bytes(project.size_bytes)}
+				{count(project.files, "file")}, {bytes(project.size_bytes)}
 				{project.skipped ? `, ${number(project.skipped)} left out` : ""}
-				{project.languages.map(({ name, lines }) => ` · ${name} ${number(lines)} lines`).join("")}
+				{project.languages.map(({ name, lines }) => ` · ${name} ${count(lines, "line")}`).join("")}
 			</p>
 			{project.progress && <Progress of={project.progress} />}
 			{project.error && (
