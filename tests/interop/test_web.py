@@ -2,6 +2,7 @@
 installs both; without them (a binary tried on its own) the walk is skipped by name."""
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import tiny_model
 from server import Server, wait_for
 from test_finetune import BASE, has_base
 from test_poison import produce
+from test_project_git import CERTIFICATE, GIT, Repositories, blob, commit, git, tree
 
 WEB = Path(__file__).resolve().parents[2] / "web"
 BROWSER = shutil.which("chromium") or shutil.which("chromium-headless-shell")
@@ -71,6 +73,16 @@ def test_a_user_looks_closer_at_nodes_runs_and_documents(new_server, tmp_path):
     walk(tmp_path, "details.mjs", new_server("details").start().url, "SHOTS")
 
 
+# Nobody serves it: a call waits until it is over.
+SLOW = '[[tool]]\nname = "slow"\ndescription = "d"\neffect = "external"\ntimeout_s = 600\nkafka = {}\n'
+
+
+def test_a_run_that_waits_is_resumed_answered_and_compared(new_server, tmp_path):
+    tools = tmp_path / "tools.toml"
+    tools.write_text(SLOW)
+    walk_with_control(tmp_path, new_server("runs", RIVERRUN_TOOLS_FILE=str(tools)).start(), "runs.mjs", timeout=400)
+
+
 def test_a_real_model_of_this_machine_runs_a_canvas(tmp_path):
     # A small model may go on and on: it is given two turns.
     server = Server(tmp_path / "local", {"RIVERRUN_AGENT_MAX_ITERS": "2"}).start()
@@ -90,6 +102,45 @@ def test_a_model_is_tuned_on_its_page(new_server, tmp_path):
 
 def test_code_is_imported_and_reported_on_its_page(new_server, tmp_path):
     walk(tmp_path, "projects.mjs", new_server("code").start().url, "SHOTS")
+
+
+@pytest.mark.skipif(GIT is None, reason="needs git")
+def test_code_is_imported_from_a_folder_and_a_repository_on_its_page(new_server, tmp_path):
+    folder, programs = tmp_path / "repositories/walked.git", tmp_path / "programs"
+    folder.mkdir(parents=True)
+    git(folder, "init", "-q", "--bare", "-b", "main", ".")
+    commit(folder, tree(folder, {"a.py": ("100644", blob(folder, b"x = 1\n"))}))
+    # Only this git trusts the certificate.
+    programs.mkdir()
+    (programs / "git").write_text(f"#!/bin/sh\nexport GIT_SSL_CAINFO='{CERTIFICATE}'\nexec '{GIT}' \"$@\"\n")
+    (programs / "git").chmod(0o755)
+    server = new_server("imports", PATH=f"{programs}:/usr/bin:/bin", RIVERRUN_WEB_ALLOW="127.0.0.1").start()
+    code = server.folder / "walked-code"
+    code.mkdir()
+    (code / "a.py").write_text("x = 1\n")
+    served = Repositories(folder.parent)
+    try:
+        walk(tmp_path, "imports.mjs", server.url, "SHOTS", str(code), served.url("walked"))
+    finally:
+        served.close()
+
+
+def test_a_linter_is_removed_on_the_projects_page_and_one_that_cannot_be_fetched_says_why(new_server, tmp_path):
+    # The system's programs alone, among which is no linter, and no registry.
+    server = new_server("linters", PATH="/usr/bin:/bin", PIP_INDEX_URL="http://127.0.0.1:9/simple", PIP_FIND_LINKS="",
+                        PIP_CONFIG_FILE=os.devnull).start()
+    program = server.folder / "data/project-tools/ruff/site/bin/ruff"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    installed = {"version": "0", "starter": "site/bin/ruff", "interpreter": None, "python": False}
+    (program.parents[2] / "installed.json").write_text(json.dumps(installed))
+    walk(tmp_path, "linters.mjs", server.url, "SHOTS", "away")
+
+
+@pytest.mark.skipif("RIVERRUN_TEST_REGISTRY" not in os.environ, reason="fetches from a package registry: set RIVERRUN_TEST_REGISTRY=1")
+def test_a_linter_is_installed_on_the_projects_page(new_server, tmp_path):
+    walk(tmp_path, "linters.mjs", new_server("registry").start().url, "SHOTS", "there", timeout=600)
 
 
 def test_dead_letters_are_handed_in_again_on_the_system_page(new_server, tmp_path):

@@ -120,6 +120,57 @@ await step("from afar nodes are simple, and near again they are connected as bef
 	await page.waitForFunction(() => document.querySelectorAll(".react-flow__edge").length === 2);
 });
 
+await step(
+	"at a quarter of their size nodes are connected with the mouse, and what is hit is no smaller than near by",
+	async () => {
+		const clock = { id: "o", kind: "tool", x: -300, y: 200, data: { tool: "clock" } };
+		await imported(canvas([node("react", "Wait."), toolNode(), clock], [{ from: "t", to: "a" }]));
+		const edges = page.locator(".react-flow__edge");
+		await page.waitForFunction(() => document.querySelectorAll(".react-flow__edge").length === 1);
+		const scale = () =>
+			page.locator(".react-flow__viewport").evaluate((one) => new DOMMatrix(getComputedStyle(one).transform).a);
+		for (let now = await scale(); now > 0.25; now = await scale()) {
+			await page.getByRole("button", { name: "Zoom Out" }).click();
+			await page.waitForFunction(
+				(before) =>
+					new DOMMatrix(getComputedStyle(document.querySelector(".react-flow__viewport")).transform).a < before,
+				now,
+			);
+		}
+		const from = page.getByRole("article", { name: "tool clock" });
+		// Only the node below the mouse has handles.
+		await from.hover();
+		const handle = await from.locator(".react-flow__handle.source").boundingBox();
+		assert.equal(await page.locator(".react-flow__handle").count(), 1);
+		// Beside what is drawn of the handle, 24 pixels are there to be hit.
+		await page.mouse.move(handle.x + 22, handle.y + handle.height / 2);
+		await page.mouse.down();
+		const to = await agent("react").boundingBox();
+		await page.mouse.move(to.x + to.width / 2, to.y + to.height / 2, { steps: 8 });
+		await page.mouse.up();
+		await page.waitForFunction(() => document.querySelectorAll(".react-flow__edge").length === 2);
+		// From the input of an agent the other way round, and given up over the node where it began.
+		await page.getByRole("button", { name: "undo" }).click();
+		await page.waitForFunction(() => document.querySelectorAll(".react-flow__edge").length === 1);
+		await agent("react").hover();
+		const input = await agent("react").locator(".react-flow__handle.target").boundingBox();
+		for (const [end, count] of [
+			[agent("react"), 1],
+			[from, 2],
+		]) {
+			await agent("react").hover();
+			await page.mouse.move(input.x + input.width / 2, input.y + input.height / 2);
+			await page.mouse.down();
+			const { x, y, width, height } = await end.boundingBox();
+			await page.mouse.move(x + width / 2, y + height / 2, { steps: 8 });
+			await page.mouse.up();
+			await page.waitForFunction((wanted) => document.querySelectorAll(".react-flow__edge").length === wanted, count);
+		}
+		assert.equal(await edges.count(), 2);
+		await shot("connected-from-afar");
+	},
+);
+
 await step("a call that is denied is not made, and the run goes on", async () => {
 	await imported(canvas([node("react", "[[steps=1 id=web-deny]] Ask me."), toolNode()], [{ from: "t", to: "a" }]));
 	await agent("react").getByText("react", { exact: true }).first().click();

@@ -10,6 +10,11 @@ const dataset = page.getByRole("form", { name: "new dataset" });
 const job = page.getByRole("form", { name: "new job" });
 const status = (word) => page.getByText(word, { exact: true }).first();
 
+async function stageOf(model, version) {
+	const { items } = await (await fetch(`${base}/finetune/registry`)).json();
+	return items.find((one) => one.model === model && one.version === version).stage;
+}
+
 const lines = ["red", "green", "blue", "amber"].flatMap((colour) =>
 	["lamp", "river", "winch", "cloud"].map((thing) => ({
 		prompt: `Say ${colour} ${thing}`,
@@ -95,7 +100,20 @@ await step("its version is tried beside its base, and moves between stages", asy
 	// It ends by itself and says what was merged: the gate let it pass.
 	await status("ready").waitFor();
 	await page.getByRole("button", { name: "Retire lamps@1" }).click();
-	await page.getByRole("button", { name: "Take back lamps@1" }).waitFor();
+	const takeBack = page.getByRole("button", { name: "Take back lamps@1" });
+	await takeBack.waitFor();
+	assert.equal(await stageOf("lamps", 1), "retired");
+	await takeBack.click();
+	const makeReady = page.getByRole("button", { name: "Make ready lamps@1" });
+	await makeReady.waitFor();
+	await status("candidate").waitFor();
+	assert.equal(await stageOf("lamps", 1), "candidate");
+	await makeReady.click();
+	await makeReady.waitFor({ state: "detached" });
+	await status("ready").waitFor();
+	await page.getByRole("button", { name: "Retire lamps@1" }).waitFor();
+	assert.equal(await stageOf("lamps", 1), "ready");
+	await shot("stages");
 });
 
 await step("a server that is killed while it trains goes on, and so does the page", async () => {

@@ -140,6 +140,7 @@ export type ProjectView = {
 	skipped?: number;
 	error?: Failure | null;
 	analyses: number;
+	progress?: Schemas["ProjectProgressView"] | null;
 	created_at: string;
 	updated_at: string;
 };

@@ -15,12 +15,13 @@ import {
 	useReactFlow,
 	useStore,
 } from "@xyflow/react";
-import { type DragEvent, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { type CSSProperties, type DragEvent, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { useShallow } from "zustand/react/shallow";
 import { hasEnded } from "@/runs/fold";
 import { useRuns } from "@/runs/store";
 import { homeNamespace, useSession } from "@/session/store";
 import { Beginnings } from "./Beginnings";
+import { meant, reachOf, snapRadius } from "./connecting";
 import { type CanvasDocument, type CanvasNode, nodeOf, refusal } from "./document";
 import { Inspector } from "./Inspector";
 import { Kept } from "./Kept";
@@ -77,6 +78,7 @@ function Workspace() {
 	}, [flow, shown]);
 
 	const far = useStore(isFar);
+	const reach = useStore(reachOf);
 	const drawn = drawnOf(document.nodes.length, far);
 	const nodes = useFlowNodes(document, selected, far);
 	const working = useWorking();
@@ -148,11 +150,18 @@ function Workspace() {
 							beforeDrag.current = null;
 						}}
 						onConnect={({ source, target }) => connect(source, target)}
-						onConnectEnd={(_, link) => {
+						onConnectEnd={(event, link) => {
 							const [from, to] = [link.fromNode?.id, link.toNode?.id];
-							if (from && to && !link.isValid) say(notConnected(from, to));
+							if (from && to) {
+								if (!link.isValid) say(notConnected(from, to));
+								return;
+							}
+							const ends = link.fromHandle && meant(document, link.fromHandle, nodeUnder(event));
+							if (ends) connect(ends.from, ends.to);
 						}}
 						isValidConnection={isValidConnection}
+						connectionRadius={snapRadius(reach)}
+						style={{ "--reach": reach } as CSSProperties}
 						onDelete={({ nodes: gone, edges: cut }) => remove([...gone, ...cut].map((one) => one.id))}
 						onDrop={drop}
 						onDragOver={(event) => {
@@ -260,6 +269,13 @@ function placed(document: CanvasDocument, moved: Map<string, Place>, sized: Map<
 			return { ...node, ...(place ? { x: place.x, y: place.y } : {}), ...(size ?? {}) };
 		}),
 	};
+}
+
+/** The node on which the mouse or a finger let go. */
+function nodeUnder(event: MouseEvent | TouchEvent): string | undefined {
+	const at = "changedTouches" in event ? event.changedTouches[0] : event;
+	const element = at && window.document.elementFromPoint(at.clientX, at.clientY);
+	return element?.closest<HTMLElement>(".react-flow__node")?.dataset.id;
 }
 
 /** Which way round a connection was dragged does not matter to the reason. */

@@ -6,7 +6,7 @@ import Link from "next/link";
 import { type ReactNode, useState } from "react";
 import type { AgentEntry, CollectionView, ToolEntry } from "@/api/client";
 import { usePolled } from "@/api/polling";
-import { Button, IconButton, Input } from "@/ui";
+import { Button, IconButton, Input, Loading, Refused } from "@/ui";
 import { count } from "@/ui/words";
 import type { CanvasNode } from "./document";
 import { SIZES } from "./nodes/sizes";
@@ -70,6 +70,8 @@ export function Palette() {
 				/>
 				{fold}
 			</div>
+			<Loading of={agents} />
+			<Refused error={tools.error ?? collections.error} />
 			<Section title="Agents">
 				{wanted("supervisor") && (
 					<Item

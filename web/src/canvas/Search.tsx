@@ -2,7 +2,7 @@
 
 import { useReactFlow } from "@xyflow/react";
 import { useState } from "react";
-import { Button, Dialog, Input } from "@/ui";
+import { Button, Dialog, Empty, Input } from "@/ui";
 import type { CanvasNode } from "./document";
 import { useCanvas } from "./store";
 
@@ -30,6 +30,7 @@ export function Search({ open, onClose }: { open: boolean; onClose: () => void }
 				onChange={(event) => setQuery(event.target.value)}
 				onKeyDown={(event) => event.key === "Enter" && go(found[0])}
 			/>
+			{found.length === 0 && <Empty>{nodes.length === 0 ? "The canvas is empty." : "No node has these words."}</Empty>}
 			<ul className="mt-2">
 				{found.map((node) => (
 					<li key={node.id}>

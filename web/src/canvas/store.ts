@@ -93,6 +93,8 @@ type CanvasState = {
 
 	run: (id: string) => Promise<void>;
 	stop: (id: string) => Promise<void>;
+	/** Goes on from a step of the node's run, in a run of its own. */
+	fork: (id: string, seq: number) => Promise<void>;
 	adopt: (id: string, runId: string) => void;
 };
 
@@ -297,6 +299,18 @@ export const useCanvas = create<CanvasState>((set, get) => {
 			// A row is one chain, and all of it leads to its last agent: it is stopped as a whole.
 			const runId = get().runOf[id];
 			if (runId) await useRuns.getState().stop(runId);
+		},
+
+		async fork(id, seq) {
+			const runId = get().runOf[id];
+			if (!runId) return;
+			try {
+				const made = await useRuns.getState().fork(runId, seq);
+				set((state) => ({ problems: omit(state.problems, id) }));
+				get().adopt(id, made);
+			} catch (error) {
+				set((state) => ({ problems: { ...state.problems, [id]: describe(error) } }));
+			}
 		},
 
 		adopt: (id, runId) =>

@@ -6,7 +6,7 @@ import { ApiError, type CollectionView, type DocumentView } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import type { DeletionView, Page } from "@/api/shapes";
 import { homeNamespace, useSession } from "@/session/store";
-import { Empty, Field, Input, Panel, Refused, Status, Table } from "@/ui";
+import { Empty, Field, Input, Loading, Panel, Status, Table } from "@/ui";
 import { count, moment } from "@/ui/words";
 import { DocumentDialog } from "./DocumentDialog";
 import { Remove, Removed } from "./Remove";
@@ -60,7 +60,7 @@ export function Collections() {
 							</li>
 						))}
 					</ul>
-					<Refused error={collections.error} />
+					<Loading of={collections} />
 					{collections.data?.items.length === 0 && <Empty>No collections in {namespace}.</Empty>}
 				</Panel>
 				<Upload namespace={namespace} collection={name} onDone={collections.refresh} />
@@ -83,7 +83,7 @@ export function Collections() {
 					/>
 				</div>
 			) : (
-				<Empty>Upload files to make a collection.</Empty>
+				collections.data && <Empty>Upload files to make a collection.</Empty>
 			)}
 		</div>
 	);
@@ -111,6 +111,7 @@ function Documents({
 	};
 	return (
 		<Panel title="Documents">
+			{!gone && <Loading of={documents} />}
 			<Table head={["source", "status", "chunks", "updated"]}>
 				{items?.map((one) => (
 					<tr key={one.document_id}>

@@ -6,7 +6,7 @@ import { useState } from "react";
 import { type AskDone, call, describe, type SearchDone } from "@/api/client";
 import { addressOf } from "@/documents/DocumentPage";
 import { Answer } from "@/runs/Answer";
-import { Button, Empty, Input, Panel, Table } from "@/ui";
+import { Alert, Button, Empty, Input, Panel, Table } from "@/ui";
 
 const RESULTS = 10;
 const STAGES = ["dense", "sparse", "fused", "rerank"] as const;
@@ -16,12 +16,12 @@ export function SearchBench({ namespace, collection }: { namespace: string; coll
 	const [query, setQuery] = useState("");
 	const [found, setFound] = useState<SearchDone | null>(null);
 	const [answer, setAnswer] = useState<AskDone | null>(null);
-	const [busy, setBusy] = useState(false);
+	const [busy, setBusy] = useState<"search" | "ask" | null>(null);
 	const [problem, setProblem] = useState<string | null>(null);
 
 	const run = async (what: "search" | "ask") => {
 		if (!query.trim()) return;
-		setBusy(true);
+		setBusy(what);
 		setProblem(null);
 		try {
 			const body = { query, collection, namespace, ...(what === "search" ? { k: RESULTS } : {}) };
@@ -30,7 +30,7 @@ export function SearchBench({ namespace, collection }: { namespace: string; coll
 		} catch (error) {
 			setProblem(describe(error));
 		} finally {
-			setBusy(false);
+			setBusy(null);
 		}
 	};
 
@@ -49,18 +49,14 @@ export function SearchBench({ namespace, collection }: { namespace: string; coll
 					value={query}
 					onChange={(event) => setQuery(event.target.value)}
 				/>
-				<Button type="submit" tone="accent" disabled={busy}>
-					Search
+				<Button type="submit" tone="accent" disabled={busy !== null || !query.trim()}>
+					{busy === "search" ? "Searching…" : "Search"}
 				</Button>
-				<Button disabled={busy} onClick={() => void run("ask")}>
-					Ask
+				<Button disabled={busy !== null || !query.trim()} onClick={() => void run("ask")}>
+					{busy === "ask" ? "Asking…" : "Ask"}
 				</Button>
 			</form>
-			{problem && (
-				<p role="alert" className="mt-2 text-bad">
-					{problem}
-				</p>
-			)}
+			<Alert>{problem}</Alert>
 			{answer && (
 				<div className="mt-3 rounded-md bg-raised p-3" aria-live="polite">
 					<Answer text={answer.answer} citations={answer.citations} namespace={namespace} />

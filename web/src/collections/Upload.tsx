@@ -3,7 +3,7 @@
 import { useEffect, useState } from "react";
 import { call, describe, type IngestAccepted, type IngestView } from "@/api/client";
 import { usePolled } from "@/api/polling";
-import { Button, Field, FileInput, Input, Panel, Status } from "@/ui";
+import { Alert, Button, Field, FileInput, Input, Panel, Refused, Status } from "@/ui";
 
 /** Sends files to a collection and shows what becomes of each. */
 export function Upload({
@@ -57,11 +57,7 @@ export function Upload({
 				<Button tone="accent" disabled={!files?.length || !target || sending} onClick={() => void send()}>
 					{sending ? "Sending…" : "Upload"}
 				</Button>
-				{problem && (
-					<p role="alert" className="text-bad">
-						{problem}
-					</p>
-				)}
+				<Alert>{problem}</Alert>
 				{ingest && <Progress id={ingest} onDone={onDone} />}
 			</div>
 		</Panel>
@@ -70,7 +66,7 @@ export function Upload({
 
 function Progress({ id, onDone }: { id: string; onDone: () => void }) {
 	const [ended, setEnded] = useState(false);
-	const { data } = usePolled<IngestView>(ended ? null : `/ingest/${id}`, 700);
+	const { data, error } = usePolled<IngestView>(ended ? null : `/ingest/${id}`, 700);
 	const [last, setLast] = useState<IngestView | null>(null);
 	useEffect(() => {
 		if (!data) return;
@@ -80,7 +76,7 @@ function Progress({ id, onDone }: { id: string; onDone: () => void }) {
 			onDone();
 		}
 	}, [data, onDone]);
-	if (!last) return null;
+	if (!last) return <Refused error={error} />;
 	const total = last.documents ?? last.queued;
 	const done = last.indexed + last.unchanged + last.failed;
 	return (

@@ -4,7 +4,7 @@ import { useRef, useState } from "react";
 import { ApiError, call, describe, type FieldError } from "@/api/client";
 import type { Polled } from "@/api/polling";
 import type { DatasetFormat, DatasetView, Page } from "@/api/shapes";
-import { Alert, Button, Empty, Field, FileInput, Input, Panel, Refused, Select } from "@/ui";
+import { Alert, Button, Empty, Field, FileInput, Input, Loading, Panel, Select } from "@/ui";
 import { bytes, number } from "@/ui/words";
 
 const FORMATS: { value: DatasetFormat; label: string }[] = [
@@ -48,7 +48,7 @@ export function Datasets({ page }: { page: Polled<Page<DatasetView>> }) {
 					</li>
 				))}
 			</ul>
-			<Refused error={page.error} />
+			<Loading of={page} />
 			{page.data?.items.length === 0 && <Empty>No datasets: upload a file of examples.</Empty>}
 			<UploadDataset onDone={page.refresh} />
 		</Panel>

@@ -2,7 +2,7 @@
 
 import { useMemo } from "react";
 import { Curve, type Line } from "@/charts/Curve";
-import { Alert, Button, Panel, Status } from "@/ui";
+import { Alert, Button, Loading, Panel, Status } from "@/ui";
 import { number, seconds } from "@/ui/words";
 import { type Point, smoothed } from "./fold";
 import { useJob } from "./job";
@@ -13,7 +13,7 @@ const SMOOTHING = 0.9;
 export function JobDetail({ id, onEnded }: { id: string; onEnded: () => void }) {
 	const { job, points, ended, connected, problem, cancel } = useJob(id, onEnded);
 	const { steps, loss, rate } = useLines(points);
-	if (!job) return problem ? <Alert>{problem}</Alert> : null;
+	if (!job) return <Loading of={{ data: null, error: problem }} />;
 	const going = !ended && (job.status === "queued" || job.status === "running");
 	return (
 		<Panel

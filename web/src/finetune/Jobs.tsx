@@ -3,7 +3,7 @@
 import clsx from "clsx";
 import type { Polled } from "@/api/polling";
 import type { JobView, Page } from "@/api/shapes";
-import { Empty, Panel, Refused, Status, Table } from "@/ui";
+import { Empty, Loading, Panel, Status, Table } from "@/ui";
 import { moment } from "@/ui/words";
 
 /** Every job, newest first. */
@@ -19,7 +19,7 @@ export function Jobs({
 	const jobs = page.data?.items ?? [];
 	return (
 		<Panel title="Jobs">
-			<Refused error={page.error} />
+			<Loading of={page} />
 			{page.data && jobs.length === 0 && <Empty>No jobs: upload a dataset and start one.</Empty>}
 			{jobs.length > 0 && (
 				<Table head={["model", "status", "step", "loss", "held out", "begun"]}>

@@ -4,7 +4,7 @@ import { useState } from "react";
 import { call, describe } from "@/api/client";
 import type { Polled } from "@/api/polling";
 import type { ModelVersionView, Page, Stage } from "@/api/shapes";
-import { Alert, Button, Dialog, Empty, Panel, Refused, Status, Table } from "@/ui";
+import { Alert, Button, Dialog, Empty, Loading, Panel, Status, Table } from "@/ui";
 import { bytes, moment, number } from "@/ui/words";
 import { SideBySide } from "./SideBySide";
 
@@ -22,21 +22,25 @@ const NEXT: Record<Stage, { to: Stage; label: string }[]> = {
 export function Registry({ page }: { page: Polled<Page<ModelVersionView>> }) {
 	const [trying, setTrying] = useState<ModelVersionView | null>(null);
 	const [problem, setProblem] = useState<string | null>(null);
+	const [moving, setMoving] = useState(false);
 	const versions = page.data?.items ?? [];
 	const move = async ({ model, version }: ModelVersionView, stage: Stage) => {
+		setMoving(true);
 		try {
 			const path = `/finetune/registry/${encodeURIComponent(model)}/${version}/stage`;
 			await call(path, { method: "POST", body: { stage } });
 			setProblem(null);
 		} catch (error) {
 			setProblem(describe(error));
+		} finally {
+			setMoving(false);
 		}
 		page.refresh();
 	};
 	return (
 		<Panel title="Registry">
 			<Alert>{problem}</Alert>
-			<Refused error={page.error} />
+			<Loading of={page} />
 			{page.data && versions.length === 0 && <Empty>No versions: a job that succeeds makes one.</Empty>}
 			{versions.length > 0 && (
 				<Table head={["version", "stage", "metrics", "size", "made", ""]}>
@@ -74,6 +78,8 @@ export function Registry({ page }: { page: Polled<Page<ModelVersionView>> }) {
 										<Button
 											key={to}
 											tone="quiet"
+											// The reason stands beside its stage.
+											disabled={moving || (to === "ready" && one.gate?.passed === false)}
 											aria-label={`${label} ${one.model}@${one.version}`}
 											onClick={() => void move(one, to)}
 										>

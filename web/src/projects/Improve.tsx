@@ -4,7 +4,7 @@ import { useEffect, useState } from "react";
 import { call, describe } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import type { FileChanged, Page, ProjectFile, ProposalView } from "@/api/shapes";
-import { Alert, Button, Empty, Field, Input, Panel, Refused, Select, Status } from "@/ui";
+import { Alert, Button, Empty, Field, Input, Loading, Panel, Select, Status } from "@/ui";
 import { count, moment, number } from "@/ui/words";
 import { Diff } from "./Diff";
 
@@ -29,6 +29,7 @@ export function Improve({ id, file, onFile }: Props) {
 					proposals.refresh();
 				}}
 			/>
+			<Loading of={proposals} />
 			{proposals.data?.items.length === 0 && <Empty>Nothing was proposed yet.</Empty>}
 			{(proposals.data?.items.length ?? 0) > 0 && (
 				<Field label="proposals">
@@ -110,21 +111,26 @@ function Ask({
 function Proposal({ base, id, onChanged }: { base: string; id: string; onChanged: () => void }) {
 	const [settled, setSettled] = useState(false);
 	const path = `${base}/proposals/${encodeURIComponent(id)}`;
-	const { data, error, refresh } = usePolled<ProposalView>(path, settled ? 30_000 : 1_000);
+	const polled = usePolled<ProposalView>(path, settled ? 30_000 : 1_000);
+	const { data, refresh } = polled;
 	const [problem, setProblem] = useState<string | null>(null);
+	const [acting, setActing] = useState(false);
 	// A change that was taken back stays a proposal that was applied: what the copy has tells which one it is.
 	const applied = data?.status === "applied" ? `${base}/file?${new URLSearchParams({ path: data.file })}` : null;
 	const copy = usePolled<{ sha256: string }>(applied, 30_000);
 	useEffect(() => setSettled(data !== null && data.status !== "proposing"), [data]);
-	if (!data) return <Refused error={error} />;
+	if (!data) return <Loading of={polled} />;
 	const { file, status, improves } = data;
 	const act = async (what: "apply" | "revert") => {
+		setActing(true);
 		try {
 			const body = { file, confirm: true, ...(what === "apply" ? { proposal_id: id } : {}) };
 			await call<FileChanged>(`${base}/${what}`, { method: "POST", body, key: crypto.randomUUID() });
 			setProblem(null);
 		} catch (failed) {
 			setProblem(describe(failed));
+		} finally {
+			setActing(false);
 		}
 		refresh();
 		copy.refresh();
@@ -143,12 +149,12 @@ function Proposal({ base, id, onChanged }: { base: string; id: string; onChanged
 			{data.diff && <Diff diff={data.diff} />}
 			<div className="mt-3 flex gap-2">
 				{status === "proposed" && (
-					<Button tone="accent" onClick={() => void act("apply")}>
+					<Button tone="accent" disabled={acting} onClick={() => void act("apply")}>
 						Apply to the copy
 					</Button>
 				)}
 				{copy.data?.sha256 === data.after_sha256 && (
-					<Button tone="danger" onClick={() => void act("revert")}>
+					<Button tone="danger" disabled={acting} onClick={() => void act("revert")}>
 						Revert
 					</Button>
 				)}

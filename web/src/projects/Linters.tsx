@@ -4,7 +4,7 @@ import { useState } from "react";
 import { call, describe } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import type { ProjectTool } from "@/api/shapes";
-import { Alert, Button, Panel, Refused, Status } from "@/ui";
+import { Alert, Button, Loading, Panel, Status } from "@/ui";
 
 type Tools = { items: ProjectTool[] };
 
@@ -36,7 +36,7 @@ export function Linters() {
 	const tools = (changed ?? listed.data)?.items ?? [];
 	return (
 		<Panel title="Linters">
-			<Refused error={listed.error} />
+			<Loading of={listed} />
 			<Alert>{problem}</Alert>
 			<ul>
 				{tools.map((tool) => (

@@ -5,8 +5,8 @@ import { useEffect, useState } from "react";
 import { API_BASE, call, describe } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import type { ProjectView } from "@/api/shapes";
-import { Alert, Button, Empty, Panel, Refused, Status } from "@/ui";
-import { bytes, number } from "@/ui/words";
+import { Alert, Button, Empty, Loading, Panel, Status } from "@/ui";
+import { bytes, count, number } from "@/ui/words";
 import { Improve } from "./Improve";
 import { Report } from "./Report";
 import { Trend } from "./Trend";
@@ -22,10 +22,11 @@ export function ProjectDetail({ id }: { id: string }) {
 	/** The file that somebody wants to have improved. */
 	const [file, setFile] = useState("");
 	const path = `/projects/${encodeURIComponent(id)}`;
-	const { data: project, error, refresh } = usePolled<ProjectView>(path, busy ? BUSY_MS : IDLE_MS);
+	const polled = usePolled<ProjectView>(path, busy ? BUSY_MS : IDLE_MS);
+	const { data: project, refresh } = polled;
 	const working = project?.status === "importing" || project?.status === "analyzing";
 	useEffect(() => setBusy(project === null || working), [project, working]);
-	if (!project) return <Refused error={error} />;
+	if (!project) return <Loading of={polled} />;
 	return (
 		<>
 			<Head project={project} working={working} onChanged={refresh} />
@@ -89,10 +90,11 @@ function Head({ project, working, onChanged }: { project: ProjectView; working: 
 		<Panel title={project.name} actions={<Status of={project.status} />}>
 			<p className="break-all font-mono text-soft text-xs">{project.source}</p>
 			<p className="text-xs">
-				{number(project.files)} files, {bytes(project.size_bytes)}
+				{count(project.files, "file")}, {bytes(project.size_bytes)}
 				{project.skipped ? `, ${number(project.skipped)} left out` : ""}
-				{project.languages.map(({ name, lines }) => ` · ${name} ${number(lines)} lines`).join("")}
+				{project.languages.map(({ name, lines }) => ` · ${name} ${count(lines, "line")}`).join("")}
 			</p>
+			{project.progress && <Progress of={project.progress} />}
 			{project.error && (
 				<Alert>
 					{project.error.message}
@@ -113,5 +115,15 @@ function Head({ project, working, onChanged }: { project: ProjectView; working: 
 			</div>
 			<Alert>{problem}</Alert>
 		</Panel>
+	);
+}
+
+function Progress({ of: { done, total } }: { of: NonNullable<ProjectView["progress"]> }) {
+	return (
+		<p className="mt-1 flex items-center gap-2 text-soft text-xs tabular-nums">
+			<progress aria-label="how far it is" max={total ?? undefined} value={total ? done : undefined} />
+			{number(done)}
+			{total != null && ` of ${number(total)}`}
+		</p>
 	);
 }

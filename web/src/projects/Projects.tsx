@@ -5,8 +5,8 @@ import Link from "next/link";
 import { useRouter, useSearchParams } from "next/navigation";
 import { usePolled } from "@/api/polling";
 import type { Page, ProjectView } from "@/api/shapes";
-import { Empty, Panel, Refused, Status } from "@/ui";
-import { bytes, number } from "@/ui/words";
+import { Empty, Loading, Panel, Status } from "@/ui";
+import { bytes, count } from "@/ui/words";
 import { Import } from "./Import";
 import { Linters } from "./Linters";
 import { ProjectDetail } from "./ProjectDetail";
@@ -27,7 +27,7 @@ export function Projects() {
 					}}
 				/>
 				<Panel title="Projects">
-					<Refused error={projects.error} />
+					<Loading of={projects} />
 					{projects.data?.items.length === 0 && <Empty>No projects.</Empty>}
 					<ul>
 						{projects.data?.items.map((project) => (
@@ -44,7 +44,7 @@ export function Projects() {
 									<span className="block break-words font-medium">{project.name}</span>
 									<span className="flex flex-wrap items-center gap-2 text-soft text-xs">
 										<Status of={project.status} />
-										{number(project.files)} files, {bytes(project.size_bytes)}
+										{count(project.files, "file")}, {bytes(project.size_bytes)}
 									</span>
 								</Link>
 							</li>

@@ -6,7 +6,7 @@ import { usePolled } from "@/api/polling";
 import type { FindingView, ReportView, Severity } from "@/api/shapes";
 import { Bars } from "@/charts/Bars";
 import { Stacked } from "@/charts/Stacked";
-import { Panel, Refused, Status, Table } from "@/ui";
+import { Loading, Panel, Status, Table } from "@/ui";
 import { number } from "@/ui/words";
 import { Findings } from "./Findings";
 import { SEVERITIES, stacked } from "./grouping";
@@ -26,9 +26,10 @@ const TONES: Record<Severity, "bad" | "warn" | "soft"> = {
 
 /** The newest analysis: figures with charts, the tools that ran, the model's review, every finding. */
 export function Report({ id, onImprove }: { id: string; onImprove: (file: string) => void }) {
-	const { data: report, error } = usePolled<ReportView>(`/projects/${encodeURIComponent(id)}/report`, 60_000);
+	const polled = usePolled<ReportView>(`/projects/${encodeURIComponent(id)}/report`, 60_000);
+	const report = polled.data;
 	const [place, setPlace] = useState<Place | null>(null);
-	if (!report) return <Refused error={error} />;
+	if (!report) return <Loading of={polled} />;
 	const { summary } = report;
 	const form = `${API_BASE}/projects/${encodeURIComponent(id)}/report?analysis=${encodeURIComponent(report.analysis_id)}`;
 	return (

@@ -3,7 +3,7 @@
 import clsx from "clsx";
 import { useEffect, useRef, useState } from "react";
 import { call, describe } from "@/api/client";
-import { Alert, Dialog } from "@/ui";
+import { Dialog, Loading } from "@/ui";
 
 export type Place = { file: string; line?: number };
 
@@ -34,7 +34,7 @@ function Lines({ id, place }: { id: string; place: Place }) {
 	useEffect(() => {
 		if (text !== null) marked.current?.scrollIntoView({ block: "center" });
 	}, [text]);
-	if (text === null) return <Alert>{problem}</Alert>;
+	if (text === null) return <Loading of={{ data: null, error: problem }} />;
 	const lines = text.split("\n");
 	const at = place.line ?? 1;
 	const first = Math.max(0, at - 1 - AROUND);

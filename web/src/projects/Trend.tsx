@@ -4,7 +4,7 @@ import { useMemo, useState } from "react";
 import { usePolled } from "@/api/polling";
 import type { AnalysisSummary, FindingView, Page, TrendView } from "@/api/shapes";
 import { Curve, type Line } from "@/charts/Curve";
-import { Empty, Field, Panel, Select, Status } from "@/ui";
+import { Empty, Field, Loading, Panel, Refused, Select, Status } from "@/ui";
 import { moment, number } from "@/ui/words";
 import { Changed } from "./Surface";
 
@@ -13,7 +13,8 @@ const MOST_SHOWN = 200;
 /** How the analyses of a project differ: all of them as curves, two of them finding by finding. */
 export function Trend({ id }: { id: string }) {
 	const base = `/projects/${encodeURIComponent(id)}`;
-	const { data } = usePolled<Page<AnalysisSummary>>(`${base}/analyses?limit=100`, 60_000);
+	const listed = usePolled<Page<AnalysisSummary>>(`${base}/analyses?limit=100`, 60_000);
+	const { data } = listed;
 	const analyses = useMemo(() => [...(data?.items ?? [])].reverse(), [data]);
 	const [from, setFrom] = useState("");
 	const [to, setTo] = useState("");
@@ -21,7 +22,8 @@ export function Trend({ id }: { id: string }) {
 	const query = first && last && new URLSearchParams({ from: first, to: last });
 	const trend = usePolled<TrendView>(query ? `${base}/trend?${query}` : null, 60_000);
 	const { x, lines } = useCurves(analyses);
-	if (data && analyses.length < 2) return <Empty>Analyze it again to see what changed.</Empty>;
+	if (!data) return <Loading of={listed} />;
+	if (analyses.length < 2) return <Empty>Analyze it again to see what changed.</Empty>;
 	return (
 		<div className="space-y-3">
 			<Panel title="Findings over time">
@@ -36,6 +38,7 @@ export function Trend({ id }: { id: string }) {
 						<Choice analyses={analyses} value={last} onChange={setTo} />
 					</Field>
 				</div>
+				<Refused error={trend.error} />
 				{trend.data && (
 					<>
 						<p>

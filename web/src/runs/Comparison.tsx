@@ -23,10 +23,13 @@ export function Comparison({ first, second }: { first: string; second: string })
 				<Side id={second} />
 			</div>
 			<Panel title="Step by step">
-				<p className="mb-2 text-soft text-xs">
-					{parting ? `They part at step ${parting.seq} of ${rows.length}.` : "They say the same in every step."}
-				</p>
-				{rows.length === 0 && <Empty>No steps so far.</Empty>}
+				{rows.length === 0 ? (
+					<Empty>No steps so far.</Empty>
+				) : (
+					<p className="mb-2 text-soft text-xs">
+						{parting ? `They part at step ${parting.seq} of ${rows.length}.` : "They say the same in every step."}
+					</p>
+				)}
 				<ol aria-label="steps of both">
 					{rows.map((row) => (
 						// Rows that nobody looks at are not laid out, however many there are.

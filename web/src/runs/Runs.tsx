@@ -7,7 +7,7 @@ import { useState } from "react";
 import { useShallow } from "zustand/react/shallow";
 import { type AgentEntry, describe, type RunSummary, type RunView } from "@/api/client";
 import { usePolled } from "@/api/polling";
-import { Alert, Button, Empty, Input, Panel, Refused, Select, Status } from "@/ui";
+import { Alert, Button, Empty, Input, Loading, Panel, Select, Status } from "@/ui";
 import { count, moment } from "@/ui/words";
 import { Answer } from "./Answer";
 import { ChainTotal } from "./ChainTotal";
@@ -85,7 +85,7 @@ export function Runs() {
 						onKeyDown={(event) => event.key === "Enter" && event.currentTarget.blur()}
 					/>
 				</div>
-				<Refused error={page.error} />
+				<Loading of={page} />
 				{page.data?.items.length === 0 && (
 					<Empty>{status || agent || namespace ? "No run is like this." : "No runs: start one on the canvas."}</Empty>
 				)}
@@ -113,6 +113,7 @@ export function Runs() {
 								<Link
 									href={`/ui/runs/?id=${id}&with=${run.run_id}`}
 									prefetch={false}
+									aria-label={`compare with ${run.run_id}`}
 									className="rounded px-2 py-1 text-accent text-xs hover:bg-raised"
 								>
 									compare
@@ -134,7 +135,15 @@ export function Runs() {
 				</div>
 			</Panel>
 			<div className="min-w-0 space-y-3">
-				{id ? other ? <Comparison first={id} second={other} /> : <RunDetail id={id} /> : <Empty>Choose a run.</Empty>}
+				{id ? (
+					other ? (
+						<Comparison first={id} second={other} />
+					) : (
+						<RunDetail key={id} id={id} />
+					)
+				) : (
+					<Empty>Choose a run.</Empty>
+				)}
 			</div>
 		</div>
 	);
@@ -146,6 +155,7 @@ function RunDetail({ id }: { id: string }) {
 		useShallow((s) => ({ cancel: s.cancel, decide: s.decide, fork: s.fork, resume: s.resume })),
 	);
 	const [problem, setProblem] = useState<string | null>(null);
+	const [resumed, setResumed] = useState(false);
 	// The stream says at its end only what was asked.
 	const asked = usePolled<RunView>(run && !run.result ? `/runs/${encodeURIComponent(id)}` : null, 60_000);
 	if (!run) return null;
@@ -167,7 +177,7 @@ function RunDetail({ id }: { id: string }) {
 						<Status of={run.status} />
 						{!hasEnded(run) && (
 							<>
-								<Button title="Asks a run that waits to look again" onClick={() => void resume(id)}>
+								<Button title="Asks a run that waits to look again" onClick={() => void resume(id).then(setResumed)}>
 									Resume
 								</Button>
 								<Button tone="danger" onClick={() => void cancel(id)}>
@@ -183,6 +193,9 @@ function RunDetail({ id }: { id: string }) {
 				<ChainTotal link={run.result?.chain ?? asked.data?.chain} />
 				{run.result?.stop_reason && (
 					<p className="text-soft text-xs">stopped: {run.result.stop_reason.replaceAll("_", " ")}</p>
+				)}
+				{resumed && !hasEnded(run) && (
+					<output className="block text-soft text-xs">The run was asked to look again.</output>
 				)}
 				<Alert>{problem ?? run.problem}</Alert>
 			</Panel>
@@ -202,6 +215,9 @@ function RunDetail({ id }: { id: string }) {
 				</Panel>
 			)}
 			<Panel title="Steps">
+				{run.steps.length === 0 && (
+					<Empty>{hasEnded(run) ? "It ended before its first step." : "No steps so far."}</Empty>
+				)}
 				<Steps
 					steps={run.steps}
 					height={560}

@@ -72,3 +72,12 @@ test("given two calls that wait, one that is decided elsewhere loses its buttons
 	await vi.advanceTimersByTimeAsync(60_000);
 	expect(vi.getTimerCount()).toBe(0);
 });
+
+test("given a run that is asked to look again, then it is told whether the server took that in, and why not", async () => {
+	expect(await useRuns.getState().resume(RUN)).toBe(true);
+	expect(useRuns.getState().runs[RUN]?.problem).toBeNull();
+	const ended = { status: 409, code: "run_ended", title: "Conflict", detail: "it has ended" };
+	vi.stubGlobal("fetch", async () => Response.json(ended, { status: 409 }));
+	expect(await useRuns.getState().resume(RUN)).toBe(false);
+	expect(useRuns.getState().runs[RUN]?.problem).toBe("it has ended");
+});

@@ -27,8 +27,8 @@ type RunsState = {
 	cancel: (runId: string) => Promise<void>;
 	/** Stops the chain that the run was started with, or the run where it was started by itself. */
 	stop: (runId: string) => Promise<void>;
-	/** Asks a run that waits to look again. */
-	resume: (runId: string) => Promise<void>;
+	/** Asks a run that waits to look again; gives whether the server took that in. */
+	resume: (runId: string) => Promise<boolean>;
 	decide: (runId: string, step: number, decision: "approve" | "deny") => Promise<void>;
 	fork: (runId: string, atSeq: number) => Promise<string>;
 };
@@ -156,8 +156,10 @@ export const useRuns = create<RunsState>((set, get) => {
 				await post(`/runs/${runId}/resume`, {});
 				change(runId, (run) => ({ ...run, problem: null }));
 				get().follow(runId);
+				return true;
 			} catch (error) {
 				change(runId, (run) => ({ ...run, problem: describe(error) }));
+				return false;
 			}
 		},
 

@@ -6,11 +6,11 @@ import Link from "next/link";
 import { usePathname } from "next/navigation";
 import { Tooltip } from "radix-ui";
 import { type ReactNode, useEffect, useState } from "react";
-import type { HealthView } from "@/api/client";
+import { describe, type HealthView } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import { SignIn } from "@/session/SignIn";
 import { isSignedIn, useSession } from "@/session/store";
-import { IconButton } from "@/ui";
+import { Alert, IconButton } from "@/ui";
 
 const PAGES = [
 	{ href: "/", label: "Canvas", icon: Workflow },
@@ -28,6 +28,15 @@ export function Shell({ children }: { children: ReactNode }) {
 	const [theme, toggle] = useTheme();
 	const signedIn = useSession(isSignedIn);
 	const name = useSession((s) => s.session?.name);
+	const [problem, setProblem] = useState<string | null>(null);
+	const signOut = async () => {
+		setProblem(null);
+		try {
+			await useSession.getState().signOut();
+		} catch (error) {
+			setProblem(`you are still signed in: ${describe(error)}`);
+		}
+	};
 	// Also when a server is back: it may be another one, with other tokens.
 	useEffect(() => {
 		if (!health.offline) void useSession.getState().look();
@@ -67,7 +76,7 @@ export function Shell({ children }: { children: ReactNode }) {
 						)}
 					</span>
 					{signedIn && (
-						<IconButton label={`Sign out ${name ?? ""}`.trim()} onClick={() => void useSession.getState().signOut()}>
+						<IconButton label={`Sign out ${name ?? ""}`.trim()} onClick={() => void signOut()}>
 							<LogOut size={16} aria-hidden />
 						</IconButton>
 					)}
@@ -80,6 +89,11 @@ export function Shell({ children }: { children: ReactNode }) {
 						The backend is offline. Start it with <code className="font-mono">riverrun serve</code>; this page goes on
 						by itself.
 					</p>
+				)}
+				{problem && (
+					<div className="border-line border-b px-3 py-2">
+						<Alert>{problem}</Alert>
+					</div>
 				)}
 				{/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard */}
 				<main tabIndex={0} className="min-h-0 flex-1 overflow-auto">

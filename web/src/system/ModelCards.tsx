@@ -2,15 +2,16 @@
 
 import { usePolled } from "@/api/polling";
 import type { ModelCard } from "@/api/shapes";
-import { Empty, Panel, Refused, Table } from "@/ui";
+import { Empty, Loading, Panel, Table } from "@/ui";
 import { moment, number } from "@/ui/words";
 
 /** What was measured of the models. */
 export function ModelCards() {
-	const { data, error } = usePolled<{ items: ModelCard[] }>("/models/cards", 30_000);
+	const cards = usePolled<{ items: ModelCard[] }>("/models/cards", 30_000);
+	const { data } = cards;
 	return (
 		<Panel title="Models">
-			<Refused error={error} />
+			<Loading of={cards} />
 			{data?.items.length === 0 && (
 				<Empty>
 					Nothing was measured yet: <code className="font-mono">riverrun models probe MODEL</code> does.

@@ -3,7 +3,7 @@
 import { useMemo, useState } from "react";
 import { call, type DeadLetterEntry, describe, type HealthView } from "@/api/client";
 import { usePolled } from "@/api/polling";
-import { Alert, Button, Empty, Panel, Refused, Status } from "@/ui";
+import { Alert, Button, Empty, Loading, Panel, Status } from "@/ui";
 import { ModelCards } from "./ModelCards";
 
 /** What is there, what is missing and how to mend it; how far behind the workers are; what could not be handled. */
@@ -21,10 +21,13 @@ export function System() {
 }
 
 function Services() {
-	const { data } = usePolled<HealthView>("/health", 3_000);
+	const health = usePolled<HealthView>("/health", 3_000);
+	const { data } = health;
+	const lags = Object.entries((data?.lag ?? {}) as Record<string, number>);
 	return (
 		<div className="space-y-3">
 			<Panel title="Services">
+				<Loading of={health} />
 				<table className="w-full">
 					<tbody>
 						{data?.services.map((service) => (
@@ -51,9 +54,10 @@ function Services() {
 				</table>
 			</Panel>
 			<Panel title="Behind">
+				{data && lags.length === 0 && <Empty>Nobody knows: the log does not say how far its readers are.</Empty>}
 				<table className="w-full">
 					<tbody>
-						{Object.entries((data?.lag ?? {}) as Record<string, number>).map(([group, lag]) => (
+						{lags.map(([group, lag]) => (
 							<tr key={group} className="border-line border-t first:border-0">
 								<th scope="row" className="py-1 text-left font-mono font-normal text-xs">
 									{group}
@@ -71,7 +75,8 @@ function Services() {
 }
 
 function DeadLetters() {
-	const { data, error, refresh } = usePolled<{ items: DeadLetterEntry[] }>("/dlq", 5_000);
+	const page = usePolled<{ items: DeadLetterEntry[] }>("/dlq", 5_000);
+	const { data, refresh } = page;
 	const [problem, setProblem] = useState<string | null>(null);
 	// Those that somebody has to look at stand above those that were handled.
 	const letters = useMemo(
@@ -89,20 +94,26 @@ function DeadLetters() {
 	};
 	return (
 		<Panel title="Dead letters">
-			<Refused error={error} />
+			<Loading of={page} />
 			<Alert>{problem}</Alert>
 			{data?.items.length === 0 && <Empty>None: everything could be handled.</Empty>}
 			<ul aria-label="dead letters">
 				{letters.map((letter) => (
 					<li key={letter.id} className="border-line border-t py-2 first:border-0">
 						<p className="break-all font-mono text-xs">
-							{letter.topic} {letter.partition}@{letter.offset} · {letter.code} · {letter.state}
+							{placeOf(letter)} · {letter.code} · {letter.state}
 						</p>
 						<p className="break-words">{letter.reason}</p>
 						{letter.state === "open" && (
 							<div className="mt-1 flex gap-2">
-								<Button onClick={() => void act(letter.id, "redrive")}>Redrive</Button>
-								<Button tone="danger" onClick={() => void act(letter.id, "drop")}>
+								<Button aria-label={`Redrive ${placeOf(letter)}`} onClick={() => void act(letter.id, "redrive")}>
+									Redrive
+								</Button>
+								<Button
+									tone="danger"
+									aria-label={`Drop ${placeOf(letter)}`}
+									onClick={() => void act(letter.id, "drop")}
+								>
 									Drop
 								</Button>
 							</div>
@@ -112,4 +123,8 @@ function DeadLetters() {
 			</ul>
 		</Panel>
 	);
+}
+
+function placeOf({ topic, partition, offset }: DeadLetterEntry): string {
+	return `${topic} ${partition}@${offset}`;
 }

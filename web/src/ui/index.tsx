@@ -13,6 +13,7 @@ import type {
 	TextareaHTMLAttributes,
 } from "react";
 import { describe, Offline } from "@/api/client";
+import type { Polled } from "@/api/polling";
 
 type Tone = "plain" | "accent" | "danger" | "quiet";
 
@@ -193,6 +194,11 @@ export function Alert({ children }: { children: ReactNode }) {
 /** Why something can't be shown; that nobody answers is said above every page. */
 export function Refused({ error }: { error: unknown }) {
 	return error && !(error instanceof Offline) ? <Alert>{describe(error)}</Alert> : null;
+}
+
+/** What stands where an answer will be: that it is on its way, unless it comes soon, or why it can't be shown. */
+export function Loading({ of: { data, error } }: { of: Pick<Polled<unknown>, "data" | "error"> }) {
+	return data === null && !error ? <p className="late py-2 text-soft">Reading…</p> : <Refused error={error} />;
 }
 
 export function TextArea({ className, ...rest }: TextareaHTMLAttributes<HTMLTextAreaElement>) {

@@ -28,13 +28,13 @@ export const AgentNode = memo(function AgentNode(props: NodeProps<FlowNode>) {
 
 function NearAgent({ id, data, selected }: NodeProps<FlowNode>) {
 	const node = data.node.data as AgentData;
-	const { change, run, stop, adopt } = useCanvas(
-		useShallow((s) => ({ change: s.change, run: s.run, stop: s.stop, adopt: s.adopt })),
+	const { change, run, stop, fork, say } = useCanvas(
+		useShallow((s) => ({ change: s.change, run: s.run, stop: s.stop, fork: s.fork, say: s.say })),
 	);
 	const runId = useCanvas((s) => s.runOf[id]);
 	const problem = useCanvas((s) => s.problems[id]);
 	const live = useRuns((s) => (runId ? s.runs[runId] : undefined));
-	const { decide, fork, resume } = useRuns(useShallow((s) => ({ decide: s.decide, fork: s.fork, resume: s.resume })));
+	const { decide, resume } = useRuns(useShallow((s) => ({ decide: s.decide, resume: s.resume })));
 	const before = useCanvas((s) => s.runBefore[id]);
 	const busy = live !== undefined && !hasEnded(live) && !live.problem;
 	// A run without a step may wait for those before it in its chain. Only then is the canvas looked at.
@@ -43,6 +43,9 @@ function NearAgent({ id, data, selected }: NodeProps<FlowNode>) {
 		useShallow((s) => (idle ? agentsBefore(s.history.present, id).flatMap((one) => s.runOf[one.id] ?? []) : NOTHING)),
 	);
 	const waits = useRuns((s) => runsBefore.some((one) => s.runs[one] && !hasEnded(s.runs[one])));
+	const lookAgain = async () => {
+		if (runId && (await resume(runId))) say("the run was asked to look again");
+	};
 	const name = node.agent ?? "supervisor";
 	const Icon = node.agent ? Bot : Route;
 	return (
@@ -58,7 +61,7 @@ function NearAgent({ id, data, selected }: NodeProps<FlowNode>) {
 				<span className="ml-auto flex items-center gap-1">
 					{live && <Status of={waits ? "queued" : live.status} />}
 					{busy && (
-						<IconButton label="resume" className="nodrag" onClick={() => void resume(runId ?? "")}>
+						<IconButton label="resume" className="nodrag" onClick={() => void lookAgain()}>
 							<RotateCw size={14} aria-hidden />
 						</IconButton>
 					)}
@@ -117,7 +120,7 @@ function NearAgent({ id, data, selected }: NodeProps<FlowNode>) {
 								waiting={pendingApprovals(live)}
 								growing={busy}
 								onDecide={(seq, decision) => void decide(live.runId, seq, decision)}
-								onFork={async (seq) => adopt(id, await fork(live.runId, seq))}
+								onFork={(seq) => void fork(id, seq)}
 							/>
 						</div>
 						{live.writing && <p className="whitespace-pre-wrap break-words text-soft">{live.writing.text}</p>}

@@ -1,9 +1,10 @@
 "use client";
 
-/** How nodes are drawn that are too far away to be read: hundreds of them are on the screen then. Nothing of it is cut, rounded, or to be connected. */
+/** How nodes are drawn that are too far away to be read: hundreds of them are on the screen then. Nothing of it is cut or rounded, and only the one below the mouse has handles. */
 
-import type { NodeProps } from "@xyflow/react";
+import { Handle, type NodeProps, Position } from "@xyflow/react";
 import clsx from "clsx";
+import { useState } from "react";
 import { useRuns } from "@/runs/store";
 import type { AgentData, CanvasNode, NodeKind } from "../document";
 import { useCanvas } from "../store";
@@ -24,13 +25,26 @@ function End({ of }: { of: "source" | "target" }) {
 	return <span className={clsx("absolute top-1/2", of)} data-handlepos={side} style={{ [side]: -6 }} />;
 }
 
+/** Whether the mouse is over a node, and what has to listen for it. */
+function useMouseOver() {
+	const [over, setOver] = useState(false);
+	return { over, listeners: { onPointerEnter: () => setOver(true), onPointerLeave: () => setOver(false) } };
+}
+
+/** A handle of the node below the mouse, as large on the screen as near by. {@link End}, which stands before it, is where connections end. */
+function Grip({ of }: { of: "source" | "target" }) {
+	return <Handle className="far" type={of} position={of === "source" ? Position.Right : Position.Left} />;
+}
+
 export function FarAgent({ id, data, selected }: NodeProps<FlowNode>) {
 	const { agent } = data.node.data as AgentData;
 	const runId = useCanvas((s) => s.runOf[id]);
 	const live = useRuns((s) => (runId ? s.runs[runId]?.status : undefined));
 	const name = agent ?? "supervisor";
+	const { over, listeners } = useMouseOver();
 	return (
 		<article
+			{...listeners}
 			aria-label={`agent ${name}`}
 			className={clsx("whitespace-nowrap border-4 bg-surface p-4", edgeOf(selected, live))}
 			style={sizeOf(data.node)}
@@ -39,6 +53,12 @@ export function FarAgent({ id, data, selected }: NodeProps<FlowNode>) {
 			<p className="font-semibold text-4xl">{nameFrom(name)}</p>
 			{live && <p className="text-3xl text-soft">{live.replaceAll("_", " ")}</p>}
 			<End of="source" />
+			{over && (
+				<>
+					<Grip of="target" />
+					<Grip of="source" />
+				</>
+			)}
 		</article>
 	);
 }
@@ -53,13 +73,20 @@ const EDGES: Record<Exclude<NodeKind, "agent" | "group">, string> = {
 /** What is no agent is a surface. */
 export function FarBox({ label, data, selected }: Pick<NodeProps<FlowNode>, "data" | "selected"> & { label: string }) {
 	const edge = EDGES[data.node.kind as keyof typeof EDGES];
+	const { over, listeners } = useMouseOver();
 	return (
 		<article
+			{...listeners}
 			aria-label={label}
 			className={clsx("border-4 bg-raised", selected ? "border-accent ring-1 ring-accent" : edge)}
 			style={sizeOf(data.node)}
 		>
-			{data.node.kind !== "note" && <End of="source" />}
+			{data.node.kind !== "note" && (
+				<>
+					<End of="source" />
+					{over && <Grip of="source" />}
+				</>
+			)}
 		</article>
 	);
 }
