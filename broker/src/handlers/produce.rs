@@ -10,6 +10,7 @@ use kafka_protocol::messages::produce_response::{
 };
 use kafka_protocol::messages::{ProduceRequest, ProduceResponse, TopicName};
 
+use super::txn::not_part;
 use super::{Context, text};
 use crate::clock::now_ms;
 use crate::node::{Node, Refusal};
@@ -65,7 +66,7 @@ pub(super) async fn begin(
         for data in topic_data.partition_data {
             let index = data.index;
             let outcome = match &topic {
-                Ok(topic) => append(&context.node, topic, data, transactional_id.as_deref()).await,
+                Ok(topic) => append(&context.node, topic, data, transactional_id.as_deref(), version).await,
                 Err(refusal) => Err(refusal.clone().into()),
             };
             partitions.push(Queued { index, outcome });
@@ -93,6 +94,7 @@ async fn append(
     topic: &Topic,
     data: PartitionProduceData,
     transactional_id: Option<&str>,
+    version: i16,
 ) -> Result<Appended, Rejected> {
     let partition = topic.partition(data.index).ok_or(ResponseError::UnknownTopicOrPartition)?;
     let records = data.records.unwrap_or_default();
@@ -117,7 +119,7 @@ async fn append(
     let covered = txn.state == TxnState::Ongoing && txn.partitions.contains(&(topic.name.clone(), data.index));
     if !named || !covered {
         let message = "the partition is not part of an open transaction";
-        return Err(Refusal::new(ResponseError::InvalidTxnState, message).into());
+        return Err(Refusal::new(not_part(version >= 11), message).into());
     }
     Ok(partition.append(header, bytes, memory)?)
 }

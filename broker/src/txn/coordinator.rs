@@ -132,6 +132,19 @@ pub(crate) async fn add_partitions(
     change(node, id, producer, |record| record.partitions.extend(partitions)).await
 }
 
+/// Which of these partitions are part of the producer's transaction, in their order.
+pub(crate) fn verify(
+    node: &Node,
+    id: &str,
+    producer: ProducerIdentity,
+    partitions: &[(String, i32)],
+) -> Result<Vec<bool>, ResponseError> {
+    let meta = node.journal.lock();
+    let record = meta.txns.get(id).ok_or(ResponseError::InvalidProducerIdMapping)?;
+    record.check(producer.id, producer.epoch)?;
+    Ok(partitions.iter().map(|partition| record.partitions.contains(partition)).collect())
+}
+
 /// Adds a group to the producer's transaction.
 pub(crate) async fn add_group(
     node: &Node,
