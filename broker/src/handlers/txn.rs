@@ -23,11 +23,10 @@ use super::{Context, code, text};
 use crate::clock::now_ms;
 use crate::groups::group::Identity;
 use crate::meta::OffsetItem;
-use crate::txn::TxnState;
-use crate::txn::coordinator::{self, ProducerIdentity};
+use crate::txn::{ProducerIdentity, Protocol, TxnState, coordinator};
 
 /// Clients of old versions know "fenced" only under its older name.
-fn named<T>(result: Result<T, ResponseError>, knows_fenced: bool) -> Result<T, ResponseError> {
+pub(super) fn named<T>(result: Result<T, ResponseError>, knows_fenced: bool) -> Result<T, ResponseError> {
     result.map_err(|error| match error {
         ResponseError::ProducerFenced if !knows_fenced => ResponseError::InvalidProducerEpoch,
         other => other,
@@ -207,7 +206,8 @@ pub(super) async fn txn_offset_commit(
     let noted = if items.is_empty() {
         Ok(())
     } else {
-        coordinator::add_offsets(&context.node, &request.transactional_id, producer, &group, items).await
+        let protocol = if version >= 5 { Protocol::Two } else { Protocol::One };
+        coordinator::add_offsets(&context.node, &request.transactional_id, producer, &group, items, protocol).await
     };
     // This response has never learnt the newer name of "fenced".
     let noted = named(noted, false).map_err(|error| match error {
@@ -230,8 +230,15 @@ pub(super) async fn txn_offset_commit(
 
 pub(super) async fn end_txn(context: &Context, version: i16, request: EndTxnRequest) -> EndTxnResponse {
     let producer = ProducerIdentity { id: request.producer_id.0, epoch: request.producer_epoch };
-    let ended = coordinator::end(&context.node, &request.transactional_id, producer, request.committed).await;
-    EndTxnResponse::default().with_error_code(code(&named(ended, version >= 2)))
+    let protocol = if version >= 5 { Protocol::Two } else { Protocol::One };
+    let ended = coordinator::end(&context.node, &request.transactional_id, producer, request.committed, protocol).await;
+    let answer = EndTxnResponse::default().with_error_code(code(&named(ended, version >= 2)));
+    match ended {
+        Ok(next) if protocol == Protocol::Two => {
+            answer.with_producer_id(ProducerId(next.id)).with_producer_epoch(next.epoch)
+        }
+        _ => answer,
+    }
 }
 
 pub(super) async fn describe_producers(

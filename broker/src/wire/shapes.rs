@@ -81,7 +81,8 @@ const PRODUCE: &[Field] = &[
     always(I16),           // acks
     always(I32),           // timeout_ms
     always(Kind::Structs(&[
-        always(TEXT), // topic
+        field(TEXT, 0, 12), // topic
+        since(UUID, 13),    // topic id
         always(Kind::Structs(&[always(I32), always(Kind::NullableBlob)])),
     ])),
 ];
