@@ -22,16 +22,16 @@ const fn api(key: ApiKey, min: i16, max: i16) -> Announced {
 
 /// Everything that is announced.
 ///
-/// What is left out on purpose: the versions that belong to transaction protocol 2 (KIP-890: `EndTxn` 5, `Produce` 12, …),
-/// the new consumer group protocol (KIP-848) and share groups, and everything between brokers.
+/// What is left out on purpose: the new consumer group protocol (KIP-848) and share groups, `ListTransactions` 2 (a filter by
+/// regular expression), and what only brokers say to each other.
 pub const ANNOUNCED: &[Announced] = &[
-    api(ApiKey::Produce, 3, 11),
-    api(ApiKey::Fetch, 4, 16),
-    api(ApiKey::ListOffsets, 1, 7),
-    api(ApiKey::Metadata, 0, 12),
+    api(ApiKey::Produce, 3, 13),
+    api(ApiKey::Fetch, 4, 18),
+    api(ApiKey::ListOffsets, 1, 10),
+    api(ApiKey::Metadata, 0, 13),
     api(ApiKey::OffsetCommit, 2, 9),
     api(ApiKey::OffsetFetch, 1, 9),
-    api(ApiKey::FindCoordinator, 0, 5),
+    api(ApiKey::FindCoordinator, 0, 6),
     api(ApiKey::JoinGroup, 0, 9),
     api(ApiKey::Heartbeat, 0, 4),
     api(ApiKey::LeaveGroup, 0, 5),
@@ -43,12 +43,12 @@ pub const ANNOUNCED: &[Announced] = &[
     api(ApiKey::CreateTopics, 2, 7),
     api(ApiKey::DeleteTopics, 1, 6),
     api(ApiKey::DeleteRecords, 0, 2),
-    api(ApiKey::InitProducerId, 0, 4),
+    api(ApiKey::InitProducerId, 0, 5),
     api(ApiKey::OffsetForLeaderEpoch, 2, 4),
-    api(ApiKey::AddPartitionsToTxn, 0, 3),
-    api(ApiKey::AddOffsetsToTxn, 0, 3),
-    api(ApiKey::EndTxn, 0, 3),
-    api(ApiKey::TxnOffsetCommit, 0, 3),
+    api(ApiKey::AddPartitionsToTxn, 0, 5),
+    api(ApiKey::AddOffsetsToTxn, 0, 4),
+    api(ApiKey::EndTxn, 0, 5),
+    api(ApiKey::TxnOffsetCommit, 0, 5),
     api(ApiKey::DescribeConfigs, 1, 4),
     api(ApiKey::SaslAuthenticate, 0, 2),
     api(ApiKey::AlterConfigs, 0, 2),
@@ -56,11 +56,14 @@ pub const ANNOUNCED: &[Announced] = &[
     api(ApiKey::DeleteGroups, 0, 2),
     api(ApiKey::IncrementalAlterConfigs, 0, 1),
     api(ApiKey::OffsetDelete, 0, 0),
-    api(ApiKey::DescribeCluster, 0, 1),
+    api(ApiKey::DescribeCluster, 0, 2),
     api(ApiKey::DescribeProducers, 0, 0),
     api(ApiKey::DescribeTransactions, 0, 0),
     api(ApiKey::ListTransactions, 0, 1),
 ];
+
+/// The newest transaction protocol that is spoken (KIP-890), as the level of the feature `transaction.version`.
+pub const TRANSACTION_PROTOCOL: i16 = 2;
 
 /// The announced range of an API by its number on the wire.
 pub fn announced(key: i16) -> Option<Announced> {

@@ -5,6 +5,7 @@ mod common;
 
 use std::net::TcpStream;
 
+use common::wire::Asked;
 use common::*;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::ApiKey;
@@ -75,7 +76,7 @@ impl Writer<'_> {
                 self.out.extend_from_slice(&value.to_be_bytes());
             }
             Kind::Fixed(8) => {
-                let value: i64 = self.dice.pick(&[-3, -2, -1, 0, 1, 1000]);
+                let value: i64 = self.dice.pick(&[-5, -4, -3, -2, -1, 0, 1, 1000]);
                 self.out.extend_from_slice(&value.to_be_bytes());
             }
             Kind::Fixed(size) => self.out.extend(std::iter::repeat_n(0, *size)),
@@ -357,6 +358,65 @@ async fn given_offsets_when_deleted_then_the_group_is_looked_at_before_the_parti
         assert_eq!(forget_offset(&mut stream, "g", "absent", 0), absent);
         assert_eq!(forget_offset(&mut stream, "g", "t", 5), absent, "a partition that there is not");
         assert_eq!(forget_offset(&mut stream, "g", "t", 0), (0, Some(0)));
+    })
+    .await;
+    broker.shutdown().await;
+}
+
+/// `ListOffsets` of partition 0 in a version of flexible form: error, time, offset, leader epoch.
+fn offset_at(stream: &mut TcpStream, version: i16, topic: &str, timestamp: i64) -> (i16, i64, i64, i32) {
+    let one = Asked::default().i32(-1).i8(0).array(1).text(topic).array(1).i32(0).i32(-1).i64(timestamp).end().end();
+    let body = if version >= 10 { one.i32(1_000) } else { one };
+    let mut answer = body.end().ask(stream, ApiKey::ListOffsets, version);
+    answer.i32(); // throttle
+    assert_eq!((answer.array(), answer.text().as_str(), answer.array(), answer.i32()), (1, topic, 1, 0));
+    (answer.i16(), answer.i64(), answer.i64(), answer.i32())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_tiers_of_storage_that_are_not_here_when_asked_for_then_all_is_local_and_nothing_tiered() {
+    let folder = TempDir::new().unwrap();
+    let broker = broker(&folder).await;
+    let address = broker.local_addr();
+    send(&producer(address), "t", 0, "k", "v").await;
+    blocking(move || {
+        let mut stream = connect(address);
+        let (earliest_local, latest_tiered) = (-4, -5);
+        for version in 8..=10 {
+            assert_eq!(offset_at(&mut stream, version, "t", earliest_local), (0, -1, 0, 0), "{version}");
+        }
+        for version in 9..=10 {
+            assert_eq!(offset_at(&mut stream, version, "t", latest_tiered), (0, -1, -1, -1), "{version}");
+        }
+        let unsupported = (ResponseError::UnsupportedVersion.code(), -1, -1, -1);
+        assert_eq!(offset_at(&mut stream, 8, "t", latest_tiered), unsupported);
+        assert_eq!(offset_at(&mut stream, 10, "t", latest_tiered - 1), unsupported);
+    })
+    .await;
+    broker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_the_newest_metadata_when_asked_for_then_it_ends_with_an_error_of_the_whole() {
+    let folder = TempDir::new().unwrap();
+    let broker = broker(&folder).await;
+    let address = broker.local_addr();
+    blocking(move || {
+        let mut stream = connect(address);
+        let mut answer = Asked::default().array(0).i8(0).i8(0).end().ask(&mut stream, ApiKey::Metadata, 13);
+        answer.i32(); // throttle
+        assert_eq!(answer.array(), 1);
+        answer.i32(); // node
+        answer.text(); // host
+        answer.i32(); // port
+        answer.text(); // rack
+        answer.tagged();
+        answer.text(); // cluster
+        answer.i32(); // controller
+        assert_eq!(answer.array(), 0, "no topic was asked for");
+        assert_eq!(answer.i16(), 0, "the error of the whole");
+        answer.tagged();
+        assert!(answer.is_at_end());
     })
     .await;
     broker.shutdown().await;

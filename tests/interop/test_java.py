@@ -15,7 +15,7 @@ import apache_kafka  # noqa: E402
 from services import Missing  # noqa: E402
 
 CLIENT = Path(__file__).resolve().parent / "java/StockClient.java"
-CASES = ["compressions", "idempotence", "transactions", "fencing", "cooperative", "static", "topics", "offsets", "groups", "refusals"]
+CASES = ["compressions", "idempotence", "transactions", "epochs", "fencing", "cooperative", "static", "topics", "offsets", "groups", "refusals"]
 FLAGS = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]
 TOOLS = "org.apache.kafka.tools."
 

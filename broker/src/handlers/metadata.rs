@@ -1,7 +1,7 @@
 //! Who we are, what we speak, and which topics there are.
 
 use kafka_protocol::ResponseError;
-use kafka_protocol::messages::api_versions_response::ApiVersion;
+use kafka_protocol::messages::api_versions_response::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
 use kafka_protocol::messages::describe_cluster_response::DescribeClusterBroker;
 use kafka_protocol::messages::find_coordinator_response::Coordinator;
 use kafka_protocol::messages::metadata_response::{
@@ -16,17 +16,38 @@ use uuid::Uuid;
 use super::{Context, operations, text};
 use crate::node::NODE_ID;
 use crate::topics::{Topic, is_internal};
-use crate::versions::ANNOUNCED;
+use crate::versions::{ANNOUNCED, TRANSACTION_PROTOCOL};
 
-pub(super) fn api_versions(error_code: i16) -> ApiVersionsResponse {
+/// The feature by whose level clients choose the transaction protocol.
+const TRANSACTION_VERSION: &str = "transaction.version";
+
+pub(super) fn api_versions(version: i16, error_code: i16) -> ApiVersionsResponse {
     let keys = ANNOUNCED.iter().map(|api| {
         ApiVersion::default().with_api_key(api.key as i16).with_min_version(api.min).with_max_version(api.max)
     });
-    ApiVersionsResponse::default().with_error_code(error_code).with_api_keys(keys.collect())
+    let finalized = FinalizedFeatureKey::default()
+        .with_name(text(TRANSACTION_VERSION))
+        .with_min_version_level(TRANSACTION_PROTOCOL)
+        .with_max_version_level(TRANSACTION_PROTOCOL);
+    let answer = ApiVersionsResponse::default()
+        .with_error_code(error_code)
+        .with_api_keys(keys.collect())
+        // Features never change here, so this is their first and only state.
+        .with_finalized_features_epoch(0)
+        .with_finalized_features(vec![finalized]);
+    // Older clients cannot read a feature whose lowest level is 0 (KAFKA-17011).
+    if version < 4 {
+        return answer;
+    }
+    let supported = SupportedFeatureKey::default()
+        .with_name(text(TRANSACTION_VERSION))
+        .with_min_version(0)
+        .with_max_version(TRANSACTION_PROTOCOL);
+    answer.with_supported_features(vec![supported])
 }
 
-pub(super) async fn handle_api_versions(_: &Context, _: i16, _: ApiVersionsRequest) -> ApiVersionsResponse {
-    api_versions(0)
+pub(super) async fn handle_api_versions(_: &Context, version: i16, _: ApiVersionsRequest) -> ApiVersionsResponse {
+    api_versions(version, 0)
 }
 
 pub(super) async fn metadata(context: &Context, version: i16, request: MetadataRequest) -> MetadataResponse {

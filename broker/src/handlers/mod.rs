@@ -108,7 +108,7 @@ pub(crate) async fn begin(
     if unsupported {
         if key == ApiKey::ApiVersions {
             // A client that is newer than us is told, in version 0, what we speak.
-            let answer = metadata::api_versions(ResponseError::UnsupportedVersion.code());
+            let answer = metadata::api_versions(0, ResponseError::UnsupportedVersion.code());
             return Ok(ready(encode(ApiKey::ApiVersions, 0, correlation, &answer).map(Some)));
         }
         return Err(RequestError::Unknown { key: key as i16, version });

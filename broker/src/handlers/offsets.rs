@@ -24,6 +24,10 @@ use crate::storage::partition::Partition;
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
 const MAX_TIMESTAMP: i64 = -3;
+/// The first offset that is stored here: all of them are.
+const EARLIEST_LOCAL: i64 = -4;
+/// The last offset that has been moved to another storage: there is none, as in an Apache Kafka without one.
+const LATEST_TIERED: i64 = -5;
 /// Longest metadata of a committed offset (`offset.metadata.max.bytes` of Apache Kafka).
 pub(super) const MAX_METADATA: usize = 4096;
 
@@ -54,14 +58,22 @@ pub(super) async fn list_offsets(context: &Context, version: i16, request: ListO
 
 /// Whether a request of this version may ask for `timestamp`: a time, or one of the numbers below zero that mean something.
 fn is_time(timestamp: i64, version: i16) -> bool {
-    timestamp >= EARLIEST || timestamp == MAX_TIMESTAMP && version >= 7
+    let known_since = match timestamp {
+        EARLIEST.. => 1,
+        MAX_TIMESTAMP => 7,
+        EARLIEST_LOCAL => 8,
+        LATEST_TIERED => 9,
+        _ => return false,
+    };
+    version >= known_since
 }
 
 async fn look_up(partition: Arc<Partition>, timestamp: i64, committed_only: bool) -> Result<(i64, i64), ResponseError> {
     let bounds = partition.bounds();
     let end = bounds.visible(committed_only);
     match timestamp {
-        EARLIEST => Ok((bounds.log_start, -1)),
+        EARLIEST | EARLIEST_LOCAL => Ok((bounds.log_start, -1)),
+        LATEST_TIERED => Ok((-1, -1)),
         LATEST if partition.is_corrupt_at(bounds.high_watermark) => Err(ResponseError::KafkaStorageError),
         LATEST => Ok((end, -1)),
         timestamp => {
@@ -261,7 +273,11 @@ mod tests {
             (EARLIEST, 1, true),
             (MAX_TIMESTAMP, 6, false),
             (MAX_TIMESTAMP, 7, true),
-            (MAX_TIMESTAMP - 1, 7, false),
+            (EARLIEST_LOCAL, 7, false),
+            (EARLIEST_LOCAL, 8, true),
+            (LATEST_TIERED, 8, false),
+            (LATEST_TIERED, 9, true),
+            (LATEST_TIERED - 1, 10, false),
         ] {
             assert_eq!(is_time(timestamp, version), taken, "{timestamp} in version {version}");
         }

@@ -1,24 +1,56 @@
 //! Produce: check, queue, wait for the disk.
 
+use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::ResponseError;
-use kafka_protocol::messages::produce_request::PartitionProduceData;
+use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::produce_response::{
     BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
 };
-use kafka_protocol::messages::{ProduceRequest, ProduceResponse, TopicName};
+use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
 
+use super::txn::{named, not_part};
 use super::{Context, text};
 use crate::clock::now_ms;
 use crate::node::{Node, Refusal};
-use crate::storage::partition::Appended;
+use crate::storage::partition::{Appended, Partition};
+use crate::storage::producers::Beginning;
 use crate::topic_config::TopicConfig;
 use crate::topics::{Topic, is_internal};
-use crate::txn::TxnState;
+use crate::txn::{ProducerIdentity, TxnState, coordinator};
 use crate::wire::batch::{BatchError, BatchHeader, records};
 use crate::wire::compression::{uncompressed, with_codec};
+
+/// First version whose clients know `TRANSACTION_ABORTABLE`.
+const SINCE_ABORTABLE: i16 = 11;
+/// First version of transaction protocol 2.
+const SINCE_PROTOCOL_2: i16 = 12;
+/// First version that names topics by their ids.
+const SINCE_TOPIC_IDS: i16 = 13;
+
+/// What is asked for a topic, and its answer in the making.
+struct TopicBatches {
+    answer: TopicProduceResponse,
+    partitions: Vec<(i32, Result<Checked, Rejected>)>,
+}
+
+/// A batch that is sound by itself, and where it goes.
+struct Checked {
+    partition: Arc<Partition>,
+    header: BatchHeader,
+    records: Bytes,
+    /// Whether its partition may not be part of its transaction yet.
+    may_join: bool,
+}
+
+impl Checked {
+    fn producer(&self) -> ProducerIdentity {
+        ProducerIdentity { id: self.header.producer_id, epoch: self.header.producer_epoch }
+    }
+}
 
 struct Queued {
     index: i32,
@@ -51,59 +83,131 @@ pub(super) async fn begin(
 ) -> impl Future<Output = Option<ProduceResponse>> + Send + use<> {
     let acks = request.acks;
     let transactional_id = request.transactional_id.map(|id| id.to_string());
-    let mut queued: Vec<(TopicName, Vec<Queued>)> = Vec::with_capacity(request.topic_data.len());
+    let mut topics = Vec::with_capacity(request.topic_data.len());
     for topic_data in request.topic_data {
-        let name = topic_data.name.to_string();
-        let topic = if !(-1..=1).contains(&acks) {
-            Err(Refusal::new(ResponseError::InvalidRequiredAcks, format!("acks is {acks}, allowed are -1, 0 and 1")))
-        } else if is_internal(&name) {
-            Err(Refusal::new(ResponseError::InvalidTopicException, format!("{name} is not written by clients")))
-        } else {
-            context.node.topic_or_create(&name, true).await.map_err(Refusal::from)
-        };
-        let mut partitions = Vec::with_capacity(topic_data.partition_data.len());
-        for data in topic_data.partition_data {
-            let index = data.index;
-            let outcome = match &topic {
-                Ok(topic) => append(&context.node, topic, data, transactional_id.as_deref()).await,
-                Err(refusal) => Err(refusal.clone().into()),
+        topics.push(check_topic(context, version, acks, topic_data).await);
+    }
+    if version >= SINCE_PROTOCOL_2
+        && let Some(id) = &transactional_id
+    {
+        join_transaction(&context.node, id, &mut topics).await;
+    }
+    let mut queued: Vec<(TopicProduceResponse, Vec<Queued>)> = Vec::with_capacity(topics.len());
+    for topic in topics {
+        let mut partitions = Vec::with_capacity(topic.partitions.len());
+        for (index, checked) in topic.partitions {
+            let outcome = match checked {
+                Ok(checked) => append(&context.node, version, transactional_id.as_deref(), checked).await,
+                Err(rejected) => Err(rejected),
             };
             partitions.push(Queued { index, outcome });
         }
-        queued.push((topic_data.name, partitions));
+        queued.push((topic.answer, partitions));
     }
     async move {
         if acks == 0 {
             return None;
         }
         let mut responses = Vec::with_capacity(queued.len());
-        for (name, partitions) in queued {
+        for (topic, partitions) in queued {
             let mut answers = Vec::with_capacity(partitions.len());
             for partition in partitions {
                 answers.push(settle(partition, version).await);
             }
-            responses.push(TopicProduceResponse::default().with_name(name).with_partition_responses(answers));
+            responses.push(topic.with_partition_responses(answers));
         }
         Some(ProduceResponse::default().with_responses(responses))
     }
 }
 
-async fn append(
-    node: &Node,
-    topic: &Topic,
-    data: PartitionProduceData,
-    transactional_id: Option<&str>,
-) -> Result<Appended, Rejected> {
+async fn check_topic(context: &Context, version: i16, acks: i16, data: TopicProduceData) -> TopicBatches {
+    let topic = find_topic(context, version, acks, &data).await;
+    let check_one = |data: PartitionProduceData| {
+        let index = data.index;
+        let checked = match &topic {
+            Ok(topic) => check_batch(topic, data),
+            Err(refusal) => Err(refusal.clone().into()),
+        };
+        (index, checked)
+    };
+    let partitions = data.partition_data.into_iter().map(check_one).collect();
+    let answer = TopicProduceResponse::default();
+    let answer =
+        if version >= SINCE_TOPIC_IDS { answer.with_topic_id(data.topic_id) } else { answer.with_name(data.name) };
+    TopicBatches { answer, partitions }
+}
+
+async fn find_topic(
+    context: &Context,
+    version: i16,
+    acks: i16,
+    data: &TopicProduceData,
+) -> Result<Arc<Topic>, Refusal> {
+    if !(-1..=1).contains(&acks) {
+        let message = format!("acks is {acks}, allowed are -1, 0 and 1");
+        return Err(Refusal::new(ResponseError::InvalidRequiredAcks, message));
+    }
+    if version >= SINCE_TOPIC_IDS {
+        return Ok(context.node.topics.by_id(data.topic_id).ok_or(ResponseError::UnknownTopicId)?);
+    }
+    let name = data.name.to_string();
+    if is_internal(&name) {
+        return Err(Refusal::new(ResponseError::InvalidTopicException, format!("{name} is not written by clients")));
+    }
+    Ok(context.node.topic_or_create(&name, true).await?)
+}
+
+/// What can be said of a batch without looking at its transaction.
+fn check_batch(topic: &Topic, data: PartitionProduceData) -> Result<Checked, Rejected> {
     let partition = topic.partition(data.index).ok_or(ResponseError::UnknownTopicOrPartition)?;
     let records = data.records.unwrap_or_default();
     let config = topic.config();
     let header = check(&records, config.max_message_bytes)?;
     check_records(&config, &header, &records, now_ms())?;
     let (header, records) = in_codec_of(&config, header, records)?;
+    let may_join =
+        header.is_transactional() && !partition.is_within_transaction(header.producer_id, header.producer_epoch);
+    Ok(Checked { partition, header, records, may_join })
+}
+
+/// Adds the partitions of batches to their transaction: in protocol 2 no other request does so.
+///
+/// `TXN-2`: this is durable before one of the batches is queued, so that after a crash there are no records without their
+/// transaction; a transaction without its records may be left, which ends by its time-out. Batches that cannot join are
+/// refused.
+async fn join_transaction(node: &Node, id: &str, topics: &mut [TopicBatches]) {
+    let mut joining: BTreeMap<ProducerIdentity, Vec<(String, i32)>> = BTreeMap::new();
+    for (_, checked) in topics.iter().flat_map(|topic| &topic.partitions) {
+        if let Ok(batch) = checked
+            && batch.may_join
+        {
+            let name = &batch.partition.name;
+            joining.entry(batch.producer()).or_default().push((name.topic.clone(), name.index));
+        }
+    }
+    for (producer, partitions) in joining {
+        let joined = coordinator::add_partitions(node, id, producer, partitions).await;
+        // A producer is told of its end by the name that this response has for it.
+        let Err(error) = named(joined, false) else { continue };
+        for (_, checked) in topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
+            if checked.as_ref().is_ok_and(|batch| batch.may_join && batch.producer() == producer) {
+                *checked = Err(error.into());
+            }
+        }
+    }
+}
+
+async fn append(
+    node: &Node,
+    version: i16,
+    transactional_id: Option<&str>,
+    checked: Checked,
+) -> Result<Appended, Rejected> {
+    let Checked { partition, header, records, .. } = checked;
     let memory = node.reserve(records.len()).await;
     let bytes = BytesMut::from(&records[..]);
     if !header.is_transactional() {
-        return Ok(partition.append(header, bytes, memory)?);
+        return Ok(partition.append(header, bytes, memory, Beginning::Anywhere)?);
     }
     // The journal stays locked while the batch is queued: a transaction cannot be decided between the check and the append,
     // so that no record is left behind the marker of its transaction.
@@ -113,13 +217,15 @@ async fn append(
     if header.producer_epoch != txn.epoch {
         return Err(ResponseError::InvalidProducerEpoch.into());
     }
-    let named = transactional_id.is_some_and(|given| given == id);
-    let covered = txn.state == TxnState::Ongoing && txn.partitions.contains(&(topic.name.clone(), data.index));
-    if !named || !covered {
+    let is_its_id = transactional_id.is_some_and(|given| given == id);
+    let place = (partition.name.topic.clone(), partition.name.index);
+    let covered = txn.state == TxnState::Ongoing && txn.partitions.contains(&place);
+    if !is_its_id || !covered {
         let message = "the partition is not part of an open transaction";
-        return Err(Refusal::new(ResponseError::InvalidTxnState, message).into());
+        return Err(Refusal::new(not_part(version >= SINCE_ABORTABLE), message).into());
     }
-    Ok(partition.append(header, bytes, memory)?)
+    let beginning = if version >= SINCE_PROTOCOL_2 { Beginning::AtZero } else { Beginning::Anywhere };
+    Ok(partition.append(header, bytes, memory, beginning)?)
 }
 
 /// One sound batch of a client.
@@ -237,8 +343,6 @@ async fn settle(queued: Queued, version: i16) -> PartitionProduceResponse {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::wire::batch::build_batch;
 

@@ -1,8 +1,9 @@
 //! Producer ids and transactions: translation between the wire and the coordinator.
 
 use kafka_protocol::ResponseError;
+use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use kafka_protocol::messages::add_partitions_to_txn_response::{
-    AddPartitionsToTxnPartitionResult, AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnPartitionResult, AddPartitionsToTxnResult, AddPartitionsToTxnTopicResult,
 };
 use kafka_protocol::messages::describe_producers_response::{PartitionResponse, ProducerState, TopicResponse};
 use kafka_protocol::messages::describe_transactions_response::{TopicData, TransactionState};
@@ -22,11 +23,10 @@ use super::{Context, code, text};
 use crate::clock::now_ms;
 use crate::groups::group::Identity;
 use crate::meta::OffsetItem;
-use crate::txn::TxnState;
-use crate::txn::coordinator::{self, ProducerIdentity};
+use crate::txn::{ProducerIdentity, Protocol, TxnState, coordinator};
 
 /// Clients of old versions know "fenced" only under its older name.
-fn named<T>(result: Result<T, ResponseError>, knows_fenced: bool) -> Result<T, ResponseError> {
+pub(super) fn named<T>(result: Result<T, ResponseError>, knows_fenced: bool) -> Result<T, ResponseError> {
     result.map_err(|error| match error {
         ResponseError::ProducerFenced if !knows_fenced => ResponseError::InvalidProducerEpoch,
         other => other,
@@ -65,30 +65,94 @@ pub(super) async fn add_partitions_to_txn(
     version: i16,
     request: AddPartitionsToTxnRequest,
 ) -> AddPartitionsToTxnResponse {
-    let producer =
-        ProducerIdentity { id: request.v3_and_below_producer_id.0, epoch: request.v3_and_below_producer_epoch };
-    let id = request.v3_and_below_transactional_id.to_string();
-    let topics = request.v3_and_below_topics;
-    let wanted: Vec<(String, i32)> =
-        topics.iter().flat_map(|topic| topic.partitions.iter().map(|index| (topic.name.to_string(), *index))).collect();
-    let exists = |topic: &str, index: i32| context.node.topics.partition(topic, index).is_some();
-    let all_exist = wanted.iter().all(|(topic, index)| exists(topic, *index));
-    // All or nothing: if one partition is missing, the others are "not attempted".
-    let added = if all_exist {
-        named(coordinator::add_partitions(&context.node, &id, producer, wanted).await, version >= 2)
-    } else {
-        Err(ResponseError::OperationNotAttempted)
-    };
-    let results = topics.into_iter().map(|topic| {
-        let partitions = topic.partitions.iter().map(|index| {
-            let error =
-                if exists(&topic.name, *index) { code(&added) } else { ResponseError::UnknownTopicOrPartition.code() };
-            AddPartitionsToTxnPartitionResult::default().with_partition_index(*index).with_partition_error_code(error)
+    if version < 4 {
+        let asked = Addition {
+            producer: ProducerIdentity {
+                id: request.v3_and_below_producer_id.0,
+                epoch: request.v3_and_below_producer_epoch,
+            },
+            id: request.v3_and_below_transactional_id,
+            topics: request.v3_and_below_topics,
+            verify_only: false,
+        };
+        let results = asked.answer(context, version).await;
+        return AddPartitionsToTxnResponse::default().with_results_by_topic_v3_and_below(results);
+    }
+    let mut results = Vec::with_capacity(request.transactions.len());
+    for transaction in request.transactions {
+        let asked = Addition {
+            producer: ProducerIdentity { id: transaction.producer_id.0, epoch: transaction.producer_epoch },
+            id: transaction.transactional_id.clone(),
+            topics: transaction.topics,
+            verify_only: transaction.verify_only,
+        };
+        let topics = asked.answer(context, version).await;
+        results.push(
+            AddPartitionsToTxnResult::default()
+                .with_transactional_id(transaction.transactional_id)
+                .with_topic_results(topics),
+        );
+    }
+    AddPartitionsToTxnResponse::default().with_results_by_transaction(results)
+}
+
+/// Partitions that are to be part of a transaction, or are asked whether they are.
+struct Addition {
+    id: TransactionalId,
+    producer: ProducerIdentity,
+    topics: Vec<AddPartitionsToTxnTopic>,
+    verify_only: bool,
+}
+
+impl Addition {
+    async fn answer(self, context: &Context, version: i16) -> Vec<AddPartitionsToTxnTopicResult> {
+        let mut outcomes = self.outcomes(context, version).await.into_iter();
+        let results = self.topics.into_iter().map(|topic| {
+            let partitions = topic.partitions.iter().zip(&mut outcomes).map(|(index, outcome)| {
+                AddPartitionsToTxnPartitionResult::default()
+                    .with_partition_index(*index)
+                    .with_partition_error_code(code(&outcome))
+            });
+            let partitions = partitions.collect();
+            AddPartitionsToTxnTopicResult::default().with_name(topic.name).with_results_by_partition(partitions)
         });
-        let partitions = partitions.collect();
-        AddPartitionsToTxnTopicResult::default().with_name(topic.name.clone()).with_results_by_partition(partitions)
-    });
-    AddPartitionsToTxnResponse::default().with_results_by_topic_v3_and_below(results.collect())
+        results.collect()
+    }
+
+    /// One for each partition, in their order.
+    async fn outcomes(&self, context: &Context, version: i16) -> Vec<Result<(), ResponseError>> {
+        let named_in = |topic: &AddPartitionsToTxnTopic| {
+            let name = topic.name.to_string();
+            topic.partitions.iter().map(|index| (name.clone(), *index)).collect::<Vec<_>>()
+        };
+        let wanted: Vec<(String, i32)> = self.topics.iter().flat_map(named_in).collect();
+        let exist: Vec<bool> =
+            wanted.iter().map(|(topic, index)| context.node.topics.partition(topic, *index).is_some()).collect();
+        // All or nothing: if one partition is missing, the others are "not attempted".
+        if exist.contains(&false) {
+            let refused = exist.into_iter().map(|exists| {
+                Err(if exists { ResponseError::OperationNotAttempted } else { ResponseError::UnknownTopicOrPartition })
+            });
+            return refused.collect();
+        }
+        if self.verify_only {
+            return match coordinator::verify(&context.node, &self.id, self.producer, &wanted) {
+                Ok(parts) => {
+                    parts.into_iter().map(|part| if part { Ok(()) } else { Err(not_part(version >= 5)) }).collect()
+                }
+                Err(error) => vec![Err(error); wanted.len()],
+            };
+        }
+        let count = wanted.len();
+        let added = coordinator::add_partitions(&context.node, &self.id, self.producer, wanted).await;
+        vec![named(added, version >= 2); count]
+    }
+}
+
+/// What is said of something that is not part of the transaction: clients that know `TRANSACTION_ABORTABLE` are told that an
+/// abort puts it right.
+pub(super) fn not_part(knows_abortable: bool) -> ResponseError {
+    if knows_abortable { ResponseError::TransactionAbortable } else { ResponseError::InvalidTxnState }
 }
 
 pub(super) async fn add_offsets_to_txn(
@@ -142,10 +206,14 @@ pub(super) async fn txn_offset_commit(
     let noted = if items.is_empty() {
         Ok(())
     } else {
-        coordinator::add_offsets(&context.node, &request.transactional_id, producer, &group, items).await
+        let protocol = if version >= 5 { Protocol::Two } else { Protocol::One };
+        coordinator::add_offsets(&context.node, &request.transactional_id, producer, &group, items, protocol).await
     };
     // This response has never learnt the newer name of "fenced".
-    let noted = named(noted, false);
+    let noted = named(noted, false).map_err(|error| match error {
+        ResponseError::InvalidTxnState => not_part(version >= 4),
+        other => other,
+    });
     let mut outcomes = outcomes.into_iter();
     let topics = request.topics.iter().map(|topic| {
         let partitions = topic.partitions.iter().map(|asked| {
@@ -162,8 +230,15 @@ pub(super) async fn txn_offset_commit(
 
 pub(super) async fn end_txn(context: &Context, version: i16, request: EndTxnRequest) -> EndTxnResponse {
     let producer = ProducerIdentity { id: request.producer_id.0, epoch: request.producer_epoch };
-    let ended = coordinator::end(&context.node, &request.transactional_id, producer, request.committed).await;
-    EndTxnResponse::default().with_error_code(code(&named(ended, version >= 2)))
+    let protocol = if version >= 5 { Protocol::Two } else { Protocol::One };
+    let ended = coordinator::end(&context.node, &request.transactional_id, producer, request.committed, protocol).await;
+    let answer = EndTxnResponse::default().with_error_code(code(&named(ended, version >= 2)));
+    match ended {
+        Ok(next) if protocol == Protocol::Two => {
+            answer.with_producer_id(ProducerId(next.id)).with_producer_epoch(next.epoch)
+        }
+        _ => answer,
+    }
 }
 
 pub(super) async fn describe_producers(

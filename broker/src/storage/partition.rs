@@ -20,7 +20,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use super::disk::{OpenMode, create_dir_durable};
 use super::files::FileCache;
 use super::flusher::FlushQueue;
-use super::producers::{Aborted, Admission, Producers};
+use super::producers::{Aborted, Admission, Beginning, Producers};
 use super::recovery::Recovered;
 use super::segment::Segment;
 use crate::clock::now_ms;
@@ -161,11 +161,12 @@ impl Partition {
         header: BatchHeader,
         bytes: BytesMut,
         memory: Option<OwnedSemaphorePermit>,
+        beginning: Beginning,
     ) -> Result<Appended, ResponseError> {
         let mut state = self.state.lock();
         self.ensure_writable(&mut state)?;
         if header.producer_id >= 0
-            && let Admission::Duplicate { base_offset, last_offset } = state.queued.admit(&header)?
+            && let Admission::Duplicate { base_offset, last_offset } = state.queued.admit(&header, beginning)?
         {
             let durable = (last_offset >= state.high_watermark).then(|| state.wait_for(last_offset));
             return Ok(Appended { base_offset, append_time_ms: -1, log_start: state.log_start, durable });
@@ -382,6 +383,11 @@ impl Partition {
     /// Runs `read` over the producers of the durable log.
     pub(crate) fn with_producers<T>(&self, read: impl FnOnce(&Producers) -> T) -> T {
         read(&self.state.lock().durable)
+    }
+
+    /// Whether what is in the log, or queued for it, leaves a transaction of this producer open, under this epoch.
+    pub(crate) fn is_within_transaction(&self, producer_id: i64, epoch: i16) -> bool {
+        self.state.lock().queued.is_within_transaction(producer_id, epoch)
     }
 
     /// `notify` is told of every append until the guard is dropped.

@@ -67,6 +67,16 @@ pub(crate) enum Admission {
     },
 }
 
+/// Where the sequence numbers of a producer begin of which nothing is known under its epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Beginning {
+    /// Anywhere: what came before may have been forgotten.
+    Anywhere,
+    /// At 0: the epoch is that of this transaction alone (transaction protocol 2), so that a batch with a higher number has
+    /// overtaken another one that was refused.
+    AtZero,
+}
+
 /// All producers of a partition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Producers {
@@ -85,8 +95,10 @@ pub(crate) struct Snapshot {
 
 impl Producers {
     /// Whether a client's batch may be appended. `header` need not have its final offset.
-    pub(crate) fn admit(&self, header: &BatchHeader) -> Result<Admission, ResponseError> {
-        let Some(known) = self.by_id.get(&header.producer_id) else { return Ok(Admission::New) };
+    pub(crate) fn admit(&self, header: &BatchHeader, beginning: Beginning) -> Result<Admission, ResponseError> {
+        let begins_well = beginning == Beginning::Anywhere || header.base_sequence == 0;
+        let first = if begins_well { Ok(Admission::New) } else { Err(ResponseError::OutOfOrderSequenceNumber) };
+        let Some(known) = self.by_id.get(&header.producer_id) else { return first };
         if header.producer_epoch < known.epoch {
             return Err(ResponseError::InvalidProducerEpoch);
         }
@@ -97,16 +109,20 @@ impl Producers {
                 Err(ResponseError::OutOfOrderSequenceNumber)
             };
         }
-        let (first, last) = (header.base_sequence, header.last_sequence());
-        if let Some(seen) = known.seen.iter().find(|seen| seen.first_sequence == first && seen.last_sequence == last) {
+        let (from, to) = (header.base_sequence, header.last_sequence());
+        if let Some(seen) = known.seen.iter().find(|seen| seen.first_sequence == from && seen.last_sequence == to) {
             return Ok(Admission::Duplicate { base_offset: seen.base_offset, last_offset: seen.last_offset });
         }
         match known.seen.back() {
-            Some(seen) if first != advance_sequence(seen.last_sequence, 1) => {
-                Err(ResponseError::OutOfOrderSequenceNumber)
-            }
-            _ => Ok(Admission::New),
+            None => first,
+            Some(seen) if from == advance_sequence(seen.last_sequence, 1) => Ok(Admission::New),
+            Some(_) => Err(ResponseError::OutOfOrderSequenceNumber),
         }
+    }
+
+    /// Whether this producer has a transaction open here, under this epoch.
+    pub(crate) fn is_within_transaction(&self, producer_id: i64, epoch: i16) -> bool {
+        self.by_id.get(&producer_id).is_some_and(|known| known.epoch == epoch && known.open_since.is_some())
     }
 
     /// Whether a marker of this epoch may be written.
@@ -223,25 +239,56 @@ mod tests {
         let mut producers = Producers::default();
         for i in 0..7 {
             let header = batch(0, i * 2, 2, i64::from(i) * 2, 0);
-            assert_eq!(producers.admit(&header), Ok(Admission::New));
+            assert_eq!(producers.admit(&header, Beginning::Anywhere), Ok(Admission::New));
             producers.apply(&header, None, 0);
         }
         for i in 2..7 {
-            let again = producers.admit(&batch(0, i * 2, 2, 0, 0));
+            let again = producers.admit(&batch(0, i * 2, 2, 0, 0), Beginning::Anywhere);
             let base_offset = i64::from(i) * 2;
             assert_eq!(again, Ok(Admission::Duplicate { base_offset, last_offset: base_offset + 1 }));
         }
-        assert_eq!(producers.admit(&batch(0, 0, 2, 0, 0)), Err(ResponseError::OutOfOrderSequenceNumber));
-        assert_eq!(producers.admit(&batch(0, 16, 1, 0, 0)), Err(ResponseError::OutOfOrderSequenceNumber));
+        assert_eq!(
+            producers.admit(&batch(0, 0, 2, 0, 0), Beginning::Anywhere),
+            Err(ResponseError::OutOfOrderSequenceNumber)
+        );
+        assert_eq!(
+            producers.admit(&batch(0, 16, 1, 0, 0), Beginning::Anywhere),
+            Err(ResponseError::OutOfOrderSequenceNumber)
+        );
     }
 
     #[test]
     fn given_a_newer_epoch_when_the_old_one_writes_then_it_is_fenced() {
         let mut producers = Producers::default();
         producers.apply(&batch(1, 0, 1, 0, 0), None, 0);
-        assert_eq!(producers.admit(&batch(0, 1, 1, 0, 0)), Err(ResponseError::InvalidProducerEpoch));
-        assert_eq!(producers.admit(&batch(2, 5, 1, 0, 0)), Err(ResponseError::OutOfOrderSequenceNumber));
-        assert_eq!(producers.admit(&batch(2, 0, 1, 0, 0)), Ok(Admission::New));
+        assert_eq!(
+            producers.admit(&batch(0, 1, 1, 0, 0), Beginning::Anywhere),
+            Err(ResponseError::InvalidProducerEpoch)
+        );
+        assert_eq!(
+            producers.admit(&batch(2, 5, 1, 0, 0), Beginning::Anywhere),
+            Err(ResponseError::OutOfOrderSequenceNumber)
+        );
+        assert_eq!(producers.admit(&batch(2, 0, 1, 0, 0), Beginning::Anywhere), Ok(Admission::New));
+    }
+
+    #[test]
+    fn given_an_epoch_of_a_transaction_alone_when_the_first_batch_has_not_come_then_later_ones_are_refused() {
+        let mut producers = Producers::default();
+        let (early, first) = (batch(3, 1, 1, 0, 0x10), batch(3, 0, 1, 0, 0x10));
+        let refused = Err(ResponseError::OutOfOrderSequenceNumber);
+        assert_eq!(producers.admit(&early, Beginning::AtZero), refused, "nothing is known of the producer");
+        assert_eq!(producers.admit(&early, Beginning::Anywhere), Ok(Admission::New));
+        // The marker that ended the transaction before has raised the epoch.
+        producers.apply(&batch(3, -1, 1, 0, 0x30), Some(Marker::Commit), 0);
+        assert_eq!(producers.admit(&early, Beginning::AtZero), refused, "only a marker is known");
+        assert_eq!(producers.admit(&first, Beginning::AtZero), Ok(Admission::New));
+        assert!(!producers.is_within_transaction(9, 3));
+        producers.apply(&first, None, 0);
+        assert!(producers.is_within_transaction(9, 3) && !producers.is_within_transaction(9, 2));
+        assert_eq!(producers.admit(&early, Beginning::AtZero), Ok(Admission::New));
+        producers.apply(&batch(4, -1, 1, 1, 0x30), Some(Marker::Commit), 0);
+        assert_eq!(producers.admit(&early, Beginning::AtZero), Err(ResponseError::InvalidProducerEpoch), "it is late");
     }
 
     #[test]

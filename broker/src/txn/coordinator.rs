@@ -3,6 +3,9 @@
 //! Ending a transaction is atomic: the decision is journaled first (`TXN-1`: nothing is marked before the decision is
 //! durable), then a marker is written to every partition, then the completion is recorded, which makes the offsets of the
 //! transaction committed ones. A start finishes whatever was decided and not completed.
+//!
+//! Two forms of the protocol are spoken, also by clients that come one after the other under one transactional id: see
+//! [`Protocol`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +14,7 @@ use bytes::BytesMut;
 use kafka_protocol::ResponseError;
 use tokio::sync::Notify;
 
-use super::{MAX_EPOCH, TxnRecord, TxnState};
+use super::{Ending, MAX_EPOCH, NO_EPOCH, NO_ID, ProducerIdentity, Protocol, TxnRecord, TxnState};
 use crate::clock::now_ms;
 use crate::meta::{Entry, Meta, OffsetItem};
 use crate::node::Node;
@@ -22,15 +25,6 @@ use crate::wire::batch::{BatchHeader, Marker, marker_batch};
 const ID_BLOCK: i64 = 1_000;
 /// Pause between attempts to write a decision down.
 const DECISION_PAUSE: Duration = Duration::from_millis(300);
-
-/// Who calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ProducerIdentity {
-    /// Producer id.
-    pub id: i64,
-    /// Its epoch.
-    pub epoch: i16,
-}
 
 /// What the coordinator holds besides the journal.
 #[derive(Default)]
@@ -75,54 +69,56 @@ pub(crate) async fn init_producer(
         return Err(ResponseError::InvalidTransactionTimeout);
     }
     let known = node.journal.lock().txns.get(id).cloned();
-    if let (Some(record), Some(current)) = (&known, current) {
-        let is_current = current.id == record.producer_id && current.epoch == record.epoch;
-        if !is_current {
-            return Err(ResponseError::ProducerFenced);
-        }
+    let Some(record) = known else {
+        let producer_id = node.coordinator.new_producer_id(&node.journal).await?;
+        return set_producer(node, None, TxnRecord::new(id.to_owned(), producer_id, 0, timeout_ms, now_ms())).await;
+    };
+    let asks_again = current.is_some_and(|current| record.is_former_self(current));
+    if current.is_some_and(|current| current != record.producer()) && !asks_again {
+        return Err(ResponseError::ProducerFenced);
     }
-    match known {
-        None => {
-            let producer_id = node.coordinator.new_producer_id(&node.journal).await?;
-            set_epoch(node, id, None, producer_id, 0, timeout_ms).await
-        }
-        Some(record) if record.state.is_prepared() => Err(ResponseError::ConcurrentTransactions),
-        Some(record) if record.state == TxnState::Ongoing => {
-            abort(node, &record, true).await?;
-            // The caller tries again at once and finds the transaction completed.
-            Box::pin(init_producer(node, id, timeout_ms, None)).await
-        }
-        Some(record) if record.epoch >= MAX_EPOCH => {
-            let producer_id = node.coordinator.new_producer_id(&node.journal).await?;
-            set_epoch(node, id, Some(&record), producer_id, 0, timeout_ms).await
-        }
-        Some(record) => set_epoch(node, id, Some(&record), record.producer_id, record.epoch + 1, timeout_ms).await,
+    if record.state.is_prepared() {
+        return Err(ResponseError::ConcurrentTransactions);
     }
+    if record.state == TxnState::Ongoing {
+        abort(node, &record).await?;
+        // The caller tries again at once and finds the transaction completed.
+        return Box::pin(init_producer(node, id, timeout_ms, None)).await;
+    }
+    if asks_again {
+        return set_producer(node, Some(&record), record.initialized_again(timeout_ms, now_ms())).await;
+    }
+    let producer = if record.epoch >= MAX_EPOCH {
+        ProducerIdentity { id: node.coordinator.new_producer_id(&node.journal).await?, epoch: 0 }
+    } else {
+        ProducerIdentity { id: record.producer_id, epoch: record.epoch + 1 }
+    };
+    let last_epoch = current.map_or(NO_EPOCH, |current| current.epoch);
+    set_producer(node, Some(&record), record.initialized(producer, last_epoch, timeout_ms, now_ms())).await
 }
 
-async fn set_epoch(
+/// Replaces `before`, unless somebody else has done so, and gives the producer its identity.
+async fn set_producer(
     node: &Arc<Node>,
-    id: &str,
     before: Option<&TxnRecord>,
-    producer_id: i64,
-    epoch: i16,
-    timeout_ms: i32,
+    next: TxnRecord,
 ) -> Result<ProducerIdentity, ResponseError> {
+    let producer = next.producer();
     let durable = {
         let mut meta = node.journal.lock();
-        if meta.txns.get(id) != before {
+        if meta.txns.get(&next.id) != before {
             return Err(ResponseError::ConcurrentTransactions);
         }
         if before.is_none() && meta.txns.len() >= node.config.max_transactional_ids {
             return Err(ResponseError::PolicyViolation);
         }
-        meta.record(Entry::Txn(TxnRecord::new(id.to_owned(), producer_id, epoch, timeout_ms, now_ms())))?
+        meta.record(Entry::Txn(next))?
     };
     wait(durable).await?;
-    Ok(ProducerIdentity { id: producer_id, epoch })
+    Ok(producer)
 }
 
-/// Adds partitions to the producer's transaction.
+/// Adds partitions to the producer's transaction, which begins if need be. Returns when that is durable.
 pub(crate) async fn add_partitions(
     node: &Node,
     id: &str,
@@ -130,6 +126,19 @@ pub(crate) async fn add_partitions(
     partitions: Vec<(String, i32)>,
 ) -> Result<(), ResponseError> {
     change(node, id, producer, |record| record.partitions.extend(partitions)).await
+}
+
+/// Which of these partitions are part of the producer's transaction, in their order.
+pub(crate) fn verify(
+    node: &Node,
+    id: &str,
+    producer: ProducerIdentity,
+    partitions: &[(String, i32)],
+) -> Result<Vec<bool>, ResponseError> {
+    let meta = node.journal.lock();
+    let record = meta.txns.get(id).ok_or(ResponseError::InvalidProducerIdMapping)?;
+    record.check(producer)?;
+    Ok(partitions.iter().map(|partition| record.partitions.contains(partition)).collect())
 }
 
 /// Adds a group to the producer's transaction.
@@ -151,7 +160,7 @@ async fn change(
     let durable = {
         let mut meta = node.journal.lock();
         let record = meta.txns.get(id).ok_or(ResponseError::InvalidProducerIdMapping)?;
-        record.check(producer.id, producer.epoch)?;
+        record.check(producer)?;
         let mut changed = record.begun(now_ms());
         change(&mut changed);
         let known = changed.partitions == record.partitions
@@ -167,69 +176,74 @@ async fn change(
     wait(durable).await
 }
 
-/// Notes offsets that become committed if and when the transaction does.
+/// Notes offsets that become committed if and when the transaction does. Under protocol 2 they add their group to it.
 pub(crate) async fn add_offsets(
     node: &Node,
     id: &str,
     producer: ProducerIdentity,
     group: &str,
     offsets: Vec<OffsetItem>,
+    protocol: Protocol,
 ) -> Result<(), ResponseError> {
     let durable = {
         let mut meta = node.journal.lock();
         let record = meta.txns.get(id).ok_or(ResponseError::InvalidProducerIdMapping)?;
-        record.check(producer.id, producer.epoch)?;
-        if record.state != TxnState::Ongoing || !record.groups.contains(group) {
+        record.check(producer)?;
+        let is_part = record.state == TxnState::Ongoing && record.groups.contains(group);
+        if protocol == Protocol::One && !is_part {
             return Err(ResponseError::InvalidTxnState);
         }
-        let mut changed = record.clone();
+        let mut changed = record.begun(now_ms());
+        changed.groups.insert(group.to_owned());
         let noted = changed.offsets.entry(group.to_owned()).or_default();
         noted.retain(|old| !offsets.iter().any(|new| new.topic == old.topic && new.partition == old.partition));
         noted.extend(offsets);
         meta.record(Entry::Txn(changed))?
     };
+    node.coordinator.began.notify_one();
     wait(durable).await
 }
 
-/// Commits or aborts the producer's transaction. A repeated request for the outcome that has been reached is fine.
+/// Commits or aborts the producer's transaction and gives the identity for its next one. A repeated request for the outcome
+/// that has been reached is fine.
 pub(crate) async fn end(
     node: &Arc<Node>,
     id: &str,
     producer: ProducerIdentity,
     commit: bool,
-) -> Result<(), ResponseError> {
+    protocol: Protocol,
+) -> Result<ProducerIdentity, ResponseError> {
+    // Behind the highest epoch comes another producer id. One that is then not needed is missed by nobody.
+    let next_producer_id = if protocol == Protocol::Two && producer.epoch >= MAX_EPOCH {
+        node.coordinator.new_producer_id(&node.journal).await?
+    } else {
+        NO_ID
+    };
     let (prepared, durable) = {
         let mut meta = node.journal.lock();
         let record = meta.txns.get(id).ok_or(ResponseError::InvalidProducerIdMapping)?;
-        record.check(producer.id, producer.epoch)?;
-        match (record.state, commit) {
-            (TxnState::CompleteCommit, true) | (TxnState::CompleteAbort, false) => return Ok(()),
-            (TxnState::Ongoing, _) => {}
-            _ => return Err(ResponseError::InvalidTxnState),
+        if record.ending(producer, commit, protocol)? == Ending::Reached {
+            return Ok(record.producer());
         }
-        let prepared = record.prepared(commit, now_ms());
+        let prepared = record.decided(commit, protocol, next_producer_id, now_ms());
         let durable = meta.record(Entry::Txn(prepared.clone()))?;
         (prepared, durable)
     };
-    finish_detached(node, prepared, durable).await
+    let next = prepared.completed(now_ms()).producer();
+    finish_detached(node, prepared, durable).await?;
+    Ok(next)
 }
 
-/// Aborts a transaction that its producer has left or that took too long. `fence` raises the epoch so that the producer
-/// cannot go on.
-async fn abort(node: &Arc<Node>, seen: &TxnRecord, fence: bool) -> Result<(), ResponseError> {
+/// Aborts a transaction that its producer has left or that took too long, and fences the producer.
+async fn abort(node: &Arc<Node>, seen: &TxnRecord) -> Result<(), ResponseError> {
     let (prepared, durable) = {
         let mut meta = node.journal.lock();
         let record = meta.txns.get(&seen.id).ok_or(ResponseError::InvalidProducerIdMapping)?;
-        let same = record.producer_id == seen.producer_id
-            && record.epoch == seen.epoch
-            && record.started_ms == seen.started_ms;
+        let same = record.producer() == seen.producer() && record.started_ms == seen.started_ms;
         if !same || record.state != TxnState::Ongoing {
             return Err(ResponseError::ConcurrentTransactions);
         }
-        let mut prepared = record.prepared(false, now_ms());
-        if fence {
-            prepared.epoch = prepared.epoch.saturating_add(1);
-        }
+        let prepared = record.fenced(now_ms());
         let durable = meta.record(Entry::Txn(prepared.clone()))?;
         (prepared, durable)
     };
@@ -385,7 +399,7 @@ pub(crate) async fn run_timeouts(node: Arc<Node>) {
         let mut failed = false;
         for record in due {
             tracing::info!(transaction = %record.id, timeout_ms = record.timeout_ms, "transaction timed out and is aborted");
-            if let Err(error) = abort(&node, &record, true).await {
+            if let Err(error) = abort(&node, &record).await {
                 failed = true;
                 tracing::warn!(transaction = %record.id, error = %error, "timed-out transaction not aborted yet");
             }

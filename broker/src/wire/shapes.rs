@@ -81,7 +81,8 @@ const PRODUCE: &[Field] = &[
     always(I16),           // acks
     always(I32),           // timeout_ms
     always(Kind::Structs(&[
-        always(TEXT), // topic
+        field(TEXT, 0, 12), // topic
+        since(UUID, 13),    // topic id
         always(Kind::Structs(&[always(I32), always(Kind::NullableBlob)])),
     ])),
 ];
@@ -114,6 +115,7 @@ const LIST_OFFSETS: &[Field] = &[
     always(I32),  // replica_id
     since(I8, 2), // isolation_level
     always(Kind::Structs(&[always(TEXT), always(Kind::Structs(&[always(I32), since(I32, 4), always(I64)]))])),
+    since(I32, 10), // timeout_ms
 ];
 
 const METADATA: &[Field] = &[
@@ -212,8 +214,15 @@ const OFFSET_FOR_LEADER_EPOCH: &[Field] = &[
     always(Kind::Structs(&[always(TEXT), always(Kind::Structs(&[always(I32), always(I32), always(I32)]))])),
 ];
 
-const ADD_PARTITIONS_TO_TXN: &[Field] =
-    &[always(TEXT), always(I64), always(I16), always(Kind::Structs(&[always(TEXT), always(I32S)]))];
+const TXN_TOPICS: Kind = Kind::Structs(&[always(TEXT), always(I32S)]);
+
+const ADD_PARTITIONS_TO_TXN: &[Field] = &[
+    since(Kind::Structs(&[always(TEXT), always(I64), always(I16), always(BOOL), always(TXN_TOPICS)]), 4),
+    field(TEXT, 0, 3),
+    field(I64, 0, 3),
+    field(I16, 0, 3),
+    field(TXN_TOPICS, 0, 3),
+];
 
 const ADD_OFFSETS_TO_TXN: &[Field] = &[always(TEXT), always(I64), always(I16), always(TEXT)];
 const END_TXN: &[Field] = &[always(TEXT), always(I64), always(I16), always(BOOL)];
@@ -263,7 +272,7 @@ const INCREMENTAL_ALTER_CONFIGS: &[Field] = &[
 const OFFSET_DELETE: &[Field] =
     &[always(TEXT), always(Kind::Structs(&[always(TEXT), always(Kind::Structs(&[always(I32)]))]))];
 
-const DESCRIBE_CLUSTER: &[Field] = &[always(BOOL), since(I8, 1)];
+const DESCRIBE_CLUSTER: &[Field] = &[always(BOOL), since(I8, 1), since(BOOL, 2)];
 const DESCRIBE_PRODUCERS: &[Field] = &[always(Kind::Structs(&[always(TEXT), always(I32S)]))];
 const DESCRIBE_TRANSACTIONS: &[Field] = &[always(TEXTS)];
 const LIST_TRANSACTIONS: &[Field] = &[always(TEXTS), always(I64S), since(I64, 1)];

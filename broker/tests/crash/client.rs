@@ -1,5 +1,5 @@
-//! A client of few words: the oldest announced forms of the requests that the crash tests need. It gives up as soon as the
-//! broker's disk is dead, since some answers never come then.
+//! A client of few words: the oldest announced forms of the requests that the crash tests need, and those of transaction
+//! protocol 2. It gives up as soon as the broker's disk is dead, since some answers never come then.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -69,6 +69,17 @@ impl Frame {
         frame.0.extend(bytes);
         frame
     }
+    /// Bytes or text in the flexible form.
+    fn compact(mut self, bytes: &[u8]) -> Self {
+        let mut length = bytes.len() + 1;
+        while length >= 0x80 {
+            self.0.push(length as u8 | 0x80);
+            length >>= 7;
+        }
+        self.0.push(length as u8);
+        self.0.extend(bytes);
+        self
+    }
 }
 
 /// An answer being read; the tests only meet well-formed ones.
@@ -79,6 +90,9 @@ impl Answer {
         let bytes = self.0[self.1..self.1 + N].try_into().unwrap();
         self.1 += N;
         bytes
+    }
+    fn i8(&mut self) -> i8 {
+        i8::from_be_bytes(self.take())
     }
     fn i16(&mut self) -> i16 {
         i16::from_be_bytes(self.take())
@@ -115,7 +129,19 @@ impl Client {
     fn call(&mut self, key: i16, version: i16, body: Frame) -> Result<Answer, Failure> {
         self.correlation += 1;
         let head = Frame(Vec::new()).i16(key).i16(version).i32(self.correlation).text("crash");
-        let frame = [head.0, body.0].concat();
+        self.exchange([head.0, body.0].concat())
+    }
+
+    /// The same for versions of the flexible form.
+    fn call_flexible(&mut self, key: i16, version: i16, body: Frame) -> Result<Answer, Failure> {
+        self.correlation += 1;
+        let head = Frame(Vec::new()).i16(key).i16(version).i32(self.correlation).text("crash").i8(0);
+        let mut answer = self.exchange([head.0, body.0].concat())?;
+        answer.i8(); // no tagged fields
+        Ok(answer)
+    }
+
+    fn exchange(&mut self, frame: Vec<u8>) -> Result<Answer, Failure> {
         let sent = self.stream.write_all(&Frame(Vec::new()).bytes(&frame).0);
         sent.map_err(|_| Failure::NoAnswer)?;
         let mut length = [0; 4];
@@ -214,6 +240,38 @@ impl Client {
         answer.i32(); // throttle
         let code = answer.i16();
         checked(code, ())
+    }
+
+    /// `Produce` 12 of one record, which adds its partition to the transaction itself.
+    pub(crate) fn produce_joining(
+        &mut self,
+        topic: &str,
+        value: &str,
+        id: &str,
+        producer: &Identity,
+        sequence: i32,
+    ) -> Result<(), Failure> {
+        // An array of one is a length of 2; structures end without tagged fields.
+        let body = Frame(Vec::new()).compact(id.as_bytes()).i16(-1).i32(10_000).i8(2).compact(topic.as_bytes());
+        let body = body.i8(2).i32(0).compact(&batch(value, value, Some((producer, sequence)))).i8(0).i8(0).i8(0);
+        let mut answer = self.call_flexible(0, 12, body)?;
+        answer.i8(); // one topic
+        let name = answer.i8();
+        answer.1 += name as usize - 1;
+        answer.i8(); // one partition
+        answer.i32(); // index
+        let code = answer.i16();
+        checked(code, ())
+    }
+
+    /// `EndTxn` 5: the identity for the next transaction.
+    pub(crate) fn end_epoch(&mut self, id: &str, producer: &Identity, commit: bool) -> Result<Identity, Failure> {
+        let body = Frame(Vec::new()).compact(id.as_bytes()).i64(producer.id).i16(producer.epoch);
+        let mut answer = self.call_flexible(26, 5, body.i8(i8::from(commit)).i8(0))?;
+        answer.i32(); // throttle
+        let code = answer.i16();
+        let (id, epoch) = (answer.i64(), answer.i16());
+        checked(code, Identity { id, epoch })
     }
 
     /// `OffsetCommit` 2 from outside a group.

@@ -89,19 +89,50 @@ fn work(
                 };
                 let commit = dice.roll(3) > 0;
                 promised.undecided.push(value.clone());
-                client.add("x", &identity, &TOPICS)?;
-                for topic in TOPICS {
-                    client.produce(topic, &value, &value, Some(("x", &identity, sequence)))?;
-                }
-                client.end("x", &identity, commit)?;
+                // Both protocols take turns under the same id.
+                let next = if dice.roll(2) == 0 {
+                    transaction(client, &identity, sequence, &value, commit)?;
+                    (identity, sequence + 1)
+                } else {
+                    (epoch(client, &identity, sequence, &value, commit)?, 0)
+                };
                 promised.undecided.pop();
                 let list = if commit { &mut promised.committed } else { &mut promised.aborted };
                 list.push(value);
-                producer = Some((identity, sequence + 1));
+                producer = Some(next);
             }
         }
     }
     Ok(())
+}
+
+/// A transaction of protocol 1: partitions are added before records come, the epoch stays.
+fn transaction(
+    client: &mut Client,
+    producer: &Identity,
+    sequence: i32,
+    value: &str,
+    commit: bool,
+) -> Result<(), Failure> {
+    client.add("x", producer, &TOPICS)?;
+    for topic in TOPICS {
+        client.produce(topic, value, value, Some(("x", producer, sequence)))?;
+    }
+    client.end("x", producer, commit)
+}
+
+/// A transaction of protocol 2: records add their partitions, and the next transaction has another epoch.
+fn epoch(
+    client: &mut Client,
+    producer: &Identity,
+    sequence: i32,
+    value: &str,
+    commit: bool,
+) -> Result<Identity, Failure> {
+    for topic in TOPICS {
+        client.produce_joining(topic, value, "x", producer, sequence)?;
+    }
+    client.end_epoch("x", producer, commit)
 }
 
 fn verify(client: &mut Client, promised: &mut Promised, what: &str) {

@@ -28,6 +28,7 @@ public class StockClient {
         cases.put("compressions", StockClient::compressions);
         cases.put("idempotence", StockClient::idempotence);
         cases.put("transactions", StockClient::transactions);
+        cases.put("epochs", StockClient::epochs);
         cases.put("fencing", StockClient::fencing);
         cases.put("cooperative", StockClient::cooperative);
         cases.put("static", StockClient::staticMember);
@@ -199,6 +200,34 @@ public class StockClient {
         }
     }
 
+    /** Transaction protocol 2: every transaction has an epoch of its own. */
+    static void epochs() throws Exception {
+        String topic = topic(2), id = fresh("tx");
+        TopicPartition at = new TopicPartition(topic, 0);
+        try (KafkaProducer<String, String> producer = producer("transactional.id", id); Admin admin = admin()) {
+            FinalizedVersionRange protocol = admin.describeFeatures().featureMetadata().get().finalizedFeatures().get("transaction.version");
+            same(2, (int) protocol.maxVersionLevel(), "the protocol");
+            producer.initTransactions();
+            for (int turn = 0; turn < 4; turn++) {
+                producer.beginTransaction();
+                for (int i = 0; i < 10; i++) producer.send(new ProducerRecord<>(topic, i % 2, null, turn + " " + i));
+                producer.flush();
+                if (turn % 2 == 0) producer.commitTransaction();
+                else producer.abortTransaction();
+                List<ProducerState> known = admin.describeProducers(List.of(at)).partitionResult(at).get().activeProducers();
+                same(1, known.size(), "producers of the partition");
+                same(turn + 1, known.get(0).producerEpoch(), "the epoch behind turn " + turn);
+            }
+        }
+        for (int partition = 0; partition < 2; partition++) {
+            List<String> wanted = new ArrayList<>();
+            for (int turn = 0; turn < 4; turn += 2) {
+                for (int i = partition; i < 10; i += 2) wanted.add(turn + " " + i);
+            }
+            same(wanted, read(topic, partition, "read_committed"), "whole transactions in partition " + partition);
+        }
+    }
+
     static void fencing() throws Exception {
         String topic = topic(1), id = fresh("tx");
         try (KafkaProducer<String, String> first = producer("transactional.id", id);
@@ -319,6 +348,8 @@ public class StockClient {
             wanted.put(OffsetSpec.earliest(), 0L);
             wanted.put(OffsetSpec.latest(), 4L);
             wanted.put(OffsetSpec.maxTimestamp(), 2L);
+            wanted.put(OffsetSpec.earliestLocal(), 0L);
+            wanted.put(OffsetSpec.latestTiered(), -1L);
             wanted.put(OffsetSpec.forTimestamp(base + 1_500), 2L);
             wanted.put(OffsetSpec.forTimestamp(base + 9_000), -1L);
             for (Map.Entry<OffsetSpec, Long> one : wanted.entrySet()) {

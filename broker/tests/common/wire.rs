@@ -1,0 +1,138 @@
+//! Requests and answers of few words in the flexible (compact, tagged) form, for what stock clients do not ask.
+
+use std::net::TcpStream;
+
+use kafka_protocol::messages::ApiKey;
+use riverrun_broker::versions::is_flexible;
+
+use super::call;
+
+/// A request being written.
+#[derive(Default)]
+pub(crate) struct Asked(Vec<u8>);
+
+impl Asked {
+    pub(crate) fn i8(mut self, value: i8) -> Self {
+        self.0.extend(value.to_be_bytes());
+        self
+    }
+    pub(crate) fn i16(mut self, value: i16) -> Self {
+        self.0.extend(value.to_be_bytes());
+        self
+    }
+    pub(crate) fn i32(mut self, value: i32) -> Self {
+        self.0.extend(value.to_be_bytes());
+        self
+    }
+    pub(crate) fn i64(mut self, value: i64) -> Self {
+        self.0.extend(value.to_be_bytes());
+        self
+    }
+    pub(crate) fn uuid(mut self, value: [u8; 16]) -> Self {
+        self.0.extend(value);
+        self
+    }
+    /// The length of an array that follows.
+    pub(crate) fn array(mut self, length: usize) -> Self {
+        let mut value = length + 1;
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+        self
+    }
+    pub(crate) fn bytes(self, bytes: &[u8]) -> Self {
+        let mut asked = self.array(bytes.len());
+        asked.0.extend(bytes);
+        asked
+    }
+    pub(crate) fn text(self, text: &str) -> Self {
+        self.bytes(text.as_bytes())
+    }
+    pub(crate) fn null(self) -> Self {
+        self.i8(0)
+    }
+    /// The end of a structure, without tagged fields.
+    pub(crate) fn end(self) -> Self {
+        self.i8(0)
+    }
+
+    /// Sends it, whose last structure is ended, and gives what stands behind the header of the answer.
+    pub(crate) fn ask(self, stream: &mut TcpStream, key: ApiKey, version: i16) -> Answer {
+        assert!(is_flexible(key, version), "{key:?} {version} has the older form");
+        let mut frame = Vec::new();
+        frame.extend_from_slice(&(key as i16).to_be_bytes());
+        frame.extend_from_slice(&version.to_be_bytes());
+        // Correlation id 7, a client id of one letter, no tagged fields.
+        frame.extend_from_slice(&[0, 0, 0, 7, 0, 1, b'w', 0]);
+        frame.extend_from_slice(&self.0);
+        let answer = call(stream, &frame).unwrap_or_else(|| panic!("{key:?} {version} is not answered"));
+        assert_eq!(answer[..4], [0, 0, 0, 7], "{key:?} {version}");
+        // Only this answer has the older header, so that everyone can read it.
+        let header = if key == ApiKey::ApiVersions { 4 } else { 5 };
+        Answer { bytes: answer, at: header }
+    }
+}
+
+/// An answer being read; the tests only meet well-formed ones.
+pub(crate) struct Answer {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Answer {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let bytes = self.bytes[self.at..self.at + N].try_into().unwrap();
+        self.at += N;
+        bytes
+    }
+    pub(crate) fn i8(&mut self) -> i8 {
+        i8::from_be_bytes(self.take())
+    }
+    pub(crate) fn i16(&mut self) -> i16 {
+        i16::from_be_bytes(self.take())
+    }
+    pub(crate) fn i32(&mut self) -> i32 {
+        i32::from_be_bytes(self.take())
+    }
+    pub(crate) fn i64(&mut self) -> i64 {
+        i64::from_be_bytes(self.take())
+    }
+    pub(crate) fn uuid(&mut self) -> [u8; 16] {
+        self.take()
+    }
+    fn varint(&mut self) -> usize {
+        let mut value = 0;
+        for shift in (0..35).step_by(7) {
+            let [byte] = self.take();
+            value |= usize::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        value
+    }
+    /// How many elements follow; null counts as none.
+    pub(crate) fn array(&mut self) -> usize {
+        self.varint().saturating_sub(1)
+    }
+    pub(crate) fn text(&mut self) -> String {
+        let length = self.array();
+        self.at += length;
+        String::from_utf8(self.bytes[self.at - length..self.at].to_vec()).unwrap()
+    }
+    /// The tagged fields at the end of a structure: number and what is in it.
+    pub(crate) fn tagged(&mut self) -> Vec<(usize, Answer)> {
+        let count = self.varint();
+        let fields = (0..count).map(|_| {
+            let (tag, size) = (self.varint(), self.varint());
+            self.at += size;
+            (tag, Answer { bytes: self.bytes[self.at - size..self.at].to_vec(), at: 0 })
+        });
+        fields.collect()
+    }
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+}
