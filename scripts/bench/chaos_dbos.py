@@ -108,7 +108,7 @@ class Dbos(chaos_peers.Peer):
 
 def main():
     parser = chaos_peers.options(__doc__)
-    parser.add_argument("--in-hand", type=int, default=10, help="runs that a worker process has in hand at most: the queue's worker_concurrency")
+    parser.add_argument("--in-hand", type=int, default=10, help="runs that a worker has in hand at most: the queue's worker_concurrency")
     parser.add_argument("--database-url", help="of PostgreSQL; without, SQLite in a temporary folder")
     chosen = parser.parse_args()
     chaos_peers.run(chosen, lambda load: Dbos(load, chosen.runs, chosen.in_hand, chosen.database_url))
