@@ -1,0 +1,55 @@
+"""What a check is, and the one list of them."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+CHECKS = {}
+ID = re.compile(r"[a-z0-9]+(?:[.-][a-z0-9]+)+")
+
+
+@dataclass(frozen=True)
+class Told:
+    """What was sent and what came back, each in a line."""
+
+    sent: str
+    came: str
+
+
+@dataclass(frozen=True)
+class Check:
+    id: str
+    rule: str
+    group: str
+    # What it exercises of the surface: "GET /health", "WS /ws/agent", "ingest", "ingest --table", "RIVERRUN_API_PORT".
+    covers: frozenset
+    # How the product differs from the rule, where it is known to: then the check must fail, and the page says so.
+    differs: str | None
+    act: Callable
+
+
+class Group:
+    """A kind of promise: a heading of the page."""
+
+    def __init__(self, title):
+        self.title = title
+
+    def check(self, id, rule, *covers, differs=None):
+        """Makes the function below it a check. It takes the world and gives one `Told` or a list of them."""
+        assert ID.fullmatch(id), f"{id!r} is no id of a check"
+        assert id not in CHECKS, f"two checks are called {id}"
+
+        def register(act):
+            CHECKS[id] = Check(id, rule, self.title, frozenset(covers), differs, act)
+            return act
+
+        return register
+
+
+def told_by(check, world):
+    """Runs a check: what it told, as one `Told` in which nothing changes from run to run."""
+    found = check.act(world)
+    parts = found if isinstance(found, list) else [found]
+    assert parts and all(isinstance(part, Told) for part in parts), f"{check.id} tells nothing"
+    sent, came = ("; ".join(dict.fromkeys(getattr(part, name) for part in parts)) for name in ("sent", "came"))
+    return Told(world.plain(sent), world.plain(came))
