@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-for part in ("exchange", "world", "routes", "commands", "flags", "settings", "rules", "errors", "states"):
+for part in ("exchange", "world", "routes", "commands", "flags", "settings", "rules", "rules_work", "rules_form", "errors", "states"):
     pytest.register_assert_rewrite(f"conformance.{part}")
     importlib.import_module(f"conformance.{part}")
 
