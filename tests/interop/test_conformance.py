@@ -12,6 +12,7 @@ for part in ("exchange", "world", "routes", "commands", "flags", "settings", "ru
 
 from conformance import beyond, contract, page, surface  # noqa: E402 behind what makes their asserts speak
 from conformance.core import CHECKS, told_by  # noqa: E402
+from conformance.exchange import plain  # noqa: E402
 from conformance.world import World  # noqa: E402
 from server import ROOT  # noqa: E402
 
@@ -35,10 +36,10 @@ def told():
 @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS.keys())
 def test_it_is_as_promised(world, told, check):
     if check.differs is None:
-        told[check.id] = told_by(check, world)
+        told[check.id] = told_by(check, world, plain)
         return
     with pytest.raises(AssertionError):
-        told_by(check, world)
+        told_by(check, world, plain)
 
 
 def test_the_page_has_every_check_with_its_rule(told):

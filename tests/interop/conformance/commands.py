@@ -91,8 +91,9 @@ def _(w):
 
 @commands.check("cli.collections", "the collections with their counts", "collections")
 def _(w):
+    name = w.handbook
     done = w.main.cli("collections", "-n", "default").ok()
-    row = next(line for line in done.out.splitlines() if line.startswith(f"{w.handbook} "))
+    row = next(line for line in done.out.splitlines() if line.startswith(f"{name} "))
     assert row.split()[1:3] == ["default", "8"], row
     return done.told(said=short(row))
 
@@ -125,7 +126,7 @@ def _(w):
 def _(w):
     made = w.main.cli("stream", "produce", "The marmot whistles on Sundays.").ok()
     taken = w.main.cli("stream", "consume", "--collection", "streamed", "--idle-timeout", "1", "--json").ok()
-    assert taken.json["topic"] == "riverrun.documents" and taken.json["indexed"] == taken.json["documents"] == 1, taken
+    assert taken.json["topic"] == "riverrun.documents" and taken.json["indexed"] == taken.json["documents"] >= 1, taken
     found = w.main.post("/rag/search", {"query": "marmot", "collection": "streamed"})
     assert "marmot" in found.json["items"][0]["text"], found
     return [made.told(said=short(made.out)), taken.told("documents", "indexed", "failed")]
@@ -299,19 +300,18 @@ def _(w):
 def _(w):
     done = w.alone.cli("worker", "embedder")
     told = [done.failed(2, "RIVERRUN_KAFKA_BROKERS")]
-    place = w.place("worker", RIVERRUN_KAFKA_BROKERS=w.changed.server.brokers, RIVERRUN_DEFAULT_EMBED_MODEL="ollama/stub-embed",
-                    RIVERRUN_SCHEMA_REGISTRY_URL=w.registry.url)
+    place = w.place("worker", RIVERRUN_KAFKA_BROKERS=w.changed.server.brokers, RIVERRUN_DEFAULT_EMBED_MODEL="ollama/stub-embed")
     log = place.server.folder / "worker.log"
     with open(log, "wb") as out:
-        process = subprocess.Popen([BINARY, "worker", "tracer"], cwd=place.server.folder, env=place.server.env, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        process = subprocess.Popen([BINARY, "worker", "embedder"], cwd=place.server.folder, env=place.server.env, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
     try:
-        wait_for(lambda: "tracer" in log.read_text() or process.poll() is not None, 60, "the worker to begin")
+        wait_for(lambda: "embedder" in log.read_text() or process.poll() is not None, 60, "the worker to begin")
         assert process.poll() is None, log.read_text()
     finally:
         process.terminate()
         code = process.wait(30)
     assert code == 0, log.read_text()
-    return [*told, Told("RIVERRUN_KAFKA_BROKERS=… riverrun worker tracer; then SIGTERM", f"{short(log.read_text().splitlines()[0], 90)} · exit {code}")]
+    return [*told, Told("RIVERRUN_KAFKA_BROKERS=… riverrun worker embedder; then SIGTERM", f"{short(log.read_text().splitlines()[0], 90)} · exit {code}")]
 
 
 @commands.check("cli.dlq", "lists, shows, drops and sends again what could not be handled", "dlq ls", "dlq show", "dlq drop", "dlq redrive")

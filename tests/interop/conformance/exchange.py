@@ -21,8 +21,14 @@ VOLATILE = [
 ]
 
 
+# Folders, by what they are shown as; the world says which.
+PLACES = []
+
+
 def plain(text):
     """The text without what differs from run to run, on one line."""
+    for place, name in PLACES:
+        text = text.replace(place, name)
     for pattern, name in VOLATILE:
         text = pattern.sub(name, text)
     return " ".join(text.split())
@@ -39,7 +45,7 @@ def short(value, limit=SHOWN):
             text = "{" + ", ".join(value) + "}"
         case _:
             text = str(value)
-    text = " ".join(text.split())
+    text = plain(text)
     return text if len(text) <= limit else text[:limit] + "…"
 
 

@@ -4,7 +4,7 @@ import json
 
 from conformance.core import Group, Told
 from conformance.exchange import has, short
-from conformance.world import BASE, PLAIN, says
+from conformance.world import PLAIN, says
 from server import ROOT
 
 flags = Group("Options")
@@ -154,16 +154,9 @@ def _(w):
 
 @flags.check("flag.memory.query", "what resembles a text is recalled", "memory context --query")
 def _(w):
-    talk = ("-n", "team", "-s", "recall")
-    for text in ("my dog is called Rex", "the weather is fine", "the train is late"):
-        w.main.cli("memory", "add", "user", text, *talk).ok()
-    from server import wait_for
-
-    def recalled():
-        done = w.main.cli("memory", "context", "--query", "what is my dog called?", *talk, "--json", RIVERRUN_LOG="off")
-        return done if done.code == 0 and (done.json["episodes"] or any("Rex" in turn["text"] for turn in done.json["turns"])) else None
-    done = wait_for(recalled, 30, "the dog")
-    return Told("riverrun memory context --query 'what is my dog called?' -n team -s recall --json", done.told("turns", "episodes").came)
+    without, done = (w.changed.cli("memory", "context", *words, "-s", w.recalled, "--json").ok() for words in ((), ("--query", "what is my dog called?")))
+    assert without.json["episodes"] == [] and "Rex" in done.json["episodes"][0]["text"], (without, done)
+    return [without.told("episodes"), done.told("episodes.0.kind", "episodes.0.text")]
 
 
 @flags.check("flag.agent.agent", "the agent that runs", "agent run --agent")

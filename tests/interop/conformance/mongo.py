@@ -10,6 +10,10 @@ OP_REPLY, OP_QUERY, OP_MSG = 1, 2004, 2013
 DOUBLE, STRING, OBJECT, ARRAY, BINARY, OBJECT_ID, BOOL, DATE, NULL, INT32, TIMESTAMP, INT64 = 1, 2, 3, 4, 5, 7, 8, 9, 10, 16, 17, 18
 
 
+class Long(int):
+    """A number that is written with 64 bits, however small it is."""
+
+
 def encode(found):
     """An object as BSON."""
     body = b"".join(element(name, value) for name, value in found.items())
@@ -21,7 +25,8 @@ def element(name, value):
         case bool():
             kind, raw = BOOL, bytes([value])
         case int():
-            kind, raw = (INT32, struct.pack("<i", value)) if abs(value) < 1 << 31 else (INT64, struct.pack("<q", value))
+            small = abs(value) < 1 << 31 and not isinstance(value, Long)
+            kind, raw = (INT32, struct.pack("<i", value)) if small else (INT64, struct.pack("<q", value))
         case float():
             kind, raw = DOUBLE, struct.pack("<d", value)
         case str():
@@ -88,7 +93,7 @@ def serving(collections):
             name = f"{command['$db']}.{command['find']}"
             wanted = command.get("filter", {}).items()
             found = [one for one in collections.get(name, []) if all(one.get(field) == value for field, value in wanted)]
-            return {"cursor": {"firstBatch": found, "id": 0, "ns": name}, "ok": 1.0}
+            return {"cursor": {"firstBatch": found, "id": Long(0), "ns": name}, "ok": 1.0}
         return HELLO if {"hello", "ismaster", "isMaster"} & set(command) else {"ok": 1.0}
 
     class Connection(socketserver.BaseRequestHandler):

@@ -81,7 +81,7 @@ def _(w):
     for item in answer.json["items"]:
         has(item, "name namespace physical_name documents chunks embedding updated_at")
         has(item["embedding"], "model dimensions")
-    assert [item["name"] for item in team.json["items"]] == ["launches"], team
+    assert {item["namespace"] for item in team.json["items"]} == {"team"} and "launches" in [item["name"] for item in team.json["items"]], team
     at = next(at for at, item in enumerate(answer.json["items"]) if item["name"] == "handbook")
     return [answer.told(f"items.{at}.physical_name", f"items.{at}.documents", f"items.{at}.chunks", f"items.{at}.embedding.model"),
             team.told("items.0.physical_name")]
@@ -198,6 +198,31 @@ def _(w):
         assert ("error" in result) == (decision == "deny"), result
         told += [answer.told(said=f"the call {'gave ' + short(result['result']) if decision == 'approve' else 'was left out'}")]
     return told
+
+
+@routes.check("http.accepted", "202 comes with a Location that answers")
+def _(w):
+    run_id, step = w.open_run("accepted")
+    asked = [("/runs", {"task": "add [[steps=0 id=accepted-run]]", "agent": "react"}), (f"/runs/{run_id}/resume", {}),
+             (f"/runs/{run_id}/approvals/{step}", {"decision": "deny"}), (f"/runs/{w.ended['run_id']}/fork", {"at_seq": 0}),
+             ("/ingest", {"source": str(w.file("accepted.md", "# Coot\n\nA coot dives.\n")), "collection": "accepted"}),
+             ("/projects/import", {"source": str(w.code)}), (f"/projects/{w.project}/analyze", {"review": False}),
+             (f"/projects/{w.project}/improve", {"file": "plain.py", "instruction": "x [[steps=0 id=accepted-improve]]"})]
+    told = []
+    for path, body in asked:
+        answer = w.main.post(path, body)
+        place = answer.headers["location"]
+        assert answer.status == 202 and place, (answer, answer.headers)
+        wait_for(lambda: w.main.server.get(place).status == 200, 60, f"{place} to answer")
+        told.append(answer.told(said=f"location: {place}"))
+    return told
+
+
+@routes.check("http.accepted.training", "202 for a training comes with a Location, too", differs="there is no Location; the answer's `job_id` and `stream` name the places")
+def _(w):
+    answer, _, _ = w.training
+    assert answer.status == 202 and answer.headers["location"], (answer, answer.headers)
+    return answer.told(said=f"location: {answer.headers['location']}")
 
 
 # ---- search and answers --------------------------------------------------------------------------------------------------
@@ -337,7 +362,7 @@ def _(w):
     answer, _, job = w.training
     has(answer.json, "job_id stream")
     assert answer.json["stream"] == f"/ws/finetune/{answer.json['job_id']}" and job.json["status"] == "succeeded", job
-    return answer.told("stream", said=f"location: {answer.headers['location']}")
+    return answer.told("stream")
 
 
 @routes.check("http.finetune-jobs.gpu", "methods that need a GPU are refused where there is none")

@@ -2,7 +2,7 @@
 
 import json
 
-from conformance.core import Group
+from conformance.core import Group, Told
 from conformance.exchange import has
 from conformance.world import examples
 
@@ -218,20 +218,31 @@ def _(w):
     return done.told("model", "dimensions")
 
 
+def first_use(w, name):
+    """A hub, and settings under which models come from it alone."""
+    hub = w.hub(name)
+    return hub, {"RIVERRUN_HUB_BASE_URL": hub.url, "RIVERRUN_MODELS_OFFLINE": "false", "RIVERRUN_MODELS_DIR": "", "RIVERRUN_MODELS_CACHE_DIR": str(w.folder / f"fetched-{name}")}
+
+
 @rules.check("rule.models.fetched-at-first-use", "a model that is not here is fetched from the hub when it is first needed")
 def _(w):
-    hub, told = w.hub("first-use"), []
-    fetched = {"RIVERRUN_HUB_BASE_URL": hub.url, "RIVERRUN_MODELS_OFFLINE": "false", "RIVERRUN_MODELS_CACHE_DIR": str(w.folder / "fetched"), "RIVERRUN_MODELS_DIR": ""}
-    w.alone.cli("ingest", w.file("first/auk.md", "# Auk\n\nAn auk dives.\n"), "-c", "first").ok()
-    ranked = w.alone.cli("search", "auk", "-c", "first", "--json", RIVERRUN_DEFAULT_RERANK_MODEL="someone/tiny", **fetched).ok()
-    assert ranked.json["items"][0]["scores"]["rerank"] is not None, ranked
-    told.append(ranked.told("items.0.scores", said="the hub was asked for its files"))
-    for words in (["finetune", "train", "--dataset", w.file("first.jsonl", examples()), "--name", "first", "--base-model", "other/base"],
+    (hub, fetched), told = first_use(w, "first-use"), []
+    for words in (["finetune", "train", "--dataset", w.file("first.jsonl", examples()), "--name", "first"],
                   ["finetune", "eval", w.file("first-samples.jsonl", '{"prediction": "a", "reference": "a"}\n'), "--metrics", "bertscore", "--encoder", "other/encoder"],
                   ["ingest", w.file("first/auk.md", "# Auk\n\nAn auk dives.\n"), "-c", "late", "--strategy", "late", "--embed-backend", "hf"]):
         before = len(hub.asked)
-        done = w.alone.cli(*words, RIVERRUN_DEFAULT_EMBED_MODEL="other/late", **fetched)
+        done = w.alone.cli(*words, RIVERRUN_DEFAULT_EMBED_MODEL="other/late", RIVERRUN_DEFAULT_CHAT_MODEL="other/base", **fetched)
         new = hub.paths()[before:]
         assert done.code != 0 and new, (done, new)
-        told.append(done.told(said=f"the hub was asked for {new[0]}"))
+        told.append(Told(f"riverrun {' '.join(map(str, words))}", f"the hub was asked for {new[0]}, which it has not: exit {done.code}"))
     return told
+
+
+@rules.check("rule.models.fetched-at-first-use.rerank", "so is the local re-ranker, when a search first wants it",
+             differs="a search goes without a re-ranker that is not here, and one that insists on it is refused with 503 `reranker_missing`; the hub is never asked")
+def _(w):
+    hub, fetched = first_use(w, "rerank")
+    w.alone.cli("ingest", w.file("first/auk.md", "# Auk\n\nAn auk dives.\n"), "-c", "first").ok()
+    done = w.alone.cli("search", "auk", "-c", "first", "--json", RIVERRUN_DEFAULT_RERANK_MODEL="someone/tiny", **fetched).ok()
+    assert hub.paths() and done.json["items"][0]["scores"]["rerank"] is not None, (hub.paths(), done)
+    return done.told("items.0.scores")

@@ -1,6 +1,5 @@
 """Rules of form: names, keys, lists, who may ask, sockets, the command line."""
 
-import json
 import os
 import pty
 import re
@@ -110,6 +109,21 @@ def _(w):
     named = [path for path in writes if any(one["name"].lower() == "idempotency-key" for one in document[path]["post"].get("parameters", []))]
     assert named, "the document names the header nowhere"
     return [*told, Told("POST /finetune/jobs twice", "the same job_id")]
+
+
+@rules.check("rule.idempotency.answers", "a repeat of what is said to a run gets the first answer, too",
+             differs="a cancellation or an approval that is repeated with its key gets 409 once it has counted")
+def _(w):
+    told = []
+    for what in ("approve", "cancel"):
+        run_id, step = w.open_run(f"repeated-{what}")
+        path, body = (f"/runs/{run_id}/approvals/{step}", {"decision": "approve"}) if what == "approve" else (f"/runs/{run_id}/cancel", {})
+        first = w.main.post(path, body, headers={"idempotency-key": f"repeated-{what}"})
+        w.main.server.run_end(run_id)
+        again = w.main.post(path, body, headers={"idempotency-key": f"repeated-{what}"})
+        assert (first.status, again.status) == (202, 202), (first, again)
+        told += [first.told(), again.told()]
+    return told
 
 
 @rules.check("rule.lists", "lists take `limit` and `cursor` and answer `items` and `next_cursor`")
@@ -291,5 +305,5 @@ def _(w):
 def _(w):
     down = {"RIVERRUN_MODEL_RUNTIME_BASE_URL": f"http://{w.nobody}"}
     chat = w.alone.cli("chat", "hello", **down)
-    kafka = w.alone.cli("runs", "ls", RIVERRUN_KAFKA_BROKERS=w.nobody)
-    return [chat.failed(3, w.nobody, "hint:"), kafka.failed(3, w.nobody, "hint:")]
+    runs = w.alone.cli("runs", "ls", RIVERRUN_DATABASE_URL=f"postgres://{w.nobody}/db")
+    return [chat.failed(3, w.nobody, "hint:"), runs.failed(3, "PostgreSQL", "hint:")]

@@ -81,7 +81,7 @@ def openai():
     last = {**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}],
             "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}}
     stream = "".join(f"data: {json.dumps(one)}\n\n" for one in (chunk, last)) + "data: [DONE]\n\n"
-    return Service({"/models": {"object": "list", "data": [{"id": "hosted", "object": "model"}]}, "/chat/completions": stream})
+    return Service({"/v1/models": {"object": "list", "data": [{"id": "hosted", "object": "model"}]}, "/v1/chat/completions": stream})
 
 
 def reranker():

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import tiny_model
 from conformance import mongo, stubs, tiny_encoder
-from conformance.exchange import Talk, plain
-from schema_registry import SchemaRegistry
+from conformance.exchange import PLACES, Talk
 from server import BINARY, ROOT, Server, free_ports, wait_for
 from websockets.sync.client import connect
 
@@ -35,9 +34,10 @@ class World:
         self.folder = Path(folder)
         self.model = stubs.RecordingModel()
         self.hosted, self.ranker, self.traces = stubs.openai(), stubs.reranker(), stubs.tracing()
-        self.registry = SchemaRegistry()
         self.servers, self.services = [], [self.hosted, self.ranker, self.traces]
         self.models = self.folder / "models"
+        given = os.environ.get("RIVERRUN_MODELS_DIR")
+        PLACES[:] = [(str(self.folder), "TMP"), *([(given, "MODELS")] if given else []), (str(ROOT), "."), (str(Path.home()), "~")]
         tiny_model.write(self.models / BASE)
         tiny_encoder.write(self.models / RERANKER)
 
@@ -46,14 +46,7 @@ class World:
             server.stop()
         for service in self.services:
             service.close()
-        self.registry.close()
         self.model.close()
-
-    def plain(self, text):
-        """The text without what differs from run to run: folders, too."""
-        for place, name in ((self.folder, "TMP"), (ROOT, "."), (Path.home(), "~")):
-            text = text.replace(str(place), name)
-        return plain(text)
 
     # ---- servers -----------------------------------------------------------------------------------------------------
 
@@ -85,8 +78,8 @@ class World:
             "changed", RIVERRUN_AGENT_MAX_ITERS="2", RIVERRUN_AGENT_TEMPERATURE="0.7", RIVERRUN_CHUNK_SIZE="200", RIVERRUN_CHUNK_OVERLAP="20",
             RIVERRUN_RAG_TOP_K="2", RIVERRUN_MEMORY_WINDOW_TOKENS="256", RIVERRUN_DEFAULT_EMBED_MODEL="ollama/stub-embed",
             RIVERRUN_TRACING_ENDPOINT=self.traces.url, RIVERRUN_TRACING_PUBLIC_KEY="pk-conformance", RIVERRUN_TRACING_SECRET_KEY="sk-conformance",
-            RIVERRUN_TRACING_PROJECT="conformance", RIVERRUN_OPENAI_API_KEY="key-of-openai", RIVERRUN_OPENAI_BASE_URL=self.hosted.url,
-            RIVERRUN_COHERE_API_KEY="key-of-cohere", RIVERRUN_COHERE_BASE_URL=self.ranker.url, RIVERRUN_SCHEMA_REGISTRY_URL=self.registry.url,
+            RIVERRUN_TRACING_PROJECT="conformance", RIVERRUN_OPENAI_API_KEY="key-of-openai", RIVERRUN_OPENAI_BASE_URL=f"{self.hosted.url}/v1",
+            RIVERRUN_COHERE_API_KEY="key-of-cohere", RIVERRUN_COHERE_BASE_URL=self.ranker.url,
             RIVERRUN_API_HOST="localhost", RIVERRUN_INGEST_ROOTS=str(self.folder))
 
     @cached_property
@@ -137,6 +130,17 @@ class World:
             view = self.main.server.ingest(self.file(f"{namespace}/launches.md", text), "launches", namespace=namespace)
             assert view["indexed"] == 1, view
         return "launches"
+
+    @cached_property
+    def recalled(self):
+        """A conversation that has outgrown its window; what was said of a dog is an episode of it."""
+        said = ["my dog is called Rex and barks", "how nice " * 3, "the winch rope is red " + "and long " * 60, "I see " * 3,
+                "the weather is fine " + "and dry " * 60, "yes " * 3] * 2
+        for n, text in enumerate(said):
+            turn = self.changed.post("/memory/turns", {"role": ("user", "assistant")[n % 2], "text": text, "session": "recalled"})
+            assert turn.status == 200, turn
+        wait_for(lambda: self.changed.server.get("/memory/context?query=what%20is%20my%20dog%20called&session=recalled").json["episodes"], 30, "an episode")
+        return "recalled"
 
     @cached_property
     def people(self):
