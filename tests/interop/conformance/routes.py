@@ -4,7 +4,7 @@ import io
 import json
 import zipfile
 
-from conformance.core import Group
+from conformance.core import Group, promised
 from conformance.exchange import has, short
 from conformance.world import PLAIN, training
 from server import wait_for
@@ -13,6 +13,11 @@ from test_sources import multipart
 routes = Group("Routes")
 RUN = "run_id status agent answer citations steps usage stop_reason trace_id created_at finished_at"
 STEP = "seq kind agent at"
+
+
+def fields(answer):
+    """The fields of an answer, in words."""
+    return "{" + ", ".join(answer.json) + "}"
 
 
 # ---- the whole -----------------------------------------------------------------------------------------------------------
@@ -221,8 +226,8 @@ def _(w):
 @routes.check("http.accepted.training", "202 for a training comes with a Location, too", differs="there is no Location; the answer's `job_id` and `stream` name the places")
 def _(w):
     answer, _, _ = w.training
-    assert answer.status == 202 and answer.headers["location"], (answer, answer.headers)
-    return answer.told(said=f"location: {answer.headers['location']}")
+    assert answer.status == 202, answer
+    return promised(answer.headers["location"], answer.told(said=f"location: {answer.headers['location']} · {fields(answer)}"))
 
 
 # ---- search and answers --------------------------------------------------------------------------------------------------
@@ -416,8 +421,7 @@ def _(w):
               differs="the answer names the project only; `GET /projects/{id}` has files, languages and size once it is imported")
 def _(w):
     answer = w.main.post("/projects/import", {"source": str(w.code)})
-    has(answer.json, "project_id files languages size_bytes")
-    return answer.told("files", "languages", "size_bytes")
+    return promised({"project_id", "files", "languages", "size_bytes"} <= set(answer.json), answer.told(said=fields(answer)))
 
 
 @routes.check("http.projects-view", "an imported project has its files, languages and size")
@@ -442,8 +446,7 @@ def _(w):
               differs="the answer is 202 with the id of the analysis; its report is at the Location")
 def _(w):
     answer = w.main.post(f"/projects/{w.project}/analyze", {"review": False}, headers={"idempotency-key": "shape"})
-    has(answer.json, "summary findings metrics")
-    return answer.told("summary", "findings", "metrics")
+    return promised({"summary", "findings", "metrics"} <= set(answer.json), answer.told(said=fields(answer)))
 
 
 @routes.check("http.projects-analyze.sarif", "the report as SARIF for who accepts that")
@@ -466,8 +469,8 @@ def _(w):
               differs="the answer is 202 with the id of the proposal; the proposal is at the Location")
 def _(w):
     answer = w.main.post(f"/projects/{w.project}/improve", {"file": "plain.py", "instruction": "say why [[steps=0 id=route-shape]]"})
-    has(answer.json, "proposal_id file diff before_sha256 findings_before findings_after")
-    return answer.told("file", "diff")
+    shape = {"proposal_id", "file", "diff", "before_sha256", "findings_before", "findings_after"}
+    return promised(shape <= set(answer.json), answer.told(said=fields(answer)))
 
 
 @routes.check("http.projects-apply", "writes a proposal to the copy once that is confirmed", "POST /projects/{id}/apply")
