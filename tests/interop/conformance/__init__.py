@@ -1,0 +1,6 @@
+"""The contract line by line: what the product promises, each promise a check that asks the built binary.
+
+A check has an id that stays, the rule in a few words, and a function that sends something, asserts on what comes back and tells
+both. Checks stand in a file for each kind of promise: `routes`, `commands`, `flags`, `settings`, `rules` and its two sisters, `errors`, `states`.
+`contract` lists what must be checked, `beyond` what is offered besides, and `page` makes the table of docs/conformance.md.
+"""
