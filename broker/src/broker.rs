@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -12,8 +12,8 @@ use uuid::Uuid;
 use crate::config::{BrokerConfig, StartError};
 use crate::fetch_sessions::FetchSessions;
 use crate::figures::{Counters, FiguresHandle};
-use crate::groups::Groups;
 use crate::groups::group::Phase;
+use crate::groups::{Change, Groups};
 use crate::housekeeping;
 use crate::meta::{Entry, Meta, TopicMeta};
 use crate::node::Node;
@@ -78,13 +78,17 @@ impl Broker {
             Some(secure) => Some(secure_listener(secure).await?),
             None => None,
         };
-        let opening = tokio::task::spawn_blocking(move || open(config));
+        let (told, changes) = mpsc::unbounded_channel();
+        let opening = tokio::task::spawn_blocking(move || open(config, Groups::new(told)));
         let node = opening.await.map_err(|error| StartError::DataDir {
             path: listen.to_string().into(),
             error: std::io::Error::other(error),
         })??;
         let node = Arc::new(node);
         let (resuming, timing, keeping, serving) = (node.clone(), node.clone(), node.clone(), node.clone());
+        let rosters = node.journal.lock().rosters.clone();
+        node.groups.restore(rosters);
+        node.tasks.spawn(remember_members(node.clone(), changes));
         node.tasks.spawn(async move { coordinator::resume(&resuming).await });
         node.tasks.spawn(coordinator::run_timeouts(timing));
         node.tasks.spawn(housekeeping::run(keeping));
@@ -151,6 +155,22 @@ pub(crate) fn topics(node: &Node) -> Vec<TopicInfo> {
         .collect()
 }
 
+/// Writes down who the members of groups are. Nobody waits for that: what a crash takes away is made good by members that join
+/// again.
+async fn remember_members(node: Arc<Node>, mut changes: mpsc::UnboundedReceiver<Change>) {
+    loop {
+        let change = tokio::select! {
+            biased;
+            change = changes.recv() => change,
+            () = node.shutdown.cancelled() => changes.try_recv().ok(),
+        };
+        let Some(Change { group, roster }) = change else { return };
+        if let Err(error) = node.journal.lock().record(Entry::GroupMembers { group, roster }) {
+            tracing::debug!(error = %error, "members of a group not remembered");
+        }
+    }
+}
+
 pub(crate) fn groups(node: &Node) -> Vec<GroupInfo> {
     let meta = node.journal.lock();
     let mut ids: Vec<String> = node.groups.ids();
@@ -215,7 +235,7 @@ async fn secure_listener(secure: SecureListener) -> Result<(Listener, SocketAddr
 }
 
 /// Opens the data folder. Blocks.
-fn open(config: BrokerConfig) -> Result<Node, StartError> {
+fn open(config: BrokerConfig, groups: Groups) -> Result<Node, StartError> {
     let root = config.data_dir.clone();
     let fail = |error| StartError::DataDir { path: root.clone(), error };
     std::fs::create_dir_all(&root).map_err(fail)?;
@@ -239,7 +259,7 @@ fn open(config: BrokerConfig) -> Result<Node, StartError> {
         config,
         journal,
         topics,
-        groups: Groups::default(),
+        groups,
         fetch_sessions: FetchSessions::default(),
         counters: Counters::default(),
         coordinator: Coordinator::default(),

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::groups::group::Roster;
 use crate::storage::journal::Folded;
 use crate::txn::{TxnRecord, TxnState};
 
@@ -106,6 +107,13 @@ pub(crate) enum Entry {
         /// The group.
         group: String,
     },
+    /// A group has these members now.
+    GroupMembers {
+        /// The group.
+        group: String,
+        /// Its members; nobody takes away what was remembered.
+        roster: Roster,
+    },
     /// Producer ids below this one are taken.
     ProducerIds {
         /// The next block begins here.
@@ -129,6 +137,8 @@ pub(crate) struct Meta {
     pub topics: BTreeMap<String, TopicMeta>,
     /// Offsets by group.
     pub groups: HashMap<String, GroupOffsets>,
+    /// Members by group, as they were when it was last stable.
+    pub rosters: HashMap<String, Roster>,
     /// Next producer id that has not been reserved.
     pub next_producer_id: i64,
     /// Transactional ids.
@@ -220,6 +230,14 @@ impl Folded for Meta {
             }
             Entry::GroupDeleted { group } => {
                 self.groups.remove(&group);
+                self.rosters.remove(&group);
+            }
+            Entry::GroupMembers { group, roster } => {
+                if roster.is_empty() {
+                    self.rosters.remove(&group);
+                } else {
+                    self.rosters.insert(group, roster);
+                }
             }
             Entry::ProducerIds { next } => self.next_producer_id = next,
             Entry::Txn(record) => self.set_txn(record),
@@ -240,6 +258,8 @@ impl Folded for Meta {
             group: group.clone(),
             offsets: offsets.values().cloned().collect(),
         }));
+        let rosters = self.rosters.iter();
+        entries.extend(rosters.map(|(group, roster)| Entry::GroupMembers { group: group.clone(), roster: roster.clone() }));
         entries.extend(self.txns.values().cloned().map(Entry::Txn));
         entries
     }
@@ -282,6 +302,7 @@ mod tests {
         meta.apply(Entry::Topic { name: "t".into(), meta: topic });
         meta.apply(Entry::LogStart { name: "t".into(), partition: 1, offset: 9 });
         meta.apply(Entry::OffsetsCommitted { group: "g".into(), offsets: vec![item(3)] });
+        meta.apply(Entry::GroupMembers { group: "nobody".into(), roster: Roster::default() });
         meta.apply(Entry::ProducerIds { next: 1000 });
         meta.apply(Entry::Txn(TxnRecord::new("x".into(), 5, 0, 1000, 0)));
         let mut again = Meta::default();

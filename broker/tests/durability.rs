@@ -7,12 +7,13 @@ use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::*;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
-use rdkafka::client::DefaultClientContext;
+use rdkafka::client::{ClientContext, DefaultClientContext};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance, StreamConsumer};
 use rdkafka::message::Message;
 use rdkafka::producer::{FutureProducer, FutureRecord, Producer};
 use riverrun_broker::{Broker, Disk, DiskFile, OpenMode, RealDisk, StartError};
@@ -302,6 +303,64 @@ async fn given_kill_9_under_load_when_restarted_then_everything_acknowledged_is_
     for (id, offset) in &acknowledged {
         assert_eq!(found.get(id), Some(&vec![*offset]), "record {id}");
     }
+}
+
+/// Counts how often a member's partitions change.
+#[derive(Default)]
+struct Rebalances(AtomicUsize);
+
+impl ClientContext for Rebalances {}
+
+impl ConsumerContext for Rebalances {
+    fn post_rebalance(&self, _: &BaseConsumer<Self>, _: &Rebalance<'_>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_kill_9_when_restarted_then_members_of_groups_keep_their_partitions() {
+    let folder = TempDir::new().unwrap();
+    let (mut child, address) = spawn_broker(&folder, "127.0.0.1:0");
+    let producer = producer(address.parse().unwrap());
+    send(&producer, "t", 0, "k", "first").await;
+    let member = |group: &str, instance: Option<&str>| -> StreamConsumer<Rebalances> {
+        let mut config = client(address.parse().unwrap());
+        config.set("group.id", group).set("auto.offset.reset", "earliest").set("enable.auto.commit", "false");
+        config.set("heartbeat.interval.ms", "200").set("reconnect.backoff.max.ms", "100");
+        if let Some(instance) = instance {
+            config.set("group.instance.id", instance);
+        }
+        let consumer: StreamConsumer<Rebalances> = config.create_with_context(Rebalances::default()).unwrap();
+        consumer.subscribe(&["t"]).unwrap();
+        consumer
+    };
+    let members = [member("dynamic", None), member("static", Some("one"))];
+    for value in ["first", "second", "third"] {
+        for member in &members {
+            // A client also tells that the broker was away.
+            let next = async {
+                loop {
+                    if let Ok(message) = member.recv().await {
+                        return message;
+                    }
+                }
+            };
+            let message = tokio::time::timeout(PATIENCE, next).await.expect("a record");
+            assert_eq!(message.payload(), Some(value.as_bytes()));
+            // It is durable, and so is whatever the broker wrote down before it.
+            member.commit_message(&message, CommitMode::Sync).unwrap();
+        }
+        if value != "third" {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            (child, _) = spawn_broker(&folder, &address);
+            send(&producer, "t", 0, "k", if value == "first" { "second" } else { "third" }).await;
+        }
+    }
+    let rebalances = members.each_ref().map(|member| member.context().0.load(Ordering::SeqCst));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(rebalances, [1, 1]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]

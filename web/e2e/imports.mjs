@@ -25,7 +25,7 @@ for (const [what, source] of [
 		await take(source);
 		await project(source).getByText("imported", { exact: true }).waitFor({ timeout: CLONES_MS });
 		await project(source)
-			.getByText(/^1 file, .*Python 1 line/)
+			.getByText(/^1 file, .*python 1 line/)
 			.waitFor();
 		const id = new URL(page.url()).searchParams.get("id");
 		const { items } = await (await fetch(`${base}/projects/${id}/files`)).json();

@@ -5,6 +5,7 @@
 
 mod joining;
 mod member;
+mod roster;
 mod subscription;
 
 use std::collections::{BTreeMap, HashMap};
@@ -14,7 +15,8 @@ use kafka_protocol::ResponseError;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-pub(crate) use member::{Identity, Join, Joined, Member, Phase, Synced};
+pub(crate) use member::{Identity, Join, Joined, Life, Member, Phase, Synced};
+pub(crate) use roster::Roster;
 
 /// Most members of a group.
 pub(crate) const MAX_MEMBERS: usize = 1_000;
@@ -22,6 +24,8 @@ pub(crate) const MAX_MEMBERS: usize = 1_000;
 /// A group.
 #[derive(Debug)]
 pub(crate) struct Group {
+    /// Which start of the broker it lives in; none takes every member id for one of its own.
+    life: Option<Life>,
     phase: Phase,
     generation: i32,
     protocol_type: Option<String>,
@@ -34,11 +38,14 @@ pub(crate) struct Group {
     announced: HashMap<String, Instant>,
     /// End of the phase of waiting, for joins or for the assignment.
     phase_deadline: Option<Instant>,
+    /// Who is to be remembered across a start may differ from what was told last.
+    changed: bool,
 }
 
 impl Default for Group {
     fn default() -> Self {
         Self {
+            life: None,
             phase: Phase::Empty,
             generation: 0,
             protocol_type: None,
@@ -48,11 +55,28 @@ impl Default for Group {
             instances: HashMap::new(),
             announced: HashMap::new(),
             phase_deadline: None,
+            changed: false,
         }
     }
 }
 
 impl Group {
+    /// A group without members.
+    pub(crate) fn within(life: Life) -> Self {
+        Self { life: Some(life), ..Self::default() }
+    }
+
+    /// What is said to `member_id`, whose instance belongs to another member. Only whoever was replaced here is fenced, which ends
+    /// a client for good. An id from before the broker's start was replaced by nobody: a request that its client had on the way,
+    /// and that comes behind its return, must not end it.
+    fn replaced(&self, member_id: &str) -> ResponseError {
+        if self.life.is_none_or(|life| life.gave(member_id)) {
+            ResponseError::FencedInstanceId
+        } else {
+            ResponseError::UnknownMemberId
+        }
+    }
+
     /// Where the group stands.
     pub(crate) fn phase(&self) -> Phase {
         self.phase
@@ -75,7 +99,7 @@ impl Group {
         if let Some(instance) = who.instance_id {
             match self.instances.get(instance) {
                 None => return Err(ResponseError::UnknownMemberId),
-                Some(id) if id != who.member_id => return Err(ResponseError::FencedInstanceId),
+                Some(id) if id != who.member_id => return Err(self.replaced(who.member_id)),
                 Some(_) => {}
             }
         }
@@ -121,6 +145,7 @@ impl Group {
                 member.assignment = assignments.remove(id).unwrap_or_default();
             }
             self.phase = Phase::Stable;
+            self.changed = true;
         }
         if self.phase == Phase::Stable {
             self.answer_syncs(now);
@@ -162,7 +187,7 @@ impl Group {
             Some(instance) => {
                 let id = self.instances.get(instance).ok_or(ResponseError::UnknownMemberId)?;
                 if !member_id.is_empty() && id != member_id {
-                    return Err(ResponseError::FencedInstanceId);
+                    return Err(self.replaced(member_id));
                 }
                 id.clone()
             }
@@ -232,6 +257,7 @@ impl Group {
 
     fn become_empty(&mut self) {
         self.phase = Phase::Empty;
+        self.changed = true;
         self.protocol = None;
         self.leader = None;
         self.phase_deadline = None;

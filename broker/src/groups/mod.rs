@@ -6,22 +6,42 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
-use group::{Group, Phase};
+use group::{Group, Life, Phase, Roster};
 
 /// All groups that have or had members since the start.
-#[derive(Default)]
 pub(crate) struct Groups {
+    life: Life,
     cells: Mutex<HashMap<String, Arc<Cell>>>,
+    changes: mpsc::UnboundedSender<Change>,
 }
 
-#[derive(Default)]
+/// A group has other members to remember.
+#[derive(Debug)]
+pub(crate) struct Change {
+    /// Its id.
+    pub group: String,
+    /// Those that it has now.
+    pub roster: Roster,
+}
+
 struct Cell {
+    id: String,
+    changes: mpsc::UnboundedSender<Change>,
     group: Mutex<Group>,
     timer: Mutex<Timer>,
     changed: Notify,
+}
+
+impl Cell {
+    /// Tells what is to be remembered. Under the group's lock, so that it is told in the order in which it came about.
+    fn tell(&self, group: &mut Group) {
+        if let Some(roster) = group.take_change() {
+            let _ = self.changes.send(Change { group: self.id.clone(), roster }); // nobody listens while the broker stops
+        }
+    }
 }
 
 /// When the group's timer task wakes; none while there is no such task.
@@ -31,10 +51,42 @@ struct Timer {
 }
 
 impl Groups {
+    /// No groups; what is to be remembered of those that come is told to `changes`.
+    pub(crate) fn new(changes: mpsc::UnboundedSender<Change>) -> Self {
+        Self { life: Life::begin(), cells: Mutex::default(), changes }
+    }
+
+    /// Puts back what was remembered before a start.
+    pub(crate) fn restore(&self, rosters: impl IntoIterator<Item = (String, Roster)>) {
+        for (id, roster) in rosters {
+            let group = Group::restored(self.life, roster, Instant::now());
+            let deadline = group.next_deadline();
+            let cell = self.cell(&id, group);
+            self.cells.lock().insert(id, cell.clone());
+            keep_time(&cell, deadline);
+        }
+    }
+
+    fn cell(&self, id: &str, group: Group) -> Arc<Cell> {
+        Arc::new(Cell {
+            id: id.to_owned(),
+            changes: self.changes.clone(),
+            group: Mutex::new(group),
+            timer: Mutex::default(),
+            changed: Notify::new(),
+        })
+    }
+
+    /// A member id that was never given out.
+    pub(crate) fn new_member_id(&self, prefix: &str) -> String {
+        self.life.new_member_id(prefix)
+    }
+
     /// Runs a transition of a group, which comes into being if need be.
     pub(crate) fn with<T>(&self, id: &str, mut transition: impl FnMut(&mut Group, Instant) -> T) -> T {
         loop {
-            let cell = self.cells.lock().entry(id.to_owned()).or_default().clone();
+            let new = || self.cell(id, Group::within(self.life));
+            let cell = self.cells.lock().entry(id.to_owned()).or_insert_with(new).clone();
             let mut group = cell.group.lock();
             if group.phase() == Phase::Dead {
                 // Locks are taken in the order cells, group.
@@ -44,6 +96,7 @@ impl Groups {
             }
             let now = Instant::now();
             let result = transition(&mut group, now);
+            cell.tell(&mut group);
             let deadline = group.next_deadline();
             drop(group);
             keep_time(&cell, deadline);
@@ -60,6 +113,7 @@ impl Groups {
         }
         let now = Instant::now();
         let result = look(&mut group, now);
+        cell.tell(&mut group);
         let deadline = group.next_deadline();
         drop(group);
         keep_time(&cell, deadline);
@@ -113,6 +167,7 @@ async fn run_timer(cell: Arc<Cell>) {
         let deadline = {
             let mut group = cell.group.lock();
             group.tick(Instant::now());
+            cell.tell(&mut group);
             let deadline = group.next_deadline();
             // Set under the group's lock, so that no transition slips in between.
             cell.timer.lock().wakes_at = deadline;

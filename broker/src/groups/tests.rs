@@ -5,7 +5,7 @@ use kafka_protocol::ResponseError;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::group::{Group, Identity, Join, Joined, Phase, Synced};
+use super::group::{Group, Identity, Join, Joined, Life, Phase, Synced};
 
 const SESSION: Duration = Duration::from_secs(10);
 const REBALANCE: Duration = Duration::from_secs(60);
@@ -130,6 +130,63 @@ fn given_a_static_member_when_it_returns_then_nothing_changes_and_its_old_self_i
     assert_eq!(group.heartbeat(now, old), Err(ResponseError::FencedInstanceId));
     assert_eq!(group.leave(now, "", Some("i")), Ok(()));
     assert_eq!(group.phase(), Phase::Empty);
+}
+
+#[test]
+fn given_a_static_member_that_returns_after_a_start_when_a_request_under_its_old_id_comes_late_then_nobody_is_fenced() {
+    let now = Instant::now();
+    let (before, life) = (Life::begin(), Life::begin());
+    let (old, new) = (before.new_member_id("i"), life.new_member_id("i"));
+    let mut group = Group::within(life);
+    do_join(&mut group, now, join("", Some("i")), &new).try_recv().unwrap();
+    do_sync(&mut group, now, &new, 1, &[&new]).try_recv().unwrap();
+    let late = |member_id| Identity { member_id, instance_id: Some("i"), generation: 1 };
+    assert_eq!(group.check_commit(now, late(&old), false), Err(ResponseError::UnknownMemberId));
+    assert_eq!(group.heartbeat(now, late(&old)), Err(ResponseError::UnknownMemberId));
+    assert_eq!(group.leave(now, &old, Some("i")), Err(ResponseError::UnknownMemberId));
+    let rejoined = do_join(&mut group, now, join(&old, Some("i")), "").try_recv().unwrap();
+    assert_eq!(rejoined.error, Some(ResponseError::UnknownMemberId));
+    assert_eq!(group.check_commit(now, late(&new), false), Ok(()));
+    // Whoever is replaced in this life is fenced as ever.
+    let third = life.new_member_id("i");
+    do_join(&mut group, now, join("", Some("i")), &third).try_recv().unwrap();
+    assert_eq!(group.check_commit(now, late(&new), false), Err(ResponseError::FencedInstanceId));
+}
+
+#[test]
+fn given_a_stable_group_when_the_broker_starts_again_then_its_members_go_on_and_who_stays_away_is_gone_after_a_session() {
+    let now = Instant::now();
+    let life = Life::begin();
+    let mut group = Group::within(life);
+    do_join(&mut group, now, join("", Some("i")), "static").try_recv().unwrap();
+    assert_eq!(group.take_change(), None, "nobody has anything yet");
+    do_sync(&mut group, now, "static", 1, &["static"]).try_recv().unwrap();
+    let mut second = do_join(&mut group, now, join("", None), "other");
+    do_join(&mut group, now, join("static", Some("i")), "").try_recv().unwrap();
+    second.try_recv().unwrap();
+    do_sync(&mut group, now, "static", 2, &["static", "other"]).try_recv().unwrap();
+    let told = group.take_change().unwrap();
+    assert_eq!(group.take_change(), None, "told once");
+    let read = serde_json::from_str(&serde_json::to_string(&told).unwrap()).unwrap();
+    assert_eq!(told, read);
+
+    let later = now + SESSION * 10;
+    let mut group = Group::restored(Life::begin(), read, later);
+    let who = |member_id, instance_id| Identity { member_id, instance_id, generation: 2 };
+    assert_eq!(group.phase(), Phase::Stable);
+    assert_eq!(group.check_commit(later, who("static", Some("i")), false), Ok(()));
+    assert_eq!(do_sync(&mut group, later, "static", 2, &[]).try_recv().unwrap().assignment, "for static");
+    // A static member that has started again, too, takes its place without a rebalance.
+    let back = do_join(&mut group, later, join("", Some("i")), "new").try_recv().unwrap();
+    assert_eq!((back.error, back.generation), (None, 2));
+    assert!(!group.take_change().unwrap().is_empty());
+    group.tick(later + SESSION / 2);
+    assert_eq!(group.heartbeat(later + SESSION / 2, who("new", Some("i"))), Ok(()));
+    group.tick(later + SESSION);
+    assert_eq!(group.heartbeat(later + SESSION, who("new", Some("i"))), Err(ResponseError::RebalanceInProgress));
+    assert!(!group.members().contains_key("other"));
+    assert_eq!(group.leave(later + SESSION, "", Some("i")), Ok(()));
+    assert!(group.take_change().unwrap().is_empty(), "there is nobody to remember");
 }
 
 /// What a consumer says of itself: its topics, and the partitions of them that it owns.

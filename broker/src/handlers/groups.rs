@@ -15,7 +15,6 @@ use kafka_protocol::messages::{
     ListGroupsRequest, ListGroupsResponse, SyncGroupRequest, SyncGroupResponse,
 };
 use tokio::sync::oneshot;
-use uuid::Uuid;
 
 use super::{Context, code, operations, text};
 use crate::groups::group::{Group, Identity, Join, Joined, Phase, Synced};
@@ -60,9 +59,10 @@ pub(super) async fn join_group(context: &Context, version: i16, request: JoinGro
     let prefix = join.instance_id.clone().unwrap_or_else(|| context.client_id.clone());
     let (sender, receiver) = oneshot::channel();
     let mut once = Some((join, sender));
-    context.node.groups.with(&request.group_id, |group, now| {
+    let groups = &context.node.groups;
+    groups.with(&request.group_id, |group, now| {
         if let Some((join, sender)) = once.take() {
-            group.join(now, join, || format!("{prefix}-{}", Uuid::new_v4()), sender);
+            group.join(now, join, || groups.new_member_id(&prefix), sender);
         }
     });
     let joined = receiver.await.unwrap_or_else(|_| Joined {

@@ -56,8 +56,7 @@ impl Group {
             return Ok(());
         }
         if join.instance_id.is_some() && known_instance.as_ref() != Some(&id) {
-            let error =
-                if known_instance.is_some() { ResponseError::FencedInstanceId } else { ResponseError::UnknownMemberId };
+            let error = if known_instance.is_some() { self.replaced(&id) } else { ResponseError::UnknownMemberId };
             return refuse(reply, error, &id);
         }
         if self.announced.remove(&id).is_some() {
@@ -156,6 +155,7 @@ impl Group {
         }
         if unchanged {
             self.members.insert(id.clone(), member);
+            self.changed = true;
             let mut answer = self.joined(&id);
             answer.skip_assignment = was_leader && join.can_skip_assignment;
             if was_leader && !join.can_skip_assignment {

@@ -6,6 +6,33 @@ use bytes::Bytes;
 use kafka_protocol::ResponseError;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+use uuid::Uuid;
+
+/// A start of the broker, by which the member ids that it gives out can be told from those of earlier ones: members are not
+/// remembered across a start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Life(u32);
+
+impl Life {
+    /// A new one.
+    pub(crate) fn begin() -> Self {
+        Self(Uuid::new_v4().as_fields().0)
+    }
+
+    /// A member id that was never given out: `prefix` and a UUID, as Kafka makes them.
+    pub(crate) fn new_member_id(self, prefix: &str) -> String {
+        let random = Uuid::new_v4();
+        let (_, second, third, rest) = random.as_fields();
+        format!("{prefix}-{}", Uuid::from_fields(self.0, second, third, rest))
+    }
+
+    /// Whether this start gave out the id.
+    pub(crate) fn gave(self, member_id: &str) -> bool {
+        const UUID_CHARS: usize = 36;
+        let uuid = member_id.len().checked_sub(UUID_CHARS).and_then(|at| member_id.get(at..));
+        uuid.and_then(|uuid| Uuid::try_parse(uuid).ok()).is_some_and(|uuid| uuid.as_fields().0 == self.0)
+    }
+}
 
 /// Where a group stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
