@@ -56,6 +56,12 @@ impl Local {
         self.store.presence(model)
     }
 
+    /// Whether the hub can be asked for a model: it is not switched off, and the name is one of the catalog's or a repository's. Whether the
+    /// hub has the model is not known.
+    pub fn can_fetch(&self, model: &str) -> bool {
+        self.store.can_fetch(model)
+    }
+
     /// Fetches a model from the hub unless it is on this machine.
     pub async fn pull(
         &self,

@@ -227,7 +227,8 @@ def first_use(w, name):
 @rules.check("rule.models.fetched-at-first-use", "a model that is not here is fetched from the hub when it is first needed")
 def _(w):
     (hub, fetched), told = first_use(w, "first-use"), []
-    for words in (["finetune", "train", "--dataset", w.file("first.jsonl", examples()), "--name", "first"],
+    training = ["finetune", "train", "--dataset", w.file("first.jsonl", examples()), "--name", "first"]
+    for words in (training, [*training, "--base-model", "other/base"],
                   ["finetune", "eval", w.file("first-samples.jsonl", '{"prediction": "a", "reference": "a"}\n'), "--metrics", "bertscore", "--encoder", "other/encoder"],
                   ["ingest", w.file("first/auk.md", "# Auk\n\nAn auk dives.\n"), "-c", "late", "--strategy", "late", "--embed-backend", "hf"]):
         before = len(hub.asked)
