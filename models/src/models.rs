@@ -324,22 +324,24 @@ impl Models {
         }
     }
 
-    /// Whether the default chat and embedding models are there; asks the model server when that is the default.
-    pub async fn default_models(&self) -> Result<Vec<(String, Presence)>, ModelError> {
-        let (chat, embed) = (self.default_chat_model().to_owned(), self.default_embed_model().to_owned());
-        let chat_presence = match self.inner.settings.default_provider() {
-            "local" => self.presence(&chat)?,
-            server => self.presence_at(server, &chat).await?,
+    /// The default chat model and the default embedding model, each as the provider that is asked for it and its name there.
+    pub fn default_models(&self) -> [(&str, &str); 2] {
+        let chat = match self.inner.settings.default_provider() {
+            crate::local::NAME => {
+                let (provider, name) = self.split(self.default_chat_model());
+                (provider.name(), name)
+            }
+            server => (server, self.default_chat_model()),
         };
-        let (provider, name) = self.split(&embed);
-        let embed_presence = match provider.name() {
-            "local" => self.inner.local.presence(name)?,
-            server => self.presence_at(server, name).await?,
-        };
-        Ok(vec![(chat, chat_presence), (embed, embed_presence)])
+        let (provider, name) = self.split(self.default_embed_model());
+        [chat, (provider.name(), name)]
     }
 
-    async fn presence_at(&self, server: &str, model: &str) -> Result<Presence, ModelError> {
+    /// Whether a model of a provider is there; a server is asked for it.
+    pub async fn presence_at(&self, server: &str, model: &str) -> Result<Presence, ModelError> {
+        if server == crate::local::NAME {
+            return self.inner.local.presence(model);
+        }
         let has = |name: &str| name == model || name.strip_suffix(":latest") == Some(model);
         let listed = self.provider(Some(server))?.list_models().await?;
         Ok(match listed.iter().any(|info| has(&info.name)) {
