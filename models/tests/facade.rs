@@ -3,7 +3,7 @@
 mod support;
 
 use riverrun_models::{
-    ChatRequest, EmbedPurpose, Message, ModelKind, Models, NoDeltas, Presence, ProviderKind, Secret,
+    ChatRequest, EmbedPurpose, Message, ModelKind, Models, NoDeltas, Presence, ProviderKind, Reranker, Secret,
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -31,10 +31,19 @@ async fn given_no_settings_when_providers_are_listed_then_local_is_the_default()
     assert!(!serde_json::to_string(&providers).unwrap().contains("canary"));
     assert_eq!(models.default_chat_model(), "qwen2.5-0.5b-instruct");
     assert_eq!(models.default_embed_model(), "all-mpnet-base-v2");
-    assert!(!models.reranker_available());
+    assert_eq!(models.reranker(), Reranker::Off, "nobody wants one, and no hub may be asked");
     let mut settings = support::settings(dir.path());
     settings.keys.extend(Secret::new("k").map(|key| ("voyage".to_owned(), key)));
-    assert!(Models::new(settings).unwrap().reranker_available(), "a key switches a hosted re-ranker on");
+    assert_eq!(Models::new(settings).unwrap().reranker(), Reranker::Ready, "a key switches a hosted re-ranker on");
+    for (name, wanted) in [("o/r", "riverrun models pull o/r"), ("voyage/rerank-2", "RIVERRUN_VOYAGE_API_KEY")] {
+        let mut settings = support::settings(dir.path());
+        settings.default_rerank_model = Some(name.to_owned());
+        let reranker = Models::new(settings).unwrap().reranker();
+        assert!(
+            matches!(&reranker, Reranker::Missing { model, fix } if model == name && fix.contains(wanted)),
+            "{reranker:?}"
+        );
+    }
     let error = models.provider(Some("olama")).err().unwrap();
     assert_eq!(error.code(), "unknown_provider");
     assert!(error.to_string().contains("local, ollama, openai, anthropic"), "{error}");

@@ -74,6 +74,11 @@ impl Local {
         listed.ok_or_else(|| ModelError::internal(format!("model '{model}' vanished from {}", found.folder.display())))
     }
 
+    /// The same for nobody who waits: progress shows where this process shows it.
+    pub(crate) async fn fetch(&self, model: &str) -> Result<(), ModelError> {
+        self.store.pull(model, &*self.progress, &CancellationToken::new()).await.map(drop)
+    }
+
     /// Removes a fetched model from the cache and answers the bytes that it had.
     pub fn remove(&self, model: &str) -> Result<u64, ModelError> {
         self.store.remove(model)

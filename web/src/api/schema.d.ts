@@ -5164,7 +5164,7 @@ export interface components {
             namespace?: string | null;
             /** @description The question or words; at most 16 KiB. */
             query: string;
-            /** @description Whether a cross-encoder orders the results; left out, it does where one is there. */
+            /** @description Whether a cross-encoder orders the results; left out, it does where one is there. `true` has it fetched first. */
             rerank?: boolean | null;
             /** @description Whether the chat model is asked for other wordings, too. */
             rewrite?: boolean | null;
