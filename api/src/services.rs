@@ -350,7 +350,7 @@ async fn blobs(state: &AppState) -> ServiceView {
 async fn models(models: &Models) -> Vec<ServiceView> {
     let default = models.settings().default_provider();
     let mut rows = vec![runtime(models, default).await];
-    rows.extend(default_models(models, default).await);
+    rows.extend(default_models(models).await);
     rows.extend(hosted(models));
     rows
 }
@@ -401,41 +401,33 @@ async fn runtime(models: &Models, default: &str) -> ServiceView {
     }
 }
 
-async fn default_models(models: &Models, default: &str) -> Vec<ServiceView> {
-    let names = [
-        ("chat model", models.default_chat_model().to_owned()),
-        ("embed model", models.default_embed_model().to_owned()),
-    ];
-    match tokio::time::timeout(PATIENCE, models.default_models()).await {
-        Ok(Ok(found)) => names
-            .into_iter()
-            .zip(found)
-            .map(|((row, _), (name, presence))| match presence {
-                Presence::Present { path } => ServiceView::up(row, default, true, name).at(path.display().to_string()),
-                Presence::Missing { fix } => {
-                    ServiceView::missing(row, default, true, format!("{name} is not there"), fix)
-                }
-            })
-            .collect(),
+/// A row for each model that is used where none is named. It speaks of its own runtime, which need not be that of the other.
+async fn default_models(models: &Models) -> [ServiceView; 2] {
+    let [chat, embed] = models.default_models();
+    let (chat, embed) = tokio::join!(
+        default_model(models, "chat model", models.default_chat_model(), chat),
+        default_model(models, "embed model", models.default_embed_model(), embed)
+    );
+    [chat, embed]
+}
+
+/// The row of a model that the settings call `named` and its provider calls `model`.
+async fn default_model(models: &Models, row: &str, named: &str, (provider, model): (&str, &str)) -> ServiceView {
+    match tokio::time::timeout(PATIENCE, models.presence_at(provider, model)).await {
+        Ok(Ok(Presence::Present { path })) => {
+            ServiceView::up(row, provider, true, named).at(path.display().to_string())
+        }
+        Ok(Ok(Presence::Missing { fix })) => {
+            ServiceView::missing(row, provider, true, format!("{named} is not there"), fix)
+        }
         Ok(Err(error)) => {
             let fix = error.hint().unwrap_or_else(|| "riverrun models".to_owned());
-            names
-                .into_iter()
-                .map(|(row, name)| ServiceView::down(row, default, true, format!("{name}: {error}"), fix.clone()))
-                .collect()
+            ServiceView::down(row, provider, true, format!("{named}: {error}"), fix)
         }
-        Err(_) => names
-            .into_iter()
-            .map(|(row, name)| {
-                ServiceView::down(
-                    row,
-                    default,
-                    true,
-                    format!("{name}: no answer within {} s", PATIENCE.as_secs()),
-                    "start the runtime",
-                )
-            })
-            .collect(),
+        Err(_) => {
+            let reason = format!("{named}: no answer within {} s", PATIENCE.as_secs());
+            ServiceView::down(row, provider, true, reason, "start the runtime")
+        }
     }
 }
 
@@ -456,4 +448,29 @@ async fn tracing_service(tracing: &TracingService) -> ServiceView {
     };
     (row.address, row.latency_ms) = (address, latency_ms);
     row
+}
+
+#[cfg(test)]
+mod tests {
+    use riverrun_models::ModelSettings;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn given_models_of_two_runtimes_when_one_is_down_then_each_row_speaks_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = ModelSettings {
+            cache_dir: folder.path().to_owned(),
+            default_embed_model: "ollama/e".to_owned(),
+            addresses: [("ollama".to_owned(), "http://127.0.0.1:1".to_owned())].into(),
+            offline: true,
+            ..ModelSettings::default()
+        };
+        let [chat, embed] = default_models(&Models::new(settings).unwrap()).await;
+        assert_eq!((chat.name.as_str(), chat.kind.as_str()), ("chat model", "local"));
+        assert!(!format!("{chat:?}").contains("127.0.0.1"), "{chat:?}");
+        assert!(chat.fix.as_deref().unwrap().contains("riverrun models pull"), "{chat:?}");
+        assert_eq!((embed.name.as_str(), embed.kind.as_str()), ("embed model", "ollama"));
+        assert!(embed.detail.contains("ollama/e") && embed.detail.contains("127.0.0.1:1"), "{embed:?}");
+    }
 }

@@ -82,6 +82,21 @@ impl Connection {
         self.log.as_ref().ok_or_else(|| CliError::new(Exit::Failed, "this command has no broker"))
     }
 
+    /// A stack of our own has to go on until a re-ranker that a search of this command has begun to fetch is here: what is left of a download
+    /// would be lost with the process. A server fetches it by itself.
+    pub async fn finish_fetching(&self) {
+        let Some(hosted) = &self.hosted else { return };
+        let models = hosted.stack.state().core().models();
+        if models.is_fetching_reranker() {
+            tell("the re-ranker is being fetched for searches to come; ctrl-c leaves the rest to the next one");
+        }
+        if let Err(error) = models.reranker_fetched().await {
+            tell(&format!(
+                "the re-ranker could not be fetched: {error}; RIVERRUN_MODELS_OFFLINE=true goes without one"
+            ));
+        }
+    }
+
     /// Ends what was started for the command.
     pub async fn close(self) {
         if let Some(hosted) = self.hosted {

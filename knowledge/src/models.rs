@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use riverrun_models::{
-    ChatReply, ChatRequest, DeltaSink, EmbedPurpose, EmbedReply, EmbedTokenizer, ModelError, Models, SpansRequest,
+    ChatReply, ChatRequest, DeltaSink, EmbedPurpose, EmbedReply, EmbedTokenizer, ModelError, Models, Reranker,
+    SpansRequest,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -29,10 +30,10 @@ pub trait LanguageModels: Send + Sync {
         Err(unsupported(&request.model, "embed chunks within their document"))
     }
 
-    /// Whether [`LanguageModels::rerank`] works without fetching anything.
-    fn reranker_available(&self) -> bool;
+    /// Whether [`LanguageModels::rerank`] works at once. Where it does not, a re-ranker may begin to be fetched by this.
+    fn reranker(&self) -> Reranker;
 
-    /// Scores documents against a query, in their order; higher is nearer.
+    /// Scores documents against a query, in their order; higher is nearer. The re-ranker is fetched when it is not here.
     async fn rerank(&self, query: String, documents: Vec<String>) -> Result<Vec<f32>, ModelError>;
 
     /// Generates one message.
@@ -79,8 +80,8 @@ impl LanguageModels for Models {
         Models::embed_spans(self, request).await
     }
 
-    fn reranker_available(&self) -> bool {
-        Models::reranker_available(self)
+    fn reranker(&self) -> Reranker {
+        Models::reranker(self)
     }
 
     async fn rerank(&self, query: String, documents: Vec<String>) -> Result<Vec<f32>, ModelError> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use common::{RIVERS, Stores, TestModels, collection};
 use riverrun_knowledge::retrieval::{RetrievalError, SearchMode};
 use riverrun_knowledge::{SearchRequest, SearchResult};
-use riverrun_models::ModelError;
+use riverrun_models::{ModelError, Reranker};
 use riverrun_schemas::{Collection, ingest};
 use riverrun_stores::{ChunkFilter, KeywordIndex, VectorStore};
 
@@ -82,7 +82,7 @@ async fn given_k_and_a_filter_when_searched_then_they_bound_the_answer() {
 #[tokio::test]
 async fn given_a_reranker_when_searched_then_its_order_and_scores_count() {
     let (stores, docs) = rivers().await;
-    let models = Arc::new(TestModels { reranker: Some(Ok(())), ..TestModels::default() });
+    let models = Arc::new(TestModels { reranker: Reranker::Ready, ..TestModels::default() });
     let retriever = stores.retriever(&models);
     let request = SearchRequest::new(docs, "Where does the Elbe rise?");
     let result = retriever.search(&request).await.unwrap();
@@ -97,16 +97,38 @@ async fn given_a_reranker_when_searched_then_its_order_and_scores_count() {
 async fn given_a_failing_reranker_when_searched_then_it_is_told_or_fails_as_asked() {
     let (stores, docs) = rivers().await;
     let broken = ModelError::Internal { reason: "broken".to_owned() };
-    let retriever = stores.retriever(&Arc::new(TestModels { reranker: Some(Err(broken)), ..TestModels::default() }));
+    let models = TestModels { reranker: Reranker::Ready, reranks: Err(broken), ..TestModels::default() };
+    let retriever = stores.retriever(&Arc::new(models));
     let request = SearchRequest::new(docs.clone(), "Where does the Elbe rise?");
     let result = retriever.search(&request).await.unwrap();
     assert_eq!(result.items[0].source, "/docs/elbe.md");
     assert!(result.notes[0].contains("re-ranking was left out"), "{:?}", result.notes);
-    let demanded = retriever.search(&SearchRequest { rerank: Some(true), ..request.clone() }).await.unwrap_err();
+    let demanded = retriever.search(&SearchRequest { rerank: Some(true), ..request }).await.unwrap_err();
     assert_eq!(demanded.code(), "model_internal");
-    let none = stores.retriever(&Arc::new(TestModels::default()));
-    let demanded = none.search(&SearchRequest { rerank: Some(true), ..request }).await.unwrap_err();
-    assert_eq!(demanded.code(), "reranker_missing");
+}
+
+#[tokio::test]
+async fn given_a_reranker_that_is_not_here_when_nobody_insists_then_the_search_goes_on_and_says_what_it_may() {
+    let (stores, docs) = rivers().await;
+    let model = "someone/tiny".to_owned();
+    let fetching = Reranker::Fetching { model: model.clone() };
+    let missing = Reranker::Missing { model, fix: "fetch it".to_owned() };
+    for (reranker, wanted) in [
+        (fetching, Some("re-ranking was left out: the re-ranker 'someone/tiny' is being fetched")),
+        (missing, Some("re-ranking was left out: the re-ranker 'someone/tiny' is not here: fetch it")),
+        (Reranker::Off, None),
+    ] {
+        let retriever = stores.retriever(&Arc::new(TestModels { reranker, ..TestModels::default() }));
+        let request = SearchRequest::new(docs.clone(), "Where does the Elbe rise?");
+        let result = retriever.search(&request).await.unwrap();
+        assert_eq!(result.notes, Vec::from_iter(wanted));
+        assert!(result.items[0].scores.rerank.is_none() && result.took_ms.rerank.is_none());
+        let unwanted = SearchRequest { rerank: Some(false), ..request.clone() };
+        assert!(retriever.search(&unwanted).await.unwrap().notes.is_empty());
+        // Who insists waits for it.
+        let insisted = retriever.search(&SearchRequest { rerank: Some(true), ..request }).await.unwrap();
+        assert!(insisted.items[0].scores.rerank.is_some() && insisted.notes.is_empty());
+    }
 }
 
 #[tokio::test]

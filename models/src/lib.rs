@@ -20,6 +20,7 @@ mod prices;
 mod progress;
 mod provider;
 mod remote;
+mod reranker;
 mod secret;
 mod settings;
 mod spans;
@@ -32,6 +33,7 @@ pub use local::{Local, Presence};
 pub use models::{Models, ProviderInfo, ProviderKind};
 pub use progress::{NoProgress, PullProgress, TerminalProgress, default_progress};
 pub use provider::*;
+pub use reranker::Reranker;
 pub use secret::Secret;
 pub use settings::{
     DEFAULT_CHAT_MODEL, DEFAULT_EMBED_MODEL, DEFAULT_HUB_ADDRESS, DEFAULT_OLLAMA_ADDRESS, DEFAULT_OPENAI_ADDRESS,

@@ -21,6 +21,7 @@ use crate::provider::{
 };
 use crate::remote::Remote;
 use crate::remote::table::PROVIDERS;
+use crate::reranker::BackgroundFetch;
 use crate::settings::{DEFAULT_CHAT_MODEL, DEFAULT_EMBED_MODEL, ModelSettings};
 use crate::spans::{EmbedTokenizer, SpansRequest};
 
@@ -69,6 +70,7 @@ struct Inner {
     known: RwLock<HashMap<(String, String), Known>>,
     /// Held while a model is measured: two at once would measure each other.
     measuring: Mutex<()>,
+    background_fetch: BackgroundFetch,
 }
 
 impl Models {
@@ -78,8 +80,9 @@ impl Models {
         let prices = Prices::read(settings.prices.as_deref())?;
         let client = LazyClient::of(&settings);
         let remotes = PROVIDERS.iter().map(|spec| Remote::new(spec, &settings, client.clone())).collect();
-        let (known, measuring) = (RwLock::default(), Mutex::default());
-        Ok(Models { inner: Arc::new(Inner { settings, local, remotes, prices, known, measuring }) })
+        let (known, measuring, background_fetch) = (RwLock::default(), Mutex::default(), BackgroundFetch::default());
+        let inner = Inner { settings, local, remotes, prices, known, measuring, background_fetch };
+        Ok(Models { inner: Arc::new(inner) })
     }
 
     /// The settings in force.
@@ -90,6 +93,11 @@ impl Models {
     /// The in-process runtime.
     pub fn local(&self) -> &Local {
         &self.inner.local
+    }
+
+    /// Of the re-ranker that no search has asked for.
+    pub(crate) fn background_fetch(&self) -> &BackgroundFetch {
+        &self.inner.background_fetch
     }
 
     fn all(&self) -> impl Iterator<Item = &(dyn Provider + 'static)> {
@@ -232,7 +240,7 @@ impl Models {
         Ok(EmbedReply { model: request.model, ..reply })
     }
 
-    /// Scores documents against a query with `model`, or the default re-ranker.
+    /// Scores documents against a query with `model`, or the default re-ranker. A local one is fetched when it is not here.
     pub async fn rerank(
         &self,
         model: Option<&str>,
@@ -245,11 +253,6 @@ impl Models {
             return Ok(Vec::new());
         }
         provider.rerank(RerankRequest { model: name.to_owned(), query, documents }).await
-    }
-
-    /// Whether the default re-ranker can be used without fetching anything.
-    pub fn reranker_available(&self) -> bool {
-        matches!(self.presence(&self.inner.settings.rerank_model()), Ok(Presence::Present { .. }))
     }
 
     /// The models of a provider, or of the default one.
@@ -324,22 +327,24 @@ impl Models {
         }
     }
 
-    /// Whether the default chat and embedding models are there; asks the model server when that is the default.
-    pub async fn default_models(&self) -> Result<Vec<(String, Presence)>, ModelError> {
-        let (chat, embed) = (self.default_chat_model().to_owned(), self.default_embed_model().to_owned());
-        let chat_presence = match self.inner.settings.default_provider() {
-            "local" => self.presence(&chat)?,
-            server => self.presence_at(server, &chat).await?,
+    /// The default chat model and the default embedding model, each as the provider that is asked for it and its name there.
+    pub fn default_models(&self) -> [(&str, &str); 2] {
+        let chat = match self.inner.settings.default_provider() {
+            crate::local::NAME => {
+                let (provider, name) = self.split(self.default_chat_model());
+                (provider.name(), name)
+            }
+            server => (server, self.default_chat_model()),
         };
-        let (provider, name) = self.split(&embed);
-        let embed_presence = match provider.name() {
-            "local" => self.inner.local.presence(name)?,
-            server => self.presence_at(server, name).await?,
-        };
-        Ok(vec![(chat, chat_presence), (embed, embed_presence)])
+        let (provider, name) = self.split(self.default_embed_model());
+        [chat, (provider.name(), name)]
     }
 
-    async fn presence_at(&self, server: &str, model: &str) -> Result<Presence, ModelError> {
+    /// Whether a model of a provider is there; a server is asked for it.
+    pub async fn presence_at(&self, server: &str, model: &str) -> Result<Presence, ModelError> {
+        if server == crate::local::NAME {
+            return self.inner.local.presence(model);
+        }
         let has = |name: &str| name == model || name.strip_suffix(":latest") == Some(model);
         let listed = self.provider(Some(server))?.list_models().await?;
         Ok(match listed.iter().any(|info| has(&info.name)) {
@@ -377,7 +382,7 @@ impl Models {
     }
 
     /// The provider of `provider/model`, else the in-process runtime.
-    fn split<'m>(&self, model: &'m str) -> (&dyn Provider, &'m str) {
+    pub(crate) fn split<'m>(&self, model: &'m str) -> (&dyn Provider, &'m str) {
         self.named(model).unwrap_or((&self.inner.local, model))
     }
 

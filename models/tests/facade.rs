@@ -3,7 +3,7 @@
 mod support;
 
 use riverrun_models::{
-    ChatRequest, EmbedPurpose, Message, ModelKind, Models, NoDeltas, Presence, ProviderKind, Secret,
+    ChatRequest, EmbedPurpose, Message, ModelKind, Models, NoDeltas, Presence, ProviderKind, Reranker, Secret,
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -31,10 +31,19 @@ async fn given_no_settings_when_providers_are_listed_then_local_is_the_default()
     assert!(!serde_json::to_string(&providers).unwrap().contains("canary"));
     assert_eq!(models.default_chat_model(), "qwen2.5-0.5b-instruct");
     assert_eq!(models.default_embed_model(), "all-mpnet-base-v2");
-    assert!(!models.reranker_available());
+    assert_eq!(models.reranker(), Reranker::Off, "nobody wants one, and no hub may be asked");
     let mut settings = support::settings(dir.path());
     settings.keys.extend(Secret::new("k").map(|key| ("voyage".to_owned(), key)));
-    assert!(Models::new(settings).unwrap().reranker_available(), "a key switches a hosted re-ranker on");
+    assert_eq!(Models::new(settings).unwrap().reranker(), Reranker::Ready, "a key switches a hosted re-ranker on");
+    for (name, wanted) in [("o/r", "riverrun models pull o/r"), ("voyage/rerank-2", "RIVERRUN_VOYAGE_API_KEY")] {
+        let mut settings = support::settings(dir.path());
+        settings.default_rerank_model = Some(name.to_owned());
+        let reranker = Models::new(settings).unwrap().reranker();
+        assert!(
+            matches!(&reranker, Reranker::Missing { model, fix } if model == name && fix.contains(wanted)),
+            "{reranker:?}"
+        );
+    }
     let error = models.provider(Some("olama")).err().unwrap();
     assert_eq!(error.code(), "unknown_provider");
     assert!(error.to_string().contains("local, ollama, openai, anthropic"), "{error}");
@@ -67,15 +76,35 @@ async fn given_a_model_server_when_nothing_is_named_then_chats_go_there_and_embe
     assert_eq!(error.code(), "model_missing");
     let reply = models.embed(Some("ollama/e"), vec!["x".into()], EmbedPurpose::Query).await.unwrap();
     assert_eq!((reply.model.as_str(), reply.dimensions), ("ollama/e", 1));
-    let presence = models.default_models().await.unwrap();
-    assert!(
-        matches!(&presence[0], (name, Presence::Missing { fix }) if name == "qwen2.5:0.5b" && fix.contains("ollama pull"))
-    );
-    assert!(
-        matches!(&presence[1], (name, Presence::Missing { fix }) if name == "all-mpnet-base-v2" && fix.contains("riverrun models pull"))
-    );
+    let [chat, embed] = models.default_models();
+    assert_eq!((chat, embed), (("ollama", "qwen2.5:0.5b"), ("local", "all-mpnet-base-v2")));
+    for ((provider, model), wanted) in [(chat, "ollama pull"), (embed, "riverrun models pull")] {
+        let presence = models.presence_at(provider, model).await.unwrap();
+        assert!(matches!(&presence, Presence::Missing { fix } if fix.contains(wanted)), "{model}: {presence:?}");
+    }
     let error = models.chat(Some("openai"), hello(), &mut NoDeltas, CancellationToken::new()).await.unwrap_err();
     assert!(error.to_string().contains("no default model"), "{error}");
+}
+
+#[tokio::test]
+async fn given_defaults_of_two_runtimes_when_one_is_down_then_the_other_ones_model_is_told_by_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = support::settings(dir.path());
+    settings.default_embed_model = "ollama/e".to_owned();
+    settings.addresses.insert("ollama".to_owned(), "http://127.0.0.1:1".to_owned());
+    let models = Models::new(settings.clone()).unwrap();
+    let [chat, embed] = models.default_models();
+    assert_eq!((chat, embed), (("local", "qwen2.5-0.5b-instruct"), ("ollama", "e")));
+    assert!(matches!(models.presence_at(chat.0, chat.1).await, Ok(Presence::Missing { .. })));
+    assert_eq!(models.presence_at(embed.0, embed.1).await.unwrap_err().code(), "model_runtime_down");
+    // The other way round: the chats' server is down, the embedding model is one of this machine.
+    settings.runtime_base_url = Some("http://127.0.0.1:1".to_owned());
+    settings.default_embed_model = "local/e".to_owned();
+    let models = Models::new(settings).unwrap();
+    let [chat, embed] = models.default_models();
+    assert_eq!((chat.0, embed), ("ollama", ("local", "e")));
+    assert_eq!(models.presence_at(chat.0, chat.1).await.unwrap_err().code(), "model_runtime_down");
+    assert!(matches!(models.presence_at(embed.0, embed.1).await, Ok(Presence::Missing { .. })));
 }
 
 #[tokio::test]

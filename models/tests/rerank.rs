@@ -4,9 +4,11 @@ mod support;
 
 use std::path::Path;
 
-use riverrun_models::{EmbedPurpose, Models};
+use riverrun_models::{EmbedPurpose, Models, Reranker};
 use serde_json::json;
 use support::tiny::{self, HIDDEN};
+use wiremock::matchers::path;
+use wiremock::{Mock, MockServer, ResponseTemplate};
 
 fn write_model(folder: &Path, head: bool, identity: bool) {
     let mut tensors = tiny::bert();
@@ -79,4 +81,73 @@ async fn given_a_plain_encoder_when_texts_are_embedded_then_defaults_hold_and_lo
     }
     let empty = models.embed(Some("tiny"), vec![], EmbedPurpose::Document).await.unwrap();
     assert_eq!((empty.vectors.len(), empty.dimensions), (0, 0));
+}
+
+/// A hub that has the cross-encoder `o/r`.
+async fn hub(scratch: &Path) -> MockServer {
+    let server = MockServer::start().await;
+    write_model(scratch, true, true);
+    let mut siblings = Vec::new();
+    for file in ["config.json", "tokenizer.json", "model.safetensors"] {
+        siblings.push(json!({ "rfilename": file }));
+        let content = ResponseTemplate::new(200).set_body_bytes(std::fs::read(scratch.join(file)).unwrap());
+        Mock::given(path(format!("/o/r/resolve/main/{file}"))).respond_with(content).mount(&server).await;
+    }
+    let listing = ResponseTemplate::new(200).set_body_json(json!({ "siblings": siblings }));
+    Mock::given(path("/api/models/o/r")).respond_with(listing).mount(&server).await;
+    server
+}
+
+fn models_of(server: &MockServer, dir: &Path) -> Models {
+    let mut settings = support::settings(dir);
+    settings.offline = false;
+    settings.hub_base_url = server.uri();
+    settings.default_rerank_model = Some("o/r".to_owned());
+    Models::new(settings).unwrap()
+}
+
+#[tokio::test]
+async fn given_a_hub_with_the_re_ranker_when_nobody_insists_then_it_is_fetched_once_in_the_background() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = hub(&dir.path().join("hub")).await;
+    let models = models_of(&server, dir.path());
+    for _ in 0..3 {
+        assert_eq!(models.reranker(), Reranker::Fetching { model: "o/r".to_owned() });
+    }
+    models.reranker_fetched().await.unwrap();
+    assert_eq!((models.reranker(), models.is_fetching_reranker()), (Reranker::Ready, false));
+    let asked = server.received_requests().await.unwrap();
+    assert_eq!(asked.iter().filter(|request| request.url.path() == "/api/models/o/r").count(), 1);
+    assert_eq!(models.rerank(None, "river".to_owned(), documents()).await.unwrap().len(), documents().len());
+    assert_eq!(server.received_requests().await.unwrap().len(), asked.len());
+}
+
+#[tokio::test]
+async fn given_a_hub_with_the_re_ranker_when_somebody_insists_then_it_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = hub(&dir.path().join("hub")).await;
+    let models = models_of(&server, dir.path());
+    assert_eq!(models.rerank(None, "river".to_owned(), documents()).await.unwrap().len(), documents().len());
+    assert_eq!(models.reranker(), Reranker::Ready);
+}
+
+#[tokio::test]
+async fn given_a_hub_without_the_re_ranker_then_it_is_asked_once_and_every_error_has_the_fix() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = MockServer::start().await;
+    let models = models_of(&server, dir.path());
+    assert_eq!(models.reranker(), Reranker::Fetching { model: "o/r".to_owned() });
+    assert_eq!(models.reranker_fetched().await.unwrap_err().code(), "model_missing");
+    for _ in 0..3 {
+        let reranker = models.reranker();
+        assert!(
+            matches!(&reranker, Reranker::Missing { fix, .. } if fix.contains("riverrun models pull o/r")),
+            "{reranker:?}"
+        );
+    }
+    let error = models.rerank(None, "river".to_owned(), documents()).await.unwrap_err();
+    assert_eq!(error.code(), "model_missing");
+    assert!(error.to_string().contains("'o/r'") && error.to_string().contains(&server.uri()), "{error}");
+    assert!(error.hint().unwrap().contains("RIVERRUN_MODELS_DIR"), "{error}");
+    assert_eq!(server.received_requests().await.unwrap().len(), 1);
 }

@@ -4,7 +4,7 @@
 
 FOLDER has cran.all.1400, cran.qry and cranqrel (see scripts/cranfield.py). RIVERRUN_BIN names the binary, RIVERRUN_MODELS_DIR where the
 models lie. Nothing is tuned on these queries. The first model is ingested, the others come by `collections reembed`, so that the keyword
-side is the same for all. An abstract is one chunk, as in the reference. `rerank` is left out where no re-ranker is on this machine.
+side is the same for all. An abstract is one chunk, as in the reference. `rerank` is left out where no re-ranker can be had.
 """
 
 import argparse

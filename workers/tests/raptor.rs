@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use riverrun_knowledge::LanguageModels;
 use riverrun_log::{BlobStore, ObjectStoreBlobs, Schemas};
-use riverrun_models::{ChatReply, ChatRequest, DeltaSink, EmbedPurpose, EmbedReply, FinishReason, ModelError, Usage};
+use riverrun_models::{
+    ChatReply, ChatRequest, DeltaSink, EmbedPurpose, EmbedReply, FinishReason, ModelError, Reranker, Usage,
+};
 use riverrun_schemas::ingest::{
     Chunk, ChunkEvent, DeleteDocument, IngestCommand, IngestEvent, SubmitDocument, document_id,
 };
@@ -58,8 +60,8 @@ impl LanguageModels for GatedModels {
         })
     }
 
-    fn reranker_available(&self) -> bool {
-        false
+    fn reranker(&self) -> Reranker {
+        Reranker::Off
     }
 
     async fn rerank(&self, _query: String, _documents: Vec<String>) -> Result<Vec<f32>, ModelError> {

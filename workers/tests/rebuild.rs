@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use riverrun_knowledge::LanguageModels;
-use riverrun_models::{ChatReply, ChatRequest, DeltaSink, EmbedPurpose, EmbedReply, ModelError, Usage};
+use riverrun_models::{ChatReply, ChatRequest, DeltaSink, EmbedPurpose, EmbedReply, ModelError, Reranker, Usage};
 use riverrun_schemas::ingest::{
     Chunk, ChunkEvent, ChunksEmbedded, ChunksReady, CollectionRebuilt, CollectionReembedded, DocumentIndexed,
     EmbeddedChunk, EmbeddingEvent, EmbeddingsWithdrawn, IngestCommand, IngestEvent, RebuildCollection,
@@ -63,8 +63,8 @@ impl LanguageModels for GatedModels {
         })
     }
 
-    fn reranker_available(&self) -> bool {
-        false
+    fn reranker(&self) -> Reranker {
+        Reranker::Off
     }
 
     async fn rerank(&self, _query: String, _documents: Vec<String>) -> Result<Vec<f32>, ModelError> {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use riverrun_knowledge::LanguageModels;
-use riverrun_models::{ChatReply, ChatRequest, DeltaSink, EmbedPurpose, EmbedReply, ModelError, Usage};
+use riverrun_models::{ChatReply, ChatRequest, DeltaSink, EmbedPurpose, EmbedReply, ModelError, Reranker, Usage};
 use riverrun_schemas::ingest::{IngestCommand, IngestEvent, ReembedCollection};
 use riverrun_schemas::{ChunkId, Collection, DocumentId, IngestId, now_ms};
 use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
@@ -55,8 +55,8 @@ impl LanguageModels for GatedModels {
         })
     }
 
-    fn reranker_available(&self) -> bool {
-        false
+    fn reranker(&self) -> Reranker {
+        Reranker::Off
     }
 
     async fn rerank(&self, _query: String, _documents: Vec<String>) -> Result<Vec<f32>, ModelError> {

@@ -2,7 +2,7 @@
 //! fits, and what is left out is told.
 
 use async_trait::async_trait;
-use riverrun_models::{ChatReply, DeltaSink, EmbedPurpose, EmbedReply, Message};
+use riverrun_models::{ChatReply, DeltaSink, EmbedPurpose, EmbedReply, Message, Reranker};
 use riverrun_schemas::{SummaryId, TurnId};
 use riverrun_stores::read_models::{SummaryView, Timestamp, TurnView};
 use tokio_util::sync::CancellationToken;
@@ -33,8 +33,8 @@ impl LanguageModels for OfSize {
         Err(unsupported("embed"))
     }
 
-    fn reranker_available(&self) -> bool {
-        false
+    fn reranker(&self) -> Reranker {
+        Reranker::Off
     }
 
     async fn rerank(&self, _query: String, _documents: Vec<String>) -> Result<Vec<f32>, ModelError> {

@@ -229,7 +229,6 @@ impl From<RetrievalError> for ApiError {
             RetrievalError::CollectionNotFound { .. } => ApiError::not_found(code, text),
             RetrievalError::EmbeddingModelMismatch { .. } => ApiError::conflict(code, text),
             RetrievalError::Incomplete { .. } => ApiError::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, code, text),
-            RetrievalError::NoReranker => ApiError::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, code, text),
             RetrievalError::EmptyQuery | RetrievalError::QueryTooLong { .. } => {
                 ApiError::field("query", text).code_as(code)
             }

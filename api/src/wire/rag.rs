@@ -20,7 +20,7 @@ pub struct SearchBody {
     /// Only chunks of certain documents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<FilterBody>,
-    /// Whether a cross-encoder orders the results; left out, it does where one is there.
+    /// Whether a cross-encoder orders the results; left out, it does where one is there. `true` has it fetched first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rerank: Option<bool>,
     /// Which searches are done; both when left out.

@@ -190,6 +190,13 @@ async fn with_full(
 ) -> Result<(), CliError> {
     let connection = until_signal(Connection::full(settings, name)).await?;
     let result = until_signal(work(&connection)).await;
+    if result.is_ok() {
+        let _ = until_signal(async {
+            connection.finish_fetching().await;
+            Ok(())
+        })
+        .await;
+    }
     // Stopping takes its own few seconds; whoever insists with a second signal is let go.
     let _ = until_signal(async {
         connection.close().await;

@@ -54,9 +54,6 @@ pub enum RetrievalError {
         /// The model, or model and dimensions, that were asked for.
         wanted: String,
     },
-    /// Re-ranking was demanded and no re-ranker is on this machine.
-    #[error("no re-ranking model is on this machine")]
-    NoReranker,
     /// A model failed.
     #[error(transparent)]
     Model(#[from] ModelError),
@@ -76,7 +73,6 @@ impl RetrievalError {
             Self::CollectionNotFound { .. } => "collection_not_found",
             Self::Incomplete { .. } => "index_incomplete",
             Self::EmbeddingModelMismatch { .. } => "embedding_model_mismatch",
-            Self::NoReranker => "reranker_missing",
             Self::Model(error) => error.code(),
             Self::Store(error) => error.code(),
         }
@@ -100,7 +96,6 @@ impl RetrievalError {
             Self::EmbeddingModelMismatch { stored, .. } => {
                 Some(format!("use the collection's own model, {stored}, or ingest into a new collection"))
             }
-            Self::NoReranker => Some("fetch one with `riverrun models pull`, or search without rerank".to_owned()),
             Self::Model(error) => error.hint(),
             Self::Store(error) => error.hint(),
         }

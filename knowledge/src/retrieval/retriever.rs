@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures::future::join_all;
-use riverrun_models::ModelError;
+use riverrun_models::{ModelError, Reranker};
 use riverrun_schemas::{ChunkId, Collection, CollectionName, Failure, Namespace};
 use riverrun_stores::{
     Cache, CollectionInfo, Gap, Gaps, KeywordHit, KeywordIndex, StoreError, StoredChunk, VectorHit, VectorStore,
@@ -50,6 +50,14 @@ struct Found {
     sparse: Vec<Vec<KeywordHit>>,
 }
 
+/// What a search does with what it found.
+enum Reranking {
+    Wanted,
+    Unwanted,
+    /// It is wanted where it can be had, which it can't: the reason.
+    LeftOut(String),
+}
+
 impl Retriever {
     /// A retriever over these stores and models.
     pub fn new(
@@ -91,7 +99,7 @@ impl Retriever {
         let gap = self.gaps.of(&request.collection);
         // Before anything is asked of a model.
         check_model(request, &self.collection(&request.collection).await?)?;
-        let rerank = self.wants_rerank(request)?;
+        let reranking = self.reranking(request);
         let mut took_ms = SearchTimes::default();
         let mut notes = Vec::new();
         let wordings = self.wordings(request, &mut took_ms, &mut notes).await;
@@ -99,14 +107,19 @@ impl Retriever {
         let since = Instant::now();
         let mut items = fuse(found);
         took_ms.fuse = elapsed_ms(since);
-        if rerank && !items.is_empty() {
-            let since = Instant::now();
-            match self.rerank(request, &mut items).await {
-                Ok(()) => took_ms.rerank = Some(elapsed_ms(since)),
-                Err(error) if request.rerank == Some(true) => return Err(error.into()),
-                Err(error) => {
-                    tracing::warn!(error = %error, "re-ranking left out");
-                    notes.push(format!("re-ranking was left out: {error}"));
+        match reranking {
+            Reranking::Unwanted => {}
+            _ if items.is_empty() => {}
+            Reranking::LeftOut(reason) => notes.push(left_out(&reason)),
+            Reranking::Wanted => {
+                let since = Instant::now();
+                match self.rerank(request, &mut items).await {
+                    Ok(()) => took_ms.rerank = Some(elapsed_ms(since)),
+                    Err(error) if request.rerank == Some(true) => return Err(error.into()),
+                    Err(error) => {
+                        tracing::warn!(error = %error, "re-ranking left out");
+                        notes.push(left_out(&error.to_string()));
+                    }
                 }
             }
         }
@@ -141,11 +154,19 @@ impl Retriever {
         Ok(names)
     }
 
-    fn wants_rerank(&self, request: &SearchRequest) -> Result<bool, RetrievalError> {
-        match (request.rerank, self.models.reranker_available()) {
-            (Some(true), false) => Err(RetrievalError::NoReranker),
-            (Some(wanted), _) => Ok(wanted),
-            (None, available) => Ok(available),
+    /// Who says nothing is not made to wait for a model that has to be fetched first.
+    fn reranking(&self, request: &SearchRequest) -> Reranking {
+        match request.rerank {
+            Some(true) => Reranking::Wanted,
+            Some(false) => Reranking::Unwanted,
+            None => match self.models.reranker() {
+                Reranker::Ready => Reranking::Wanted,
+                Reranker::Off => Reranking::Unwanted,
+                Reranker::Fetching { model } => Reranking::LeftOut(format!("the re-ranker '{model}' is being fetched")),
+                Reranker::Missing { model, fix } => {
+                    Reranking::LeftOut(format!("the re-ranker '{model}' is not here: {fix}"))
+                }
+            },
         }
     }
 
@@ -304,6 +325,10 @@ fn or_nothing(hits: Result<Vec<KeywordHit>, StoreError>) -> Result<Vec<KeywordHi
         Err(StoreError::NoCollection(_)) => Ok(Vec::new()),
         other => other,
     }
+}
+
+fn left_out(reason: &str) -> String {
+    format!("re-ranking was left out: {reason}")
 }
 
 fn incomplete(gap: &Gap, collection: &Collection) -> Failure {

@@ -14,7 +14,7 @@ pub struct SearchRequest {
     pub k: usize,
     /// Which chunks may be found.
     pub filter: ChunkFilter,
-    /// Whether to re-rank: `None` does where a re-ranker is on this machine, `Some(true)` fails where none is.
+    /// Whether to re-rank: `None` does where a re-ranker is at hand, `Some(true)` has it fetched, and fails where that does.
     pub rerank: Option<bool>,
     /// The model that the caller expects the collection to have; `None` takes the collection's own.
     pub embed_model: Option<String>,

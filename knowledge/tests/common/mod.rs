@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use riverrun_knowledge::chunking::{self, ChunkConfig};
 use riverrun_knowledge::{LanguageModels, Retriever, sources};
-use riverrun_models::{ChatReply, ChatRequest, DeltaSink, EmbedPurpose, EmbedReply, FinishReason, ModelError, Usage};
+use riverrun_models::{
+    ChatReply, ChatRequest, DeltaSink, EmbedPurpose, EmbedReply, FinishReason, ModelError, Reranker, Usage,
+};
 use riverrun_schemas::{Collection, Namespace, ingest};
 use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
 use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
@@ -25,7 +27,9 @@ type Script = Box<dyn Fn(&ChatRequest) -> Result<String, ModelError> + Send + Sy
 /// Deterministic models.
 pub(crate) struct TestModels {
     pub dimensions: usize,
-    pub reranker: Option<Result<(), ModelError>>,
+    pub reranker: Reranker,
+    /// What comes of re-ranking.
+    pub reranks: Result<(), ModelError>,
     pub context: Option<usize>,
     /// Whether it can count a prompt.
     pub counts: bool,
@@ -37,7 +41,8 @@ impl Default for TestModels {
     fn default() -> Self {
         Self {
             dimensions: DIMENSIONS,
-            reranker: None,
+            reranker: Reranker::Off,
+            reranks: Ok(()),
             context: Some(8192),
             counts: true,
             script: Box::new(|_| Ok("No script.".to_owned())),
@@ -91,13 +96,13 @@ impl LanguageModels for TestModels {
         })
     }
 
-    fn reranker_available(&self) -> bool {
-        self.reranker.is_some()
+    fn reranker(&self) -> Reranker {
+        self.reranker.clone()
     }
 
     /// Prefers short documents, which nothing else does.
     async fn rerank(&self, _query: String, documents: Vec<String>) -> Result<Vec<f32>, ModelError> {
-        self.reranker.clone().unwrap_or(Err(ModelError::Cancelled))?;
+        self.reranks.clone()?;
         Ok(documents.iter().map(|document| -(document.len() as f32)).collect())
     }
 

@@ -56,6 +56,12 @@ impl Local {
         self.store.presence(model)
     }
 
+    /// Whether the hub can be asked for a model: it is not switched off, and the name is one of the catalog's or a repository's. Whether the
+    /// hub has the model is not known.
+    pub fn can_fetch(&self, model: &str) -> bool {
+        self.store.can_fetch(model)
+    }
+
     /// Fetches a model from the hub unless it is on this machine.
     pub async fn pull(
         &self,
@@ -66,6 +72,11 @@ impl Local {
         let found = self.store.pull(model, progress, cancel).await?;
         let listed = self.store.list().into_iter().find(|info| info.name == found.name);
         listed.ok_or_else(|| ModelError::internal(format!("model '{model}' vanished from {}", found.folder.display())))
+    }
+
+    /// The same for nobody who waits: progress shows where this process shows it.
+    pub(crate) async fn fetch(&self, model: &str) -> Result<(), ModelError> {
+        self.store.pull(model, &*self.progress, &CancellationToken::new()).await.map(drop)
     }
 
     /// Removes a fetched model from the cache and answers the bytes that it had.

@@ -116,6 +116,16 @@ impl ModelStore {
         }
     }
 
+    /// Whether the hub can be asked for a model; whether it has that is not known.
+    pub(crate) fn can_fetch(&self, name: &str) -> bool {
+        self.hub.is_some()
+            && match ModelName::parse(name) {
+                Ok(ModelName::Short(short)) => find(&short).is_some(),
+                Ok(ModelName::Hub { .. }) => true,
+                Err(_) => false,
+            }
+    }
+
     pub(crate) fn presence(&self, name: &str) -> Result<Presence, ModelError> {
         Ok(match self.find(name)? {
             Some(found) => Presence::Present { path: found.adapter.unwrap_or(found.folder) },

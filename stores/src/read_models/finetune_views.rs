@@ -32,7 +32,7 @@ pub struct DatasetView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub tokens: Option<Value>,
-    /// `[{line, reason}]`, the first hundred.
+    /// `[{line, reason}]`, the first hundred; `line` is null where it is about the whole.
     #[schema(value_type = Vec<Object>)]
     pub warnings: Value,
     /// When it was handed in.

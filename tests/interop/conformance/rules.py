@@ -2,8 +2,8 @@
 
 import json
 
-from conformance.core import Group, Told, promised
-from conformance.exchange import has
+from conformance.core import Group, Told
+from conformance.exchange import has, short
 from conformance.world import examples
 
 rules = Group("Rules")
@@ -227,7 +227,8 @@ def first_use(w, name):
 @rules.check("rule.models.fetched-at-first-use", "a model that is not here is fetched from the hub when it is first needed")
 def _(w):
     (hub, fetched), told = first_use(w, "first-use"), []
-    for words in (["finetune", "train", "--dataset", w.file("first.jsonl", examples()), "--name", "first"],
+    training = ["finetune", "train", "--dataset", w.file("first.jsonl", examples()), "--name", "first"]
+    for words in (training, [*training, "--base-model", "other/base"],
                   ["finetune", "eval", w.file("first-samples.jsonl", '{"prediction": "a", "reference": "a"}\n'), "--metrics", "bertscore", "--encoder", "other/encoder"],
                   ["ingest", w.file("first/auk.md", "# Auk\n\nAn auk dives.\n"), "-c", "late", "--strategy", "late", "--embed-backend", "hf"]):
         before = len(hub.asked)
@@ -238,11 +239,25 @@ def _(w):
     return told
 
 
-@rules.check("rule.models.fetched-at-first-use.rerank", "so is the local re-ranker, when a search first wants it",
-             differs="a search goes without a re-ranker that is not here, and one that insists on it is refused with 503 `reranker_missing`; the hub is never asked")
+@rules.check("rule.models.fetched-at-first-use.rerank",
+             "so is the local re-ranker: a search that insists on it waits for it, and one that says nothing goes on without it and says that it is being fetched")
 def _(w):
-    hub, fetched = first_use(w, "rerank")
     w.alone.cli("ingest", w.file("first/auk.md", "# Auk\n\nAn auk dives.\n"), "-c", "first").ok()
-    done = w.alone.cli("search", "auk", "-c", "first", "--json", RIVERRUN_DEFAULT_RERANK_MODEL="someone/tiny", **fetched).ok()
-    score = done.json["items"][0]["scores"]["rerank"]
-    return promised(hub.paths() and score is not None, done.told("items", said=f"rerank: {score} · the hub was asked {len(hub.asked)} times"))
+    hub, fetched = first_use(w, "rerank")
+
+    def search():
+        done = w.alone.cli("search", "auk", "-c", "first", "--json", RIVERRUN_DEFAULT_RERANK_MODEL="someone/tiny", **fetched).ok()
+        return done, done.json["items"][0]["scores"]["rerank"], len(hub.asked)
+
+    (first, unranked, asked), (second, score, asked_then) = search(), search()
+    assert unranked is None and "the re-ranker 'someone/tiny' is being fetched" in first.json["notes"][0], first
+    assert score is not None and "notes" not in second.json and asked == asked_then > 0, (second, hub.paths())
+    other, afresh = first_use(w, "rerank-insisted")
+    insist = ["rag", "eval", "-c", "first", "--qrels", w.file("first.qrels", "1 auk 1\n"), "--queries", w.file("first.tsv", "1\tauk\n"), "--config", "rerank", "--json"]
+    refused = w.alone.cli(*insist, RIVERRUN_DEFAULT_RERANK_MODEL="other/cross", **afresh)
+    told = refused.failed(3, "other/cross", f"{other.url}/api/models/other/cross is not at the hub", "riverrun models pull other/cross", "RIVERRUN_MODELS_DIR")
+    insisted = w.alone.cli(*insist, RIVERRUN_DEFAULT_RERANK_MODEL="someone/tiny", **afresh).ok()
+    assert "/someone/tiny/resolve/main/model.safetensors" in other.paths(), other.paths()
+    return [first.told(said=f"rerank: null · {short(first.json['notes'][0], 90)}"),
+            second.told(said="rerank: a score · no note · the hub was not asked again"), insisted.told("items"), told]
+

@@ -542,8 +542,8 @@ export interface paths {
         put?: never;
         /**
          * Checks a dataset and keeps it under its name: `multipart/form-data` with the fields `name`, `format` (`sft`, `dpo` or `chat`),
-         *     `base_model` (whose tokens are counted) and the file `file`, JSON lines of at most 64 MiB. A dataset with a line that is no
-         *     example is refused whole, with the numbers of the lines.
+         *     `base_model` (whose tokens are counted, where it is here) and the file `file`, JSON lines of at most 64 MiB. A dataset with a line
+         *     that is no example is refused whole, with the numbers of the lines.
          */
         post: operations["create"];
         delete?: never;
@@ -2589,7 +2589,7 @@ export interface components {
              * @description Those that are trained on with the usual seed.
              */
             train_examples: number;
-            /** @description `[{line, reason}]`, the first hundred. */
+            /** @description `[{line, reason}]`, the first hundred; `line` is null where it is about the whole. */
             warnings: Record<string, never>[];
         };
         /** @description A record that could not be handled. */
@@ -4040,7 +4040,7 @@ export interface components {
                  * @description Those that are trained on with the usual seed.
                  */
                 train_examples: number;
-                /** @description `[{line, reason}]`, the first hundred. */
+                /** @description `[{line, reason}]`, the first hundred; `line` is null where it is about the whole. */
                 warnings: Record<string, never>[];
             }[];
             /** @description Give it as `cursor` for the next page; null on the last one. */
@@ -5164,7 +5164,7 @@ export interface components {
             namespace?: string | null;
             /** @description The question or words; at most 16 KiB. */
             query: string;
-            /** @description Whether a cross-encoder orders the results; left out, it does where one is there. */
+            /** @description Whether a cross-encoder orders the results; left out, it does where one is there. `true` has it fetched first. */
             rerank?: boolean | null;
             /** @description Whether the chat model is asked for other wordings, too. */
             rewrite?: boolean | null;

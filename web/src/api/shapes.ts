@@ -40,7 +40,7 @@ export type DatasetView = {
 	duplicates: number;
 	size_bytes: number;
 	tokens?: { min: number; p50: number; p95: number; max: number; total: number } | null;
-	warnings?: { line: number; reason: string }[];
+	warnings?: { line: number | null; reason: string }[];
 	created_at: string;
 };
 export type Method = "sft_lora" | "dpo" | "qlora" | "rlhf";

@@ -39,7 +39,8 @@ export function Datasets({ page }: { page: Polled<Page<DatasetView>> }) {
 								<ul>
 									{one.warnings?.slice(0, MOST_SHOWN).map((warning) => (
 										<li key={`${warning.line} ${warning.reason}`}>
-											line {warning.line}: {warning.reason}
+											{warning.line !== null && `line ${warning.line}: `}
+											{warning.reason}
 										</li>
 									))}
 								</ul>

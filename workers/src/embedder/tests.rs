@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use riverrun_log::ObjectStoreBlobs;
-use riverrun_models::{ChatReply, ChatRequest, DeltaSink, Usage};
+use riverrun_models::{ChatReply, ChatRequest, DeltaSink, Reranker, Usage};
 use riverrun_schemas::ingest::Chunk;
 use riverrun_schemas::{ChunkId, Collection, Decoded, Namespace};
 use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
@@ -67,8 +67,8 @@ impl LanguageModels for TinyModels {
         })
     }
 
-    fn reranker_available(&self) -> bool {
-        false
+    fn reranker(&self) -> Reranker {
+        Reranker::Off
     }
 
     async fn rerank(&self, _query: String, _documents: Vec<String>) -> Result<Vec<f32>, ModelError> {

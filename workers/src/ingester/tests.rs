@@ -423,8 +423,8 @@ impl LanguageModels for OnlyTokens {
         }
     }
 
-    fn reranker_available(&self) -> bool {
-        false
+    fn reranker(&self) -> riverrun_models::Reranker {
+        riverrun_models::Reranker::Off
     }
 
     async fn rerank(&self, _query: String, _documents: Vec<String>) -> Result<Vec<f32>, riverrun_models::ModelError> {

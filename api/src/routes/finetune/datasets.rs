@@ -46,8 +46,8 @@ struct Form {
 }
 
 /// Checks a dataset and keeps it under its name: `multipart/form-data` with the fields `name`, `format` (`sft`, `dpo` or `chat`),
-/// `base_model` (whose tokens are counted) and the file `file`, JSON lines of at most 64 MiB. A dataset with a line that is no
-/// example is refused whole, with the numbers of the lines.
+/// `base_model` (whose tokens are counted, where it is here) and the file `file`, JSON lines of at most 64 MiB. A dataset with a line
+/// that is no example is refused whole, with the numbers of the lines.
 #[utoipa::path(post, path = "/finetune/datasets", tag = "finetune", request_body(content = String, content_type = "multipart/form-data"),
     responses((status = 201, body = DatasetView), (status = 413, body = Problem), (status = 422, description = "lines that are no examples", body = Problem)))]
 async fn create(State(state): State<AppState>, request: Request) -> Result<(StatusCode, Reply<DatasetView>), ApiError> {
@@ -58,13 +58,13 @@ async fn create(State(state): State<AppState>, request: Request) -> Result<(Stat
     let Form { name, format, base_model, file } = form_of(form).await?;
     export::check_name(&name)?;
     let models = state.core().models().clone();
-    let work = move || -> Result<(Dataset, Option<Lengths>), ApiError> {
+    let work = move || -> Result<(Dataset, Counted), ApiError> {
         let dataset = read(&file, format).map_err(TrainingError::from)?;
-        let lengths = lengths(&dataset, base_model.as_deref(), &models)?;
-        Ok((dataset, lengths))
+        let counted = lengths(&dataset, base_model.as_deref(), &models)?;
+        Ok((dataset, counted))
     };
     let done = tokio::task::spawn_blocking(work).await;
-    let (dataset, lengths) = done.map_err(|_| ApiError::internal("reading the dataset broke off"))??;
+    let (dataset, counted) = done.map_err(|_| ApiError::internal("reading the dataset broke off"))??;
     let content = state.parts().blobs.put_bytes(dataset.canonical().into(), MEDIA_TYPE).await?;
     let split = Split::of(dataset.examples.len(), Plan::default().seed);
     let event = DatasetRegistered {
@@ -74,8 +74,8 @@ async fn create(State(state): State<AppState>, request: Request) -> Result<(Stat
         train_examples: to_i64(split.train.len()),
         eval_examples: to_i64(split.held_out.len()),
         duplicates: to_i64(dataset.duplicates),
-        tokens_json: lengths.and_then(|lengths| serde_json::to_string(&lengths).ok()),
-        warnings_json: warnings(&dataset).to_string(),
+        warnings_json: warnings(&dataset, &counted).to_string(),
+        tokens_json: counted.lengths().and_then(|lengths| serde_json::to_string(&lengths).ok()),
         content,
         at: now_ms(),
     };
@@ -85,30 +85,66 @@ async fn create(State(state): State<AppState>, request: Request) -> Result<(Stat
     Ok((StatusCode::CREATED, Reply(view)))
 }
 
-fn warnings(dataset: &Dataset) -> Value {
-    dataset.warnings.iter().map(|warning| json!({ "line": warning.line, "reason": warning.reason })).collect()
+/// Lines with what is strange about them; without a line what is to be said of the whole.
+fn warnings(dataset: &Dataset, counted: &Counted) -> Value {
+    let lines = dataset.warnings.iter().map(|warning| json!({ "line": warning.line, "reason": warning.reason }));
+    let whole = match counted {
+        Counted::NotYet { base } => Some(json!({
+            "line": null,
+            "reason": format!("tokens are not counted: {base:?} is not here yet, a training fetches it"),
+        })),
+        Counted::Lengths(_) | Counted::No => None,
+    };
+    whole.into_iter().chain(lines).collect()
+}
+
+/// What came of counting the tokens of a dataset.
+#[derive(Debug)]
+enum Counted {
+    Lengths(Lengths),
+    /// The base that was named has to be fetched first. That is left to the training: it may be gigabytes, and whoever hands a dataset in
+    /// waits for the answer.
+    NotYet {
+        base: String,
+    },
+    /// No base was named, and the default one is not here or can't be trained; or there is no example.
+    No,
+}
+
+impl Counted {
+    fn lengths(self) -> Option<Lengths> {
+        match self {
+            Self::Lengths(lengths) => Some(lengths),
+            Self::NotYet { .. } | Self::No => None,
+        }
+    }
 }
 
 /// Lengths in tokens of a base model that is here: the named one, or else the default one when there is.
-fn lengths(dataset: &Dataset, named: Option<&str>, models: &Models) -> Result<Option<Lengths>, ApiError> {
+fn lengths(dataset: &Dataset, named: Option<&str>, models: &Models) -> Result<Counted, ApiError> {
     let model = named.unwrap_or_else(|| models.default_chat_model());
-    let folder = match models.presence(&format!("local/{}", model.strip_prefix("local/").unwrap_or(model)))? {
+    let model = model.strip_prefix("local/").unwrap_or(model);
+    let folder = match models.presence(&format!("local/{model}"))? {
         Presence::Present { path } => path,
-        Presence::Missing { fix } if named.is_some() => {
+        Presence::Missing { .. } if named.is_none() => return Ok(Counted::No),
+        Presence::Missing { .. } if models.local().can_fetch(model) => {
+            return Ok(Counted::NotYet { base: model.to_owned() });
+        }
+        Presence::Missing { fix } => {
             return Err(ApiError::field("base_model", format!("{model:?} is not there")).hint(fix));
         }
-        Presence::Missing { .. } => return Ok(None),
     };
     let text = match base::text_of(&folder) {
         Ok(text) => text,
         Err(error) if named.is_some() => return Err(error.into()),
-        Err(_) => return Ok(None), // the default model may be of a family that can't be trained
+        Err(_) => return Ok(Counted::No), // the default model may be of a family that can't be trained
     };
     if let Some(found) = unfit(dataset, &text) {
         return Err(TrainingError::from(found).into());
     }
     let lengths = dataset.examples.iter().map(|(_, example)| text.length(example)).collect::<Result<Vec<_>, _>>();
-    Ok(Lengths::of(lengths.map_err(|reason| ApiError::field("base_model", reason))?))
+    let lengths = Lengths::of(lengths.map_err(|reason| ApiError::field("base_model", reason))?);
+    Ok(lengths.map_or(Counted::No, Counted::Lengths))
 }
 
 /// The row that an event becomes.
@@ -199,4 +235,41 @@ pub(super) async fn find(state: &AppState, name: &str) -> Result<DatasetView, Ap
         ApiError::not_found("dataset_not_found", format!("there is no dataset {shown:?}"))
             .hint("riverrun finetune datasets, or hand it in: riverrun finetune dataset <name> --jsonl FILE")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use riverrun_models::ModelSettings;
+
+    use super::*;
+
+    /// Counts with a hub of which nothing is asked.
+    fn counted(base: Option<&str>, offline: bool) -> Result<Counted, ApiError> {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = ModelSettings {
+            cache_dir: folder.path().to_owned(),
+            hub_base_url: "http://127.0.0.1:1".to_owned(),
+            offline,
+            ..ModelSettings::default()
+        };
+        let dataset = read(br#"{"prompt": "a", "completion": "b"}"#, Format::Sft).unwrap();
+        lengths(&dataset, base, &Models::new(settings).unwrap())
+    }
+
+    #[test]
+    fn given_a_base_that_is_not_here_when_tokens_are_counted_then_what_a_training_can_fetch_is_no_error() {
+        for base in ["other/base", "local/other/base", "qwen2.5-0.5b-instruct"] {
+            let counted = counted(Some(base), false).unwrap();
+            let dataset = read(br#"{"prompt": "a", "completion": "b"}"#, Format::Sft).unwrap();
+            let told = warnings(&dataset, &counted);
+            let name = base.strip_prefix("local/").unwrap_or(base);
+            assert!(told[0]["line"].is_null() && told[0]["reason"].as_str().unwrap().contains(name), "{told}");
+            assert!(counted.lengths().is_none());
+        }
+        // Nobody could fetch these: no model is called so, and no hub may be asked.
+        for (base, offline) in [("no-such-base", false), ("other/base", true)] {
+            assert!(counted(Some(base), offline).is_err(), "{base}");
+        }
+        assert!(matches!(counted(None, false), Ok(Counted::No)));
+    }
 }

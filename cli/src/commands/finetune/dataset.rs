@@ -57,7 +57,8 @@ pub(super) async fn hand_in(
 pub(super) fn tell_warnings(view: &DatasetView) {
     let warnings = view.warnings.as_array().map(Vec::as_slice).unwrap_or_default();
     for warning in warnings.iter().take(MAX_TOLD) {
-        tell(&format!("line {}: {}", warning["line"], warning["reason"].as_str().unwrap_or_default()));
+        let place = warning["line"].as_u64().map_or(String::new(), |line| format!("line {line}: "));
+        tell(&format!("{place}{}", warning["reason"].as_str().unwrap_or_default()));
     }
     if warnings.len() > MAX_TOLD {
         tell(&format!("and {} more remarks", warnings.len() - MAX_TOLD));
