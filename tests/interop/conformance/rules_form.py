@@ -27,7 +27,7 @@ def _(w):
     return Told("a run, a document, a project, the header ce_id of a record", f"{w.ended['run_id']}, {document}, {w.project}, {events[0]}")
 
 
-@rules.check("rule.names.ids.job", "the id of a training begins with `job_`", differs="it begins with `ftj_`")
+@rules.check("rule.names.ids.job", "the id of a training begins with `job_`")
 def _(w):
     answer, _, _ = w.training
     return promised(answer.json["job_id"].startswith("job_"), answer.told("job_id"))
