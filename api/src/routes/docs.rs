@@ -29,6 +29,7 @@ pub fn openapi() -> OpenApi {
 
 fn describe(mut collected: OpenApi) -> OpenApi {
     crate::isolation::describe(&mut collected.paths);
+    crate::idempotency::describe(&mut collected.paths);
     crate::access::operations::describe(&mut collected);
     let mut info = Info::new("riverrun", env!("CARGO_PKG_VERSION"));
     info.description = Some(DESCRIPTION.to_owned());

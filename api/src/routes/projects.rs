@@ -21,9 +21,10 @@ use utoipa_axum::routes;
 
 use super::runs::location;
 use super::upload;
-use crate::accept::COMPONENT;
+use crate::accept::{COMPONENT, key_conflict};
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, NamespaceQuery, Query, id};
+use crate::reservations::Reserved;
 use crate::state::AppState;
 use crate::submit::{self, Checks};
 use crate::wait::until;
@@ -160,8 +161,17 @@ async fn import(State(state): State<AppState>, key: IdempotencyKey, request: Req
         Some(key) => ProjectId::derive(&["idempotency-key", namespace.as_str(), key]),
         None => ProjectId::new(),
     };
+    if let Some(key) = &key.0 {
+        let asked = (&name, &source, content.as_ref().map(|blob| &blob.sha256));
+        let asked = serde_json::to_vec(&asked).map_err(|error| ApiError::internal(error.to_string()))?;
+        if let Reserved::Other = state.reservations().reserve(&project_id.to_string(), &asked) {
+            return Err(key_conflict(key, "project"));
+        }
+    }
     let command = ImportProject { project_id, namespace: namespace.clone(), name, source, content, at: now_ms() };
-    send(&state, command.into()).await?;
+    send(&state, command.into())
+        .await
+        .inspect_err(|_| state.reservations().release(&project_id.to_string()))?;
     until(PATIENCE, || projects::project(&state.parts().sql, &namespace, project_id)).await?;
     let accepted = ProjectAccepted { project_id: project_id.to_string() };
     Ok((StatusCode::ACCEPTED, location(&format!("/projects/{project_id}")), Reply(accepted)).into_response())

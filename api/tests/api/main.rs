@@ -11,6 +11,7 @@ mod canvases;
 mod chains;
 mod document_text;
 mod harness;
+mod idempotency;
 mod ingest;
 mod memory;
 mod model_cards;

@@ -6004,7 +6004,10 @@ export interface operations {
     sweep_blobs: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -6296,7 +6299,10 @@ export interface operations {
                 /** @description where it must be: what is in another namespace is answered as unknown */
                 namespace?: string;
             };
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
             };
@@ -6771,7 +6777,10 @@ export interface operations {
     drop_letter: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
             };
@@ -6803,7 +6812,10 @@ export interface operations {
                 /** @description Also when it was handled before. */
                 again?: boolean;
             };
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
             };
@@ -7072,7 +7084,10 @@ export interface operations {
     create: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -7316,7 +7331,10 @@ export interface operations {
     cancel: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
             };
@@ -7422,7 +7440,10 @@ export interface operations {
     stage: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 model: string;
                 version: number;
@@ -7952,7 +7973,10 @@ export interface operations {
     probe: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -8103,7 +8127,10 @@ export interface operations {
     install_project_tools: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -8326,7 +8353,10 @@ export interface operations {
                 /** @description The namespace; `default` when left out. */
                 namespace?: string | null;
             };
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
             };
@@ -8370,7 +8400,10 @@ export interface operations {
                 /** @description The namespace; `default` when left out. */
                 namespace?: string | null;
             };
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
             };
@@ -8509,7 +8542,10 @@ export interface operations {
                 /** @description The namespace; `default` when left out. */
                 namespace?: string | null;
             };
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
             };
@@ -8690,7 +8726,10 @@ export interface operations {
                 /** @description The namespace; `default` when left out. */
                 namespace?: string | null;
             };
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
             };
@@ -9107,7 +9146,10 @@ export interface operations {
                 /** @description where it must be: what is in another namespace is answered as unknown */
                 namespace?: string;
             };
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
                 /** @description `step` of an entry of the run's `pending_approvals` */
@@ -9162,7 +9204,10 @@ export interface operations {
                 /** @description where it must be: what is in another namespace is answered as unknown */
                 namespace?: string;
             };
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
             };
@@ -9335,7 +9380,10 @@ export interface operations {
                 /** @description where it must be: what is in another namespace is answered as unknown */
                 namespace?: string;
             };
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
             };
@@ -9874,7 +9922,10 @@ export interface operations {
     completions: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
