@@ -1,4 +1,5 @@
-//! A repeat with its key gets the first answer and starts nothing: every POST of the description that writes.
+//! A repeat with its key gets the first answer and starts nothing: every POST of the description that writes. What is accepted
+//! says where to look.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -225,6 +226,10 @@ fn given_any_post_that_writes_when_it_comes_again_with_its_key_then_it_is_the_fi
                 let again = asked.send(api, &key, boundary).await;
                 assert_eq!((again.status, &again.body), (first.status, &first.body), "{route}");
                 assert_eq!(location(&again), location(&first), "{route}");
+            }
+            if first.status == 202 {
+                let place = location(&first).unwrap_or_else(|| panic!("{route}: 202 without a place"));
+                wait_for(place, async || (api.get(place).await.status == 200).then_some(())).await;
             }
             let done = (200..300).contains(&first.status);
             if let Some(changed) = asked.changed().filter(|_| done) {

@@ -223,7 +223,7 @@ def _(w):
     return told
 
 
-@routes.check("http.accepted.training", "202 for a training comes with a Location, too", differs="there is no Location; the answer's `job_id` and `stream` name the places")
+@routes.check("http.accepted.training", "202 for a training comes with a Location, too")
 def _(w):
     answer, _, _ = w.training
     assert answer.status == 202, answer

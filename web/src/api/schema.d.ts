@@ -6317,6 +6317,8 @@ export interface operations {
             /** @description as it was when it was asked to stop */
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -6449,6 +6451,8 @@ export interface operations {
             /** @description accepted, and not done within 30 s */
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -6536,6 +6540,8 @@ export interface operations {
             /** @description accepted, and not done within 10 s */
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -6591,6 +6597,8 @@ export interface operations {
             /** @description accepted, and not done within 10 s */
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -6825,6 +6833,8 @@ export interface operations {
         responses: {
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -6946,6 +6956,8 @@ export interface operations {
             /** @description accepted, and not done within 30 s */
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -7264,6 +7276,8 @@ export interface operations {
         responses: {
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -7348,6 +7362,8 @@ export interface operations {
         responses: {
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -7804,6 +7820,8 @@ export interface operations {
             /** @description it is on the log; the tables are behind, so its `seq` is 0 */
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -8073,6 +8091,8 @@ export interface operations {
         responses: {
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -8370,6 +8390,8 @@ export interface operations {
         responses: {
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -8559,6 +8581,8 @@ export interface operations {
         responses: {
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -9165,6 +9189,8 @@ export interface operations {
         responses: {
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -9221,6 +9247,8 @@ export interface operations {
         responses: {
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -9350,6 +9378,8 @@ export interface operations {
         responses: {
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -9393,6 +9423,8 @@ export interface operations {
         responses: {
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
