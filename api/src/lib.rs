@@ -30,6 +30,7 @@ mod isolation;
 mod kept;
 pub mod mcp;
 pub mod metrics;
+mod prefer;
 pub mod remember;
 pub mod reservations;
 pub mod routes;
@@ -110,6 +111,7 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
                 header::AUTHORIZATION,
                 HeaderName::from_static("idempotency-key"),
                 HeaderName::from_static("last-event-id"),
+                HeaderName::from_static("prefer"),
             ])
             .expose_headers([header::LOCATION, header::RETRY_AFTER])
     })

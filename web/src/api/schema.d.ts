@@ -966,7 +966,7 @@ export interface paths {
         put?: never;
         /**
          * Copies a folder or archive of the server, a repository, or (as `multipart/form-data` with a field `file`) an archive that is handed
-         *     in. The original is only read.
+         *     in. The original is only read. Waits for the copy, unless `Prefer` says otherwise.
          */
         post: operations["import"];
         delete?: never;
@@ -1057,7 +1057,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Analyzes the copy in the background. */
+        /**
+         * Analyzes the copy and answers with the report, as SARIF 2.1.0 with `Accept: application/sarif+json`. Waits for it, unless `Prefer`
+         *     says otherwise: the analysis goes on in the background.
+         */
         post: operations["analyze"];
         delete?: never;
         options?: never;
@@ -1125,7 +1128,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Asks a model for a rewrite of one file. */
+        /**
+         * Asks a model for a rewrite of one file and answers with the proposal, which may be one that was refused. Waits for it, unless
+         *     `Prefer` says otherwise.
+         */
         post: operations["improve"];
         delete?: never;
         options?: never;
@@ -8079,6 +8085,8 @@ export interface operations {
             header?: {
                 /** @description a repeat with the same key is the same project */
                 "Idempotency-Key"?: string | null;
+                /** @description `respond-async` does not wait; `wait=N` waits N seconds, 300 at most; 30 when left out */
+                Prefer?: string | null;
             };
             path?: never;
             cookie?: never;
@@ -8089,6 +8097,16 @@ export interface operations {
             };
         };
         responses: {
+            /** @description it is imported */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProjectView"];
+                };
+            };
+            /** @description accepted, and not waited for any longer */
             202: {
                 headers: {
                     /** @description where to look */
@@ -8374,6 +8392,8 @@ export interface operations {
                 namespace?: string | null;
             };
             header?: {
+                /** @description `respond-async` does not wait; `wait=N` waits N seconds, 300 at most; 30 when left out */
+                Prefer?: string | null;
                 /** @description a repeat with the same key gets the first answer and starts nothing */
                 "Idempotency-Key"?: string;
             };
@@ -8388,6 +8408,16 @@ export interface operations {
             };
         };
         responses: {
+            /** @description the report */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReportView"];
+                };
+            };
+            /** @description accepted, and not waited for any longer */
             202: {
                 headers: {
                     /** @description where to look */
@@ -8407,6 +8437,15 @@ export interface operations {
                 };
             };
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description it failed */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8565,6 +8604,8 @@ export interface operations {
                 namespace?: string | null;
             };
             header?: {
+                /** @description `respond-async` does not wait; `wait=N` waits N seconds, 300 at most; 30 when left out */
+                Prefer?: string | null;
                 /** @description a repeat with the same key gets the first answer and starts nothing */
                 "Idempotency-Key"?: string;
             };
@@ -8579,6 +8620,16 @@ export interface operations {
             };
         };
         responses: {
+            /** @description the proposal */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProposalView"];
+                };
+            };
+            /** @description accepted, and not waited for any longer */
             202: {
                 headers: {
                     /** @description where to look */
