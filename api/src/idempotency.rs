@@ -85,7 +85,7 @@ async fn handled(state: &AppState, request: Request, next: Next) -> Result<Respo
     // What can't be read is the route's to refuse.
     let Some(asked) = asked else { return Ok(next.run(request).await) };
     let _turn = state.turns().take(&asked.place).await;
-    let cache = state.core().cache().as_ref();
+    let cache: &dyn Cache = state.core().cache().as_ref();
     match Kept::find(cache, &asked.place).await {
         Some(kept) if kept.request == asked.request => kept.again(),
         Some(_) if !asked.is_form => Err(key_conflict(&key, "request")),

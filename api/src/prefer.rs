@@ -7,6 +7,7 @@ use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
 use crate::error::ApiError;
 use crate::state::AppState;
@@ -18,9 +19,12 @@ const USUAL: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_secs(300);
 
 /// How long a request waits for its outcome before it answers that the work goes on. With `Prefer: wait=N` N seconds, with
-/// `respond-async` alone not at all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Patience(Duration);
+/// `respond-async` alone not at all. It counts from when the request came.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    wait: Duration,
+    since: Instant,
+}
 
 impl Patience {
     fn of(headers: &HeaderMap) -> Self {
@@ -37,12 +41,12 @@ impl Patience {
             }
         }
         let otherwise = if is_async { Duration::ZERO } else { USUAL };
-        Self(wait.unwrap_or(otherwise).min(LONGEST))
+        Self { wait: wait.unwrap_or(otherwise).min(LONGEST), since: Instant::now() }
     }
 
     /// A place among those that wait, for who does; 429 when all are taken.
     pub(crate) fn slot(self, state: &AppState) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
-        if self.0.is_zero() { Ok(None) } else { state.stream_slot().map(Some) }
+        if self.wait.is_zero() { Ok(None) } else { state.stream_slot().map(Some) }
     }
 
     /// Asks until there is an outcome; `None` when there is none in time, and for who does not wait.
@@ -50,7 +54,10 @@ impl Patience {
     where
         F: Future<Output = Result<Option<T>, E>>,
     {
-        if self.0.is_zero() { Ok(None) } else { wait::until(self.0, ask).await }
+        if self.wait.is_zero() {
+            return Ok(None);
+        }
+        wait::until(self.wait.saturating_sub(self.since.elapsed()), ask).await
     }
 }
 
@@ -91,7 +98,7 @@ mod tests {
             for value in &given {
                 headers.append("prefer", HeaderValue::from_static(value));
             }
-            assert_eq!(Patience::of(&headers).0.as_secs(), seconds, "{given:?}");
+            assert_eq!(Patience::of(&headers).wait.as_secs(), seconds, "{given:?}");
         }
     }
 }
