@@ -1,6 +1,6 @@
 //! Extractors that refuse precisely: each failure is a problem document that names the field.
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
@@ -33,7 +33,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         check_json(request.headers())?;
-        parse(&body(request).await?).map(Self)
+        parse(&whole_body(request.into_body(), MAX_JSON_BYTES).await?).map(Self)
     }
 }
 
@@ -46,7 +46,7 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJ
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         let typed = check_json(request.headers());
-        let bytes = body(request).await?;
+        let bytes = whole_body(request.into_body(), MAX_JSON_BYTES).await?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }
@@ -55,12 +55,13 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJ
     }
 }
 
-async fn body(request: Request) -> Result<Bytes, ApiError> {
-    axum::body::to_bytes(request.into_body(), MAX_JSON_BYTES).await.map_err(|error| {
+/// A body of at most so many bytes.
+pub(crate) async fn whole_body(body: Body, limit_bytes: usize) -> Result<Bytes, ApiError> {
+    axum::body::to_bytes(body, limit_bytes).await.map_err(|error| {
         let mut source: Option<&(dyn std::error::Error + 'static)> = Some(&error);
         while let Some(cause) = source {
             if cause.is::<LengthLimitError>() {
-                return too_large(MAX_JSON_BYTES);
+                return too_large(limit_bytes);
             }
             source = cause.source();
         }

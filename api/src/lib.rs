@@ -3,6 +3,7 @@
 //!
 //! - `API-1` 202 is said only after the broker has acknowledged the command.
 //! - `API-2` every error is a problem document with a stable code ([`error`]).
+//! - `KEY-1` a repeat with its `Idempotency-Key` gets the first answer and starts nothing (`idempotency`).
 //! - `HUB-1` a stream shows each step once and one end, from whatever point it begins ([`hub`]).
 
 pub mod accept;
@@ -22,12 +23,14 @@ pub mod figures;
 pub(crate) mod forks;
 pub mod guard;
 pub mod hub;
+mod idempotency;
 mod index_guard;
 pub mod ingest_source;
 mod isolation;
 mod kept;
 pub mod mcp;
 pub mod metrics;
+mod prefer;
 pub mod remember;
 pub mod reservations;
 pub mod routes;
@@ -61,7 +64,9 @@ pub fn app(state: AppState) -> Router {
     let (core_routes, _) = routes::core::<AppState>().split_for_parts();
     let (stack_routes, _) = routes::stack().split_for_parts();
     let isolated = middleware::from_fn_with_state(state.clone(), isolation::check);
-    let plain = core_routes.merge(routes::registry::alias()).merge(stack_routes.layer(isolated.clone()));
+    let idempotent = middleware::from_fn_with_state(state.clone(), idempotency::keep);
+    let core_routes = core_routes.merge(routes::registry::alias()).layer(idempotent.clone());
+    let plain = core_routes.merge(stack_routes.layer(idempotent).layer(isolated.clone()));
     let mcp = mcp::router(plain.clone().with_state(state.clone()));
     let routes = plain.merge(ws::router().layer(isolated)).with_state(state);
     wrap(routes.merge(routes::docs::router()).merge(mcp), core)
@@ -106,6 +111,7 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
                 header::AUTHORIZATION,
                 HeaderName::from_static("idempotency-key"),
                 HeaderName::from_static("last-event-id"),
+                HeaderName::from_static("prefer"),
             ])
             .expose_headers([header::LOCATION, header::RETRY_AFTER])
     })

@@ -29,6 +29,7 @@ use crate::access::Access;
 use crate::config::{ApiConfig, DEFAULT_STREAMS, SharedConfig};
 use crate::error::ApiError;
 use crate::hub::Hub;
+use crate::idempotency::Turns;
 use crate::metrics::Metrics;
 use crate::reservations::Reservations;
 use crate::submit::{IngestDefaults, Known, KnownTool};
@@ -268,6 +269,7 @@ struct Shared {
     streams: Arc<Semaphore>,
     max_streams: usize,
     reservations: Reservations,
+    turns: Turns,
     lag: Mutex<Option<(Instant, Vec<PartitionLag>)>>,
 }
 
@@ -284,6 +286,7 @@ impl AppState {
             streams: Arc::new(Semaphore::new(max_streams)),
             max_streams,
             reservations: Reservations::default(),
+            turns: Turns::default(),
             lag: Mutex::new(None),
         };
         Ok(Self { core, parts: Arc::new(parts), shared: Arc::new(shared) })
@@ -312,6 +315,11 @@ impl AppState {
     /// Idempotency keys on their way.
     pub fn reservations(&self) -> &Reservations {
         &self.shared.reservations
+    }
+
+    /// Requests with an idempotency key that are handled now.
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.shared.turns
     }
 
     /// A place for a stream or a waiting request; 429 when all are taken.

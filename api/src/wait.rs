@@ -4,21 +4,24 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-const POLL: Duration = Duration::from_millis(10);
+/// Between two questions: an eighth of what was waited already, but no less and no more than these.
+const SHORTEST: Duration = Duration::from_millis(10);
+const LONGEST: Duration = Duration::from_millis(250);
 
 /// Asks until there is something; `None` when that takes longer than `patience`.
 pub(crate) async fn until<T, E, F>(patience: Duration, mut ask: impl FnMut() -> F) -> Result<Option<T>, E>
 where
     F: Future<Output = Result<Option<T>, E>>,
 {
-    let deadline = Instant::now() + patience;
+    let since = Instant::now();
     loop {
         if let Some(found) = ask().await? {
             return Ok(Some(found));
         }
-        if Instant::now() > deadline {
+        let waited = since.elapsed();
+        if waited > patience {
             return Ok(None);
         }
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep((waited / 8).clamp(SHORTEST, LONGEST)).await;
     }
 }

@@ -19,6 +19,8 @@ use crate::error::{CliError, Exit};
 const MAX_ANSWER: usize = 256 << 20;
 /// Longest line of an event stream, in bytes: a whole run.
 const MAX_LINE: usize = 256 << 20;
+/// A command follows by itself what it asked for (RFC 7240).
+const PREFER: (&str, &str) = ("prefer", "respond-async");
 
 /// Where the API is.
 #[derive(Clone)]
@@ -176,6 +178,7 @@ impl Client {
         match self {
             Client::InProcess(router) => {
                 let request = Request::builder().method(method).uri(path).header(header::HOST, "localhost");
+                let request = request.header(PREFER.0, PREFER.1);
                 let request = match body {
                     Some(body) => request.header(header::CONTENT_TYPE, body.media_type).body(Body::from(body.bytes)),
                     None => request.body(Body::empty()),
@@ -190,7 +193,7 @@ impl Client {
                 })
             }
             Client::Http { http, base, token } => {
-                let mut request = http.request(method, format!("{base}{path}"));
+                let mut request = http.request(method, format!("{base}{path}")).header(PREFER.0, PREFER.1);
                 if let Some(body) = body {
                     request = request.header(header::CONTENT_TYPE, body.media_type).body(body.bytes);
                 }

@@ -1,6 +1,9 @@
 //! Typed, readable ids in the TypeID form (<https://github.com/jetify-com/typeid>): a prefix and a UUID in Crockford
 //! base 32, so `run_01h455vb4pex5vsknk084sn02q`. New ids are UUIDv7 and sort by time; an id that follows from a cause is
 //! a UUIDv5 of that cause, so that the same cause gives the same id wherever and however often it is computed.
+//!
+//! A kind may have had another prefix before. Its ids are read with either and new ones have the new one; an id that was
+//! written with the old one keeps it, since it is the key of records and rows.
 
 use std::fmt;
 use std::str::FromStr;
@@ -54,35 +57,46 @@ fn derive(prefix: &str, parts: &[&str]) -> Uuid {
 }
 
 macro_rules! typed_ids {
-    ($($(#[$doc:meta])* $name:ident = $prefix:literal;)+) => {$(
+    ($($(#[$doc:meta])* $name:ident = $prefix:literal $(, once $once:literal)?;)+) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(Uuid);
+        pub struct $name {
+            uuid: Uuid,
+            /// Which of the prefixes it is written with.
+            spelling: u8,
+        }
 
         impl $name {
-            /// What stands before the underscore.
+            /// What stands before the underscore of new ids.
             pub const PREFIX: &'static str = $prefix;
+
+            /// Every prefix that is read, the one of new ids first.
+            const SPELLINGS: &'static [&'static str] = &[$prefix $(, $once)?];
+
+            const fn of(uuid: Uuid) -> Self {
+                Self { uuid, spelling: 0 }
+            }
 
             /// A new id that sorts by the time of its making.
             #[allow(clippy::new_without_default)] // a default that differs at every call would be a trap
             pub fn new() -> Self {
-                Self(Uuid::now_v7())
+                Self::of(Uuid::now_v7())
             }
 
             /// The id that follows from `parts`: the same parts give the same id, always.
             pub fn derive(parts: &[&str]) -> Self {
-                Self(derive($prefix, parts))
+                Self::of(derive($prefix, parts))
             }
 
             /// The id as a UUID, for stores that want one.
             pub fn as_uuid(&self) -> Uuid {
-                self.0
+                self.uuid
             }
         }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}_{}", $prefix, encode(self.0))
+                write!(f, "{}_{}", Self::SPELLINGS[usize::from(self.spelling)], encode(self.uuid))
             }
         }
 
@@ -96,10 +110,13 @@ macro_rules! typed_ids {
             type Err = IdError;
 
             fn from_str(value: &str) -> Result<Self, IdError> {
-                value
-                    .strip_prefix(concat!($prefix, "_"))
-                    .and_then(decode)
-                    .map(Self)
+                let read = |(spelling, prefix): (u8, &&'static str)| {
+                    let uuid = value.strip_prefix(*prefix)?.strip_prefix('_').and_then(decode)?;
+                    Some(Self { uuid, spelling })
+                };
+                (0..)
+                    .zip(Self::SPELLINGS)
+                    .find_map(read)
                     .ok_or_else(|| IdError { kind: stringify!($name), prefix: $prefix, value: value.chars().take(80).collect() })
             }
         }
@@ -142,7 +159,7 @@ typed_ids! {
     /// One request to forget.
     ForgetId = "fgt";
     /// One training of a model.
-    FinetuneId = "ftj";
+    FinetuneId = "job", once "ftj";
     /// One imported project.
     ProjectId = "prj";
     /// One analysis of a project.
@@ -162,7 +179,7 @@ mod tests {
     #[test]
     fn known_typeid_vector_is_read_and_written() {
         // From the TypeID specification's valid.yml.
-        let id = RunId(Uuid::parse_str("01890a5d-ac96-774b-bcce-b302099a8057").unwrap());
+        let id = RunId::of(Uuid::parse_str("01890a5d-ac96-774b-bcce-b302099a8057").unwrap());
         assert_eq!(id.to_string(), "run_01h455vb4pex5vsknk084sn02q");
         assert_eq!("run_01h455vb4pex5vsknk084sn02q".parse(), Ok(id));
     }
@@ -185,6 +202,25 @@ mod tests {
     }
 
     #[test]
+    fn ids_of_a_former_prefix_are_read_and_stay_what_they_are_and_new_ones_have_the_new_one() {
+        for new in [FinetuneId::new(), FinetuneId::derive(&["a"])] {
+            assert!(new.to_string().starts_with("job_"), "{new}");
+            assert_eq!(new.to_string().parse(), Ok(new));
+        }
+        let text = "ftj_01h455vb4pex5vsknk084sn02q";
+        let former: FinetuneId = text.parse().unwrap();
+        assert_eq!(former.to_string(), text, "it is the key of records and rows");
+        assert_eq!(serde_json::to_value(former).unwrap(), text);
+        assert_eq!(serde_json::from_value::<FinetuneId>(text.into()).unwrap(), former);
+        for other in
+            ["ftj01h455vb4pex5vsknk084sn02q", "jobs_01h455vb4pex5vsknk084sn02q", "run_01h455vb4pex5vsknk084sn02q"]
+        {
+            assert!(other.parse::<FinetuneId>().is_err(), "{other} was taken");
+        }
+        assert!("ftj_01h455vb4pex5vsknk084sn02q".parse::<RunId>().is_err());
+    }
+
+    #[test]
     fn derived_ids_depend_on_every_part_and_on_nothing_else() {
         assert_eq!(EventId::derive(&["a", "bc"]), EventId::derive(&["a", "bc"]));
         assert_ne!(EventId::derive(&["a", "bc"]), EventId::derive(&["ab", "c"]));
@@ -194,7 +230,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_uuid_survives_the_text_form(value: u128) {
-            let id = ChunkId(Uuid::from_u128(value));
+            let id = ChunkId::of(Uuid::from_u128(value));
             prop_assert_eq!(id.to_string().parse::<ChunkId>().unwrap(), id);
         }
 

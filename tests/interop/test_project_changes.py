@@ -12,7 +12,7 @@ import zipfile
 
 import pytest
 
-from server import BINARY, wait_for
+from server import BINARY
 
 numbers = itertools.count()
 
@@ -77,14 +77,10 @@ def improve(server, project_id, file, *answers, candidates=1):
 
 
 def proposed(server, project_id, file, answer):
-    """A proposal over HTTP, once it is made."""
+    """A proposal over HTTP, which waits until it is made."""
     reply = server.post(f"/projects/{project_id}/improve", {"file": file, "instruction": says(answer)})
-    assert reply.status == 202, reply
-
-    def made():
-        found = server.get(reply.headers["location"])
-        return found.json if found.status == 200 and found.json["status"] != "proposing" else None
-    return wait_for(made, 60, "the proposal")
+    assert reply.status == 200 and reply.json["status"] != "proposing", reply
+    return reply.json
 
 
 def apply(server, project_id, file, proposal_id):

@@ -259,10 +259,13 @@ def test_a_repository_that_is_not_there_or_has_nothing_is_a_failed_import_that_s
     made("nothing")
     for name in ("missing", "nothing"):
         assert refused(place, repositories.url(name)).stderr.strip()
-    reply = place.post("/projects/import", {"source": repositories.url("missing")})
+    refusal = place.post("/projects/import", {"source": repositories.url("missing")})
+    assert refusal.status == 422 and refusal.json["hint"], refusal
+    reply = place.post("/projects/import", {"source": repositories.url("missing")}, headers={"prefer": "respond-async"})
     assert reply.status == 202, reply
     view = wait_for(lambda: (found := place.get(f"/projects/{reply.json['project_id']}").json)["status"] != "importing" and found, 60, "the end")
     assert view["status"] == "failed" and view["error"]["hint"] and view["files"] == 0, view
+    assert (view["error"]["code"], view["error"]["hint"]) == (refusal.json["code"], refusal.json["hint"]), (view, refusal)
 
 
 def test_a_certificate_that_nobody_trusts_is_refused(place, repositories, made, new_server):

@@ -58,7 +58,7 @@ def test_how_far_an_import_and_an_analysis_are_is_told_by_a_few_events_and_in_th
     assert done.returncode == 0, done
     project_id = json.loads(done.stdout)["project_id"]
     assert json.loads(done.stdout)["files"] == 501 and "progress" not in json.loads(done.stdout), done
-    assert server.post(f"/projects/{project_id}/analyze", {"review": True}).status == 202
+    assert server.post(f"/projects/{project_id}/analyze", {"review": True}, headers={"prefer": "respond-async"}).status == 202
     seen = []
 
     def analyzed():

@@ -66,7 +66,7 @@ async fn cancel(
     State(state): State<AppState>,
     Path(chain_id): Path<String>,
     OptionalJson(body): OptionalJson<CancelBody>,
-) -> Result<(StatusCode, Reply<ChainView>), ApiError> {
+) -> Result<(StatusCode, HeaderMap, Reply<ChainView>), ApiError> {
     let chain_id: ChainId = id(&chain_id)?;
     let part = known(&state, chain_id).await?;
     let whole = until(PATIENCE, || async {
@@ -80,7 +80,7 @@ async fn cancel(
         return Err(ApiError::conflict("chain_ended", detail).hint(format!("riverrun chains show {chain_id}")));
     }
     chains::cancel(&state, &chain, body.reason).await?;
-    Ok((StatusCode::ACCEPTED, Reply(chain)))
+    Ok((StatusCode::ACCEPTED, location(&format!("/chains/{chain_id}")), Reply(chain)))
 }
 
 async fn known(state: &AppState, chain_id: ChainId) -> Result<ChainView, ApiError> {

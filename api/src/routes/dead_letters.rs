@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
 use base64::Engine;
 use riverrun_log::dead_letters::{DeadLetter, LetterId, LetterState};
 use serde::Deserialize;
@@ -9,6 +10,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::runs::location;
 use crate::error::ApiError;
 use crate::extract::Query;
 use crate::state::AppState;
@@ -69,7 +71,7 @@ async fn redrive(
     State(state): State<AppState>,
     Path(id): Path<String>,
     Query(query): Query<RedriveQuery>,
-) -> Result<(axum::http::StatusCode, Json<Redriven>), ApiError> {
+) -> Result<(StatusCode, HeaderMap, Json<Redriven>), ApiError> {
     let id: LetterId = id.parse()?;
     let position = state.dead_letters().redrive(&id, query.again).await?;
     let done = Redriven {
@@ -78,7 +80,7 @@ async fn redrive(
         partition: position.partition,
         offset: position.offset,
     };
-    Ok((axum::http::StatusCode::ACCEPTED, Json(done)))
+    Ok((StatusCode::ACCEPTED, location(&format!("/dlq/{id}")), Json(done)))
 }
 
 /// Marks a dead letter as needing nothing.

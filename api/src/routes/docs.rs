@@ -1,7 +1,10 @@
 //! The OpenAPI document and its interactive page. Both are part of the program: nothing is fetched from elsewhere.
 
 use axum::Router;
-use utoipa::openapi::{Info, OpenApi, OpenApiBuilder, Tag};
+use utoipa::openapi::header::HeaderBuilder;
+use utoipa::openapi::path::Paths;
+use utoipa::openapi::schema::{Object, Type};
+use utoipa::openapi::{Info, OpenApi, OpenApiBuilder, RefOr, Tag};
 use utoipa_swagger_ui::SwaggerUi;
 
 use crate::state::AppState;
@@ -29,6 +32,8 @@ pub fn openapi() -> OpenApi {
 
 fn describe(mut collected: OpenApi) -> OpenApi {
     crate::isolation::describe(&mut collected.paths);
+    crate::idempotency::describe(&mut collected.paths);
+    describe_places(&mut collected.paths);
     crate::access::operations::describe(&mut collected);
     let mut info = Info::new("riverrun", env!("CARGO_PKG_VERSION"));
     info.description = Some(DESCRIPTION.to_owned());
@@ -54,6 +59,19 @@ fn describe(mut collected: OpenApi) -> OpenApi {
         })
         .collect();
     OpenApiBuilder::new().info(info).paths(collected.paths).components(collected.components).tags(Some(tags)).build()
+}
+
+/// Whatever is accepted says where to look.
+fn describe_places(paths: &mut Paths) {
+    for item in paths.paths.values_mut() {
+        let operations = [&mut item.get, &mut item.post, &mut item.put, &mut item.delete, &mut item.patch];
+        for operation in operations.into_iter().flatten() {
+            let Some(RefOr::T(accepted)) = operation.responses.responses.get_mut("202") else { continue };
+            let text = Some(Object::with_type(Type::String));
+            let place = HeaderBuilder::new().schema(text).description(Some("where to look")).build();
+            accepted.headers.entry("Location".to_owned()).or_insert(RefOr::T(place));
+        }
+    }
 }
 
 /// `/docs` and `/openapi.json`.

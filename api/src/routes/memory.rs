@@ -20,6 +20,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::chat::{deltas, sse, usage};
+use super::runs::location;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, Query};
 use crate::remember;
@@ -59,8 +60,17 @@ async fn add(
     remember::check_room(&state, &session).await?;
     let turn_id = remember::turn_id(&session, key.0.as_deref());
     let turn = remember::record(&state, &session, turn_id, role, &body.text).await?;
-    let status = if turn.seq == 0 { StatusCode::ACCEPTED } else { StatusCode::OK };
-    Ok((status, Reply(turn)).into_response())
+    if turn.seq != 0 {
+        return Ok(Reply(turn).into_response());
+    }
+    let place = format!("/memory/turns?namespace={}&session={}", session.namespace, encoded(session.name.as_str()));
+    Ok((StatusCode::ACCEPTED, location(&place), Reply(turn)).into_response())
+}
+
+/// Text for a query.
+fn encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

@@ -11,7 +11,8 @@ use riverrun_projects::ProjectError;
 use riverrun_projects::copy::{CopyStore, Tree};
 use riverrun_projects::import::{Origin, origin};
 use riverrun_schemas::projects::{ImportProject, ProjectCommand};
-use riverrun_schemas::{BlobRef, ProjectId, now_ms};
+use riverrun_schemas::{BlobRef, Failure, ProjectId, now_ms};
+use riverrun_stores::StoreError;
 use riverrun_stores::read_models::projects::{self, ProjectRow};
 use riverrun_stores::read_models::{PageRequest, Timestamp, failure_view};
 use serde::Deserialize;
@@ -21,9 +22,11 @@ use utoipa_axum::routes;
 
 use super::runs::location;
 use super::upload;
-use crate::accept::COMPONENT;
+use crate::accept::{COMPONENT, key_conflict};
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, NamespaceQuery, Query, id};
+use crate::prefer::Patience;
+use crate::reservations::Reserved;
 use crate::state::AppState;
 use crate::submit::{self, Checks};
 use crate::wait::until;
@@ -69,17 +72,25 @@ impl From<ProjectError> for ApiError {
             ProjectError::Model(error) => error.into(),
             ProjectError::Blob(error) => Self::new(StatusCode::SERVICE_UNAVAILABLE, error.code(), error.to_string()),
             ProjectError::Refused { code: "tools_busy", message, hint } => Self::busy(message).hint(hint),
-            ProjectError::Refused { code, message, hint } => {
-                let status = match code {
-                    "file_not_found" | "tool_not_found" => StatusCode::NOT_FOUND,
-                    "registry_unreachable" => StatusCode::SERVICE_UNAVAILABLE,
-                    "stale_proposal" | "nothing_to_undo" | "not_imported" => StatusCode::CONFLICT,
-                    _ => StatusCode::UNPROCESSABLE_ENTITY,
-                };
-                Self::new(status, code, message).hint(hint)
-            }
+            ProjectError::Refused { code, message, hint } => Self::new(status_of(code), code, message).hint(hint),
         }
     }
+}
+
+/// The status of a refusal with this code.
+fn status_of(code: &str) -> StatusCode {
+    match code {
+        "file_not_found" | "tool_not_found" => StatusCode::NOT_FOUND,
+        "registry_unreachable" => StatusCode::SERVICE_UNAVAILABLE,
+        "stale_proposal" | "nothing_to_undo" | "not_imported" => StatusCode::CONFLICT,
+        _ => StatusCode::UNPROCESSABLE_ENTITY,
+    }
+}
+
+/// What work that was waited for has failed on, as an answer.
+fn refusal(failure: Failure, fix: &str) -> ApiError {
+    let Failure { code, message, hint } = failure;
+    ApiError::new(status_of(&code), code, message).hint(hint.unwrap_or_else(|| fix.to_owned()))
 }
 
 async fn project(state: &AppState, given: Option<&str>, text: &str) -> Result<ProjectRow, ApiError> {
@@ -137,11 +148,17 @@ fn progress(row: &ProjectRow) -> Option<ProjectProgressView> {
 }
 
 /// Copies a folder or archive of the server, a repository, or (as `multipart/form-data` with a field `file`) an archive that is handed
-/// in. The original is only read.
+/// in. The original is only read. Waits for the copy, unless `Prefer` says otherwise.
 #[utoipa::path(post, path = "/projects/import", tag = "projects", request_body = ImportBody,
-    params(("Idempotency-Key" = Option<String>, Header, description = "a repeat with the same key is the same project")),
-    responses((status = 202, body = ProjectAccepted), (status = 404, body = Problem), (status = 413, body = Problem), (status = 422, body = Problem)))]
-async fn import(State(state): State<AppState>, key: IdempotencyKey, request: Request) -> Result<Response, ApiError> {
+    params(("Idempotency-Key" = Option<String>, Header, description = "a repeat with the same key is the same project"),
+        ("Prefer" = Option<String>, Header, description = "`respond-async` does not wait; `wait=N` waits N seconds, 300 at most; 30 when left out")),
+    responses((status = 200, description = "it is imported", body = ProjectView), (status = 202, description = "accepted, and not waited for any longer", body = ProjectAccepted), (status = 404, body = Problem), (status = 413, body = Problem), (status = 422, body = Problem)))]
+async fn import(
+    State(state): State<AppState>,
+    key: IdempotencyKey,
+    patience: Patience,
+    request: Request,
+) -> Result<Response, ApiError> {
     let (body, content) = if upload::is_multipart(&request) {
         let form = upload::form(request).await?;
         uploaded(&state, form).await?
@@ -160,9 +177,28 @@ async fn import(State(state): State<AppState>, key: IdempotencyKey, request: Req
         Some(key) => ProjectId::derive(&["idempotency-key", namespace.as_str(), key]),
         None => ProjectId::new(),
     };
+    if let Some(key) = &key.0 {
+        let asked = (&name, &source, content.as_ref().map(|blob| &blob.sha256));
+        let asked = serde_json::to_vec(&asked).map_err(|error| ApiError::internal(error.to_string()))?;
+        if let Reserved::Other = state.reservations().reserve(&project_id.to_string(), &asked) {
+            return Err(key_conflict(key, "project"));
+        }
+    }
+    let _slot = patience.slot(&state)?;
     let command = ImportProject { project_id, namespace: namespace.clone(), name, source, content, at: now_ms() };
-    send(&state, command.into()).await?;
-    until(PATIENCE, || projects::project(&state.parts().sql, &namespace, project_id)).await?;
+    send(&state, command.into()).await.inspect_err(|_| state.reservations().release(&project_id.to_string()))?;
+    let known = || projects::project(&state.parts().sql, &namespace, project_id);
+    until(PATIENCE, known).await?;
+    let ended = patience.until(|| async {
+        let row = known().await?;
+        Ok::<_, StoreError>(row.filter(|row| row.tree.is_some() || row.error.is_some()))
+    });
+    if let Some(row) = ended.await? {
+        return match row.error {
+            Some(failure) => Err(refusal(failure, "correct the source, and import it again")),
+            None => Ok(Reply(view(&row)).into_response()),
+        };
+    }
     let accepted = ProjectAccepted { project_id: project_id.to_string() };
     Ok((StatusCode::ACCEPTED, location(&format!("/projects/{project_id}")), Reply(accepted)).into_response())
 }

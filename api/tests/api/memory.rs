@@ -182,11 +182,7 @@ fn given_a_chat_when_it_goes_on_then_both_sides_are_recorded_and_the_model_is_sh
         let first = api.post_with("/memory/chat", body("hello there"), &key).await;
         assert_eq!((first.status, &first.body["turns_shown"]), (200, &json!(0)), "{}", first.body);
         let again = api.post_with("/memory/chat", body("hello there"), &key).await;
-        assert_eq!(
-            (&again.body["text"], &again.body["answer_turn_id"]),
-            (&first.body["text"], &first.body["answer_turn_id"])
-        );
-        assert_eq!(again.body["model"], Value::Null, "the model was not asked again");
+        assert_eq!((again.status, &again.body), (first.status, &first.body));
         let second = api.post("/memory/chat", body("and again")).await;
         assert_eq!(second.body["turns_shown"], 2, "{}", second.body);
         let roles: Vec<String> = talk.turns().await.into_iter().map(|(_, role, _)| role).collect();

@@ -148,9 +148,13 @@ impl Owned {
         let code = api.files.join("code");
         std::fs::create_dir_all(&code).unwrap();
         std::fs::write(code.join("a.py"), format!("def {WORD}():\n    return 1\n")).unwrap();
+        // And a folder that has nothing of the owner's, for who imports one of their own.
+        let other_code = api.files.join("other-code");
+        std::fs::create_dir_all(&other_code).unwrap();
+        std::fs::write(other_code.join("a.py"), "x = 1\n").unwrap();
         let import = json!({ "source": code, "namespace": OWNER, "name": WORD });
         let import = api.post("/projects/import", import).await;
-        assert_eq!(import.status, 202, "{}", import.body);
+        assert_eq!(import.status, 200, "{}", import.body);
         let project_id = import.body["project_id"].as_str().unwrap().to_owned();
         wait_for("the project", async || {
             let reply = api.get(&format!("/projects/{project_id}?namespace={OWNER}")).await;
@@ -172,6 +176,7 @@ impl Owned {
             ("deletion_id", deletion_id),
             ("turn_id", turn_id),
             ("source", other.to_str().unwrap().to_owned()),
+            ("code", other_code.to_str().unwrap().to_owned()),
         ]);
         Self { values }
     }
@@ -203,6 +208,7 @@ impl Owned {
             (_, "collection") => Some(json!("papers")),
             (_, "collections") => Some(json!(["papers"])),
             (_, "session") => Some(json!("talk")),
+            ("/projects/import", "source") => of("code"),
             (_, "source") => of("source"),
             (_, "query" | "text" | "task") => Some(json!("what is blue?")),
             (_, "role") => Some(json!("user")),

@@ -171,7 +171,7 @@ def _(w):
 
 @states.check("state.project.imported", "a project goes from importing to imported")
 def _(w):
-    answer = w.main.post("/projects/import", {"source": str(w.code), "name": "states"})
+    answer = w.main.post("/projects/import", {"source": str(w.code), "name": "states"}, headers={"prefer": "respond-async"})
     seen = statuses(lambda: w.main.server.get(f"/projects/{answer.json['project_id']}").json.get("status"), {"imported", "failed"})
     kinds = records(w.main.server, "riverrun.projects.events", answer.json["project_id"])
     assert seen[-1] == "imported" and set(seen) <= {"importing", "imported"}, seen
@@ -182,7 +182,7 @@ def _(w):
 def _(w):
     project = w.main.post("/projects/import", {"source": str(w.code), "name": "analyzed"}).json["project_id"]
     w.imported(project)
-    w.main.post(f"/projects/{project}/analyze", {"review": True})
+    w.main.post(f"/projects/{project}/analyze", {"review": True}, headers={"prefer": "respond-async"})
     seen = statuses(lambda: w.main.server.get(f"/projects/{project}").json.get("status"), {"analyzed", "failed"})
     assert seen == ["analyzing", "analyzed"], seen
     return Told("POST /projects/{id}/analyze; GET /projects/{id}, again and again", " → ".join(seen))

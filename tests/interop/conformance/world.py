@@ -191,7 +191,7 @@ class World:
     def project(self):
         """The id of that folder as a project."""
         answer = self.main.post("/projects/import", {"source": str(self.code)})
-        assert answer.status == 202, answer
+        assert answer.status == 200, answer
         return self.imported(answer.json["project_id"])["project_id"]
 
     def imported(self, project_id):
@@ -203,7 +203,7 @@ class World:
     @cached_property
     def analysis(self):
         """The answer to a wish to analyze the project without a model, once that is done, and the report."""
-        answer = self.main.post(f"/projects/{self.project}/analyze", {"review": False})
+        answer = self.main.post(f"/projects/{self.project}/analyze", {"review": False}, headers={"prefer": "respond-async"})
         assert answer.status == 202, answer
         place = answer.headers["location"]
         wait_for(lambda: self.main.server.get(place).status == 200, 120, "the report")
@@ -212,7 +212,7 @@ class World:
     def proposed(self, text, new):
         """The answer to a wish to rewrite `plain.py`, and the proposal once it is made."""
         rewrite = f"```python\n{text}```\n"
-        answer = self.main.post(f"/projects/{self.project}/improve", {"file": "plain.py", "instruction": says(rewrite, new)})
+        answer = self.main.post(f"/projects/{self.project}/improve", {"file": "plain.py", "instruction": says(rewrite, new)}, headers={"prefer": "respond-async"})
         assert answer.status == 202, answer
 
         def made():

@@ -78,6 +78,8 @@ type Options = {
 	form?: FormData;
 	/** `Idempotency-Key`: a repeat gets the first answer and starts nothing. */
 	key?: string;
+	/** `Prefer: respond-async`: the answer does not wait for what comes of it. */
+	background?: boolean;
 	signal?: AbortSignal;
 	timeoutMs?: number;
 };
@@ -89,6 +91,7 @@ export async function call<T>(path: string, options: Options = {}): Promise<T> {
 	const headers: Record<string, string> = { accept: "application/json" };
 	if (options.body !== undefined) headers["content-type"] = "application/json";
 	if (options.key) headers["idempotency-key"] = options.key;
+	if (options.background) headers.prefer = "respond-async";
 	let response: Response;
 	try {
 		response = await fetch(API_BASE + path, {

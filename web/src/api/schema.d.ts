@@ -966,7 +966,7 @@ export interface paths {
         put?: never;
         /**
          * Copies a folder or archive of the server, a repository, or (as `multipart/form-data` with a field `file`) an archive that is handed
-         *     in. The original is only read.
+         *     in. The original is only read. Waits for the copy, unless `Prefer` says otherwise.
          */
         post: operations["import"];
         delete?: never;
@@ -1057,7 +1057,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Analyzes the copy in the background. */
+        /**
+         * Analyzes the copy and answers with the report, as SARIF 2.1.0 with `Accept: application/sarif+json`. Waits for it, unless `Prefer`
+         *     says otherwise: the analysis goes on in the background.
+         */
         post: operations["analyze"];
         delete?: never;
         options?: never;
@@ -1125,7 +1128,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Asks a model for a rewrite of one file. */
+        /**
+         * Asks a model for a rewrite of one file and answers with the proposal, which may be one that was refused. Waits for it, unless
+         *     `Prefer` says otherwise.
+         */
         post: operations["improve"];
         delete?: never;
         options?: never;
@@ -6004,7 +6010,10 @@ export interface operations {
     sweep_blobs: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -6296,7 +6305,10 @@ export interface operations {
                 /** @description where it must be: what is in another namespace is answered as unknown */
                 namespace?: string;
             };
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
             };
@@ -6311,6 +6323,8 @@ export interface operations {
             /** @description as it was when it was asked to stop */
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -6443,6 +6457,8 @@ export interface operations {
             /** @description accepted, and not done within 30 s */
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -6530,6 +6546,8 @@ export interface operations {
             /** @description accepted, and not done within 10 s */
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -6585,6 +6603,8 @@ export interface operations {
             /** @description accepted, and not done within 10 s */
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -6771,7 +6791,10 @@ export interface operations {
     drop_letter: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
             };
@@ -6803,7 +6826,10 @@ export interface operations {
                 /** @description Also when it was handled before. */
                 again?: boolean;
             };
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
             };
@@ -6813,6 +6839,8 @@ export interface operations {
         responses: {
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -6934,6 +6962,8 @@ export interface operations {
             /** @description accepted, and not done within 30 s */
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -7072,7 +7102,10 @@ export interface operations {
     create: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -7249,6 +7282,8 @@ export interface operations {
         responses: {
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -7316,7 +7351,10 @@ export interface operations {
     cancel: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
             };
@@ -7330,6 +7368,8 @@ export interface operations {
         responses: {
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -7422,7 +7462,10 @@ export interface operations {
     stage: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 model: string;
                 version: number;
@@ -7783,6 +7826,8 @@ export interface operations {
             /** @description it is on the log; the tables are behind, so its `seq` is 0 */
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -7952,7 +7997,10 @@ export interface operations {
     probe: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -8037,6 +8085,8 @@ export interface operations {
             header?: {
                 /** @description a repeat with the same key is the same project */
                 "Idempotency-Key"?: string | null;
+                /** @description `respond-async` does not wait; `wait=N` waits N seconds, 300 at most; 30 when left out */
+                Prefer?: string | null;
             };
             path?: never;
             cookie?: never;
@@ -8047,8 +8097,20 @@ export interface operations {
             };
         };
         responses: {
+            /** @description it is imported */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProjectView"];
+                };
+            };
+            /** @description accepted, and not waited for any longer */
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -8103,7 +8165,10 @@ export interface operations {
     install_project_tools: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -8326,7 +8391,12 @@ export interface operations {
                 /** @description The namespace; `default` when left out. */
                 namespace?: string | null;
             };
-            header?: never;
+            header?: {
+                /** @description `respond-async` does not wait; `wait=N` waits N seconds, 300 at most; 30 when left out */
+                Prefer?: string | null;
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
             };
@@ -8338,8 +8408,20 @@ export interface operations {
             };
         };
         responses: {
+            /** @description the report */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReportView"];
+                };
+            };
+            /** @description accepted, and not waited for any longer */
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -8362,6 +8444,15 @@ export interface operations {
                     "application/json": components["schemas"]["Problem"];
                 };
             };
+            /** @description it failed */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     apply: {
@@ -8370,7 +8461,10 @@ export interface operations {
                 /** @description The namespace; `default` when left out. */
                 namespace?: string | null;
             };
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
             };
@@ -8509,7 +8603,12 @@ export interface operations {
                 /** @description The namespace; `default` when left out. */
                 namespace?: string | null;
             };
-            header?: never;
+            header?: {
+                /** @description `respond-async` does not wait; `wait=N` waits N seconds, 300 at most; 30 when left out */
+                Prefer?: string | null;
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
             };
@@ -8521,8 +8620,20 @@ export interface operations {
             };
         };
         responses: {
+            /** @description the proposal */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProposalView"];
+                };
+            };
+            /** @description accepted, and not waited for any longer */
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -8690,7 +8801,10 @@ export interface operations {
                 /** @description The namespace; `default` when left out. */
                 namespace?: string | null;
             };
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
             };
@@ -9107,7 +9221,10 @@ export interface operations {
                 /** @description where it must be: what is in another namespace is answered as unknown */
                 namespace?: string;
             };
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
                 /** @description `step` of an entry of the run's `pending_approvals` */
@@ -9123,6 +9240,8 @@ export interface operations {
         responses: {
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -9162,7 +9281,10 @@ export interface operations {
                 /** @description where it must be: what is in another namespace is answered as unknown */
                 namespace?: string;
             };
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
             };
@@ -9176,6 +9298,8 @@ export interface operations {
         responses: {
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -9305,6 +9429,8 @@ export interface operations {
         responses: {
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -9335,7 +9461,10 @@ export interface operations {
                 /** @description where it must be: what is in another namespace is answered as unknown */
                 namespace?: string;
             };
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
             };
@@ -9345,6 +9474,8 @@ export interface operations {
         responses: {
             202: {
                 headers: {
+                    /** @description where to look */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -9874,7 +10005,10 @@ export interface operations {
     completions: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description a repeat with the same key gets the first answer and starts nothing */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };

@@ -25,6 +25,7 @@ export function Import({ onImported }: { onImported: (id: string) => void }) {
 				method: "POST",
 				...(archive ? { form } : { body: { source: source.trim() } }),
 				key: crypto.randomUUID(),
+				background: true,
 				timeoutMs: PATIENCE_MS,
 			});
 			setSource("");

@@ -67,7 +67,8 @@ function Ask({
 		setProblem(null);
 		try {
 			const body = { file: file.trim(), ...(instruction.trim() ? { instruction: instruction.trim() } : {}) };
-			const options = { method: "POST", body, key: crypto.randomUUID(), timeoutMs: PATIENCE_MS };
+			const key = crypto.randomUUID();
+			const options = { method: "POST", body, key, background: true, timeoutMs: PATIENCE_MS };
 			const proposal = await call<Pick<ProposalView, "proposal_id">>(`${base}/improve`, options);
 			onProposed(proposal.proposal_id);
 		} catch (error) {

@@ -77,7 +77,8 @@ function Head({ project, working, onChanged }: { project: ProjectView; working: 
 		setAsking(true);
 		setProblem(null);
 		try {
-			const options = { method: "POST", body: { review }, key: crypto.randomUUID(), timeoutMs: 15 * 60_000 };
+			const key = crypto.randomUUID();
+			const options = { method: "POST", body: { review }, key, background: true, timeoutMs: 15 * 60_000 };
 			await call(`${base}/analyze`, options);
 		} catch (error) {
 			setProblem(describe(error));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Json as Reply;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use riverrun_models::ModelKind;
 use riverrun_schemas::finetune::{FinetuneAccepted, FinetuneCancelRequested, FinetuneCommand, StartFinetune};
 use riverrun_schemas::{BlobRef, FinetuneId, now_ms};
@@ -19,6 +19,7 @@ use super::{PageQuery, datasets, plan, tell};
 use crate::accept::COMPONENT;
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, OptionalJson, Query, id};
+use crate::routes::runs::location;
 use crate::state::AppState;
 use crate::submit::Checks;
 use crate::wait::until;
@@ -31,6 +32,9 @@ use crate::wire::{
 const PATIENCE: Duration = Duration::from_secs(5);
 const MEDIA_TYPE: &str = "application/x-ndjson";
 const STATUSES: [&str; 5] = ["queued", "running", "succeeded", "failed", "cancelled"];
+
+/// An answer that says where the training is.
+type Accepted<T> = (StatusCode, HeaderMap, Reply<T>);
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
@@ -126,7 +130,7 @@ async fn start(
     State(state): State<AppState>,
     key: IdempotencyKey,
     Json(body): Json<FinetuneBody>,
-) -> Result<(StatusCode, Reply<FinetuneJobAccepted>), ApiError> {
+) -> Result<Accepted<FinetuneJobAccepted>, ApiError> {
     let asked = Asked::of(&state, &body).await?;
     let job_id = key.0.as_deref().map_or_else(FinetuneId::new, |key| FinetuneId::derive(&["idempotency-key", key]));
     let command = command(job_id, &body.name, &asked)?;
@@ -145,9 +149,13 @@ async fn start(
     Ok(accepted(job_id))
 }
 
-fn accepted(job_id: FinetuneId) -> (StatusCode, Reply<FinetuneJobAccepted>) {
+fn accepted(job_id: FinetuneId) -> Accepted<FinetuneJobAccepted> {
     let body = FinetuneJobAccepted { job_id: job_id.to_string(), stream: format!("/ws/finetune/{job_id}") };
-    (StatusCode::ACCEPTED, Reply(body))
+    (StatusCode::ACCEPTED, place(job_id), Reply(body))
+}
+
+fn place(job_id: FinetuneId) -> HeaderMap {
+    location(&format!("/finetune/jobs/{job_id}"))
 }
 
 fn command(job_id: FinetuneId, name: &str, asked: &Asked) -> Result<StartFinetune, ApiError> {
@@ -228,7 +236,7 @@ async fn cancel(
     State(state): State<AppState>,
     Path(job_id): Path<String>,
     OptionalJson(body): OptionalJson<CancelBody>,
-) -> Result<(StatusCode, Reply<FinetuneCancelled>), ApiError> {
+) -> Result<Accepted<FinetuneCancelled>, ApiError> {
     let job_id: FinetuneId = id(&job_id)?;
     let job = find(&state, job_id).await?;
     if job.ended() {
@@ -238,5 +246,5 @@ async fn cancel(
     checks.reason("reason", body.reason.as_deref());
     checks.finish()?;
     tell(&state, FinetuneCancelRequested { job_id, reason: body.reason, at: now_ms() }).await?;
-    Ok((StatusCode::ACCEPTED, Reply(FinetuneCancelled { job_id: job_id.to_string() })))
+    Ok((StatusCode::ACCEPTED, place(job_id), Reply(FinetuneCancelled { job_id: job_id.to_string() })))
 }

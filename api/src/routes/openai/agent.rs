@@ -17,14 +17,19 @@ use crate::submit::Checks;
 use crate::wire::openai::CompletionBody;
 use crate::wire::{RunBody, RunMessage, RunStatus, RunView, StepView};
 
-/// Answers a chat by a run.
-pub(super) async fn complete(state: AppState, agent: &str, body: CompletionBody) -> Result<Response, ApiError> {
+/// Answers a chat by a run, or by the one that the same key started.
+pub(super) async fn complete(
+    state: AppState,
+    agent: &str,
+    key: Option<&str>,
+    body: CompletionBody,
+) -> Result<Response, ApiError> {
     let slot = state.stream_slot()?;
     let streams = body.stream.unwrap_or(false);
     let with_usage = body.stream_options.as_ref().is_some_and(|options| options.include_usage);
     let head = Head::new(&body.model);
     let run = run_body(agent, body)?;
-    let accepted = accept::run(&state, None, run).await?;
+    let accepted = accept::run(&state, key, run).await?;
     let run_stream = state.hub().run_stream(accepted.run_id, 0, false);
     if !streams {
         let result = run_stream.result().await?;

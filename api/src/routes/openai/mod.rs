@@ -19,7 +19,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::error::ApiError;
-use crate::extract::Json;
+use crate::extract::{IdempotencyKey, Json};
 use crate::state::AppState;
 use crate::wire::openai::CompletionBody;
 pub(crate) use error::reshape;
@@ -43,9 +43,13 @@ pub(super) fn router() -> OpenApiRouter<AppState> {
 /// are `reasoning_content`. Errors of `/v1` have OpenAI's shape.
 #[utoipa::path(post, path = "/v1/chat/completions", tag = "openai", request_body = CompletionBody, responses(
     (status = 200, description = "a `chat.completion`, or with `stream: true` server-sent events of `chat.completion.chunk`")))]
-async fn completions(State(state): State<AppState>, Json(body): Json<CompletionBody>) -> Result<Response, ApiError> {
+async fn completions(
+    State(state): State<AppState>,
+    key: IdempotencyKey,
+    Json(body): Json<CompletionBody>,
+) -> Result<Response, ApiError> {
     match body.model.strip_prefix(AGENT).map(str::to_owned) {
-        Some(agent) => agent::complete(state, &agent, body).await,
+        Some(agent) => agent::complete(state, &agent, key.0.as_deref(), body).await,
         None => chat::complete(state, body).await,
     }
 }

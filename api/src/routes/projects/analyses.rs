@@ -9,6 +9,7 @@ use riverrun_projects::surface::{PublicName, SurfaceChange};
 use riverrun_projects::{Finding, Report, report};
 use riverrun_schemas::projects::AnalyzeProject;
 use riverrun_schemas::{AnalysisId, now_ms};
+use riverrun_stores::StoreError;
 use riverrun_stores::documents::DocumentKey;
 use riverrun_stores::read_models::projects::{self, AnalysisRow, ProjectRow};
 use riverrun_stores::read_models::{PageRequest, Timestamp};
@@ -17,10 +18,11 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{ListQuery, PATIENCE, page, project, send, tree_blob};
+use super::{ListQuery, PATIENCE, page, project, refusal, send, tree_blob};
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, NamespaceQuery, OptionalJson, Query, id};
 use crate::kept::kept;
+use crate::prefer::Patience;
 use crate::routes::runs::location;
 use crate::state::AppState;
 use crate::wait::until;
@@ -61,14 +63,19 @@ struct TrendQuery {
     to: Option<String>,
 }
 
-/// Analyzes the copy in the background.
-#[utoipa::path(post, path = "/projects/{id}/analyze", tag = "projects", params(("id" = String, Path), NamespaceQuery), request_body = AnalyzeBody,
-    responses((status = 202, body = AnalysisAccepted), (status = 404, body = Problem), (status = 409, body = Problem)))]
+/// Analyzes the copy and answers with the report, as SARIF 2.1.0 with `Accept: application/sarif+json`. Waits for it, unless `Prefer`
+/// says otherwise: the analysis goes on in the background.
+#[utoipa::path(post, path = "/projects/{id}/analyze", tag = "projects", params(("id" = String, Path), NamespaceQuery,
+        ("Prefer" = Option<String>, Header, description = "`respond-async` does not wait; `wait=N` waits N seconds, 300 at most; 30 when left out")), request_body = AnalyzeBody,
+    responses((status = 200, description = "the report", body = ReportView), (status = 202, description = "accepted, and not waited for any longer", body = AnalysisAccepted),
+        (status = 404, body = Problem), (status = 409, body = Problem), (status = 422, description = "it failed", body = Problem)))]
 async fn analyze(
     State(state): State<AppState>,
     Path(text): Path<String>,
     Query(query): Query<NamespaceQuery>,
     key: IdempotencyKey,
+    patience: Patience,
+    headers: HeaderMap,
     OptionalJson(body): OptionalJson<AnalyzeBody>,
 ) -> Result<Response, ApiError> {
     let row = project(&state, query.namespace.as_deref(), &text).await?;
@@ -77,6 +84,7 @@ async fn analyze(
         Some(key) => AnalysisId::derive(&["idempotency-key", &text, key]),
         None => AnalysisId::new(),
     };
+    let _slot = patience.slot(&state)?;
     let command = AnalyzeProject {
         project_id: row.project_id,
         namespace: row.namespace.clone(),
@@ -86,7 +94,17 @@ async fn analyze(
         at: now_ms(),
     };
     send(&state, command.into()).await?;
-    until(PATIENCE, || projects::analysis(&state.parts().sql, row.project_id, analysis_id)).await?;
+    let known = || projects::analysis(&state.parts().sql, row.project_id, analysis_id);
+    until(PATIENCE, known).await?;
+    let ended = patience.until(|| async {
+        let analysis = known().await?;
+        Ok::<_, StoreError>(analysis.filter(|one| one.report.is_some() || one.error.is_some()))
+    });
+    if let Some(analysis) = ended.await? {
+        let analysis = succeeded(analysis)?;
+        let report = read_report(&state, &row, &analysis).await?;
+        return answer(&row, &analysis, &report, accepts_sarif(&headers));
+    }
     let accepted = AnalysisAccepted { project_id: text.clone(), analysis_id: analysis_id.to_string() };
     let place = location(&format!("/projects/{text}/report?analysis={analysis_id}"));
     Ok((StatusCode::ACCEPTED, place, Reply(accepted)).into_response())
@@ -137,12 +155,31 @@ pub(super) async fn done(state: &AppState, row: &ProjectRow) -> Result<Vec<Analy
 
 async fn named(state: &AppState, row: &ProjectRow, text: &str) -> Result<AnalysisRow, ApiError> {
     let found = projects::analysis(&state.parts().sql, row.project_id, id(text)?).await?;
-    let found = found.ok_or_else(|| not_analyzed(&row.project_id.to_string()))?;
-    match &found.error {
-        Some(error) => Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, error.code.clone(), error.message.clone())
-            .hint(error.hint.clone().unwrap_or_else(|| "analyze it again".to_owned()))),
-        None => Ok(found),
+    succeeded(found.ok_or_else(|| not_analyzed(&row.project_id.to_string()))?)
+}
+
+fn succeeded(analysis: AnalysisRow) -> Result<AnalysisRow, ApiError> {
+    match analysis.error {
+        Some(failure) => Err(refusal(failure, "analyze it again")),
+        None => Ok(analysis),
     }
+}
+
+fn accepts_sarif(headers: &HeaderMap) -> bool {
+    headers.get(ACCEPT).and_then(|value| value.to_str().ok()).is_some_and(|accept| accept.contains(SARIF))
+}
+
+/// A report as JSON of ours or as SARIF.
+fn answer(row: &ProjectRow, analysis: &AnalysisRow, report: &Report, is_sarif: bool) -> Result<Response, ApiError> {
+    if is_sarif {
+        return Ok(([(CONTENT_TYPE, SARIF)], report.sarif().to_string()).into_response());
+    }
+    let value = serde_json::to_value(report).map_err(|error| ApiError::internal(error.to_string()))?;
+    let mut view: ReportView = serde_json::from_value(value).map_err(|error| ApiError::internal(error.to_string()))?;
+    view.project_id = row.project_id.to_string();
+    view.analysis_id = analysis.analysis_id.to_string();
+    view.created_at = Timestamp(analysis.created_at).to_string();
+    Ok(Reply(view).into_response())
 }
 
 /// From the document store, or where that does not have it, from the blob store.
@@ -168,9 +205,8 @@ async fn report_of(
     Query(query): Query<ReportQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let format = match query.format.as_deref() {
-        None if accept.contains(SARIF) => "sarif",
+        None if accepts_sarif(&headers) => "sarif",
         None => "json",
         Some(known @ ("json" | "sarif" | "html")) => known,
         Some(other) => return Err(ApiError::field("format", format!("is {other:?}")).hint("json, sarif or html")),
@@ -184,15 +220,7 @@ async fn report_of(
     if format == "html" {
         return page::answer(&state, &row, &analysis, &report).await;
     }
-    if format == "sarif" {
-        return Ok(([(CONTENT_TYPE, SARIF)], report.sarif().to_string()).into_response());
-    }
-    let value = serde_json::to_value(&report).map_err(|error| ApiError::internal(error.to_string()))?;
-    let mut view: ReportView = serde_json::from_value(value).map_err(|error| ApiError::internal(error.to_string()))?;
-    view.project_id = text;
-    view.analysis_id = analysis.analysis_id.to_string();
-    view.created_at = Timestamp(analysis.created_at).to_string();
-    Ok(Reply(view).into_response())
+    answer(&row, &analysis, &report, format == "sarif")
 }
 
 fn finding_view(one: Finding) -> FindingView {

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use riverrun_projects::own_tests;
 use riverrun_schemas::projects::{ApplyProposal, ImproveFile, ProjectCommand, RevertFile};
 use riverrun_schemas::{ChangeId, ProposalId, now_ms};
+use riverrun_stores::StoreError;
 use riverrun_stores::read_models::projects::{self, ChangeRow, ProjectRow, ProposalRow};
 use riverrun_stores::read_models::{PageRequest, Timestamp};
 use utoipa_axum::router::OpenApiRouter;
@@ -15,6 +16,7 @@ use utoipa_axum::routes;
 use super::{ListQuery, MAX_TEXT, PATIENCE, project, send, tree};
 use crate::error::ApiError;
 use crate::extract::{IdempotencyKey, Json, NamespaceQuery, Query, id};
+use crate::prefer::Patience;
 use crate::routes::runs::location;
 use crate::state::AppState;
 use crate::submit::Checks;
@@ -30,14 +32,17 @@ pub(super) fn router() -> OpenApiRouter<AppState> {
         .routes(routes!(revert))
 }
 
-/// Asks a model for a rewrite of one file.
-#[utoipa::path(post, path = "/projects/{id}/improve", tag = "projects", params(("id" = String, Path), NamespaceQuery), request_body = ImproveBody,
-    responses((status = 202, body = ProposalAccepted), (status = 404, body = Problem), (status = 422, body = Problem)))]
+/// Asks a model for a rewrite of one file and answers with the proposal, which may be one that was refused. Waits for it, unless
+/// `Prefer` says otherwise.
+#[utoipa::path(post, path = "/projects/{id}/improve", tag = "projects", params(("id" = String, Path), NamespaceQuery,
+        ("Prefer" = Option<String>, Header, description = "`respond-async` does not wait; `wait=N` waits N seconds, 300 at most; 30 when left out")), request_body = ImproveBody,
+    responses((status = 200, description = "the proposal", body = ProposalView), (status = 202, description = "accepted, and not waited for any longer", body = ProposalAccepted), (status = 404, body = Problem), (status = 422, body = Problem)))]
 async fn improve(
     State(state): State<AppState>,
     Path(text): Path<String>,
     Query(query): Query<NamespaceQuery>,
     key: IdempotencyKey,
+    patience: Patience,
     Json(body): Json<ImproveBody>,
 ) -> Result<Response, ApiError> {
     let row = project(&state, query.namespace.as_deref(), &text).await?;
@@ -59,6 +64,7 @@ async fn improve(
         Some(key) => ProposalId::derive(&["idempotency-key", &text, key]),
         None => ProposalId::new(),
     };
+    let _slot = patience.slot(&state)?;
     let command = ImproveFile {
         project_id: row.project_id,
         namespace: row.namespace.clone(),
@@ -71,7 +77,15 @@ async fn improve(
         at: now_ms(),
     };
     send(&state, command.into()).await?;
-    until(PATIENCE, || projects::proposal(&state.parts().sql, row.project_id, proposal_id)).await?;
+    let known = || projects::proposal(&state.parts().sql, row.project_id, proposal_id);
+    until(PATIENCE, known).await?;
+    let ended = patience.until(|| async {
+        let proposal = known().await?;
+        Ok::<_, StoreError>(proposal.filter(|one| one.status != "proposing"))
+    });
+    if let Some(proposal) = ended.await? {
+        return Ok(Reply(proposal_view(&proposal)).into_response());
+    }
     let place = location(&format!("/projects/{text}/proposals/{proposal_id}"));
     let accepted = ProposalAccepted { proposal_id: proposal_id.to_string() };
     Ok((StatusCode::ACCEPTED, place, Reply(accepted)).into_response())

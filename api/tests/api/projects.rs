@@ -1,0 +1,111 @@
+//! Projects: what is asked for answers with what came of it, or with where to look.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::harness::{Api, Reply, problem, test, wait_for};
+
+const ASYNC: [(&str, &str); 1] = [("prefer", "respond-async")];
+
+fn folder(api: &Api, name: &str) -> PathBuf {
+    let folder = api.files.join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("a.py"), "def f():\n    return 1\n    return 2\n").unwrap();
+    folder
+}
+
+async fn imported(api: &Api, name: &str) -> String {
+    let reply = api.post("/projects/import", json!({ "source": folder(api, name) })).await;
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    reply.body["project_id"].as_str().unwrap().to_owned()
+}
+
+/// Checks that nobody waited, and gives what is at the place that the answer names once `done` says so.
+async fn found(api: &Api, reply: &Reply, done: impl Fn(&Value) -> bool) -> Value {
+    assert_eq!(reply.status, 202, "{}", reply.body);
+    let place = reply.headers["location"].to_str().unwrap();
+    wait_for(place, async || {
+        let there = api.get(place).await;
+        (there.status == 200 && done(&there.body)).then_some(there.body)
+    })
+    .await
+}
+
+fn has(body: &Value, names: &str) {
+    for name in names.split(' ') {
+        assert!(body.get(name).is_some(), "{name}: {body}");
+    }
+}
+
+#[test]
+fn given_code_when_it_is_imported_then_the_answer_is_the_project_or_where_it_will_be() {
+    test(async |api| {
+        let source = folder(api, "waited-import");
+        let reply = api.post("/projects/import", json!({ "source": source })).await;
+        assert_eq!(reply.status, 200, "{}", reply.body);
+        has(&reply.body, "project_id files languages size_bytes");
+        assert_eq!((&reply.body["status"], &reply.body["files"]), (&json!("imported"), &json!(1)));
+        let place = format!("/projects/{}", reply.body["project_id"].as_str().unwrap());
+        assert_eq!(api.get(&place).await.body, reply.body);
+        for prefer in ["respond-async", "wait=0"] {
+            let body = json!({ "source": source });
+            let reply = api.post_with("/projects/import", body, &[("prefer", prefer)]).await;
+            let project = found(api, &reply, |project| project["status"] == "imported").await;
+            assert_eq!(reply.body, json!({ "project_id": project["project_id"] }), "{prefer}");
+        }
+    });
+}
+
+#[test]
+fn given_what_is_no_archive_when_it_is_imported_then_the_answer_is_the_failure_that_the_project_shows() {
+    test(async |api| {
+        let source = api.files.join("no-archive.zip");
+        std::fs::write(&source, "this is no archive").unwrap();
+        let body = json!({ "source": source });
+        let refused = problem(&api.post("/projects/import", body.clone()).await, &[422]);
+        let reply = api.post_with("/projects/import", body, &ASYNC).await;
+        let project = found(api, &reply, |project| project["status"] == "failed").await;
+        assert_eq!((&refused["code"], &refused["detail"]), (&project["error"]["code"], &project["error"]["message"]));
+    });
+}
+
+#[test]
+fn given_a_project_when_it_is_analyzed_then_the_answer_is_the_report_in_the_form_that_is_accepted() {
+    test(async |api| {
+        let path = format!("/projects/{}/analyze", imported(api, "waited-analysis").await);
+        let body = json!({ "review": false });
+        let reply = api.post(&path, body.clone()).await;
+        assert_eq!(reply.status, 200, "{}", reply.body);
+        has(&reply.body, "summary findings metrics");
+        let analysis = reply.body["analysis_id"].as_str().unwrap();
+        let place = path.replace("/analyze", &format!("/report?analysis={analysis}"));
+        assert_eq!(api.get(&place).await.body, reply.body);
+        let sarif = api.post_with(&path, body.clone(), &[("accept", "application/sarif+json")]).await;
+        assert_eq!((sarif.status, &sarif.headers["content-type"]), (200, &"application/sarif+json".parse().unwrap()));
+        assert_eq!(sarif.body["version"], "2.1.0");
+        let reply = api.post_with(&path, body, &ASYNC).await;
+        let report = found(api, &reply, |_| true).await;
+        assert_eq!(report["analysis_id"], reply.body["analysis_id"]);
+    });
+}
+
+#[test]
+fn given_a_file_when_a_rewrite_is_asked_for_then_the_answer_is_the_proposal_and_a_slow_model_is_not_waited_for_longer()
+{
+    test(async |api| {
+        let path = format!("/projects/{}/improve", imported(api, "waited-proposal").await);
+        let place = |proposal: &Value| path.replace("/improve", &format!("/proposals/{}", proposal.as_str().unwrap()));
+        let reply = api.post(&path, json!({ "file": "a.py", "instruction": "better" })).await;
+        assert_eq!(reply.status, 200, "{}", reply.body);
+        has(&reply.body, "proposal_id file diff before_sha256 findings_before findings_after");
+        assert_ne!(reply.body["status"], "proposing");
+        assert_eq!(api.get(&place(&reply.body["proposal_id"])).await.body, reply.body);
+        problem(&api.post(&path, json!({ "file": "b.py" })).await, &[404]);
+
+        let slow = json!({ "file": "a.py", "instruction": "[[delay_ms=4000 id=slow-proposal]]" });
+        let reply = api.post_with(&path, slow, &[("prefer", "wait=1")]).await;
+        let proposal = found(api, &reply, |proposal| proposal["status"] != "proposing").await;
+        assert_eq!(proposal["proposal_id"], reply.body["proposal_id"]);
+    });
+}
