@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use riverrun_knowledge::retrieval::RERANKING_LEFT_OUT;
 use riverrun_knowledge::{AskReply, AskRequest};
-use riverrun_models::FinishReason;
+use riverrun_models::{FinishReason, Reranker};
 use riverrun_stores::Cache;
 use riverrun_stores::read_models::collection_state::collection_state;
 use serde_json::Value;
@@ -25,7 +26,9 @@ pub(crate) async fn key(state: &AppState, request: &AskRequest) -> Option<String
     let models = state.core().models();
     let provider = request.provider.as_deref().unwrap_or_else(|| models.settings().default_provider());
     let model = request.model.as_deref().unwrap_or_else(|| models.default_chat_model());
-    let whole = format!("{}\n{version}\n{provider}\n{model}\n{request:?}", env!("CARGO_PKG_VERSION"));
+    // Once there is a re-ranker, answers that were given without it are none of its.
+    let reranked = models.reranker() == Reranker::Ready;
+    let whole = format!("{}\n{version}\n{provider}\n{model}\n{reranked}\n{request:?}", env!("CARGO_PKG_VERSION"));
     let hash = Sha256::digest(whole);
     Some(format!("answer:{}", hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>()))
 }
@@ -37,9 +40,10 @@ pub(crate) async fn find(cache: &dyn Cache, key: Option<&str>) -> Option<Value> 
     answer.get("answer").is_some_and(Value::is_string).then_some(answer)
 }
 
-/// Keeps an answer that the model ended by itself and for which nothing was left out.
+/// Keeps an answer that the model ended by itself and for which nothing was left out, but for a re-ranking: that lasts.
 pub(crate) async fn keep(cache: &dyn Cache, key: Option<&str>, reply: &AskReply) {
-    let whole = reply.finish == Some(FinishReason::Stop) && reply.notes.is_empty();
+    let whole =
+        reply.finish == Some(FinishReason::Stop) && reply.notes.iter().all(|note| note.starts_with(RERANKING_LEFT_OUT));
     if let (Some(key), true, Ok(bytes)) = (key, whole, serde_json::to_vec(reply)) {
         cache.put(key, bytes, KEEP).await;
     }

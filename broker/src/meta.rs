@@ -259,7 +259,9 @@ impl Folded for Meta {
             offsets: offsets.values().cloned().collect(),
         }));
         let rosters = self.rosters.iter();
-        entries.extend(rosters.map(|(group, roster)| Entry::GroupMembers { group: group.clone(), roster: roster.clone() }));
+        entries.extend(
+            rosters.map(|(group, roster)| Entry::GroupMembers { group: group.clone(), roster: roster.clone() }),
+        );
         entries.extend(self.txns.values().cloned().map(Entry::Txn));
         entries
     }

@@ -154,7 +154,8 @@ fn given_a_static_member_that_returns_after_a_start_when_a_request_under_its_old
 }
 
 #[test]
-fn given_a_stable_group_when_the_broker_starts_again_then_its_members_go_on_and_who_stays_away_is_gone_after_a_session() {
+fn given_a_stable_group_when_the_broker_starts_again_then_its_members_go_on_and_who_stays_away_is_gone_after_a_session()
+{
     let now = Instant::now();
     let life = Life::begin();
     let mut group = Group::within(life);

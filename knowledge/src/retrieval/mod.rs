@@ -14,4 +14,4 @@ pub use error::RetrievalError;
 pub use figures::{RetrievalFigures, STAGE_BUCKETS, Stage};
 pub use retriever::Retriever;
 pub(crate) use retriever::elapsed_ms;
-pub use types::{Scores, SearchItem, SearchMode, SearchRequest, SearchResult, SearchTimes, Span};
+pub use types::{RERANKING_LEFT_OUT, Scores, SearchItem, SearchMode, SearchRequest, SearchResult, SearchTimes, Span};

@@ -14,7 +14,7 @@ use super::figures::RetrievalFigures;
 use super::fusion;
 use super::query_vectors;
 use super::rewrite;
-use super::types::{Scores, SearchItem, SearchMode, SearchRequest, SearchResult, SearchTimes};
+use super::types::{RERANKING_LEFT_OUT, Scores, SearchItem, SearchMode, SearchRequest, SearchResult, SearchTimes};
 use crate::chunking::embedding_text_of;
 use crate::models::LanguageModels;
 
@@ -328,7 +328,7 @@ fn or_nothing(hits: Result<Vec<KeywordHit>, StoreError>) -> Result<Vec<KeywordHi
 }
 
 fn left_out(reason: &str) -> String {
-    format!("re-ranking was left out: {reason}")
+    format!("{RERANKING_LEFT_OUT}: {reason}")
 }
 
 fn incomplete(gap: &Gap, collection: &Collection) -> Failure {

@@ -64,6 +64,9 @@ impl SearchRequest {
     }
 }
 
+/// How the note begins that says why chunks are not in the order of a re-ranker.
+pub const RERANKING_LEFT_OUT: &str = "re-ranking was left out";
+
 /// What a search found, best first.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SearchResult {

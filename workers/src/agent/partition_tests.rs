@@ -197,10 +197,8 @@ fn a_fork_is_driven_once_its_copied_steps_are_there() {
 
 #[test]
 fn given_copied_steps_that_are_written_and_not_read_back_then_no_copying_is_cut_short() {
-    let fork = RunAccepted {
-        forked_from: Some(ForkedFrom { run_id: run("source"), at_seq: 2 }),
-        ..of_session("f", None)
-    };
+    let fork =
+        RunAccepted { forked_from: Some(ForkedFrom { run_id: run("source"), at_seq: 2 }), ..of_session("f", None) };
     let (mut partition, _) = live(vec![]);
     let first = partition.next_event;
     partition.wrote(first, Some(run("f")));

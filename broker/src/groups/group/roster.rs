@@ -113,8 +113,7 @@ impl Group {
             joining: None,
             syncing: None,
         };
-        let members: BTreeMap<String, Member> =
-            roster.members.into_iter().map(|(id, one)| (id, member(one))).collect();
+        let members: BTreeMap<String, Member> = roster.members.into_iter().map(|(id, one)| (id, member(one))).collect();
         let instances = members.iter().filter_map(|(id, member)| Some((member.instance_id.clone()?, id.clone())));
         Self {
             phase: Phase::Stable,

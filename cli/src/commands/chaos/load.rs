@@ -125,7 +125,8 @@ async fn start_runs(brokers: String, runs: &[RunId], calls: u32, over: Duration)
     while written < runs.len() {
         tokio::time::sleep_until(began + over.mul_f64(written as f64 / runs.len() as f64)).await;
         let due = due(runs.len(), began.elapsed(), over).clamp(written + 1, written + BATCH).min(runs.len());
-        let start = |run_id: &RunId| AgentCommand::from(StartRun { run_id: *run_id, request: request(calls), at: now_ms() });
+        let start =
+            |run_id: &RunId| AgentCommand::from(StartRun { run_id: *run_id, request: request(calls), at: now_ms() });
         commands.send(runs[written..due].iter().map(start)).await?;
         written = due;
     }
