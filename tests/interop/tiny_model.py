@@ -45,17 +45,21 @@ def shapes():
         yield f"{of}.mlp.down_proj.weight", (HIDDEN, MLP)
 
 
-def weights():
-    """The bytes of a safetensors file: the length of a header, the header, the numbers."""
-    draw, header, data = random.Random(7), {}, b""
-    for name, sides in shapes():
+def safetensors(shapes, numbers):
+    """The bytes of a safetensors file: the length of a header, the header, the numbers that `numbers(name, sides, count)` gives."""
+    header, data = {}, b""
+    for name, sides in shapes:
         count = sides[0] * (sides[1] if len(sides) == 2 else 1)
-        numbers = array("f", ([1.0] * count if len(sides) == 1 else [draw.gauss(0, 0.15) for _ in range(count)]))
         header[name] = {"dtype": "F32", "shape": list(sides), "data_offsets": [len(data), len(data) + 4 * count]}
-        data += numbers.tobytes()
+        data += array("f", numbers(name, sides, count)).tobytes()
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text + data
+
+
+def weights():
+    draw = random.Random(7)
+    return safetensors(shapes(), lambda _, sides, count: [1.0] * count if len(sides) == 1 else [draw.gauss(0, 0.15) for _ in range(count)])
 
 
 def write(folder):

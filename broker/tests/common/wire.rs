@@ -132,6 +132,18 @@ impl Answer {
         });
         fields.collect()
     }
+    /// Passes what `Metadata` says of the cluster, up to its topics: there is one node.
+    pub(crate) fn pass_cluster(&mut self) {
+        self.i32(); // throttle
+        assert_eq!(self.array(), 1);
+        self.i32(); // node
+        self.text(); // host
+        self.i32(); // port
+        self.text(); // rack
+        self.tagged();
+        self.text(); // cluster
+        self.i32(); // controller
+    }
     pub(crate) fn is_at_end(&self) -> bool {
         self.at == self.bytes.len()
     }

@@ -2,8 +2,8 @@
 
 import json
 import random
-import struct
-from array import array
+
+from tiny_model import safetensors
 
 HIDDEN, HEADS, MLP, CONTEXT = 16, 2, 32, 512
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
@@ -52,16 +52,12 @@ def shapes():
 
 
 def weights():
-    """The bytes of a safetensors file."""
-    draw, header, data = random.Random(11), {}, b""
-    for name, sides in shapes():
-        count = sides[0] * (sides[1] if len(sides) == 2 else 1)
-        numbers = array("f", [1.0] * count if name.endswith("LayerNorm.weight") else [draw.gauss(0, 0.3) for _ in range(count)])
-        header[name] = {"dtype": "F32", "shape": list(sides), "data_offsets": [len(data), len(data) + 4 * count]}
-        data += numbers.tobytes()
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text + data
+    draw = random.Random(11)
+
+    def numbers(name, _, count):
+        return [1.0] * count if name.endswith("LayerNorm.weight") else [draw.gauss(0, 0.3) for _ in range(count)]
+
+    return safetensors(shapes(), numbers)
 
 
 def write(folder):
