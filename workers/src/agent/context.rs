@@ -38,4 +38,10 @@ impl AgentContext {
             None => turn,
         }
     }
+
+    /// Nobody's turn comes any more. Drivers let go one after the other: the turn of one would go to another that waits,
+    /// which would claim its run for a worker that is gone.
+    pub(super) fn end_turns(&self) {
+        self.turns.close();
+    }
 }

@@ -159,7 +159,7 @@ impl Driver {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Err(Interrupted::Left(Left::Stopped)),
-                permit = &mut turn => return Ok(permit.ok()),
+                permit = &mut turn => return permit.map(Some).map_err(|_| Interrupted::Left(Left::Stopped)),
                 seen = self.inbox.recv() => match seen {
                     Some(seen) => self.take(&seen),
                     None => return Err(Interrupted::Left(Left::Stopped)),

@@ -319,6 +319,7 @@ impl Coordinator {
     }
 
     async fn drain(&mut self) {
+        self.context.end_turns();
         for state in self.partitions.values() {
             state.stop.cancel();
         }
@@ -327,6 +328,13 @@ impl Coordinator {
             tracing::warn!("runs did not let go in time; they go on from the log at the next start");
             self.drivers.abort_all();
         }
+    }
+}
+
+impl Drop for Coordinator {
+    /// However it ends, also where its task is aborted.
+    fn drop(&mut self) {
+        self.context.end_turns();
     }
 }
 

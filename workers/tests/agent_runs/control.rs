@@ -111,12 +111,7 @@ async fn crashed_in_an_outside_call() -> (World, RunId, Step, impl Sized) {
     let world = World::new(ToolEffect::External, AT_ONCE, Duration::from_secs(3)).await;
     let first = doomed(&world, "w");
     let run_id = start_with(&world, request()).await;
-    world.until("the call", |events| steps(events, run_id).iter().any(|step| step.kind == StepKind::ToolCall)).await;
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
-    while world.calls.load(Ordering::SeqCst) == 0 {
-        assert!(tokio::time::Instant::now() < deadline, "the tool was not called");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    world.called().await;
     first.shutdown_background();
     let worker = world.worker("w");
     let step = asked(&world, run_id).await;

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use riverrun_agents::tools::{Hit, Search, SearchFailure, Tool, ToolContext, ToolError, ToolManifest, Toolbox};
+use riverrun_agents::tools::{
+    Hit, MAX_TOOL_TIME, Search, SearchFailure, Tool, ToolContext, ToolError, ToolLimits, ToolManifest, Toolbox,
+};
 use riverrun_log::{
     EmbeddedBroker, LogConfig, ObjectStoreBlobs, Producer, Schemas, StartAt, Tail, TopicPartition, admin,
 };
@@ -24,6 +26,8 @@ use wiremock::matchers::{method, path};
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Events that a message shows.
+const MAX_SHOWN: usize = 40;
 /// Of the worker with runs that wait for others.
 pub(crate) const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -81,7 +85,9 @@ struct Count {
 impl Tool for Count {
     fn manifest(&self) -> ToolManifest {
         let schema = json!({ "type": "object", "properties": {}, "additionalProperties": false });
-        ToolManifest::builtin("count", "Counts.", schema, self.effect)
+        // However slow the machine: what is to hang here hangs longer than any test.
+        let limits = ToolLimits { timeout: MAX_TOOL_TIME, ..ToolLimits::default() };
+        ToolManifest::builtin("count", "Counts.", schema, self.effect).limited(limits)
     }
 
     async fn call(&self, _: Value, _: &ToolContext) -> Result<Value, ToolError> {
@@ -242,8 +248,22 @@ impl World {
             if holds(&events) {
                 return events;
             }
-            assert!(tokio::time::Instant::now() < deadline, "not in time: {what}; events: {events:#?}");
+            let last = &events[events.len().saturating_sub(MAX_SHOWN)..];
+            assert!(
+                tokio::time::Instant::now() < deadline,
+                "not in time: {what}; {} events, the last: {last:#?}",
+                events.len()
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Waits until the tool is being called; its step stands on the log before.
+    pub(crate) async fn called(&self) {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        while self.calls.load(Ordering::SeqCst) == 0 {
+            assert!(tokio::time::Instant::now() < deadline, "the tool was not called");
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 
