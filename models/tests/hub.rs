@@ -5,7 +5,7 @@ mod support;
 
 use std::path::Path;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use riverrun_models::{ChatRequest, Message, Models, NoDeltas, NoProgress, Presence, PullProgress};
 use sha2::{Digest, Sha256};
@@ -132,10 +132,9 @@ async fn given_an_encoder_when_it_is_pulled_then_optional_files_may_be_missing_a
 }
 
 #[tokio::test]
-async fn given_no_hub_when_a_missing_model_is_used_then_it_fails_at_once_with_every_fix() {
+async fn given_no_hub_when_a_missing_model_is_used_then_it_fails_with_every_fix() {
     let dir = tempfile::tempdir().unwrap();
     let models = models(dir.path(), "http://127.0.0.1:1");
-    let start = Instant::now();
     for _ in 0..2 {
         let request = ChatRequest { messages: vec![Message::user("x")], ..ChatRequest::default() };
         let error = models.chat(None, request, &mut NoDeltas, CancellationToken::new()).await.unwrap_err();
@@ -145,7 +144,6 @@ async fn given_no_hub_when_a_missing_model_is_used_then_it_fails_at_once_with_ev
             assert!(hint.contains(fix), "{hint}");
         }
     }
-    assert!(start.elapsed() < Duration::from_secs(10));
 }
 
 #[tokio::test]

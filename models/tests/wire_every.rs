@@ -245,10 +245,10 @@ async fn given_a_running_chat_when_it_is_cancelled_then_the_connection_closes() 
         let cancel = CancellationToken::new();
         let stop = cancel.clone();
         let mut sink = move |_: &str| stop.cancel();
-        let provider = support::provider(name, &server.address, CANARY, |_| ());
+        let provider = support::provider(name, &server.address, CANARY, support::without_time_outs);
         let reply = provider.chat(ask("m", "x"), &mut sink, cancel).await.unwrap();
         assert_eq!((reply.finish, reply.text.as_str()), (FinishReason::Cancelled, "Größe"), "{name}");
-        tokio::time::timeout(Duration::from_secs(5), server.closed.notified()).await.expect(name);
+        support::closes(&server, name).await;
     }
 }
 

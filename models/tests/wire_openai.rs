@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use wiremock::matchers::{body_partial_json, header, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use support::{Of, RawServer, Script, ask};
+use support::{Of, RawServer, Script, ask, closes, without_time_outs};
 
 const CANARY: &str = "sk-canary-4711";
 
@@ -194,9 +194,9 @@ async fn given_a_running_chat_when_it_is_cancelled_then_the_connection_closes_an
     let cancel = CancellationToken::new();
     let stop = cancel.clone();
     let mut sink = move |_: &str| stop.cancel();
-    let reply = openai(&server.address, |_| ()).chat(ask("m", "x"), &mut sink, cancel).await.unwrap();
+    let reply = openai(&server.address, without_time_outs).chat(ask("m", "x"), &mut sink, cancel).await.unwrap();
     assert_eq!((reply.finish, reply.text.as_str(), reply.tool_calls.len()), (FinishReason::Cancelled, "hm", 0));
-    tokio::time::timeout(Duration::from_secs(5), server.closed.notified()).await.expect("the connection closes");
+    closes(&server, "openai").await;
 }
 
 #[tokio::test]

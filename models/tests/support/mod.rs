@@ -25,6 +25,20 @@ pub(crate) fn settings(dir: &std::path::Path) -> ModelSettings {
     }
 }
 
+/// How long what is to come is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Settings under which no time-out ends anything before [`closes`] gives up.
+pub(crate) fn without_time_outs(settings: &mut ModelSettings) {
+    (settings.timeout, settings.idle_timeout) = (2 * PATIENCE, 2 * PATIENCE);
+}
+
+/// Waits until the server's connection is closed.
+pub(crate) async fn closes(server: &RawServer, name: &str) {
+    let closed = tokio::time::timeout(PATIENCE, server.closed.notified()).await;
+    assert!(closed.is_ok(), "{name}: the connection stays open");
+}
+
 /// A provider of the adapter; what it is asked is asked there.
 pub(crate) struct Of {
     models: Models,
