@@ -2,7 +2,8 @@
 //!
 //! - `POLICY-1` text that was retrieved, fetched or returned by a tool, errors included, never enables a tool with an effect outside: with
 //!   such text in the context, a person decides, whatever the request or the file allow.
-//!   Nor does it make the model name an address that is then fetched, unless a rule of the file allows that.
+//!   Nor does it make the model name an address that the built-in client then fetches, or put down a note for later runs,
+//!   unless a rule of the file allows that.
 //! - `POLICY-2` the stricter of request and file counts; a `deny` counts always.
 
 use std::path::Path;
@@ -10,6 +11,7 @@ use std::path::Path;
 use riverrun_schemas::agent::{ApprovalPolicy, RunRequest, ToolEffect};
 use serde::Deserialize;
 
+use crate::state::Reading;
 use crate::toml_file::{self, FileError};
 use crate::tools::{Permission, ToolManifest, ToolSource};
 
@@ -112,12 +114,11 @@ impl Policy {
         Ok(Self::parse(&text)?)
     }
 
-    /// What is to be done with a call of `tool` in a run. `untrusted_context`: the conversation holds text that was
-    /// retrieved, fetched or returned by a tool ([`RunState::has_untrusted_context`](crate::RunState::has_untrusted_context)).
+    /// What is to be done with a call of `tool` in a run that has read so much ([`RunState::reading`](crate::RunState::reading)).
     ///
     /// Of the file's rules that match, any `deny` counts; else the first one.
-    pub fn judge(&self, request: &RunRequest, tool: &ToolManifest, untrusted_context: bool) -> Verdict {
-        self.judge_as(request.agent.as_deref(), request, tool, untrusted_context)
+    pub fn judge(&self, request: &RunRequest, tool: &ToolManifest, reading: Reading) -> Verdict {
+        self.judge_as(request.agent.as_deref(), request, tool, reading)
     }
 
     /// The same for the agent that wants the call, which the supervisor may have chosen: rules hold for it whoever named it.
@@ -126,7 +127,7 @@ impl Policy {
         agent: Option<&str>,
         request: &RunRequest,
         tool: &ToolManifest,
-        untrusted_context: bool,
+        reading: Reading,
     ) -> Verdict {
         if !tool.is_in(&request.namespace) {
             return Verdict::Deny { reason: format!("{} is not a tool of namespace {}", tool.name, request.namespace) };
@@ -144,13 +145,19 @@ impl Policy {
             ApprovalPolicy::Always | ApprovalPolicy::Unknown => {
                 Verdict::Ask { reason: "the request wants approval of every tool call".to_owned() }
             }
-            _ if untrusted_context && changes_outside(tool) => Verdict::Ask {
+            _ if reading != Reading::Request && changes_outside(tool) => Verdict::Ask {
                 reason: format!(
                     "{} changes something outside, and the context holds text from documents, the web or tools",
                     tool.name
                 ),
             },
-            _ if untrusted_context && reaches_any_host(tool) && !allowed_by_file => Verdict::Ask {
+            _ if reading == Reading::Outside && is_remembered(tool) && !allowed_by_file => Verdict::Ask {
+                reason: format!(
+                    "what {} keeps is recalled by later runs, and the context holds text from documents, the web or tools",
+                    tool.name
+                ),
+            },
+            _ if reading != Reading::Request && reaches_any_host(tool) && !allowed_by_file => Verdict::Ask {
                 reason: format!(
                     "{} can carry words to any address, and the context holds text from documents, the web or tools",
                     tool.name
@@ -187,6 +194,11 @@ fn is_external(tool: &ToolManifest) -> bool {
 /// Whether a call changes anything outside riverrun, be it only once.
 fn changes_outside(tool: &ToolManifest) -> bool {
     is_external(tool) || (tool.effect == ToolEffect::Idempotent && tool.source != ToolSource::Builtin)
+}
+
+/// Whether a call leaves words that later runs take for what the user wanted to be remembered.
+fn is_remembered(tool: &ToolManifest) -> bool {
+    tool.effect != ToolEffect::None && tool.permissions.contains(&Permission::Memory)
 }
 
 /// Whether the call itself names the address: whoever makes the model name one reads what stands in it.

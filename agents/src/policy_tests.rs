@@ -10,6 +10,11 @@ fn tool(name: &str, effect: ToolEffect) -> ToolManifest {
     ToolManifest::builtin(name, "", json!({ "type": "object" }), effect)
 }
 
+/// Nothing but the request, or words from outside too.
+fn read(untrusted: bool) -> Reading {
+    if untrusted { Reading::Outside } else { Reading::Request }
+}
+
 fn word(verdict: &Verdict) -> &'static str {
     match verdict {
         Verdict::Allow => "allow",
@@ -36,7 +41,7 @@ fn given_no_rules_when_calls_are_judged_then_mode_effect_and_context_decide() {
         (Always, ToolEffect::External, true, "ask"),
         (Unknown, ToolEffect::None, false, "ask"),
     ] {
-        let verdict = Policy::default().judge(&request(approval), &tool("t", effect), untrusted);
+        let verdict = Policy::default().judge(&request(approval), &tool("t", effect), read(untrusted));
         assert_eq!(word(&verdict), expected, "{approval:?} {effect:?} untrusted: {untrusted}");
     }
 }
@@ -84,10 +89,10 @@ fn given_rules_when_calls_are_judged_then_the_stricter_counts_and_no_rule_lets_u
         (&as_critic(external.clone()), &clock, false, "deny"),
         (&external, &tool("other", ToolEffect::External), false, "ask"),
     ] {
-        let verdict = policy.judge(request, tool, untrusted);
+        let verdict = policy.judge(request, tool, read(untrusted));
         assert_eq!(word(&verdict), expected, "{} {} untrusted: {untrusted}", request.namespace, tool.name);
     }
-    let denied = policy.judge(&external, &tool("ticket_delete", ToolEffect::External), false);
+    let denied = policy.judge(&external, &tool("ticket_delete", ToolEffect::External), read(false));
     assert_eq!(denied, Verdict::Deny { reason: "tickets are kept".into() });
 }
 
@@ -96,7 +101,7 @@ fn given_a_tool_of_another_namespace_when_it_is_judged_then_it_is_denied_whateve
     let policy = Policy::parse("[[rule]]\ndecision = \"allow\"").unwrap();
     let mut foreign = tool("t", ToolEffect::None);
     foreign.namespace = Some("team-b".parse().unwrap());
-    assert_eq!(word(&policy.judge(&request(ApprovalPolicy::Never), &foreign, false)), "deny");
+    assert_eq!(word(&policy.judge(&request(ApprovalPolicy::Never), &foreign, read(false))), "deny");
 }
 
 #[test]
@@ -104,8 +109,8 @@ fn given_a_users_tool_that_may_be_repeated_when_the_context_is_untrusted_then_it
     let mut put = tool("put", ToolEffect::Idempotent);
     put.source = ToolSource::Http;
     let request = request(ApprovalPolicy::External);
-    assert_eq!(word(&Policy::default().judge(&request, &put, false)), "allow");
-    assert_eq!(word(&Policy::default().judge(&request, &put, true)), "ask");
+    assert_eq!(word(&Policy::default().judge(&request, &put, read(false))), "allow");
+    assert_eq!(word(&Policy::default().judge(&request, &put, read(true))), "ask");
 }
 
 #[test]
@@ -114,9 +119,26 @@ fn given_a_tool_that_fetches_any_address_when_the_context_is_untrusted_then_it_a
     let allowing = Policy::parse("[[rule]]\ndecision = \"allow\"\ntool = \"web_fetch\"").unwrap();
     for approval in [ApprovalPolicy::Never, ApprovalPolicy::External] {
         let request = request(approval);
-        assert_eq!(word(&Policy::default().judge(&request, &fetch, false)), "allow");
-        assert_eq!(word(&Policy::default().judge(&request, &fetch, true)), "ask");
-        assert_eq!(word(&allowing.judge(&request, &fetch, true)), "allow");
+        assert_eq!(word(&Policy::default().judge(&request, &fetch, read(false))), "allow");
+        assert_eq!(word(&Policy::default().judge(&request, &fetch, read(true))), "ask");
+        assert_eq!(word(&allowing.judge(&request, &fetch, read(true))), "allow");
+    }
+}
+
+#[test]
+fn given_a_tool_that_writes_to_memory_when_words_from_outside_were_read_then_it_asks_unless_a_rule_allows_it() {
+    let note = tool("note", ToolEffect::Idempotent).needing(&[Permission::Memory]);
+    let recall = tool("memory_recall", ToolEffect::None).needing(&[Permission::Memory]);
+    let allowing = Policy::parse("[[rule]]\ndecision = \"allow\"\ntool = \"note\"").unwrap();
+    let request = request(ApprovalPolicy::Never);
+    for (policy, tool, reading, expected) in [
+        (&Policy::default(), &note, Reading::Request, "allow"),
+        (&Policy::default(), &note, Reading::Conversation, "allow"),
+        (&Policy::default(), &note, Reading::Outside, "ask"),
+        (&allowing, &note, Reading::Outside, "allow"),
+        (&Policy::default(), &recall, Reading::Outside, "allow"),
+    ] {
+        assert_eq!(word(&policy.judge(&request, tool, reading)), expected, "{} {reading:?}", tool.name);
     }
 }
 
@@ -125,7 +147,7 @@ fn given_a_rule_for_an_agent_when_the_supervisor_chose_that_agent_then_it_holds_
     let policy = Policy::parse("[[rule]]\ndecision = \"deny\"\nagent = \"critic\"").unwrap();
     let unnamed = RunRequest { agent: None, ..request(ApprovalPolicy::Never) };
     for (agent, expected) in [(Some("critic"), "deny"), (Some("react"), "allow"), (None, "allow")] {
-        let verdict = policy.judge_as(agent, &unnamed, &tool("t", ToolEffect::None), false);
+        let verdict = policy.judge_as(agent, &unnamed, &tool("t", ToolEffect::None), read(false));
         assert_eq!(word(&verdict), expected, "{agent:?}");
     }
 }

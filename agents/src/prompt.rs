@@ -260,6 +260,10 @@ fn shown(tool: &ToolUse, sources: &[Hit], readable: bool) -> String {
     match (&tool.error, &tool.result_json) {
         (Some(error), _) => format!("error: {error}"),
         (None, Some(result)) if tool.name == KNOWLEDGE_SEARCH => passages(result, sources, readable),
+        // Of a large one that is no search, the beginning is kept as text.
+        (None, Some(result)) if tool.result_blob.is_some() => {
+            serde_json::from_str(result).unwrap_or_else(|_| result.clone())
+        }
         (None, Some(result)) => result.clone(),
         (None, None) => "the result is too large to show".to_owned(),
     }

@@ -17,14 +17,16 @@ use serde::{Deserialize, Serialize};
 use calls::OpenCalls;
 pub use calls::{Answer, CallNeeds, OpenCall, Question};
 use counts::CallCounts;
-pub use inputs::{INPUT, Input, with_answers};
+pub use inputs::{INPUT, Input};
 
 use crate::compaction::{Compacted, Compaction};
 use crate::supervisor;
-use crate::tools::{Hit, KNOWLEDGE_SEARCH};
+use crate::tools::{Hit, KNOWLEDGE_SEARCH, MEMORY_RECALL};
 
 /// A run that has not been told otherwise stops after so many iterations.
 pub const DEFAULT_MAX_ITERS: i32 = 8;
+/// Most that may be asked for.
+pub const MAX_ITERS: i32 = 20_000;
 /// A call made with the same arguments this often is a loop.
 const LOOP_AFTER: usize = 3;
 /// Passages that an answer can cite; what is found later has no number.
@@ -33,6 +35,17 @@ const MAX_SOURCES: usize = 512;
 pub const NOT_MADE_MS: i64 = 0;
 /// Tools whose results are made of nothing but their arguments and the time: nobody outside can put words into them.
 const SELF_CONTAINED: [&str; 2] = ["calculator", "clock"];
+
+/// Whose words a run's model has read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// The request's, and those of tools that only compute.
+    Request,
+    /// Also what its conversation remembers, which may repeat words from outside.
+    Conversation,
+    /// Also those of documents, pages, other runs and other programs.
+    Outside,
+}
 
 /// The run was asked to stop.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +84,9 @@ pub struct RunState {
     loops: bool,
     sources: Vec<Hit>,
     untrusted: bool,
+    /// Some of that is more than what its conversation remembers.
+    #[serde(default)]
+    outside: bool,
     /// What the runs before it in its chain answered.
     #[serde(default)]
     inputs: Vec<Input>,
@@ -104,6 +120,7 @@ impl RunState {
             loops: false,
             sources: Vec::new(),
             untrusted: false,
+            outside: false,
             inputs: Vec::new(),
             waited_ms: 0,
             waits_since: None,
@@ -181,7 +198,9 @@ impl RunState {
         let Some(tool) = tool else { return };
         // What a tool fails with may be the words of others too; why a call was not made at all is ours to say.
         let is_ours = tool.error.is_some() && tool.duration_ms == Some(NOT_MADE_MS);
-        self.untrusted |= !is_ours && !SELF_CONTAINED.contains(&tool.name.as_str());
+        let read = !is_ours && !SELF_CONTAINED.contains(&tool.name.as_str());
+        self.untrusted |= read;
+        self.outside |= read && tool.name != MEMORY_RECALL;
         if tool.error.is_some() || tool.name != KNOWLEDGE_SEARCH {
             return;
         }
@@ -254,9 +273,13 @@ impl RunState {
         self.epoch() == 0 && self.forked_from.as_ref().is_some_and(|from| from.at_seq > self.last_seq())
     }
 
-    /// Words from outside (a document, a page, another program) are among what the model reads.
-    pub fn has_untrusted_context(&self) -> bool {
-        self.untrusted
+    /// Whose words are among what the model reads.
+    pub fn reading(&self) -> Reading {
+        match (self.outside, self.untrusted) {
+            (true, _) => Reading::Outside,
+            (false, true) => Reading::Conversation,
+            (false, false) => Reading::Request,
+        }
     }
 
     /// Milliseconds from acceptance to `now_ms` without the time that persons took to answer.

@@ -26,7 +26,13 @@ fn tools() -> Vec<ToolManifest> {
     let mut pay = tool("pay", ToolEffect::External);
     pay.source = ToolSource::Http;
     pay.permissions = vec![Permission::Network];
+    let mut shell = tool("shell", ToolEffect::External);
+    shell.source = ToolSource::Command;
+    shell.permissions = vec![Permission::Process];
     vec![
+        shell,
+        tool("note", ToolEffect::Idempotent).needing(&[Permission::Memory]),
+        tool("warehouse_query", ToolEffect::None).needing(&[Permission::Warehouse]),
         tool("calculator", ToolEffect::None),
         tool(KNOWLEDGE_SEARCH, ToolEffect::None).needing(&[Permission::Knowledge]),
         tool("web_fetch", ToolEffect::None).needing(&[Permission::Network]),
@@ -86,7 +92,9 @@ fn caused(state: &RunState, reply: String) -> Vec<String> {
         .filter(|call| {
             let tools = tools();
             let tool = tools.iter().find(|tool| tool.name == call.name).expect("a call of an unknown tool is refused");
-            Policy::default().judge(&state.request, tool, true) == Verdict::Allow
+            // What only reads this machine's data tells nobody else; that it can do no more is each tool's own to show.
+            let tells_nobody = tool.effect == ToolEffect::None && !tool.permissions.contains(&Permission::Network);
+            !tells_nobody && Policy::default().judge(&state.request, tool, state.reading()) == Verdict::Allow
         })
         .map(|call| call.name.clone())
         .collect()

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use riverrun_agents::catalog;
-use riverrun_agents::state::with_answers;
 use riverrun_log::BlobError;
 use riverrun_schemas::agent::{AgentCommand, ForkRun, ForkedFrom, RunRequest, Step, StepKind};
 use riverrun_schemas::{RunId, now_ms};
@@ -42,7 +41,7 @@ pub(crate) async fn fork(
         .request(source.run_id)
         .await?
         .ok_or_else(|| ApiError::internal(format!("the request of {} is not there", source.run_id)))?;
-    let request = changed(with_inputs(state, original).await?, body, &state.core().known())?;
+    let request = changed(original, body, &state.core().known())?;
     let steps = shared_steps(state, source.run_id, at_seq).await?;
     let run_id = match key {
         None => submit::run_id_for(&request, |_| RunId::new()),
@@ -70,18 +69,8 @@ fn unstorable(error: &BlobError) -> ApiError {
         .hint("check the disk and the data folder (RIVERRUN_DATA_DIR), then fork again")
 }
 
-/// A fork waits for nobody and is of no chain: what its source took over from the runs of its chain is in its task.
-async fn with_inputs(state: &AppState, request: RunRequest) -> Result<RunRequest, ApiError> {
-    let mut answers = Vec::with_capacity(request.after.len());
-    for before in &request.after {
-        let run = state.hub().run(*before).await?;
-        answers.push(run.and_then(|run| run.answer).unwrap_or_default());
-    }
-    let answers: Vec<&str> = answers.iter().map(String::as_str).collect();
-    Ok(RunRequest { task: with_answers(&request.task, &answers), after: Vec::new(), chain: None, ..request })
-}
-
-/// The source's request with what the fork does otherwise.
+/// The source's request with what the fork does otherwise. It takes over the answers that the source took over, as
+/// answers: they are words from outside, and stay so. It is no part of the source's chain.
 fn changed(original: RunRequest, body: ForkBody, known: &Known) -> Result<RunRequest, ApiError> {
     let mut checks = Checks::default();
     if let Some(task) = &body.task {
@@ -97,6 +86,7 @@ fn changed(original: RunRequest, body: ForkBody, known: &Known) -> Result<RunReq
         agent: body.agent.or(original.agent),
         provider: body.provider.or(original.provider),
         model: body.model.or(original.model),
+        chain: None,
         ..original
     })
 }

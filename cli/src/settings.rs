@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use riverrun_agents::state::{DEFAULT_MAX_ITERS, MAX_ITERS};
 use riverrun_api::ApiConfig;
 use riverrun_api::access::token_file;
 use riverrun_api::access::tokens::Tokens;
@@ -154,7 +155,7 @@ impl Settings {
                 chunk_overlap,
                 chunk_unit,
                 rag_top_k: values.number("RIVERRUN_RAG_TOP_K", SearchRequest::DEFAULT_K, 1..=SearchRequest::MAX_K)?,
-                agent_max_iters: values.number("RIVERRUN_AGENT_MAX_ITERS", 8, 1..=100)?,
+                agent_max_iters: values.number("RIVERRUN_AGENT_MAX_ITERS", DEFAULT_MAX_ITERS, 1..=MAX_ITERS)?,
                 agent_temperature: values.number("RIVERRUN_AGENT_TEMPERATURE", 0.2, 0.0..=2.0)?,
                 memory_window_tokens: values.number(
                     "RIVERRUN_MEMORY_WINDOW_TOKENS",

@@ -267,9 +267,9 @@ pub struct ToolUse {
     pub arguments_json: String,
     /// What the tool does to the world.
     pub effect: ToolEffect,
-    /// JSON, on success.
+    /// JSON, on success: the result, or its beginning where `result_blob` has the whole.
     pub result_json: Option<String>,
-    /// Instead of `result_json` when that would be large.
+    /// The whole result, when that is large. What was written before riverrun kept beginnings has no `result_json` beside it.
     pub result_blob: Option<BlobRef>,
     /// What went wrong.
     pub error: Option<String>,

@@ -69,7 +69,7 @@ pub fn settle(state: &RunState, tools: &[ToolManifest], policy: &Policy, mut dra
             more.push(result_without_call(call, format!("there is no tool {:?} for this run", call.name)));
             continue;
         };
-        match policy.judge_as(state.agent(), &state.request, manifest, state.has_untrusted_context()) {
+        match policy.judge_as(state.agent(), &state.request, manifest, state.reading()) {
             Verdict::Allow => {}
             Verdict::Ask { reason } => {
                 more.push(StepDraft { text: Some(reason), ..StepDraft::tool(StepKind::Approval, call.clone()) })

@@ -29,6 +29,7 @@ impl RunState {
     /// had read: it counts as words from outside.
     pub fn give_inputs(&mut self, inputs: Vec<Input>) {
         self.untrusted |= !inputs.is_empty();
+        self.outside |= !inputs.is_empty();
         self.inputs = inputs;
     }
 
@@ -45,7 +46,7 @@ impl RunState {
 }
 
 /// The task with the answers put in where it says so, else below it.
-pub fn with_answers(task: &str, answers: &[&str]) -> String {
+fn with_answers(task: &str, answers: &[&str]) -> String {
     if answers.is_empty() {
         return task.to_owned();
     }

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Tool, ToolContext, ToolError, ToolManifest, parse, schema_of};
+use super::{Permission, Tool, ToolContext, ToolError, ToolManifest, parse, schema_of};
 use crate::memory::{ContextRequest, DEFAULT_RECALL, MAX_RECALL, Memory, Recalled};
 
 /// The tool's name; a run that belongs to a conversation begins with a call of it.
@@ -53,6 +53,7 @@ impl Tool for MemoryRecall {
             schema_of::<Arguments>(),
             ToolEffect::None,
         )
+        .needing(&[Permission::Memory])
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> Result<Value, ToolError> {

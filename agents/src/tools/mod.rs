@@ -1,5 +1,6 @@
 //! Tools: one file a built-in tool, one line in [`Toolbox::builtin`] to add it.
 
+mod beginning;
 mod calculator;
 mod clock;
 pub mod defined;
@@ -28,6 +29,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+pub use beginning::beginning;
 pub use defined::{DefinedConfig, DefinedTools};
 pub(crate) use document_read::DOCUMENT_READ;
 pub use document_read::{Document, Documents, ReadFailure};

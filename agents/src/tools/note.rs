@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Tool, ToolContext, ToolError, ToolManifest, parse, schema_of};
+use super::{Permission, Tool, ToolContext, ToolError, ToolManifest, parse, schema_of};
 use crate::memory::{MAX_NOTE_CHARS, Memory, NewNote};
 
 /// The tool's name.
@@ -45,6 +45,7 @@ impl Tool for Note {
             schema_of::<Arguments>(),
             ToolEffect::Idempotent,
         )
+        .needing(&[Permission::Memory])
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> Result<Value, ToolError> {

@@ -9,6 +9,7 @@ use axum::extract::{FromRef, Path, State};
 use axum::http::StatusCode;
 use riverrun_agents::Verdict;
 use riverrun_agents::memory::{ContextRequest, Memory, MemoryContext, MemoryError, NewNote};
+use riverrun_agents::state::Reading;
 use riverrun_agents::tools::{
     Dependencies, Document, Documents, Hit, ReadFailure, Search, SearchFailure, ToolContext, ToolError, ToolManifest,
     Toolbox,
@@ -158,7 +159,7 @@ fn entry(core: &Core, tool: &ToolManifest, namespace: &Namespace) -> ToolEntry {
             timeout_ms: u64::try_from(tool.limits.timeout.as_millis()).unwrap_or(u64::MAX),
             result_bytes: tool.limits.result_bytes,
         },
-        needs_approval: core.tools().policy.judge(&by_hand(namespace), tool, false) != Verdict::Allow,
+        needs_approval: core.tools().policy.judge(&by_hand(namespace), tool, Reading::Request) != Verdict::Allow,
         permissions: tool.permissions.iter().map(word).collect(),
         namespace: namespace.to_string(),
     }
@@ -207,7 +208,7 @@ fn find(toolbox: &Toolbox, namespace: &Namespace, name: &str) -> Result<ToolMani
 
 /// What the policy says of a call that no run makes: whoever calls decides, and says so where it counts.
 fn permit(state: &AppState, namespace: &Namespace, tool: &ToolManifest, confirmed: bool) -> Result<(), ApiError> {
-    match state.core().tools().policy.judge(&by_hand(namespace), tool, false) {
+    match state.core().tools().policy.judge(&by_hand(namespace), tool, Reading::Request) {
         Verdict::Allow => Ok(()),
         Verdict::Ask { .. } if confirmed => Ok(()),
         Verdict::Ask { reason } => {

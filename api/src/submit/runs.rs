@@ -1,6 +1,7 @@
 //! Runs: from a request to its command.
 
 use riverrun_agents::catalog;
+use riverrun_agents::state::MAX_ITERS;
 use riverrun_log::{LogError, Producer, partition_of};
 use riverrun_schemas::agent::{AgentCommand, CancelRun, RunRequest, StartRun};
 use riverrun_schemas::{CollectionName, Namespace, RunId, SessionName, Topic, now_ms};
@@ -13,8 +14,6 @@ use crate::wire::RunBody;
 pub(crate) const MAX_TASK: usize = 64 << 10;
 /// Most names in a list.
 const MAX_NAMES: usize = 100;
-/// Most iterations that a run may ask for.
-const MAX_ITERS: i32 = 100;
 /// How many ids are drawn before a session goes without a partition of its own.
 const MAX_DRAWS: u32 = 1_000;
 

@@ -32,7 +32,7 @@ pub struct RunBody {
     /// Sampling temperature, 0 to 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// Most iterations of the agent's loop, 1 to 100.
+    /// Most iterations of the agent's loop, 1 to 20,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_iters: Option<i32>,
     /// Names of the tools that it may use; left out, every tool of the namespace.

@@ -196,7 +196,9 @@ impl Coordinator {
         let steps = forks::steps(self.context.blobs.as_ref(), &command).await;
         if copied.is_none() {
             let request = self.with_defaults(command.request);
-            self.ahead_in_session(record.partition, run_id, &request);
+            if request.after.is_empty() {
+                self.ahead_in_session(record.partition, run_id, &request);
+            }
             let forked_from = Some(command.forked_from.clone());
             accepting.write(RunAccepted { run_id, request, forked_from, at: now_ms() }, record)?;
         }

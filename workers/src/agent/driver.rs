@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use riverrun_agents::memory::MemoryScope;
 use riverrun_agents::state::NOT_MADE_MS;
-use riverrun_agents::tools::{ToolContext, ToolError, ToolManifest};
+use riverrun_agents::tools::{ToolContext, ToolError, ToolManifest, beginning};
 use riverrun_agents::{Action, ModelCall, ModelMode, RunState, decide};
 use riverrun_log::{LogError, Position};
 use riverrun_models::{ChatReply, ChatRequest, FinishReason, ModelError};
@@ -50,7 +50,7 @@ const MODEL_RETRIES: u32 = 2;
 const MODEL_RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// How long the log may be away before each next attempt to append.
 const APPEND_PAUSE: Duration = Duration::from_millis(500);
-/// A tool's result beyond this goes to the blob store.
+/// A tool's result beyond this, in bytes of JSON, goes to the blob store; its beginning stays in the event.
 const MAX_INLINE_RESULT: usize = 64 << 10;
 
 /// What a driver leaves behind.
@@ -337,19 +337,23 @@ impl Driver {
         let duration_ms = i64::try_from(started.elapsed().as_millis()).ok().map(|ms| ms.max(NOT_MADE_MS + 1));
         let mut result = ToolUse { duration_ms, ..call };
         match outcome {
-            Ok(value) => self.record_result(&mut result, value.to_string()).await,
+            Ok(value) => self.record_result(&mut result, value).await,
             Err(error) => result.error = Some(error.to_string()),
         }
         self.append_steps(vec![decide::StepDraft::tool(StepKind::ToolResult, result)]).await
     }
 
-    async fn record_result(&self, result: &mut ToolUse, json: String) {
+    async fn record_result(&self, result: &mut ToolUse, value: serde_json::Value) {
+        let json = value.to_string();
         if json.len() <= MAX_INLINE_RESULT {
             result.result_json = Some(json);
             return;
         }
         match self.context.blobs.put_bytes(json.into_bytes().into(), "application/json").await {
-            Ok(blob) => result.result_blob = Some(blob),
+            Ok(blob) => {
+                result.result_json = Some(beginning(&value, MAX_INLINE_RESULT).to_string());
+                result.result_blob = Some(blob);
+            }
             Err(error) => result.error = Some(format!("the result is large and can't be stored: {error}")),
         }
     }

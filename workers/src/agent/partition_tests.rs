@@ -1,6 +1,7 @@
 use std::cell::Cell;
 
 use proptest::prelude::*;
+use riverrun_agents::state::Reading;
 use riverrun_schemas::agent::{
     ApprovalPolicy, Decision, ForkedFrom, RunAccepted, RunAdvanced, RunApprovalDecided, RunCancelRequested, RunClaimed,
     RunFinished, RunOutcome, RunRequest, RunResumed, Step, StepKind, ToolEffect, ToolUse,
@@ -345,7 +346,7 @@ fn given_a_chain_when_the_runs_before_have_answered_then_the_waiting_one_is_driv
     let [join] = ready.as_slice() else { panic!("only the join is left") };
     let texts: Vec<&str> = join.state.inputs().iter().map(|input| input.text.as_str()).collect();
     assert_eq!((join.state.run_id, texts), (run("join"), vec!["the answer of a", "the answer of b"]));
-    assert!(join.ends.is_none() && join.state.has_untrusted_context());
+    assert!(join.ends.is_none() && join.state.reading() == Reading::Outside);
 }
 
 #[test]
