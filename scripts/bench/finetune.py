@@ -51,7 +51,14 @@ def in_layout(base, scratch):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     weights = next(base.glob("*.gguf")).name
-    AutoModelForCausalLM.from_pretrained(base, gguf_file=weights).save_pretrained(scratch)
+    read = AutoModelForCausalLM.from_pretrained(base, gguf_file=weights)
+    # What was read from GGUF is dequantized, but still counts as quantized, and that can't be saved.
+    config = read.config
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config
+    plain = AutoModelForCausalLM.from_config(config, torch_dtype=read.dtype)
+    plain.load_state_dict(read.state_dict())
+    plain.save_pretrained(scratch)
     AutoTokenizer.from_pretrained(base, gguf_file=weights).save_pretrained(scratch)
     return scratch
 

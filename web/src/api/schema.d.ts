@@ -4972,7 +4972,7 @@ export interface components {
             collections?: string[] | null;
             /**
              * Format: int32
-             * @description Most iterations of the agent's loop, 1 to 100.
+             * @description Most iterations of the agent's loop, 1 to 20,000.
              */
             max_iters?: number | null;
             /** @description An object of yours, at most 16 KiB; it comes back with the result. */
