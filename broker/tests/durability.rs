@@ -92,15 +92,79 @@ async fn given_damage_in_the_middle_when_started_then_the_partition_says_so_and_
     let broker = start(&folder).await;
     let topics = broker.topics();
     let stats = &topics.iter().find(|topic| topic.name == "t").unwrap().partitions[0];
-    let error = stats.error.as_ref().expect("the damage is reported");
+    let error = error_of(&broker).expect("the damage is reported");
     assert!(error.contains("corrupt at byte") && error.contains("restore"), "{error}");
     assert_eq!(stats.end_offset, 3, "readable up to the last good offset");
     assert_eq!(std::fs::metadata(&file).unwrap().len(), size, "nothing is cut off");
-    let impatient: FutureProducer = client(broker.local_addr()).set("message.timeout.ms", "500").create().unwrap();
-    let refused = impatient.send(FutureRecord::to("t").partition(0).key("k").payload("x"), PATIENCE).await;
-    assert!(refused.is_err(), "a damaged partition takes nothing");
+    assert!(takes_nothing(&broker).await, "a damaged partition takes nothing");
     send(&producer(broker.local_addr()), "other", 0, "k", "goes on").await;
     assert_eq!(values(&read_all(broker.local_addr(), "other", 1, "read_committed").await), ["sound", "goes on"]);
+    broker.shutdown().await;
+}
+
+/// A broker over six records of topic `t` that were written, checkpointed, and then changed on the disk.
+async fn over_changed(folder: &TempDir, change: impl Fn(&std::path::Path)) -> Broker {
+    let broker = start(folder).await;
+    let first = producer(broker.local_addr());
+    for i in 0..6 {
+        send(&first, "t", 0, "k", &format!("value {i}")).await;
+    }
+    broker.shutdown().await;
+    assert_eq!(files(folder, "t", 0, "idx").len(), 1, "all of it is checkpointed");
+    change(&files(folder, "t", 0, "log")[0]);
+    start(folder).await
+}
+
+/// Topic `t` refuses writes.
+async fn takes_nothing(broker: &Broker) -> bool {
+    let impatient: FutureProducer = client(broker.local_addr()).set("message.timeout.ms", "500").create().unwrap();
+    impatient.send(FutureRecord::to("t").partition(0).key("k").payload("x"), PATIENCE).await.is_err()
+}
+
+fn error_of(broker: &Broker) -> Option<String> {
+    broker.topics().iter().find(|topic| topic.name == "t").unwrap().partitions[0].error.clone()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_a_file_that_has_lost_what_was_synced_when_started_then_the_log_is_not_shortened_in_silence() {
+    let folder = TempDir::new().unwrap();
+    let broker = over_changed(&folder, |file| {
+        // At the end of a batch: nothing in the file itself tells.
+        let half = std::fs::metadata(file).unwrap().len() / 2;
+        std::fs::OpenOptions::new().write(true).open(file).unwrap().set_len(half).unwrap();
+    })
+    .await;
+    let error = error_of(&broker).expect("the loss is told");
+    assert!(error.contains("ends at byte") && error.contains("readable up to offset 3"), "{error}");
+    assert!(takes_nothing(&broker).await, "offsets that were given out are not given out again");
+    broker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_damage_behind_the_checkpoint_when_read_then_what_stands_before_it_comes_and_the_damage_is_told() {
+    let folder = TempDir::new().unwrap();
+    let broker = over_changed(&folder, |file| {
+        let mut bytes = std::fs::read(file).unwrap();
+        let middle = bytes.len() / 2 + 65; // in a record of the fourth batch
+        bytes[middle] ^= 1;
+        std::fs::write(file, bytes).unwrap();
+    })
+    .await;
+    assert_eq!(error_of(&broker), None, "a start does not look there");
+    let reader = reader(broker.local_addr(), "t", 1, "read_committed");
+    for expected in ["value 0", "value 1", "value 2"] {
+        let message = tokio::time::timeout(PATIENCE, reader.recv()).await.unwrap().unwrap();
+        assert_eq!(message.payload(), Some(expected.as_bytes()));
+    }
+    // The client asks for what comes next by itself.
+    let asks_on = async { while reader.recv().await.is_err() {} };
+    let told = eventually("the damage is told", || error_of(&broker).is_some());
+    tokio::select! {
+        () = told => {}
+        () = asks_on => panic!("a damaged record was handed out"),
+    }
+    assert!(error_of(&broker).unwrap().contains("damaged from offset 3"), "{:?}", error_of(&broker));
+    assert_eq!(send(&producer(broker.local_addr()), "t", 0, "k", "value 6").await, 6, "writes go on");
     broker.shutdown().await;
 }
 

@@ -45,9 +45,14 @@ def plan(method, steps, batch, seq_len):
 
 
 def in_layout(base, scratch):
-    """The base as both sides read it."""
+    """The base as both sides read it. Made in a process of its own: what a process was before it became another counts in its peak of memory."""
     if (base / "config.json").exists():
         return base
+    subprocess.run([sys.executable, __file__, "--base", base, "--layout", scratch], check=True)
+    return scratch
+
+
+def lay_out(base, scratch):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     weights = next(base.glob("*.gguf")).name
@@ -60,7 +65,6 @@ def in_layout(base, scratch):
     plain.load_state_dict(read.state_dict())
     plain.save_pretrained(scratch)
     AutoTokenizer.from_pretrained(base, gguf_file=weights).save_pretrained(scratch)
-    return scratch
 
 
 def measured(command, folder, variables):
@@ -191,7 +195,10 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--peer", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--layout", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.layout:
+        return lay_out(args.base, args.layout)
     if args.peer:
         return theirs(args.base, args.peer, plan(args.methods[0], args.steps, args.batch, args.seq_len), args.threads)
     reports = [compare(args, method) for method in args.methods or ["sft_lora", "dpo"]]

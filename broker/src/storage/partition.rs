@@ -146,6 +146,7 @@ impl Partition {
             tail_bytes: 0,
             last_append_ms: 0,
             health: recovered.corrupt.map_or(Health::Good, Health::Corrupt),
+            damage: None,
         };
         Arc::new(Self { name, shared, folder, config, state: Mutex::new(state), writer: Mutex::new(()) })
     }
@@ -401,11 +402,20 @@ impl Partition {
 
     /// What is wrong with the log, if something is.
     pub(crate) fn error(&self) -> Option<String> {
-        match &self.state.lock().health {
-            Health::Good | Health::Deleted => None,
+        let state = self.state.lock();
+        match &state.health {
+            Health::Good => state.damage.clone(),
+            Health::Deleted => None,
             Health::Failed { .. } => Some("the last write failed".into()),
             Health::Corrupt(reason) => Some(reason.clone()),
         }
+    }
+
+    /// A reader at `offset` has met damage. What stands before and behind it is served, and writes go on: they lie elsewhere.
+    pub(in crate::storage) fn found_damage(&self, offset: i64, error: &dyn std::fmt::Display) {
+        self.state.lock().damage = Some(format!(
+            "the log is damaged from offset {offset} on ({error}); restore the file from a backup, or read on behind it"
+        ));
     }
 
     /// Whether reads at `offset` must fail because the log is corrupt from there on.

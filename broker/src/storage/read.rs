@@ -231,7 +231,12 @@ fn select(chunk: &[u8], offset: i64, end: i64, limit: ReadLimit, position: u64) 
     let mut at = 0;
     let mut start = None;
     while at + HEADER_LEN <= chunk.len() {
-        let header = BatchHeader::parse(&chunk[at..]).map_err(|error| corrupt(position + at as u64, &error))?;
+        let header = match BatchHeader::parse(&chunk[at..]) {
+            Ok(header) => header,
+            // What is good before it is given first; the next read begins here.
+            Err(_) if start.is_some() => break,
+            Err(error) => return Err(corrupt(position + at as u64, &error)),
+        };
         if header.base_offset >= end {
             return Ok(start.map_or(Selection::Nothing, |start| Selection::Range(start..at)));
         }
@@ -246,8 +251,11 @@ fn select(chunk: &[u8], offset: i64, end: i64, limit: ReadLimit, position: u64) 
             if over || !whole {
                 break;
             }
-            BatchHeader::parse_checked(&chunk[at..]).map_err(|error| corrupt(position + at as u64, &error))?;
-            start = Some(begin);
+            match BatchHeader::parse_checked(&chunk[at..]) {
+                Ok(_) => start = Some(begin),
+                Err(_) if start.is_some() => break,
+                Err(error) => return Err(corrupt(position + at as u64, &error)),
+            }
         }
         at += header.size;
     }
@@ -281,6 +289,9 @@ pub(crate) async fn read_files(
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(error)) => {
             tracing::error!(partition = %partition.name, offset, error = %error, "reading the log failed");
+            if error.kind() == io::ErrorKind::InvalidData {
+                partition.found_damage(offset, &error);
+            }
             Err(ResponseError::KafkaStorageError)
         }
         Err(_) => Err(ResponseError::KafkaStorageError),

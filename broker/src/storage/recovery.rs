@@ -2,8 +2,8 @@
 //!
 //! Segments with a checkpoint are taken as described there; what lies behind the checkpoint is scanned, checksum by
 //! checksum. A bad batch at the very end of the last segment is a torn write and is cut off. A bad batch with a good one
-//! behind it (or in any earlier segment) is corruption: the partition then ends at the last good offset, refuses writes, and
-//! keeps its files untouched (`DURABLE-3`: a log is never silently shortened).
+//! behind it (or in any earlier segment) is corruption, and so is a file shorter than its checkpoint says: the partition then
+//! ends at the last good offset, refuses writes, and keeps its files untouched (`DURABLE-3`: a log is never silently shortened).
 
 use std::io;
 use std::path::Path;
@@ -61,6 +61,10 @@ pub(crate) fn recover(disk: &Arc<dyn Disk>, folder: &Path) -> io::Result<Recover
         }
         found.end_offset = found.end_offset.max(segment.base_offset);
         let bad = load(&**disk, &mut segment, &mut found)?;
+        if found.corrupt.is_some() {
+            found.segments.push(segment);
+            return Ok(found);
+        }
         let Some(bad) = bad else {
             found.segments.push(segment);
             continue;
@@ -124,13 +128,26 @@ fn list_segments(disk: &Arc<dyn Disk>, folder: &Path) -> io::Result<Vec<Segment>
 fn load(disk: &dyn Disk, segment: &mut Segment, found: &mut Recovered) -> io::Result<Option<Bad>> {
     let file = disk.open(&segment.path, OpenMode::Existing)?;
     let size = file.len()?;
-    let checkpoint = Checkpoint::read(disk, &segment.checkpoint_path());
-    if let Some(checkpoint) = checkpoint.filter(|checkpoint| checkpoint.size <= size) {
-        checkpoint.restore(segment);
-        found.end_offset = checkpoint.end_offset;
-        found.producers = checkpoint.producers.into();
+    let mut lost = None;
+    match Checkpoint::read(disk, &segment.checkpoint_path()) {
+        // It is written when all that it covers is synced: what is missing was there.
+        Some(checkpoint) if checkpoint.size > size => lost = Some(checkpoint.size),
+        Some(checkpoint) => {
+            checkpoint.restore(segment);
+            found.end_offset = checkpoint.end_offset;
+            found.producers = checkpoint.producers.into();
+        }
+        None => {}
     }
-    scan(file, size, segment, found)
+    let bad = scan(file, size, segment, found)?;
+    found.corrupt = lost.map(|synced| {
+        format!(
+            "{} ends at byte {size} and had {synced}, readable up to offset {}; restore the file from a backup or delete the topic",
+            segment.path.display(),
+            found.end_offset
+        )
+    });
+    Ok(bad)
 }
 
 /// Walks the batches behind what the checkpoint covers.

@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// A start of the broker, by which the member ids that it gives out can be told from those of earlier ones: members are not
-/// remembered across a start.
+/// A start of the broker, by which the member ids that it gives out can be told from those of earlier ones: of these only the
+/// members of stable groups are remembered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Life(u32);
 

@@ -40,6 +40,8 @@ pub(in crate::storage) struct State {
     pub(super) tail_bytes: usize,
     pub(super) last_append_ms: i64,
     pub(super) health: Health,
+    /// Damage that a reader has met behind a checkpoint, where a start does not look: what, and where.
+    pub(super) damage: Option<String>,
 }
 
 pub(super) struct Pending {
