@@ -102,8 +102,7 @@ pub async fn improve(
 
 /// Findings after a rewrite. What an analyzer found before that could not look again counts as still there.
 fn left(before: &Analyzed, after: &Analyzed) -> usize {
-    let ran =
-        |analyzed: &Analyzed, name: &str| analyzed.tools.iter().any(|run| run.name == name && run.status == "ran");
+    let ran = |analyzed: &Analyzed, name: &str| analyzed.tools.iter().any(|run| run.name == name && run.has_run());
     let unseen = before.findings.iter().filter(|one| !ran(after, &one.tool)).count();
     after.findings.len() + unseen
 }
@@ -201,14 +200,7 @@ mod tests {
         for (name, status, count) in tools {
             let finding = Finding::new((*name, "rule", Severity::Low), ("a.py", 1, 1), "m", "");
             all.findings.extend(std::iter::repeat_n(finding, *count));
-            all.tools.push(ToolRun {
-                name: (*name).to_owned(),
-                status: (*status).to_owned(),
-                findings: *count,
-                took_ms: 0,
-                detail: None,
-                fix: None,
-            });
+            all.tools.push(ToolRun { status: (*status).to_owned(), ..ToolRun::ran(name, *count) });
         }
         all
     }

@@ -1,7 +1,7 @@
 //! What an analysis came to: for people, as JSON, and as SARIF 2.1.0
 //! (<https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html>).
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -12,6 +12,10 @@ use crate::finding::{Finding, Severity};
 use crate::language::Language;
 use crate::review::Review;
 use crate::surface::{self, Surface, SurfaceChange};
+
+mod comparison;
+
+pub use comparison::{NotCompared, Trend, trend};
 
 /// Files that the figures name, the worst first.
 const MAX_FILE_METRICS: usize = 50;
@@ -133,10 +137,14 @@ impl Report {
         Some(surface::compare(earlier.surface.as_ref()?, self.surface.as_ref()?))
     }
 
+    /// Whether an analyzer did its work.
+    fn has_run(&self, tool: &str) -> bool {
+        self.tools.iter().any(|run| run.name == tool && run.has_run())
+    }
+
     /// As SARIF 2.1.0: a run an analyzer.
     pub fn sarif(&self) -> Value {
-        let runs: Vec<Value> =
-            self.tools.iter().filter(|tool| tool.status == "ran").map(|tool| self.run(tool)).collect();
+        let runs: Vec<Value> = self.tools.iter().filter(|tool| tool.has_run()).map(|tool| self.run(tool)).collect();
         json!({
             "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
             "version": "2.1.0",
@@ -202,29 +210,4 @@ fn uri(file: &str) -> String {
             byte => format!("%{byte:02X}"),
         })
         .collect()
-}
-
-/// What is different between two reports.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trend {
-    /// Findings that were not there.
-    pub new: Vec<Finding>,
-    /// Findings that are gone.
-    pub fixed: Vec<Finding>,
-    /// Findings that stayed.
-    pub unchanged: usize,
-    /// What became of the names that the project offers, when both reports say it.
-    pub surface: Option<SurfaceChange>,
-}
-
-/// Compares by the findings' ids, which do not change when lines move.
-pub fn trend(from: &Report, to: &Report) -> Trend {
-    let ids = |report: &Report| report.findings.iter().map(|finding| finding.id.clone()).collect::<HashSet<String>>();
-    let (before, after) = (ids(from), ids(to));
-    let without = |report: &Report, known: &HashSet<String>| {
-        report.findings.iter().filter(|finding| !known.contains(&finding.id)).cloned().collect::<Vec<Finding>>()
-    };
-    let new = without(to, &before);
-    let unchanged = to.findings.len() - new.len();
-    Trend { new, fixed: without(from, &after), unchanged, surface: to.surface_since(from) }
 }

@@ -12,6 +12,8 @@ use crate::finding::Finding;
 use crate::report::Report;
 use crate::text::FileText;
 
+/// Its name among the tools of a report.
+pub const TOOL: &str = "review";
 /// Findings that the model sees, the worst first.
 const MAX_FINDINGS: usize = 20;
 /// Longest line that it sees, in characters.

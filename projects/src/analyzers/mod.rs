@@ -65,6 +65,18 @@ pub struct ToolRun {
     pub fix: Option<String>,
 }
 
+impl ToolRun {
+    /// One that did its work.
+    pub fn ran(name: &str, findings: usize) -> Self {
+        Self { name: name.to_owned(), status: "ran".to_owned(), findings, took_ms: 0, detail: None, fix: None }
+    }
+
+    /// Whether it did its work: without that it says nothing of the project.
+    pub fn has_run(&self) -> bool {
+        self.status == "ran"
+    }
+}
+
 /// What all of them found.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Analyzed {
@@ -217,14 +229,7 @@ impl Analyzed {
     fn take(&mut self, name: &str, mut found: Vec<Finding>, took_ms: u64) {
         self.truncated |= found.len() > MAX_FINDINGS;
         found.truncate(MAX_FINDINGS);
-        self.tools.push(ToolRun {
-            name: name.to_owned(),
-            status: "ran".to_owned(),
-            findings: found.len(),
-            took_ms,
-            detail: None,
-            fix: None,
-        });
+        self.tools.push(ToolRun { took_ms, ..ToolRun::ran(name, found.len()) });
         self.findings.extend(found);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::finding::{Finding, Severity};
-use crate::report::{Report, Trend};
+use crate::report::{NotCompared, Report, Trend};
 use crate::surface::{PublicName, SurfaceChange};
 use charts::{Bar, Curve, bars, curves};
 
@@ -177,13 +177,20 @@ fn changes(trend: &Trend) -> String {
         format!("<h3>{title}</h3>{}", rows_of(findings, MAX_CHANGES))
     };
     format!(
-        "<p>Since the analysis before: {} new, {} gone, {} as before.</p>{}{}",
+        "<p>Since the analysis before: {} new, {} gone, {} as before.</p>{}{}{}",
         trend.new.len(),
         trend.fixed.len(),
         trend.unchanged,
+        not_compared(&trend.not_compared),
         list("New", &trend.new),
         list("Gone", &trend.fixed)
     )
+}
+
+/// Analyzers that nothing is said of.
+fn not_compared(tools: &[NotCompared]) -> String {
+    let named: Vec<String> = tools.iter().map(|one| escaped(&format!("{} ({})", one.tool, one.why))).collect();
+    if named.is_empty() { String::new() } else { format!("<p>Not compared: {}.</p>", named.join(", ")) }
 }
 
 fn surface(report: &Report) -> String {
@@ -290,13 +297,17 @@ mod tests {
         let (before, now) = (report(&[1]), report(&[1, 2, 9]));
         let point = |findings| Point { at: EVIL.to_owned(), findings, serious: 1 };
         let history = [point(1), point(3)];
-        let change = trend(&before, &now);
+        let change = Trend {
+            not_compared: vec![NotCompared { tool: EVIL.to_owned(), why: "missing".to_owned() }],
+            ..trend(&before, &now)
+        };
         let page = Page { name: EVIL, at: EVIL, report: &now, history: &history, trend: Some(&change) };
         let text = html(&page);
         for banned in ["<script", "\u{202e}", "\u{7}", "src=", "href=", "url(", "@import", "onload"] {
             assert!(!text.contains(banned), "{banned}");
         }
         assert!(text.contains("&lt;script&gt;") && text.contains("2 new, 0 gone, 1 as before"), "{text}");
+        assert!(text.contains("<p>Not compared: &lt;/style&gt;") && text.contains("(missing).</p>"), "{text}");
         for chart in
             ["findings of each severity by analyzer", "findings of each severity by file", "findings over time"]
         {
