@@ -132,7 +132,7 @@ impl Analyzer {
             namespace: e.namespace.clone(),
             analysis_id: e.analysis_id,
             report: self.copies.put(body.into()).await?,
-            findings: count(report.findings.len()),
+            findings: count(report.summary.findings),
             counts_json: counts.to_string(),
             at: now_ms(),
         }

@@ -129,7 +129,7 @@ pub struct FindingView {
     pub fix: Option<String>,
 }
 
-/// Findings, counted.
+/// Findings, counted: those too that a report does not list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReportSummary {
     /// All.
@@ -164,11 +164,11 @@ pub struct ToolRunView {
     pub name: String,
     /// `ran`, `missing`, `failed` or `skipped`.
     pub status: String,
-    /// Findings.
+    /// Findings, those too that a report does not list.
     pub findings: u64,
     /// How long it took.
     pub took_ms: u64,
-    /// Why it did not run.
+    /// Why it did not run, or what it left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// What to do then.
@@ -258,7 +258,7 @@ pub struct ReportView {
     pub summary: ReportSummary,
     /// The worst first.
     pub findings: Vec<FindingView>,
-    /// Whether some were left out.
+    /// Whether some are only counted: a report lists the worst 5,000 of an analyzer.
     pub findings_truncated: bool,
     /// Figures by name.
     pub metrics: BTreeMap<String, f64>,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::analyzers::MAX_FINDINGS as MAX_LISTED;
 use crate::finding::{Finding, Severity};
 use crate::report::{NotCompared, Report, Trend};
 use crate::surface::{PublicName, SurfaceChange};
@@ -254,7 +255,13 @@ fn findings(report: &Report) -> String {
     if report.findings.is_empty() {
         return section("Findings", "<p>Nothing was found.</p>");
     }
-    section("Findings", &rows_of(&report.findings, MAX_FINDINGS))
+    let rest = match report.summary.findings.saturating_sub(report.findings.len()) {
+        0 => String::new(),
+        count => {
+            format!("<p>{count} others are only counted: a report lists the worst {MAX_LISTED} of an analyzer.</p>")
+        }
+    };
+    section("Findings", &(rows_of(&report.findings, MAX_FINDINGS) + &rest))
 }
 
 fn rows_of(findings: &[Finding], most: usize) -> String {
@@ -318,6 +325,17 @@ mod tests {
         {
             assert_eq!(text.matches(open).count(), text.matches(close).count(), "{open}");
         }
+    }
+
+    #[test]
+    fn given_findings_that_are_only_counted_when_a_page_is_made_then_it_says_how_many() {
+        let mut report = report(&[1, 2]);
+        let shown = |report: &Report| html(&Page { name: "p", at: "now", report, history: &[], trend: None });
+        assert!(!shown(&report).contains("only counted"));
+        report.summary.findings += 3;
+        assert!(
+            shown(&report).contains("<p>3 others are only counted: a report lists the worst 5000 of an analyzer.</p>")
+        );
     }
 
     #[test]
