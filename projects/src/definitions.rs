@@ -1,10 +1,13 @@
-//! What a file defines at its outermost level, and who can use it.
+//! What a file defines at its outermost level, and who can use it; of what stands within it, the names alone ([`names_with_members`]).
 
 use std::collections::HashSet;
 
 use tree_sitter::Node;
 
 use crate::language::{Language, each, named, text};
+pub(crate) use members::names_with_members;
+
+mod members;
 
 /// Who can use a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! One thing that was found.
 
+use std::collections::BTreeMap;
+
 use riverrun_log::blobs::sha256_hex;
 use serde::{Deserialize, Serialize};
 
@@ -83,6 +85,38 @@ impl Finding {
             fix: (!fix.is_empty()).then_some(fix),
         }
     }
+}
+
+/// How many findings there are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// By severity.
+    pub by_severity: BTreeMap<Severity, usize>,
+    /// By analyzer.
+    pub by_tool: BTreeMap<String, usize>,
+    /// By file.
+    pub by_file: BTreeMap<String, usize>,
+}
+
+impl Counts {
+    /// Counts one more.
+    pub fn add(&mut self, finding: &Finding) {
+        *self.by_severity.entry(finding.severity).or_default() += 1;
+        *self.by_tool.entry(finding.tool.clone()).or_default() += 1;
+        *self.by_file.entry(finding.file.clone()).or_default() += 1;
+    }
+
+    /// All.
+    pub fn total(&self) -> usize {
+        self.by_severity.values().sum()
+    }
+}
+
+/// The worst first, and those that are as bad by their places.
+pub(crate) fn sort_worst_first(findings: &mut [Finding]) {
+    findings.sort_by(|a, b| {
+        (a.severity, &a.file, a.line, &a.rule, &a.message).cmp(&(b.severity, &b.file, b.line, &b.rule, &b.message))
+    });
 }
 
 /// A message without numbers that stand alone, such as lines and counts; names and versions keep theirs.

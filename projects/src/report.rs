@@ -1,22 +1,26 @@
 //! What an analysis came to: for people, as JSON, and as SARIF 2.1.0
 //! (<https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html>).
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::analyzers::{Analyzed, ToolRun};
 use crate::copy::Files;
-use crate::finding::{Finding, Severity};
+use crate::finding::{Finding, Severity, sort_worst_first};
 use crate::language::Language;
 use crate::review::Review;
 use crate::surface::{self, Surface, SurfaceChange};
 
+mod comparison;
+
+pub use comparison::{NotCompared, Trend, trend};
+
 /// Files that the figures name, the worst first.
 const MAX_FILE_METRICS: usize = 50;
 
-/// Findings, counted.
+/// Findings, counted: those too that a report does not list.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// All.
@@ -51,7 +55,7 @@ pub struct Report {
     pub summary: Summary,
     /// The worst first.
     pub findings: Vec<Finding>,
-    /// Whether some were left out.
+    /// Whether some are only counted.
     pub findings_truncated: bool,
     /// Figures by name.
     pub metrics: BTreeMap<String, f64>,
@@ -82,26 +86,25 @@ impl Report {
     /// Orders and counts.
     pub fn new(files: &Files, analyzed: Analyzed, took_ms: u64) -> Self {
         let mut findings = analyzed.findings;
-        findings.sort_by(|a, b| {
-            (a.severity, &a.file, a.line, &a.rule, &a.message).cmp(&(b.severity, &b.file, b.line, &b.rule, &b.message))
-        });
+        sort_worst_first(&mut findings);
         number(&mut findings);
-        let mut summary = Summary { findings: findings.len(), files: files.len(), ..Summary::default() };
-        for severity in Severity::ALL {
-            summary.by_severity.insert(severity.as_str().to_owned(), 0);
-        }
-        let mut by_file: BTreeMap<&str, usize> = BTreeMap::new();
-        for one in &findings {
-            *summary.by_severity.entry(one.severity.as_str().to_owned()).or_default() += 1;
-            *summary.by_tool.entry(one.tool.clone()).or_default() += 1;
-            *by_file.entry(&one.file).or_default() += 1;
-        }
+        let findings_truncated = analyzed.left_out.total() > 0;
+        let mut counts = analyzed.left_out;
+        findings.iter().for_each(|one| counts.add(one));
+        let of_severity = |severity: Severity| counts.by_severity.get(&severity).copied().unwrap_or(0);
+        let mut summary = Summary {
+            findings: counts.total(),
+            by_severity: Severity::ALL.map(|one| (one.as_str().to_owned(), of_severity(one))).into(),
+            by_tool: counts.by_tool,
+            files: files.len(),
+            lines: 0,
+        };
         let mut file_metrics = Vec::new();
         for (file, content) in files.iter().filter(|(file, _)| Language::of(file).is_some()) {
             let lines = lines(content);
             summary.lines += lines;
             let complexity = analyzed.complexity.get(file).copied().unwrap_or(0);
-            let findings = by_file.get(file.as_str()).copied().unwrap_or(0);
+            let findings = counts.by_file.get(file).copied().unwrap_or(0);
             file_metrics.push(FileMetrics { file: file.clone(), lines, complexity, findings });
         }
         file_metrics.sort_by(|a, b| (b.findings, b.complexity, &a.file).cmp(&(a.findings, a.complexity, &b.file)));
@@ -111,9 +114,8 @@ impl Report {
             ("lines".to_owned(), summary.lines as f64),
             ("complexity".to_owned(), complexity as f64),
             ("public_names".to_owned(), analyzed.surface.count as f64),
-            ("findings_per_1000_lines".to_owned(), per_thousand(findings.len(), summary.lines)),
+            ("findings_per_1000_lines".to_owned(), per_thousand(summary.findings, summary.lines)),
         ]);
-        let findings_truncated = analyzed.truncated;
         Self {
             summary,
             findings,
@@ -133,10 +135,14 @@ impl Report {
         Some(surface::compare(earlier.surface.as_ref()?, self.surface.as_ref()?))
     }
 
+    /// Whether an analyzer did its work.
+    fn has_run(&self, tool: &str) -> bool {
+        self.tools.iter().any(|run| run.name == tool && run.has_run())
+    }
+
     /// As SARIF 2.1.0: a run an analyzer.
     pub fn sarif(&self) -> Value {
-        let runs: Vec<Value> =
-            self.tools.iter().filter(|tool| tool.status == "ran").map(|tool| self.run(tool)).collect();
+        let runs: Vec<Value> = self.tools.iter().filter(|tool| tool.has_run()).map(|tool| self.run(tool)).collect();
         json!({
             "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
             "version": "2.1.0",
@@ -151,11 +157,17 @@ impl Report {
         rules.dedup();
         let results: Vec<Value> = own.iter().map(|finding| result(finding)).collect();
         let rules: Vec<Value> = rules.into_iter().map(|rule| json!({ "id": rule })).collect();
-        json!({
+        let mut run = json!({
             "tool": { "driver": { "name": tool.name, "rules": rules } },
             "columnKind": "unicodeCodePoints",
             "results": results,
-        })
+        });
+        // An analyzer that ran and has something to tell did not do all of it.
+        if let Some(told) = &tool.detail {
+            let notification = json!({ "level": "warning", "message": { "text": told } });
+            run["invocations"] = json!([{ "executionSuccessful": true, "toolExecutionNotifications": [notification] }]);
+        }
+        run
     }
 }
 
@@ -202,29 +214,4 @@ fn uri(file: &str) -> String {
             byte => format!("%{byte:02X}"),
         })
         .collect()
-}
-
-/// What is different between two reports.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trend {
-    /// Findings that were not there.
-    pub new: Vec<Finding>,
-    /// Findings that are gone.
-    pub fixed: Vec<Finding>,
-    /// Findings that stayed.
-    pub unchanged: usize,
-    /// What became of the names that the project offers, when both reports say it.
-    pub surface: Option<SurfaceChange>,
-}
-
-/// Compares by the findings' ids, which do not change when lines move.
-pub fn trend(from: &Report, to: &Report) -> Trend {
-    let ids = |report: &Report| report.findings.iter().map(|finding| finding.id.clone()).collect::<HashSet<String>>();
-    let (before, after) = (ids(from), ids(to));
-    let without = |report: &Report, known: &HashSet<String>| {
-        report.findings.iter().filter(|finding| !known.contains(&finding.id)).cloned().collect::<Vec<Finding>>()
-    };
-    let new = without(to, &before);
-    let unchanged = to.findings.len() - new.len();
-    Trend { new, fixed: without(from, &after), unchanged, surface: to.surface_since(from) }
 }

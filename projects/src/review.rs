@@ -1,5 +1,7 @@
-//! What a model says of the findings. It sees them with the lines that they are about; a place that it names and that is not among
-//! them is taken out of the list of citations.
+//! What a model says of the findings. It sees them with the lines that they are about; a number that it names and that none of them
+//! has is taken out of its words.
+
+use std::collections::BTreeSet;
 
 use riverrun_knowledge::{LanguageModels, room};
 use riverrun_models::{ChatRequest, Message, NoDeltas};
@@ -12,6 +14,8 @@ use crate::finding::Finding;
 use crate::report::Report;
 use crate::text::FileText;
 
+/// Its name among the tools of a report.
+pub const TOOL: &str = "review";
 /// Findings that the model sees, the worst first.
 const MAX_FINDINGS: usize = 20;
 /// Longest line that it sees, in characters.
@@ -70,9 +74,62 @@ pub async fn review(
     };
     room::check(models, None, &request).await?;
     let reply = models.chat(None, request, &mut NoDeltas, CancellationToken::new()).await?;
-    let citations = shown.iter().enumerate().filter(|(index, _)| reply.text.contains(&format!("[{}]", index + 1)));
-    let citations = citations.map(|(index, one)| Citation { n: index + 1, file: one.file.clone(), line: one.line });
-    Ok(Some(Review { citations: citations.collect(), text: reply.text.trim().to_owned(), model: reply.model }))
+    let (text, named) = backed(&reply.text, shown.len());
+    let citations = (1..).zip(&shown).filter(|(n, _)| named.contains(n));
+    let citations = citations.map(|(n, one)| Citation { n, file: one.file.clone(), line: one.line }).collect();
+    Ok(Some(Review { citations, text: text.trim().to_owned(), model: reply.model }))
+}
+
+/// The words without the numbers that no finding has, and the numbers that are left. The findings count from 1 to `shown`.
+fn backed(text: &str, shown: usize) -> (String, BTreeSet<usize>) {
+    let mut out = String::with_capacity(text.len());
+    let mut named = BTreeSet::new();
+    let mut rest = text;
+    while let Some(open) = rest.find('[') {
+        let (words, from) = rest.split_at(open);
+        out.push_str(words);
+        let Some((length, numbers)) = mark(from).filter(|_| !is_subscript(&out)) else {
+            out.push('[');
+            rest = &from[1..];
+            continue;
+        };
+        rest = &from[length..];
+        let known: Vec<usize> = numbers.into_iter().filter(|number| (1..=shown).contains(number)).collect();
+        if known.is_empty() {
+            close_gap(&mut out, rest);
+        } else {
+            let listed: Vec<String> = known.iter().map(usize::to_string).collect();
+            out.push_str(&format!("[{}]", listed.join(", ")));
+            named.extend(known);
+        }
+    }
+    out.push_str(rest);
+    (out, named)
+}
+
+/// `[1]` or `[1, 2]` at the beginning of a text: its length and its numbers.
+fn mark(text: &str) -> Option<(usize, Vec<usize>)> {
+    let inner = text.strip_prefix('[')?.split_once(']')?.0;
+    let number = |part: &str| {
+        let is_number = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        // One that is too large for a number is none of a finding.
+        is_number.then(|| part.parse().unwrap_or(usize::MAX))
+    };
+    let numbers = inner.split(',').map(|part| number(part.trim())).collect::<Option<Vec<usize>>>()?;
+    Some((inner.len() + 2, numbers))
+}
+
+/// Whether a bracket behind these words is code: `argv[1]`.
+fn is_subscript(words: &str) -> bool {
+    words.ends_with(|c: char| c.is_alphanumeric() || c == '_')
+}
+
+/// Takes the space before a mark that went, where another or a point follows.
+fn close_gap(words: &mut String, rest: &str) {
+    let is_closed = rest.is_empty() || rest.starts_with([' ', '\n', '.', ',', ';', ':', '!', '?', ')']);
+    if is_closed && words.ends_with(' ') {
+        words.pop();
+    }
 }
 
 fn line(number: usize, finding: &Finding, files: &Files) -> String {
@@ -87,4 +144,25 @@ fn line(number: usize, finding: &Finding, files: &Files) -> String {
         finding.rule,
         finding.message
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_marks_that_no_finding_backs_when_a_review_is_taken_then_they_are_struck_out_of_its_words() {
+        for (words, expected, named) in [
+            ("Do [2] first, then [1].", "Do [2] first, then [1].", vec![1, 2]),
+            ("Do [2] first; [77] and [3] are made up [77].", "Do [2] first; and are made up.", vec![2]),
+            ("[0] [77]", "", vec![]),
+            ("See [1, 77] and [77,2][78].", "See [1] and [2].", vec![1, 2]),
+            ("[99999999999999999999999]Go.", "Go.", vec![]),
+            ("It reads argv[77] and a[1], [a] and [] and [1", "It reads argv[77] and a[1], [a] and [] and [1", vec![]),
+            ("[[1]] é[", "[[1]] é[", vec![1]),
+        ] {
+            let (text, numbers) = backed(words, 2);
+            assert_eq!((text.as_str(), numbers.into_iter().collect::<Vec<usize>>()), (expected, named), "{words}");
+        }
+    }
 }

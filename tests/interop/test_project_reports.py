@@ -98,7 +98,7 @@ def test_what_changed_between_two_analyses_is_told_by_findings_and_names_althoug
     assert server.get(f"/projects/{project_id}/trend?namespace=other").status == 404
 
 
-def test_a_review_cites_findings_by_file_and_line_and_what_it_invents_is_no_citation(server):
+def test_a_review_cites_findings_by_file_and_line_and_what_it_invents_is_struck_out(server):
     words = base64.b64encode(b"Do [2] first, then [1]; [77] and z.py:9 are made up.").decode()
     project_id = project_of(server, {"a.py": f"import os  # [[id=review1 says={words}]]\n".encode(),
                                      "b.py": b"def f():\n    return 1\n    print(2)\n\nprint(f())\n",
@@ -109,6 +109,7 @@ def test_a_review_cites_findings_by_file_and_line_and_what_it_invents_is_no_cita
     review = report["review"]
     places = {(one["file"], one["line"]) for one in report["findings"]}
     assert [one["n"] for one in review["citations"]] == [1, 2], review
+    assert review["text"].startswith("Do [2] first, then [1];") and "[77]" not in review["text"], review
     assert all((one["file"], one["line"]) in places and one["file"] != "c.py" for one in review["citations"]), review
     assert "hunter2" not in done.stdout, "a secret is not shown to a model, nor told by it"
     done = server.cli("project", "report", project_id)

@@ -18,7 +18,7 @@ use riverrun_projects::language::Language;
 use riverrun_projects::own_tests::{self, TestRuns};
 use riverrun_projects::progress::Progress;
 use riverrun_projects::report::lines;
-use riverrun_projects::review::review;
+use riverrun_projects::review::{self, review};
 use riverrun_projects::surface::SurfaceChange;
 use riverrun_projects::{ProjectError, ProjectSettings, Report, analyzers, import};
 use riverrun_schemas::projects::{
@@ -109,14 +109,8 @@ impl Analyzer {
         if e.review {
             let begun = Instant::now();
             let reviewed = review(self.models.as_ref(), e.model.as_deref(), &files, &report).await;
-            let mut run = analyzers::ToolRun {
-                name: "review".to_owned(),
-                status: "ran".to_owned(),
-                findings: 0,
-                took_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
-                detail: None,
-                fix: None,
-            };
+            let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let mut run = analyzers::ToolRun { took_ms, ..analyzers::ToolRun::ran(review::TOOL, 0) };
             match reviewed {
                 Ok(review) => report.review = review,
                 // The findings stand without it.
@@ -138,7 +132,7 @@ impl Analyzer {
             namespace: e.namespace.clone(),
             analysis_id: e.analysis_id,
             report: self.copies.put(body.into()).await?,
-            findings: count(report.findings.len()),
+            findings: count(report.summary.findings),
             counts_json: counts.to_string(),
             at: now_ms(),
         }

@@ -58,7 +58,7 @@ pub use memory::{
 pub use project_tools::{InstallToolsBody, ProjectToolView};
 pub use projects::{
     AnalysisAccepted, AnalysisView, AnalyzeBody, ApplyBody, FileChangedView, FileMetricsView, FileTextView,
-    FindingView, ImportBody, ImproveBody, LanguageView, ModuleView, ProjectAccepted, ProjectFileView,
+    FindingView, ImportBody, ImproveBody, LanguageView, ModuleView, NotComparedView, ProjectAccepted, ProjectFileView,
     ProjectProgressView, ProjectRemovedView, ProjectView, ProposalAccepted, ProposalView, PublicNameView,
     ReportSummary, ReportView, RevertBody, ReviewCitation, ReviewView, SurfaceChangeView, SurfaceView, TestRunView,
     TestRunsView, ToolRunView, TrendView,

@@ -129,7 +129,7 @@ pub struct FindingView {
     pub fix: Option<String>,
 }
 
-/// Findings, counted.
+/// Findings, counted: those too that a report does not list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReportSummary {
     /// All.
@@ -164,11 +164,11 @@ pub struct ToolRunView {
     pub name: String,
     /// `ran`, `missing`, `failed` or `skipped`.
     pub status: String,
-    /// Findings.
+    /// Findings, those too that a report does not list.
     pub findings: u64,
     /// How long it took.
     pub took_ms: u64,
-    /// Why it did not run.
+    /// Why it did not run, or what it left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// What to do then.
@@ -258,7 +258,7 @@ pub struct ReportView {
     pub summary: ReportSummary,
     /// The worst first.
     pub findings: Vec<FindingView>,
-    /// Whether some were left out.
+    /// Whether some are only counted: a report lists the worst 5,000 of an analyzer.
     pub findings_truncated: bool,
     /// Figures by name.
     pub metrics: BTreeMap<String, f64>,
@@ -293,6 +293,15 @@ pub struct AnalysisView {
     pub metrics: BTreeMap<String, f64>,
 }
 
+/// An analyzer whose findings are no part of a comparison.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NotComparedView {
+    /// Its name.
+    pub tool: String,
+    /// Why, for people: it did not run for both analyses, or one does not list all of its findings.
+    pub why: String,
+}
+
 /// What is different between two analyses.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TrendView {
@@ -306,6 +315,9 @@ pub struct TrendView {
     pub fixed: Vec<FindingView>,
     /// Findings that stayed.
     pub unchanged: u64,
+    /// Analyzers that only one of the two can speak for; their findings are in none of the lists.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_compared: Vec<NotComparedView>,
     /// What became of the names that the project offers, when both reports say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub surface: Option<SurfaceChangeView>,

@@ -3,7 +3,8 @@
 
 use serde_json::Value;
 
-use super::{MAX_PARSED, is_vendored};
+use super::is_vendored;
+use super::limits::MAX_PARSED;
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
 

@@ -7,11 +7,12 @@ use riverrun_agents::tools::sandbox::Sandbox;
 use serde::{Deserialize, Serialize};
 
 use crate::copy::Files;
-use crate::finding::Finding;
+use crate::finding::{Counts, Finding, sort_worst_first};
 use crate::language::Language;
 use crate::progress::Progress;
 use crate::settings::ProjectSettings;
 use crate::surface::{Surface, surface};
+use limits::{MAX_PARSED, too_large};
 
 mod advisories;
 mod dead_code;
@@ -21,6 +22,7 @@ mod external;
 mod import_graph;
 mod leakage;
 mod licences;
+mod limits;
 mod node_packages;
 mod package_licences;
 mod packages;
@@ -37,14 +39,11 @@ pub(crate) use external::{KnownTool, known_tools};
 pub use package_licences::LicenceTable;
 pub(crate) use package_licences::is_vendored;
 
-/// Most findings of one analyzer; what is beyond is counted and left out.
+/// Findings of one analyzer that a report lists, the worst; what is beyond is counted.
 pub const MAX_FINDINGS: usize = 5_000;
 
 /// Rules that say nothing without the other files of a project.
 const NEEDS_PROJECT: [&str; 3] = [dead_code::PRIVATE, dead_code::PUBLIC, "unused-dependency"];
-
-/// A file larger than this is not parsed: 2 MiB. It is generated or data.
-const MAX_PARSED: usize = 2 << 20;
 
 /// What an analyzer did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -53,7 +52,7 @@ pub struct ToolRun {
     pub name: String,
     /// `ran`, `missing`, `failed` or `skipped`.
     pub status: String,
-    /// Findings.
+    /// Findings, those too that a report does not list.
     pub findings: usize,
     /// How long it took.
     pub took_ms: u64,
@@ -65,15 +64,35 @@ pub struct ToolRun {
     pub fix: Option<String>,
 }
 
+impl ToolRun {
+    /// One that did its work.
+    pub fn ran(name: &str, findings: usize) -> Self {
+        Self { name: name.to_owned(), status: "ran".to_owned(), findings, took_ms: 0, detail: None, fix: None }
+    }
+
+    /// Adds to what there is to say of it.
+    fn tell(&mut self, what: String) {
+        self.detail = Some(match self.detail.take() {
+            Some(known) => format!("{known}; {what}"),
+            None => what,
+        });
+    }
+
+    /// Whether it did its work: without that it says nothing of the project.
+    pub fn has_run(&self) -> bool {
+        self.status == "ran"
+    }
+}
+
 /// What all of them found.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Analyzed {
-    /// Findings in no order.
+    /// Findings in no order: the worst [`MAX_FINDINGS`] of each analyzer.
     pub findings: Vec<Finding>,
+    /// The others.
+    pub left_out: Counts,
     /// What each analyzer did.
     pub tools: Vec<ToolRun>,
-    /// Whether findings were left out.
-    pub truncated: bool,
     /// Complexity of files whose syntax is known.
     pub complexity: std::collections::BTreeMap<String, usize>,
     /// What the project offers to others.
@@ -134,12 +153,15 @@ fn reading(files: &Files, table: &LicenceTable, progress: &Progress) -> Analyzed
     });
     let mut analyzed = Analyzed { complexity, surface: offered, ..Analyzed::default() };
     for (name, found, took_ms) in runs {
-        let failed = found.is_none();
-        analyzed.take(name, found.unwrap_or_default(), took_ms);
-        if let (true, Some(run)) = (failed, analyzed.tools.last_mut()) {
-            run.status = "failed".to_owned();
-            run.detail = Some("the analyzer broke off; this is a defect".to_owned());
+        let mut run = ToolRun { took_ms, ..ToolRun::ran(name, 0) };
+        match &found {
+            Some(_) => run.detail = too_large(name, files),
+            None => {
+                run.status = "failed".to_owned();
+                run.detail = Some("the analyzer broke off; this is a defect".to_owned());
+            }
         }
+        analyzed.take(run, found.unwrap_or_default());
     }
     analyzed
 }
@@ -192,7 +214,7 @@ async fn whole(
         let mut analyzed = reading(&own, &table, &counted);
         let licences = analyzed.tools.iter_mut().find(|tool| tool.name == "licences");
         if let (Some(licences), Some(why)) = (licences, unread) {
-            licences.detail = Some(format!("the table of licences is not used: {why}"));
+            licences.tell(format!("the table of licences is not used: {why}"));
             licences.fix = Some("correct the file that RIVERRUN_PROJECT_LICENCES names".to_owned());
         }
         (analyzed, (run, found))
@@ -203,28 +225,84 @@ async fn whole(
         Ok((analyzed, versions)) => (analyzed, Some(versions)),
         Err(_) => (Analyzed::default(), None),
     };
-    for (mut run, mut found) in versions.into_iter().chain(external) {
-        analyzed.truncated |= found.len() > MAX_FINDINGS;
-        found.truncate(MAX_FINDINGS);
-        run.findings = found.len();
-        analyzed.findings.extend(found);
-        analyzed.tools.push(run);
+    for (run, found) in versions.into_iter().chain(external) {
+        analyzed.take(run, found);
     }
     analyzed
 }
 
 impl Analyzed {
-    fn take(&mut self, name: &str, mut found: Vec<Finding>, took_ms: u64) {
-        self.truncated |= found.len() > MAX_FINDINGS;
-        found.truncate(MAX_FINDINGS);
-        self.tools.push(ToolRun {
-            name: name.to_owned(),
-            status: "ran".to_owned(),
-            findings: found.len(),
-            took_ms,
-            detail: None,
-            fix: None,
-        });
+    /// Takes what an analyzer found: the worst, and how many there are besides.
+    fn take(&mut self, mut run: ToolRun, mut found: Vec<Finding>) {
+        run.findings = found.len();
+        if found.len() > MAX_FINDINGS {
+            sort_worst_first(&mut found);
+            let beyond = found.split_off(MAX_FINDINGS);
+            run.tell(format!("the worst {MAX_FINDINGS} findings are listed, {} are left out", beyond.len()));
+            beyond.iter().for_each(|one| self.left_out.add(one));
+        }
         self.findings.extend(found);
+        self.tools.push(run);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Severity;
+    use crate::report::Report;
+
+    /// As a linter answers: in the order of the files, the worst at the end.
+    fn found(low: usize, high: usize) -> Vec<Finding> {
+        let of = |severity: Severity, number: usize| {
+            let file = format!("f{}.py", number % 7);
+            Finding::new(("ruff", "r", severity), (file.as_str(), number + 1, 1), format!("m{number}x"), "")
+        };
+        let mild = (0..low).map(|number| of(Severity::Low, number));
+        mild.chain((low..low + high).map(|number| of(Severity::High, number))).collect()
+    }
+
+    #[test]
+    fn given_more_findings_of_a_tool_than_a_report_lists_when_they_are_taken_then_the_worst_stay_and_all_are_counted() {
+        let mut analyzed = Analyzed::default();
+        let run = ToolRun { detail: Some("it was asked twice".to_owned()), ..ToolRun::ran("ruff", 0) };
+        analyzed.take(run, found(MAX_FINDINGS + 2, 5));
+        analyzed.take(ToolRun::ran("mypy", 0), Vec::new());
+        let report = Report::new(&Files::new(), analyzed, 1);
+
+        assert_eq!((report.findings.len(), report.findings_truncated), (MAX_FINDINGS, true));
+        assert!(report.findings[..5].iter().all(|one| one.severity == Severity::High), "the worst are listed");
+        let summary = &report.summary;
+        assert_eq!((summary.findings, summary.by_tool["ruff"]), (MAX_FINDINGS + 7, MAX_FINDINGS + 7));
+        assert_eq!((summary.by_severity["high"], summary.by_severity["low"]), (5, MAX_FINDINGS + 2));
+        let run = &report.tools[0];
+        let told = "it was asked twice; the worst 5000 findings are listed, 7 are left out";
+        assert_eq!((run.findings, run.detail.as_deref()), (MAX_FINDINGS + 7, Some(told)));
+        let sarif = report.sarif();
+        assert_eq!(sarif["runs"][0]["results"].as_array().unwrap().len(), MAX_FINDINGS);
+        let notifications = &sarif["runs"][0]["invocations"][0]["toolExecutionNotifications"];
+        assert_eq!(notifications[0]["message"]["text"], told);
+        assert!(sarif["runs"][1].get("invocations").is_none(), "nothing is left out there");
+    }
+
+    #[test]
+    fn given_as_many_findings_as_a_report_lists_when_they_are_taken_then_nothing_is_said_to_be_left_out() {
+        let mut analyzed = Analyzed::default();
+        analyzed.take(ToolRun::ran("ruff", 0), found(MAX_FINDINGS, 0));
+        let report = Report::new(&Files::new(), analyzed, 1);
+        assert_eq!((report.findings.len(), report.findings_truncated), (MAX_FINDINGS, false));
+        assert_eq!(report.tools[0].detail, None);
+    }
+
+    #[test]
+    fn given_a_source_that_is_too_large_when_a_project_is_analyzed_then_the_report_and_its_sarif_say_that_it_was_left_out()
+     {
+        let large = "x = 1\n".repeat(MAX_PARSED / 6 + 1);
+        let files = Files::from([("a.py".to_owned(), "y = 1\n".into()), ("b.py".to_owned(), large.into())]);
+        let report = Report::new(&files, deterministic(&files), 1);
+        let told = "1 file left out: larger than 2 MiB";
+        let detail = |tool: &str| report.tools.iter().find(|run| run.name == tool).unwrap().detail.as_deref();
+        assert_eq!((detail("syntax"), detail("leakage"), detail("secrets")), (Some(told), Some(told), None));
+        assert!(report.sarif().to_string().contains(told));
     }
 }

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use super::limits::MAX_SCANNED;
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
 use crate::installed::is_metadata;
 
 const TOOL: &str = "secrets";
-/// Longest file that is looked through, in bytes.
-const MAX_SCANNED: usize = 4 << 20;
 /// So many different ones in a file are a list of people.
 const MANY: usize = 5;
 
@@ -33,7 +32,7 @@ const PLACEHOLDERS: &[&str] =
 pub(super) fn analyze(files: &Files) -> Vec<Finding> {
     let mut found = Vec::new();
     for (path, content) in files.iter().filter(|(_, content)| content.len() <= MAX_SCANNED) {
-        if content.contains(&0) || is_metadata(path) {
+        if !is_read(path, content) {
             continue;
         }
         let text = String::from_utf8_lossy(content);
@@ -44,6 +43,11 @@ pub(super) fn analyze(files: &Files) -> Vec<Finding> {
         people(path, &text, &mut found);
     }
     found
+}
+
+/// Texts, but for those of installed packages.
+pub(super) fn is_read(path: &str, content: &[u8]) -> bool {
+    !content.contains(&0) && !is_metadata(path)
 }
 
 fn scan(path: &str, (number, line): (usize, &str), is_literal: fn(&str) -> bool, found: &mut Vec<Finding>) {

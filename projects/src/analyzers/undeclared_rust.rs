@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 
 use tree_sitter::Node;
 
-use super::{MAX_PARSED, is_vendored};
+use super::is_vendored;
+use super::limits::MAX_PARSED;
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
 use crate::language::{Language, each, text};

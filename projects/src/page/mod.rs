@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::analyzers::MAX_FINDINGS as MAX_LISTED;
 use crate::finding::{Finding, Severity};
-use crate::report::{Report, Trend};
+use crate::report::{NotCompared, Report, Trend};
 use crate::surface::{PublicName, SurfaceChange};
 use charts::{Bar, Curve, bars, curves};
 
@@ -177,13 +178,20 @@ fn changes(trend: &Trend) -> String {
         format!("<h3>{title}</h3>{}", rows_of(findings, MAX_CHANGES))
     };
     format!(
-        "<p>Since the analysis before: {} new, {} gone, {} as before.</p>{}{}",
+        "<p>Since the analysis before: {} new, {} gone, {} as before.</p>{}{}{}",
         trend.new.len(),
         trend.fixed.len(),
         trend.unchanged,
+        not_compared(&trend.not_compared),
         list("New", &trend.new),
         list("Gone", &trend.fixed)
     )
+}
+
+/// Analyzers that nothing is said of.
+fn not_compared(tools: &[NotCompared]) -> String {
+    let named: Vec<String> = tools.iter().map(|one| escaped(&format!("{} ({})", one.tool, one.why))).collect();
+    if named.is_empty() { String::new() } else { format!("<p>Not compared: {}.</p>", named.join(", ")) }
 }
 
 fn surface(report: &Report) -> String {
@@ -247,7 +255,13 @@ fn findings(report: &Report) -> String {
     if report.findings.is_empty() {
         return section("Findings", "<p>Nothing was found.</p>");
     }
-    section("Findings", &rows_of(&report.findings, MAX_FINDINGS))
+    let rest = match report.summary.findings.saturating_sub(report.findings.len()) {
+        0 => String::new(),
+        count => {
+            format!("<p>{count} others are only counted: a report lists the worst {MAX_LISTED} of an analyzer.</p>")
+        }
+    };
+    section("Findings", &(rows_of(&report.findings, MAX_FINDINGS) + &rest))
 }
 
 fn rows_of(findings: &[Finding], most: usize) -> String {
@@ -290,13 +304,17 @@ mod tests {
         let (before, now) = (report(&[1]), report(&[1, 2, 9]));
         let point = |findings| Point { at: EVIL.to_owned(), findings, serious: 1 };
         let history = [point(1), point(3)];
-        let change = trend(&before, &now);
+        let change = Trend {
+            not_compared: vec![NotCompared { tool: EVIL.to_owned(), why: "missing".to_owned() }],
+            ..trend(&before, &now)
+        };
         let page = Page { name: EVIL, at: EVIL, report: &now, history: &history, trend: Some(&change) };
         let text = html(&page);
         for banned in ["<script", "\u{202e}", "\u{7}", "src=", "href=", "url(", "@import", "onload"] {
             assert!(!text.contains(banned), "{banned}");
         }
         assert!(text.contains("&lt;script&gt;") && text.contains("2 new, 0 gone, 1 as before"), "{text}");
+        assert!(text.contains("<p>Not compared: &lt;/style&gt;") && text.contains("(missing).</p>"), "{text}");
         for chart in
             ["findings of each severity by analyzer", "findings of each severity by file", "findings over time"]
         {
@@ -307,6 +325,17 @@ mod tests {
         {
             assert_eq!(text.matches(open).count(), text.matches(close).count(), "{open}");
         }
+    }
+
+    #[test]
+    fn given_findings_that_are_only_counted_when_a_page_is_made_then_it_says_how_many() {
+        let mut report = report(&[1, 2]);
+        let shown = |report: &Report| html(&Page { name: "p", at: "now", report, history: &[], trend: None });
+        assert!(!shown(&report).contains("only counted"));
+        report.summary.findings += 3;
+        assert!(
+            shown(&report).contains("<p>3 others are only counted: a report lists the worst 5000 of an analyzer.</p>")
+        );
     }
 
     #[test]

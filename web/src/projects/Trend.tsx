@@ -45,6 +45,7 @@ export function Trend({ id }: { id: string }) {
 							{number(trend.data.new.length)} new, {number(trend.data.fixed.length)} gone,{" "}
 							{number(trend.data.unchanged)} as before
 						</p>
+						<NotCompared tools={trend.data.not_compared ?? []} />
 						<div className="mt-2 grid gap-3 xl:grid-cols-2">
 							<Side title="New" findings={trend.data.new} />
 							<Side title="Gone" findings={trend.data.fixed} />
@@ -91,6 +92,14 @@ function Choice({
 				</option>
 			))}
 		</Select>
+	);
+}
+
+/** Tools that only one of the two analyses can speak for. */
+function NotCompared({ tools }: { tools: NonNullable<TrendView["not_compared"]> }) {
+	if (tools.length === 0) return null;
+	return (
+		<p className="text-warn text-xs">Not compared: {tools.map(({ tool, why }) => `${tool} (${why})`).join(", ")}</p>
 	);
 }
 

@@ -5,6 +5,7 @@ use axum::extract::{Path, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use riverrun_projects::report::NotCompared;
 use riverrun_projects::surface::{PublicName, SurfaceChange};
 use riverrun_projects::{Finding, Report, report};
 use riverrun_schemas::projects::AnalyzeProject;
@@ -27,8 +28,8 @@ use crate::routes::runs::location;
 use crate::state::AppState;
 use crate::wait::until;
 use crate::wire::{
-    AnalysisAccepted, AnalysisView, AnalyzeBody, FindingView, Page, Problem, PublicNameView, ReportView,
-    SurfaceChangeView, TrendView,
+    AnalysisAccepted, AnalysisView, AnalyzeBody, FindingView, NotComparedView, Page, Problem, PublicNameView,
+    ReportView, SurfaceChangeView, TrendView,
 };
 
 const SARIF: &str = "application/sarif+json";
@@ -237,6 +238,10 @@ fn finding_view(one: Finding) -> FindingView {
     }
 }
 
+fn not_compared_view(NotCompared { tool, why }: NotCompared) -> NotComparedView {
+    NotComparedView { tool, why }
+}
+
 fn surface_view(change: SurfaceChange) -> SurfaceChangeView {
     let views = |names: Vec<PublicName>| {
         names.into_iter().map(|PublicName { file, name }| PublicNameView { file, name }).collect::<Vec<_>>()
@@ -275,6 +280,7 @@ async fn trend(
         new: found.new.into_iter().map(finding_view).collect(),
         fixed: found.fixed.into_iter().map(finding_view).collect(),
         unchanged: found.unchanged as u64,
+        not_compared: found.not_compared.into_iter().map(not_compared_view).collect(),
         surface: found.surface.map(surface_view),
     }))
 }

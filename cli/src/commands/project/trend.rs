@@ -1,6 +1,6 @@
 //! What changed between two analyses, for people.
 
-use riverrun_api::wire::{FindingView, SurfaceChangeView, TrendView};
+use riverrun_api::wire::{FindingView, NotComparedView, SurfaceChangeView, TrendView};
 
 use super::shown::row;
 use crate::output::table;
@@ -10,6 +10,7 @@ const MAX_NAMES: usize = 20;
 
 pub(super) fn shown(trend: &TrendView) -> String {
     let mut text = format!("{} new, {} gone, {} as before\n", trend.new.len(), trend.fixed.len(), trend.unchanged);
+    text.push_str(&not_compared(&trend.not_compared));
     for (title, findings) in [("new", &trend.new), ("gone", &trend.fixed)] {
         if !findings.is_empty() {
             text.push_str(&format!("\n{title}:\n{}", listed(findings)));
@@ -19,6 +20,12 @@ pub(super) fn shown(trend: &TrendView) -> String {
         text.push_str(&names(change));
     }
     text
+}
+
+/// Analyzers that nothing is said of; nothing when there are none.
+fn not_compared(tools: &[NotComparedView]) -> String {
+    let named: Vec<String> = tools.iter().map(|one| format!("{} ({})", one.tool, one.why)).collect();
+    if named.is_empty() { String::new() } else { format!("not compared: {}\n", named.join(", ")) }
 }
 
 fn listed(findings: &[FindingView]) -> String {
@@ -39,4 +46,29 @@ pub(super) fn names(change: &SurfaceChangeView) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trend(not_compared: Vec<NotComparedView>) -> TrendView {
+        TrendView {
+            from: "a".into(),
+            to: "b".into(),
+            new: Vec::new(),
+            fixed: Vec::new(),
+            unchanged: 3,
+            not_compared,
+            surface: None,
+        }
+    }
+
+    #[test]
+    fn given_analyzers_that_are_not_compared_when_a_trend_is_shown_then_they_are_named_with_their_reasons() {
+        let why = "missing in the later analysis";
+        let left_out = vec![NotComparedView { tool: "ruff".into(), why: why.into() }];
+        assert_eq!(shown(&trend(left_out)), format!("0 new, 0 gone, 3 as before\nnot compared: ruff ({why})\n"));
+        assert_eq!(shown(&trend(Vec::new())), "0 new, 0 gone, 3 as before\n");
+    }
 }

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use tree_sitter::Node;
 
+use super::limits::MAX_PARSED;
 use super::package_licences::is_vendored;
 use super::parsed;
 use crate::copy::Files;
@@ -22,8 +23,6 @@ const TOOL: &str = "dead-code";
 /// Rules that are about the project; without the other files they say nothing.
 pub(super) const PRIVATE: &str = "unused-private";
 pub(super) const PUBLIC: &str = "unused-public";
-/// Longest manifest or page whose words count as uses, in bytes.
-const MAX_PAGE: usize = 2 << 20;
 /// How much of a file is looked at for the mark of what made it, in bytes.
 const HEAD: usize = 1_000;
 
@@ -104,18 +103,24 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     parts.filter(|word| word.starts_with(|c: char| c.is_alphabetic() || c == '_'))
 }
 
+/// Whether names or words of a file count.
+pub(super) fn is_read(path: &str) -> bool {
+    Language::of(path).is_some() || is_page(path)
+}
+
+/// Manifests, settings and pages.
+fn is_page(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let end = name.rsplit_once('.').map_or("", |(_, end)| end).to_lowercase();
+    let ends = [
+        "toml", "cfg", "ini", "yaml", "yml", "json", "md", "rst", "txt", "html", "ipynb", "j2", "jinja", "sh", "in", "",
+    ];
+    Language::of(path).is_none() && ends.contains(&end.as_str())
+}
+
 /// The words of manifests, settings and pages: entry points, tasks, documented functions.
 fn pages(files: &Files) -> HashSet<&str> {
-    let is_page = |path: &str| {
-        let name = path.rsplit('/').next().unwrap_or(path);
-        let end = name.rsplit_once('.').map_or("", |(_, end)| end).to_lowercase();
-        let ends = [
-            "toml", "cfg", "ini", "yaml", "yml", "json", "md", "rst", "txt", "html", "ipynb", "j2", "jinja", "sh",
-            "in", "",
-        ];
-        Language::of(path).is_none() && ends.contains(&end.as_str())
-    };
-    let pages = files.iter().filter(|(path, content)| content.len() <= MAX_PAGE && is_page(path));
+    let pages = files.iter().filter(|(path, content)| content.len() <= MAX_PARSED && is_page(path));
     pages.filter_map(|(_, content)| std::str::from_utf8(content).ok()).flat_map(words).collect()
 }
 

@@ -251,7 +251,7 @@ async fn start(tool: &Tool, begin: Start, folder: &Path, sandbox: &Sandbox) -> (
         return outcome(tool, answer, &place);
     };
     let (mut run, found) = outcome(tool, call(tool, &begin, again.arguments, folder, sandbox).await, &place);
-    if run.status == "ran" {
+    if run.has_run() {
         run.detail = Some(again.told.to_owned());
     }
     (run, found)
@@ -321,15 +321,7 @@ fn understood(tool: &Tool, finished: &Finished, place: &str) -> (ToolRun, Vec<Fi
         let run = told(tool, "failed", format!("it broke off: {why}"), "run it by hand to see why");
         return (run, Vec::new());
     };
-    let run = ToolRun {
-        name: tool.name.to_owned(),
-        status: "ran".to_owned(),
-        findings: found.len(),
-        took_ms: 0,
-        detail: None,
-        fix: None,
-    };
-    (run, found)
+    (ToolRun::ran(tool.name, found.len()), found)
 }
 
 #[cfg(test)]

@@ -1,0 +1,75 @@
+//! How much analyzers read. What is larger is generated or data; each says how many files it left out for that.
+
+use super::{dead_code, secrets};
+use crate::copy::Files;
+use crate::language::Language;
+
+/// A file larger than this is not parsed: 2 MiB.
+pub(super) const MAX_PARSED: usize = 2 << 20;
+/// A file larger than this is not looked through for secrets: 4 MiB.
+pub(super) const MAX_SCANNED: usize = 4 << 20;
+
+/// Which files an analyzer reads, when they are not larger than so many bytes.
+struct Limit {
+    tool: &'static str,
+    bytes: usize,
+    reads: fn(&str, &[u8]) -> bool,
+}
+
+const LIMITS: &[Limit] = &[
+    Limit { tool: "syntax", bytes: MAX_PARSED, reads: |path, _| Language::of(path).is_some() },
+    Limit { tool: "dead-code", bytes: MAX_PARSED, reads: |path, _| dead_code::is_read(path) },
+    Limit { tool: "dependencies", bytes: MAX_PARSED, reads: |path, _| Language::of(path).is_some() },
+    Limit { tool: "leakage", bytes: MAX_PARSED, reads: |path, _| Language::of(path) == Some(Language::Python) },
+    Limit { tool: "imports", bytes: MAX_PARSED, reads: |path, _| has_imports(path) },
+    Limit { tool: "secrets", bytes: MAX_SCANNED, reads: secrets::is_read },
+];
+
+/// Languages whose imports are followed.
+fn has_imports(path: &str) -> bool {
+    matches!(Language::of(path), Some(Language::Python | Language::JavaScript | Language::TypeScript | Language::Tsx))
+}
+
+/// What an analyzer has to say of files that are too large for it; nothing where there are none.
+pub(super) fn too_large(tool: &str, files: &Files) -> Option<String> {
+    let limit = LIMITS.iter().find(|limit| limit.tool == tool)?;
+    let is_left_out = |path: &str, content: &[u8]| content.len() > limit.bytes && (limit.reads)(path, content);
+    let count = files.iter().filter(|(path, content)| is_left_out(path, content)).count();
+    let what = if count == 1 { "file" } else { "files" };
+    (count > 0).then(|| format!("{count} {what} left out: larger than {} MiB", limit.bytes >> 20))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_files_over_the_limits_when_analyzers_are_asked_then_each_counts_those_that_it_would_read() {
+        let of_size = |bytes: usize| vec![b'\n'; bytes];
+        let binary = [vec![0], of_size(MAX_SCANNED)].concat();
+        let files: Files = [
+            ("a.py", of_size(MAX_PARSED)),
+            ("b.py", of_size(MAX_PARSED + 1)),
+            ("c.js", of_size(MAX_SCANNED + 1)),
+            ("d.go", of_size(MAX_PARSED + 1)),
+            ("e.csv", of_size(MAX_SCANNED + 1)),
+            ("f.json", of_size(MAX_PARSED + 1)),
+            ("g.png", binary),
+        ]
+        .into_iter()
+        .map(|(path, content)| (path.to_owned(), content.into()))
+        .collect();
+        for (tool, expected) in [
+            ("syntax", Some("3 files left out: larger than 2 MiB")),
+            ("dead-code", Some("4 files left out: larger than 2 MiB")),
+            ("dependencies", Some("3 files left out: larger than 2 MiB")),
+            ("leakage", Some("1 file left out: larger than 2 MiB")),
+            ("imports", Some("2 files left out: larger than 2 MiB")),
+            ("secrets", Some("2 files left out: larger than 4 MiB")),
+            ("licences", None),
+        ] {
+            assert_eq!(too_large(tool, &files).as_deref(), expected, "{tool}");
+        }
+        assert_eq!(too_large("syntax", &Files::new()), None);
+    }
+}
