@@ -74,9 +74,7 @@ export function Findings({ findings, total, truncated, onOpen, onImprove }: Prop
 				</Select>
 			</div>
 			{truncated && (
-				<p className="text-warn text-xs">
-					Of each tool the worst findings are listed, 5,000 at most; all are counted.
-				</p>
+				<p className="text-warn text-xs">Of each tool the worst findings are listed, 5,000 at most; all count.</p>
 			)}
 			{groups.length === 0 && <Empty>{findings.length === 0 ? "Nothing was found." : "Nothing fits."}</Empty>}
 			{groups.slice(0, shown).map((group) => (
