@@ -3936,6 +3936,13 @@ export interface components {
             /** @description In order, each once. */
             names: string[];
         };
+        /** @description An analyzer whose findings are no part of a comparison. */
+        NotComparedView: {
+            /** @description Its name. */
+            tool: string;
+            /** @description Why, for people: it did not run for both analyses, or one does not list all of its findings. */
+            why: string;
+        };
         /** @description A document whose chunks are not everywhere alike. */
         Orphan: {
             /** @description Chunks that the read model counts; 0 when it knows no such document. */
@@ -4865,7 +4872,7 @@ export interface components {
             /** @description `running`, `done` or `failed`. */
             status: string;
         };
-        /** @description Findings, counted. */
+        /** @description Findings, counted: those too that a report does not list. */
         ReportSummary: {
             /** @description By severity. */
             by_severity: {
@@ -4901,7 +4908,7 @@ export interface components {
             file_metrics: components["schemas"]["FileMetricsView"][];
             /** @description The worst first. */
             findings: components["schemas"]["FindingView"][];
-            /** @description Whether some were left out. */
+            /** @description Whether some are only counted: a report lists the worst 5,000 of an analyzer. */
             findings_truncated: boolean;
             /** @description Figures by name. */
             metrics: {
@@ -5568,11 +5575,11 @@ export interface components {
         };
         /** @description What an analyzer did. */
         ToolRunView: {
-            /** @description Why it did not run. */
+            /** @description Why it did not run, or what it left out. */
             detail?: string | null;
             /**
              * Format: int64
-             * @description Findings.
+             * @description Findings, those too that a report does not list.
              */
             findings: number;
             /** @description What to do then. */
@@ -5670,6 +5677,8 @@ export interface components {
             from: string;
             /** @description Findings that were not there. */
             new: components["schemas"]["FindingView"][];
+            /** @description Analyzers that only one of the two can speak for; their findings are in none of the lists. */
+            not_compared?: components["schemas"]["NotComparedView"][];
             surface?: components["schemas"]["SurfaceChangeView"] | null;
             /** @description The later one. */
             to: string;
