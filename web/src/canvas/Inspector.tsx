@@ -52,6 +52,7 @@ function AgentSettings({ node }: { node: AgentNode }) {
 				<Input
 					list="models"
 					placeholder="the default one"
+					maxLength={LIMITS.name}
 					value={data.model ?? ""}
 					onChange={(event) => change(node.id, { model: event.target.value || undefined })}
 				/>
@@ -88,6 +89,7 @@ function AgentSettings({ node }: { node: AgentNode }) {
 			<Field label="session">
 				<Input
 					placeholder="none"
+					maxLength={LIMITS.name}
 					value={data.session ?? ""}
 					onChange={(event) => change(node.id, { session: event.target.value || undefined })}
 				/>

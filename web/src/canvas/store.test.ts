@@ -11,3 +11,24 @@ test("given a fork that the server refuses, then its node says why and keeps its
 	expect(useCanvas.getState().problems.node).toBe("a call is under way. at_seq 1");
 	expect(useCanvas.getState().runOf.node).toBe("run_1");
 });
+
+test("given a kept canvas that can't be read back, then its text is set aside and the page says so", async () => {
+	const kept = new Map([["riverrun.canvas", JSON.stringify({ canvas: "{}", runs: {}, chains: {} })]]);
+	const storage = {
+		getItem: (key: string) => kept.get(key) ?? null,
+		setItem: (key: string, text: string) => kept.set(key, text),
+	};
+	vi.stubGlobal("localStorage", storage);
+	useCanvas.getState().load();
+	expect(kept.get("riverrun.canvas.set-aside")).toBe(kept.get("riverrun.canvas"));
+	expect(useCanvas.getState().notice).toContain("can't be read");
+	expect(useCanvas.getState().history.present.nodes).toEqual([]);
+});
+
+test("given more connections than a canvas has, when they are pasted, then nothing is pasted and the page says why", () => {
+	const edges = Array.from({ length: 8_001 }, (_, n) => ({ id: `e${n}`, from: "a", to: "b" }));
+	useCanvas.setState({ clipboard: { nodes: [], edges } });
+	useCanvas.getState().paste();
+	expect(useCanvas.getState().history.present.edges).toEqual([]);
+	expect(useCanvas.getState().notice).toBe("a canvas has at most 8000 connections");
+});

@@ -32,6 +32,8 @@ import { keyOf } from "./kept";
 import { chainOf, notRunnable } from "./plan";
 
 const STORAGE = "riverrun.canvas";
+/** What could not be read back: nothing writes over it but the next such canvas. */
+const SET_ASIDE = "riverrun.canvas.set-aside";
 const COPY_OFFSET = 32;
 /** Changes of one node that follow each other this fast are one step of the history. */
 const TYPING_MS = 1_000;
@@ -134,7 +136,7 @@ export const useCanvas = create<CanvasState>((set, get) => {
 			// Whoever comes back from another page finds everything as it was, undo included.
 			if (loaded) return;
 			loaded = true;
-			const saved = readSaved();
+			const saved = readSaved((why) => set({ notice: why }));
 			if (!saved) return;
 			const { document, runs, chains, revisions } = saved;
 			set({ history: history.begin(document), runOf: runs, chains, revisions, selected: new Set() });
@@ -274,6 +276,10 @@ export const useCanvas = create<CanvasState>((set, get) => {
 				set({ notice: `a canvas has at most ${LIMITS.nodes} nodes` });
 				return;
 			}
+			if (present().edges.length + clipboard.edges.length > LIMITS.edges) {
+				set({ notice: `a canvas has at most ${LIMITS.edges} connections` });
+				return;
+			}
 			const { nodes, edges } = copied(clipboard.nodes, clipboard.edges, COPY_OFFSET);
 			edit((document) => ({
 				...document,
@@ -329,21 +335,28 @@ function omit<T>(record: Record<string, T>, key: string): Record<string, T> {
 	return rest;
 }
 
-function readSaved(): {
+function readSaved(say: (why: string) => void): {
 	document: CanvasDocument;
 	runs: Record<string, string>;
 	chains: Record<string, string>;
 	revisions: Record<string, number>;
 } | null {
+	let text: string | null = null;
 	try {
-		const saved = JSON.parse(localStorage.getItem(STORAGE) ?? "null") as Saved | null;
+		text = localStorage.getItem(STORAGE);
+		const saved = JSON.parse(text ?? "null") as Saved | null;
 		if (!saved) return null;
 		const { canvas, runs, chains, kept } = saved;
 		const document = importCanvas(canvas);
 		if (!kept) return { document, runs, chains, revisions: {} };
 		const revisions = { [keyOf(document.namespace, kept.id)]: kept.revision };
 		return { document: { ...document, kept: kept.id }, runs, chains, revisions };
-	} catch {
+	} catch (error) {
+		// What is drawn from now on would be kept in its place.
+		if (text !== null) {
+			localStorage.setItem(SET_ASIDE, text);
+			say(`the canvas that this browser kept can't be read (${describe(error)}); its text is kept as ${SET_ASIDE}`);
+		}
 		return null;
 	}
 }

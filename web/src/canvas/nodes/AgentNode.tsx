@@ -13,7 +13,7 @@ import { hasEnded, pendingApprovals } from "@/runs/fold";
 import { Steps } from "@/runs/Steps";
 import { useRuns } from "@/runs/store";
 import { IconButton, Status } from "@/ui";
-import type { AgentData } from "../document";
+import { type AgentData, LIMITS } from "../document";
 import { agentsBefore } from "../plan";
 import { useCanvas } from "../store";
 import { FarAgent } from "./FarNodes";
@@ -82,6 +82,7 @@ function NearAgent({ id, data, selected }: NodeProps<FlowNode>) {
 					className="nodrag nowheel w-full resize-y rounded-md border border-line bg-ground p-2"
 					rows={3}
 					placeholder="What is to be done? {{input}} stands for the answers of connected agents."
+					maxLength={LIMITS.text}
 					value={node.task}
 					onChange={(event) => change(id, { task: event.target.value })}
 					onKeyDown={(event) => {

@@ -6,7 +6,14 @@ import { Handle, type Node, type NodeProps, type NodeTypes, Position } from "@xy
 import clsx from "clsx";
 import { BookOpen, Wrench } from "lucide-react";
 import { memo, type ReactNode } from "react";
-import type { CanvasNode, CollectionData, GroupData, NoteData, ToolData } from "../document";
+import {
+	type CanvasNode,
+	type CollectionData,
+	type GroupData,
+	LIMITS,
+	type NoteData,
+	type ToolData,
+} from "../document";
 import { useCanvas } from "../store";
 import { AgentNode } from "./AgentNode";
 import { FarBox } from "./FarNodes";
@@ -68,6 +75,7 @@ const NoteNode = memo(({ id, data, selected }: NodeProps<FlowNode>) => {
 			<textarea
 				aria-label="note text"
 				className="nodrag nowheel h-28 w-56 resize bg-transparent p-2 text-ink"
+				maxLength={LIMITS.text}
 				value={(data.node.data as NoteData).text}
 				onChange={(event) => change(id, { text: event.target.value })}
 			/>
@@ -85,6 +93,7 @@ const GroupNode = memo(({ id, data, selected }: NodeProps<FlowNode>) => {
 			<input
 				aria-label="group title"
 				className="nodrag m-2 rounded bg-transparent px-1 font-semibold"
+				maxLength={LIMITS.name}
 				value={(data.node.data as GroupData).title}
 				onChange={(event) => change(id, { title: event.target.value })}
 			/>
