@@ -86,7 +86,9 @@ mod tests {
     fn given_little_memory_then_a_training_that_has_begun_waits_for_it_and_one_that_has_not_fails() {
         let tries = Tries::default();
         let (job_id, error) = (FinetuneId::derive(&["a"]), TrainingError::DoesNotFit { needed: 2, available: 1 });
-        assert!(matches!(tries.verdict(job_id, &error, false), Verdict::Failed(failure) if failure.code == "does_not_fit"));
+        assert!(
+            matches!(tries.verdict(job_id, &error, false), Verdict::Failed(failure) if failure.code == "does_not_fit")
+        );
         assert_eq!(tries.verdict(job_id, &error, true), Verdict::Again);
     }
 
