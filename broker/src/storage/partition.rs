@@ -146,7 +146,6 @@ impl Partition {
             tail_bytes: 0,
             last_append_ms: 0,
             health: recovered.corrupt.map_or(Health::Good, Health::Corrupt),
-            damage: None,
         };
         Arc::new(Self { name, shared, folder, config, state: Mutex::new(state), writer: Mutex::new(()) })
     }
@@ -402,20 +401,23 @@ impl Partition {
 
     /// What is wrong with the log, if something is.
     pub(crate) fn error(&self) -> Option<String> {
-        let state = self.state.lock();
-        match &state.health {
-            Health::Good => state.damage.clone(),
-            Health::Deleted => None,
+        match &self.state.lock().health {
+            Health::Good | Health::Deleted => None,
             Health::Failed { .. } => Some("the last write failed".into()),
             Health::Corrupt(reason) => Some(reason.clone()),
         }
     }
 
-    /// A reader at `offset` has met damage. What stands before and behind it is served, and writes go on: they lie elsewhere.
+    /// A reader at `offset` has met damage that no start has looked at. As with damage that one finds, nothing is taken any
+    /// more; what stands before it is served, and so is what stands behind it, since it is known where that begins.
     pub(in crate::storage) fn found_damage(&self, offset: i64, error: &dyn std::fmt::Display) {
-        self.state.lock().damage = Some(format!(
-            "the log is damaged from offset {offset} on ({error}); restore the file from a backup, or read on behind it"
-        ));
+        let mut state = self.state.lock();
+        if matches!(state.health, Health::Good | Health::Failed { .. }) {
+            state.health = Health::Corrupt(format!(
+                "the log is damaged from offset {offset} on ({error}); restore the file from a backup or delete the topic"
+            ));
+            state.wake_fetchers();
+        }
     }
 
     /// Whether reads at `offset` must fail because the log is corrupt from there on.

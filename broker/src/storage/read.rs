@@ -72,7 +72,10 @@ impl Partition {
                     None => return Ok(Bytes::new()),
                 },
                 Err(error) if error.kind() == io::ErrorKind::NotFound && retries < RETRIES => retries += 1,
-                Err(error) => return Err(error),
+                Err(error) => {
+                    let message = format!("{}: {error}", stretch.path.display());
+                    return Err(io::Error::new(error.kind(), message));
+                }
             }
         }
     }

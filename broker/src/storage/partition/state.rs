@@ -40,8 +40,6 @@ pub(in crate::storage) struct State {
     pub(super) tail_bytes: usize,
     pub(super) last_append_ms: i64,
     pub(super) health: Health,
-    /// Damage that a reader has met behind a checkpoint, where a start does not look: what, and where.
-    pub(super) damage: Option<String>,
 }
 
 pub(super) struct Pending {
@@ -205,7 +203,7 @@ impl State {
         self.refuse_waiters(ResponseError::KafkaStorageError);
         self.queued = self.durable.clone();
         self.log_end = self.high_watermark;
-        if self.health != Health::Deleted {
+        if matches!(self.health, Health::Good | Health::Failed { .. }) {
             self.health = Health::Failed { since: Instant::now() };
         }
     }
