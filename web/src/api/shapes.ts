@@ -201,7 +201,7 @@ export type TrendView = {
 	new: FindingView[];
 	fixed: FindingView[];
 	unchanged: number;
-	not_compared?: { tool: string; why: string }[];
+	not_compared?: Schemas["NotComparedView"][];
 	surface?: SurfaceChange | null;
 };
 export type ProjectFile = Schemas["ProjectFileView"];

@@ -335,6 +335,16 @@ function omit<T>(record: Record<string, T>, key: string): Record<string, T> {
 	return rest;
 }
 
+/** What is drawn from now on would be kept in the place of this text. Says where it is. */
+function setAside(text: string): string {
+	try {
+		localStorage.setItem(SET_ASIDE, text);
+		return `its text is kept as ${SET_ASIDE}`;
+	} catch {
+		return "the browser's storage has no room to set it aside, and the next change takes its place";
+	}
+}
+
 function readSaved(say: (why: string) => void): {
 	document: CanvasDocument;
 	runs: Record<string, string>;
@@ -352,11 +362,7 @@ function readSaved(say: (why: string) => void): {
 		const revisions = { [keyOf(document.namespace, kept.id)]: kept.revision };
 		return { document: { ...document, kept: kept.id }, runs, chains, revisions };
 	} catch (error) {
-		// What is drawn from now on would be kept in its place.
-		if (text !== null) {
-			localStorage.setItem(SET_ASIDE, text);
-			say(`the canvas that this browser kept can't be read (${describe(error)}); its text is kept as ${SET_ASIDE}`);
-		}
+		if (text !== null) say(`the canvas that this browser kept can't be read (${describe(error)}); ${setAside(text)}`);
 		return null;
 	}
 }
