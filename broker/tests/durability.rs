@@ -16,7 +16,7 @@ use rdkafka::client::{ClientContext, DefaultClientContext};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance, StreamConsumer};
 use rdkafka::message::Message;
 use rdkafka::producer::{FutureProducer, FutureRecord, Producer};
-use riverrun_broker::{Broker, Disk, DiskFile, OpenMode, RealDisk, StartError};
+use riverrun_broker::{Broker, Disk, DiskFile, OpenMode, PartitionStats, RealDisk, StartError};
 use tempfile::TempDir;
 
 async fn create(broker: &Broker, topic: &str, partitions: i32, settings: &[(&str, &str)]) {
@@ -90,9 +90,8 @@ async fn given_damage_in_the_middle_when_started_then_the_partition_says_so_and_
     damaged.write_all(&[0xaa; 4]).unwrap();
     drop(damaged);
     let broker = start(&folder).await;
-    let topics = broker.topics();
-    let stats = &topics.iter().find(|topic| topic.name == "t").unwrap().partitions[0];
-    let error = error_of(&broker).expect("the damage is reported");
+    let stats = stats(&broker);
+    let error = stats.error.as_ref().expect("the damage is reported");
     assert!(error.contains("corrupt at byte") && error.contains("restore"), "{error}");
     assert_eq!(stats.end_offset, 3, "readable up to the last good offset");
     assert_eq!(std::fs::metadata(&file).unwrap().len(), size, "nothing is cut off");
@@ -121,8 +120,9 @@ async fn takes_nothing(broker: &Broker) -> bool {
     impatient.send(FutureRecord::to("t").partition(0).key("k").payload("x"), PATIENCE).await.is_err()
 }
 
-fn error_of(broker: &Broker) -> Option<String> {
-    broker.topics().iter().find(|topic| topic.name == "t").unwrap().partitions[0].error.clone()
+/// What topic `t` tells of its only partition.
+fn stats(broker: &Broker) -> PartitionStats {
+    broker.topics().into_iter().find(|topic| topic.name == "t").unwrap().partitions.remove(0)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
@@ -134,14 +134,14 @@ async fn given_a_file_that_has_lost_what_was_synced_when_started_then_the_log_is
         std::fs::OpenOptions::new().write(true).open(file).unwrap().set_len(half).unwrap();
     })
     .await;
-    let error = error_of(&broker).expect("the loss is told");
+    let error = stats(&broker).error.expect("the loss is told");
     assert!(error.contains("ends at byte") && error.contains("readable up to offset 3"), "{error}");
     assert!(takes_nothing(&broker).await, "offsets that were given out are not given out again");
     broker.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
-async fn given_damage_behind_the_checkpoint_when_read_then_what_stands_before_it_comes_and_the_damage_is_told() {
+async fn given_damage_that_a_checkpoint_covers_when_read_then_what_stands_before_it_comes_and_the_damage_is_told() {
     let folder = TempDir::new().unwrap();
     let broker = over_changed(&folder, |file| {
         let mut bytes = std::fs::read(file).unwrap();
@@ -150,7 +150,7 @@ async fn given_damage_behind_the_checkpoint_when_read_then_what_stands_before_it
         std::fs::write(file, bytes).unwrap();
     })
     .await;
-    assert_eq!(error_of(&broker), None, "a start does not look there");
+    assert_eq!(stats(&broker).error, None, "a start does not look there");
     let reader = reader(broker.local_addr(), "t", 1, "read_committed");
     for expected in ["value 0", "value 1", "value 2"] {
         let message = tokio::time::timeout(PATIENCE, reader.recv()).await.unwrap().unwrap();
@@ -158,12 +158,12 @@ async fn given_damage_behind_the_checkpoint_when_read_then_what_stands_before_it
     }
     // The client asks for what comes next by itself.
     let asks_on = async { while reader.recv().await.is_err() {} };
-    let told = eventually("the damage is told", || error_of(&broker).is_some());
+    let told = eventually("the damage is told", || stats(&broker).error.is_some());
     tokio::select! {
         () = told => {}
         () = asks_on => panic!("a damaged record was handed out"),
     }
-    assert!(error_of(&broker).unwrap().contains("damaged from offset 3"), "{:?}", error_of(&broker));
+    assert!(stats(&broker).error.unwrap().contains("damaged from offset 3"), "{:?}", stats(&broker).error);
     assert_eq!(send(&producer(broker.local_addr()), "t", 0, "k", "value 6").await, 6, "writes go on");
     broker.shutdown().await;
 }

@@ -230,12 +230,14 @@ enum Selection {
 fn select(chunk: &[u8], offset: i64, end: i64, limit: ReadLimit, position: u64) -> io::Result<Selection> {
     let mut at = 0;
     let mut start = None;
+    let mut bad = None;
     while at + HEADER_LEN <= chunk.len() {
         let header = match BatchHeader::parse(&chunk[at..]) {
             Ok(header) => header,
-            // What is good before it is given first; the next read begins here.
-            Err(_) if start.is_some() => break,
-            Err(error) => return Err(corrupt(position + at as u64, &error)),
+            Err(error) => {
+                bad = Some(error);
+                break;
+            }
         };
         if header.base_offset >= end {
             return Ok(start.map_or(Selection::Nothing, |start| Selection::Range(start..at)));
@@ -251,18 +253,20 @@ fn select(chunk: &[u8], offset: i64, end: i64, limit: ReadLimit, position: u64) 
             if over || !whole {
                 break;
             }
-            match BatchHeader::parse_checked(&chunk[at..]) {
-                Ok(_) => start = Some(begin),
-                Err(_) if start.is_some() => break,
-                Err(error) => return Err(corrupt(position + at as u64, &error)),
+            if let Err(error) = BatchHeader::parse_checked(&chunk[at..]) {
+                bad = Some(error);
+                break;
             }
+            start = Some(begin);
         }
         at += header.size;
     }
-    Ok(match start {
-        Some(start) => Selection::Range(start..at),
-        None => Selection::GoOnAt(position + at as u64),
-    })
+    match (start, bad) {
+        // What is good before a bad batch is given first; the next read begins there.
+        (Some(start), _) => Ok(Selection::Range(start..at)),
+        (None, Some(error)) => Err(corrupt(position + at as u64, &error)),
+        (None, None) => Ok(Selection::GoOnAt(position + at as u64)),
+    }
 }
 
 fn read_chunk(file: &dyn super::disk::DiskFile, position: u64, size: usize) -> io::Result<BytesMut> {

@@ -155,11 +155,7 @@ impl Coordinator {
             return Ok(());
         }
         let request = self.with_defaults(command.request);
-        // A run that waits for others comes into its session when they have answered.
-        let ahead = match request.after.is_empty() {
-            true => self.ahead_in_session(record.partition, run_id, &request),
-            false => Vec::new(),
-        };
+        let ahead = self.ahead_in_session(record.partition, run_id, &request);
         if let (SessionPolicy::Interrupt, false) = (request.session_policy, ahead.is_empty()) {
             for other in &ahead {
                 let reason = Some(format!("run {run_id} of the same session took over"));
@@ -174,8 +170,12 @@ impl Coordinator {
         }
     }
 
-    /// The open runs that stand before this one in its session; it is put behind them.
+    /// The open runs that stand before this one in its session; it is put behind them. One that waits for others comes into its
+    /// session when they have answered.
     fn ahead_in_session(&mut self, partition: i32, run_id: RunId, request: &RunRequest) -> Vec<RunId> {
+        if !request.after.is_empty() {
+            return Vec::new();
+        }
         match (SessionKey::of(request), self.partitions.get_mut(&partition)) {
             (Some(session), Some(state)) => state.sessions.join(session, run_id),
             _ => Vec::new(),
@@ -196,9 +196,7 @@ impl Coordinator {
         let steps = forks::steps(self.context.blobs.as_ref(), &command).await;
         if copied.is_none() {
             let request = self.with_defaults(command.request);
-            if request.after.is_empty() {
-                self.ahead_in_session(record.partition, run_id, &request);
-            }
+            self.ahead_in_session(record.partition, run_id, &request);
             let forked_from = Some(command.forked_from.clone());
             accepting.write(RunAccepted { run_id, request, forked_from, at: now_ms() }, record)?;
         }

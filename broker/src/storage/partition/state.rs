@@ -40,7 +40,7 @@ pub(in crate::storage) struct State {
     pub(super) tail_bytes: usize,
     pub(super) last_append_ms: i64,
     pub(super) health: Health,
-    /// Damage that a reader has met behind a checkpoint, where a start does not look: what, and where.
+    /// Damage that a reader has met in what a checkpoint covers, where a start does not look: what, and where.
     pub(super) damage: Option<String>,
 }
 
