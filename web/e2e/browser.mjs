@@ -115,6 +115,19 @@ export async function walker(browser, base, shots, options = {}) {
 			assert.deepEqual(wrong, []);
 		},
 
+		/**
+		 * Waits until so many elements that the locator finds are in the page, or a number that `wanted` says yes to: an edge, for
+		 * one, is drawn only when the nodes at its ends are measured.
+		 */
+		async counted(locator, wanted) {
+			const enough = typeof wanted === "function" ? wanted : (count) => count === wanted;
+			for (const until = Date.now() + PATIENCE_MS; ; await page.waitForTimeout(50)) {
+				const count = await locator.count();
+				if (enough(count)) return;
+				if (Date.now() > until) assert.fail(`${locator} finds ${count}, not ${wanted}`);
+			}
+		},
+
 		/** Drags a connection from the output of one node to the input of another. */
 		async link(from, to) {
 			const source = await from.locator(".react-flow__handle.source").boundingBox();

@@ -5,7 +5,7 @@ import { launch, walker } from "./browser.mjs";
 
 const [base, shots] = process.argv.slice(2);
 const browser = await launch();
-const { page, complaints, outside, shot, agent, step, accessibleEverywhere, link, imported } = await walker(
+const { page, complaints, outside, shot, agent, step, counted, accessibleEverywhere, link, imported } = await walker(
 	browser,
 	base,
 	shots,
@@ -99,7 +99,7 @@ await step("from afar nodes are simple, and near again they are connected as bef
 				return [Math.abs(end.x - node.x) / node.width, Math.abs(end.y - node.y - node.height / 2) / node.height];
 			});
 	const connected = async () => {
-		assert.equal(await edges.count(), 1);
+		await counted(edges, 1);
 		for (const away of await endOf()) assert.ok(away < 0.1, `the connection ends ${away} of the node away from it`);
 	};
 	await edges.first().waitFor();
@@ -109,7 +109,7 @@ await step("from afar nodes are simple, and near again they are connected as bef
 		await zoomOut.click();
 		await page.waitForTimeout(150);
 	}
-	assert.equal(await handles.count(), 0);
+	await counted(handles, 0);
 	await connected();
 	await accessibleEverywhere("a canvas from afar");
 	await page.getByRole("button", { name: "Fit View" }).click();
@@ -117,7 +117,7 @@ await step("from afar nodes are simple, and near again they are connected as bef
 	await page.waitForTimeout(300);
 	await connected();
 	await link(page.getByRole("article", { name: "tool clock" }), agent("react"));
-	await page.waitForFunction(() => document.querySelectorAll(".react-flow__edge").length === 2);
+	await counted(edges, 2);
 });
 
 await step(
@@ -126,7 +126,7 @@ await step(
 		const clock = { id: "o", kind: "tool", x: -300, y: 200, data: { tool: "clock" } };
 		await imported(canvas([node("react", "Wait."), toolNode(), clock], [{ from: "t", to: "a" }]));
 		const edges = page.locator(".react-flow__edge");
-		await page.waitForFunction(() => document.querySelectorAll(".react-flow__edge").length === 1);
+		await counted(edges, 1);
 		const scale = () =>
 			page.locator(".react-flow__viewport").evaluate((one) => new DOMMatrix(getComputedStyle(one).transform).a);
 		for (let now = await scale(); now > 0.25; now = await scale()) {
@@ -141,17 +141,17 @@ await step(
 		// Only the node below the mouse has handles.
 		await from.hover();
 		const handle = await from.locator(".react-flow__handle.source").boundingBox();
-		assert.equal(await page.locator(".react-flow__handle").count(), 1);
+		await counted(page.locator(".react-flow__handle"), 1);
 		// Beside what is drawn of the handle, 24 pixels are there to be hit.
 		await page.mouse.move(handle.x + 22, handle.y + handle.height / 2);
 		await page.mouse.down();
 		const to = await agent("react").boundingBox();
 		await page.mouse.move(to.x + to.width / 2, to.y + to.height / 2, { steps: 8 });
 		await page.mouse.up();
-		await page.waitForFunction(() => document.querySelectorAll(".react-flow__edge").length === 2);
+		await counted(edges, 2);
 		// From the input of an agent the other way round, and given up over the node where it began.
 		await page.getByRole("button", { name: "undo" }).click();
-		await page.waitForFunction(() => document.querySelectorAll(".react-flow__edge").length === 1);
+		await counted(edges, 1);
 		await agent("react").hover();
 		const input = await agent("react").locator(".react-flow__handle.target").boundingBox();
 		for (const [end, count] of [
@@ -164,9 +164,9 @@ await step(
 			const { x, y, width, height } = await end.boundingBox();
 			await page.mouse.move(x + width / 2, y + height / 2, { steps: 8 });
 			await page.mouse.up();
-			await page.waitForFunction((wanted) => document.querySelectorAll(".react-flow__edge").length === wanted, count);
+			await counted(edges, count);
 		}
-		assert.equal(await edges.count(), 2);
+		await counted(edges, 2);
 		await shot("connected-from-afar");
 	},
 );
@@ -196,11 +196,7 @@ await step("runs are found by what they are, and branches of one stand below eac
 	const cited = items.find((one) => one.task.includes("web-cited"));
 	await page.goto(`${base}/ui/runs/?id=${cited.run_id}`);
 	const runs = page.getByRole("region", { name: "Runs" }).getByRole("listitem");
-	const shown = (count) =>
-		page.waitForFunction(
-			([wanted]) => document.querySelectorAll('section[aria-label="Runs"] li').length === wanted,
-			[count],
-		);
+	const shown = (count) => counted(runs, count);
 	await shown(items.length);
 	await page.getByLabel("agent", { exact: true }).selectOption("react");
 	await shown(items.filter((one) => one.agent === "react").length);

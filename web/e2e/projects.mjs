@@ -6,7 +6,7 @@ import { zip } from "./zip.mjs";
 const [base, shots] = process.argv.slice(2);
 const ANALYZES_MS = 120_000;
 const browser = await launch();
-const { page, complaints, shot, step, accessibleEverywhere } = await walker(browser, base, shots);
+const { page, complaints, shot, step, counted, accessibleEverywhere } = await walker(browser, base, shots);
 
 const nested = Array.from({ length: 8 }, (_, depth) => `${"    ".repeat(depth + 1)}if a > ${depth}:\n`).join("");
 const files = {
@@ -91,7 +91,7 @@ await step("a file is improved, its changes are shown, applied to the copy and t
 
 	await page.getByRole("button", { name: "Revert" }).click();
 	await page.getByText("The copy does not have this change any more.").waitFor();
-	assert.equal(await page.getByRole("button", { name: "Revert" }).count(), 0);
+	await counted(page.getByRole("button", { name: "Revert" }), 0);
 	assert.deepEqual(await copyOf(file), before);
 });
 
@@ -100,7 +100,7 @@ await step("linters that an analysis may use are listed with what is there", asy
 	const linters = page.getByRole("region", { name: "Linters" });
 	const { items } = await (await fetch(`${base}/projects/tools`)).json();
 	await linters.getByRole("listitem").first().waitFor();
-	assert.equal(await linters.getByRole("listitem").count(), items.length);
+	await counted(linters.getByRole("listitem"), items.length);
 	for (const { name, status } of items)
 		await linters
 			.getByRole("listitem")

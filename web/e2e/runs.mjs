@@ -7,7 +7,7 @@ import { launch, walker } from "./browser.mjs";
 const [base, control, shots] = process.argv.slice(2);
 const STARTS_MS = 90_000;
 const browser = await launch();
-const { page, complaints, outside, shot, agent, step, accessibleEverywhere, imported } = await walker(
+const { page, complaints, outside, shot, agent, step, counted, accessibleEverywhere, imported } = await walker(
 	browser,
 	base,
 	shots,
@@ -67,7 +67,7 @@ await step("on its page it is asked to look again, too, and goes on without the 
 	await accessibleEverywhere("a run that waits");
 	await button(page, "Deny").click();
 	await answer.getByText("done after 0 steps").waitFor();
-	assert.equal(await button(page, "Resume").count(), 0);
+	await counted(button(page, "Resume"), 0);
 	const run = await json(`/runs/${new URL(page.url()).searchParams.get("id")}`);
 	assert.equal(run.status, "succeeded");
 	assert.equal(run.steps.filter((one) => one.kind === "tool_call").length, 1);

@@ -5,7 +5,7 @@ import { launch, walker } from "./browser.mjs";
 
 const [base, shots, token, reader] = process.argv.slice(2);
 const browser = await launch();
-const { page, shot, agent, palette, step, accessible, imported } = await walker(browser, base, shots);
+const { page, shot, agent, palette, step, counted, accessible, imported } = await walker(browser, base, shots);
 const dialog = page.getByRole("dialog", { name: "Sign in" });
 
 async function signIn(with_) {
@@ -29,7 +29,7 @@ await step("nothing is shown before a token is, and a wrong one is said to be wr
 	await shot("sign-in");
 	await signIn("rr_wrong");
 	await dialog.getByText("The server does not know this token.").waitFor();
-	assert.equal(await palette("react").count(), 0);
+	await counted(palette("react"), 0);
 });
 
 await step("with a token everything comes by itself, streams too, and it stays over a reload", async () => {

@@ -7,8 +7,20 @@ import { large } from "./graph.mjs";
 
 const [base, control, shots] = process.argv.slice(2);
 const browser = await launch();
-const { page, complaints, outside, shot, agent, palette, step, accessible, accessibleEverywhere, link, imported } =
-	await walker(browser, base, shots);
+const {
+	page,
+	complaints,
+	outside,
+	shot,
+	agent,
+	palette,
+	step,
+	counted,
+	accessible,
+	accessibleEverywhere,
+	link,
+	imported,
+} = await walker(browser, base, shots);
 
 await step("an empty canvas becomes a graph", async () => {
 	await page.goto(base);
@@ -24,12 +36,7 @@ await step("a run's steps and answer show on the node", async () => {
 	await agent("react").getByLabel("task").fill("[[steps=2 id=web-run]] What is 6 times 7?");
 	await agent("react").getByRole("button", { name: "run", exact: true }).click();
 	await agent("react").getByText("succeeded").waitFor();
-	assert.ok(
-		(await agent("react")
-			.getByText(/calculator\(/)
-			.count()) >= 2,
-		"the tool calls are shown",
-	);
+	await counted(agent("react").getByText(/calculator\(/), (calls) => calls >= 2);
 	await agent("react")
 		.getByText(/tokens/)
 		.waitFor();
@@ -43,12 +50,7 @@ await step("a reload in the middle of a run loses nothing", async () => {
 	await page.waitForTimeout(600);
 	await page.reload();
 	await agent("react").getByText("succeeded").waitFor();
-	assert.ok(
-		(await agent("react")
-			.getByText(/calculator\(/)
-			.count()) >= 6,
-		"every call is there again",
-	);
+	await counted(agent("react").getByText(/calculator\(/), (calls) => calls >= 6);
 });
 
 await step("a run is stopped", async () => {
@@ -98,7 +100,7 @@ await step("an input is connected and cut without a mouse", async () => {
 	await settings.getByLabel("connect an input").selectOption({ label: "clock" });
 	await settings.getByRole("button", { name: "disconnect clock" }).click();
 	await settings.getByLabel("connect an input").waitFor();
-	assert.equal(await page.locator(".react-flow__edge").count(), 1);
+	await counted(page.locator(".react-flow__edge"), 1);
 });
 
 await step("what can't be connected says why", async () => {
@@ -126,7 +128,7 @@ await step("an exported canvas comes back by import", async () => {
 	await agent("react").waitFor({ state: "detached" });
 	await page.getByLabel("canvas file").setInputFiles(path);
 	await agent("react").waitFor();
-	assert.equal(await page.locator(".react-flow__edge").count(), 1);
+	await counted(page.locator(".react-flow__edge"), 1);
 	await imported('{"__proto__":{}}');
 	await page.getByText(/not imported: the key __proto__/).waitFor();
 });
@@ -168,7 +170,7 @@ await step("script in every label of a canvas is words", async () => {
 	await page.locator(".react-flow__pane").waitFor();
 	await page.waitForTimeout(300);
 	assert.equal(await page.evaluate(() => window.hacked), undefined);
-	assert.equal(await page.locator("main img, main b").count(), 0);
+	await counted(page.locator("main img, main b"), 0);
 	while ((await agent("react").count()) === 0) await page.getByRole("button", { name: "undo" }).click();
 });
 
@@ -180,7 +182,7 @@ await step("nodes are copied, aligned, grouped and found by keyboard", async () 
 	};
 	const before = await nodes.count();
 	await pressed("Control+a", "Control+c", "Control+v");
-	await page.waitForFunction((count) => document.querySelectorAll(".react-flow__node").length === count, 2 * before);
+	await counted(nodes, 2 * before);
 	await page.getByRole("button", { name: "align" }).click();
 	await page.getByRole("menuitem", { name: "left edges" }).click();
 	await page.keyboard.press("Control+g");
@@ -193,7 +195,7 @@ await step("nodes are copied, aligned, grouped and found by keyboard", async () 
 	await page.keyboard.press("Enter");
 	await page.getByRole("complementary", { name: "settings" }).getByText("Effect: none").waitFor();
 	for (let tries = 0; (await nodes.count()) > before && tries < 10; tries++) await pressed("Control+z");
-	assert.equal(await nodes.count(), before);
+	await counted(nodes, before);
 	await page.getByRole("img", { name: "overview" }).waitFor();
 });
 
@@ -217,7 +219,7 @@ await step("a canvas is kept on the server and comes back from it, by keyboard a
 	await page.keyboard.press("Enter");
 	await agent("react").waitFor();
 	await dialog.waitFor({ state: "detached" });
-	assert.equal(await page.locator(".react-flow__edge").count(), 1);
+	await counted(page.locator(".react-flow__edge"), 1);
 });
 
 await step("script in a task and in an answer is words", async () => {
@@ -240,7 +242,7 @@ await step("a template runs as it is", async () => {
 	await page.getByRole("button", { name: /^Calculate/ }).click();
 	await agent("react").getByRole("button", { name: "run", exact: true }).click();
 	await agent("react").getByText("succeeded").waitFor();
-	assert.equal(await page.locator(".react-flow__edge").count(), 2);
+	await counted(page.locator(".react-flow__edge"), 2);
 });
 
 await step("a canvas of 500 nodes draws those in view", async () => {
@@ -428,12 +430,7 @@ await step("a run goes on through kill -9 of the server, and its node shows it t
 	await shot("killed");
 	await fetch(`${control}/start`, { method: "POST" });
 	await agent("react").getByText("succeeded").waitFor({ timeout: 90_000 });
-	assert.ok(
-		(await agent("react")
-			.getByText(/calculator\(/)
-			.count()) >= 8,
-		"every call is there",
-	);
+	await counted(agent("react").getByText(/calculator\(/), (calls) => calls >= 8);
 });
 
 await step("nothing is asked of anyone else, and nothing went wrong unseen", async () => {
