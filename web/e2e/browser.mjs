@@ -43,6 +43,7 @@ export async function walker(browser, base, shots, options = {}) {
 	);
 	page.on("pageerror", (error) => complaints.push(String(error)));
 	const outside = [];
+	let imports = 0;
 	page.on("request", (request) => {
 		const url = new URL(request.url());
 		if (url.origin !== new URL(base).origin && !["data:", "blob:"].includes(url.protocol)) outside.push(request.url());
@@ -138,11 +139,14 @@ export async function walker(browser, base, shots, options = {}) {
 			await page.mouse.up();
 		},
 
-		/** Imports a canvas file that holds these words, or this object as JSON. */
-		async imported(content, name = "canvas.json") {
+		/** Imports a canvas file that holds these words, or this object as JSON, until the page says that it has or refuses it. */
+		async imported(content) {
 			const text = typeof content === "string" ? content : JSON.stringify(content);
+			imports += 1;
+			const name = `canvas-${imports}.json`;
 			const file = { name, mimeType: "application/json", buffer: Buffer.from(text) };
 			await page.getByLabel("canvas file").setInputFiles(file);
+			await page.getByText(new RegExp(`${name} is (not )?imported`)).waitFor();
 		},
 	};
 }

@@ -127,7 +127,7 @@ await step("an exported canvas comes back by import", async () => {
 	await page.getByRole("button", { name: "new canvas" }).click();
 	await agent("react").waitFor({ state: "detached" });
 	await page.getByLabel("canvas file").setInputFiles(path);
-	await agent("react").waitFor();
+	await page.getByText(/canvas.json is imported/).waitFor();
 	await counted(page.locator(".react-flow__edge"), 1);
 	await imported('{"__proto__":{}}');
 	await page.getByText(/not imported: the key __proto__/).waitFor();
@@ -374,7 +374,7 @@ await step("a chain goes on while no page is open, and is joined again", async (
 		],
 		edges: [{ from: "first", to: "second" }],
 	};
-	await imported(canvas, "row.json");
+	await imported(canvas);
 	const [first, second] = ["first", "second"].map((id) => page.locator(`.react-flow__node[data-id="${id}"]`));
 	await second.getByRole("button", { name: "run", exact: true }).click();
 	await first.getByText("running").waitFor();

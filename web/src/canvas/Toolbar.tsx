@@ -47,9 +47,11 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 	const take = async (chosen: File | undefined) => {
 		if (!chosen) return;
 		try {
-			replace(importCanvas(await chosen.text()));
+			const canvas = importCanvas(await chosen.text());
+			replace(canvas);
+			say(`${chosen.name} is imported: ${canvas.nodes.length} node${canvas.nodes.length === 1 ? "" : "s"}`);
 		} catch (error) {
-			say(`not imported: ${describe(error)}`);
+			say(`${chosen.name} is not imported: ${describe(error)}`);
 		}
 	};
 
