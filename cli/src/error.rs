@@ -51,12 +51,16 @@ pub struct CliError {
     pub message: String,
     /// The fix.
     pub hint: Option<String>,
+    /// The HTTP status that the API answered with, where it did.
+    pub status: Option<u16>,
+    /// The API's code for it, which programs compare.
+    pub code: Option<String>,
 }
 
 impl CliError {
     /// A failure.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), hint: None }
+        Self { exit, message: message.into(), hint: None, status: None, code: None }
     }
 
     /// The same with the fix.
@@ -80,9 +84,10 @@ impl CliError {
 impl From<Problem> for CliError {
     fn from(problem: Problem) -> Self {
         let exit = Exit::of(&problem);
-        Self::new(exit, problem.detail).maybe_hint(
+        let plain = Self::new(exit, problem.detail).maybe_hint(
             problem.hint.or_else(|| Some("riverrun <command> --help shows what a command takes".to_owned())),
-        )
+        );
+        Self { status: Some(problem.status), code: Some(problem.code), ..plain }
     }
 }
 

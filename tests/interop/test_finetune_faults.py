@@ -44,10 +44,10 @@ def hand_in(server, content, name="lamps", *more):
     return server.cli("finetune", "dataset", name, "--jsonl", str(path), *more)
 
 
-def begin(server, steps=STEPS):
-    done = hand_in(server, examples(), "lamps", "--base-model", BASE)
+def begin(server, steps=STEPS, base=BASE):
+    done = hand_in(server, examples(), "lamps", "--base-model", base)
     assert done.returncode == 0, done
-    body = {"name": "lamps", "dataset": "lamps", "base_model": BASE, "max_steps": steps, "batch_size": 2, "seq_len": 128, "learning_rate": 1e-4}
+    body = {"name": "lamps", "dataset": "lamps", "base_model": base, "max_steps": steps, "batch_size": 2, "seq_len": 128, "learning_rate": 1e-4}
     accepted = server.post("/finetune/jobs", body)
     assert accepted.status == 202, accepted
     return accepted.json["job_id"]
@@ -147,7 +147,8 @@ def test_killed_while_a_dataset_is_handed_in_it_is_there_or_not(make):
         server.kill()
 
 
-def test_a_checkpoint_that_can_not_be_written_does_not_end_a_training_and_an_adapter_that_can_not_registers_nothing(make):
+def test_a_checkpoint_that_can_not_be_written_does_not_end_a_training_and_without_any_a_failed_export_ends_it(make):
+    """Another try would be the whole training again, and again."""
     server = make("full").start()
     in_the_way = server.folder / "data/finetune"
     in_the_way.write_text("where checkpoints would go")
@@ -158,6 +159,43 @@ def test_a_checkpoint_that_can_not_be_written_does_not_end_a_training_and_an_ada
     assert registered(server) == [] and not list((server.folder / "models").glob("*"))
     in_the_way.unlink()
     assert outcome(server, begin(server, 60))[0] == 60
+
+
+def tries_again(server):
+    """Whether the trainer waits for another try of what failed on the disk."""
+    lines = server.log_path.read_text(errors="replace").splitlines()
+    return any("work failed; trying again" in line and "training_io_failed" in line for line in lines)
+
+
+def test_an_export_that_can_not_be_written_is_tried_again_from_the_last_checkpoint(make):
+    calm = make("calm").start()
+    wanted = outcome(calm, begin(calm))
+    calm.stop()
+    server = make("full").start()
+    job_id = begin(server)
+    folder = server.folder / "data/finetune" / job_id
+    wait_for(lambda: list(folder.glob("step-*")), 120, "a checkpoint")
+    in_the_way = folder / "export"
+    in_the_way.write_text("where the adapter would go")
+    wait_for(lambda: tries_again(server), 600, "an export that fails")
+    assert job(server, job_id)["status"] == "running" and registered(server) == []
+    in_the_way.unlink()
+    assert outcome(server, job_id) == wanted
+    assert not folder.exists(), "checkpoints of an ended training go"
+
+
+def test_a_training_whose_cancelling_was_accepted_registers_nothing_even_while_its_model_is_tried(make, tmp_path):
+    tiny_model.write_gguf(tmp_path / "bases/tiny-gguf")
+    server = make("cancelled").start()
+    job_id = begin(server, 60, "tiny-gguf")
+    wait_for(lambda: job(server, job_id)["step"] == 60, 300, "the last step", every_s=0.01)
+    asked = server.post(f"/finetune/jobs/{job_id}/cancel", {})
+    view = ended(server, job_id)
+    if asked.status == 202:
+        assert view["status"] == "cancelled" and registered(server) == [], view
+        assert not list((server.folder / "models").glob("*@*")) and not (server.folder / "data/finetune" / job_id).exists()
+    else:
+        assert asked.status == 409 and view["status"] == "succeeded", (asked, view)
 
 
 def test_a_disk_that_fills_up_keeps_the_last_checkpoint_whole(make):

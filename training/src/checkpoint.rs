@@ -103,6 +103,11 @@ fn steps(folder: &Path) -> Vec<u64> {
     steps
 }
 
+/// Whether a training has come to a checkpoint in that folder, so that work would be lost with it.
+pub fn is_begun(folder: &Path) -> bool {
+    !steps(folder).is_empty()
+}
+
 fn remove_old(folder: &Path) {
     for step in steps(folder).into_iter().skip(KEPT) {
         let path = folder.join(name(step));
@@ -175,12 +180,13 @@ mod tests {
     #[test]
     fn given_checkpoints_then_the_newest_comes_back_exactly_and_two_are_kept() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(newest(folder.path(), "f").unwrap().is_none());
+        assert!(newest(folder.path(), "f").unwrap().is_none() && !is_begun(folder.path()));
         for step in [5, 10, 15] {
             write(folder.path(), &state(step), &lists(step as f32)).unwrap();
         }
         let (found, tensors) = newest(folder.path(), "f").unwrap().unwrap();
         assert_eq!(found, state(15));
+        assert!(is_begun(folder.path()));
         assert_eq!(tensors[ADAPTER].len(), 2);
         assert_eq!(tensors[FIRST][0].to_vec1::<f32>().unwrap(), [15.0, 1.0 / 3.0]);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);

@@ -6,8 +6,9 @@ use std::time::Instant;
 use candle_core::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 
-use crate::base::Config;
+use crate::base::{Config, Measures};
 use crate::error::TrainingError;
+use crate::export::SEQUENCES;
 use crate::network::Memory;
 use crate::plan::{Method, Plan};
 
@@ -19,6 +20,12 @@ const FLOAT: u64 = 4;
 const COPIES: u64 = 6;
 /// Rows that the head scores at a time, with their gradient and what the product packs.
 const HEAD_ROWS: u64 = 64 * 3;
+/// Matrices that are there while one is merged: itself, `B A`, its turned rows, the sum, and that in 16 bits with what packs it.
+const MERGING: u64 = 5;
+/// Bytes of a number of a merged matrix.
+const MERGED: u64 = 2;
+/// The adapter at export: itself, and as the bytes of its file.
+const EXPORTED: u64 = 2;
 /// Of memory that is free now, what a training may take.
 const SHARE: f64 = 0.9;
 /// What passes take beside their products: norms, softmax, copies.
@@ -90,11 +97,13 @@ pub fn available_bytes() -> Option<u64> {
     of_machine.into_iter().chain(of_group).min()
 }
 
-/// Estimates a training of a model of those measures.
-pub fn estimate(config: &Config, plan: &Plan, load: Load, speed: f64, available: Option<u64>) -> Estimate {
+/// Estimates a training of a model of those measures. Its memory is that of the steps or of the export, whichever is more: what
+/// fits only until then would fail at its end.
+pub fn estimate(base: &Measures, plan: &Plan, load: Load, speed: f64, available: Option<u64>) -> Estimate {
+    let config = &base.config;
     let memory = memory_mode(config, plan, available);
     let longest = load.longest.min(plan.seq_len as u64);
-    let memory_bytes = memory_bytes(config, plan, longest, memory);
+    let memory_bytes = memory_bytes(config, plan, longest, memory).max(export_bytes(base, plan, longest));
     let may_take = available.map(|bytes| (bytes as f64 * SHARE) as u64);
     let fits = may_take.is_none_or(|may_take| memory_bytes <= may_take);
     let seconds = operations(config, plan, load, memory) * BESIDE_PRODUCTS / speed.max(1.0);
@@ -142,19 +151,40 @@ fn sequences(plan: &Plan) -> u64 {
 
 fn memory_bytes(config: &Config, plan: &Plan, longest: u64, memory: Memory) -> u64 {
     let tokens = sequences(plan) * longest;
-    let (hidden, mlp) = (config.hidden as u64, config.intermediate as u64);
-    let heads = ((config.heads + 2 * config.kv_heads) * config.head_dim) as u64;
-    let attention = 3 * tokens * config.heads as u64 * longest;
-    let of_layer = (tokens * (10 * hidden + 6 * mlp + 6 * heads) + attention) * FLOAT;
+    let hidden = config.hidden as u64;
+    let of_layer = layer_bytes(config, tokens, longest);
     let layers = config.layers as u64;
     let activations = match memory {
         Memory::Keep => layers * of_layer + of_layer,
         // Inputs of all layers; one layer with its gradients.
         Memory::Recompute => layers * tokens * hidden * FLOAT + 2 * of_layer,
     };
-    let head = HEAD_ROWS * config.vocab as u64 * FLOAT + 4 * tokens * hidden * FLOAT;
     let adapter = COPIES * plan.lora.parameters(config) * FLOAT;
-    PROCESS_BYTES + config.parameters() * FLOAT + activations + head + adapter
+    PROCESS_BYTES + config.parameters() * FLOAT + activations + head_bytes(config, tokens) + adapter
+}
+
+/// What a layer computes for so many tokens, in sequences of at most `longest`.
+fn layer_bytes(config: &Config, tokens: u64, longest: u64) -> u64 {
+    let (hidden, mlp) = (config.hidden as u64, config.intermediate as u64);
+    let heads = ((config.heads + 2 * config.kv_heads) * config.head_dim) as u64;
+    let attention = 3 * tokens * config.heads as u64 * longest;
+    (tokens * (10 * hidden + 6 * mlp + 6 * heads) + attention) * FLOAT
+}
+
+fn head_bytes(config: &Config, tokens: u64) -> u64 {
+    HEAD_ROWS * config.vocab as u64 * FLOAT + 4 * tokens * config.hidden as u64 * FLOAT
+}
+
+/// The peak of the export: the base beside the merged file as it grows, or beside the sequences that the two are compared by.
+fn export_bytes(base: &Measures, plan: &Plan, longest: u64) -> u64 {
+    let config = &base.config;
+    let Some(gguf_bytes) = base.gguf_bytes else { return 0 };
+    let (adapted, largest) = plan.lora.adapted(config);
+    let merging = gguf_bytes + adapted * MERGED + MERGING * largest * FLOAT;
+    let tokens = SEQUENCES as u64 * longest;
+    let comparing = layer_bytes(config, tokens, longest) + head_bytes(config, tokens);
+    let adapter = EXPORTED * plan.lora.parameters(config) * FLOAT;
+    PROCESS_BYTES + config.parameters() * FLOAT + adapter + merging.max(comparing)
 }
 
 /// Floating-point operations of the whole training.
@@ -210,13 +240,38 @@ mod tests {
     fn given_less_memory_then_less_is_kept_and_what_can_not_fit_is_refused() {
         let plan = Plan::default();
         let load = Load { train: 100, held_out: 10, mean_tokens: 100.0, longest: 300 };
-        let at = |available: u64| estimate(&small(), &plan, load, 5e10, Some(available));
+        let base = Measures { config: small(), gguf_bytes: None };
+        let at = |available: u64| estimate(&base, &plan, load, 5e10, Some(available));
         let (much, some, little) = (at(64 << 30), at(6 << 30), at(400 << 20));
         assert!(much.fits && some.fits && !little.fits, "{some:?}");
         assert!(much.memory_bytes > some.memory_bytes && much.seconds < some.seconds);
         assert_eq!(check(&little).unwrap_err().code(), "does_not_fit");
         assert!(little.reason.is_some() && check(&some).is_ok());
         assert!((much.epochs - 8.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn given_an_export_that_takes_more_than_the_steps_then_the_estimate_is_that_of_the_export() {
+        let plan = Plan { batch_size: 1, ..Plan::default() };
+        let load = Load { train: 100, held_out: 10, mean_tokens: 8.0, longest: 8 };
+        let of = |gguf_bytes| estimate(&Measures { config: small(), gguf_bytes }, &plan, load, 5e10, Some(64 << 30));
+        let (adapter_only, small_file, large_file) = (of(None), of(Some(100 << 20)), of(Some(500 << 20)));
+        assert!(adapter_only.memory_bytes < small_file.memory_bytes);
+        assert_eq!(large_file.memory_bytes - small_file.memory_bytes, 400 << 20);
+        assert_eq!(adapter_only.seconds, large_file.seconds);
+        let (adapted, largest) = plan.lora.adapted(&small());
+        assert_eq!((adapted, largest), (30 * (2 * 576 * 576 + 2 * 576 * 192 + 3 * 576 * 1536), 576 * 1536));
+    }
+
+    #[test]
+    fn given_short_examples_then_what_they_need_fits_where_the_longest_that_the_plan_allows_would_not() {
+        let plan = Plan { seq_len: 8192, batch_size: 8, ..Plan::default() };
+        let base = Measures { config: small(), gguf_bytes: None };
+        let of = |longest| {
+            let load = Load { train: 100, held_out: 10, mean_tokens: 50.0, longest };
+            estimate(&base, &plan, load, 5e10, Some(8 << 30))
+        };
+        assert!(of(100).fits && !of(8192).fits);
     }
 
     #[test]

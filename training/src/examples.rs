@@ -30,6 +30,14 @@ impl Examples {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    fn longest(&self) -> usize {
+        let longest = match self {
+            Examples::Sequences(all) => all.iter().map(|one| one.ids.len()).max(),
+            Examples::Pairs(all) => all.iter().map(|pair| pair.chosen.ids.len().max(pair.rejected.ids.len())).max(),
+        };
+        longest.unwrap_or_default()
+    }
 }
 
 /// What is trained on and what is measured on.
@@ -56,6 +64,11 @@ impl Sets {
             return Err(TrainingError::Setting { field: "seq_len", reason });
         }
         Ok(Self { train, held_out, too_long })
+    }
+
+    /// Tokens of the longest example; of a preference, of one answer.
+    pub fn longest(&self) -> usize {
+        self.train.longest().max(self.held_out.longest())
     }
 }
 

@@ -26,9 +26,10 @@ mod rng;
 mod trainer;
 
 pub use base::BaseModel;
+pub use checkpoint::is_begun;
 pub use error::TrainingError;
 pub use examples::{Examples, Sets, unfit};
-pub use gain::Gain;
+pub use gain::{Gain, LEAST_HELD_OUT};
 pub use lora::{LoraSettings, Target};
 pub use plan::{MAX_STEPS, Method, Plan};
 pub use trainer::{Outcome, StepReport, Trained, Watch, train};

@@ -148,6 +148,16 @@ impl LoraSettings {
         };
         config.layers as u64 * self.sorted_targets().into_iter().map(of).sum::<u64>()
     }
+
+    /// Numbers of the base's matrices that have an adapter: of all of them, and of the largest one.
+    pub(crate) fn adapted(&self, config: &Config) -> (u64, u64) {
+        let of = |target: Target| {
+            let (inner, outer) = target.sizes(config);
+            (inner * outer) as u64
+        };
+        let sizes: Vec<u64> = self.sorted_targets().into_iter().map(of).collect();
+        (config.layers as u64 * sizes.iter().sum::<u64>(), sizes.iter().copied().max().unwrap_or_default())
+    }
 }
 
 /// The trained matrices of a model: for each layer and projection `A` `[rank, in]` and `B` `[out, rank]`.

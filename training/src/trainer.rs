@@ -82,8 +82,11 @@ pub struct Outcome {
     pub best_step: Option<u64>,
     /// Whether it stopped before its last step because nothing got better.
     pub stopped_early: bool,
-    /// By how much that adapter is better than the base; none with fewer than two held-out examples.
+    /// By how much that adapter is better than the base; none with fewer than [`LEAST_HELD_OUT`](crate::LEAST_HELD_OUT) held-out
+    /// examples.
     pub gain: Option<Gain>,
+    /// Held-out examples.
+    pub held_out: usize,
     /// Examples that were too long.
     pub too_long: usize,
 }
@@ -349,6 +352,7 @@ impl<'s> Session<'s> {
             best_step: self.state.best.map(|(_, step)| step),
             stopped_early: self.stopped_early,
             gain,
+            held_out: self.sets.held_out.len(),
             too_long: self.sets.too_long,
         };
         Ok(Trained { outcome, adapter: self.adapter, base: self.network.base })

@@ -74,16 +74,27 @@ impl BaseModel {
     }
 }
 
-/// What a folder's model measures, without reading its weights; and the bytes of its file.
-pub fn measure(folder: &Path) -> Result<(Config, u64), TrainingError> {
-    let gguf = folder.join(GGUF_FILE);
-    let (config, file) = if gguf.is_file() {
-        (GgufFile::open(&gguf)?.config()?, gguf)
-    } else {
-        (safetensors::config(folder)?, folder.join(safetensors::WEIGHTS))
+/// A base model as far as it is known without its weights.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measures {
+    /// The measures of its network.
+    pub config: Config,
+    /// Bytes of its GGUF file, of which a merged one is made; `None` where it is no such file.
+    pub gguf_bytes: Option<u64>,
+}
+
+/// What a folder's model measures, without reading its weights.
+pub fn measure(folder: &Path) -> Result<Measures, TrainingError> {
+    let size = |file: &Path| -> Result<u64, TrainingError> {
+        Ok(std::fs::metadata(file).map_err(TrainingError::io("reading", file))?.len())
     };
-    let size = std::fs::metadata(&file).map_err(TrainingError::io("reading", &file))?.len();
-    Ok((config, size))
+    let gguf = folder.join(GGUF_FILE);
+    if gguf.is_file() {
+        return Ok(Measures { config: GgufFile::open(&gguf)?.config()?, gguf_bytes: Some(size(&gguf)?) });
+    }
+    let config = safetensors::config(folder)?;
+    size(&folder.join(safetensors::WEIGHTS))?; // without weights there is nothing to train
+    Ok(Measures { config, gguf_bytes: None })
 }
 
 /// The tokenizer and chat template of a folder's model, without its weights.

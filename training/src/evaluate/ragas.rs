@@ -21,10 +21,25 @@ pub struct RagSample {
     pub question: String,
     /// What was answered.
     pub answer: String,
-    /// What was found, the best first.
+    /// What was found, the best first; may be nothing.
     pub contexts: Vec<String>,
     /// What should have been answered.
     pub reference: Option<String>,
+}
+
+impl RagSample {
+    /// Why a measure can't be taken of it, whoever judges.
+    pub fn lacks(&self, metric: JudgedMetric) -> Option<&'static str> {
+        let (needs_contexts, needs_reference) = match metric {
+            JudgedMetric::Faithfulness => (true, false),
+            JudgedMetric::AnswerRelevancy => (false, false),
+            JudgedMetric::ContextPrecision | JudgedMetric::ContextRecall => (true, true),
+        };
+        if needs_contexts && self.contexts.is_empty() {
+            return Some("it has no contexts");
+        }
+        (needs_reference && self.reference.is_none()).then_some("it has no reference")
+    }
 }
 
 /// The measures.
@@ -118,10 +133,10 @@ impl JudgedReport {
 pub fn rag_samples(bytes: &[u8]) -> Result<Vec<RagSample>, DatasetError> {
     super::read_lines(bytes, |line, value| {
         let words = |field: &'static str| super::words(value, line, field);
-        let contexts = value["contexts"].as_array().filter(|list| !list.is_empty() && list.len() <= MAX_CONTEXTS);
+        let contexts = value["contexts"].as_array().filter(|list| list.len() <= MAX_CONTEXTS);
         let contexts: Option<Vec<String>> =
             contexts.and_then(|list| list.iter().map(|one| one.as_str().map(str::to_owned)).collect());
-        let fault = || Remark::new(line, Some("contexts"), format!("is no list of 1 to {MAX_CONTEXTS} texts"));
+        let fault = || Remark::new(line, Some("contexts"), format!("is no list of at most {MAX_CONTEXTS} texts"));
         Ok(RagSample {
             line,
             question: words("question")?,
@@ -261,12 +276,24 @@ mod tests {
     }
 
     #[test]
+    fn given_a_search_that_found_nothing_then_the_file_is_taken_and_what_needs_contexts_has_a_reason() {
+        let sample = &rag_samples(br#"{"question":"q","answer":"a","contexts":[],"reference":"r"}"#).unwrap()[0];
+        let lacks: Vec<_> = JudgedMetric::ALL.into_iter().map(|metric| sample.lacks(metric)).collect();
+        let none = Some("it has no contexts");
+        assert_eq!(lacks, [none, None, none, none]);
+        let sample = RagSample { contexts: vec!["c".to_owned()], reference: None, ..sample.clone() };
+        let lacks: Vec<_> = JudgedMetric::ALL.into_iter().map(|metric| sample.lacks(metric)).collect();
+        let none = Some("it has no reference");
+        assert_eq!(lacks, [None, None, none, none]);
+    }
+
+    #[test]
     fn given_lines_that_are_no_samples_then_the_field_is_named() {
         let good = br#"{"question":"q","answer":"a","contexts":["c"]}"#;
         assert_eq!(rag_samples(good).unwrap()[0].reference, None);
         for (file, place) in [
             (&br#"{"answer":"a","contexts":["c"]}"#[..], "line 1.question"),
-            (&br#"{"question":"q","answer":"a","contexts":[]}"#[..], "line 1.contexts"),
+            (&br#"{"question":"q","answer":"a"}"#[..], "line 1.contexts"),
             (&br#"{"question":"q","answer":"a","contexts":[1]}"#[..], "line 1.contexts"),
         ] {
             assert_eq!(rag_samples(file).unwrap_err().errors[0].place(), place);

@@ -19,26 +19,26 @@ use crate::trainer::Trained;
 const MERGED: GgmlDType = GgmlDType::F16;
 
 /// Writes `path`: every tensor of the base as it is, but those with an adapter as `W + scale · B A` in 16-bit floats. `path` is
-/// synced when this returns. `base` is the GGUF file that was trained on.
+/// synced when this returns. `base` is the GGUF file that was trained on. What is added is computed matrix by matrix: all at once
+/// they would be as large as the base, which is held beside them.
 pub fn write_merged(trained: &Trained, base: &Path, path: &Path) -> Result<(), TrainingError> {
     let mut file = GgufFile::open(base)?;
-    let mut added: HashMap<String, Tensor> = HashMap::new();
-    for ((layer, target), at) in trained.adapter.places() {
-        let name = format!("blk.{layer}.{}.weight", target.gguf());
-        added.insert(name, delta(trained, target, at)?);
-    }
+    let mut adapted = adapted(trained);
     let mut names: Vec<String> = file.content.tensor_infos.keys().cloned().collect();
     names.sort();
     let mut tensors: Vec<(String, QTensor)> = Vec::with_capacity(names.len());
     for name in names {
         let raw = file.raw(&name)?;
-        let tensor = match added.remove(&name) {
-            Some(delta) => QTensor::quantize(&(raw.dequantize(&Device::Cpu)? + delta)?, MERGED)?,
+        let tensor = match adapted.remove(&name) {
+            Some((target, at)) => {
+                let merged = (raw.dequantize(&Device::Cpu)? + delta(trained, target, at)?)?;
+                QTensor::quantize(&merged, MERGED)?
+            }
             None => raw,
         };
         tensors.push((name, tensor));
     }
-    if let Some(name) = added.keys().next() {
+    if let Some(name) = adapted.keys().next() {
         return Err(TrainingError::base(base, format!("it has no tensor {name}")));
     }
     // Our writer aligns to the usual 32 bytes, whatever the base did.
@@ -58,6 +58,14 @@ pub fn write_merged(trained: &Trained, base: &Path, path: &Path) -> Result<(), T
     writer.flush().map_err(TrainingError::io("writing", path))?;
     drop(writer);
     sync(path)
+}
+
+/// By the names of tensors in the file: which projection has an adapter, and the place of its `A`.
+fn adapted(trained: &Trained) -> HashMap<String, (Target, usize)> {
+    let named = |((layer, target), at): ((usize, Target), usize)| {
+        (format!("blk.{layer}.{}.weight", target.gguf()), (target, at))
+    };
+    trained.adapter.places().map(named).collect()
 }
 
 /// `scale · B A`, with its rows as they lie in the file.

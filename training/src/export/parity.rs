@@ -13,7 +13,7 @@ use crate::trainer::Trained;
 /// Log probabilities may differ by so much: 16-bit weights move them by some thousandths.
 pub const MAX_DIFFERENCE: f64 = 0.05;
 /// Sequences that are compared.
-const SEQUENCES: usize = 8;
+pub(crate) const SEQUENCES: usize = 8;
 
 /// What the adapter says beside its base.
 pub struct Said {

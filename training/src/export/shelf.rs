@@ -65,6 +65,15 @@ pub fn publish(staged: &Path, models: &Path, model: &str, version: i64) -> Resul
     Ok(folder)
 }
 
+/// Takes the folder of a version away that nobody was told of.
+pub fn withdraw(models: &Path, model: &str, version: i64) -> Result<(), TrainingError> {
+    let folder = merged_folder(models, model, version);
+    match fs::remove_dir_all(&folder) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(TrainingError::io("removing", &folder)(error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
 /// Lets the model's name mean a version, or none. What is no link of ours is never touched.
 pub fn point(models: &Path, model: &str, version: Option<i64>) -> Result<(), TrainingError> {
     let link = models.join(model);
@@ -117,6 +126,9 @@ mod tests {
         point(models.path(), "poet", None).unwrap();
         point(models.path(), "poet", None).unwrap();
         assert!(!models.path().join("poet").exists() && merged_folder(models.path(), "poet", 2).exists());
+        withdraw(models.path(), "poet", 2).unwrap();
+        withdraw(models.path(), "poet", 2).unwrap();
+        assert!(!merged_folder(models.path(), "poet", 2).exists() && merged_folder(models.path(), "poet", 1).exists());
         fs::create_dir(models.path().join("own")).unwrap();
         assert!(point(models.path(), "own", Some(1)).is_err() && models.path().join("own").is_dir());
     }

@@ -99,7 +99,8 @@ impl TextCodec {
         let controls = added.values().filter(|token| token.special).map(|token| token.content.clone()).collect();
         let bos = config["add_bos_token"].as_bool().unwrap_or(false).then(|| text("bos_token")).flatten();
         let bos = bos.and_then(|bos| tokenizer.token_to_id(&bos));
-        let template = ChatTemplate::new(text("chat_template"), text("bos_token").unwrap_or_default(), eos_text);
+        let source = template_file(folder)?.or_else(|| text("chat_template"));
+        let template = ChatTemplate::new(source, text("bos_token").unwrap_or_default(), eos_text);
         Ok(Self::new(tokenizer, template, controls, bos))
     }
 
@@ -190,4 +191,58 @@ impl Encoded {
 
 fn turn(role: Speaker, content: &str) -> Turn {
     Turn { role, content: content.to_owned() }
+}
+
+/// The template in a file of its own, where newer models have it; it counts before one in `tokenizer_config.json`, as in
+/// `transformers`.
+fn template_file(folder: &Path) -> Result<Option<String>, TrainingError> {
+    let path = folder.join("chat_template.jinja");
+    match std::fs::read_to_string(&path) {
+        Ok(source) => Ok(Some(source)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(TrainingError::io("reading", &path)(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder whose tokenizer splits words, and whose configuration has that template.
+    fn folder(template: Option<&str>) -> tempfile::TempDir {
+        let words = ["<e>", "user", "assistant", "x"];
+        let vocabulary: serde_json::Map<String, Value> =
+            words.iter().zip(0..).map(|(word, id): (&&str, u32)| ((*word).to_owned(), id.into())).collect();
+        let added = serde_json::json!([{ "id": 0, "content": "<e>", "single_word": false, "lstrip": false,
+            "rstrip": false, "normalized": false, "special": true }]);
+        let tokenizer = serde_json::json!({ "version": "1.0", "truncation": null, "padding": null, "added_tokens": added,
+            "normalizer": null, "pre_tokenizer": { "type": "Whitespace" }, "post_processor": null, "decoder": null,
+            "model": { "type": "WordLevel", "vocab": vocabulary, "unk_token": "x" } });
+        let config = serde_json::json!({ "eos_token": "<e>", "chat_template": template });
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("tokenizer.json"), tokenizer.to_string()).unwrap();
+        std::fs::write(folder.path().join("tokenizer_config.json"), config.to_string()).unwrap();
+        folder
+    }
+
+    fn rendered(folder: &Path) -> String {
+        let codec = TextCodec::of_folder(folder).unwrap();
+        codec.template.render(&[turn(Speaker::User, "x")], true).unwrap()
+    }
+
+    #[test]
+    fn given_a_template_in_a_file_of_its_own_then_it_counts_before_that_of_the_configuration() {
+        let folder = folder(Some("of the configuration"));
+        assert_eq!(rendered(folder.path()), "of the configuration");
+        std::fs::write(folder.path().join("chat_template.jinja"), "{{ messages[0]['role'] }} of a file").unwrap();
+        assert_eq!(rendered(folder.path()), "user of a file");
+    }
+
+    #[test]
+    fn given_no_template_anywhere_then_that_of_chatml_is_used_and_an_unreadable_file_is_no_absent_one() {
+        let folder = folder(None);
+        assert!(rendered(folder.path()).starts_with("<|im_start|>user"));
+        std::fs::create_dir(folder.path().join("chat_template.jinja")).unwrap();
+        assert_eq!(TextCodec::of_folder(folder.path()).unwrap_err().code(), "training_io_failed");
+    }
 }

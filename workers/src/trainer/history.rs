@@ -63,8 +63,16 @@ pub(super) async fn read(context: &Context, job_id: FinetuneId) -> Result<(Topic
     Ok((partition, history, end))
 }
 
+/// A version of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Version {
+    pub(super) number: i64,
+    /// Whether it is on the log already.
+    pub(super) is_known: bool,
+}
+
 /// The version that a training's model has, or would have as the next one.
-pub(super) async fn version(context: &Context, model: &str, job_id: FinetuneId) -> Result<i64, WorkError> {
+pub(super) async fn version(context: &Context, model: &str, job_id: FinetuneId) -> Result<Version, WorkError> {
     let mut range = Tail::read_range(&context.log, partition_for(model), StartAt::Beginning).await.map_err(again)?;
     let mut known: Vec<FinetuneId> = Vec::new();
     while let Some(record) = range.next().await.map_err(again)? {
@@ -73,8 +81,9 @@ pub(super) async fn version(context: &Context, model: &str, job_id: FinetuneId) 
             known.push(event.job_id);
         }
     }
-    let place = known.iter().position(|known| *known == job_id).unwrap_or(known.len());
-    Ok(i64::try_from(place).unwrap_or(i64::MAX - 1) + 1)
+    let found = known.iter().position(|known| *known == job_id);
+    let number = i64::try_from(found.unwrap_or(known.len())).unwrap_or(i64::MAX - 1) + 1;
+    Ok(Version { number, is_known: found.is_some() })
 }
 
 fn again(error: LogError) -> WorkError {

@@ -3,9 +3,12 @@
 //! The command's offset is committed when the training has ended: whoever takes the partition over after a crash gets the
 //! command again, claims the training with a higher epoch, and goes on from the last checkpoint in the data folder. (On another
 //! machine there is none, and it starts again.) What was told of steps behind the checkpoint is told again with the same numbers.
+//! A full disk, or memory that others have taken meanwhile, is waited for in the same way: a try, a pause, the last checkpoint.
 
 mod history;
 mod register;
+mod stop;
+mod tries;
 mod work;
 
 use std::path::PathBuf;
@@ -17,12 +20,14 @@ use riverrun_models::Models;
 use riverrun_schemas::finetune::{
     FinetuneAccepted, FinetuneClaimed, FinetuneCommand, FinetuneEvent, FinetuneFinished, FinetuneOutcome, StartFinetune,
 };
-use riverrun_schemas::{Envelope, Failure, now_ms};
-use riverrun_training::TrainingError;
+use riverrun_schemas::{Envelope, Failure, FinetuneId, now_ms};
+use riverrun_training::{TrainingError, is_begun};
 use tokio_util::sync::CancellationToken;
 
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
 use history::History;
+use stop::Stop;
+use tries::{Tries, Verdict};
 use work::Ended;
 
 /// The worker's name.
@@ -35,6 +40,7 @@ pub struct Trainer {
     folder: PathBuf,
     worker: String,
     stop: CancellationToken,
+    tries: Tries,
 }
 
 impl Trainer {
@@ -42,12 +48,13 @@ impl Trainer {
     /// a training lets go within a pass, to be gone on with at the next start.
     pub fn new(models: Models, blobs: Arc<dyn BlobStore>, folder: PathBuf, stop: CancellationToken) -> Self {
         let worker = format!("{NAME}-{}", riverrun_schemas::EventId::new());
-        Self { models, blobs, folder, worker, stop }
+        Self { models, blobs, folder, worker, stop, tries: Tries::default() }
     }
 
     async fn train(&self, start: &StartFinetune, cause: &Envelope, context: &Context) -> Result<(), WorkError> {
         let (partition, history, next) = history::read(context, start.job_id).await?;
         if history.finished {
+            self.forget(start.job_id).await; // the process may have ended between the two
             return Ok(());
         }
         if !history.accepted {
@@ -61,17 +68,40 @@ impl Trainer {
             _ => {
                 // From where the history ended, so that no wish to stop is missed.
                 let tail = Tail::open(&context.log, vec![(partition, StartAt::Offset(next))]).await?;
-                self.work(start, epoch, (cause, context), tail).await?
+                let stop = Stop::under(&self.stop);
+                let _stop_when_dropped = stop.token().clone().drop_guard();
+                tokio::select! {
+                    ended = self.work(start, epoch, (cause, context), &stop) => ended?,
+                    never = stop.listen(start.job_id, context, tail) => match never {},
+                }
             }
         };
         self.tell(ended.event(start.job_id, epoch), cause, context).await?;
-        let checkpoints = self.folder.join(start.job_id.to_string());
+        self.forget(start.job_id).await;
+        Ok(())
+    }
+
+    fn checkpoints(&self, job_id: FinetuneId) -> PathBuf {
+        self.folder.join(job_id.to_string())
+    }
+
+    /// Nobody goes on with a training that has ended.
+    async fn forget(&self, job_id: FinetuneId) {
+        self.tries.forget(job_id);
+        let checkpoints = self.checkpoints(job_id);
         if let Err(error) = tokio::fs::remove_dir_all(&checkpoints).await
             && error.kind() != std::io::ErrorKind::NotFound
         {
             tracing::warn!(path = %checkpoints.display(), error = %error, "checkpoints of an ended training stay");
         }
-        Ok(())
+    }
+
+    /// What follows from a failure: an end, or another try from the last checkpoint.
+    fn fails(&self, job_id: FinetuneId, error: &TrainingError) -> Result<Ended, WorkError> {
+        match self.tries.verdict(job_id, error, is_begun(&self.checkpoints(job_id))) {
+            Verdict::Again => Err(WorkError::retry(error.code(), error)),
+            Verdict::Failed(failure) => Ok(Ended::failed(failure)),
+        }
     }
 
     async fn tell(

@@ -7,14 +7,15 @@ use riverrun_models::{ChatRequest, FinishReason, Message, NoDeltas};
 use riverrun_schemas::finetune::{ModelRegistered, StartFinetune};
 use riverrun_schemas::{Envelope, Failure, now_ms};
 use riverrun_training::base::GGUF_FILE;
-use riverrun_training::dataset::{Example, read};
+use riverrun_training::dataset::{Example, Split, read};
 use riverrun_training::export::{self, Parity, PeftFiles, Said};
-use riverrun_training::{Outcome, Sets, Trained, TrainingError};
+use riverrun_training::{LEAST_HELD_OUT, Outcome, Sets, Trained, TrainingError};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::stop::Stop;
 use super::work::{Ended, Job};
-use super::{Trainer, failure, history};
+use super::{Trainer, history};
 use crate::runtime::{Context, WorkError};
 
 /// Prompts that the merged model answers before it counts as one that stops.
@@ -30,14 +31,16 @@ struct Exported {
     merged: Option<(PathBuf, u64, Parity)>,
 }
 
-/// Makes the files. `models` is the folder of models.
+/// Makes the files. `models` is the folder of models. Between two parts of the work it looks whether to stop.
 fn export(
     start: &StartFinetune,
     job: &Job,
-    trained: Trained,
-    sets: &Sets,
+    (trained, sets): (Trained, &Sets),
     models: &Path,
+    stop: &CancellationToken,
 ) -> Result<Exported, TrainingError> {
+    let go_on = || if stop.is_cancelled() { Err(TrainingError::Cancelled) } else { Ok(()) };
+    go_on()?;
     let outcome = trained.outcome.clone();
     let peft = export::peft_files(&trained, &start.base_model, &job.checkpoints.join("export"))?;
     let base = job.base_folder.join(GGUF_FILE);
@@ -46,22 +49,33 @@ fn export(
     }
     let examples = if sets.held_out.is_empty() { &sets.train } else { &sets.held_out };
     let said = Said::of(&trained, examples)?;
+    go_on()?;
     let staged = export::staging_folder(models, &start.job_id.to_string())?;
     let file = staged.join(GGUF_FILE);
     export::write_merged(&trained, &base, &file)?;
     drop(trained); // two models at once may be more than there is room for
+    go_on()?;
     let parity = said.compare(&staged)?;
     let bytes = std::fs::metadata(&file).map(|meta| meta.len()).unwrap_or_default();
     Ok(Exported { outcome, peft, merged: Some((staged, bytes, parity)) })
 }
 
+/// What the merged model is asked.
 fn prompts(job: &Job) -> Vec<String> {
     let examples = read(&job.dataset, job.format).map(|dataset| dataset.examples).unwrap_or_default();
-    let prompt = |example: Example| match example {
-        Example::Sft { prompt, .. } | Example::Dpo { prompt, .. } => Some(prompt),
-        Example::Chat { messages } => messages.into_iter().find(|turn| turn.role.is_user()).map(|turn| turn.content),
+    let examples: Vec<Example> = examples.into_iter().map(|(_, example)| example).collect();
+    prompts_of(&examples, job.plan.seed)
+}
+
+/// Prompts that nothing was learned from, where anything was held out: an answer that was learned by heart ends where it did.
+fn prompts_of(examples: &[Example], seed: u64) -> Vec<String> {
+    let split = Split::of(examples.len(), seed);
+    let places = if split.held_out.is_empty() { split.train } else { split.held_out };
+    let prompt = |example: &Example| match example {
+        Example::Sft { prompt, .. } | Example::Dpo { prompt, .. } => Some(prompt.clone()),
+        Example::Chat { messages } => messages.iter().find(|turn| turn.role.is_user()).map(|turn| turn.content.clone()),
     };
-    examples.into_iter().filter_map(|(_, example)| prompt(example)).take(PROMPTS).collect()
+    places.into_iter().filter_map(|place| prompt(examples.get(place)?)).take(PROMPTS).collect()
 }
 
 impl Trainer {
@@ -70,33 +84,47 @@ impl Trainer {
         start: &StartFinetune,
         (cause, context): (&Envelope, &Context),
         (job, trained, sets): (Job, Trained, Sets),
+        stop: &Stop,
     ) -> Result<Ended, WorkError> {
         let models = self.models.settings().cache_dir.clone();
         let asked = prompts(&job);
         let requires_gain = job.plan.require_gain;
-        let (made_for, folder) = (start.clone(), models.clone());
-        let made = tokio::task::spawn_blocking(move || export(&made_for, &job, trained, &sets, &folder)).await;
-        let exported = match made {
+        let (made_for, folder, token) = (start.clone(), models.clone(), stop.token().clone());
+        let work = move || export(&made_for, &job, (trained, &sets), &folder, &token);
+        let exported = match tokio::task::spawn_blocking(work).await {
             Ok(Ok(exported)) => exported,
             Ok(Err(error)) => {
                 export::discard_staging(&models, &start.job_id.to_string());
-                return Ok(Ended::failed(failure(&error)));
+                return match error {
+                    TrainingError::Cancelled => stop.ended(),
+                    error => self.fails(start.job_id, &error),
+                };
             }
             Err(panic) => return Ok(Ended::failed(Failure::new("internal", format!("the export broke off: {panic}")))),
         };
         let put = self.blobs.put_bytes(exported.peft.weights.into(), "application/vnd.safetensors").await;
         let adapter = put.map_err(|error| WorkError::retry(error.code(), &error))?;
         let version = history::version(context, &start.name, start.job_id).await?;
+        let chat_model = format!("{}@{}", start.name, version.number);
         let (merged_bytes, gate) = match &exported.merged {
             None => (0, Err("the base is no GGUF file, so there is no merged model to compare".to_owned())),
             Some((staged, bytes, parity)) => {
-                if let Err(error) = export::publish(staged, &models, &start.name, version) {
-                    return Ok(Ended::failed(failure(&error)));
+                if let Err(error) = export::publish(staged, &models, &start.name, version.number) {
+                    return self.fails(start.job_id, &error);
                 }
-                let chat_model = format!("{}@{version}", start.name);
-                (i64::try_from(*bytes).unwrap_or(i64::MAX), self.gate(&chat_model, parity, asked).await)
+                (i64::try_from(*bytes).unwrap_or(i64::MAX), self.gate(&chat_model, parity, (asked, stop)).await)
             }
         };
+        // Once more, and on the log itself: whoever was told that it will be cancelled must not find a version. One that is known
+        // already, from before a crash, stays.
+        if self.is_unwanted(start, context, stop).await? {
+            if !version.is_known
+                && let Err(error) = export::withdraw(&models, &start.name, version.number)
+            {
+                tracing::warn!(model = chat_model, error = %error, "the merged model of a stopped training stays");
+            }
+            return stop.ended();
+        }
         let gate = gate.and_then(|()| gained(&exported.outcome, requires_gain));
         let registered = ModelRegistered {
             model: start.name.clone(),
@@ -114,15 +142,30 @@ impl Trainer {
         };
         self.tell(registered, cause, context).await?;
         if gate.is_ok()
-            && let Err(error) = export::point(&models, &start.name, Some(version))
+            && let Err(error) = export::point(&models, &start.name, Some(version.number))
         {
             tracing::warn!(model = start.name, error = %error, "the name of the model can't be pointed to its new version");
         }
-        Ok(Ended::succeeded(&exported.outcome, format!("{}@{version}", start.name)))
+        Ok(Ended::succeeded(&exported.outcome, chat_model))
     }
 
-    /// Whether the merged model is what the adapter was, and ends its answers by itself.
-    async fn gate(&self, chat_model: &str, parity: &Parity, prompts: Vec<String>) -> Result<(), String> {
+    /// Whether it was stopped, or somebody wants it to be and was not heard yet.
+    async fn is_unwanted(&self, start: &StartFinetune, context: &Context, stop: &Stop) -> Result<bool, WorkError> {
+        let (_, history, _) = history::read(context, start.job_id).await?;
+        if history.cancelled {
+            stop.wish();
+        }
+        Ok(stop.is_set())
+    }
+
+    /// Whether the merged model is what the adapter was, and ends its answers by itself. When it is stopped, what it says is of no
+    /// account.
+    async fn gate(
+        &self,
+        chat_model: &str,
+        parity: &Parity,
+        (prompts, stop): (Vec<String>, &Stop),
+    ) -> Result<(), String> {
         if !parity.passed() {
             return Err(format!(
                 "merged and adapter differ by {:.4} in a log probability, more than {}",
@@ -139,7 +182,7 @@ impl Trainer {
                 max_tokens: Some(MAX_ANSWER),
                 ..ChatRequest::default()
             };
-            let reply = self.models.chat(None, request, &mut NoDeltas, CancellationToken::new()).await;
+            let reply = self.models.chat(None, request, &mut NoDeltas, stop.token().clone()).await;
             let reply = reply.map_err(|error| format!("the local runtime can't run it: {error}"))?;
             stopped += usize::from(reply.finish == FinishReason::Stop);
         }
@@ -161,7 +204,7 @@ fn gained(outcome: &Outcome, required: bool) -> Result<(), String> {
             "no improvement: the loss of {} held-out examples fell by {:.4} ({:.4} to {:.4} with 95% confidence)",
             gain.examples, gain.mean, gain.low, gain.high
         )),
-        None => Err("too few examples are held out to say whether it is better".to_owned()),
+        None => Err(format!("too few held-out examples ({} of at least {LEAST_HELD_OUT})", outcome.held_out)),
     }
 }
 
@@ -185,4 +228,50 @@ fn metrics(outcome: &Outcome, parity: Option<&Parity>) -> String {
     ];
     let known = named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value?))));
     Value::Object(known.collect::<Map<_, _>>()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use riverrun_training::Gain;
+
+    use super::*;
+
+    fn examples(count: usize) -> Vec<Example> {
+        let one = |place: usize| Example::Sft { prompt: place.to_string(), completion: "x".to_owned() };
+        (0..count).map(one).collect()
+    }
+
+    fn outcome(gain: Option<Gain>, held_out: usize) -> Outcome {
+        Outcome {
+            steps: 1,
+            loss: 1.0,
+            base_loss: None,
+            eval_loss: None,
+            best_step: None,
+            stopped_early: false,
+            gain,
+            held_out,
+            too_long: 0,
+        }
+    }
+
+    #[test]
+    fn given_held_out_examples_then_only_their_prompts_are_asked_and_else_the_first_of_the_file() {
+        for count in [10, 20, 100] {
+            let held_out = Split::of(count, 42).held_out;
+            let wanted: Vec<String> = held_out.iter().take(PROMPTS).map(ToString::to_string).collect();
+            assert_eq!(prompts_of(&examples(count), 42), wanted, "of {count}");
+        }
+        assert_eq!(prompts_of(&examples(5), 42), ["0", "1", "2"]);
+    }
+
+    #[test]
+    fn given_a_gain_that_is_asked_for_when_too_few_examples_are_held_out_then_it_is_said_how_many() {
+        assert_eq!(gained(&outcome(None, 3), true).unwrap_err(), "too few held-out examples (3 of at least 8)");
+        assert!(gained(&outcome(None, 3), false).is_ok());
+        let gain = Gain { mean: 0.5, low: 0.4, high: 0.6, examples: 8 };
+        assert!(gained(&outcome(Some(gain), 8), true).is_ok());
+        let unsure = Gain { low: -0.1, ..gain };
+        assert!(gained(&outcome(Some(unsure), 8), true).unwrap_err().starts_with("no improvement"));
+    }
 }

@@ -2,24 +2,24 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use riverrun_log::Tail;
-use riverrun_models::{NoProgress, Presence};
-use riverrun_schemas::finetune::{FinetuneEvent, FinetuneFinished, FinetuneOutcome, FinetuneProgressed, StartFinetune};
+use riverrun_models::{ModelError, NoProgress, Presence};
+use riverrun_schemas::finetune::{FinetuneFinished, FinetuneOutcome, FinetuneProgressed, StartFinetune};
 use riverrun_schemas::{Envelope, Failure, FinetuneId, now_ms};
 use riverrun_training::dataset::{Format, read};
-use riverrun_training::{BaseModel, Outcome, Plan, Sets, StepReport, Trained, TrainingError, Watch, estimate, train};
+use riverrun_training::{
+    BaseModel, Outcome, Plan, Sets, StepReport, Trained, TrainingError, Watch, base, estimate, train,
+};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{Trainer, failure, history};
+use super::stop::Stop;
+use super::{Trainer, failure};
 use crate::runtime::{Context, WorkError};
 
 /// Steps that wait to be told before training waits too.
 const REPORTS: usize = 64;
-const PAUSE: Duration = Duration::from_millis(500);
 
 /// How a training ended.
 pub(super) struct Ended {
@@ -99,10 +99,24 @@ impl Watch for Beside {
 
 fn run(job: &Job, mut beside: Beside) -> Result<(Trained, Sets), TrainingError> {
     let dataset = read(&job.dataset, job.format)?;
+    let sets = Sets::of(&dataset, &job.plan, &base::text_of(&job.base_folder)?)?;
+    fits(job, &sets)?;
     let base = Arc::new(BaseModel::load(&job.base_folder)?);
-    let sets = Sets::of(&dataset, &job.plan, &base.text)?;
     let trained = train(&job.plan, base, &sets, &job.sha256, &job.checkpoints, &mut beside)?;
     Ok((trained, sets))
+}
+
+/// Refuses what does not fit, before the base is loaded. The longest example counts, as where the training was asked for, and not
+/// the longest that the plan allows: what was accepted there must not be refused here.
+fn fits(job: &Job, sets: &Sets) -> Result<(), TrainingError> {
+    let load = estimate::Load {
+        train: sets.train.len() as u64,
+        held_out: sets.held_out.len() as u64,
+        mean_tokens: 1.0, // tells time, which nobody asks for here
+        longest: sets.longest() as u64,
+    };
+    let measures = base::measure(&job.base_folder)?;
+    estimate::check(&estimate::estimate(&measures, &job.plan, load, 1.0, estimate::available_bytes()))
 }
 
 impl Trainer {
@@ -112,73 +126,68 @@ impl Trainer {
         start: &StartFinetune,
         epoch: i64,
         (cause, context): (&Envelope, &Context),
-        tail: Tail,
+        stop: &Stop,
     ) -> Result<Ended, WorkError> {
-        let job = match self.job(start).await {
+        let job = match self.job(start, stop).await {
             Ok(job) => job,
             Err(Refused::Job(failure)) => return Ok(Ended::failed(failure)),
             Err(Refused::Now(error)) => return Err(error),
+            Err(Refused::Stopped) => return stop.ended(),
         };
-        let stop = self.stop.child_token();
-        let _stop_when_dropped = stop.clone().drop_guard();
         let (sender, reports) = mpsc::channel(REPORTS);
         let (tell, told) = watch::channel(0);
-        let beside = Beside { reports: sender, given: 0, told, runtime: Handle::current(), stop: stop.clone() };
+        let beside = Beside { reports: sender, given: 0, told, runtime: Handle::current(), stop: stop.token().clone() };
         let training = tokio::task::spawn_blocking(move || {
             let done = run(&job, beside);
             done.map(|(trained, sets)| (job, trained, sets))
         });
-        let cancelled = self.tell_steps(start, epoch, (cause, context), (reports, tell, tail), &stop).await?;
+        self.tell_steps(start, epoch, (cause, context), (reports, tell)).await?;
         match training.await {
             Err(panic) => Ok(Ended::failed(
                 Failure::new("internal", format!("the training broke off: {panic}"))
                     .with_hint("see the log of the worker"),
             )),
-            Ok(Err(TrainingError::Cancelled)) if cancelled => Ok(Ended::cancelled()),
-            Ok(Err(TrainingError::Cancelled)) => Err(WorkError::retry("interrupted", "the training was interrupted")),
-            Ok(Err(error)) => Ok(Ended::failed(failure(&error))),
-            Ok(Ok((job, trained, sets))) => self.register(start, (cause, context), (job, trained, sets)).await,
+            Ok(Err(TrainingError::Cancelled)) => stop.ended(),
+            Ok(Err(error)) => self.fails(start.job_id, &error),
+            Ok(Ok((job, trained, sets))) => self.register(start, (cause, context), (job, trained, sets), stop).await,
         }
     }
 
     /// Everything that a training needs, or why it can't be done.
-    async fn job(&self, start: &StartFinetune) -> Result<Job, Refused> {
+    async fn job(&self, start: &StartFinetune, stop: &Stop) -> Result<Job, Refused> {
         let unreadable =
             |what: &str, value: &str| Failure::new("invalid_request", format!("{what} {value:?} can't be read"));
         let plan: Plan = serde_json::from_str(&start.plan_json).map_err(|_| unreadable("plan", &start.plan_json))?;
         let format = Format::by_name(&start.format).ok_or_else(|| unreadable("format", &start.format))?;
         plan.check().map_err(|error| failure(&error))?;
-        let base_folder = self.base_folder(&start.base_model).await?;
+        let base_folder = self.base_folder(&start.base_model, stop).await?;
         let dataset = self.blobs.get(&start.content).await.map_err(|error| {
             if error.retryable() {
                 return Refused::Now(WorkError::retry(error.code(), &error));
             }
             Failure::new(error.code(), error.to_string()).with_hint("hand the dataset in again").into()
         })?;
-        let fits = || -> Result<(), TrainingError> {
-            let (config, _) = riverrun_training::base::measure(&base_folder)?;
-            let load = estimate::Load { train: 1, held_out: 0, mean_tokens: 1.0, longest: plan.seq_len as u64 };
-            estimate::check(&estimate::estimate(&config, &plan, load, 1.0, estimate::available_bytes()))
-        };
-        fits().map_err(|error| failure(&error))?;
         Ok(Job {
             plan,
             base_folder,
             dataset: dataset.to_vec(),
             format,
             sha256: start.content.sha256.clone(),
-            checkpoints: self.folder.join(start.job_id.to_string()),
+            checkpoints: self.checkpoints(start.job_id),
         })
     }
 
     /// Where the base model is; it is fetched when it is not here.
-    async fn base_folder(&self, model: &str) -> Result<PathBuf, Refused> {
+    async fn base_folder(&self, model: &str, stop: &Stop) -> Result<PathBuf, Refused> {
         for attempt in 0..2 {
             match self.models.presence(model) {
                 Ok(Presence::Present { path }) => return Ok(path),
                 Ok(Presence::Missing { .. }) if attempt == 0 => {
-                    let pulled = self.models.pull(model, &NoProgress, &CancellationToken::new()).await;
-                    pulled.map_err(|error| model_failure(&error))?;
+                    match self.models.pull(model, &NoProgress, stop.token()).await {
+                        Ok(_) => {}
+                        Err(ModelError::Cancelled) => return Err(Refused::Stopped),
+                        Err(error) => return Err(model_failure(&error).into()),
+                    }
                 }
                 Ok(Presence::Missing { fix }) => {
                     let missing = Failure::new("model_missing", format!("base model {model:?} is not there"));
@@ -190,40 +199,23 @@ impl Trainer {
         Err(Failure::new("model_missing", format!("base model {model:?} is not there")).into())
     }
 
-    /// Writes progress until training has nothing more to tell; says whether somebody wanted it to stop.
+    /// Writes progress until training has nothing more to tell.
     async fn tell_steps(
         &self,
         start: &StartFinetune,
         epoch: i64,
         (cause, context): (&Envelope, &Context),
-        (mut reports, told, mut tail): (mpsc::Receiver<StepReport>, watch::Sender<u64>, Tail),
-        stop: &CancellationToken,
-    ) -> Result<bool, WorkError> {
+        (mut reports, told): (mpsc::Receiver<StepReport>, watch::Sender<u64>),
+    ) -> Result<(), WorkError> {
         let max_steps = serde_json::from_str::<Plan>(&start.plan_json).map_or(0, |plan| plan.max_steps);
-        let (mut cancelled, mut pace) = (false, Pace::default());
-        loop {
-            tokio::select! {
-                report = reports.recv() => {
-                    let Some(report) = report else { return Ok(cancelled) };
-                    pace.add(report.seconds);
-                    self.tell(progressed(start.job_id, epoch, &report, pace.left(max_steps, report.step)), cause, context).await?;
-                    told.send_replace(report.step);
-                }
-                record = tail.next(), if !cancelled => match record {
-                    Ok(record) => {
-                        let wish = history::event(&record, context);
-                        if matches!(&wish, Some(FinetuneEvent::FinetuneCancelRequested(e)) if e.job_id == start.job_id) {
-                            cancelled = true;
-                            stop.cancel();
-                        }
-                    }
-                    Err(error) => {
-                        tracing::warn!(error = %error, "reading wishes to stop");
-                        tokio::time::sleep(PAUSE).await;
-                    }
-                }
-            }
+        let mut pace = Pace::default();
+        while let Some(report) = reports.recv().await {
+            pace.add(report.seconds);
+            let left = pace.left(max_steps, report.step);
+            self.tell(progressed(start.job_id, epoch, &report, left), cause, context).await?;
+            told.send_replace(report.step);
         }
+        Ok(())
     }
 }
 
@@ -261,6 +253,8 @@ enum Refused {
     Job(Failure),
     /// Not now.
     Now(WorkError),
+    /// It was stopped before.
+    Stopped,
 }
 
 impl From<Failure> for Refused {
@@ -269,7 +263,7 @@ impl From<Failure> for Refused {
     }
 }
 
-fn model_failure(error: &riverrun_models::ModelError) -> Failure {
+fn model_failure(error: &ModelError) -> Failure {
     let plain = Failure::new(error.code(), error.to_string());
     match error.hint() {
         Some(hint) => plain.with_hint(hint),

@@ -102,9 +102,9 @@ pub(super) fn load(plan: &Plan, dataset: &DatasetView) -> Load {
 /// Measures the machine and estimates.
 pub(super) async fn estimated(plan: Plan, load: Load, folder: PathBuf) -> Result<Estimate, ApiError> {
     let work = move || -> Result<Estimate, TrainingError> {
-        let (config, _) = base::measure(&folder)?;
+        let measures = base::measure(&folder)?;
         let speed = estimate::measure_speed()?;
-        Ok(estimate::estimate(&config, &plan, load, speed, estimate::available_bytes()))
+        Ok(estimate::estimate(&measures, &plan, load, speed, estimate::available_bytes()))
     };
     let done = tokio::task::spawn_blocking(work).await;
     Ok(done.map_err(|_| ApiError::internal("the estimate broke off"))??)

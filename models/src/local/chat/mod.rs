@@ -13,7 +13,7 @@ mod tool_calls;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OnceCell};
@@ -60,8 +60,14 @@ struct Slot {
     engine: Arc<OnceCell<Arc<Engine>>>,
     users: usize,
     last_used: u64,
-    /// Of its weights.
+    weights: Weights,
+}
+
+/// The file of a model's weights, as far as it tells one from another under the same name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Weights {
     bytes: u64,
+    written: Option<SystemTime>,
 }
 
 /// Keeps a model loaded while it is in use.
@@ -128,7 +134,9 @@ impl ChatEngines {
     /// The model, loaded. Waits for a loaded one to become idle when there is no room.
     async fn acquire(&self, found: &Found) -> Result<(Arc<Engine>, InUse), ModelError> {
         let path = found.folder.join("model.gguf");
-        let bytes = std::fs::metadata(&path).map_or(0, |meta| meta.len());
+        let meta = std::fs::metadata(&path).ok();
+        let bytes = meta.as_ref().map_or(0, |meta| meta.len());
+        let weights = Weights { bytes, written: meta.and_then(|meta| meta.modified().ok()) };
         if bytes > self.room.bytes {
             let reason = format!(
                 "model '{}' has {bytes} bytes of weights; RIVERRUN_MODEL_MEMORY_MB leaves room for {}",
@@ -136,7 +144,7 @@ impl ChatEngines {
             );
             return Err(ModelError::bad_request(NAME, reason));
         }
-        let claim = self.claim(&found.name, bytes);
+        let claim = self.claim(&found.name, weights);
         let in_use = tokio::time::timeout(self.wait, claim).await.map_err(|_| ModelError::RateLimited {
             provider: NAME.to_owned(),
             reason: "all loaded models are in use; RIVERRUN_MODEL_MAX_LOADED and RIVERRUN_MODEL_MEMORY_MB make room \
@@ -149,13 +157,13 @@ impl ChatEngines {
         Ok((engine, in_use))
     }
 
-    async fn claim(&self, name: &str, bytes: u64) -> InUse {
+    async fn claim(&self, name: &str, weights: Weights) -> InUse {
         loop {
             let freed = self.slots.freed.notified();
             tokio::pin!(freed);
             // Registered before looking, so that nothing that is freed meanwhile is missed.
             freed.as_mut().enable();
-            if let Some(engine) = self.slots.map.lock().claim(name, bytes, self.room) {
+            if let Some(engine) = self.slots.map.lock().claim(name, weights, self.room) {
                 return InUse { name: name.to_owned(), engine, slots: Arc::clone(&self.slots) };
             }
             freed.await;
@@ -165,27 +173,31 @@ impl ChatEngines {
 
 impl SlotMap {
     /// A place for a model; none while those in use leave no room.
-    fn claim(&mut self, name: &str, bytes: u64, room: Room) -> Option<Arc<OnceCell<Arc<Engine>>>> {
+    fn claim(&mut self, name: &str, weights: Weights, room: Room) -> Option<Arc<OnceCell<Arc<Engine>>>> {
         self.clock += 1;
         let clock = self.clock;
+        // A model that was replaced under its name is another one; who uses the former goes on with it.
+        if self.slots.get(name).is_some_and(|slot| slot.weights != weights) {
+            self.slots.remove(name);
+        }
         if let Some(slot) = self.slots.get_mut(name) {
             slot.users += 1;
             slot.last_used = clock;
             return Some(Arc::clone(&slot.engine));
         }
-        while self.slots.len() >= room.models || self.bytes() + bytes > room.bytes {
+        while self.slots.len() >= room.models || self.bytes() + weights.bytes > room.bytes {
             let idle = self.slots.iter().filter(|(_, slot)| slot.users == 0).min_by_key(|(_, slot)| slot.last_used);
             let victim = idle.map(|(name, _)| name.clone())?;
             tracing::debug!(model = %victim, "unloading a chat model to make room");
             self.slots.remove(&victim);
         }
         let engine = Arc::default();
-        self.slots.insert(name.to_owned(), Slot { engine: Arc::clone(&engine), users: 1, last_used: clock, bytes });
+        self.slots.insert(name.to_owned(), Slot { engine: Arc::clone(&engine), users: 1, last_used: clock, weights });
         Some(engine)
     }
 
     fn bytes(&self) -> u64 {
-        self.slots.values().map(|slot| slot.bytes).sum()
+        self.slots.values().map(|slot| slot.weights.bytes).sum()
     }
 }
 
@@ -200,6 +212,21 @@ async fn blocking<T: Send + 'static>(
 mod tests {
     use super::*;
 
+    fn of(bytes: u64) -> Weights {
+        Weights { bytes, written: Some(SystemTime::UNIX_EPOCH) }
+    }
+
+    #[test]
+    fn given_a_model_that_was_replaced_under_its_name_when_it_is_claimed_then_it_is_loaded_anew() {
+        let room = Room { models: 2, bytes: u64::MAX };
+        let mut map = SlotMap::default();
+        let first = map.claim("a", of(1), room).unwrap();
+        assert!(Arc::ptr_eq(&first, &map.claim("a", of(1), room).unwrap()));
+        let later = Weights { written: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1)), ..of(1) };
+        assert!(!Arc::ptr_eq(&first, &map.claim("a", later, room).unwrap()));
+        assert_eq!(names(&map), ["a"]);
+    }
+
     fn names(map: &SlotMap) -> Vec<&str> {
         let mut names: Vec<&str> = map.slots.keys().map(String::as_str).collect();
         names.sort_unstable();
@@ -211,14 +238,14 @@ mod tests {
         let room = Room { models: 2, bytes: u64::MAX };
         let mut map = SlotMap::default();
         for name in ["a", "b"] {
-            assert!(map.claim(name, 1, room).is_some());
+            assert!(map.claim(name, of(1), room).is_some());
         }
-        assert!(map.claim("c", 1, room).is_none(), "both are in use");
+        assert!(map.claim("c", of(1), room).is_none(), "both are in use");
         for slot in map.slots.values_mut() {
             slot.users = 0;
         }
-        assert!(map.claim("a", 1, room).is_some());
-        assert!(map.claim("c", 1, room).is_some());
+        assert!(map.claim("a", of(1), room).is_some());
+        assert!(map.claim("c", of(1), room).is_some());
         assert_eq!(names(&map), ["a", "c"]);
     }
 
@@ -227,14 +254,14 @@ mod tests {
         let room = Room { models: 9, bytes: 100 };
         let mut map = SlotMap::default();
         for name in ["a", "b", "c"] {
-            assert!(map.claim(name, 30, room).is_some());
+            assert!(map.claim(name, of(30), room).is_some());
         }
-        assert!(map.claim("large", 60, room).is_none(), "all are in use");
+        assert!(map.claim("large", of(60), room).is_none(), "all are in use");
         for slot in map.slots.values_mut() {
             slot.users = 0;
         }
-        assert!(map.claim("large", 60, room).is_some());
+        assert!(map.claim("large", of(60), room).is_some());
         assert_eq!(names(&map), ["c", "large"]);
-        assert!(map.claim("d", 50, room).is_none(), "the large one is in use");
+        assert!(map.claim("d", of(50), room).is_none(), "the large one is in use");
     }
 }

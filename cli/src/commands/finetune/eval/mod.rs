@@ -125,7 +125,7 @@ pub(crate) async fn run(
     }
     if let Some(connection) = connection.filter(|_| args.needs_judge()) {
         let found = rag_samples(&bytes).map_err(|error| args.refused(&error.to_string()))?;
-        let judge = Judge { connection, provider: args.judge_provider, model: args.judge_model };
+        let judge = Judge::new(&connection.client, args.judge_provider, args.judge_model);
         evaluation.ragas = Some(judge.report(&found).await?);
     }
     output.show(&evaluation, shown)
