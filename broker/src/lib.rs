@@ -18,9 +18,9 @@
 //! # Limits
 //! - One node: replication factor 1, `acks=1` and `acks=all` are the same, both wait for the sync. `acks=0` waits for nothing.
 //! - Batches are kept as sent, until compaction takes records out of them.
-//! - A torn write at the end of a log is cut off at start, as are the parts of a write that power took away in the
-//!   middle (these are set aside). If sound batches follow a bad one otherwise, the partition ends at the last
-//!   good offset, refuses writes and says so; its files are left alone.
+//! - A torn write at the end of a log is set aside and cut off at start, as are the parts of a write that power took away
+//!   in the middle. If sound batches follow a bad one otherwise, or something that was synced is gone, the partition ends at
+//!   the last good offset, refuses writes and says so; its files are left alone.
 
 mod broker;
 mod clock;

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::*;
+use kafka_protocol::ResponseError;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::{ClientContext, DefaultClientContext};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance, StreamConsumer};
@@ -63,6 +64,7 @@ async fn given_a_torn_tail_when_started_then_it_is_cut_off_and_the_log_goes_on()
         std::fs::OpenOptions::new().append(true).open(&file).unwrap().write_all(garbage).unwrap();
         let broker = start(&folder).await;
         assert_eq!(std::fs::metadata(&file).unwrap().len(), size);
+        assert_eq!(std::fs::read(&files(&folder, "t", 0, "torn")[0]).unwrap(), garbage, "nothing is thrown away");
         assert_eq!(send(&producer(broker.local_addr()), "t", 0, "k", "5").await, 5);
         assert_eq!(
             values(&read_all(broker.local_addr(), "t", 1, "read_committed").await),
@@ -95,7 +97,7 @@ async fn given_damage_in_the_middle_when_started_then_the_partition_says_so_and_
     assert!(error.contains("corrupt at byte") && error.contains("restore"), "{error}");
     assert_eq!(stats.end_offset, 3, "readable up to the last good offset");
     assert_eq!(std::fs::metadata(&file).unwrap().len(), size, "nothing is cut off");
-    assert!(takes_nothing(&broker).await, "a damaged partition takes nothing");
+    assert_eq!(answer_to_a_record(&broker).await, REFUSED, "a damaged partition takes nothing");
     send(&producer(broker.local_addr()), "other", 0, "k", "goes on").await;
     assert_eq!(values(&read_all(broker.local_addr(), "other", 1, "read_committed").await), ["sound", "goes on"]);
     broker.shutdown().await;
@@ -114,15 +116,54 @@ async fn over_changed(folder: &TempDir, change: impl Fn(&std::path::Path)) -> Br
     start(folder).await
 }
 
-/// Topic `t` refuses writes.
-async fn takes_nothing(broker: &Broker) -> bool {
-    let impatient: FutureProducer = client(broker.local_addr()).set("message.timeout.ms", "500").create().unwrap();
-    impatient.send(FutureRecord::to("t").partition(0).key("k").payload("x"), PATIENCE).await.is_err()
+/// What a record for topic `t` is answered with where nothing is taken: Kafka's code and no offset.
+const REFUSED: (i16, i64) = (56, -1);
+
+async fn answer_to_a_record(broker: &Broker) -> (i16, i64) {
+    assert_eq!(ResponseError::KafkaStorageError.code(), REFUSED.0);
+    let address = broker.local_addr();
+    blocking(move || wire::produce(&mut connect(address), "t", 1_000)).await
 }
 
 /// What topic `t` tells of its only partition.
 fn stats(broker: &Broker) -> PartitionStats {
     broker.topics().into_iter().find(|topic| topic.name == "t").unwrap().partitions.remove(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_a_segment_that_is_gone_when_started_then_its_checkpoint_tells_and_what_is_left_is_read() {
+    for (segment_bytes, is_first) in [("1000", true), ("1000", false), ("1000000", false)] {
+        let folder = TempDir::new().unwrap();
+        let broker = start(&folder).await;
+        create(&broker, "t", 1, &[("segment.bytes", segment_bytes)]).await;
+        let first = producer(broker.local_addr());
+        for i in 0..40 {
+            send(&first, "t", 0, "k", &format!("value {i}")).await;
+        }
+        broker.shutdown().await;
+        let logs = files(&folder, "t", 0, "log");
+        let gone = if is_first { &logs[0] } else { &logs[logs.len() - 1] };
+        std::fs::remove_file(gone).unwrap();
+        // A file is named by its first offset.
+        let begin = |file: &Path| -> i64 {
+            let name = file.file_stem().unwrap().to_str().unwrap();
+            name.split_once('-').unwrap().0.parse().unwrap()
+        };
+        let (start_offset, end_offset) = if is_first { (begin(&logs[1]), 40) } else { (0, begin(gone)) };
+        let broker = start(&folder).await;
+        let error = stats(&broker).error.expect("the loss is told");
+        let name = gone.file_name().unwrap().to_str().unwrap();
+        assert!(error.contains(&format!("{name} is missing and had ")), "{error}");
+        let stats = stats(&broker);
+        assert_eq!((stats.start_offset, stats.end_offset), (start_offset, end_offset), "{error}");
+        assert_eq!(answer_to_a_record(&broker).await, REFUSED, "{error}");
+        if start_offset < end_offset {
+            let reader = reader(broker.local_addr(), "t", 1, "read_committed");
+            let message = tokio::time::timeout(PATIENCE, reader.recv()).await.unwrap().unwrap();
+            assert_eq!(message.offset(), start_offset, "{error}");
+        }
+        broker.shutdown().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
@@ -136,7 +177,7 @@ async fn given_a_file_that_has_lost_what_was_synced_when_started_then_the_log_is
     .await;
     let error = stats(&broker).error.expect("the loss is told");
     assert!(error.contains("ends at byte") && error.contains("readable up to offset 3"), "{error}");
-    assert!(takes_nothing(&broker).await, "offsets that were given out are not given out again");
+    assert_eq!(answer_to_a_record(&broker).await, REFUSED, "offsets that were given out are not given out again");
     broker.shutdown().await;
 }
 

@@ -9,12 +9,12 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::disk::OpenMode;
+use super::disk::{Disk, OpenMode};
 use super::partition::Partition;
 use super::producers::Aborted;
 use super::segment::{Checkpoint, Segment};
@@ -283,15 +283,25 @@ fn replace(partition: &Partition, group: Vec<(Segment, Vec<u8>)>, end_offset: i6
     file.sync_data()?;
     // The producers at the end of the group are those of its last segment's checkpoint.
     let last = old.last().and_then(|segment| Checkpoint::read(&**disk, &segment.checkpoint_path()));
-    match last {
-        Some(last) => Checkpoint::of(&new, end_offset, last.producers).write(&**disk, &new.checkpoint_path())?,
+    let checkpoint = last.map(|last| Checkpoint::of(&new, end_offset, last.producers));
+    if let Err(error) = put_in_place(&**disk, &temporary, &new, checkpoint) {
+        // Without its segment it would say that something was lost.
+        let _ = disk.remove_file(&new.checkpoint_path());
+        return Err(error);
+    }
+    partition.swap_segments(&old, new, end_offset);
+    Ok(bytes.len() as u64)
+}
+
+/// Gives a complete file its name, behind its checkpoint if there is one.
+fn put_in_place(disk: &dyn Disk, temporary: &Path, new: &Segment, checkpoint: Option<Checkpoint>) -> io::Result<()> {
+    match checkpoint {
+        Some(checkpoint) => checkpoint.write(disk, &new.checkpoint_path())?,
         // One of an earlier attempt would describe other contents.
         None => drop(disk.remove_file(&new.checkpoint_path())),
     }
-    disk.rename(&temporary, &new.path)?;
-    disk.sync_dir(&partition.folder)?;
-    partition.swap_segments(&old, new, end_offset);
-    Ok(bytes.len() as u64)
+    disk.rename(temporary, &new.path)?;
+    new.path.parent().map_or(Ok(()), |folder| disk.sync_dir(folder))
 }
 
 impl Partition {

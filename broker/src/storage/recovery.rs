@@ -1,9 +1,10 @@
 //! What a partition's folder holds after a start.
 //!
 //! Segments with a checkpoint are taken as described there; what lies behind the checkpoint is scanned, checksum by
-//! checksum. A bad batch at the very end of the last segment is a torn write and is cut off. A bad batch with a good one
-//! behind it (or in any earlier segment) is corruption, and so is a file shorter than its checkpoint says: the partition then
-//! ends at the last good offset, refuses writes, and keeps its files untouched (`DURABLE-3`: a log is never silently shortened).
+//! checksum. A bad batch at the very end of the last segment is a torn write; it is set aside and cut off. A bad batch with a
+//! good one behind it (or in any earlier segment) is corruption, and so is a file shorter than its checkpoint says, or a
+//! checkpoint without its file: the partition then ends at the last good offset (where the first files are missing, it begins
+//! behind them), refuses writes, and keeps its files untouched (`DURABLE-3`: a log is never silently shortened).
 
 use std::io;
 use std::path::Path;
@@ -36,18 +37,28 @@ pub(crate) struct Recovered {
     pub corrupt: Option<String>,
 }
 
-/// Reads a partition's folder, cutting off a torn tail. A folder that does not exist is an empty log.
+/// Reads a partition's folder, setting a torn tail aside. A folder that does not exist is an empty log.
 pub(crate) fn recover(disk: &Arc<dyn Disk>, folder: &Path) -> io::Result<Recovered> {
     let mut found = Recovered::default();
+    let mut beginning_lost = None;
     let segments = list_segments(disk, folder)?;
     let last = segments.len().saturating_sub(1);
-    for (at, mut segment) in segments.into_iter().enumerate() {
+    for (at, Listed { mut segment, is_missing }) in segments.into_iter().enumerate() {
         let merged = found.segments.last().is_some_and(|before| before.generation > segment.generation);
         if merged && segment.base_offset < found.end_offset {
             // Compaction has put this segment into the one before and was interrupted before it could remove it.
-            disk.remove_file(&segment.path)?;
-            let _ = disk.remove_file(&segment.checkpoint_path());
+            segment.remove(&**disk)?;
             continue;
+        }
+        if is_missing {
+            let reason = missing(&**disk, &segment);
+            if found.segments.is_empty() && at < last {
+                // What stands behind it can be read all the same.
+                beginning_lost.get_or_insert(reason);
+                continue;
+            }
+            found.corrupt = Some(reason);
+            return Ok(found);
         }
         // Every segment but a compacted one begins where the one before it ended.
         let before = found.segments.last();
@@ -61,36 +72,40 @@ pub(crate) fn recover(disk: &Arc<dyn Disk>, folder: &Path) -> io::Result<Recover
         }
         found.end_offset = found.end_offset.max(segment.base_offset);
         let bad = load(&**disk, &mut segment, &mut found)?;
-        if found.corrupt.is_some() {
-            found.segments.push(segment);
-            return Ok(found);
+        if let Some(bad) = bad
+            && found.corrupt.is_none()
+        {
+            let unfinished = if at == last { unfinished_write(&bad, found.end_offset)? } else { None };
+            found.corrupt = match unfinished {
+                Some(bytes) => cut_off(&**disk, folder, &segment, &bad, &bytes)?,
+                None => Some(format!(
+                    "{} is corrupt at byte {} ({}), readable up to offset {}; restore the file from a backup or delete the topic",
+                    segment.path.display(),
+                    bad.position,
+                    bad.error,
+                    found.end_offset
+                )),
+            };
         }
-        let Some(bad) = bad else {
-            found.segments.push(segment);
-            continue;
-        };
-        if at == last && is_unfinished_write(disk, folder, &segment, &bad, found.end_offset)? {
-            let size = bad.file.len()?;
-            tracing::warn!(
-                file = %segment.path.display(), bytes = size - bad.position, offset = found.end_offset,
-                "an unfinished write at the end of the log is cut off"
-            );
-            bad.file.set_len(bad.position)?;
-            bad.file.sync_data()?;
-            found.segments.push(segment);
-        } else {
-            found.corrupt = Some(format!(
-                "{} is corrupt at byte {} ({}), readable up to offset {}; restore the file from a backup or delete the topic",
-                segment.path.display(),
-                bad.position,
-                bad.error,
-                found.end_offset
-            ));
-            found.segments.push(segment);
+        found.segments.push(segment);
+        if found.corrupt.is_some() {
             return Ok(found);
         }
     }
+    found.corrupt = beginning_lost;
     Ok(found)
+}
+
+/// What to say of a segment of which only the checkpoint is there.
+fn missing(disk: &dyn Disk, segment: &Segment) -> String {
+    let checkpoint = segment.checkpoint_path();
+    let had = Checkpoint::read(disk, &checkpoint)
+        .map_or_else(String::new, |said| format!(" and had {} bytes up to offset {}", said.size, said.end_offset));
+    format!(
+        "{} is missing{had}; restore the file from a backup, or remove {} to go on without its records",
+        segment.path.display(),
+        checkpoint.display()
+    )
 }
 
 struct Bad {
@@ -99,28 +114,44 @@ struct Bad {
     error: BatchError,
 }
 
-/// The segment files in order; leftovers of an interrupted compaction are removed.
-fn list_segments(disk: &Arc<dyn Disk>, folder: &Path) -> io::Result<Vec<Segment>> {
-    let mut names = Vec::new();
+/// A segment by the names of its files.
+struct Listed {
+    segment: Segment,
+    /// Only its checkpoint is there.
+    is_missing: bool,
+}
+
+/// The segments in order; leftovers of an interrupted compaction are removed.
+fn list_segments(disk: &Arc<dyn Disk>, folder: &Path) -> io::Result<Vec<Listed>> {
+    let (mut logs, mut checkpoints) = (Vec::new(), Vec::new());
     for path in disk.list(folder)? {
         if path.extension().is_some_and(|extension| extension == "tmp") {
             disk.remove_file(&path)?;
-        } else if let Some(name) = parse_name(&path) {
-            names.push(name);
+        } else if let Some(name) = parse_name(&path, "log") {
+            logs.push(name);
+        } else if let Some(name) = parse_name(&path, "idx") {
+            checkpoints.push(name);
         }
     }
-    names.sort_unstable();
-    let mut segments: Vec<Segment> = Vec::new();
-    for (base_offset, generation) in names {
+    logs.sort_unstable();
+    checkpoints.retain(|name| logs.binary_search(name).is_err());
+    let mut segments: Vec<Listed> = Vec::new();
+    for (base_offset, generation) in logs {
         let segment = Segment::new(folder, base_offset, generation);
-        if segments.last().is_some_and(|before| before.base_offset == base_offset) {
-            // The newer generation was complete before it got its name.
-            if let Some(older) = segments.pop() {
-                disk.remove_file(&older.path)?;
-                let _ = disk.remove_file(&older.checkpoint_path());
-            }
+        // The newer generation was complete before it got its name.
+        if let Some(older) = segments.pop_if(|before| before.segment.base_offset == base_offset) {
+            older.segment.remove(&**disk)?;
         }
-        segments.push(segment);
+        segments.push(Listed { segment, is_missing: false });
+    }
+    for (base_offset, generation) in checkpoints {
+        let segment = Segment::new(folder, base_offset, generation);
+        match segments.binary_search_by_key(&base_offset, |other| other.segment.base_offset) {
+            // Compaction writes it before its file gets its name, beside the file that is to be replaced.
+            Ok(at) if !segments[at].is_missing => segment.remove(&**disk)?,
+            Ok(_) => {}
+            Err(at) => segments.insert(at, Listed { segment, is_missing: true }),
+        }
     }
     Ok(segments)
 }
@@ -195,32 +226,43 @@ fn next_batch(buffer: &[u8], at: usize, expected: i64) -> Result<BatchHeader, Ba
     if header.base_offset < expected { Err(BatchError::Malformed) } else { Ok(header) }
 }
 
-/// Whether what stands at the end of the last segment was written and never synced, and so never acknowledged.
+/// What stands at the end of the last segment, if it was written and never synced, and so never acknowledged.
 ///
 /// Nothing good behind the bad batch: a write that was cut short. Something good behind it: parts of one write may reach the
 /// medium in any order, and what is missing of it reads as zeros; a sector of zeros within the bad stretch, all of it no
-/// longer than one group, is taken for that. Since damage could look the same, those bytes are set aside first.
-fn is_unfinished_write(
-    disk: &Arc<dyn Disk>,
-    folder: &Path,
-    segment: &Segment,
-    bad: &Bad,
-    end_offset: i64,
-) -> io::Result<bool> {
+/// longer than one group, is taken for that.
+fn unfinished_write(bad: &Bad, end_offset: i64) -> io::Result<Option<Vec<u8>>> {
     let mut rest = vec![0; (bad.file.len()? - bad.position) as usize];
     let read = bad.file.read_at(&mut rest, bad.position)?;
     rest.truncate(read);
-    let Some(good) = good_batch_in(&rest, end_offset) else { return Ok(true) };
-    if rest.len() > MAX_GROUP_BYTES || !has_hole(&rest[..good], bad.position) {
-        return Ok(false);
-    }
+    let is_unfinished = good_batch_in(&rest, end_offset)
+        .is_none_or(|good| rest.len() <= MAX_GROUP_BYTES && has_hole(&rest[..good], bad.position));
+    Ok(is_unfinished.then_some(rest))
+}
+
+/// Cuts `bytes` off, which are all from the bad batch on. They are set aside first, since damage of the last batch looks the
+/// same as an unfinished write. Returns what is wrong where there is no room for that; nothing is cut then.
+fn cut_off(disk: &dyn Disk, folder: &Path, segment: &Segment, bad: &Bad, bytes: &[u8]) -> io::Result<Option<String>> {
     let aside = segment.path.with_extension(format!("{}.torn", bad.position));
-    tracing::error!(
-        file = %segment.path.display(), aside = %aside.display(), bytes = rest.len(), offset = end_offset,
-        "the end of the log was written in part; it was never acknowledged and is set aside"
+    match set_aside(disk, folder, &aside, bytes) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+            return Ok(Some(format!(
+                "{} ends with {} bytes of an unfinished write, which cannot be set aside as {} ({error}); free space and restart",
+                segment.path.display(),
+                bytes.len(),
+                aside.display()
+            )));
+        }
+        Err(error) => return Err(error),
+    }
+    tracing::warn!(
+        file = %segment.path.display(), aside = %aside.display(), bytes = bytes.len(), position = bad.position,
+        "an unfinished write at the end of the log is set aside and cut off"
     );
-    set_aside(&**disk, folder, &aside, &rest)?;
-    Ok(true)
+    bad.file.set_len(bad.position)?;
+    bad.file.sync_data()?;
+    Ok(None)
 }
 
 /// Whether something of `bytes`, which stand at `position` of their file, was never written: all zeros in one of its sectors,
@@ -288,6 +330,21 @@ mod tests {
     }
 
     #[test]
+    fn given_a_flipped_bit_in_the_last_batch_when_recovered_then_what_is_cut_is_kept_beside_the_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let segment = Segment::new(folder.path(), 0, 0);
+        let (good, mut last) = (batch(0, &[1; 20]), batch(1, &[2; 20]));
+        last[HEADER_LEN] ^= 1;
+        std::fs::write(&segment.path, [&good[..], &last].concat()).unwrap();
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        let found = recover(&disk, folder.path()).unwrap();
+        let aside = segment.path.with_extension(format!("{}.torn", good.len()));
+        assert_eq!((found.end_offset, found.corrupt), (1, None));
+        assert_eq!(std::fs::read(&segment.path).unwrap(), good);
+        assert_eq!(std::fs::read(aside).unwrap(), last);
+    }
+
+    #[test]
     fn given_damage_before_a_good_batch_when_recovered_then_nothing_is_cut() {
         let body = vec![1; 2_000];
         let good = batch(0, &body);
@@ -296,6 +353,17 @@ mod tests {
         let (found, left, files) = recovered(&log);
         assert!(found.corrupt.is_some());
         assert_eq!((found.end_offset, left, files), (1, log, 1));
+    }
+
+    #[test]
+    fn given_a_checkpoint_of_an_interrupted_compaction_when_recovered_then_it_goes_and_nothing_is_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(&Segment::new(folder.path(), 0, 0).path, batch(0, &[1; 20])).unwrap();
+        let left_over = Segment::new(folder.path(), 0, 1).checkpoint_path();
+        std::fs::write(&left_over, "of a file that never got its name").unwrap();
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        let found = recover(&disk, folder.path()).unwrap();
+        assert_eq!((found.end_offset, found.corrupt, left_over.exists()), (1, None, false));
     }
 
     proptest! {

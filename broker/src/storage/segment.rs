@@ -100,11 +100,26 @@ impl Segment {
     pub(crate) fn checkpoint_path(&self) -> PathBuf {
         self.path.with_extension("idx")
     }
+
+    /// Removes the files, those that are there. The checkpoint goes first and for good: one without its file means that the
+    /// file was lost.
+    pub(crate) fn remove(&self, disk: &dyn Disk) -> io::Result<()> {
+        remove_if_there(disk, &self.checkpoint_path())?;
+        self.path.parent().map_or(Ok(()), |folder| disk.sync_dir(folder))?;
+        remove_if_there(disk, &self.path)
+    }
 }
 
-/// Base offset and generation from a file name, if it is a segment's.
-pub(crate) fn parse_name(path: &Path) -> Option<(i64, u32)> {
-    let name = path.file_name()?.to_str()?.strip_suffix(".log")?;
+fn remove_if_there(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    match disk.remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Base offset and generation from the name of a segment's file with this extension.
+pub(crate) fn parse_name(path: &Path, extension: &str) -> Option<(i64, u32)> {
+    let name = path.file_name()?.to_str()?.strip_suffix(extension)?.strip_suffix('.')?;
     let (offset, generation) = name.split_once('-')?;
     Some((offset.parse().ok()?, generation.parse().ok()?))
 }
@@ -112,7 +127,7 @@ pub(crate) fn parse_name(path: &Path) -> Option<(i64, u32)> {
 /// What a segment's checkpoint says: its index, and the producers as of its end. It replaces a scan at start.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Checkpoint {
-    /// Size of the file that it describes; another size makes it void.
+    /// Size of what it describes; of a shorter file something was lost.
     pub size: u64,
     /// End offset of the segment (offset of the next record).
     pub end_offset: i64,

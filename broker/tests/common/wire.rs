@@ -4,8 +4,31 @@ use std::net::TcpStream;
 
 use kafka_protocol::messages::ApiKey;
 use riverrun_broker::versions::is_flexible;
+use riverrun_broker::wire::batch::{BatchHeader, build_batch};
 
 use super::call;
+
+/// `Produce` 11 of one record without key and value, outside of transactions, to partition 0; -1 is no time. Gives Kafka's code
+/// and the offset.
+pub(crate) fn produce(stream: &mut TcpStream, topic: &str, timestamp: i64) -> (i16, i64) {
+    let header = BatchHeader {
+        base_offset: 0,
+        size: 0,
+        attributes: 0,
+        last_offset_delta: 0,
+        base_timestamp: timestamp,
+        max_timestamp: timestamp,
+        producer_id: -1,
+        producer_epoch: -1,
+        base_sequence: -1,
+        records: 1,
+    };
+    let batch = build_batch(&header, &[12, 0, 0, 0, 1, 1, 0]);
+    let asked = Asked::default().null().i16(-1).i32(10_000).array(1).text(topic).array(1).i32(0).bytes(&batch);
+    let mut answer = asked.end().end().end().ask(stream, ApiKey::Produce, 11);
+    assert_eq!((answer.array(), answer.text().as_str(), answer.array(), answer.i32()), (1, topic, 1, 0));
+    (answer.i16(), answer.i64())
+}
 
 /// A request being written.
 #[derive(Default)]

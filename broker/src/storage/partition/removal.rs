@@ -57,18 +57,27 @@ impl Partition {
             }
             state.remove_expired(now, &config, producers_idle_before_ms)
         };
-        for segment in removed {
-            // One after the other and no further after a failure, or a crash could leave a gap between two segments, which
-            // looks like damage. What stays is removed by a later start's retention.
-            if !self.remove_files(&segment) {
+        let left = self.remove_in_order(removed);
+        // They lie before the start of the log, so the next pass tries them again, and before any later segment.
+        self.state.lock().segments.splice(0..0, left);
+        self.checkpoint_if_long();
+    }
+
+    /// Removes segments one after the other and no further after a failure, or a crash could leave a gap between two of them,
+    /// which looks like damage. Returns those that are left.
+    fn remove_in_order(&self, mut segments: Vec<Segment>) -> Vec<Segment> {
+        let mut gone = 0;
+        for segment in &segments {
+            if !self.remove_files(segment) {
                 break;
             }
+            gone += 1;
             if let Err(error) = self.shared.files.disk().sync_dir(&self.folder) {
                 tracing::warn!(partition = %self.name, error = %error, "removal of a segment not synced");
                 break;
             }
         }
-        self.checkpoint_if_long();
+        segments.split_off(gone)
     }
 
     /// Writes a checkpoint once enough has come since the last one, so that a start after a crash reads little. The writer
@@ -96,9 +105,7 @@ impl Partition {
     /// Removes a segment that is not part of the log any more; whether it is gone.
     pub(in crate::storage) fn remove_files(&self, segment: &Segment) -> bool {
         self.shared.files.forget(segment.id);
-        let disk = self.shared.files.disk();
-        let removed = disk.remove_file(&segment.path);
-        let _ = disk.remove_file(&segment.checkpoint_path());
+        let removed = segment.remove(&**self.shared.files.disk());
         match &removed {
             Ok(()) => tracing::debug!(partition = %self.name, file = %segment.path.display(), "segment removed"),
             Err(error) => {
