@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use common::*;
 use kafka_protocol::ResponseError;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::{ClientContext, DefaultClientContext};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance, StreamConsumer};
 use rdkafka::message::Message;
@@ -564,6 +564,36 @@ async fn given_retention_when_time_or_size_is_exceeded_then_old_segments_go_and_
         assert_eq!(send(&self::producer(broker.local_addr()), "t", 0, "k", "next").await, 101);
         broker.shutdown().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_records_without_a_time_when_retention_passes_then_it_counts_from_when_they_came() {
+    const OLD: i64 = 20;
+    let folder = TempDir::new().unwrap();
+    let broker = start(&folder).await;
+    create(&broker, "t", 1, &[("segment.bytes", "1000"), ("retention.ms", "-1")]).await;
+    let address = broker.local_addr();
+    blocking(move || {
+        let mut stream = connect(address);
+        for i in 0..60 {
+            assert_eq!(wire::produce(&mut stream, "t", if i < OLD { 1_000 } else { -1 }), (0, i));
+        }
+    })
+    .await;
+    let admin: AdminClient<DefaultClientContext> = client(address).create().unwrap();
+    let change =
+        AlterConfig::new(ResourceSpecifier::Topic("t")).set("segment.bytes", "1000").set("retention.ms", "600000");
+    assert!(admin.alter_configs(&[change], &AdminOptions::new()).await.unwrap()[0].is_ok());
+    broker.shutdown().await;
+    let mut config = config(&folder);
+    config.housekeeping_interval = Duration::from_millis(50);
+    let broker = Broker::start(config).await.unwrap();
+    // A pass takes whatever may go at once.
+    eventually("retention", || stats_of(&broker).start_offset > 0).await;
+    let stats = stats_of(&broker);
+    assert!(stats.start_offset < 2 * OLD, "records without a time are kept: {}", stats.start_offset);
+    assert_eq!(stats.end_offset, 60);
+    broker.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]

@@ -276,6 +276,7 @@ fn replace(partition: &Partition, group: Vec<(Segment, Vec<u8>)>, end_offset: i6
         new.push(&header);
     }
     new.first_ms = old[0].first_ms;
+    new.last_ms = old.last().and_then(|segment| segment.last_ms);
     let disk = partition.shared.files.disk();
     let temporary = new.path.with_extension("log.tmp");
     let file = disk.open(&temporary, OpenMode::Truncate)?;
@@ -312,7 +313,7 @@ impl Partition {
         let closed = state
             .segments
             .windows(2)
-            .take_while(|pair| pair[1].base_offset <= decided && pair[0].max_timestamp <= before_ms);
+            .take_while(|pair| pair[1].base_offset <= decided && pair[0].newest_ms() <= before_ms);
         let count = closed.count();
         let end = state.segments.get(count).map_or(0, |next| next.base_offset);
         // A segment was closed before the first batch of the next one came.

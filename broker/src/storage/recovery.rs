@@ -211,8 +211,7 @@ fn scan(file: Arc<dyn DiskFile>, size: u64, segment: &mut Segment, found: &mut R
             .is_control()
             .then(|| marker_of(&header, &Bytes::copy_from_slice(&buffer[within..within + header.size])))
             .flatten();
-        segment.push(&header);
-        segment.first_ms.get_or_insert(now);
+        segment.push_at(&header, now);
         found.producers.apply(&header, marker, now);
         found.end_offset = header.last_offset() + 1;
     }

@@ -46,6 +46,8 @@ pub(crate) struct Segment {
     pub max_timestamp_offset: i64,
     /// When the first batch came (or was found at start) by the broker's clock, milliseconds since 1970.
     pub first_ms: Option<i64>,
+    /// The same of the last batch.
+    pub last_ms: Option<i64>,
     /// Sorted by offset.
     pub index: Vec<IndexEntry>,
     /// Bytes that a checkpoint on the disk describes.
@@ -66,9 +68,22 @@ impl Segment {
             max_timestamp: -1,
             max_timestamp_offset: -1,
             first_ms: None,
+            last_ms: None,
             index: Vec::new(),
             checkpointed: 0,
         }
+    }
+
+    /// Takes a batch into account that has come at the end of the file, at this moment by the broker's clock.
+    pub(crate) fn push_at(&mut self, header: &BatchHeader, now_ms: i64) {
+        self.push(header);
+        self.first_ms.get_or_insert(now_ms);
+        self.last_ms = Some(now_ms);
+    }
+
+    /// How new its records are: the greatest of their times, or when the last of them came if none has a time.
+    pub(crate) fn newest_ms(&self) -> i64 {
+        if self.max_timestamp >= 0 { self.max_timestamp } else { self.last_ms.unwrap_or(-1) }
     }
 
     /// Takes a batch that stands at the end of the file into account.
@@ -137,6 +152,9 @@ pub(crate) struct Checkpoint {
     pub max_timestamp_offset: i64,
     /// See [`Segment::first_ms`].
     pub first_ms: Option<i64>,
+    /// See [`Segment::last_ms`]; older checkpoints do not say it.
+    #[serde(default)]
+    pub last_ms: Option<i64>,
     /// See [`Segment::index`].
     pub index: Vec<(i64, u64, i64)>,
     /// Producers at the end of the segment.
@@ -152,6 +170,7 @@ impl Checkpoint {
             max_timestamp: segment.max_timestamp,
             max_timestamp_offset: segment.max_timestamp_offset,
             first_ms: segment.first_ms,
+            last_ms: segment.last_ms,
             index: segment.index.iter().map(|entry| (entry.offset, entry.position, entry.max_timestamp)).collect(),
             producers,
         }
@@ -164,6 +183,7 @@ impl Checkpoint {
         segment.max_timestamp = self.max_timestamp;
         segment.max_timestamp_offset = self.max_timestamp_offset;
         segment.first_ms = self.first_ms;
+        segment.last_ms = self.last_ms.or(self.first_ms);
         segment.index = self
             .index
             .iter()

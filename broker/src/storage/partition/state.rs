@@ -129,7 +129,7 @@ impl State {
         let Some(active) = self.segments.last().filter(|active| active.size > 0) else { return false };
         let old = active.first_ms.is_some_and(|first| now - first >= config.segment_ms);
         let expired =
-            config.deletes() && config.retention_ms.is_some_and(|retention| active.max_timestamp < now - retention);
+            config.deletes() && config.retention_ms.is_some_and(|retention| active.newest_ms() < now - retention);
         let dropped = self.log_start == self.high_watermark && self.log_start > active.base_offset;
         old || expired || dropped
     }
@@ -151,7 +151,7 @@ impl State {
             let before_start = next.base_offset <= self.log_start;
             let expired = config.deletes()
                 && next.base_offset <= undecided
-                && (config.retention_ms.is_some_and(|retention| first.max_timestamp < now - retention)
+                && (config.retention_ms.is_some_and(|retention| first.newest_ms() < now - retention)
                     || config.retention_bytes.is_some_and(|limit| total - first.size >= limit));
             if !before_start && !expired {
                 break;
@@ -171,8 +171,7 @@ impl State {
         for pending in part {
             let segment =
                 self.segments.last_mut().expect("a write is preceded by the roll that makes the first segment");
-            segment.push(&pending.header);
-            segment.first_ms.get_or_insert(now);
+            segment.push_at(&pending.header, now);
             self.durable.apply(&pending.header, pending.marker, now);
             self.high_watermark = pending.header.last_offset() + 1;
             self.tail_bytes += pending.bytes.len();
