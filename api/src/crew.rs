@@ -20,7 +20,7 @@ use riverrun_workers::memory::{self, EpisodeKeeper, RunRecorder, Summarizer};
 use riverrun_workers::projector::{self, ProjectorConfig};
 use riverrun_workers::rebuilder::{self, Rebuilder};
 use riverrun_workers::reembedder::Reembedder;
-use riverrun_workers::runtime::{self, RuntimeConfig, Worker, WorkerHandle};
+use riverrun_workers::runtime::{self, InHand, RuntimeConfig, Worker, WorkerHandle};
 use riverrun_workers::tracer::{Tracer, TracingService};
 use riverrun_workers::trainer::Trainer;
 use riverrun_workers::tree_builder::TreeBuilder;
@@ -31,20 +31,36 @@ use crate::stack::{
     Index, RunParts, StackConfig, StackError, open_blobs, open_documents, open_index, open_run_parts, open_sql,
 };
 
+/// The folder of the marks of records in hand, in the data folder.
+const IN_HAND: &str = "in-hand";
+
 /// Starts workers of one process.
 pub struct Crew<'a> {
     config: &'a StackConfig,
     log: LogConfig,
     producer: Producer,
     instance: Option<String>,
+    in_hand: Option<InHand>,
     count: u16,
     stop: CancellationToken,
+}
+
+/// What processes before this one ended with. It only protects: where it can't be kept, the work goes on without.
+fn in_hand(config: &StackConfig) -> Option<InHand> {
+    let folder = config.data_dir.join(IN_HAND);
+    let opened = InHand::open(&folder);
+    opened
+        .inspect_err(|error| {
+            tracing::warn!(folder = %folder.display(), error = %error, "records that end a process can't be told from others");
+        })
+        .ok()
 }
 
 impl<'a> Crew<'a> {
     /// One of each, under the name of its process.
     pub(crate) fn of_all(config: &'a StackConfig, log: LogConfig, producer: Producer, stop: CancellationToken) -> Self {
-        Self { config, log, producer, instance: Some(config.instance.clone()), count: 1, stop }
+        let (instance, in_hand) = (Some(config.instance.clone()), in_hand(config));
+        Self { config, log, producer, instance, in_hand, count: 1, stop }
     }
 
     /// `count` of a kind, in a process beside others. They have no name among the members of their group: which process does what may
@@ -56,7 +72,7 @@ impl<'a> Crew<'a> {
         count: u16,
         stop: CancellationToken,
     ) -> Self {
-        Self { config, log, producer, instance: None, count, stop }
+        Self { config, log, producer, instance: None, in_hand: in_hand(config), count, stop }
     }
 
     /// Where runs are traced to.
@@ -71,6 +87,7 @@ impl<'a> Crew<'a> {
     fn runtime(&self) -> RuntimeConfig {
         let usual = RuntimeConfig {
             instance: self.instance.clone(),
+            in_hand: self.in_hand.clone(),
             ..RuntimeConfig::new(self.log.clone(), self.producer.clone())
         };
         (self.config.tune)(usual)

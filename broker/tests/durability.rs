@@ -589,8 +589,8 @@ async fn given_records_without_a_time_when_retention_passes_then_it_counts_from_
     config.housekeeping_interval = Duration::from_millis(50);
     let broker = Broker::start(config).await.unwrap();
     // A pass takes whatever may go at once.
-    eventually("retention", || stats_of(&broker).start_offset > 0).await;
-    let stats = stats_of(&broker);
+    eventually("retention", || stats(&broker).start_offset > 0).await;
+    let stats = stats(&broker);
     assert!(stats.start_offset < 2 * OLD, "records without a time are kept: {}", stats.start_offset);
     assert_eq!(stats.end_offset, 60);
     broker.shutdown().await;

@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 
 import log_client
 from server import ROOT, wait_for
+from stub_model import StubModel, vector_of
 
 SCHEMAS = tomllib.loads((ROOT / "schemas/registry.toml").read_text())["schema"]
 PARTITIONS = 6
@@ -141,3 +142,42 @@ def test_the_same_command_twice_is_one_run(server):
     kinds = [log_client.headers(record)["ce_type"] for record in log_client.read_topic(server.brokers, "riverrun.agent.events")
              if record.key() == run_id.encode()]
     assert kinds.count("riverrun.agent.RunAccepted") == 1 and kinds.count("riverrun.agent.RunFinished") == 1, kinds
+
+
+def test_a_record_that_ends_its_process_is_given_up_at_last_and_others_go_on(new_server, tmp_path):
+    """Memory that runs out in a model, a crash in native code: here the process is killed whenever it asks for the vector of one text."""
+    kills = []
+
+    def vectors(texts):
+        if any("deadly" in text for text in texts):
+            kills.append(texts)
+            server.kill()
+        return [vector_of(text) for text in texts]
+
+    model = StubModel(vectors=vectors)
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    server = new_server(**model.settings(), RIVERRUN_DEFAULT_EMBED_MODEL="stub-embed", RIVERRUN_INGEST_ROOTS=str(folder)).start()
+
+    def given_up():
+        if server.process.poll() is not None:
+            server.spawn()
+        try:
+            return server.answers() and dead_letters(server, "riverrun.ingest.chunks")
+        except (AssertionError, OSError):
+            return None  # it was killed again
+
+    try:
+        for name in ("calm", "deadly"):
+            (folder / f"{name}.md").write_text(f"A {name} text of a river.")
+        asked = server.post("/ingest", {"source": str(folder), "collection": "words"})
+        assert asked.status == 202, asked
+        letters = wait_for(given_up, 180, "the dead letter", every_s=0.2)
+        found = [log_client.headers(letter) for letter in letters]
+        assert [one["dlq_code"] for one in found] == ["process_ended"] and "10 processes ended" in found[0]["dlq_reason"], found
+        assert len(kills) == 10
+        end = server.ingest_end(asked.json["ingest_id"])
+        assert (end["indexed"], end["failed"]) == (1, 1), end
+        server.settle()
+    finally:
+        model.close()

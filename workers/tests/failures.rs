@@ -13,7 +13,9 @@ use riverrun_schemas::framing::frame;
 use riverrun_schemas::ingest::{IngestCommand, IngestEvent};
 use riverrun_schemas::{EventSet, Topic};
 use riverrun_workers::runtime::testkit::{Stack, eventually, twice};
-use riverrun_workers::runtime::{DeliveryMode, Lanes, RuntimeConfig, WorkerState, spawn};
+use riverrun_workers::runtime::{
+    ALONE_FROM, DeliveryMode, GIVEN_UP_AT, InHand, Lanes, RuntimeConfig, WorkerState, group_of, spawn,
+};
 use tokio_util::sync::CancellationToken;
 
 const TOPIC: Topic = Topic::IngestCommands;
@@ -148,6 +150,41 @@ async fn given_poison_a_panic_and_endless_failure_among_good_ones_then_only_thes
         assert!(letters.iter().find(|l| l.code == "busy").unwrap().attempts >= 3);
         stop.cancel();
         handle.join().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn given_a_record_that_ended_process_after_process_when_read_then_it_is_given_up_and_others_are_handled() {
+    for (lanes, mode) in every_way() {
+        let stack = Stack::start().await;
+        let records = ["first", "deadly", "last"]
+            .map(|document| Outgoing::event(&command(document, 0, "ok"), "test", None).unwrap().to_partition(0));
+        stack.send_records(records.to_vec()).await;
+        // As a process leaves it that is killed with the second in hand, and the third, too, once.
+        let folder = tempfile::tempdir().unwrap();
+        let left = |name: &str, ends: u32, offset: u32| {
+            let line = format!("held {ends} {} {} 0 {offset}\n", group_of("echo"), TOPIC.name());
+            std::fs::write(folder.path().join(format!("marks-{name}")), line).unwrap();
+        };
+        left("one", GIVEN_UP_AT - 1, 1);
+        left("two", ALONE_FROM - 1, 2);
+        let config = RuntimeConfig { in_hand: Some(InHand::open(folder.path()).unwrap()), ..stack.config() };
+        let stop = CancellationToken::new();
+        let handle = spawn(Echo { mode, ..Echo::new(lanes) }, config, stop.clone());
+        let expected = ["deadly/0/ok failed: process_ended", "first/0/ok", "last/0/ok"];
+        assert_eq!(sources(&stack, 3).await, expected, "{lanes:?} {mode:?}");
+        stack.drained("echo", TOPIC).await;
+        let letters = stack.letters(TOPIC).await;
+        assert_eq!(letters.iter().map(|letter| letter.code.as_str()).collect::<Vec<_>>(), ["process_ended"]);
+        stop.cancel();
+        handle.join().await.unwrap();
+        let left: Vec<u8> = std::fs::read_dir(folder.path())
+            .unwrap()
+            .flat_map(|entry| {
+                std::fs::read(entry.unwrap().path()).unwrap().chunks(4096).map(|slot| slot[0]).collect::<Vec<_>>()
+            })
+            .collect();
+        assert!(left.iter().all(|first| *first == b'\n'), "nothing is in hand or known any more");
     }
 }
 

@@ -10,7 +10,10 @@ use riverrun_schemas::Decoded;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use super::{Context, Delivery, DeliveryMode, Progress, RuntimeConfig, RuntimeError, WorkError, Worker, backoff};
+use super::{
+    ALONE_FROM, Context, Delivery, DeliveryMode, GIVEN_UP_AT, InHand, Progress, RuntimeConfig, RuntimeError, WorkError,
+    Worker, backoff,
+};
 
 /// Topics of commands: what can't be understood there was meant for us.
 const COMMANDS: &str = ".commands";
@@ -129,8 +132,44 @@ impl<W: Worker> Job<W> {
         DeadLetter::of(record, &self.context.group, code, reason, attempts)
     }
 
+    /// The batch as a whole, or one by one where processes ended with records of it in hand.
+    async fn work(&mut self, batch: Vec<Delivery<W::Input>>) -> Result<Vec<Outgoing>, Halt> {
+        if batch.iter().all(|delivery| self.ends(delivery) < ALONE_FROM) {
+            let offsets: Vec<i64> = batch.iter().map(|delivery| delivery.position.offset).collect();
+            let outputs = self.together(batch).await?;
+            offsets.into_iter().for_each(|offset| self.forget(offset));
+            return Ok(outputs);
+        }
+        let mut outputs = Vec::new();
+        for delivery in batch {
+            let (offset, ends) = (delivery.position.offset, self.ends(&delivery));
+            if ends < GIVEN_UP_AT {
+                outputs.extend(self.together(vec![delivery]).await?);
+            } else {
+                let reason =
+                    format!("{ends} processes ended while they handled it; their logs and the system's say why");
+                outputs.extend(self.bury(&delivery, "process_ended", &reason).await?);
+            }
+            self.forget(offset);
+        }
+        Ok(outputs)
+    }
+
+    /// How many processes ended with it in hand.
+    fn ends(&self, delivery: &Delivery<W::Input>) -> u32 {
+        let at = &delivery.position;
+        let of = |marks: &InHand| marks.ends(&self.context.group, &at.topic_partition(), at.offset);
+        self.config.in_hand.as_ref().map_or(0, of)
+    }
+
+    fn forget(&self, offset: i64) {
+        if let (Some(marks), Some(record)) = (&self.config.in_hand, self.records.first()) {
+            marks.forget(&self.context.group, &record.topic_partition(), offset);
+        }
+    }
+
     /// The batch as a whole; when that does not work, one by one, to find the one that is to blame.
-    async fn work(&mut self, mut batch: Vec<Delivery<W::Input>>) -> Result<Vec<Outgoing>, Halt> {
+    async fn together(&mut self, mut batch: Vec<Delivery<W::Input>>) -> Result<Vec<Outgoing>, Halt> {
         let (code, reason, poison) = match self.attempt(&mut batch, self.config.max_attempts).await? {
             Verdict::Done(outputs) => return Ok(outputs),
             Verdict::GivenUp { code, reason, poison } => (code, reason, poison),
@@ -183,8 +222,7 @@ impl<W: Worker> Job<W> {
 
     /// One call of the worker and the writing of what it returned.
     async fn once(&mut self, batch: &[Delivery<W::Input>]) -> Result<Result<Vec<Outgoing>, WorkError>, Halt> {
-        let called = AssertUnwindSafe(self.worker.handle(batch, &self.context)).catch_unwind().await;
-        match called {
+        match self.call(batch).await {
             Ok(Ok(outputs)) => self.write(outputs).await,
             Ok(Err(error)) => Ok(Err(error)),
             Err(panic) => Ok(Err(WorkError::retry(
@@ -192,6 +230,20 @@ impl<W: Worker> Job<W> {
                 format!("worker {} panicked: {}", self.worker.name(), message_of(panic.as_ref())),
             ))),
         }
+    }
+
+    /// Calls the worker, with the batch marked as in its hands (`LOOP-5`).
+    async fn call(
+        &self,
+        batch: &[Delivery<W::Input>],
+    ) -> Result<Result<Vec<Outgoing>, WorkError>, Box<dyn Any + Send>> {
+        let work = AssertUnwindSafe(self.worker.handle(batch, &self.context)).catch_unwind();
+        let (Some(marks), Some(record)) = (&self.config.in_hand, self.records.first()) else { return work.await };
+        let is_suspect = batch.iter().any(|delivery| self.ends(delivery) >= ALONE_FROM);
+        let _alone = if is_suspect { Some(marks.alone().await) } else { None };
+        let offsets = batch.iter().map(|delivery| delivery.position.offset).collect();
+        let _mark = marks.mark(&self.context.group, &record.topic_partition(), offsets);
+        work.await
     }
 
     /// Gives a delivery up: its dead letter, and the events that say so.

@@ -312,6 +312,9 @@ impl<W: Worker> Engine<W> {
             self.progress.position(&partition, offset);
             // Whatever it was when it was ours before.
             self.consumer.resume(std::slice::from_ref(&partition))?;
+            if let Some(marks) = &self.config.in_hand {
+                marks.passed(&self.context.group, &partition, offset);
+            }
             self.board.open(partition, offset);
         }
         if self.stopping.is_some() {

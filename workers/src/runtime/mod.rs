@@ -6,7 +6,8 @@
 //!   acknowledged by the broker;
 //! - `LOOP-2` records of one lane (a key, or a partition) are handled one after the other, in their order;
 //! - `LOOP-3` a record that can't be handled goes to the dead letters with its bytes and the reason, once, and its partition goes on;
-//! - `LOOP-4` after a revocation nothing of the partition is committed any more.
+//! - `LOOP-4` after a revocation nothing of the partition is committed any more;
+//! - `LOOP-5` a record that ends the process is given up after [`GIVEN_UP_AT`] ends, as one that can't be handled.
 //!
 //! Delivery is at least once: what a worker does must be harmless when it is done twice. Event ids derived from their
 //! cause make the outputs so; [`testkit::twice`] checks it.
@@ -17,6 +18,7 @@ mod board;
 mod commit;
 mod engine;
 mod handle;
+mod in_hand;
 mod readiness;
 pub mod testkit;
 mod watermark;
@@ -31,6 +33,7 @@ use riverrun_schemas::{Envelope, EventId, EventSet};
 use tokio_util::sync::CancellationToken;
 
 pub use handle::{Progress, WorkerHandle, WorkerState, WorkerStatus};
+pub use in_hand::{ALONE_FROM, GIVEN_UP_AT, InHand};
 pub use readiness::Readiness;
 pub use watermark::Watermark;
 
@@ -238,6 +241,8 @@ pub struct RuntimeConfig {
     pub producer: Producer,
     /// Reads records of any version.
     pub schemas: Schemas,
+    /// Tells of records that ended the processes before this one; without it they end this one, too.
+    pub in_hand: Option<InHand>,
     /// Static membership: a name that survives restarts and that no other live process of the group has.
     pub instance: Option<String>,
     /// A member that is silent for so long has died.
@@ -271,6 +276,7 @@ impl RuntimeConfig {
             schemas: log.schemas.clone(),
             log,
             producer,
+            in_hand: None,
             instance: None,
             session_timeout: Duration::from_secs(45),
             heartbeat: Duration::from_secs(3),
