@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use riverrun_agents::state::MAX_ITERS;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer};
 use serde_json::Value;
@@ -23,7 +24,6 @@ const MAX_TEXT: usize = 20_000;
 const MAX_NAME: usize = 120;
 const MAX_PLACE: f64 = 1e6;
 const MAX_EXTENT: f64 = 1e5;
-const MAX_ITERS: i32 = 100;
 
 /// A canvas that was checked as a whole.
 #[derive(Debug, PartialEq)]

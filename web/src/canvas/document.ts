@@ -4,7 +4,14 @@
 export const FORMAT = "riverrun.canvas";
 export const VERSION = 1;
 
-export const LIMITS = { nodes: 2_000, edges: 8_000, text: 20_000, name: 120, iterations: 100, bytes: 4 << 20 } as const;
+export const LIMITS = {
+	nodes: 2_000,
+	edges: 8_000,
+	text: 20_000,
+	name: 120,
+	iterations: 20_000,
+	bytes: 4 << 20,
+} as const;
 
 export type Approval = "never" | "external" | "always";
 
