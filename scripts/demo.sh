@@ -28,4 +28,5 @@ cat <<TEXT
   riverrun diagnose
   riverrun rag ask "Who decides whether we fly?" -c handbook
   riverrun serve                                # HTTP and WebSocket on 127.0.0.1:8000, Kafka on 127.0.0.1:9092
+  kcat -b 127.0.0.1:9092 -L                     # in another shell, while it serves: the topics
 TEXT

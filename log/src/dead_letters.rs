@@ -60,7 +60,7 @@ impl LetterState {
 /// A record that could not be handled, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// `<dead-letter topic>@<offset>`: names it in `dlq show` and `dlq redrive`.
+    /// `<dead-letter topic>:<offset>`: names it in `dlq show` and `dlq redrive`.
     pub id: LetterId,
     /// Where the record lay.
     pub origin: Position,

@@ -24,6 +24,10 @@ pub struct RegisteredSchema {
     pub record: String,
     /// Counts from 1 within the subject.
     pub version: u32,
+    /// Where it is stored, from this crate's folder on.
+    pub file: String,
+    /// SHA-256 of the stored file when it was listed, in hex: a stored schema is never edited.
+    pub sha256: String,
     /// The `.avsc` text, byte for byte.
     pub text: &'static str,
     /// The same, parsed.
@@ -51,6 +55,7 @@ struct Entry {
     record: String,
     version: u32,
     file: String,
+    sha256: String,
 }
 
 #[derive(Deserialize)]
@@ -84,6 +89,8 @@ fn load() -> Registry {
                 text,
                 schema: Schema::parse_str(text)
                     .unwrap_or_else(|error| unreachable!("{proven}: {}: {error}", entry.file)),
+                file: entry.file,
+                sha256: entry.sha256,
             }
         })
         .collect();
@@ -109,6 +116,11 @@ pub fn by_id(id: u32) -> Option<&'static RegisteredSchema> {
 pub fn newest(topic: Topic, record: &str) -> Option<&'static RegisteredSchema> {
     // The key's lifetime is that of the process; look up by value instead of asking callers for a static string.
     REGISTRY.newest.iter().find(|((t, r), _)| *t == topic && *r == record).map(|(_, schema)| *schema)
+}
+
+/// Every `.avsc` file that is stored, listed or not.
+pub fn files() -> impl Iterator<Item = &'static str> {
+    files::FILES.iter().map(|(name, _)| *name)
 }
 
 /// Every schema, by id.

@@ -1,5 +1,6 @@
 //! The evolution gate: FULL_TRANSITIVE over every stored version, and what an old reader does with a newer writer.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use apache_avro::Schema;
@@ -10,6 +11,7 @@ use riverrun_schemas::agent::{AgentCommand, AgentEvent, RunFinished, RunOutcome,
 use riverrun_schemas::codec::WriterSchema;
 use riverrun_schemas::{DecodeError, Decoded, EventSet, RunId, Topic, framing, registry};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 fn every_field(schema: &Value, visit: &mut impl FnMut(&Value)) {
     match schema {
@@ -62,6 +64,47 @@ fn ids_are_unique_and_versions_count_from_one() {
         assert_eq!(versions, (1..=versions.len() as u32).collect::<Vec<_>>(), "{}", schema.subject());
         assert_eq!(schema.schema.name().unwrap().fullname(None), schema.record);
     }
+}
+
+/// What is wrong with a stored file, if its bytes are not those that were listed.
+fn edited(file: &str, text: &str, listed: &str) -> Option<String> {
+    let found = format!("{:x}", Sha256::digest(text));
+    (found != listed).then(|| {
+        format!(
+            "schemas/{file} has sha256 {found}, but schemas/registry.toml lists {listed}: a stored schema is for ever: \
+             undo the edit and add version N+1; only a new file is listed with its own: sha256sum schemas/{file}"
+        )
+    })
+}
+
+#[test]
+fn given_stored_schemas_when_their_bytes_are_hashed_then_none_was_edited_since_it_was_listed() {
+    let findings: Vec<_> =
+        registry::all().iter().filter_map(|schema| edited(&schema.file, schema.text, &schema.sha256)).collect();
+    assert!(findings.is_empty(), "{}", findings.join("\n"));
+}
+
+#[test]
+fn given_an_edit_that_golden_bytes_do_not_show_when_hashed_then_the_file_and_the_fix_are_named() {
+    let schema = registry::all().iter().find(|schema| schema.text.contains("\"default\": null")).unwrap();
+    let edits = [
+        schema.text.replacen("\"default\": null", "\"default\" : null", 1),
+        schema.text.replacen("\"fields\"", "\"doc\": \"another meaning\", \"fields\"", 1),
+        schema.text.replacen("\"fields\"", "\"aliases\": [\"Other\"], \"fields\"", 1),
+        format!("{}\n", schema.text),
+    ];
+    for edit in edits {
+        let finding = edited(&schema.file, &edit, &schema.sha256).expect("an edit is found");
+        assert!(finding.contains(&schema.file) && finding.contains("undo the edit and add version N+1"), "{finding}");
+    }
+}
+
+#[test]
+fn given_the_folder_of_schemas_when_compared_with_the_list_then_every_file_has_one_id() {
+    let mut listed: Vec<_> = registry::all().iter().map(|schema| schema.file.as_str()).collect();
+    listed.sort_unstable();
+    let stored: Vec<_> = registry::files().collect::<BTreeSet<_>>().into_iter().collect();
+    assert_eq!(listed, stored, "each file in schemas/avro has one entry in schemas/registry.toml");
 }
 
 #[test]

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """Measures how documents come in and are found, each figure beside LlamaIndex, bm25s or DuckDB in the same run. Prints a Markdown table.
 
-    python3 -m venv VENV && VENV/bin/pip install -r scripts/bench/requirements-knowledge.txt
-    RIVERRUN_BIN=PATH VENV/bin/python scripts/bench/knowledge.py [--part NAME ...] [--json FILE]
+    ./x bench knowledge [--part NAME ...] [--json FILE]
 
     chunking    MB/s of the splitter alone, beside LlamaIndex's; needs --chunking PROGRAM, which
-                `cargo build --release -p riverrun-cli -p riverrun-knowledge --bench chunking` builds and names
+                `./x bench knowledge` builds and names
     ingest      chunks/s and CPU a chunk from POST /ingest until all can be found, with an embedding server of its own process that
                 computes nothing, beside LlamaIndex's ingestion pipeline with the same one; with --model NAME also with that model,
                 which LlamaIndex asks through riverrun's /v1/embeddings

@@ -2,7 +2,7 @@
 """Measures the local model runtime beside llama.cpp's own server and ONNX Runtime on the same files, and proves that answers, vectors and scores
 are theirs. Prints a Markdown table; exit code 1 when something that must be equal is not (with --aims also when an aim is missed).
 
-    RIVERRUN_BIN=target/release/riverrun RIVERRUN_MODELS_DIR=DIR python scripts/bench/models.py [--parts answers,speed,together,embeddings,rerank]
+    ./x bench models [--models-dir DIR] [--parts answers,speed,together,embeddings,rerank]
         [--threads N] [--rounds 3] [--chat smollm2-135m-instruct] [--embed all-minilm-l6-v2] [--json FILE]
 
 Needs scripts/bench/requirements-models.txt: wheels, nothing is compiled. All parts take five minutes with the 135M model on two quiet cores, ten

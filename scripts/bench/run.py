@@ -25,6 +25,8 @@ from server import Server, free_ports  # noqa: E402
 from stub_model import StubModel  # noqa: E402
 
 BODY = b"x" * 512
+# What a server still does right after its start is not idleness.
+SETTLING_S = 3
 
 
 class Bench:
@@ -113,7 +115,22 @@ class Bench:
 
     # ---- the process -------------------------------------------------------------------------------------------------
 
-    def process(self, server, others):
+    def idle(self, server, others):
+        """Each alone and fresh, before there is any load: what a peer keeps in memory of the load is not what it takes when idle."""
+        ours = self.idle_alone(server)
+        for one, name in [(one, one.name) for one in others] or [(None, "none installed")]:
+            theirs = one and self.idle_alone(one)
+            self.row("idle memory (PSS), fresh", "MiB", mib(ours["memory_bytes"]), theirs and mib(theirs["memory_bytes"]), name)
+            self.row("idle CPU, share of one core, fresh", "%", percent(ours["cpu_share"]), theirs and percent(theirs["cpu_share"]), name)
+
+    def idle_alone(self, one):
+        one.start()
+        time.sleep(SETTLING_S)
+        found = measure.idle(one.process.pid, self.options.idle_s)
+        one.stop()
+        return found
+
+    def starts(self, server, others):
         starts = {"riverrun": [], **{one.name: [] for one in others}}
         server.stop()
         for one in others:
@@ -125,24 +142,9 @@ class Bench:
             for one in others:
                 starts[one.name].append(one.start())
                 one.stop()
-        idle = {}
-        server.start()
-        time.sleep(3)
-        idle["riverrun"] = measure.idle(server.process.pid, self.options.idle_s)
-        server.stop()
-        for one in others:
-            one.start()
-            time.sleep(1)
-            idle[one.name] = measure.idle(one.process.pid, self.options.idle_s)
-            one.stop()
-        ours = idle["riverrun"]
         for name in [one.name for one in others] or [None]:
-            theirs = idle.get(name)
             self.row("start to ready, with this run's data", "ms", ms(median(starts["riverrun"])), name and ms(median(starts[name])),
                      name or "none installed", "riverrun: to the first 200 of /health; peers: to an open port")
-            self.row("idle memory (PSS)", "MiB", mib(ours["memory_bytes"]), theirs and mib(theirs["memory_bytes"]), name or "none installed")
-            self.row("idle CPU, share of one core", "%", percent(ours["cpu_share"]), theirs and percent(theirs["cpu_share"]),
-                     name or "none installed")
 
 
 def median(samples):
@@ -189,12 +191,13 @@ def main():
         redis_port, nats_port = free_ports(2)
         others = [one for one in (peers.Redis.find(folder / "redis", redis_port), peers.Nats.find(folder / "nats", nats_port)) if one]
         try:
+            bench.idle(server, others)
             server.start()
             for one in others:
                 one.start()
             bench.turns(server)
             bench.log(server, others)
-            bench.process(server, others)
+            bench.starts(server, others)
         finally:
             server.stop()
             for one in others:

@@ -17,6 +17,7 @@ from stub_model import StubModel, vector_of
 SCHEMAS = tomllib.loads((ROOT / "schemas/registry.toml").read_text())["schema"]
 PARTITIONS = 6
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+PARTITIONS_OF = {topic["name"]: topic["partitions"] for topic in tomllib.loads((ROOT / "deploy/topics.toml").read_text())["topic"]}
 
 
 def schema_of(record):
@@ -30,23 +31,67 @@ def encode(schema, value):
     return body.getvalue()
 
 
-def run_id_for(partition, salt):
-    """A run id whose key falls into the partition."""
+def id_for(prefix, partition, salt, partitions=PARTITIONS):
+    """An id whose key falls into the partition."""
     for number in range(10_000):
         digits, rest = "", number * 1000 + salt
         while rest:
             rest, digit = divmod(rest, 32)
             digits = ALPHABET[digit] + digits
-        run_id = "run_01jz" + digits.rjust(22, "0")
-        if log_client.murmur2_partition(run_id.encode(), PARTITIONS) == partition:
-            return run_id
+        found = f"{prefix}_01jz" + digits.rjust(22, "0")
+        if log_client.murmur2_partition(found.encode(), partitions) == partition:
+            return found
     raise AssertionError(f"no id for partition {partition}")
+
+
+def run_id_for(partition, salt):
+    """A run id whose key falls into the partition."""
+    return id_for("run", partition, salt)
 
 
 def start_run(run_id, task):
     schema_id, schema = schema_of("riverrun.agent.StartRun")
     request = {"task": task, "agent": "react", "namespace": "default", "approval": "never"}
     return log_client.frame(schema_id, encode(schema, {"run_id": run_id, "request": request, "at": 0}))
+
+
+def delete_document(document_id):
+    """Of a document that is not there: its word goes along with chunks and vectors, and the last of the workers answers."""
+    schema_id, schema = schema_of("riverrun.ingest.DeleteDocument")
+    value = {"document_id": document_id, "ingest_id": document_id.replace("doc_", "ing_"), "namespace": "default", "collection": "poisoned",
+             "source": "/nowhere.md", "at": 0}
+    return log_client.frame(schema_id, encode(schema, value))
+
+
+def remove_project(project_id):
+    """One that is not there: the answer is the same."""
+    schema_id, schema = schema_of("riverrun.projects.RemoveProject")
+    value = {"project_id": project_id, "namespace": "default", "change_id": project_id.replace("prj_", "chg_"), "at": 0}
+    return log_client.frame(schema_id, encode(schema, value))
+
+
+def start_finetune(job_id):
+    """With a format that is none: it is refused before anything is fetched or trained."""
+    schema_id, schema = schema_of("riverrun.finetune.StartFinetune")
+    value = {"job_id": job_id, "name": "poisoned", "dataset": "none", "content": {"sha256": "0" * 64, "size_bytes": 0, "media_type": ""},
+             "format": "none", "base_model": "none", "plan_json": "{}", "at": 0}
+    return log_client.frame(schema_id, encode(schema, value))
+
+
+def short_run(run_id):
+    return start_run(run_id, f"[[steps=1 id={run_id}]]")
+
+
+# For each topic on which workers act: a good command that is cheap, the prefix of its key, the topic that it goes to, and what answers it.
+DELETION = ("doc", delete_document, "riverrun.ingest.commands", "riverrun.ingest.DocumentDeleted")
+GOOD = {
+    "riverrun.agent.commands": ("run", short_run, "riverrun.agent.commands", "riverrun.agent.RunFinished"),
+    "riverrun.ingest.commands": DELETION,
+    "riverrun.ingest.chunks": DELETION,
+    "riverrun.ingest.embeddings": DELETION,
+    "riverrun.projects.commands": ("prj", remove_project, "riverrun.projects.commands", "riverrun.projects.ProjectRemoved"),
+    "riverrun.finetune.commands": ("job", start_finetune, "riverrun.finetune.commands", "riverrun.finetune.FinetuneFinished"),
+}
 
 
 def newer_version(record):
@@ -56,7 +101,10 @@ def newer_version(record):
     return log_client.frame(newest + 1000, json.dumps(schema).encode())
 
 
-def cases(record):
+def cases(topic):
+    """What is no event of the topic, by what it is."""
+    record = next(entry["record"] for entry in SCHEMAS if entry["topic"] == topic)
+    other = next(entry["record"] for entry in SCHEMAS if entry["topic"] != topic)
     schema_id, _ = schema_of(record)
     return {
         "empty": b"",
@@ -69,7 +117,7 @@ def cases(record):
         "a known schema and a torn body": log_client.frame(schema_id, b"\x3crun_01"),
         "a length of two gigabytes": log_client.frame(schema_id, b"\xfe\xff\xff\xff\x0f" + b"x" * 16),
         "a negative length": log_client.frame(schema_id, b"\x03" + b"x" * 16),
-        "an event of another topic": log_client.frame(schema_of("riverrun.agent.RunFinished")[0], b"\x00" * 40),
+        "an event of another topic": log_client.frame(schema_of(other)[0], b"\x00" * 40),
         "an id that is none": log_client.frame(schema_id, b"\x08evil" * 8),
     }
 
@@ -87,13 +135,23 @@ def dead_letters(server, topic):
             if "dlq_mark" not in log_client.headers(record)]
 
 
-@pytest.mark.parametrize("topic, record", [("riverrun.agent.commands", "riverrun.agent.StartRun"),
-                                           ("riverrun.ingest.commands", "riverrun.ingest.SubmitDocument")])
-def test_each_unreadable_record_becomes_one_dead_letter(server, topic, record):
+def answered(server, answer, keys):
+    """Whether each of the keys has its answer."""
+    records = log_client.read_topic(server.brokers, next(entry["topic"] for entry in SCHEMAS if entry["record"] == answer))
+    found = {record.key().decode() for record in records if log_client.headers(record).get("ce_type") == answer}
+    return set(keys) <= found
+
+
+def test_every_topic_of_commands_is_poisoned_here():
+    assert {topic for topic in PARTITIONS_OF if topic.endswith(".commands")} <= set(GOOD)
+
+
+@pytest.mark.parametrize("topic", GOOD)
+def test_each_unreadable_record_becomes_one_dead_letter(server, topic):
     before = len(dead_letters(server, topic))
-    sent = cases(record)
+    sent = cases(topic)
     for number, value in enumerate(sent.values()):
-        produce(server, topic, number % PARTITIONS, value)
+        produce(server, topic, number % PARTITIONS_OF[topic], value)
     wait_for(lambda: len(dead_letters(server, topic)) >= before + len(sent), 60, "the dead letters", every_s=0.3)
     server.settle()
     letters = dead_letters(server, topic)[before:]
@@ -101,20 +159,45 @@ def test_each_unreadable_record_becomes_one_dead_letter(server, topic, record):
     for letter in letters:
         found = log_client.headers(letter)
         assert found["dlq_topic"] == topic and found["dlq_group"].startswith("riverrun."), found
-        assert int(found["dlq_partition"]) in range(PARTITIONS) and int(found["dlq_offset"]) >= 0
+        assert int(found["dlq_partition"]) in range(PARTITIONS_OF[topic]) and int(found["dlq_offset"]) >= 0
         assert found["dlq_code"] and found["dlq_reason"], "says why"
         assert log_client.lag(server.brokers, found["dlq_group"]) == 0, "a stock client sees no lag either"
 
 
-def test_good_commands_behind_poison_are_handled_in_every_partition(server):
-    for partition in range(PARTITIONS):
-        for value in (b"garbage", log_client.frame(999_999, b"?")):
-            produce(server, "riverrun.agent.commands", partition, value)
-        run_id = run_id_for(partition, salt=1)
+@pytest.mark.parametrize("topic", GOOD)
+def test_good_commands_behind_poison_are_handled_in_every_partition(server, topic):
+    prefix, good, commands, answer = GOOD[topic]
+    before = len(dead_letters(server, topic))
+    poison = (b"garbage", log_client.frame(999_999, b"?"), newer_version(answer))
+    partitions = PARTITIONS_OF[topic]
+    assert PARTITIONS_OF[commands] == partitions, "what follows from a command falls into the partition of the same number"
+    keys = [id_for(prefix, partition, salt=1 + list(GOOD).index(topic), partitions=partitions) for partition in range(partitions)]
+    for partition, key in enumerate(keys):
+        for value in poison:
+            produce(server, topic, partition, value)
         # A command by a stock producer is as good as one by the API.
-        produce(server, "riverrun.agent.commands", partition, start_run(run_id, f"[[steps=1 id=poison{partition}]]"), run_id.encode())
-        assert server.run_end(run_id)["status"] == "succeeded"
+        produce(server, commands, partition, good(key), key.encode())
+    wait_for(lambda: answered(server, answer, keys), 120, f"{answer} for each of {keys}", every_s=0.5)
     server.settle()
+    assert len(dead_letters(server, topic)) == before + partitions * len(poison), "one each"
+
+
+def test_an_unreadable_event_is_one_dead_letter_however_many_follow_its_topic(new_server):
+    server = new_server().start()
+    followed = [topic for topic in PARTITIONS_OF if topic.endswith(".events") or topic == "riverrun.canvases"]
+    for topic in followed:
+        for number, value in enumerate(cases(topic).values()):
+            produce(server, topic, number % PARTITIONS_OF[topic], value)
+    # A run behind them is seen, so everybody has gone on.
+    assert server.run_end(server.start_run("[[steps=1]]"))["status"] == "succeeded"
+    for topic in followed:
+        sent = cases(topic)
+        wait_for(lambda topic=topic, sent=sent: len(dead_letters(server, topic)) >= len(sent), 60, f"the dead letters of {topic}", every_s=0.3)
+    server.settle()
+    for topic in followed:
+        letters = dead_letters(server, topic)
+        assert sorted(letter.value() or b"" for letter in letters) == sorted(cases(topic).values()), topic
+        assert len({log_client.headers(letter)["dlq_group"] for letter in letters}) == 1, topic
 
 
 def test_a_dead_letter_is_listed_and_can_be_handed_in_again(server):

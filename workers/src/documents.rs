@@ -60,6 +60,8 @@ impl View for Documents {
     const NAME: &'static str = "documents";
     const KEEPS: &'static str = "the documents";
     const TOPICS: &'static [Topic] = &DOCUMENT_TOPICS;
+    // The projector, which is in the same process, reads the others too.
+    const ANSWERS_FOR: &'static [Topic] = &[Topic::Canvases];
     const MAX_BATCH: usize = 256;
 
     async fn next_offset(&self, topic: Topic, partition: i32) -> Result<i64, StoreError> {

@@ -37,6 +37,9 @@ pub(crate) trait View: Send + Sync + 'static {
     const KEEPS: &'static str;
     /// Topics that are read.
     const TOPICS: &'static [Topic];
+    /// Those of them on which what is no event is this follower's to bury. One reader of a topic answers for it, so that a record
+    /// is one dead letter whatever the number of readers; the others count it as skipped.
+    const ANSWERS_FOR: &'static [Topic];
     /// Most records that are written together.
     const MAX_BATCH: usize;
 
@@ -238,12 +241,18 @@ impl<V: View> Follower<V> {
         Ok(())
     }
 
-    /// What a record says. One that can't be read is put among the dead letters first, and then says nothing.
+    /// What a record says. One that can't be read is put among the dead letters first, where this follower answers for its topic,
+    /// and then says nothing.
     async fn read(&self, record: &Record) -> Result<Option<Read<V::Event>>, RuntimeError> {
         let Some(topic) = Topic::by_name(&record.topic) else { return Ok(None) };
         let event = match V::decode(&self.config.schemas, topic, record) {
             Ok(Decoded::Event(event)) => Some(event),
             Ok(Decoded::UnknownType { .. }) => {
+                self.progress.skipped();
+                None
+            }
+            Err(error) if !V::ANSWERS_FOR.contains(&topic) => {
+                tracing::debug!(worker = V::NAME, position = %record.position(), error = %error, "record that can't be read left alone");
                 self.progress.skipped();
                 None
             }

@@ -49,6 +49,7 @@ impl View for ReadModels {
     const NAME: &'static str = "projector";
     const KEEPS: &'static str = "the read models";
     const TOPICS: &'static [Topic] = &PROJECTED_TOPICS;
+    const ANSWERS_FOR: &'static [Topic] = &PROJECTED_TOPICS;
     const MAX_BATCH: usize = 512;
 
     async fn next_offset(&self, topic: Topic, partition: i32) -> Result<i64, StoreError> {

@@ -1,5 +1,6 @@
 //! Checks of the repository that the compiler does not make. `cargo xtask check` runs them all.
 
+mod events;
 mod files;
 mod layers;
 mod links;
@@ -22,6 +23,8 @@ struct Arguments {
 enum Command {
     /// All of the checks below.
     Check,
+    /// The table of topics names every topic and every type of event.
+    CheckEvents,
     /// Crates use only crates above them, and libraries with one keeper stay in its crate.
     CheckLayers,
     /// Relative links in Markdown files lead somewhere.
@@ -38,8 +41,13 @@ enum Command {
 type Findings = anyhow::Result<Vec<String>>;
 type Check = (&'static str, fn(&Path) -> Findings);
 
-const CHECKS: [Check; 4] =
-    [("layers", layers::check), ("links", links::check), ("messages", messages::check), ("proofs", proofs::check)];
+const CHECKS: [Check; 5] = [
+    ("events", events::check),
+    ("layers", layers::check),
+    ("links", links::check),
+    ("messages", messages::check),
+    ("proofs", proofs::check),
+];
 
 fn main() -> ExitCode {
     let root = root();
@@ -49,6 +57,7 @@ fn main() -> ExitCode {
             files::report(&root);
             CHECKS.to_vec()
         }
+        Command::CheckEvents => named("events"),
         Command::CheckLayers => named("layers"),
         Command::CheckLinks => named("links"),
         Command::CheckMessages => named("messages"),
