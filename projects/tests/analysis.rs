@@ -111,9 +111,45 @@ fn given_imports_when_they_are_compared_with_what_is_declared_then_only_what_is_
         found.map(|one| (one.file, one.line)).collect()
     };
     assert_eq!(undeclared(&files), [("main.py".to_owned(), 5)]);
-    // What is declared there is not known.
-    files.insert("setup.py".to_owned(), "setup()".into());
+    // What is put together when it runs is not known.
+    files.insert("setup.py".to_owned(), "setup(install_requires=read())".into());
     assert!(undeclared(&files).is_empty());
+    // A literal is, and what builds the project is no package of it.
+    files.insert(
+        "setup.py".to_owned(),
+        "import setuptools\nsetuptools.setup(install_requires=['opencv-python>=4'])".into(),
+    );
+    assert!(undeclared(&files).is_empty());
+    files.insert("setup.py".to_owned(), "import setuptools\nsetuptools.setup(install_requires=['attrs>=4'])".into());
+    assert_eq!(undeclared(&files), [("main.py".to_owned(), 5)]);
+}
+
+#[test]
+fn given_a_project_of_each_packaging_tool_when_it_is_analyzed_then_unpinned_unused_and_undeclared_packages_are_found() {
+    let main = "import requests\nimport cv2\n";
+    for (path, text, unpinned, unused) in [
+        ("pyproject.toml", "[tool.poetry.dependencies]\nrequests = \"*\"\nflask = \"^1\"\n", 2, 3),
+        ("Pipfile", "[packages]\nrequests = \"*\"\nflask = \"==1.0\"\n", 2, 3),
+        ("setup.cfg", "[options]\ninstall_requires =\n  requests\n  flask>=1\n", 3, 4),
+        (
+            "setup.py",
+            "from setuptools import setup\nsetup(install_requires=[\n  'requests',\n  'flask>=1',\n])\n",
+            3,
+            4,
+        ),
+        ("environment.yml", "dependencies:\n- requests\n- pip:\n  - flask>=1\n", 2, 4),
+    ] {
+        let files = Files::from([("main.py".to_owned(), main.into()), (path.to_owned(), text.into())]);
+        let found = deterministic(&files).findings.into_iter().filter(|one| one.tool == "dependencies");
+        let mut found: Vec<(String, String, usize)> = found.map(|one| (one.rule, one.file, one.line)).collect();
+        found.sort();
+        let expected = [
+            ("undeclared-dependency", "main.py", 2),
+            ("unpinned", path, unpinned),
+            ("unused-dependency", path, unused),
+        ];
+        assert_eq!(found, expected.map(|(rule, file, line)| (rule.to_owned(), file.to_owned(), line)), "{path}");
+    }
 }
 
 #[test]

@@ -27,6 +27,7 @@ mod node_packages;
 mod package_licences;
 mod packages;
 mod python_flow;
+mod python_manifests;
 mod python_packages;
 mod script_imports;
 mod secrets;
