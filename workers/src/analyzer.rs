@@ -75,7 +75,7 @@ impl Analyzer {
             }
             None => import::read(&e.source, self.client.as_ref(), progress).await?,
         };
-        let (blob, tree) = self.copies.keep(&read.files).await?;
+        let (blob, tree) = self.copies.keep(&read.files, &read.executables).await?;
         Ok(ProjectImported {
             project_id: e.project_id,
             namespace: e.namespace.clone(),
@@ -225,7 +225,8 @@ impl Analyzer {
         let files = self.copies.files(tree).await?;
         let start = (sandbox, &self.settings.programs);
         let contents: Vec<&[u8]> = rewrites.iter().map(|rewrite| rewrite.content.as_slice()).collect();
-        own_tests::compare(start, &e.tests, files, (e.file.as_str(), contents.as_slice())).await
+        let executables = tree.executables();
+        own_tests::compare(start, &e.tests, (files, &executables), (e.file.as_str(), contents.as_slice())).await
     }
 
     async fn answer(

@@ -77,13 +77,22 @@ pub struct UnpackLimits {
     pub members: usize,
 }
 
-/// Gives every file of an archive with its bytes, whatever its type. `take` gets its name, and its bytes or why it is refused.
-/// An error is one of the whole archive: a member that leads out of it, or that unpacks to too much.
+/// A file of an archive.
+#[derive(Debug)]
+pub struct ArchiveFile {
+    /// What it holds.
+    pub bytes: Vec<u8>,
+    /// Whether its owner may execute it, when the archive was packed on Unix. No other part of its mode is taken over.
+    pub is_executable: bool,
+}
+
+/// Gives every file of an archive with its bytes, whatever its type. `take` gets its name, and nothing else when it is a link.
+/// An error is one of the whole archive: a member that leads out of it, is a special file, or unpacks to too much.
 pub fn unpack_members(
     source: &str,
     bytes: &[u8],
     limits: UnpackLimits,
-    mut take: impl FnMut(&str, Option<Vec<u8>>),
+    mut take: impl FnMut(&str, Option<ArchiveFile>),
 ) -> Result<(), SourceError> {
     let broken = |error: zip::result::ZipError| SourceError::malformed(source, "zip archive", error);
     let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(broken)?;
@@ -120,6 +129,10 @@ pub fn unpack_members(
             take(&name, None);
             continue;
         }
+        let mode = member.unix_mode().unwrap_or(0);
+        if is_special(mode) {
+            return Err(unsafe_entry("is a device, pipe or socket"));
+        }
         let by_ratio = member.compressed_size().saturating_mul(MAX_RATIO).max(FREE_BYTES);
         let allowed = limits.file_bytes.min(by_ratio).min(left);
         let mut content = Vec::new();
@@ -132,9 +145,17 @@ pub fn unpack_members(
             return Err(limit(source, format!("has a member {name:.200?} that unpacks to more than {allowed} bytes")));
         }
         left -= size;
-        take(&name, Some(content));
+        take(&name, Some(ArchiveFile { bytes: content, is_executable: mode & 0o100 != 0 }));
     }
     Ok(())
+}
+
+/// Whether a mode of Unix is that of neither a file nor a folder. Many archives say no kind at all.
+fn is_special(mode: u32) -> bool {
+    const KIND: u32 = 0o170_000;
+    const FILE: u32 = 0o100_000;
+    const FOLDER: u32 = 0o040_000;
+    !matches!(mode & KIND, 0 | FILE | FOLDER)
 }
 
 /// A member as a document, or why it isn't one; `None` for folders.
