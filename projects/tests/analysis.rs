@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use riverrun_projects::analyzers::deterministic;
+use riverrun_projects::analyzers::{ToolRun, deterministic};
 use riverrun_projects::copy::Files;
 use riverrun_projects::import::{origin, unpack};
 use riverrun_projects::patch::{patch, unified};
@@ -59,6 +59,22 @@ fn given_a_secret_when_it_is_found_then_no_report_quotes_it() {
     assert!(report.findings.iter().any(|one| one.severity == Severity::Critical));
     assert!(!serde_json::to_string(&report).unwrap().contains(&key));
     assert!(!report.sarif().to_string().contains(&key));
+}
+
+#[test]
+fn given_a_tool_that_quotes_a_secret_when_a_report_is_made_then_the_secret_is_masked_in_every_form_of_it() {
+    let files = Files::from([("a.ts".to_owned(), "const password = 'hunter2hunter2';\n".into())]);
+    let mut analyzed = deterministic(&files);
+    let message = "Type '\"hunter2hunter2\"' is not assignable to type 'number'.";
+    let rule = ("tsc", "TS2322", Severity::High);
+    analyzed.findings.push(Finding::new(rule, ("a.ts", 1, 1), message, "not hunter2hunter2"));
+    analyzed.tools.push(ToolRun::ran("tsc", 1));
+    let report = Report::new(&files, analyzed, 1);
+    let found = report.findings.iter().find(|one| one.tool == "tsc").unwrap();
+    assert_eq!(found.message, "Type '\"[secret]\"' is not assignable to type 'number'.");
+    for shown in [serde_json::to_string(&report).unwrap(), report.sarif().to_string()] {
+        assert!(!shown.contains("hunter2hunter2") && shown.contains("[secret]"), "{shown}");
+    }
 }
 
 #[test]

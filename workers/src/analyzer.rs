@@ -15,6 +15,7 @@ use riverrun_log::{BlobStore, Outgoing};
 use riverrun_projects::copy::{CopyStore, Files, Tree};
 use riverrun_projects::improve::{Rewrite, Task, improve};
 use riverrun_projects::language::Language;
+use riverrun_projects::masks::Masks;
 use riverrun_projects::own_tests::{self, TestRuns};
 use riverrun_projects::progress::Progress;
 use riverrun_projects::report::lines;
@@ -180,6 +181,7 @@ impl Analyzer {
             )),
             Some(_) => None,
         };
+        let note = with_masked(note, made.masked);
         let improves = has_fewer && !breaks;
         let findings_after = chosen.as_ref().map_or(made.findings_before, |rewrite| rewrite.findings);
         let (after, diff) = match chosen {
@@ -223,10 +225,17 @@ impl Analyzer {
             ));
         };
         let files = self.copies.files(tree).await?;
+        // A test that fails shows what it compared.
+        let masks = Masks::of_all(&files);
         let start = (sandbox, &self.settings.programs);
         let contents: Vec<&[u8]> = rewrites.iter().map(|rewrite| rewrite.content.as_slice()).collect();
         let executables = tree.executables();
-        own_tests::compare(start, &e.tests, (files, &executables), (e.file.as_str(), contents.as_slice())).await
+        let rewrites = (e.file.as_str(), contents.as_slice());
+        let (number, mut runs) = own_tests::compare(start, &e.tests, (files, &executables), rewrites).await?;
+        for run in [&mut runs.before, &mut runs.after] {
+            run.output = masks.redact(&run.output).into_owned();
+        }
+        Ok((number, runs))
     }
 
     async fn answer(
@@ -273,6 +282,18 @@ fn removed(e: &RemoveProject) -> ProjectEvent {
 
 fn outgoing(event: &ProjectEvent, cause: &Envelope) -> Result<Outgoing, WorkError> {
     Ok(Outgoing::caused_by(event, NAME, cause)?)
+}
+
+/// What there is to say of a proposal, with that the model did not see all of the file.
+fn with_masked(note: Option<String>, masked: usize) -> Option<String> {
+    if masked == 0 {
+        return note;
+    }
+    let of =
+        if masked == 1 { "a secret of the file is".to_owned() } else { format!("{masked} secrets of the file are") };
+    let told =
+        format!("{of} masked in the diff, and the model did not see it; the copy and its patch have the file as it is");
+    Some(note.map_or_else(|| told.clone(), |note| format!("{note}; {told}")))
 }
 
 fn count(items: usize) -> i64 {

@@ -39,6 +39,7 @@ mod undeclared_rust;
 pub(crate) use external::{KnownTool, known_tools};
 pub use package_licences::LicenceTable;
 pub(crate) use package_licences::is_vendored;
+pub(crate) use secrets::{TOOL as SECRETS, secrets_in};
 
 /// Findings of one analyzer that a report lists, the worst; what is beyond is counted.
 pub const MAX_FINDINGS: usize = 5_000;
