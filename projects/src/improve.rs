@@ -9,6 +9,7 @@ use riverrun_models::{ChatReply, ChatRequest, FinishReason, Message, NoDeltas};
 use tokio_util::sync::CancellationToken;
 
 use crate::analyzers::{Analyzed, of_file};
+use crate::copy::Files;
 use crate::definitions::names_with_members;
 use crate::error::ProjectError;
 use crate::finding::Finding;
@@ -66,22 +67,24 @@ pub struct Proposed {
     pub completion_tokens: u64,
 }
 
-/// Asks for rewrites. What a linter of one file says counts besides our own findings, where it is installed.
+/// Asks for rewrites of a file of a copy. What a linter of one file says counts besides our own findings, where it is installed.
 ///
 /// # Errors
 /// When the file can't be rewritten at all, or the model does not answer.
 pub async fn improve(
     models: &dyn LanguageModels,
     task: &Task,
-    content: &Bytes,
+    files: &Files,
     (sandbox, settings): (Option<&Sandbox>, &ProjectSettings),
 ) -> Result<Proposed, ProjectError> {
     let refused = |code, what: &str, fix: &str| ProjectError::refused(code, format!("{} {what}", task.file), fix);
+    let content =
+        files.get(&task.file).ok_or_else(|| refused("file_not_found", "is not in the copy", "name another"))?;
     if content.len() > MAX_BYTES {
         return Err(refused("file_too_large", &format!("has more than {MAX_BYTES} bytes"), "split the file first"));
     }
     let before = FileText::read(content).ok_or_else(|| refused("not_text", "is no text", "choose a source file"))?;
-    let known = of_file(&task.file, content, sandbox, settings).await;
+    let known = of_file(&task.file, files, sandbox, settings).await;
     let masked = masked(task, &before).1.count();
     let mut made = Proposed { findings_before: known.findings.len(), masked, ..Proposed::default() };
     for number in 0..task.candidates.clamp(1, MAX_CANDIDATES) {
@@ -97,7 +100,9 @@ pub async fn improve(
             // A model that is sure of itself says the same twice.
             Ok((after, _)) if made.rewrites.iter().any(|one| one.content == after) => {}
             Ok((after, diff)) => {
-                let found = of_file(&task.file, &Bytes::from(after.clone()), sandbox, settings).await;
+                let mut changed = files.clone();
+                changed.insert(task.file.clone(), Bytes::from(after.clone()));
+                let found = of_file(&task.file, &changed, sandbox, settings).await;
                 made.rewrites.push(Rewrite { content: after, diff, findings: left(&known, &found) });
             }
         }
@@ -121,8 +126,12 @@ fn masked(task: &Task, before: &FileText) -> (String, Masks) {
 }
 
 fn request(task: &Task, before: &FileText, findings: &[Finding], number: i64) -> ChatRequest {
+    let place = |one: &Finding| match one.file == task.file {
+        true => format!("line {}", one.line),
+        false => format!("{}, line {}", one.file, one.line),
+    };
     let listed: String =
-        findings.iter().map(|one| format!("- line {}: {} ({})\n", one.line, one.message, one.rule)).collect();
+        findings.iter().map(|one| format!("- {}: {} ({})\n", place(one), one.message, one.rule)).collect();
     let wanted = task.instruction.as_deref().unwrap_or("Correct the findings and change nothing else.");
     let (text, masks) = masked(task, before);
     let user = masks.hide(&format!(
@@ -279,6 +288,16 @@ mod tests {
         assert!(why.contains("stands for a secret"), "{why}");
         let plain = request(&task, &FileText::read(b"x = 1\n").unwrap(), &[], 0);
         assert!(!plain.messages[0].content.contains("MASKED"), "nothing is masked there");
+    }
+
+    #[test]
+    fn given_a_finding_that_stands_in_another_file_when_a_model_is_asked_then_the_task_says_where() {
+        let task = Task { file: "a.py".into(), ..Task::default() };
+        let rule = ("syntax", "duplicate-code", Severity::Low);
+        let findings = ["a.py", "b.py"].map(|file| Finding::new(rule, (file, 3, 1), "twice", ""));
+        let sent = request(&task, &FileText::read(b"x = 1\n").unwrap(), &findings, 0);
+        let listed = "- line 3: twice (duplicate-code)\n- b.py, line 3: twice (duplicate-code)\n";
+        assert!(sent.messages[1].content.contains(listed), "{sent:?}");
     }
 
     #[test]

@@ -10,9 +10,8 @@ use async_trait::async_trait;
 use riverrun_agents::tools::sandbox::Sandbox;
 use riverrun_knowledge::LanguageModels;
 use riverrun_knowledge::web::GuardedClient;
-use riverrun_log::blobs::sha256_hex;
 use riverrun_log::{BlobStore, Outgoing};
-use riverrun_projects::copy::{CopyStore, Files, Tree};
+use riverrun_projects::copy::{CopyStore, Executables, Files};
 use riverrun_projects::improve::{Rewrite, Task, improve};
 use riverrun_projects::language::Language;
 use riverrun_projects::masks::Masks;
@@ -148,7 +147,8 @@ impl Analyzer {
 
     async fn propose(&self, e: &ImproveFile, state: &State) -> Result<ProjectEvent, ProjectError> {
         let tree = self.copies.tree(state.tree()?).await?;
-        let content = self.copies.file(&tree, &e.file).await?;
+        let files = self.copies.files(&tree).await?;
+        let before_sha256 = tree.entry(&e.file)?.sha256.clone();
         let task = Task {
             file: e.file.clone(),
             instruction: e.instruction.clone(),
@@ -159,11 +159,11 @@ impl Analyzer {
             own_tests::check(&e.tests, &self.settings.programs)?;
         }
         let settings = (self.sandbox.as_ref(), &self.settings);
-        let made = improve(self.models.as_ref(), &task, &content, settings).await?;
+        let made = improve(self.models.as_ref(), &task, &files, settings).await?;
         let (number, tests) = match e.tests.is_empty() || made.rewrites.is_empty() {
             true => (0, None),
             false => {
-                let (number, runs) = self.test(e, &tree, &made.rewrites).await?;
+                let (number, runs) = self.test(e, tree.executables(), files, &made.rewrites).await?;
                 (number, Some(runs))
             }
         };
@@ -193,7 +193,7 @@ impl Analyzer {
             namespace: e.namespace.clone(),
             proposal_id: e.proposal_id,
             file: e.file.clone(),
-            before_sha256: sha256_hex(&content),
+            before_sha256,
             after,
             diff,
             findings_before: count(made.findings_before),
@@ -214,7 +214,8 @@ impl Analyzer {
     async fn test(
         &self,
         e: &ImproveFile,
-        tree: &Tree,
+        executables: Executables,
+        files: Files,
         rewrites: &[Rewrite],
     ) -> Result<(usize, TestRuns), ProjectError> {
         let Some(sandbox) = &self.sandbox else {
@@ -224,12 +225,10 @@ impl Analyzer {
                 "use the riverrun binary",
             ));
         };
-        let files = self.copies.files(tree).await?;
         // A test that fails shows what it compared.
         let masks = Masks::of_all(&files);
         let start = (sandbox, &self.settings.programs);
         let contents: Vec<&[u8]> = rewrites.iter().map(|rewrite| rewrite.content.as_slice()).collect();
-        let executables = tree.executables();
         let rewrites = (e.file.as_str(), contents.as_slice());
         let (number, mut runs) = own_tests::compare(start, &e.tests, (files, &executables), rewrites).await?;
         for run in [&mut runs.before, &mut runs.after] {
