@@ -101,6 +101,15 @@ fn given_what_is_no_archive_when_it_is_unpacked_then_it_is_refused() {
 }
 
 #[test]
+fn given_an_archive_with_very_many_members_when_it_is_unpacked_then_it_is_refused_before_its_list_is_read() {
+    let entry = [&b"PK\x01\x02"[..], &[0; 42]].concat();
+    let failure = unpack("a.zip", &entry.repeat(100_001), &Progress::default()).unwrap_err().failure();
+    assert!(failure.code == "limit_exceeded" && failure.message.contains("100000 members"), "{failure:?}");
+    let failure = unpack("a.zip", &entry.repeat(10), &Progress::default()).unwrap_err().failure();
+    assert_ne!(failure.code, "limit_exceeded", "it is only no archive");
+}
+
+#[test]
 fn given_changes_when_a_patch_is_made_then_only_their_lines_are_in_it() {
     let before: Files = BTreeMap::from([("a b.py".to_owned(), "x = 1\r\ny = 2".into()), ("c".to_owned(), "c".into())]);
     let mut after = before.clone();

@@ -21,6 +21,13 @@ pub const ZIP: &str = "zip";
 /// Most bytes that the members of one archive may unpack to together.
 pub const MAX_ARCHIVE_BYTES: u64 = 1 << 30;
 
+/// Most members in the list of an archive.
+const MAX_LISTED: usize = 100_000;
+
+/// What the entry of a member begins with in the list (APPNOTE 4.3.12), and how many bytes it has at least.
+const LIST_ENTRY: &[u8] = b"PK\x01\x02";
+const MIN_ENTRY: usize = 46;
+
 /// What stands between an archive and its member in the name of a document.
 const SEPARATOR: &str = "!/";
 
@@ -35,8 +42,7 @@ pub(super) fn read_members(
     limits: Limits,
     mut take: impl FnMut(Item) -> bool,
 ) -> Result<(), SourceError> {
-    let mut archive =
-        ZipArchive::new(Cursor::new(bytes)).map_err(|error| SourceError::malformed(source, "zip archive", error))?;
+    let mut archive = opened(source, bytes)?;
     if archive.len() > limits.max_files {
         return Err(limit(source, format!("has {} members; at most {} are read", archive.len(), limits.max_files)));
     }
@@ -64,6 +70,17 @@ pub(super) fn read_members(
         }
     }
     Ok(())
+}
+
+/// Opens an archive whose list of members may be read: the list is held in memory, some hundred bytes a member, before anything
+/// else of the archive is known.
+fn opened<'b>(source: &str, bytes: &'b [u8]) -> Result<ZipArchive<Cursor<&'b [u8]>>, SourceError> {
+    let is_entry = |four: &&[u8]| *four == LIST_ENTRY;
+    let may_be_long = bytes.len() > MAX_LISTED * MIN_ENTRY;
+    if may_be_long && bytes.windows(LIST_ENTRY.len()).filter(is_entry).count() > MAX_LISTED {
+        return Err(limit(source, format!("lists more than {MAX_LISTED} members")));
+    }
+    ZipArchive::new(Cursor::new(bytes)).map_err(|error| SourceError::malformed(source, "zip archive", error))
 }
 
 /// Most bytes and members that [`unpack_members`] takes.
@@ -95,7 +112,7 @@ pub fn unpack_members(
     mut take: impl FnMut(&str, Option<ArchiveFile>),
 ) -> Result<(), SourceError> {
     let broken = |error: zip::result::ZipError| SourceError::malformed(source, "zip archive", error);
-    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(broken)?;
+    let mut archive = opened(source, bytes)?;
     if archive.len() > limits.members {
         return Err(limit(source, format!("has {} members; at most {} are read", archive.len(), limits.members)));
     }
