@@ -25,7 +25,7 @@ pub(super) fn pyproject(text: &str) -> Manifest {
 fn poetry(text: &str, table: &Table, found: &mut Vec<Requirement>) {
     let mut take = |keys: &[&str], role: Role| {
         let packages = at(table, keys).and_then(Value::as_table);
-        named(text, (&keys.join("."), packages), role, found);
+        named(text, (keys.join(".").as_str(), packages), role, found);
     };
     take(&["tool", "poetry", "dependencies"], Role::Needed);
     take(&["tool", "poetry", "dev-dependencies"], Role::Optional);
