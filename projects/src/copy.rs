@@ -1,7 +1,7 @@
 //! The isolated copy: a list of files whose contents are in the blob store. What was imported lies in one blob, one file behind the
 //! other; each file that was changed since has a blob of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -35,6 +35,9 @@ pub struct Entry {
     /// Its own blob, when it was changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blob: Option<BlobRef>,
+    /// Whether its owner may execute it: of the mode of a file this is kept, as git keeps it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_executable: bool,
 }
 
 /// The files of the copy, by path.
@@ -50,6 +53,21 @@ impl Tree {
     /// Bytes of all files.
     pub fn size_bytes(&self) -> u64 {
         self.entries.values().map(|entry| entry.size_bytes).sum()
+    }
+
+    /// Paths of the files that may be executed.
+    pub fn executables(&self) -> Executables {
+        self.entries.iter().filter(|(_, entry)| entry.is_executable).map(|(path, _)| path.clone()).collect()
+    }
+
+    /// Puts a content in the place of that of a file, whose mode stays.
+    ///
+    /// # Errors
+    /// When the copy has no such file.
+    pub fn replace(&mut self, file: &str, entry: Entry) -> Result<(), ProjectError> {
+        let is_executable = self.entry(file)?.is_executable;
+        self.entries.insert(file.to_owned(), Entry { is_executable, ..entry });
+        Ok(())
     }
 
     /// The file of that path.
@@ -71,6 +89,9 @@ impl Tree {
 /// Files in memory, by path.
 pub type Files = BTreeMap<String, Bytes>;
 
+/// Paths of files whose owner may execute them.
+pub type Executables = BTreeSet<String>;
+
 /// Reads and writes copies.
 #[derive(Debug, Clone)]
 pub struct CopyStore {
@@ -87,7 +108,7 @@ impl CopyStore {
     ///
     /// # Errors
     /// When the blob store fails.
-    pub async fn keep(&self, files: &Files) -> Result<(BlobRef, Tree), ProjectError> {
+    pub async fn keep(&self, files: &Files, executables: &Executables) -> Result<(BlobRef, Tree), ProjectError> {
         let mut pack = Vec::new();
         let mut entries = BTreeMap::new();
         for (path, content) in files {
@@ -96,6 +117,7 @@ impl CopyStore {
                 size_bytes: content.len() as u64,
                 offset: pack.len() as u64,
                 blob: None,
+                is_executable: executables.contains(path),
             };
             pack.extend_from_slice(content);
             entries.insert(path.clone(), entry);
@@ -179,4 +201,31 @@ fn checked(file: &str, entry: &Entry, content: Bytes) -> Result<Bytes, ProjectEr
         return Ok(content);
     }
     Err(ProjectError::refused("copy_damaged", format!("{file} is not what was imported"), "import the project again"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(is_executable: bool) -> Entry {
+        Entry { sha256: "a".into(), size_bytes: 1, offset: 0, blob: None, is_executable }
+    }
+
+    #[test]
+    fn given_files_with_modes_when_a_content_is_replaced_then_modes_stay_and_lists_without_modes_are_read() {
+        let pack = BlobRef { sha256: "a".into(), size_bytes: 1, media_type: PACK.into() };
+        let entries = [("plain", false), ("run.sh", true)].map(|(path, mode)| (path.to_owned(), entry(mode)));
+        let mut tree = Tree { pack, entries: entries.into() };
+        for file in ["plain", "run.sh"] {
+            tree.replace(file, Entry { sha256: "b".into(), ..entry(file == "plain") }).unwrap();
+        }
+        assert!(tree.replace("other", entry(false)).is_err());
+        assert!(tree.entries.values().all(|entry| entry.sha256 == "b"));
+        assert_eq!(tree.executables(), Executables::from(["run.sh".to_owned()]));
+
+        let text = serde_json::to_string(&tree).unwrap();
+        assert_eq!(serde_json::from_str::<Tree>(&text).unwrap(), tree);
+        let of_earlier = text.replace(",\"is_executable\":true", "");
+        assert!(serde_json::from_str::<Tree>(&of_earlier).unwrap().executables().is_empty());
+    }
 }

@@ -61,6 +61,9 @@ pub struct Finding {
     /// What to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
+    /// Other files that it is about. They are named in the message, as far as there is room.
+    #[serde(skip)]
+    pub others: Vec<String>,
 }
 
 impl Finding {
@@ -83,7 +86,18 @@ impl Finding {
             column,
             message,
             fix: (!fix.is_empty()).then_some(fix),
+            others: Vec::new(),
         }
+    }
+
+    /// The same, about other files too.
+    pub(crate) fn with_others(self, others: impl IntoIterator<Item = String>) -> Self {
+        Self { others: others.into_iter().collect(), ..self }
+    }
+
+    /// Whether a change of a file may mend it.
+    pub(crate) fn concerns(&self, file: &str) -> bool {
+        self.file == file || self.others.iter().any(|other| other == file)
     }
 }
 

@@ -1,11 +1,18 @@
 //! Files of a copy as a temporary folder, for programs in the sandbox, and where such programs are.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use bytes::Bytes;
 
+use crate::copy::Executables;
+
 /// Names of a copy are checked at import; here they become paths for the first time, so they are checked again.
-pub(crate) fn lay_out<'f>(files: impl Iterator<Item = (&'f String, &'f Bytes)>) -> std::io::Result<tempfile::TempDir> {
+pub(crate) fn lay_out<'f>(
+    files: impl Iterator<Item = (&'f String, &'f Bytes)>,
+    executables: &Executables,
+) -> std::io::Result<tempfile::TempDir> {
     let folder = tempfile::Builder::new().prefix("riverrun-analysis-").tempdir()?;
     for (name, content) in files {
         let below = Path::new(name.as_str());
@@ -16,7 +23,10 @@ pub(crate) fn lay_out<'f>(files: impl Iterator<Item = (&'f String, &'f Bytes)>) 
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent)?;
         }
-        std::fs::write(path, content)?;
+        std::fs::write(&path, content)?;
+        if executables.contains(name) {
+            std::fs::set_permissions(&path, Permissions::from_mode(0o755))?;
+        }
     }
     Ok(folder)
 }
@@ -43,4 +53,19 @@ pub(crate) fn homes(program: &Path) -> Vec<PathBuf> {
     let is_prefix = |path: &PathBuf| path.parent().is_some() && path.join("lib").is_dir();
     let target = program.canonicalize().ok();
     home(program).into_iter().chain(target.as_deref().and_then(home)).filter(is_prefix).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::copy::Files;
+
+    #[test]
+    fn given_a_script_that_may_be_executed_when_files_are_laid_out_then_it_may_there_and_others_may_not() {
+        let files = Files::from([("bin/run".to_owned(), "#!/bin/sh\n".into()), ("a.py".to_owned(), "".into())]);
+        let folder = lay_out(files.iter(), &Executables::from(["bin/run".to_owned()])).unwrap();
+        let is_executable =
+            |name: &str| std::fs::metadata(folder.path().join(name)).unwrap().permissions().mode() & 0o100 != 0;
+        assert_eq!((is_executable("bin/run"), is_executable("a.py")), (true, false));
+    }
 }

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use ignore::WalkBuilder;
 use riverrun_knowledge::sources::{
-    Fault, GitAddress, Place, SourceError, UnpackLimits, clone_repository, place, unpack_members,
+    Fault, GitAddress, Place, SourceError, UnpackLimits, clone_repository, place, read_regular, unpack_members,
 };
 use riverrun_knowledge::web::GuardedClient;
 use riverrun_log::blobs::sha256_hex;
 
-use crate::copy::{Files, MAX_FILE_BYTES, MAX_FILES, MAX_PROJECT_BYTES};
+use crate::copy::{Executables, Files, MAX_FILE_BYTES, MAX_FILES, MAX_PROJECT_BYTES};
 use crate::error::ProjectError;
 use crate::installed::{is_metadata, metadata};
 use crate::progress::Progress;
@@ -37,6 +37,8 @@ const NOT_OURS: &[&str] = &[
 pub struct Imported {
     /// The files.
     pub files: Files,
+    /// Those that may be executed.
+    pub executables: Executables,
     /// Links, special files and folders of tools that were left out.
     pub skipped: usize,
     /// Hash over all names and contents.
@@ -132,7 +134,7 @@ fn too_much(what: String) -> ProjectError {
 fn read_unchanged(root: &Path, progress: &Progress) -> Result<Imported, ProjectError> {
     let first = read_folder(root, progress)?;
     let again = read_folder(root, &Progress::default())?;
-    if first.sha256 != again.sha256 {
+    if (&first.sha256, &first.executables) != (&again.sha256, &again.executables) {
         return Err(ProjectError::refused(
             "source_changed",
             format!("{} changed while it was read", root.display()),
@@ -174,13 +176,17 @@ fn read_folder(root: &Path, progress: &Progress) -> Result<Imported, ProjectErro
         };
         let size = entry.metadata().map_or(0, |metadata| metadata.len());
         check_size(name, size, &mut total, found.files.len())?;
-        let content = fs::read(entry.path()).map_err(|error| unreadable(entry.path(), &error))?;
+        // What was a file a moment ago may be a link or larger by now.
+        let (content, is_executable) = read_regular(entry.path(), MAX_FILE_BYTES)?;
+        if is_executable {
+            found.executables.insert(name.to_owned());
+        }
         found.files.insert(name.to_owned(), content.into());
         progress.step();
     }
     for (name, path, size) in metadata(&root) {
         check_size(&name, size, &mut total, found.files.len())?;
-        let content = fs::read(&path).map_err(|error| unreadable(&path, &error))?;
+        let (content, _) = read_regular(&path, MAX_FILE_BYTES)?;
         found.files.insert(name, content.into());
         progress.step();
     }
@@ -234,8 +240,12 @@ pub fn unpack(source: &str, bytes: &[u8], progress: &Progress) -> Result<Importe
     unpack_members(source, bytes, limits, |name, content| {
         let ours = is_metadata(name) || !name.split('/').any(|part| NOT_OURS.contains(&part) || part == "__MACOSX");
         match content.filter(|_| ours) {
-            Some(content) => {
-                if found.files.insert(plain(name), Bytes::from(content)).is_some() {
+            Some(file) => {
+                let path = plain(name);
+                if file.is_executable {
+                    found.executables.insert(path.clone());
+                }
+                if found.files.insert(path, Bytes::from(file.bytes)).is_some() {
                     twice = Some(name.to_owned());
                 }
                 progress.step();

@@ -5,6 +5,7 @@
 //! - `PROJECT-2` what was read has the same hash before and after the import ([`import`]).
 //! - `PROJECT-3` nothing of a project is executed by an analysis ([`analyzers`]); linters read a temporary folder in a sandbox, and
 //!   so do the project's own tests, when somebody asks for them ([`own_tests`]).
+//! - `PROJECT-5` no secret that is found goes to a model, into a report or into an event ([`masks`]).
 //! - `PROJECT-4` a rewrite that does not parse, or that loses a public name unasked, is no proposal ([`improve`]).
 
 pub mod analyzers;
@@ -17,6 +18,7 @@ pub mod import;
 pub mod improve;
 mod installed;
 pub mod language;
+pub mod masks;
 pub mod own_tests;
 pub mod page;
 pub mod patch;

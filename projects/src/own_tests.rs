@@ -9,7 +9,7 @@ use bytes::Bytes;
 use riverrun_agents::tools::sandbox::{Confinement, Finished, Invocation, MAX_ARGUMENT, Sandbox, support};
 use serde::{Deserialize, Serialize};
 
-use crate::copy::Files;
+use crate::copy::{Executables, Files};
 use crate::error::ProjectError;
 use crate::folder::{homes, lay_out, on_path};
 use crate::settings::Programs;
@@ -70,16 +70,16 @@ pub fn check(command: &[String], programs: &Programs) -> Result<(), ProjectError
 pub async fn compare(
     (sandbox, programs): (&Sandbox, &Programs),
     command: &[String],
-    files: Files,
+    (files, executables): (Files, &Executables),
     (file, rewrites): (&str, &[&[u8]]),
 ) -> Result<(usize, TestRuns), ProjectError> {
     let program = program(command, programs)?;
-    let before = run(sandbox, (program.as_path(), command), files.clone()).await?;
+    let before = run(sandbox, (program.as_path(), command), (files.clone(), executables)).await?;
     let mut first = None;
     for (number, rewrite) in rewrites.iter().enumerate() {
         let mut changed = files.clone();
         changed.insert(file.to_owned(), Bytes::copy_from_slice(rewrite));
-        let after = run(sandbox, (program.as_path(), command), changed).await?;
+        let after = run(sandbox, (program.as_path(), command), (changed, executables)).await?;
         let runs = TestRuns { command: command.to_vec(), before: before.clone(), after };
         if runs.after.passed {
             return Ok((number, runs));
@@ -115,9 +115,14 @@ fn program(command: &[String], programs: &Programs) -> Result<PathBuf, ProjectEr
     })
 }
 
-async fn run(sandbox: &Sandbox, (program, command): (&Path, &[String]), files: Files) -> Result<TestRun, ProjectError> {
+async fn run(
+    sandbox: &Sandbox,
+    (program, command): (&Path, &[String]),
+    (files, executables): (Files, &Executables),
+) -> Result<TestRun, ProjectError> {
     let failed = |what: String| ProjectError::refused("tests_not_run", what, "free some space in the temporary folder");
-    let laid_out = tokio::task::spawn_blocking(move || lay_out(files.iter())).await;
+    let executables = executables.clone();
+    let laid_out = tokio::task::spawn_blocking(move || lay_out(files.iter(), &executables)).await;
     let folder = match laid_out {
         Ok(Ok(folder)) => folder,
         Ok(Err(error)) => return Err(failed(format!("there is no place for the project: {error}"))),

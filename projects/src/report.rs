@@ -6,12 +6,14 @@ use std::collections::{BTreeMap, HashMap};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::analyzers::{Analyzed, ToolRun};
+use crate::analyzers::{Analyzed, SECRETS, ToolRun};
 use crate::copy::Files;
 use crate::finding::{Finding, Severity, sort_worst_first};
 use crate::language::Language;
+use crate::masks::Masks;
 use crate::review::Review;
 use crate::surface::{self, Surface, SurfaceChange};
+use crate::text::FileText;
 
 mod comparison;
 
@@ -86,6 +88,7 @@ impl Report {
     /// Orders and counts.
     pub fn new(files: &Files, analyzed: Analyzed, took_ms: u64) -> Self {
         let mut findings = analyzed.findings;
+        redact(files, &mut findings);
         sort_worst_first(&mut findings);
         number(&mut findings);
         let findings_truncated = analyzed.left_out.total() > 0;
@@ -168,6 +171,19 @@ impl Report {
             run["invocations"] = json!([{ "executionSuccessful": true, "toolExecutionNotifications": [notification] }]);
         }
         run
+    }
+}
+
+/// Takes secrets out of what others say of a file: a type checker quotes the texts that it checks.
+fn redact(files: &Files, findings: &mut [Finding]) {
+    let mut by_file: HashMap<String, Masks> = HashMap::new();
+    for one in findings.iter_mut().filter(|one| one.tool != SECRETS) {
+        let Some(content) = files.get(&one.file) else { continue };
+        let masks = by_file.entry(one.file.clone()).or_insert_with(|| {
+            FileText::read(content).map(|text| Masks::of(&one.file, &text.text)).unwrap_or_default()
+        });
+        one.message = masks.redact(&one.message).into_owned();
+        one.fix = one.fix.take().map(|fix| masks.redact(&fix).into_owned());
     }
 }
 

@@ -8,9 +8,11 @@ use riverrun_models::{ChatRequest, Message, NoDeltas};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
+use crate::analyzers::SECRETS;
 use crate::copy::Files;
 use crate::error::ProjectError;
 use crate::finding::Finding;
+use crate::masks::Masks;
 use crate::report::Report;
 use crate::text::FileText;
 
@@ -54,7 +56,7 @@ pub async fn review(
     files: &Files,
     report: &Report,
 ) -> Result<Option<Review>, ProjectError> {
-    let shown: Vec<&Finding> = report.findings.iter().filter(|one| one.tool != "secrets").take(MAX_FINDINGS).collect();
+    let shown: Vec<&Finding> = report.findings.iter().filter(|one| one.tool != SECRETS).take(MAX_FINDINGS).collect();
     if shown.is_empty() {
         return Ok(None);
     }
@@ -135,7 +137,9 @@ fn close_gap(words: &mut String, rest: &str) {
 fn line(number: usize, finding: &Finding, files: &Files) -> String {
     let text = files.get(&finding.file).and_then(|content| FileText::read(content));
     let code = text.as_ref().and_then(|text| text.text.lines().nth(finding.line.saturating_sub(1))).unwrap_or_default();
-    let code: String = code.trim().chars().take(MAX_LINE).collect();
+    // A finding of another kind may stand in the line of a secret.
+    let masks = text.as_ref().map(|text| Masks::of(&finding.file, &text.text)).unwrap_or_default();
+    let code: String = masks.redact(code.trim()).chars().take(MAX_LINE).collect();
     format!(
         "[{number}] {}:{} {} {}: {}\n    {code}\n",
         finding.file,
@@ -149,6 +153,14 @@ fn line(number: usize, finding: &Finding, files: &Files) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn given_a_finding_in_the_line_of_a_secret_when_a_model_is_shown_it_then_the_secret_is_not_in_it() {
+        let files = Files::from([("a.py".to_owned(), "import os; password = 'hunter2hunter2'\n".into())]);
+        let rule = ("ruff", "E702", crate::finding::Severity::Low);
+        let shown = line(1, &Finding::new(rule, ("a.py", 1, 1), "two statements in a line", ""), &files);
+        assert!(shown.contains("import os; password = '[secret]'"), "{shown}");
+    }
 
     #[test]
     fn given_marks_that_no_finding_backs_when_a_review_is_taken_then_they_are_struck_out_of_its_words() {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use riverrun_projects::analyzers::deterministic;
+use riverrun_projects::analyzers::{ToolRun, deterministic};
 use riverrun_projects::copy::Files;
 use riverrun_projects::import::{origin, unpack};
 use riverrun_projects::patch::{patch, unified};
@@ -62,6 +62,22 @@ fn given_a_secret_when_it_is_found_then_no_report_quotes_it() {
 }
 
 #[test]
+fn given_a_tool_that_quotes_a_secret_when_a_report_is_made_then_the_secret_is_masked_in_every_form_of_it() {
+    let files = Files::from([("a.ts".to_owned(), "const password = 'hunter2hunter2';\n".into())]);
+    let mut analyzed = deterministic(&files);
+    let message = "Type '\"hunter2hunter2\"' is not assignable to type 'number'.";
+    let rule = ("tsc", "TS2322", Severity::High);
+    analyzed.findings.push(Finding::new(rule, ("a.ts", 1, 1), message, "not hunter2hunter2"));
+    analyzed.tools.push(ToolRun::ran("tsc", 1));
+    let report = Report::new(&files, analyzed, 1);
+    let found = report.findings.iter().find(|one| one.tool == "tsc").unwrap();
+    assert_eq!(found.message, "Type '\"[secret]\"' is not assignable to type 'number'.");
+    for shown in [serde_json::to_string(&report).unwrap(), report.sarif().to_string()] {
+        assert!(!shown.contains("hunter2hunter2") && shown.contains("[secret]"), "{shown}");
+    }
+}
+
+#[test]
 fn given_addresses_that_start_programs_when_they_are_looked_at_then_each_is_refused() {
     for source in [
         "ext::sh -c touch% /tmp/p",
@@ -82,6 +98,15 @@ fn given_what_is_no_archive_when_it_is_unpacked_then_it_is_refused() {
     for bytes in [&b""[..], b"PK", b"not a zip at all"] {
         assert!(unpack("a.zip", bytes, &Progress::default()).is_err());
     }
+}
+
+#[test]
+fn given_an_archive_with_very_many_members_when_it_is_unpacked_then_it_is_refused_before_its_list_is_read() {
+    let entry = [&b"PK\x01\x02"[..], &[0; 42]].concat();
+    let failure = unpack("a.zip", &entry.repeat(100_001), &Progress::default()).unwrap_err().failure();
+    assert!(failure.code == "limit_exceeded" && failure.message.contains("100000 members"), "{failure:?}");
+    let failure = unpack("a.zip", &entry.repeat(10), &Progress::default()).unwrap_err().failure();
+    assert_ne!(failure.code, "limit_exceeded", "it is only no archive");
 }
 
 #[test]
@@ -111,9 +136,45 @@ fn given_imports_when_they_are_compared_with_what_is_declared_then_only_what_is_
         found.map(|one| (one.file, one.line)).collect()
     };
     assert_eq!(undeclared(&files), [("main.py".to_owned(), 5)]);
-    // What is declared there is not known.
-    files.insert("setup.py".to_owned(), "setup()".into());
+    // What is put together when it runs is not known.
+    files.insert("setup.py".to_owned(), "setup(install_requires=read())".into());
     assert!(undeclared(&files).is_empty());
+    // A literal is, and what builds the project is no package of it.
+    files.insert(
+        "setup.py".to_owned(),
+        "import setuptools\nsetuptools.setup(install_requires=['opencv-python>=4'])".into(),
+    );
+    assert!(undeclared(&files).is_empty());
+    files.insert("setup.py".to_owned(), "import setuptools\nsetuptools.setup(install_requires=['attrs>=4'])".into());
+    assert_eq!(undeclared(&files), [("main.py".to_owned(), 5)]);
+}
+
+#[test]
+fn given_a_project_of_each_packaging_tool_when_it_is_analyzed_then_unpinned_unused_and_undeclared_packages_are_found() {
+    let main = "import requests\nimport cv2\n";
+    for (path, text, unpinned, unused) in [
+        ("pyproject.toml", "[tool.poetry.dependencies]\nrequests = \"*\"\nflask = \"^1\"\n", 2, 3),
+        ("Pipfile", "[packages]\nrequests = \"*\"\nflask = \"==1.0\"\n", 2, 3),
+        ("setup.cfg", "[options]\ninstall_requires =\n  requests\n  flask>=1\n", 3, 4),
+        (
+            "setup.py",
+            "from setuptools import setup\nsetup(install_requires=[\n  'requests',\n  'flask>=1',\n])\n",
+            3,
+            4,
+        ),
+        ("environment.yml", "dependencies:\n- requests\n- pip:\n  - flask>=1\n", 2, 4),
+    ] {
+        let files = Files::from([("main.py".to_owned(), main.into()), (path.to_owned(), text.into())]);
+        let found = deterministic(&files).findings.into_iter().filter(|one| one.tool == "dependencies");
+        let mut found: Vec<(String, String, usize)> = found.map(|one| (one.rule, one.file, one.line)).collect();
+        found.sort();
+        let expected = [
+            ("undeclared-dependency", "main.py", 2),
+            ("unpinned", path, unpinned),
+            ("unused-dependency", path, unused),
+        ];
+        assert_eq!(found, expected.map(|(rule, file, line)| (rule.to_owned(), file.to_owned(), line)), "{path}");
+    }
 }
 
 #[test]

@@ -10,11 +10,11 @@ use async_trait::async_trait;
 use riverrun_agents::tools::sandbox::Sandbox;
 use riverrun_knowledge::LanguageModels;
 use riverrun_knowledge::web::GuardedClient;
-use riverrun_log::blobs::sha256_hex;
 use riverrun_log::{BlobStore, Outgoing};
-use riverrun_projects::copy::{CopyStore, Files, Tree};
+use riverrun_projects::copy::{CopyStore, Executables, Files};
 use riverrun_projects::improve::{Rewrite, Task, improve};
 use riverrun_projects::language::Language;
+use riverrun_projects::masks::Masks;
 use riverrun_projects::own_tests::{self, TestRuns};
 use riverrun_projects::progress::Progress;
 use riverrun_projects::report::lines;
@@ -75,7 +75,7 @@ impl Analyzer {
             }
             None => import::read(&e.source, self.client.as_ref(), progress).await?,
         };
-        let (blob, tree) = self.copies.keep(&read.files).await?;
+        let (blob, tree) = self.copies.keep(&read.files, &read.executables).await?;
         Ok(ProjectImported {
             project_id: e.project_id,
             namespace: e.namespace.clone(),
@@ -147,7 +147,8 @@ impl Analyzer {
 
     async fn propose(&self, e: &ImproveFile, state: &State) -> Result<ProjectEvent, ProjectError> {
         let tree = self.copies.tree(state.tree()?).await?;
-        let content = self.copies.file(&tree, &e.file).await?;
+        let files = self.copies.files(&tree).await?;
+        let before_sha256 = tree.entry(&e.file)?.sha256.clone();
         let task = Task {
             file: e.file.clone(),
             instruction: e.instruction.clone(),
@@ -158,11 +159,11 @@ impl Analyzer {
             own_tests::check(&e.tests, &self.settings.programs)?;
         }
         let settings = (self.sandbox.as_ref(), &self.settings);
-        let made = improve(self.models.as_ref(), &task, &content, settings).await?;
+        let made = improve(self.models.as_ref(), &task, &files, settings).await?;
         let (number, tests) = match e.tests.is_empty() || made.rewrites.is_empty() {
             true => (0, None),
             false => {
-                let (number, runs) = self.test(e, &tree, &made.rewrites).await?;
+                let (number, runs) = self.test(e, tree.executables(), files, &made.rewrites).await?;
                 (number, Some(runs))
             }
         };
@@ -180,6 +181,7 @@ impl Analyzer {
             )),
             Some(_) => None,
         };
+        let note = with_masked(note, made.masked);
         let improves = has_fewer && !breaks;
         let findings_after = chosen.as_ref().map_or(made.findings_before, |rewrite| rewrite.findings);
         let (after, diff) = match chosen {
@@ -191,7 +193,7 @@ impl Analyzer {
             namespace: e.namespace.clone(),
             proposal_id: e.proposal_id,
             file: e.file.clone(),
-            before_sha256: sha256_hex(&content),
+            before_sha256,
             after,
             diff,
             findings_before: count(made.findings_before),
@@ -212,7 +214,8 @@ impl Analyzer {
     async fn test(
         &self,
         e: &ImproveFile,
-        tree: &Tree,
+        executables: Executables,
+        files: Files,
         rewrites: &[Rewrite],
     ) -> Result<(usize, TestRuns), ProjectError> {
         let Some(sandbox) = &self.sandbox else {
@@ -222,10 +225,16 @@ impl Analyzer {
                 "use the riverrun binary",
             ));
         };
-        let files = self.copies.files(tree).await?;
+        // A test that fails shows what it compared.
+        let masks = Masks::of_all(&files);
         let start = (sandbox, &self.settings.programs);
         let contents: Vec<&[u8]> = rewrites.iter().map(|rewrite| rewrite.content.as_slice()).collect();
-        own_tests::compare(start, &e.tests, files, (e.file.as_str(), contents.as_slice())).await
+        let rewrites = (e.file.as_str(), contents.as_slice());
+        let (number, mut runs) = own_tests::compare(start, &e.tests, (files, &executables), rewrites).await?;
+        for run in [&mut runs.before, &mut runs.after] {
+            run.output = masks.redact(&run.output).into_owned();
+        }
+        Ok((number, runs))
     }
 
     async fn answer(
@@ -272,6 +281,18 @@ fn removed(e: &RemoveProject) -> ProjectEvent {
 
 fn outgoing(event: &ProjectEvent, cause: &Envelope) -> Result<Outgoing, WorkError> {
     Ok(Outgoing::caused_by(event, NAME, cause)?)
+}
+
+/// What there is to say of a proposal, with that the model did not see all of the file.
+fn with_masked(note: Option<String>, masked: usize) -> Option<String> {
+    if masked == 0 {
+        return note;
+    }
+    let of =
+        if masked == 1 { "a secret of the file is".to_owned() } else { format!("{masked} secrets of the file are") };
+    let told =
+        format!("{of} masked in the diff, and the model did not see it; the copy and its patch have the file as it is");
+    Some(note.map_or_else(|| told.clone(), |note| format!("{note}; {told}")))
 }
 
 fn count(items: usize) -> i64 {

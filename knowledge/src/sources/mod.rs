@@ -54,11 +54,11 @@ pub use place::{
     CollectionAddress, DatabaseAddress, Dialect, GitAddress, PLACES, Place, SECRET_PREFIX, SourceSecrets,
     literal_password, place, shown,
 };
-pub use read::{FoundDocument, Limits, Scan, read_archive, read_document, scan};
+pub use read::{FoundDocument, Limits, Scan, read_archive, read_document, read_regular, scan};
 pub use repository::{MAX_REPOSITORY_BYTES, clone_repository};
 pub use table::{Cell, MAX_COLUMNS, Row, Rows, Table};
 pub use web_site::{MAX_DEPTH, MAX_PAGES};
-pub use zip_archive::{MAX_ARCHIVE_BYTES, UnpackLimits, ZIP, unpack_members};
+pub use zip_archive::{ArchiveFile, MAX_ARCHIVE_BYTES, UnpackLimits, ZIP, unpack_members};
 
 /// A kind of document: how it is recognised and how its text is taken out of its bytes.
 pub trait Source: Send + Sync {

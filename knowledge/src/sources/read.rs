@@ -2,7 +2,7 @@
 
 use std::fs::{self, FileType, OpenOptions};
 use std::io::{ErrorKind, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::folder::{FOLDER, FolderListing, list_folder};
@@ -114,6 +114,14 @@ pub fn read_document(
 }
 
 fn read_file(path: &Path, limits: Limits) -> Result<Vec<u8>, SourceError> {
+    read_regular(path, limits.max_file_bytes).map(|(bytes, _)| bytes)
+}
+
+/// The bytes of a regular file, and whether its owner may execute it. Blocks.
+///
+/// # Errors
+/// When it is a link or a special file, has more bytes, or can't be read.
+pub fn read_regular(path: &Path, max_bytes: u64) -> Result<(Vec<u8>, bool), SourceError> {
     let shown = path.display().to_string();
     let failed = |error: std::io::Error| io_failure(&shown, &error);
     // What was a file during the scan may be something else now: no link is followed, and a pipe can't block the open.
@@ -123,14 +131,15 @@ fn read_file(path: &Path, limits: Limits) -> Result<Vec<u8>, SourceError> {
     if let Some(kind) = special_kind(metadata.file_type()) {
         return Err(SourceError::SpecialFile { path: shown, kind });
     }
-    let too_large = || SourceError::TooLarge { path: shown.clone(), limit_bytes: limits.max_file_bytes };
-    if metadata.len() > limits.max_file_bytes {
+    let too_large = || SourceError::TooLarge { path: shown.clone(), limit_bytes: max_bytes };
+    if metadata.len() > max_bytes {
         return Err(too_large());
     }
     // The file may grow meanwhile: one byte more than allowed tells.
     let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default());
-    file.take(limits.max_file_bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > limits.max_file_bytes { Err(too_large()) } else { Ok(bytes) }
+    file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
+    let is_executable = metadata.permissions().mode() & 0o100 != 0;
+    if bytes.len() as u64 > max_bytes { Err(too_large()) } else { Ok((bytes, is_executable)) }
 }
 
 /// What stands in the way of reading it as a file; `None` for regular files.

@@ -21,6 +21,13 @@ pub const ZIP: &str = "zip";
 /// Most bytes that the members of one archive may unpack to together.
 pub const MAX_ARCHIVE_BYTES: u64 = 1 << 30;
 
+/// Most members in the list of an archive.
+const MAX_LISTED: usize = 100_000;
+
+/// What the entry of a member begins with in the list (APPNOTE 4.3.12), and how many bytes it has at least.
+const LIST_ENTRY: &[u8] = b"PK\x01\x02";
+const MIN_ENTRY: usize = 46;
+
 /// What stands between an archive and its member in the name of a document.
 const SEPARATOR: &str = "!/";
 
@@ -35,8 +42,7 @@ pub(super) fn read_members(
     limits: Limits,
     mut take: impl FnMut(Item) -> bool,
 ) -> Result<(), SourceError> {
-    let mut archive =
-        ZipArchive::new(Cursor::new(bytes)).map_err(|error| SourceError::malformed(source, "zip archive", error))?;
+    let mut archive = opened(source, bytes)?;
     if archive.len() > limits.max_files {
         return Err(limit(source, format!("has {} members; at most {} are read", archive.len(), limits.max_files)));
     }
@@ -66,6 +72,17 @@ pub(super) fn read_members(
     Ok(())
 }
 
+/// Opens an archive whose list of members may be read: the list is held in memory, some hundred bytes a member, before anything
+/// else of the archive is known.
+fn opened<'b>(source: &str, bytes: &'b [u8]) -> Result<ZipArchive<Cursor<&'b [u8]>>, SourceError> {
+    let is_entry = |four: &&[u8]| *four == LIST_ENTRY;
+    let may_be_long = bytes.len() > MAX_LISTED * MIN_ENTRY;
+    if may_be_long && bytes.windows(LIST_ENTRY.len()).filter(is_entry).count() > MAX_LISTED {
+        return Err(limit(source, format!("lists more than {MAX_LISTED} members")));
+    }
+    ZipArchive::new(Cursor::new(bytes)).map_err(|error| SourceError::malformed(source, "zip archive", error))
+}
+
 /// Most bytes and members that [`unpack_members`] takes.
 #[derive(Debug, Clone, Copy)]
 pub struct UnpackLimits {
@@ -77,16 +94,25 @@ pub struct UnpackLimits {
     pub members: usize,
 }
 
-/// Gives every file of an archive with its bytes, whatever its type. `take` gets its name, and its bytes or why it is refused.
-/// An error is one of the whole archive: a member that leads out of it, or that unpacks to too much.
+/// A file of an archive.
+#[derive(Debug)]
+pub struct ArchiveFile {
+    /// What it holds.
+    pub bytes: Vec<u8>,
+    /// Whether its owner may execute it, when the archive was packed on Unix. No other part of its mode is taken over.
+    pub is_executable: bool,
+}
+
+/// Gives every file of an archive with its bytes, whatever its type. `take` gets its name, and nothing else when it is a link.
+/// An error is one of the whole archive: a member that leads out of it, is a special file, or unpacks to too much.
 pub fn unpack_members(
     source: &str,
     bytes: &[u8],
     limits: UnpackLimits,
-    mut take: impl FnMut(&str, Option<Vec<u8>>),
+    mut take: impl FnMut(&str, Option<ArchiveFile>),
 ) -> Result<(), SourceError> {
     let broken = |error: zip::result::ZipError| SourceError::malformed(source, "zip archive", error);
-    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(broken)?;
+    let mut archive = opened(source, bytes)?;
     if archive.len() > limits.members {
         return Err(limit(source, format!("has {} members; at most {} are read", archive.len(), limits.members)));
     }
@@ -120,6 +146,10 @@ pub fn unpack_members(
             take(&name, None);
             continue;
         }
+        let mode = member.unix_mode().unwrap_or(0);
+        if is_special(mode) {
+            return Err(unsafe_entry("is a device, pipe or socket"));
+        }
         let by_ratio = member.compressed_size().saturating_mul(MAX_RATIO).max(FREE_BYTES);
         let allowed = limits.file_bytes.min(by_ratio).min(left);
         let mut content = Vec::new();
@@ -132,9 +162,17 @@ pub fn unpack_members(
             return Err(limit(source, format!("has a member {name:.200?} that unpacks to more than {allowed} bytes")));
         }
         left -= size;
-        take(&name, Some(content));
+        take(&name, Some(ArchiveFile { bytes: content, is_executable: mode & 0o100 != 0 }));
     }
     Ok(())
+}
+
+/// Whether a mode of Unix is that of neither a file nor a folder. Many archives say no kind at all.
+fn is_special(mode: u32) -> bool {
+    const KIND: u32 = 0o170_000;
+    const FILE: u32 = 0o100_000;
+    const FOLDER: u32 = 0o040_000;
+    !matches!(mode & KIND, 0 | FILE | FOLDER)
 }
 
 /// A member as a document, or why it isn't one; `None` for folders.

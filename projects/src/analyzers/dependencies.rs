@@ -1,10 +1,12 @@
 //! Declared against imported packages, and versions that are not pinned: of Python here, of others in [`node_packages`],
 //! [`undeclared_go`], [`undeclared_rust`] and [`declared_packages`].
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use tree_sitter::Node;
 
+use super::python_manifests::{Requirement, Role, manifest};
 use super::python_packages::{is_stdlib, modules_of, package_of};
 use super::{declared_packages, node_packages, parsed, undeclared_go, undeclared_rust};
 use crate::copy::Files;
@@ -13,14 +15,20 @@ use crate::language::{Language, each, named, text};
 
 const TOOL: &str = "dependencies";
 
-/// Files that declare packages in ways that are not read: what is imported may be declared there.
-const OTHER_DECLARATIONS: [&str; 6] =
-    ["setup.py", "setup.cfg", "Pipfile", "environment.yml", "environment.yaml", "meta.yaml"];
-
+/// A package with the first place that declares it.
 struct Declared {
     file: String,
-    line: usize,
-    pinned: bool,
+    requirement: Requirement,
+}
+
+/// What the manifests of Python say together.
+struct Manifests {
+    /// By name.
+    declared: BTreeMap<String, Declared>,
+    /// What builds the project: it may be imported, and is not asked for more.
+    build: BTreeSet<String>,
+    /// Whether one of them may declare more than what is known.
+    is_open: bool,
 }
 
 pub(super) fn analyze(files: &Files) -> Vec<Finding> {
@@ -33,15 +41,15 @@ pub(super) fn analyze(files: &Files) -> Vec<Finding> {
 }
 
 fn python(files: &Files) -> Vec<Finding> {
-    let declared = declared(files);
-    if declared.is_empty() {
+    let manifests = manifests(files);
+    if manifests.declared.is_empty() {
         return Vec::new();
     }
     let imported = imported(files);
     let mut found = Vec::new();
-    for (package, at) in &declared {
-        let place = (at.file.as_str(), at.line, 1);
-        if !at.pinned {
+    for (package, Declared { file, requirement }) in &manifests.declared {
+        let place = (file.as_str(), requirement.line, 1);
+        if !requirement.is_pinned {
             let rule = (TOOL, "unpinned", Severity::Low);
             found.push(Finding::new(
                 rule,
@@ -50,29 +58,54 @@ fn python(files: &Files) -> Vec<Finding> {
                 "say which versions it works with",
             ));
         }
-        if !modules_of(package).iter().any(|module| imported.contains_key(module)) {
+        let is_needed = requirement.role == Role::Needed;
+        if is_needed && !modules_of(package).iter().any(|module| imported.contains_key(module)) {
             let rule = (TOOL, "unused-dependency", Severity::Info);
             let message = format!("{package} is declared and nothing imports it");
             found.push(Finding::new(rule, place, message, "remove it, unless a tool needs it"));
         }
     }
-    undeclared(files, declared.keys(), &imported, &mut found);
+    undeclared(files, &manifests, &imported, &mut found);
     found
 }
 
+fn manifests(files: &Files) -> Manifests {
+    let mut all = Manifests { declared: BTreeMap::new(), build: BTreeSet::new(), is_open: false };
+    let read = files.iter().filter_map(|(path, content)| Some((path, manifest(path, content)?)));
+    for (path, manifest) in read {
+        all.is_open |= manifest.is_open;
+        for requirement in manifest.requirements {
+            if requirement.role == Role::Build {
+                all.build.insert(requirement.package);
+                continue;
+            }
+            let package = requirement.package.clone();
+            let here = Declared { file: path.clone(), requirement };
+            match all.declared.entry(package) {
+                Entry::Vacant(place) => {
+                    place.insert(here);
+                }
+                // An extra may name again what the project needs anyway.
+                Entry::Occupied(mut known) => {
+                    let is_needed = |one: &Declared| one.requirement.role == Role::Needed;
+                    if is_needed(&here) && !is_needed(known.get()) {
+                        known.insert(here);
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
 /// Imports that nothing declared has, at the first place of each.
-fn undeclared<'d>(
-    files: &Files,
-    declared: impl Iterator<Item = &'d String>,
-    imported: &BTreeMap<String, Import>,
-    found: &mut Vec<Finding>,
-) {
-    if files.keys().any(|path| OTHER_DECLARATIONS.contains(&path.rsplit('/').next().unwrap_or(path))) {
+fn undeclared(files: &Files, manifests: &Manifests, imported: &BTreeMap<String, Import>, found: &mut Vec<Finding>) {
+    if manifests.is_open {
         return;
     }
     let own = own_modules(files);
-    let packages = declared.cloned().chain(optional(files));
-    let provided: BTreeSet<String> = packages.flat_map(|package| modules_of(&package)).collect();
+    let packages = manifests.declared.keys().chain(&manifests.build);
+    let provided: BTreeSet<String> = packages.flat_map(|package| modules_of(package)).collect();
     for (module, at) in imported {
         if at.is_guarded || is_stdlib(module) || own.contains(module) || provided.contains(module) {
             continue;
@@ -91,54 +124,27 @@ fn own_modules(files: &Files) -> BTreeSet<String> {
     parts.map(first).collect()
 }
 
-/// Packages of extras, groups and build tools of `pyproject.toml`, and those that Poetry lists.
-fn optional(files: &Files) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for (path, content) in files {
-        if path.rsplit('/').next() != Some("pyproject.toml") {
-            continue;
-        }
-        let table: toml::Table =
-            std::str::from_utf8(content).ok().and_then(|text| toml::from_str(text).ok()).unwrap_or_default();
-        let at = |keys: &[&str]| {
-            let mut value = table.get(*keys.first()?)?;
-            for key in keys.iter().skip(1) {
-                value = value.get(*key)?;
-            }
-            Some(value)
-        };
-        let groups = [at(&["project", "optional-dependencies"]), at(&["dependency-groups"])];
-        let lists = groups.into_iter().flatten().filter_map(toml::Value::as_table).flat_map(|table| table.values());
-        let lists = lists.chain(at(&["build-system", "requires"])).filter_map(toml::Value::as_array);
-        for one in lists.flatten().filter_map(toml::Value::as_str) {
-            names.extend(requirement(one).map(|(package, _)| package));
-        }
-        let poetry = [at(&["tool", "poetry", "dependencies"]), at(&["tool", "poetry", "dev-dependencies"])];
-        let of_groups = at(&["tool", "poetry", "group"]).and_then(toml::Value::as_table);
-        let of_groups =
-            of_groups.into_iter().flat_map(|table| table.values()).filter_map(|group| group.get("dependencies"));
-        for table in poetry.into_iter().flatten().chain(of_groups).filter_map(toml::Value::as_table) {
-            names.extend(table.keys().map(|name| name.to_lowercase().replace('_', "-")));
-        }
-    }
-    names
-}
-
 /// The first import of a module.
 struct Import {
     file: String,
     line: usize,
-    /// Within `try`: the project works without it.
+    /// Within `try`, or where the project is built: the project works without it.
     is_guarded: bool,
 }
 
 fn imported(files: &Files) -> BTreeMap<String, Import> {
     let mut modules = BTreeMap::new();
-    for (path, language, source) in parsed(files).filter(|(_, language, _)| *language == Language::Python) {
+    let python = || parsed(files).filter(|(_, language, _)| *language == Language::Python);
+    // What the project imports goes before what builds it.
+    let all = python().filter(|(path, _, _)| !is_setup(path)).chain(python().filter(|(path, _, _)| is_setup(path)));
+    for (path, language, source) in all {
         let Some(tree) = language.parse(source) else { continue };
         let mut note = |node: Node<'_>, name: Node<'_>| {
-            let import =
-                || Import { file: path.to_owned(), line: node.start_position().row + 1, is_guarded: is_guarded(node) };
+            let import = || Import {
+                file: path.to_owned(),
+                line: node.start_position().row + 1,
+                is_guarded: is_guarded(node) || is_setup(path),
+            };
             modules.entry(first(text(name, source))).or_insert_with(import);
         };
         each(tree.root_node(), |node| match node.kind() {
@@ -162,46 +168,11 @@ fn is_guarded(node: Node<'_>) -> bool {
     std::iter::successors(node.parent(), Node::parent).any(|above| above.kind() == "try_statement")
 }
 
+/// Whether a file is what setuptools runs: its imports are there when the project is built.
+fn is_setup(path: &str) -> bool {
+    path.rsplit('/').next() == Some("setup.py")
+}
+
 fn first(module: &str) -> String {
     module.split('.').next().unwrap_or_default().to_lowercase()
-}
-
-fn declared(files: &Files) -> BTreeMap<String, Declared> {
-    let mut found = BTreeMap::new();
-    for (path, content) in files {
-        let Ok(text) = std::str::from_utf8(content) else { continue };
-        let name = path.rsplit('/').next().unwrap_or(path);
-        if name.starts_with("requirements") && name.ends_with(".txt") {
-            for (index, line) in text.lines().enumerate() {
-                declare(line, path, index + 1, &mut found);
-            }
-        } else if name == "pyproject.toml" {
-            let table: toml::Table = toml::from_str(text).unwrap_or_default();
-            let list =
-                table.get("project").and_then(|project| project.get("dependencies")).and_then(toml::Value::as_array);
-            for one in list.into_iter().flatten().filter_map(toml::Value::as_str) {
-                let line = text.lines().position(|line| line.contains(one)).map_or(1, |index| index + 1);
-                declare(one, path, line, &mut found);
-            }
-        }
-    }
-    found
-}
-
-fn declare(line: &str, path: &str, number: usize, found: &mut BTreeMap<String, Declared>) {
-    if let Some((package, pinned)) = requirement(line) {
-        found.entry(package).or_insert_with(|| Declared { file: path.to_owned(), line: number, pinned });
-    }
-}
-
-/// The package of a requirement as PEP 508 writes it, and whether it says which versions.
-fn requirement(line: &str) -> Option<(String, bool)> {
-    let line = line.split('#').next().unwrap_or_default().trim();
-    if line.starts_with('-') {
-        return None;
-    }
-    let end = line.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))).unwrap_or(line.len());
-    let (name, rest) = line.split_at(end);
-    let package = name.to_lowercase().replace('_', "-");
-    (!package.is_empty()).then(|| (package, rest.contains(['=', '<', '>', '~', '@'])))
 }

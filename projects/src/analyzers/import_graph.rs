@@ -35,7 +35,8 @@ fn finding(circle: &BTreeSet<&str>, graph: &Graph<'_>) -> Finding {
     let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
     let message = format!("these import each other when they are loaded: {}{rest}", names.join(", "));
     let fix = "move what both need into a file of its own, or import within the function";
-    Finding::new((TOOL, "import-cycle", Severity::Low), (first, line, 1), message, fix)
+    let others = circle.iter().skip(1).map(|path| (*path).to_owned());
+    Finding::new((TOOL, "import-cycle", Severity::Low), (first, line, 1), message, fix).with_others(others)
 }
 
 fn graph(files: &Files) -> Graph<'_> {

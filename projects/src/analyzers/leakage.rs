@@ -7,7 +7,7 @@ use crate::copy::Files;
 use crate::finding::{Finding, Severity};
 use crate::language::Language;
 
-const TOOL: &str = "leakage";
+pub(super) const TOOL: &str = "leakage";
 
 /// Classes whose `fit` learns from data without a target.
 const TRANSFORMERS: &[&str] = &[

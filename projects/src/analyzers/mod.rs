@@ -1,8 +1,8 @@
 //! The analyzers: one file each, from the files of a copy to findings. They run side by side and execute nothing of the project.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
-use bytes::Bytes;
 use riverrun_agents::tools::sandbox::Sandbox;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +27,7 @@ mod node_packages;
 mod package_licences;
 mod packages;
 mod python_flow;
+mod python_manifests;
 mod python_packages;
 mod script_imports;
 mod secrets;
@@ -38,12 +39,13 @@ mod undeclared_rust;
 pub(crate) use external::{KnownTool, known_tools};
 pub use package_licences::LicenceTable;
 pub(crate) use package_licences::is_vendored;
+pub(crate) use secrets::{TOOL as SECRETS, secrets_in};
 
 /// Findings of one analyzer that a report lists, the worst; what is beyond is counted.
 pub const MAX_FINDINGS: usize = 5_000;
 
-/// Rules that say nothing without the other files of a project.
-const NEEDS_PROJECT: [&str; 3] = [dead_code::PRIVATE, dead_code::PUBLIC, "unused-dependency"];
+/// Analyzers that look at one file at a time.
+const BY_FILE: [&str; 2] = [leakage::TOOL, secrets::TOOL];
 
 /// What an analyzer did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -94,7 +96,7 @@ pub struct Analyzed {
     /// What each analyzer did.
     pub tools: Vec<ToolRun>,
     /// Complexity of files whose syntax is known.
-    pub complexity: std::collections::BTreeMap<String, usize>,
+    pub complexity: BTreeMap<String, usize>,
     /// What the project offers to others.
     pub surface: Surface,
 }
@@ -109,11 +111,11 @@ pub(crate) fn parsed(files: &Files) -> impl Iterator<Item = (&str, Language, &[u
 
 /// What the analyzers that only read find. Blocks.
 pub fn deterministic(files: &Files) -> Analyzed {
-    reading(files, &LicenceTable::default(), &Progress::default())
+    reading(files, None, &LicenceTable::default(), &Progress::default())
 }
 
-/// The same, with a table of licences.
-fn reading(files: &Files, table: &LicenceTable, progress: &Progress) -> Analyzed {
+/// The same, with a table of licences; with a focus only what concerns that file.
+fn reading(files: &Files, focus: Option<&str>, table: &LicenceTable, progress: &Progress) -> Analyzed {
     type Analyzer<'a> = &'a (dyn Fn(&Files) -> Vec<Finding> + Sync);
     let licences = |files: &Files| licences::analyze(files, table);
     let all: [(&str, Analyzer<'_>); 7] = [
@@ -126,15 +128,19 @@ fn reading(files: &Files, table: &LicenceTable, progress: &Progress) -> Analyzed
         ("secrets", &secrets::analyze),
     ];
     progress.expect(all.len());
+    let lone = focus.map(|file| only(file, files));
+    let by_file = lone.as_ref().unwrap_or(files);
     let (runs, complexity, offered) = std::thread::scope(|scope| {
-        let complexity = scope.spawn(|| syntax::complexity(files));
-        let offered = scope.spawn(|| surface(files));
+        // Figures are those of a whole project.
+        let complexity = scope.spawn(|| if focus.is_none() { syntax::complexity(files) } else { BTreeMap::new() });
+        let offered = scope.spawn(|| if focus.is_none() { surface(files) } else { Surface::default() });
         let started: Vec<_> = all
             .iter()
             .map(|(name, analyze)| {
+                let seen = if BY_FILE.contains(name) { by_file } else { files };
                 let work = move || {
                     let begun = Instant::now();
-                    let found = analyze(files);
+                    let found = analyze(seen);
                     progress.step();
                     (found, u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX))
                 };
@@ -161,9 +167,16 @@ fn reading(files: &Files, table: &LicenceTable, progress: &Progress) -> Analyzed
                 run.detail = Some("the analyzer broke off; this is a defect".to_owned());
             }
         }
-        analyzed.take(run, found.unwrap_or_default());
+        let mut found = found.unwrap_or_default();
+        found.retain(|one| focus.is_none_or(|file| one.concerns(file)));
+        analyzed.take(run, found);
     }
     analyzed
+}
+
+/// One file of a copy.
+fn only(file: &str, files: &Files) -> Files {
+    files.get_key_value(file).map(|(path, content)| (path.clone(), content.clone())).into_iter().collect()
 }
 
 /// The same and what installed programs say, in a sandbox; what does not run is told in the report. Counts the analyzers.
@@ -173,27 +186,27 @@ pub async fn analyze(
     settings: &ProjectSettings,
     progress: &Progress,
 ) -> Analyzed {
-    whole(files, external::Reads::Projects, (sandbox, settings), progress).await
+    gathered(files, None, (sandbox, settings), progress).await
 }
 
-/// What can be told of one file without the others: by our own analyzers, and by linters that look at one file at a time.
+/// What concerns one file: what our own analyzers find in it or elsewhere about it, with the whole project at hand, and what
+/// linters say that look at one file at a time.
 pub(crate) async fn of_file(
     file: &str,
-    content: &Bytes,
+    files: &Files,
     sandbox: Option<&Sandbox>,
     settings: &ProjectSettings,
 ) -> Analyzed {
     let settings = ProjectSettings { advisories: None, licences: None, ..settings.clone() };
-    let files = Files::from([(file.to_owned(), content.clone())]);
-    let mut found = whole(files, external::Reads::Files, (sandbox, &settings), &Progress::default()).await;
-    // Whether others use a name can't be told from one file.
-    found.findings.retain(|one| !NEEDS_PROJECT.contains(&one.rule.as_str()));
-    found
+    let mut about = gathered(files.clone(), Some(file), (sandbox, &settings), &Progress::default()).await;
+    // A rewrite keeps public names, so that it can't mend one that nobody uses.
+    about.findings.retain(|one| one.rule != dead_code::PUBLIC);
+    about
 }
 
-async fn whole(
+async fn gathered(
     files: Files,
-    reads: external::Reads,
+    focus: Option<&str>,
     (sandbox, settings): (Option<&Sandbox>, &ProjectSettings),
     progress: &Progress,
 ) -> Analyzed {
@@ -201,7 +214,11 @@ async fn whole(
     progress.expect(1);
     let counted = progress.clone();
     let (folder, table) = (settings.advisories.clone(), settings.licences.clone());
-    let own = files.clone();
+    let (own, file) = (files.clone(), focus.map(str::to_owned));
+    let (reads, files) = match focus {
+        Some(file) => (external::Reads::Files, only(file, &files)),
+        None => (external::Reads::Projects, files),
+    };
     let work = tokio::task::spawn_blocking(move || {
         let begun = Instant::now();
         let (mut run, found) = advisories::analyze(&own, folder.as_deref());
@@ -211,7 +228,7 @@ async fn whole(
             Ok(table) => (table, None),
             Err(why) => (LicenceTable::default(), Some(why)),
         };
-        let mut analyzed = reading(&own, &table, &counted);
+        let mut analyzed = reading(&own, file.as_deref(), &table, &counted);
         let licences = analyzed.tools.iter_mut().find(|tool| tool.name == "licences");
         if let (Some(licences), Some(why)) = (licences, unread) {
             licences.tell(format!("the table of licences is not used: {why}"));
@@ -248,6 +265,8 @@ impl Analyzed {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
     use crate::finding::Severity;
     use crate::report::Report;
@@ -292,6 +311,32 @@ mod tests {
         let report = Report::new(&Files::new(), analyzed, 1);
         assert_eq!((report.findings.len(), report.findings_truncated), (MAX_FINDINGS, false));
         assert_eq!(report.tools[0].detail, None);
+    }
+
+    #[tokio::test]
+    async fn given_findings_elsewhere_about_a_file_when_it_is_looked_at_then_they_are_its_own_and_uses_elsewhere_count()
+    {
+        let body = "    x = 1\n    y = 2\n    z = 3\n    u = 4\n    v = 5\n    return x + y + z + u + v\n";
+        let files: Files = [
+            ("a.py", format!("import b\n\n\ndef f():\n{body}\n\nb.g()\n")),
+            ("b.py", format!("import a\nimport os\nfrom m import shared\n\n\ndef g():\n{body}\n\na.f()\n")),
+            ("c.py", "import json\nfrom b import shared\nprint(shared)\n".to_owned()),
+        ]
+        .into_iter()
+        .map(|(path, text)| (path.to_owned(), Bytes::from(text)))
+        .collect();
+        let both = [("duplicate-code", "b.py"), ("import-cycle", "a.py")];
+        for (file, own) in [("a.py", vec![]), ("b.py", vec![("unused-import", "b.py")])] {
+            let about = of_file(file, &files, None, &ProjectSettings::default()).await;
+            let mut found: Vec<(&str, &str)> = about
+                .findings
+                .iter()
+                .filter(|one| one.tool != "licences")
+                .map(|one| (one.rule.as_str(), one.file.as_str()))
+                .collect();
+            found.sort_unstable();
+            assert_eq!(found, [both.to_vec(), own].concat(), "{file}");
+        }
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! Packages with an exact version, as lock files and requirements name them.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
+use super::python_manifests::{Requirement, manifest};
 use crate::copy::Files;
 
 /// Most packages that are looked at; larger projects are several.
@@ -25,18 +28,7 @@ pub(super) struct Package {
 pub(super) fn packages(files: &Files) -> Vec<Package> {
     let mut found = Vec::new();
     for (path, content) in files {
-        let name = path.rsplit('/').next().unwrap_or(path);
-        let is_requirements = name.starts_with("requirements") && name.ends_with(".txt");
-        let read: fn(&str) -> Vec<Named> = match name {
-            "Cargo.lock" => |text| toml_lock("crates.io", text),
-            "poetry.lock" | "uv.lock" => |text| toml_lock("PyPI", text),
-            "package-lock.json" | "npm-shrinkwrap.json" => npm_lock,
-            "go.mod" => go_mod,
-            _ if is_requirements => requirements,
-            _ => continue,
-        };
-        let Ok(text) = std::str::from_utf8(content) else { continue };
-        let here = read(text).into_iter().map(|named| Package {
+        let here = named(path, content).into_iter().map(|named| Package {
             ecosystem: named.ecosystem,
             name: named.name,
             version: named.version,
@@ -51,6 +43,19 @@ pub(super) fn packages(files: &Files) -> Vec<Package> {
         }
     }
     found
+}
+
+/// What a file names: a lock file, or a manifest of Python with versions of its own.
+fn named(path: &str, content: &[u8]) -> Vec<Named> {
+    let read: fn(&str) -> Vec<Named> = match path.rsplit('/').next().unwrap_or(path) {
+        "Cargo.lock" => |text| toml_lock("crates.io", text),
+        "poetry.lock" | "uv.lock" | "pdm.lock" => |text| toml_lock("PyPI", text),
+        "Pipfile.lock" => pipfile_lock,
+        "package-lock.json" | "npm-shrinkwrap.json" => npm_lock,
+        "go.mod" => go_mod,
+        _ => return declared(path, content),
+    };
+    std::str::from_utf8(content).map(read).unwrap_or_default()
 }
 
 /// A package without its file.
@@ -94,11 +99,7 @@ fn toml_lock(ecosystem: &'static str, text: &str) -> Vec<Named> {
 fn npm_lock(text: &str) -> Vec<Named> {
     let lock: Value = serde_json::from_str(text).unwrap_or_default();
     let Some(packages) = lock["packages"].as_object() else { return Vec::new() };
-    let places: std::collections::HashMap<&str, usize> = text
-        .lines()
-        .enumerate()
-        .filter_map(|(index, line)| Some((line.trim_start().strip_prefix('"')?.split('"').next()?, index + 1)))
-        .collect();
+    let places = places(text);
     let mut found = Vec::new();
     for (place, one) in packages {
         let Some((_, name)) = place.rsplit_once("node_modules/") else { continue };
@@ -141,18 +142,35 @@ fn go_mod(text: &str) -> Vec<Named> {
     found
 }
 
-/// Requirements with `==` and no wildcard.
-fn requirements(text: &str) -> Vec<Named> {
-    let named = |(index, line): (usize, &str)| {
-        let line = line.split(['#', ';']).next().unwrap_or_default();
-        let (name, version) = line.split_once("==")?;
-        let name = name.split('[').next().unwrap_or_default().trim();
-        let version = version.trim_start_matches('=').split([',', ' ', '\\']).find(|part| !part.is_empty())?;
-        let is_exact = !name.is_empty() && !version.contains('*');
-        let version = version.to_owned();
-        is_exact.then(|| Named { ecosystem: "PyPI", name: pypi(name), version, line: index + 1, licence: None })
+/// What Pipenv locked, for the project and for its development.
+fn pipfile_lock(text: &str) -> Vec<Named> {
+    let lock: Value = serde_json::from_str(text).unwrap_or_default();
+    let places = places(text);
+    let lists = ["default", "develop"].into_iter().filter_map(|list| lock[list].as_object()).flatten();
+    let named = |(name, said): (&String, &Value)| {
+        let version = said["version"].as_str()?.trim_start_matches('=').to_owned();
+        let line = places.get(name.as_str()).copied().unwrap_or(1);
+        Some(Named { ecosystem: "PyPI", name: pypi(name), version, line, licence: None })
     };
-    text.lines().enumerate().filter_map(named).collect()
+    lists.filter_map(named).collect()
+}
+
+/// The last line that begins with a name in quotes, by the name.
+fn places(text: &str) -> HashMap<&str, usize> {
+    text.lines()
+        .enumerate()
+        .filter_map(|(index, line)| Some((line.trim_start().strip_prefix('"')?.split('"').next()?, index + 1)))
+        .collect()
+}
+
+/// What a manifest of Python declares in one version and no other.
+fn declared(path: &str, content: &[u8]) -> Vec<Named> {
+    let requirements = manifest(path, content).map(|manifest| manifest.requirements).unwrap_or_default();
+    let named = |one: Requirement| {
+        let (name, version) = (pypi(&one.package), one.exact?);
+        Some(Named { ecosystem: "PyPI", name, version, line: one.line, licence: None })
+    };
+    requirements.into_iter().filter_map(named).collect()
 }
 
 #[cfg(test)]
@@ -172,6 +190,13 @@ mod tests {
             ("a/package-lock.json", npm, ("npm", "@a/b", "1.2.3", 4)),
             ("Cargo.lock", cargo, ("crates.io", "time", "0.1.40", 6)),
             ("uv.lock", "[[package]]\nname = \"Jinja_2\"\nversion = \"2.0\"\n", ("PyPI", "jinja-2", "2.0", 1)),
+            (
+                "Pipfile.lock",
+                "{\n\"default\": {\n\"Jinja2\": {\n\"version\": \"==2.0\"\n}\n}\n}",
+                ("PyPI", "jinja2", "2.0", 3),
+            ),
+            ("setup.cfg", "[options]\ninstall_requires =\n  flask\n  a.b==1.0\n", ("PyPI", "a-b", "1.0", 4)),
+            ("pyproject.toml", "[tool.poetry.dependencies]\nflask = \"1.0\"\n", ("PyPI", "flask", "1.0", 2)),
             ("go.mod", "module m\n\nrequire (\n\tx.org/y v1.2.3 // indirect\n)\n", ("Go", "x.org/y", "1.2.3", 4)),
         ] {
             let found = packages(&Files::from([(file.to_owned(), text.to_owned().into())]));

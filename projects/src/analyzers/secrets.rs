@@ -7,7 +7,8 @@ use crate::copy::Files;
 use crate::finding::{Finding, Severity};
 use crate::installed::is_metadata;
 
-const TOOL: &str = "secrets";
+/// Its name; what it finds quotes no secret.
+pub(crate) const TOOL: &str = "secrets";
 /// So many different ones in a file are a list of people.
 const MANY: usize = 5;
 
@@ -36,9 +37,9 @@ pub(super) fn analyze(files: &Files) -> Vec<Finding> {
             continue;
         }
         let text = String::from_utf8_lossy(content);
-        let is_literal = if is_settings(path) { is_setting } else { is_literal };
+        let is_settings = is_settings(path);
         for (index, line) in text.lines().enumerate() {
-            scan(path, (index + 1, line), is_literal, &mut found);
+            scan(path, (index + 1, line), is_settings, &mut found);
         }
         people(path, &text, &mut found);
     }
@@ -50,37 +51,88 @@ pub(super) fn is_read(path: &str, content: &[u8]) -> bool {
     !content.contains(&0) && !is_metadata(path)
 }
 
-fn scan(path: &str, (number, line): (usize, &str), is_literal: fn(&str) -> bool, found: &mut Vec<Finding>) {
+/// The secrets that stand in the text of a file; a private key without its head and its end.
+pub(crate) fn secrets_in<'t>(path: &str, text: &'t str) -> Vec<&'t str> {
+    let is_settings = is_settings(path);
+    let mut found = private_keys(text);
+    for line in text.lines() {
+        found.extend(keys(line).map(|(at, length, _)| &line[at..at + length]));
+        found.extend(passwords(line, is_settings));
+    }
+    found
+}
+
+fn scan(path: &str, (number, line): (usize, &str), is_settings: bool, found: &mut Vec<Finding>) {
     let fix = "take it out, give out a new one, and read it from the environment";
-    if line.contains("-----BEGIN ") && line.contains("PRIVATE KEY-----") {
+    if is_key_head(line) {
         found.push(Finding::new((TOOL, "private-key", Severity::Critical), (path, number, 1), "a private key", fix));
     }
-    for (prefix, length, what) in KEYS {
-        let Some(at) = line.find(prefix) else { continue };
-        let rest = &line[at + prefix.len()..];
-        let is_start = !line[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
-        let count = rest.chars().take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')).count();
-        if is_start && count >= *length {
-            let rule = (TOOL, "key", Severity::Critical);
-            found.push(Finding::new(rule, (path, number, at + 1), format!("{what} in line {number}"), fix));
-            return;
-        }
-    }
-    if is_literal(line) {
+    if let Some((at, _, what)) = keys(line).next() {
+        let rule = (TOOL, "key", Severity::Critical);
+        found.push(Finding::new(rule, (path, number, at + 1), format!("{what} in line {number}"), fix));
+    } else if !passwords(line, is_settings).is_empty() {
         let rule = (TOOL, "literal-password", Severity::High);
         found.push(Finding::new(rule, (path, number, 1), format!("a password or key in line {number}"), fix));
     }
 }
 
+/// Keys of known services in a line: where, how long, and whose.
+fn keys(line: &str) -> impl Iterator<Item = (usize, usize, &'static str)> {
+    KEYS.iter().flat_map(move |(prefix, least, what)| {
+        line.match_indices(*prefix).filter_map(move |(at, _)| {
+            let is_start = !line[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
+            let rest = line[at + prefix.len()..].bytes();
+            let count = rest.take_while(|c| c.is_ascii_alphanumeric() || matches!(*c, b'_' | b'-')).count();
+            (is_start && count >= *least).then_some((at, prefix.len() + count, *what))
+        })
+    })
+}
+
+/// Passwords in a line of settings, or of anything else.
+fn passwords(line: &str, is_settings: bool) -> Vec<&str> {
+    if is_settings { setting(line).into_iter().collect() } else { literals(line) }
+}
+
 /// `password = "…"` with something that is no placeholder.
-fn is_literal(line: &str) -> bool {
-    let Some((left, right)) = line.split_once(['=', ':']) else { return false };
-    if !is_secret(left) {
-        return false;
+fn literals(line: &str) -> Vec<&str> {
+    let values = line.match_indices(['=', ':']).filter(|(at, _)| is_secret(&line[..*at])).filter_map(|(at, _)| {
+        let right = line[at + 1..].trim_start_matches(['=', ' ']);
+        let quote = right.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+        right[1..].split(quote).next().filter(|value| is_value(value))
+    });
+    values.collect()
+}
+
+const KEY_HEAD: &str = "-----BEGIN ";
+const KEY_HEAD_END: &str = "PRIVATE KEY-----";
+const KEY_END: &str = "-----END";
+/// Lines of a private key that stand apart, as texts in quotes, have so many characters at least.
+const MIN_KEY_LINE: usize = 32;
+
+fn is_key_head(line: &str) -> bool {
+    line.contains(KEY_HEAD) && line.contains(KEY_HEAD_END)
+}
+
+/// What stands between the heads of private keys and their ends.
+fn private_keys(text: &str) -> Vec<&str> {
+    let is_base64 = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=');
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices(KEY_HEAD_END).filter(|(at, _)| {
+        let line = text[..*at].rsplit('\n').next().unwrap_or_default();
+        line.contains(KEY_HEAD)
+    }) {
+        let rest = &text[at + KEY_HEAD_END.len()..];
+        // Line ends may be written as in a text in quotes.
+        let whole = rest.find(|c: char| !(is_base64(c) || c.is_whitespace() || c == '\\')).unwrap_or(rest.len());
+        let body = rest[..whole].trim();
+        if body.len() >= MIN_KEY_LINE {
+            found.push(body);
+            continue;
+        }
+        let Some(end) = rest.find(KEY_END) else { continue };
+        found.extend(rest[..end].split(|c: char| !is_base64(c)).filter(|part| part.len() >= MIN_KEY_LINE));
     }
-    let right = right.trim_start_matches(['=', ' ']);
-    let Some(quote) = right.chars().next().filter(|c| matches!(c, '"' | '\'')) else { return false };
-    right[1..].split(quote).next().is_some_and(is_value)
+    found
 }
 
 /// `.env`, `.env.production`, `prod.env`: what they hold are texts without quotes.
@@ -91,15 +143,20 @@ fn is_settings(path: &str) -> bool {
 }
 
 /// `PASSWORD=…`, with `export` before it or quotes around it or without.
-fn is_setting(line: &str) -> bool {
+fn setting(line: &str) -> Option<&str> {
     let line = line.trim();
-    let Some((left, right)) = line.split_once('=').filter(|_| !line.starts_with('#')) else { return false };
-    is_secret(left.trim_start_matches("export ")) && is_value(right.trim().trim_matches(['"', '\'']))
+    let (left, right) = line.split_once('=').filter(|_| !line.starts_with('#'))?;
+    let value = right.trim().trim_matches(['"', '\'']);
+    (is_secret(left) && is_value(value)).then_some(value)
 }
 
-fn is_secret(name: &str) -> bool {
-    let name = name.trim().trim_matches(['"', '\'']).to_lowercase();
-    NAMES.iter().any(|wanted| name.ends_with(wanted))
+/// Whether what stands before a value ends with a name of a secret, whatever its case.
+fn is_secret(left: &str) -> bool {
+    let left = left.trim_end().trim_end_matches(['"', '\'']).as_bytes();
+    NAMES.iter().any(|name| {
+        let from = left.len().checked_sub(name.len());
+        from.is_some_and(|from| left[from..].eq_ignore_ascii_case(name.as_bytes()))
+    })
 }
 
 fn is_value(value: &str) -> bool {

@@ -117,12 +117,9 @@ fn duplicate(
     let line = node.start_position().row + 1;
     if let Some((other, at)) = bodies.get(&plain) {
         let message = format!("{} has the same body as the function at {other}:{at}", name_of(node, source));
-        found.push(Finding::new(
-            (TOOL, "duplicate-code", Severity::Low),
-            place(path, node),
-            message,
-            "call the other one",
-        ));
+        let rule = (TOOL, "duplicate-code", Severity::Low);
+        let twin = Finding::new(rule, place(path, node), message, "call the other one");
+        found.push(twin.with_others([other.clone()]));
     } else {
         bodies.insert(plain, (path.to_owned(), line));
     }

@@ -32,6 +32,7 @@ impl Analyzer {
             size_bytes: u64::try_from(after.size_bytes).unwrap_or(0),
             offset: 0,
             blob: Some(after),
+            is_executable: false,
         };
         let change = Change {
             project_id: e.project_id,
@@ -82,7 +83,7 @@ impl Analyzer {
             ));
         }
         let after_sha256 = entry.sha256.clone();
-        tree.entries.insert(change.file.to_owned(), entry);
+        tree.replace(change.file, entry)?;
         Ok(FileChanged {
             project_id: change.project_id,
             namespace: change.namespace.clone(),

@@ -21,7 +21,7 @@ mod script;
 
 const TOOL: &str = "dead-code";
 /// Rules that are about the project; without the other files they say nothing.
-pub(super) const PRIVATE: &str = "unused-private";
+const PRIVATE: &str = "unused-private";
 pub(super) const PUBLIC: &str = "unused-public";
 /// How much of a file is looked at for the mark of what made it, in bytes.
 const HEAD: usize = 1_000;

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tokio::sync::Semaphore;
 
 use super::ToolRun;
-use crate::copy::Files;
+use crate::copy::{Executables, Files};
 use crate::finding::Finding;
 use crate::folder::{homes, lay_out, on_path};
 use crate::language::Language;
@@ -224,7 +224,7 @@ async fn folder(files: &Files, is_whole: bool) -> Result<TempDir, String> {
     let mut read: Files =
         files.iter().filter(|(path, _)| is_read(path)).map(|(path, content)| (path.clone(), content.clone())).collect();
     read.insert(table::TSCONFIG.to_owned(), table::TSCONFIG_TEXT.into());
-    let laid_out = tokio::task::spawn_blocking(move || lay_out(read.iter())).await;
+    let laid_out = tokio::task::spawn_blocking(move || lay_out(read.iter(), &Executables::new())).await;
     match laid_out {
         Ok(Ok(folder)) => Ok(folder),
         Ok(Err(error)) => Err(format!("there is no place for its files: {error}")),

@@ -1,0 +1,195 @@
+//! The secrets of a file, and what stands for them where others read: a word for each in what a model gets, which is put back
+//! in its answer, and one word for all in what is stored and shown.
+
+use std::borrow::Cow;
+
+use crate::analyzers::secrets_in;
+use crate::copy::Files;
+use crate::text::FileText;
+
+/// What stands for a secret that nobody puts back.
+const SHOWN: &str = "[secret]";
+/// What the words for a model begin with.
+const MARK: &str = "MASKED_SECRET_";
+/// A line of a longer secret that is masked on its own, in bytes.
+const MIN_LINE: usize = 8;
+
+/// The secrets of a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Masks {
+    /// Longest first: one may be a part of another.
+    secrets: Vec<String>,
+    mark: String,
+}
+
+impl Masks {
+    /// Those that stand in the text of a file.
+    pub fn of(path: &str, text: &str) -> Self {
+        let mut mark = MARK.to_owned();
+        let lower = text.to_ascii_lowercase();
+        while lower.contains(&mark.to_ascii_lowercase()) {
+            mark.insert(0, 'X');
+        }
+        Self { secrets: longest_first(secrets_in(path, text).into_iter()), mark }
+    }
+
+    /// Those of all files, for what a program says of them.
+    pub fn of_all(files: &Files) -> Self {
+        let texts = files.iter().filter_map(|(path, content)| Some((path, FileText::read(content)?.text)));
+        let found: Vec<String> = texts
+            .flat_map(|(path, text)| secrets_in(path, &text).into_iter().map(str::to_owned).collect::<Vec<_>>())
+            .collect();
+        Self { secrets: longest_first(found.iter().map(String::as_str)), mark: MARK.to_owned() }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.secrets.len()
+    }
+
+    /// What the words for a model begin with.
+    pub fn mark(&self) -> &str {
+        &self.mark
+    }
+
+    /// A text with a word in the place of each secret.
+    pub fn hide(&self, text: &str) -> String {
+        replaced(text, &self.secrets, |number| self.word(number)).0
+    }
+
+    /// A text with the secrets in the places of their words; `None` when a word is not as it was.
+    pub fn restore(&self, text: &str) -> Option<String> {
+        let words: Vec<String> = (0..self.secrets.len()).map(|number| self.word(number)).collect();
+        let (restored, count) = replaced(text, &words, |number| self.secrets[number].clone());
+        let begun = text.to_ascii_lowercase().matches(&self.mark.to_ascii_lowercase()).count();
+        (words.is_empty() || begun == count).then_some(restored)
+    }
+
+    /// A text that shows no secret, and no line of a longer one.
+    pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        if self.secrets.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        let lines = self.secrets.iter().flat_map(|secret| secret.lines()).map(str::trim);
+        let parts = longest_first(lines.filter(|line| line.len() >= MIN_LINE));
+        Cow::Owned(replaced(text, &parts, |_| SHOWN.to_owned()).0)
+    }
+
+    fn word(&self, number: usize) -> String {
+        format!("{}{}_", self.mark, number + 1)
+    }
+}
+
+fn longest_first<'s>(secrets: impl Iterator<Item = &'s str>) -> Vec<String> {
+    let mut all: Vec<String> = secrets.map(str::to_owned).collect();
+    all.sort_by(|a, b| (b.len(), a).cmp(&(a.len(), b)));
+    all.dedup();
+    all
+}
+
+/// A text with other words in the places of some, in one pass, and how many places there were.
+fn replaced(text: &str, words: &[String], with: impl Fn(usize) -> String) -> (String, usize) {
+    let mut out = String::with_capacity(text.len());
+    let (mut rest, mut count) = (text, 0);
+    while let Some(c) = rest.chars().next() {
+        if let Some(number) = words.iter().position(|word| rest.starts_with(word.as_str())) {
+            out.push_str(&with(number));
+            rest = &rest[words[number].len()..];
+            count += 1;
+        } else {
+            out.push(c);
+            rest = &rest[c.len_utf8()..];
+        }
+    }
+    (out, count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_files_with_secrets_when_they_are_hidden_then_none_is_in_the_text_and_each_comes_back_as_it_was() {
+        let token = format!("ghp_{}", "aB3".repeat(12));
+        let body = format!("{}\n{}\n{}", "MIIE".repeat(16), "q8Zx".repeat(16), "9+/A".repeat(4));
+        for (path, text, secrets) in [
+            (
+                "a.py",
+                format!("connect(user='me', password='hunter2hunter2', api_key=\"{token}\")\n"),
+                vec!["hunter2hunter2", token.as_str()],
+            ),
+            ("a.py", format!("A = '{token}'\nB = '{token}' # MASKED_SECRET_1_\n"), vec![token.as_str()]),
+            (
+                ".env",
+                "export DB_PASSWORD=hunter2hunter2\nURL=db://me:hunter2hunter2@h\n".to_owned(),
+                vec!["hunter2hunter2"],
+            ),
+            (
+                "k.pem",
+                format!("-----BEGIN RSA PRIVATE KEY-----\n{body}\n-----END RSA PRIVATE KEY-----\n"),
+                vec![body.as_str()],
+            ),
+            (
+                "a.py",
+                format!("K = '-----BEGIN PRIVATE KEY-----\\n{}\\n-----END PRIVATE KEY-----'\n", "MIIE".repeat(16)),
+                vec!["MIIEMIIE"],
+            ),
+            (
+                "a.py",
+                format!(
+                    "K = ('-----BEGIN PRIVATE KEY-----\\n'\n  '{}\\n'\n  '-----END PRIVATE KEY-----')\n",
+                    "MIIE".repeat(16)
+                ),
+                vec!["MIIEMIIE"],
+            ),
+            (
+                "a.json",
+                "{\"a\":1,\"secret\":\"hunter2hunter2\",\"passwd\":\"hunter2hunter23\"}".to_owned(),
+                vec!["hunter2"],
+            ),
+        ] {
+            let masks = Masks::of(path, &text);
+            let hidden = masks.hide(&text);
+            assert!(masks.count() > 0 && hidden.contains(masks.mark()), "{hidden}");
+            assert!(secrets.iter().all(|secret| !hidden.contains(*secret)), "{hidden}");
+            assert_eq!(masks.restore(&hidden).as_deref(), Some(text.as_str()));
+            let shown = masks.redact(&text);
+            assert!(shown.contains(SHOWN) && secrets.iter().all(|secret| !shown.contains(*secret)), "{shown}");
+        }
+    }
+
+    #[test]
+    fn given_an_answer_that_changed_a_word_when_secrets_are_put_back_then_it_is_refused_and_one_that_left_it_out_is_not()
+     {
+        let masks = Masks::of("a.py", "password = 'hunter2hunter2'\n");
+        assert_eq!(masks.restore("password = read()\n").as_deref(), Some("password = read()\n"));
+        for answer in ["MASKED_SECRET_1", "MASKED_SECRET_2_", "masked_secret_1_", "MASKED_SECRET_1_ and MASKED_SECRET_"]
+        {
+            assert_eq!(masks.restore(answer), None, "{answer}");
+        }
+        let none = Masks::of("a.py", "x = 1\n");
+        assert_eq!(none.restore("MASKED_SECRET_1_").as_deref(), Some("MASKED_SECRET_1_"), "nothing was masked");
+        assert_eq!((none.count(), none.redact("x = 1")), (0, Cow::Borrowed("x = 1")));
+    }
+
+    #[test]
+    fn given_words_of_a_key_without_one_when_a_file_is_read_then_code_is_not_taken_for_a_secret() {
+        let text = "if key.startswith('-----BEGIN PRIVATE KEY-----'):\n    return load_private_key_of(key)\nprint('-----END PRIVATE KEY-----')\n";
+        assert_eq!(Masks::of("a.py", text).count(), 0);
+    }
+
+    #[test]
+    fn given_what_a_program_said_when_it_is_redacted_then_secrets_of_every_file_and_line_are_out() {
+        let key = format!(
+            "-----BEGIN PRIVATE KEY-----\n{}\n{}\n-----END PRIVATE KEY-----\n",
+            "MIIE".repeat(16),
+            "q8Zx".repeat(16)
+        );
+        let files = Files::from([
+            ("a.env".to_owned(), "TOKEN_SECRET=hunter2hunter2\n".into()),
+            ("k.pem".to_owned(), key.into()),
+        ]);
+        let said = format!("E  'hunter2hunter2' != {}\n", "q8Zx".repeat(16));
+        assert_eq!(Masks::of_all(&files).redact(&said), format!("E  '{SHOWN}' != {SHOWN}\n"));
+    }
+}
