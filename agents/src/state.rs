@@ -95,6 +95,9 @@ pub struct RunState {
     waits_since: Option<i64>,
     #[serde(default)]
     compaction: Compaction,
+    /// Claims since something else was written.
+    #[serde(default)]
+    claims_without_progress: u32,
 }
 
 impl RunState {
@@ -125,6 +128,7 @@ impl RunState {
             waited_ms: 0,
             waits_since: None,
             compaction: Compaction::default(),
+            claims_without_progress: 0,
         }
     }
 
@@ -133,6 +137,7 @@ impl RunState {
         if self.gate.admit(event) != Verdict::Admitted {
             return false;
         }
+        self.count_claim(event);
         match event {
             AgentEvent::RunAccepted(_) | AgentEvent::RunResumed(_) | AgentEvent::RunSnapshotted(_) => {}
             AgentEvent::RunClaimed(event) => self.open.claimed(event.epoch),
@@ -152,6 +157,19 @@ impl RunState {
             AgentEvent::RunFinished(event) => self.finished = Some(event.clone()),
         }
         true
+    }
+
+    fn count_claim(&mut self, event: &AgentEvent) {
+        self.claims_without_progress = match event {
+            AgentEvent::RunClaimed(_) => self.claims_without_progress.saturating_add(1),
+            AgentEvent::RunAccepted(_)
+            | AgentEvent::RunAdvanced(_)
+            | AgentEvent::RunCancelRequested(_)
+            | AgentEvent::RunApprovalDecided(_)
+            | AgentEvent::RunResumed(_)
+            | AgentEvent::RunSnapshotted(_)
+            | AgentEvent::RunFinished(_) => 0,
+        };
     }
 
     fn step(&mut self, step: &Step, epoch: i64) {
@@ -241,6 +259,11 @@ impl RunState {
     /// Epoch of the claim in force; 0 before the first.
     pub fn epoch(&self) -> i64 {
         self.gate.epoch
+    }
+
+    /// Claims in a row, the one in force among them, with nothing written between them or since.
+    pub fn claims_without_progress(&self) -> u32 {
+        self.claims_without_progress
     }
 
     /// Worker of the claim in force.

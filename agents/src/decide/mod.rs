@@ -9,6 +9,7 @@ mod calls;
 mod critic;
 mod drafting;
 mod grounding;
+mod lost;
 mod marks;
 mod plan_execute;
 mod react;
@@ -28,6 +29,7 @@ use crate::state::RunState;
 use crate::tools::ToolManifest;
 
 pub use calls::settle;
+pub use lost::{MAX_CLAIMS_WITHOUT_PROGRESS, SUSPECT_AFTER, is_suspect, worker_lost};
 
 /// A kind of agent.
 pub trait AgentType: Send + Sync {
@@ -168,7 +170,7 @@ pub struct Ending {
     /// Success or not.
     pub status: RunOutcome,
     /// Why it ended: `answered`, `max_iters`, `budget_tokens`, `budget_seconds`, `loop_detected`, `session_busy`,
-    /// `predecessor_failed`, `predecessor_cancelled`, `cancelled`, `error`.
+    /// `predecessor_failed`, `predecessor_cancelled`, `worker_lost`, `cancelled`, `error`.
     pub stop_reason: &'static str,
     /// The answer, on success.
     pub answer: Option<String>,

@@ -16,11 +16,12 @@ use riverrun_log::{LogError, Position};
 use riverrun_models::{ChatReply, ChatRequest, FinishReason, ModelError};
 use riverrun_schemas::agent::{AgentEvent, RunAdvanced, RunClaimed, Step, StepKind, ToolUse};
 use riverrun_schemas::{Failure, Session, SessionName, Usage, now_ms};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::context::{AgentContext, Turn};
+use super::context::AgentContext;
 use super::partition::ReadyRun;
+use super::places::{Place, Turn};
 use super::room::{Fit, Meter};
 use super::tokens::TokenStream;
 use super::{ending, snapshots};
@@ -104,9 +105,9 @@ impl Driver {
     }
 
     async fn drive(&mut self, turn: Turn) -> Result<Left, Interrupted> {
-        let _turn = self.wait_for(turn).await?;
+        let mut place = self.wait_for(turn).await?;
         self.claim().await?;
-        if let Some(ending) = self.ends.take() {
+        if let Some(ending) = self.ends.take().or_else(|| decide::worker_lost(&self.state)) {
             self.finish(ending).await?;
             return Ok(self.left().unwrap_or(Left::Stopped));
         }
@@ -119,6 +120,9 @@ impl Driver {
             self.catch_up();
             if let Some(left) = self.left() {
                 return Ok(left);
+            }
+            if let (Some(place), false) = (&mut place, decide::is_suspect(&self.state)) {
+                place.clear();
             }
         }
     }
@@ -154,7 +158,7 @@ impl Driver {
     }
 
     /// Waits until fewer runs are driven than may be. A run that is cancelled meanwhile needs no turn to end.
-    async fn wait_for(&mut self, mut turn: Turn) -> Result<Option<OwnedSemaphorePermit>, Interrupted> {
+    async fn wait_for(&mut self, mut turn: Turn) -> Result<Option<Place>, Interrupted> {
         while self.state.cancel_requested.is_none() && self.state.finished.is_none() {
             tokio::select! {
                 biased;

@@ -12,7 +12,8 @@
 //! offset is taken before the next batch: so a command that comes twice finds its first acceptance in what is folded.
 //! `AGENT-2` a driver acts only on what it has read back from the log. `AGENT-3` of the runs of a session that lie in a
 //! partition, only the oldest open one is driven. `AGENT-5` a run that waits for others begins or ends by what the log says
-//! of them, in whatever order and place that came there.
+//! of them, in whatever order and place that came there. `AGENT-6` a run that ends its workers is claimed a bounded number of
+//! times in a row, and meanwhile takes no other run with it for long.
 
 mod chains;
 mod commands;
@@ -25,6 +26,7 @@ mod held;
 mod lookup;
 mod partition;
 mod past;
+mod places;
 mod room;
 mod routing;
 mod sessions;
@@ -38,7 +40,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use riverrun_agents::Policy;
-use riverrun_agents::decide::Failed;
+use riverrun_agents::decide::{self, Failed};
 use riverrun_agents::tools::Toolbox;
 use riverrun_log::{
     BlobStore, CommitOffset, GroupConfig, GroupConsumer, LogConfig, LogError, Producer, Record, Schemas, SessionEvent,
@@ -47,7 +49,6 @@ use riverrun_log::{
 use riverrun_models::Models;
 use riverrun_schemas::agent::AgentEvent;
 use riverrun_schemas::{Failure, RunId, Topic};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -56,6 +57,7 @@ use context::AgentContext;
 use driver::{Driver, Released};
 use lookup::Answer;
 use partition::{Partition, ReadyRun};
+use places::Places;
 
 /// Name in `ce_source` and in logs.
 const COMPONENT: &str = "agent-worker";
@@ -115,7 +117,7 @@ pub fn spawn(
         policy: config.policy.clone(),
         blobs,
         agent_vectors: routing::AgentVectors::default(),
-        turns: Arc::new(Semaphore::new(max_runs)),
+        places: Places::new(max_runs),
     });
     WorkerHandle::spawn("agent", GROUP, stop.clone(), move |progress| {
         Coordinator::new(config, context, progress).run(stop)
@@ -258,8 +260,9 @@ impl Coordinator {
         let Some(state) = self.partitions.get(&partition) else { return };
         let run_id = run.state.run_id;
         let stop = state.stop.child_token();
+        let turn = self.context.places.turn(decide::is_suspect(&run.state));
         let driver = Driver::new(self.context.clone(), run, partition, stop.clone());
-        let task = self.drivers.spawn(driver.run(self.context.turn()));
+        let task = self.drivers.spawn(driver.run(turn));
         self.driving.insert(task.id(), Driving { partition, run_id, stop });
     }
 
@@ -319,7 +322,7 @@ impl Coordinator {
     }
 
     async fn drain(&mut self) {
-        self.context.end_turns();
+        self.context.places.end();
         for state in self.partitions.values() {
             state.stop.cancel();
         }
@@ -334,7 +337,7 @@ impl Coordinator {
 impl Drop for Coordinator {
     /// However it ends, also where its task is aborted.
     fn drop(&mut self) {
-        self.context.end_turns();
+        self.context.places.end();
     }
 }
 
