@@ -5,10 +5,13 @@
 //! the parameter, too. It is checked here, in front of every route below `/runs/{id}`, `/chains/{id}`, `/ingest/{id}`,
 //! `/deletions/{id}`, `/reembeddings/{id}` and `/rebuilds/{id}` and their WebSockets, those to come included, and for every id in path and query alike.
 
+use std::borrow::Cow;
+
 use axum::extract::{Query, Request, State};
 use axum::http::Uri;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use percent_encoding::percent_decode_str;
 use riverrun_schemas::{ChainId, IngestId, Namespace, RunId};
 use riverrun_stores::read_models::{deletions, rebuilds, reembeddings};
 use utoipa::openapi::RefOr;
@@ -57,18 +60,19 @@ async fn checked(state: &AppState, uri: &Uri) -> Result<Option<Uri>, ApiError> {
     if namespaces.is_empty() {
         return Ok(None);
     }
-    for text in std::iter::once(id).chain(pairs.iter().map(|(_, value)| value.as_str())) {
+    for text in std::iter::once(id.as_ref()).chain(pairs.iter().map(|(_, value)| value.as_str())) {
         must_be_in(state, &namespaces, text).await?;
     }
     caller::looked_at(&namespaces[0]);
     Ok(given.map(|_| without_parameter(uri)))
 }
 
-/// The id of an address below one of the places.
-fn named(path: &str) -> Option<&str> {
+/// The id of an address below one of the places, as the route reads it: however its characters are written.
+fn named(path: &str) -> Option<Cow<'_, str>> {
     let path = path.strip_prefix("/ws").unwrap_or(path);
     let below = PLACES.iter().find_map(|place| path.strip_prefix(place))?;
-    below.split('/').next().filter(|id| !id.is_empty())
+    let id = below.split('/').next().filter(|id| !id.is_empty())?;
+    Some(percent_decode_str(id).decode_utf8_lossy())
 }
 
 async fn must_be_in(state: &AppState, namespaces: &[Namespace], text: &str) -> Result<(), ApiError> {
@@ -158,8 +162,12 @@ mod tests {
             ("/deletions/ing_x", Some("ing_x")),
             ("/ws/agent", None),
             ("/runsome/x", None),
+            ("/runs/%72un%5fx/tree", Some("run_x")),
+            ("/ws/runs/run_%78", Some("run_x")),
+            ("/runs/%2572un_x", Some("%72un_x")),
+            ("/runs/run_x%2Ftree", Some("run_x/tree")),
         ] {
-            assert_eq!(named(path), id, "{path}");
+            assert_eq!(named(path).as_deref(), id, "{path}");
         }
     }
 

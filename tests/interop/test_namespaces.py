@@ -14,7 +14,7 @@ NOT_OF_A_NAMESPACE = {
     "models": "the same for all", "models ls": "the same for all", "models pull": "the same for all", "models rm": "the same for all",
     "models show": "the same for all", "models probe": "the same for all", "chat": "keeps nothing", "embed": "keeps nothing",
     "topics": "names of topics", "openapi": "the API's description", "completion": "for a shell",
-    "stream produce": "to a topic that the caller names", "stream consume": "from a topic that the caller names",
+    "stream produce": "to an open topic that the caller names", "stream consume": "from an open topic into the caller's own collection",
     "tokens create": "for operators", "tokens ls": "for operators", "tokens revoke": "for operators",
     "export": "for operators", "import": "for operators",
     "project tools ls": "of the machine", "project tools install": "of the machine", "project tools rm": "of the machine",
@@ -22,10 +22,6 @@ NOT_OF_A_NAMESPACE = {
     "canvas check": "a file of one's own",
     "mcp": "asks the routes of one namespace, which the HTTP twin tries", "dlq ls": "for operators", "dlq show": "for operators", "dlq redrive": "for operators", "dlq drop": "for operators", "blobs ls": "for operators", "blobs check": "for operators", "blobs sweep": "for operators",
     "finetune dataset": "of the machine", "finetune datasets": "of the machine", "finetune train": "of the machine", "finetune jobs": "of the machine", "finetune watch": "of the machine", "finetune cancel": "of the machine", "finetune registry": "of the machine", "finetune stage": "of the machine", "finetune export": "of the machine", "finetune eval": "of the machine",
-    # By ids that nobody guesses; over HTTP they take `?namespace=`.
-    "runs show": "by id", "runs watch": "by id", "runs cancel": "by id", "runs approve": "by id", "runs resume": "by id",
-    "runs fork": "by id", "runs tree": "by id", "runs compare": "by id",
-    "chains show": "by id", "chains watch": "by id", "chains cancel": "by id",
 }
 
 
@@ -51,6 +47,17 @@ def questions(owned):
         "canvas save": ["canvas", "save", owned["canvas"], "--id", "mine"],
         "canvas rm": ["canvas", "rm", "board"],
         "runs ls": ["runs", "ls"],
+        "runs show": ["runs", "show", owned["run_id"]],
+        "runs watch": ["runs", "watch", owned["run_id"]],
+        "runs cancel": ["runs", "cancel", owned["run_id"]],
+        "runs approve": ["runs", "approve", owned["run_id"], "1"],
+        "runs resume": ["runs", "resume", owned["run_id"]],
+        "runs fork": ["runs", "fork", owned["run_id"], "--at-seq", "1"],
+        "runs tree": ["runs", "tree", owned["run_id"]],
+        "runs compare": ["runs", "compare", owned["run_id"], owned["run_id"]],
+        "chains show": ["chains", "show", owned["chain_id"]],
+        "chains watch": ["chains", "watch", owned["chain_id"]],
+        "chains cancel": ["chains", "cancel", owned["chain_id"]],
         "project import": ["project", "import", owned["file"]],
         "project ls": ["project", "ls"],
         "project analyze": ["project", "analyze", "prj_01h455vb4pex5vsknk084sn02q"],
@@ -100,7 +107,10 @@ def owned(server):
     queries, qrels = server.folder / "queries.tsv", server.folder / "qrels.txt"
     queries.write_text("1\twhat is blue?\n")
     qrels.write_text("1 other 1\n")
-    assert server.post("/agent/run", {"task": f"the {WORD}", "namespace": "owner"}).status == 200
+    run = server.post("/agent/run", {"task": f"the {WORD}", "namespace": "owner"})
+    assert run.status == 200, run
+    chain = server.post("/chains", {"namespace": "owner", "runs": [{"name": "one", "run": {"task": f"the {WORD}"}}]})
+    assert chain.status == 202, chain
     turn = server.post("/memory/turns", {"role": "user", "text": f"my {WORD} is blue", "namespace": "owner", "session": "talk"})
     canvas = server.folder / "canvas.json"
     data = {"agent": "react", "task": "{{input}}", "session": "talk"}
@@ -111,7 +121,7 @@ def owned(server):
     }))
     drawn = json.loads(canvas.read_text()) | {"name": WORD}
     assert server.cli("canvas", "save", kept_file(server, drawn), "--id", "board").returncode == 0
-    return {"file": str(other), "turn_id": turn.json["turn_id"], "document_id": document, "queries": str(queries),
+    return {"file": str(other), "run_id": run.json["run_id"], "chain_id": chain.json["chain_id"], "turn_id": turn.json["turn_id"], "document_id": document, "queries": str(queries),
             "qrels": str(qrels), "canvas": str(canvas)}
 
 
@@ -132,5 +142,13 @@ def test_a_stranger_finds_nothing_of_the_owner(server, owned):
         done = server.cli(*words, "-n", "owner-2", "--json")
         assert done.returncode in (0, 4), f"{name}: {done}"
         assert WORD not in done.stdout + done.stderr, f"{name}: {done}"
+        by_id = name.startswith(("runs ", "chains ")) and name != "runs ls"
+        assert not by_id or done.returncode == 4, f"{name}: what is found by an id is unknown to a stranger: {done}"
     turns = server.get("/memory/turns?namespace=owner&session=talk").json["items"]
     assert [turn["turn_id"] for turn in turns] == [owned["turn_id"]], "the owner's conversation is as it was"
+
+
+def test_the_owner_is_answered_in_its_own_namespace(server, owned):
+    for name in ("runs show", "runs tree", "runs compare", "chains show"):
+        done = server.cli(*questions(owned)[name], "-n", "owner", "--json")
+        assert done.returncode == 0, f"{name}: the question was none: {done}"

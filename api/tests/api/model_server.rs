@@ -60,6 +60,8 @@ async fn chat(State(asked): State<Asked>, Json(body): Json<Value>) -> String {
             .to_string()
     } else if acts {
         json!({ "thought": "enough", "tool": "answer", "arguments": {} }).to_string()
+    } else if let Some(rewritten) = rewritten(&messages) {
+        rewritten
     } else if script.is_empty() {
         "It is as the notes say [1].".to_owned()
     } else {
@@ -72,6 +74,16 @@ async fn chat(State(asked): State<Asked>, Json(body): Json<Value>) -> String {
     };
     let end = json!({ "model": model, "message": { "role": "assistant", "content": "" }, "done": true, "done_reason": "stop", "prompt_eval_count": 10, "eval_count": 5 });
     format!("{}\n{}\n{end}\n", line(first), line(rest))
+}
+
+/// A file that was asked to be rewritten, in its block: what it returned first, it returns otherwise.
+fn rewritten(messages: &[Value]) -> Option<String> {
+    let content = |message: &Value| message["content"].as_str().map(str::to_owned);
+    content(messages.first()?).filter(|text| text.starts_with("You rewrite one source file."))?;
+    let asked = content(messages.last()?)?;
+    let (_, file) = asked.split_once("```\n")?;
+    let file = file.strip_suffix("```")?;
+    Some(format!("```\n{}```\n", file.replacen("return 1", "return 3", 1)))
 }
 
 /// Texts that share words point into nearby directions.

@@ -62,12 +62,6 @@ const NOT_OF_A_NAMESPACE: &[(&str, &str)] = &[
     ("get /projects/tools", "linters belong to the machine, as models do"),
     ("post /projects/tools", "linters belong to the machine, as models do"),
     ("delete /projects/tools/{name}", "linters belong to the machine, as models do"),
-    // They find the project as `get /projects/{id}` does, and answer what needs an analysis or a proposal.
-    ("get /projects/{id}/report", "below a project, which is tried"),
-    ("get /projects/{id}/trend", "below a project, which is tried"),
-    ("get /projects/{id}/proposals/{proposal}", "below a project, which is tried"),
-    ("post /projects/{id}/apply", "below a project, which is tried"),
-    ("post /projects/{id}/revert", "below a project, which is tried"),
     ("post /v1/embeddings", "text to a model, nothing is kept"),
 ];
 
@@ -84,6 +78,10 @@ const MAY_CONFLICT: &[&str] = &[
     // It asks for a new one, and it has one.
     "put /canvases/{id}",
 ];
+
+/// Operations that a stranger may be refused with a conflict: they name something, and it has something of that name itself.
+/// What is found by an id must be as unknown to it as what never was.
+const NAMES_ITS_OWN: &[&str] = &["post /collections/{name}/reembed", "put /canvases/{id}"];
 
 struct Owned {
     values: BTreeMap<&'static str, String>,
@@ -161,12 +159,19 @@ impl Owned {
             (reply.body["status"] == "imported").then_some(())
         })
         .await;
+        let project = |rest: &str| format!("/projects/{project_id}/{rest}?namespace={OWNER}");
+        let analyzed = api.post(&project("analyze"), json!({ "review": false })).await;
+        assert_eq!(analyzed.status, 200, "{}", analyzed.body);
+        let proposal = api.post(&project("improve"), json!({ "file": "a.py" })).await;
+        assert_eq!((proposal.status, &proposal.body["status"]), (200, &json!("proposed")), "{}", proposal.body);
+        let proposal_id = proposal.body["proposal_id"].as_str().unwrap().to_owned();
         let canvas = json!({ "revision": 0, "namespace": OWNER, "document": canvas(WORD) }).to_string();
         let request = Request::builder().method("PUT").uri("/canvases/board").header("host", "localhost");
         let kept = api.send(request.header("content-type", "application/json").body(Body::from(canvas)).unwrap()).await;
         assert_eq!(kept.status, 200, "{}", kept.body);
         let values = BTreeMap::from([
             ("project_id", project_id),
+            ("proposal_id", proposal_id),
             ("run_id", run.body["run_id"].as_str().unwrap().to_owned()),
             ("chain_id", chain.body["chain_id"].as_str().unwrap().to_owned()),
             ("ingest_id", ingest_id),
@@ -192,6 +197,8 @@ impl Owned {
             (path, "id") if path.starts_with("/chains") => of("chain_id"),
             ("/runs", "chain") => of("chain_id"),
             (path, "id") if path.starts_with("/projects") => of("project_id"),
+            (_, "proposal") => of("proposal_id"),
+            (_, "confirm") => Some(json!(true)),
             (path, "path" | "file") if path.starts_with("/projects") => Some(json!("a.py")),
             (path, "id") if path.starts_with("/ingest") => of("ingest_id"),
             (path, "id") if path.starts_with("/documents") => of("document_id"),
@@ -275,8 +282,30 @@ fn body(document: &Value, operation: &Value) -> Option<(Vec<String>, Vec<String>
     Some((names, required.iter().map(|name| name.as_str().unwrap().to_owned()).collect()))
 }
 
+/// How what stands in a path is written.
+#[derive(Debug, Clone, Copy)]
+enum Spelling {
+    Plain,
+    /// The same with its first character encoded, as every route reads it.
+    Encoded,
+}
+
+impl Spelling {
+    fn of(self, text: &str) -> String {
+        match (self, text.bytes().next()) {
+            (Spelling::Encoded, Some(first)) if first.is_ascii() => format!("%{first:02X}{}", &text[1..]),
+            (Spelling::Encoded | Spelling::Plain, _) => text.to_owned(),
+        }
+    }
+}
+
 /// The question for the owner's things under a namespace.
-fn question(operation: &Operation, owned: &Owned, namespace: &str) -> Result<Request<Body>, String> {
+fn question(
+    operation: &Operation,
+    owned: &Owned,
+    namespace: &str,
+    spelling: Spelling,
+) -> Result<Request<Body>, String> {
     let value = |name: &str| match name {
         "namespace" => Some(json!(namespace)),
         _ => owned.value(&operation.path, name),
@@ -292,7 +321,7 @@ fn question(operation: &Operation, owned: &Owned, namespace: &str) -> Result<Req
         };
         scoped |= name == "namespace";
         match place.as_str() {
-            "path" => path = path.replace(&format!("{{{name}}}"), &plain(&value)),
+            "path" => path = path.replace(&format!("{{{name}}}"), &spelling.of(&plain(&value))),
             "query" => query.push(format!("{name}={}", plain(&value).replace(' ', "%20").replace('?', "%3F"))),
             _ => {}
         }
@@ -303,6 +332,7 @@ fn question(operation: &Operation, owned: &Owned, namespace: &str) -> Result<Req
         let wanted = |name: &String| {
             required.contains(name)
                 || (operation.path.starts_with("/v1") && matches!(name.as_str(), "model" | "messages"))
+                || (operation.path.starts_with("/projects") && name == "confirm")
                 || matches!(name.as_str(), "namespace" | "collections" | "session" | "stream" | "agent" | "arguments")
         };
         for name in names.iter().filter(|name| wanted(name)) {
@@ -359,19 +389,23 @@ fn given_what_an_owner_has_when_a_stranger_asks_every_operation_for_it_then_noth
         // And a collection after its documents.
         all.sort_by_key(|operation| (operation.method == "DELETE", operation.path.starts_with("/collections")));
         for operation in all.iter().filter(|operation| !is_exempt(operation)) {
-            let ask = |namespace: &str| question(operation, &owned, namespace);
-            let (stranger, owner) = match (ask(STRANGER), ask(OWNER)) {
-                (Ok(stranger), Ok(owner)) => (stranger, owner),
-                (Err(reason), _) | (_, Err(reason)) => {
+            let ask = |namespace: &str, spelling| question(operation, &owned, namespace, spelling);
+            let spellings = [Spelling::Plain, Spelling::Encoded];
+            let spellings = if operation.path.contains('{') { &spellings[..] } else { &spellings[..1] };
+            let owner = match ask(OWNER, Spelling::Plain) {
+                Ok(owner) => owner,
+                Err(reason) => {
                     faults.push(format!("{} can't be tried: {reason}; teach this test", operation.name));
                     continue;
                 }
             };
-            let may_conflict = MAY_CONFLICT.contains(&operation.name.as_str());
-            let reply = api.send(stranger).await;
-            if let Some(fault) = reveals(&reply, may_conflict) {
-                faults.push(format!("{} to a stranger: {fault}: {}", operation.name, show(&reply)));
+            for spelling in spellings {
+                let reply = api.send(ask(STRANGER, *spelling).unwrap()).await;
+                if let Some(fault) = reveals(&reply, NAMES_ITS_OWN.contains(&operation.name.as_str())) {
+                    faults.push(format!("{} to a stranger, {spelling:?}: {fault}: {}", operation.name, show(&reply)));
+                }
             }
+            let may_conflict = MAY_CONFLICT.contains(&operation.name.as_str());
             let reply = api.send(owner).await;
             if !(reply.status < 300 || reply.status == 409 && may_conflict) {
                 faults.push(format!("{} to the owner: the question was none: {}", operation.name, show(&reply)));

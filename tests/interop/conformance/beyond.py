@@ -120,6 +120,12 @@ FLAGS = {
         docs ls --namespace
         docs rm --namespace
         runs ls --namespace
+        runs show --namespace
+        runs watch --namespace
+        runs cancel --namespace
+        runs approve --namespace
+        runs resume --namespace
+        runs fork --namespace
         project import --namespace
         project analyze --namespace
         project report --namespace

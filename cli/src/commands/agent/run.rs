@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::super::metadata;
 use super::super::runs::watch::follow;
-use super::super::runs::{approve, outcome, step_line, summary};
+use super::super::runs::{OneRun, approve, outcome, step_line, summary};
 use crate::args::AgentRunArgs;
 use crate::client::with_query;
 use crate::error::{CliError, Exit};
@@ -115,6 +115,7 @@ pub async fn watch(connection: &Connection, run_id: RunId, steps: bool, ask: boo
     let ask = ask && approve::somebody_is_there();
     let since = tokio::time::Instant::now();
     let id = run_id.to_string();
+    let run = OneRun::anywhere(id.clone());
     let (questions, mut asked) = mpsc::unbounded_channel::<PendingApprovalView>();
     let alone = connection.is_hosting();
     let unasked = OnceLock::new();
@@ -145,7 +146,7 @@ pub async fn watch(connection: &Connection, run_id: RunId, steps: bool, ask: boo
     };
     let following = async {
         loop {
-            match follow(connection, &id, 0, false, &mut on_message).await {
+            match follow(connection, &run, 0, false, &mut on_message).await {
                 // The command is on the log; a busy worker may take a moment to take it.
                 Err(error)
                     if error.exit == Exit::Refused && unasked.get().is_none() && since.elapsed() < FIRST_WORD => {}
@@ -161,7 +162,7 @@ pub async fn watch(connection: &Connection, run_id: RunId, steps: bool, ask: boo
     let answering = async {
         // One question after the other: there is one terminal.
         while let Some(question) = asked.recv().await {
-            approve::ask(connection.client.clone(), id.clone(), question).await;
+            approve::ask(connection.client.clone(), run.clone(), question).await;
         }
         std::future::pending().await
     };

@@ -2,19 +2,19 @@
 
 use riverrun_api::wire::{CancelBody, ChainView};
 
-use crate::client::encode;
+use super::OneChain;
 use crate::error::CliError;
 use crate::host::Connection;
 use crate::output::{Output, tell};
 
 pub async fn run(
     connection: &Connection,
-    chain_id: &str,
+    chain: &OneChain,
     reason: Option<String>,
     output: Output,
 ) -> Result<(), CliError> {
-    let path = format!("/chains/{}/cancel", encode(chain_id));
-    let chain: ChainView = connection.client.post(&path, &CancelBody { reason }).await?;
+    let chain_id = &chain.chain_id;
+    let chain: ChainView = connection.client.post(&chain.path("/cancel"), &CancelBody { reason }).await?;
     if !output.json {
         let open = chain.runs.iter().filter(|run| !run.status.ended()).count();
         tell(&format!(

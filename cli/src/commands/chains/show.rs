@@ -5,18 +5,18 @@ use std::collections::HashMap;
 use riverrun_api::wire::ChainView;
 use riverrun_schemas::RunId;
 
-use crate::client::encode;
+use super::OneChain;
 use crate::error::CliError;
 use crate::host::Connection;
 use crate::output::{Output, clip, table};
 
-pub async fn run(connection: &Connection, chain_id: &str, output: Output) -> Result<(), CliError> {
-    let chain = read(connection, chain_id).await?;
+pub async fn run(connection: &Connection, chain: &OneChain, output: Output) -> Result<(), CliError> {
+    let chain = read(connection, chain).await?;
     output.show(&chain, |chain| format!("{}\n\n{}", summary(chain), lines(chain)))
 }
 
-pub(super) async fn read(connection: &Connection, chain_id: &str) -> Result<ChainView, CliError> {
-    connection.client.get(&format!("/chains/{}", encode(chain_id))).await
+pub(super) async fn read(connection: &Connection, chain: &OneChain) -> Result<ChainView, CliError> {
+    connection.client.get(&chain.path("")).await
 }
 
 /// Where a chain is, in one line.

@@ -3,15 +3,15 @@
 use riverrun_api::wire::{ChainView, RunMessage, RunStatus};
 
 use super::super::runs::approve::tell_question;
-use super::super::runs::{self, watch};
-use super::show;
+use super::super::runs::{self, OneRun, watch};
+use super::{OneChain, show};
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
 use crate::output::{Output, print_json, print_line, tell};
 
 /// Follows the runs one after the other, each behind those that it waits for.
-pub async fn run(connection: &Connection, chain_id: &str, output: Output) -> Result<(), CliError> {
-    let started = show::read(connection, chain_id).await?;
+pub async fn run(connection: &Connection, chain: &OneChain, output: Output) -> Result<(), CliError> {
+    let started = show::read(connection, chain).await?;
     let count = started.runs.len();
     for (run, place) in started.runs.iter().zip(1usize..) {
         let run_id = run.run_id.to_string();
@@ -21,10 +21,11 @@ pub async fn run(connection: &Connection, chain_id: &str, output: Output) -> Res
             }
             Ok(())
         };
-        let result = watch::follow(connection, &run_id, 0, false, &mut on_message).await?;
+        let one = OneRun { run_id: run_id.clone(), namespace: chain.namespace.clone() };
+        let result = watch::follow(connection, &one, 0, false, &mut on_message).await?;
         tell(&format!("{place} of {count}: {}: {}", run.name, runs::summary(&result)));
     }
-    let chain = show::read(connection, chain_id).await?;
+    let chain = show::read(connection, chain).await?;
     if output.json {
         print_json(&chain)?;
     } else {

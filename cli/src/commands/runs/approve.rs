@@ -7,8 +7,8 @@ use riverrun_api::wire::{ApprovalBody, ApprovalDecision, PendingApprovalView, Ru
 use tokio::sync::oneshot;
 
 use super::watch::follow;
-use super::{outcome, summary};
-use crate::client::{Client, encode};
+use super::{OneRun, outcome, summary};
+use crate::client::Client;
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
 use crate::output::{Output, clip, print_json, print_line, stderr_is_terminal, tell};
@@ -16,8 +16,8 @@ use crate::output::{Output, clip, print_json, print_line, stderr_is_terminal, te
 /// Options of `runs approve`.
 #[derive(Debug, Args)]
 pub struct ApproveArgs {
-    /// The run
-    run_id: String,
+    #[command(flatten)]
+    run: OneRun,
     /// The step that asks; needed when several do
     step: Option<i64>,
     /// Say no: the run goes on without the call
@@ -32,18 +32,18 @@ pub struct ApproveArgs {
 }
 
 pub async fn run(connection: &Connection, args: ApproveArgs, output: Output) -> Result<(), CliError> {
-    let ApproveArgs { run_id, step, deny, note, watch } = args;
+    let ApproveArgs { run, step, deny, note, watch } = args;
     let step = match step {
         Some(step) => step,
-        None => only_question(connection, &run_id).await?,
+        None => only_question(connection, &run).await?,
     };
     let decision = if deny { ApprovalDecision::Deny } else { ApprovalDecision::Approve };
-    let accepted = answer(&connection.client, &run_id, step, decision, note).await?;
+    let accepted = answer(&connection.client, &run, step, decision, note).await?;
     // Nobody else drives the run while this command has the data folder.
     if !watch && !connection.is_hosting() {
         return output.show(&accepted, |accepted| accepted.run_id.clone());
     }
-    let result = follow(connection, &run_id, step, false, &mut |_| Ok(())).await?;
+    let result = follow(connection, &run, step, false, &mut |_| Ok(())).await?;
     if output.json {
         print_json(&result)?;
     } else if let Some(answer) = &result.answer {
@@ -54,8 +54,9 @@ pub async fn run(connection: &Connection, args: ApproveArgs, output: Output) -> 
 }
 
 /// The one step of the run that asks.
-async fn only_question(connection: &Connection, run_id: &str) -> Result<i64, CliError> {
-    let run: riverrun_api::wire::RunView = connection.client.get(&format!("/runs/{}", encode(run_id))).await?;
+async fn only_question(connection: &Connection, run: &OneRun) -> Result<i64, CliError> {
+    let run_id = &run.run_id;
+    let run: riverrun_api::wire::RunView = connection.client.get(&run.path("")).await?;
     match run.pending_approvals.as_slice() {
         [pending] => Ok(pending.step),
         [] => {
@@ -72,13 +73,12 @@ async fn only_question(connection: &Connection, run_id: &str) -> Result<i64, Cli
 
 async fn answer(
     client: &Client,
-    run_id: &str,
+    run: &OneRun,
     step: i64,
     decision: ApprovalDecision,
     note: Option<String>,
 ) -> Result<RunAccepted, CliError> {
-    let path = format!("/runs/{}/approvals/{step}", encode(run_id));
-    client.post(&path, &ApprovalBody { decision, note }).await
+    client.post(&run.path(&format!("/approvals/{step}")), &ApprovalBody { decision, note }).await
 }
 
 /// Says what a step asks and how it is answered; nothing for other steps.
@@ -97,7 +97,7 @@ pub fn somebody_is_there() -> bool {
 }
 
 /// Asks at the terminal and sends the answer. Ends without an answer when the input does.
-pub async fn ask(client: Client, run_id: String, question: PendingApprovalView) {
+pub async fn ask(client: Client, run: OneRun, question: PendingApprovalView) {
     tell(&format!(
         "\n{}({})\n{}\napprove? [y]es, [n]o, or why not: ",
         question.tool,
@@ -106,7 +106,7 @@ pub async fn ask(client: Client, run_id: String, question: PendingApprovalView) 
     ));
     let Some(line) = read_line().await else { return };
     let (decision, note) = read_answer(&line);
-    if let Err(error) = answer(&client, &run_id, question.step, decision, note).await {
+    if let Err(error) = answer(&client, &run, question.step, decision, note).await {
         // Somebody else may have answered meanwhile.
         tell(&format!("the answer was not taken: {error}"));
     }

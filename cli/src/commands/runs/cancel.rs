@@ -2,19 +2,19 @@
 
 use riverrun_api::wire::{CancelBody, RunAccepted};
 
-use crate::client::encode;
+use super::OneRun;
 use crate::error::CliError;
 use crate::host::Connection;
 use crate::output::{Output, tell};
 
 pub async fn run(
     connection: &Connection,
-    run_id: &str,
+    run: &OneRun,
     reason: Option<String>,
     output: Output,
 ) -> Result<(), CliError> {
-    let path = format!("/runs/{}/cancel", encode(run_id));
-    let accepted: RunAccepted = connection.client.post(&path, &CancelBody { reason }).await?;
+    let accepted: RunAccepted = connection.client.post(&run.path("/cancel"), &CancelBody { reason }).await?;
+    let run_id = &run.run_id;
     if !output.json {
         tell(&format!("run {run_id} was asked to stop; riverrun runs watch {run_id} shows when it has"));
     }

@@ -2,8 +2,7 @@
 
 use riverrun_api::wire::{ComparedRun, ComparedStep, RunComparison, StepView};
 
-use super::step_line;
-use crate::client::{encode, with_query};
+use super::{OneRun, step_line};
 use crate::error::CliError;
 use crate::host::Connection;
 use crate::output::{Output, clip};
@@ -11,9 +10,8 @@ use crate::output::{Output, clip};
 /// Characters of a step.
 const SHOWN: usize = 160;
 
-pub async fn run(connection: &Connection, run_id: &str, other: Option<String>, output: Output) -> Result<(), CliError> {
-    let path = with_query(&format!("/runs/{}/compare", encode(run_id)), &[("with", other)]);
-    let comparison: RunComparison = connection.client.get(&path).await?;
+pub async fn run(connection: &Connection, run: &OneRun, other: Option<String>, output: Output) -> Result<(), CliError> {
+    let comparison: RunComparison = connection.client.get(&run.path_with("/compare", &[("with", other)])).await?;
     output.show(&comparison, |comparison| {
         let mut lines = vec![
             side("<", &comparison.left),

@@ -3,8 +3,7 @@
 use clap::Args;
 use riverrun_api::wire::{ForkBody, RunAccepted};
 
-use super::watch;
-use crate::client::encode;
+use super::{OneRun, watch};
 use crate::error::CliError;
 use crate::host::Connection;
 use crate::output::{Output, tell};
@@ -12,8 +11,8 @@ use crate::output::{Output, tell};
 /// Options of `runs fork`.
 #[derive(Debug, Args)]
 pub struct ForkArgs {
-    /// The run to branch off
-    run_id: String,
+    #[command(flatten)]
+    run: OneRun,
     /// The last step that both share; 0 shares none
     #[arg(long, value_name = "SEQ")]
     at_seq: i64,
@@ -35,17 +34,17 @@ pub struct ForkArgs {
 }
 
 pub async fn run(connection: &Connection, args: ForkArgs, output: Output) -> Result<(), CliError> {
-    let ForkArgs { run_id, at_seq, model, provider, agent, task, watch } = args;
-    let path = format!("/runs/{}/fork", encode(&run_id));
+    let ForkArgs { run, at_seq, model, provider, agent, task, watch } = args;
     let body = ForkBody { at_seq, model, provider, agent, task };
-    let accepted: RunAccepted = connection.client.post(&path, &body).await?;
+    let accepted: RunAccepted = connection.client.post(&run.path("/fork"), &body).await?;
     let fork = &accepted.run_id;
     if !output.json {
-        tell(&format!("riverrun runs compare {fork} shows it beside {run_id}"));
+        tell(&format!("riverrun runs compare {fork} shows it beside {}", run.run_id));
     }
     // Nobody else drives the run while this command has the data folder.
     if watch || connection.is_hosting() {
-        return watch::run(connection, fork, at_seq, false, output).await;
+        let fork = OneRun { run_id: fork.clone(), ..run };
+        return watch::run(connection, &fork, at_seq, false, output).await;
     }
     output.show(&accepted, |accepted| accepted.run_id.clone())
 }

@@ -10,12 +10,41 @@ mod show;
 mod tree;
 pub mod watch;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use riverrun_api::wire::{RunStatus, RunView, StepView};
 
+use crate::client::{encode, with_query};
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
 use crate::output::{Output, clip};
+
+/// One run.
+#[derive(Debug, Clone, Args)]
+pub struct OneRun {
+    /// The run
+    pub run_id: String,
+    /// Where it must be: a run of another namespace is unknown
+    #[arg(short, long)]
+    pub namespace: Option<String>,
+}
+
+impl OneRun {
+    /// A run wherever it is: one that this command has started itself.
+    pub fn anywhere(run_id: impl Into<String>) -> Self {
+        Self { run_id: run_id.into(), namespace: None }
+    }
+
+    /// The address of what is below it; of itself, with nothing.
+    pub fn path(&self, rest: &str) -> String {
+        self.path_with(rest, &[])
+    }
+
+    fn path_with(&self, rest: &str, query: &[(&str, Option<String>)]) -> String {
+        let mut query = query.to_vec();
+        query.push(("namespace", self.namespace.clone()));
+        with_query(&format!("/runs/{}{rest}", encode(&self.run_id)), &query)
+    }
+}
 
 /// What to do with runs.
 #[derive(Debug, Subcommand)]
@@ -23,14 +52,11 @@ pub enum RunsCommand {
     /// List runs, newest first
     Ls(ls::LsArgs),
     /// Show a run with its steps
-    Show {
-        /// The run
-        run_id: String,
-    },
+    Show(OneRun),
     /// Follow a run to its end
     Watch {
-        /// The run
-        run_id: String,
+        #[command(flatten)]
+        run: OneRun,
         /// Only steps behind this one
         #[arg(long, default_value_t = 0)]
         after: i64,
@@ -40,8 +66,8 @@ pub enum RunsCommand {
     },
     /// Ask a run to stop
     Cancel {
-        /// The run
-        run_id: String,
+        #[command(flatten)]
+        run: OneRun,
         /// Why
         #[arg(long)]
         reason: Option<String>,
@@ -49,21 +75,15 @@ pub enum RunsCommand {
     /// Answer a run that waits for a person
     Approve(approve::ApproveArgs),
     /// Ask a run that waits to look again
-    Resume {
-        /// The run
-        run_id: String,
-    },
+    Resume(OneRun),
     /// Start a run that shares the first steps of another, perhaps with another model, agent or task
     Fork(fork::ForkArgs),
     /// The runs that branched off each other or wait for each other
-    Tree {
-        /// Any of them
-        run_id: String,
-    },
+    Tree(OneRun),
     /// Compare two runs step by step
     Compare {
-        /// A run
-        run_id: String,
+        #[command(flatten)]
+        run: OneRun,
         /// The other; left out, the one that the first branched off
         other: Option<String>,
     },
@@ -72,14 +92,14 @@ pub enum RunsCommand {
 pub async fn run(connection: &Connection, command: RunsCommand, output: Output) -> Result<(), CliError> {
     match command {
         RunsCommand::Ls(args) => ls::run(connection, args, output).await,
-        RunsCommand::Show { run_id } => show::run(connection, &run_id, output).await,
-        RunsCommand::Watch { run_id, after, tokens } => watch::run(connection, &run_id, after, tokens, output).await,
-        RunsCommand::Cancel { run_id, reason } => cancel::run(connection, &run_id, reason, output).await,
+        RunsCommand::Show(run) => show::run(connection, &run, output).await,
+        RunsCommand::Watch { run, after, tokens } => watch::run(connection, &run, after, tokens, output).await,
+        RunsCommand::Cancel { run, reason } => cancel::run(connection, &run, reason, output).await,
         RunsCommand::Approve(args) => approve::run(connection, args, output).await,
-        RunsCommand::Resume { run_id } => resume::run(connection, &run_id, output).await,
+        RunsCommand::Resume(run) => resume::run(connection, &run, output).await,
         RunsCommand::Fork(args) => fork::run(connection, args, output).await,
-        RunsCommand::Tree { run_id } => tree::run(connection, &run_id, output).await,
-        RunsCommand::Compare { run_id, other } => compare::run(connection, &run_id, other, output).await,
+        RunsCommand::Tree(run) => tree::run(connection, &run, output).await,
+        RunsCommand::Compare { run, other } => compare::run(connection, &run, other, output).await,
     }
 }
 

@@ -2,14 +2,13 @@
 
 use riverrun_api::wire::RunView;
 
-use super::{step_line, summary};
-use crate::client::encode;
+use super::{OneRun, step_line, summary};
 use crate::error::CliError;
 use crate::host::Connection;
 use crate::output::Output;
 
-pub async fn run(connection: &Connection, run_id: &str, output: Output) -> Result<(), CliError> {
-    let run: RunView = connection.client.get(&format!("/runs/{}", encode(run_id))).await?;
+pub async fn run(connection: &Connection, run: &OneRun, output: Output) -> Result<(), CliError> {
+    let run: RunView = connection.client.get(&run.path("")).await?;
     output.show(&run, |run| {
         let mut lines = vec![summary(run), format!("task: {}", run.task), String::new()];
         lines.extend(run.steps.iter().map(step_line));

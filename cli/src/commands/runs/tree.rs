@@ -5,17 +5,17 @@ use std::collections::{HashMap, HashSet};
 use riverrun_api::wire::{EdgeKind, RunTree, TreeEdge, TreeNode};
 use riverrun_schemas::RunId;
 
-use crate::client::encode;
+use super::OneRun;
 use crate::error::CliError;
 use crate::host::Connection;
 use crate::output::{Output, clip, tell};
 
-pub async fn run(connection: &Connection, run_id: &str, output: Output) -> Result<(), CliError> {
-    let tree: RunTree = connection.client.get(&format!("/runs/{}/tree", encode(run_id))).await?;
+pub async fn run(connection: &Connection, run: &OneRun, output: Output) -> Result<(), CliError> {
+    let tree: RunTree = connection.client.get(&run.path("/tree")).await?;
     if tree.truncated {
         tell(&format!("there are more runs than the {} that are shown", tree.items.len()));
     }
-    output.show(&tree, |tree| lines(tree, run_id).join("\n"))
+    output.show(&tree, |tree| lines(tree, &run.run_id).join("\n"))
 }
 
 /// A line a run, each below the run that it came from and further to the right. A run with several before it stands below

@@ -5,15 +5,14 @@ use futures::StreamExt;
 use riverrun_api::wire::{RunMessage, RunView};
 
 use super::approve::tell_question;
-use super::{outcome, step_line, summary};
-use crate::client::{encode, with_query};
+use super::{OneRun, outcome, step_line, summary};
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
 use crate::output::{Output, print_json_line, print_line, print_piece, tell};
 
 pub async fn run(
     connection: &Connection,
-    run_id: &str,
+    run: &OneRun,
     after: i64,
     tokens: bool,
     output: Output,
@@ -26,7 +25,7 @@ pub async fn run(
             RunMessage::Start { .. } => Ok(()),
             RunMessage::Step { step, .. } => {
                 print_line(&step_line(step))?;
-                tell_question(run_id, step);
+                tell_question(&run.run_id, step);
                 Ok(())
             }
             RunMessage::Token { text, .. } => print_piece(text),
@@ -36,7 +35,7 @@ pub async fn run(
             },
         }
     };
-    let result = follow(connection, run_id, after, tokens, &mut on_message).await?;
+    let result = follow(connection, run, after, tokens, &mut on_message).await?;
     if !output.json {
         tell(&format!("\n{}", summary(&result)));
     }
@@ -46,18 +45,15 @@ pub async fn run(
 /// Follows a run to its end; every message goes to `on_message`, the result comes back too.
 pub async fn follow(
     connection: &Connection,
-    run_id: &str,
+    run: &OneRun,
     after: i64,
     tokens: bool,
     on_message: &mut (dyn FnMut(&RunMessage) -> Result<(), CliError> + Send),
 ) -> Result<RunView, CliError> {
     let (mut last, mut tries) = (after, 0);
-    let whole = format!("/runs/{}", encode(run_id));
     loop {
-        let path = with_query(
-            &format!("{whole}/events"),
-            &[("after", Some(last.to_string())), ("tokens", Some(tokens.to_string()))],
-        );
+        let query = [("after", Some(last.to_string())), ("tokens", Some(tokens.to_string()))];
+        let path = run.path_with("/events", &query);
         let events = connection.client.events(Method::GET, &path, None).await?;
         let mut events = std::pin::pin!(events);
         while let Some(event) = events.next().await {
@@ -71,11 +67,12 @@ pub async fn follow(
             on_message(&message)?;
             if let RunMessage::Final { result, steps_truncated, .. } = message {
                 // Not every step fits into a message, and a run is shown with all of them.
-                return if steps_truncated { connection.client.get(&whole).await } else { Ok(*result) };
+                return if steps_truncated { connection.client.get(&run.path("")).await } else { Ok(*result) };
             }
         }
         tries += 1;
         if tries > MAX_TRIES {
+            let run_id = &run.run_id;
             return Err(CliError::new(Exit::Failed, format!("the stream of run {run_id} broke off"))
                 .hint(format!("the run goes on: riverrun runs watch {run_id} --after {last}")));
         }
