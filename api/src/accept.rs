@@ -8,7 +8,7 @@ use riverrun_schemas::agent::{RunRequest, SessionPolicy};
 use riverrun_schemas::ingest::StartIngest;
 use riverrun_schemas::{BlobRef, IngestId, Namespace, RunId};
 use riverrun_stores::read_models::runs::{self, RunFilter};
-use riverrun_stores::read_models::{PageRequest, documents};
+use riverrun_stores::read_models::{PageRequest, Within, documents};
 
 use crate::error::ApiError;
 use crate::reservations::Reserved;
@@ -101,9 +101,9 @@ async fn repeat(
 /// its command knows better, and has the last word.
 async fn check_session(state: &AppState, request: &RunRequest) -> Result<(), ApiError> {
     let (Some(session), SessionPolicy::Reject) = (&request.session, request.session_policy) else { return Ok(()) };
-    let namespace = Some(request.namespace.clone());
-    let filter = RunFilter { namespace, session: Some(session.clone()), ..RunFilter::default() };
-    let newest = runs::list(&state.parts().sql, &filter, &PageRequest::default()).await?;
+    let filter = RunFilter { session: Some(session.clone()), ..RunFilter::default() };
+    let within = Within::Namespace(&request.namespace);
+    let newest = runs::list(&state.parts().sql, within, &filter, &PageRequest::default()).await?;
     match newest.items.iter().find(|run| !run.status.ended()) {
         None => Ok(()),
         Some(other) => Err(ApiError::conflict(
@@ -124,7 +124,7 @@ async fn start(state: &AppState, run_id: RunId, request: RunRequest) -> Result<A
 /// Collections that a run names must be there: a misspelt one would silently be an empty one.
 pub(crate) async fn check_collections(state: &AppState, request: &RunRequest) -> Result<(), ApiError> {
     let Some(names) = &request.collections else { return Ok(()) };
-    let there = documents::collections(&state.parts().sql, Some(&request.namespace)).await?;
+    let there = documents::collections(&state.parts().sql, Within::Namespace(&request.namespace)).await?;
     let Some(missing) =
         names.iter().find(|name| !there.iter().any(|collection| collection.name.as_str() == name.as_str()))
     else {
@@ -200,7 +200,7 @@ pub async fn ingest(
         Content::Archive { source, content } => (source.clone(), content.sha256.clone()),
         Content::Uploaded { fingerprint, .. } => (UPLOAD.to_owned(), fingerprint.clone()),
     };
-    if let Some(known) = documents::ingest(&state.parts().sql, None, ingest_id).await? {
+    if let Some(known) = documents::ingest(&state.parts().sql, Within::EveryNamespace, ingest_id).await? {
         let same = known.namespace == target.namespace
             && known.collection == target.collection
             && known.source.as_ref().is_none_or(|known| *known == source);

@@ -7,7 +7,7 @@ use riverrun_agents::tools::{Document, Documents, ReadFailure};
 use riverrun_log::BlobStore;
 use riverrun_schemas::{Collection, CollectionName, DocumentId, Namespace};
 use riverrun_stores::Sql;
-use riverrun_stores::read_models::documents;
+use riverrun_stores::read_models::{Within, documents};
 
 pub(crate) struct StoredDocuments {
     pub(crate) sql: Sql,
@@ -25,7 +25,7 @@ impl Documents for StoredDocuments {
         let names = match collections {
             Some(names) => names.to_vec(),
             None => {
-                let found = documents::collections(&self.sql, Some(namespace)).await.map_err(failure)?;
+                let found = documents::collections(&self.sql, Within::Namespace(namespace)).await.map_err(failure)?;
                 found.into_iter().map(|collection| collection.name).collect()
             }
         };

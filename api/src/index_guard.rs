@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use riverrun_schemas::ingest::{IngestCommand, RebuildCollection};
 use riverrun_schemas::{Collection, IngestId, now_ms};
-use riverrun_stores::read_models::{CollectionView, documents, rebuilds};
+use riverrun_stores::read_models::{CollectionView, Within, documents, rebuilds};
 use riverrun_stores::{Gap, GapState, StoreError};
 use riverrun_workers::rebuilder;
 use riverrun_workers::runtime::group_of;
@@ -75,7 +75,7 @@ async fn first_look(state: &AppState) -> Result<(), StoreError> {
 }
 
 async fn counted(state: &AppState) -> Result<Vec<(Collection, CollectionView)>, StoreError> {
-    let views = documents::collections(&state.parts().sql, None).await?;
+    let views = documents::collections(&state.parts().sql, Within::EveryNamespace).await?;
     Ok(views.into_iter().map(|view| (Collection::new(view.namespace.clone(), view.name.clone()), view)).collect())
 }
 

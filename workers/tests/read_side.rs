@@ -16,7 +16,7 @@ use riverrun_schemas::ingest::{
 use riverrun_schemas::{ChunkId, Collection, Decoded, IngestId, RunId, Topic, Usage, topics};
 use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
 use riverrun_stores::read_models::run_views::RunStatus;
-use riverrun_stores::read_models::{PageRequest, deletions, documents, runs};
+use riverrun_stores::read_models::{PageRequest, Within, deletions, documents, runs};
 use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
 use riverrun_stores::{ChunkFilter, KeywordIndex, Sql, VectorStore};
 use riverrun_workers::indexer::Indexer;
@@ -147,7 +147,7 @@ fn advanced(run_id: RunId, epoch: i64, seq: i64) -> RunAdvanced {
 }
 
 async fn run_status(sql: &Sql, run_id: RunId) -> Option<(RunStatus, usize)> {
-    runs::run(sql, None, run_id).await.unwrap().map(|run| (run.status, run.steps.len()))
+    runs::run(sql, Within::EveryNamespace, run_id).await.unwrap().map(|run| (run.status, run.steps.len()))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -173,7 +173,7 @@ async fn given_events_then_the_read_models_follow_and_go_on_after_a_kill() {
     projector.join().await.unwrap();
 
     // The same from the beginning.
-    let before = runs::run(&sql, None, run).await.unwrap();
+    let before = runs::run(&sql, Within::EveryNamespace, run).await.unwrap();
     riverrun_stores::read_models::rebuild(&sql).await.unwrap();
     assert_eq!(run_status(&sql, run).await, None);
     let (_projector, _) = world.projector(&sql);
@@ -181,7 +181,7 @@ async fn given_events_then_the_read_models_follow_and_go_on_after_a_kill() {
         run_status(&sql, run).await.filter(|seen| *seen == (RunStatus::Succeeded, 2))
     })
     .await;
-    assert_eq!(runs::run(&sql, None, run).await.unwrap(), before);
+    assert_eq!(runs::run(&sql, Within::EveryNamespace, run).await.unwrap(), before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -237,7 +237,8 @@ async fn given_rows_that_know_more_than_the_log_then_they_are_rebuilt_from_it() 
     world.say(accepted(run)).await;
     let (_projector, _) = world.projector(&sql);
     until("the run of the new log", || run_status(&sql, run)).await;
-    let all = runs::list(&sql, &runs::RunFilter::default(), &PageRequest::default()).await.unwrap();
+    let all =
+        runs::list(&sql, Within::EveryNamespace, &runs::RunFilter::default(), &PageRequest::default()).await.unwrap();
     assert_eq!(all.items.len(), 1, "runs of the old log are gone");
 }
 
@@ -477,7 +478,7 @@ async fn given_a_whole_ingest_then_the_read_model_ends_it() {
     send(&world, embedded(&collection, "/a", "v", 1, 3, 8)).await;
     send(&world, embedded(&collection, "/b", "v", 1, 1, 8)).await;
     let view = until("the end of the ingest", || async {
-        documents::ingest(&sql, None, ingest_id).await.unwrap().filter(|view| view.status.ended())
+        documents::ingest(&sql, Within::EveryNamespace, ingest_id).await.unwrap().filter(|view| view.status.ended())
     })
     .await;
     assert_eq!((view.documents.indexed, view.documents.failed), (2, 0));

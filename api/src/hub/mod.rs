@@ -25,7 +25,7 @@ use riverrun_schemas::tokens::TokenDelta;
 use riverrun_schemas::{ChainId, IngestId, RunId, Topic, now_ms};
 use riverrun_stores::read_models::document_views::{DocumentCounts, IngestStatus, IngestView as StoredIngest};
 use riverrun_stores::read_models::run_chains::{self, ChainMember, ChainView};
-use riverrun_stores::read_models::{self, document_queries, documents, run_heads, runs};
+use riverrun_stores::read_models::{self, Within, document_queries, documents, run_heads, runs};
 use riverrun_stores::{Sql, StoreError};
 use riverrun_workers::tracer::TracingService;
 use tokio::sync::watch;
@@ -220,7 +220,7 @@ impl Hub {
     /// The run as the log has it now, ahead of the read model where that lags.
     pub async fn run(&self, run_id: RunId) -> Result<Option<RunView>, ApiError> {
         let (notes, pending) = self.snapshot(run_id);
-        let row = runs::run(&self.inner.sql, None, run_id).await?;
+        let row = runs::run(&self.inner.sql, Within::EveryNamespace, run_id).await?;
         let trace_id = self.inner.tracing.trace_id(run_id);
         Ok(compose(run_id, row, &notes, pending).map(|run| RunView { trace_id, ..run }))
     }
@@ -297,7 +297,7 @@ impl Hub {
 
     /// Where an ingest is; one that was just accepted shows without documents.
     pub async fn ingest(&self, ingest_id: IngestId) -> Result<Option<IngestView>, ApiError> {
-        if let Some(stored) = documents::ingest(&self.inner.sql, None, ingest_id).await? {
+        if let Some(stored) = documents::ingest(&self.inner.sql, Within::EveryNamespace, ingest_id).await? {
             let chunks = document_queries::ingest_chunks(&self.inner.sql, ingest_id).await?;
             return Ok(Some(IngestView::new(stored, chunks)));
         }

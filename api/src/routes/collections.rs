@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use axum::Json;
 use axum::extract::{Path, State};
 use riverrun_schemas::{Collection, DocumentId};
-use riverrun_stores::read_models::documents;
+use riverrun_stores::read_models::{Within, documents};
 use riverrun_stores::{GapState, StoreError};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -39,7 +39,8 @@ async fn collections(
     let mut checks = Checks::default();
     let namespace = query.namespace.as_deref().map(|name| checks.namespace(Some(name)));
     checks.finish()?;
-    let items = documents::collections(&state.parts().sql, namespace.as_ref()).await?;
+    let within = namespace.as_ref().map_or(Within::EveryNamespace, Within::Namespace);
+    let items = documents::collections(&state.parts().sql, within).await?;
     Ok(Json(Items { items }))
 }
 

@@ -8,8 +8,8 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use riverrun_schemas::{ChainId, RunId};
-use riverrun_stores::read_models::PageRequest;
 use riverrun_stores::read_models::runs::{self, RunFilter};
+use riverrun_stores::read_models::{PageRequest, Within};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -111,9 +111,11 @@ async fn list(
     let chain: Option<ChainId> = query.chain.as_deref().and_then(|id| checks.take("chain", id.parse()));
     checks.require(query.limit != Some(0), "limit", "must be at least 1");
     checks.finish()?;
-    let filter = RunFilter { namespace, status, agent: query.agent, session: query.session, chain };
+    let within = namespace.as_ref().map_or(Within::EveryNamespace, Within::Namespace);
+    let filter = RunFilter { status, agent: query.agent, session: query.session, chain };
     let page =
-        runs::list(&state.parts().sql, &filter, &PageRequest { limit: query.limit, cursor: query.cursor }).await?;
+        runs::list(&state.parts().sql, within, &filter, &PageRequest { limit: query.limit, cursor: query.cursor })
+            .await?;
     Ok(Reply(Page { items: page.items, next_cursor: page.next_cursor }))
 }
 

@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
+use riverrun_stores::read_models::Within;
 use riverrun_stores::read_models::usage::{self, UsageBy, UsageSum};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -41,6 +42,7 @@ async fn sums(
     let mut checks = Checks::default();
     let namespace = query.namespace.as_deref().map(|name| checks.namespace(Some(name)));
     checks.finish()?;
-    let items = usage::usage(&state.parts().sql, query.by, namespace.as_ref(), query.since_ms).await?;
+    let within = namespace.as_ref().map_or(Within::EveryNamespace, Within::Namespace);
+    let items = usage::usage(&state.parts().sql, query.by, within, query.since_ms).await?;
     Ok(Json(Items { items }))
 }

@@ -15,16 +15,17 @@ use crate::read_models::page::{Page, PageRequest};
 use crate::read_models::run_views::{failure_view, json_or_text};
 use crate::read_models::runs::{from_json, id};
 use crate::read_models::time::Timestamp;
+use crate::read_models::within::Within;
 use crate::sql::{DbConnection, DbRow, Sql, storable};
 
 const MAX_FAILURES: i64 = 100;
 
 /// Collections that hold something, by namespace and name.
-pub async fn collections(sql: &Sql, namespace: Option<&Namespace>) -> Result<Vec<CollectionView>, StoreError> {
+pub async fn collections(sql: &Sql, within: Within<'_>) -> Result<Vec<CollectionView>, StoreError> {
     let rows = sqlx::query(
         "SELECT * FROM collections WHERE documents > 0 AND (CAST($1 AS TEXT) IS NULL OR namespace = $1) ORDER BY namespace, name",
     )
-    .bind(namespace.map(Namespace::as_str))
+    .bind(within.as_sql())
     .fetch_all(sql.reader())
     .await
     .map_err(|error| StoreError::from(error).at(sql.path()))?;
@@ -200,18 +201,14 @@ pub async fn document_metadata(
     Ok(found)
 }
 
-/// A request to read a source, with what became of its documents; `None` when nothing was heard of it (in that namespace).
-pub async fn ingest(
-    sql: &Sql,
-    namespace: Option<&Namespace>,
-    ingest_id: IngestId,
-) -> Result<Option<IngestView>, StoreError> {
+/// A request to read a source, with what became of its documents; `None` when nothing was heard of it there.
+pub async fn ingest(sql: &Sql, within: Within<'_>, ingest_id: IngestId) -> Result<Option<IngestView>, StoreError> {
     let attempt = async {
         let mut transaction = sql.snapshot().await?;
         let row =
             sqlx::query("SELECT * FROM ingests WHERE ingest_id = $1 AND (CAST($2 AS TEXT) IS NULL OR namespace = $2)")
                 .bind(ingest_id.to_string())
-                .bind(namespace.map(Namespace::as_str))
+                .bind(within.as_sql())
                 .fetch_optional(&mut *transaction)
                 .await?;
         let Some(row) = row else { return Ok(None) };

@@ -29,6 +29,7 @@ pub mod run_views;
 pub mod runs;
 pub mod time;
 pub mod usage;
+pub mod within;
 
 mod apply;
 mod memory;
@@ -58,3 +59,4 @@ pub use run_views::{
 };
 pub use runs::{RunFilter, RunPlace};
 pub use time::Timestamp;
+pub use within::Within;

@@ -167,7 +167,7 @@ async fn given_a_run_then_it_reads_as_its_events_say_at_every_point() {
     ] {
         log.agent(event);
         apply(&sql, &log.0[log.0.len() - 1..]).await.unwrap();
-        let run = runs::run(&sql, None, run_id()).await.unwrap().unwrap();
+        let run = runs::run(&sql, Within::EveryNamespace, run_id()).await.unwrap().unwrap();
         seen.push((run.status, run.steps.len(), run.usage.total_tokens));
     }
     use RunStatus::*;
@@ -185,14 +185,14 @@ async fn given_a_run_then_it_reads_as_its_events_say_at_every_point() {
             (Succeeded, 3, 45)
         ]
     );
-    let run = runs::run(&sql, None, run_id()).await.unwrap().unwrap();
+    let run = runs::run(&sql, Within::EveryNamespace, run_id()).await.unwrap().unwrap();
     let (AgentEvent::RunAccepted(accepted), AgentEvent::RunFinished(end)) = (accepted(), finished(2)) else {
         unreachable!()
     };
     let steps = [testing::step(1, 1), testing::step(1, 2), testing::step(2, 3)];
     assert_eq!(run, result_view(&accepted, &steps, &end), "a stream and the read model show the same");
     assert_eq!(runs::steps(&sql, run_id(), 1).await.unwrap(), run.steps[1..]);
-    let place = runs::place(&sql, None, run_id()).await.unwrap().unwrap();
+    let place = runs::place(&sql, Within::EveryNamespace, run_id()).await.unwrap().unwrap();
     assert_eq!((place.offset, place.status), (0, Succeeded));
 }
 
@@ -204,7 +204,7 @@ async fn given_a_run_then_its_json_is_that_of_the_api() {
         log.agent(event);
     }
     apply(&sql, &log.0).await.unwrap();
-    let run = serde_json::to_value(runs::run(&sql, None, run_id()).await.unwrap().unwrap()).unwrap();
+    let run = serde_json::to_value(runs::run(&sql, Within::EveryNamespace, run_id()).await.unwrap().unwrap()).unwrap();
     let expected = serde_json::json!({
         "run_id": run_id().to_string(), "status": "succeeded", "namespace": "default", "task": "add two numbers", "agent": "react", "answer": "2 [1]",
         "citations": [{"n": 1, "chunk_id": riverrun_schemas::ChunkId::derive(&["c"]).to_string(), "document_id": riverrun_schemas::DocumentId::derive(&["d"]).to_string(),
@@ -244,8 +244,15 @@ async fn given_numbers_beyond_reason_then_runs_and_collections_can_still_be_read
         log.ingest(document_event(1, source, i64::MAX, Happens::Indexed(i64::MAX)));
     }
     apply(&sql, &log.0).await.unwrap();
-    assert_eq!(runs::run(&sql, None, run_id()).await.unwrap().unwrap().steps.len(), 3);
-    assert_eq!(runs::list(&sql, &runs::RunFilter::default(), &PageRequest::default()).await.unwrap().items.len(), 1);
+    assert_eq!(runs::run(&sql, Within::EveryNamespace, run_id()).await.unwrap().unwrap().steps.len(), 3);
+    assert_eq!(
+        runs::list(&sql, Within::EveryNamespace, &runs::RunFilter::default(), &PageRequest::default())
+            .await
+            .unwrap()
+            .items
+            .len(),
+        1
+    );
     assert_eq!(documents::collection(&sql, &notes()).await.unwrap().unwrap().documents, 3);
 }
 
@@ -288,8 +295,14 @@ async fn given_many_runs_then_pages_show_each_once_newest_first_and_filters_hold
     apply(&sql, &log.0).await.unwrap();
     let (mut found, mut cursor) = (Vec::new(), None);
     loop {
-        let page =
-            runs::list(&sql, &runs::RunFilter::default(), &PageRequest { limit: Some(4), cursor }).await.unwrap();
+        let page = runs::list(
+            &sql,
+            Within::EveryNamespace,
+            &runs::RunFilter::default(),
+            &PageRequest { limit: Some(4), cursor },
+        )
+        .await
+        .unwrap();
         found.extend(page.items);
         cursor = page.next_cursor;
         if cursor.is_none() {
@@ -301,20 +314,20 @@ async fn given_many_runs_then_pages_show_each_once_newest_first_and_filters_hold
         |pair| (pair[0].created_at, pair[0].run_id.to_string()) > (pair[1].created_at, pair[1].run_id.to_string())
     ));
 
-    let other = runs::RunFilter {
-        namespace: Some("other".parse().unwrap()),
-        status: Some(RunStatus::Running),
-        ..Default::default()
-    };
-    let page = runs::list(&sql, &other, &PageRequest::default()).await.unwrap();
+    let other = "other".parse().unwrap();
+    let running = runs::RunFilter { status: Some(RunStatus::Running), ..Default::default() };
+    let page = runs::list(&sql, Within::Namespace(&other), &running, &PageRequest::default()).await.unwrap();
     assert_eq!((page.items.len(), page.next_cursor), (3, None));
     assert!(page.items.iter().all(|run| run.namespace == "other" && run.status == RunStatus::Running));
     assert!(
-        runs::run(&sql, Some(&"default".parse().unwrap()), page.items[0].run_id).await.unwrap().is_none(),
+        runs::run(&sql, Within::Namespace(&"default".parse().unwrap()), page.items[0].run_id).await.unwrap().is_none(),
         "a run of another namespace"
     );
     let bad = PageRequest { limit: None, cursor: Some("'; DROP TABLE runs".into()) };
-    assert!(matches!(runs::list(&sql, &runs::RunFilter::default(), &bad).await, Err(StoreError::Cursor(_))));
+    assert!(matches!(
+        runs::list(&sql, Within::EveryNamespace, &runs::RunFilter::default(), &bad).await,
+        Err(StoreError::Cursor(_))
+    ));
 }
 
 #[tokio::test]
@@ -333,15 +346,18 @@ async fn given_documents_then_collection_and_request_add_up() {
     log.ingest(document_event(1, &source(3), 21, Happens::Failed));
     log.ingest(document_event(1, &source(4), 22, Happens::Queued));
     apply(&sql, &log.0).await.unwrap();
-    let view = documents::ingest(&sql, None, ingest_id(1)).await.unwrap().unwrap();
+    let view = documents::ingest(&sql, Within::EveryNamespace, ingest_id(1)).await.unwrap().unwrap();
     assert_eq!((view.status, view.documents.total, view.finished_at), (IngestStatus::Running, None, None));
 
     log.ingest(scanned(1, 5, 15));
     apply(&sql, &log.0).await.unwrap();
-    assert_eq!(documents::ingest(&sql, None, ingest_id(1)).await.unwrap().unwrap().status, IngestStatus::Running);
+    assert_eq!(
+        documents::ingest(&sql, Within::EveryNamespace, ingest_id(1)).await.unwrap().unwrap().status,
+        IngestStatus::Running
+    );
     log.ingest(document_event(1, &source(4), 30, Happens::Unchanged));
     apply(&sql, &log.0).await.unwrap();
-    let view = documents::ingest(&sql, None, ingest_id(1)).await.unwrap().unwrap();
+    let view = documents::ingest(&sql, Within::EveryNamespace, ingest_id(1)).await.unwrap().unwrap();
     assert_eq!(
         (view.status, view.documents.indexed, view.documents.unchanged, view.documents.failed),
         (IngestStatus::Partial, 3, 1, 1)
@@ -395,13 +411,13 @@ async fn given_a_source_that_can_not_be_read_or_is_empty_then_the_request_ends()
     apply(&sql, &log.0).await.unwrap();
     let mut ends = Vec::new();
     for number in 1..=3 {
-        let view = documents::ingest(&sql, None, ingest_id(number)).await.unwrap().unwrap();
+        let view = documents::ingest(&sql, Within::EveryNamespace, ingest_id(number)).await.unwrap().unwrap();
         ends.push((view.status, view.finished_at.map(|at| at.0)));
     }
     assert_eq!(
         ends,
         [(IngestStatus::Failed, Some(5)), (IngestStatus::Succeeded, Some(6)), (IngestStatus::Failed, Some(8))]
     );
-    assert!(documents::ingest(&sql, None, ingest_id(9)).await.unwrap().is_none());
-    assert!(documents::collections(&sql, None).await.unwrap().is_empty());
+    assert!(documents::ingest(&sql, Within::EveryNamespace, ingest_id(9)).await.unwrap().is_none());
+    assert!(documents::collections(&sql, Within::EveryNamespace).await.unwrap().is_empty());
 }

@@ -206,7 +206,7 @@ mod tests {
     use crate::read_models::run_chains::{ChainView, members};
     use crate::read_models::runs::{self, RunFilter};
     use crate::read_models::testing::{finished, fresh, of_run, request};
-    use crate::read_models::{LogRecord, PageRequest, Projected, apply, rebuild};
+    use crate::read_models::{LogRecord, PageRequest, Projected, Within, apply, rebuild};
 
     fn run(name: &str) -> RunId {
         RunId::derive(&[name])
@@ -341,7 +341,8 @@ mod tests {
         written(&sql, events).await;
         for (chain, count) in [(Some(chain()), 4), (Some(ChainId::derive(&["other"])), 0), (None, 4)] {
             let filter = RunFilter { chain, ..RunFilter::default() };
-            assert_eq!(runs::list(&sql, &filter, &PageRequest::default()).await.unwrap().items.len(), count);
+            let found = runs::list(&sql, Within::EveryNamespace, &filter, &PageRequest::default()).await.unwrap();
+            assert_eq!(found.items.len(), count);
         }
         assert_eq!(ChainView::of(chain(), Vec::new()), None);
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use riverrun_schemas::agent::{
     AgentEvent, ForkedFrom, RunAccepted, RunAdvanced, RunCancelRequested, RunClaimed, RunFinished, RunRequest, Step,
 };
-use riverrun_schemas::{ChainId, Namespace, RunId, Usage};
+use riverrun_schemas::{ChainId, RunId, Usage};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sqlx::Row;
@@ -18,6 +18,7 @@ use crate::read_models::run_views::{
     pending_approvals, step_view, usage_view,
 };
 use crate::read_models::time::Timestamp;
+use crate::read_models::within::Within;
 use crate::sql::{DbConnection, DbRow, Sql, storable};
 
 // ---- projection ----
@@ -237,8 +238,6 @@ fn kind_name(step: &Step) -> String {
 /// Which runs a list shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunFilter {
-    /// Only those of this namespace.
-    pub namespace: Option<Namespace>,
     /// Only those in this status.
     pub status: Option<RunStatus>,
     /// Only those of this agent type.
@@ -260,14 +259,14 @@ pub struct RunPlace {
     pub status: RunStatus,
 }
 
-/// The run with its steps; `None` when there is none of that id (in that namespace).
-pub async fn run(sql: &Sql, namespace: Option<&Namespace>, run_id: RunId) -> Result<Option<RunView>, StoreError> {
+/// The run with its steps; `None` when there is none of that id there.
+pub async fn run(sql: &Sql, within: Within<'_>, run_id: RunId) -> Result<Option<RunView>, StoreError> {
     // One transaction, so that the steps are those of the row.
     let attempt = async {
         let mut transaction = sql.snapshot().await?;
         let row = sqlx::query("SELECT * FROM runs WHERE run_id = $1 AND (CAST($2 AS TEXT) IS NULL OR namespace = $2)")
             .bind(run_id.to_string())
-            .bind(namespace.map(Namespace::as_str))
+            .bind(within.as_sql())
             .fetch_optional(&mut *transaction)
             .await?;
         let Some(row) = row else { return Ok(None) };
@@ -289,11 +288,11 @@ pub async fn steps_page(sql: &Sql, run_id: RunId, after: i64, most: u32) -> Resu
     steps_after(&mut connection, run_id, after, most.into()).await.map_err(|error| error.at(sql.path()))
 }
 
-/// Where the run's events start on the log; `None` when there is no such run (in that namespace).
-pub async fn place(sql: &Sql, namespace: Option<&Namespace>, run_id: RunId) -> Result<Option<RunPlace>, StoreError> {
+/// Where the run's events start on the log; `None` when there is no such run there.
+pub async fn place(sql: &Sql, within: Within<'_>, run_id: RunId) -> Result<Option<RunPlace>, StoreError> {
     let row = sqlx::query("SELECT run_id, log_partition, log_offset, status FROM runs WHERE run_id = $1 AND (CAST($2 AS TEXT) IS NULL OR namespace = $2)")
         .bind(run_id.to_string())
-        .bind(namespace.map(Namespace::as_str))
+        .bind(within.as_sql())
         .fetch_optional(sql.reader())
         .await
         .map_err(|error| StoreError::from(error).at(sql.path()))?;
@@ -309,7 +308,12 @@ pub async fn place(sql: &Sql, namespace: Option<&Namespace>, run_id: RunId) -> R
 }
 
 /// Runs, newest first.
-pub async fn list(sql: &Sql, filter: &RunFilter, page: &PageRequest) -> Result<Page<RunSummary>, StoreError> {
+pub async fn list(
+    sql: &Sql,
+    within: Within<'_>,
+    filter: &RunFilter,
+    page: &PageRequest,
+) -> Result<Page<RunSummary>, StoreError> {
     let from = page.cursor.as_deref().map(TimeCursor::decode).transpose()?;
     let rows = sqlx::query(
         "SELECT run_id, status, namespace, request, agent, last_seq, prompt_tokens, completion_tokens, cost_usd, stop_reason, created_at, finished_at,
@@ -324,7 +328,7 @@ pub async fn list(sql: &Sql, filter: &RunFilter, page: &PageRequest) -> Result<P
          ORDER BY created_at DESC, run_id DESC
          LIMIT $6",
     )
-    .bind(filter.namespace.as_ref().map(Namespace::as_str))
+    .bind(within.as_sql())
     .bind(filter.status.map(RunStatus::as_str))
     .bind(filter.agent.as_deref().map(storable))
     .bind(from.as_ref().map(|cursor| cursor.at))

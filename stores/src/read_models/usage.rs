@@ -1,12 +1,12 @@
 //! What runs used: sums over the table of runs.
 
-use riverrun_schemas::Namespace;
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 use utoipa::ToSchema;
 
 use crate::error::StoreError;
 use crate::read_models::run_views::UsageView;
+use crate::read_models::within::Within;
 use crate::sql::Sql;
 
 /// Groups of an answer at most; those that used most come first.
@@ -57,7 +57,7 @@ pub struct UsageSum {
 pub async fn usage(
     sql: &Sql,
     by: UsageBy,
-    namespace: Option<&Namespace>,
+    within: Within<'_>,
     since_ms: Option<i64>,
 ) -> Result<Vec<UsageSum>, StoreError> {
     // The expression is one of four texts of this file.
@@ -69,7 +69,7 @@ pub async fn usage(
         by.expression()
     );
     let rows = sqlx::query(sqlx::AssertSqlSafe(query))
-        .bind(namespace.map(Namespace::as_str))
+        .bind(within.as_sql())
         .bind(since_ms)
         .bind(MAX_GROUPS)
         .fetch_all(sql.reader())
@@ -130,14 +130,14 @@ mod tests {
             (UsageBy::Model, &[("", 2), ("openai/gpt-4o", 1)]),
             (UsageBy::Agent, &[("react", 3)]),
         ] {
-            let sums = usage(&sql, by, None, None).await.unwrap();
+            let sums = usage(&sql, by, Within::EveryNamespace, None).await.unwrap();
             let found: Vec<(&str, i64)> = sums.iter().map(|sum| (sum.key.as_str(), sum.runs)).collect();
             assert_eq!(found, expected, "{by:?}");
             assert!(sums.iter().all(|sum| sum.usage.total_tokens == 45 * sum.runs && sum.usage.cost_usd.is_none()));
         }
-        let other = usage(&sql, UsageBy::Namespace, Some(&"other".parse().unwrap()), None).await.unwrap();
+        let other = usage(&sql, UsageBy::Namespace, Within::Namespace(&"other".parse().unwrap()), None).await.unwrap();
         assert_eq!(other.len(), 1);
-        let late = usage(&sql, UsageBy::Namespace, None, Some(1_000)).await.unwrap();
+        let late = usage(&sql, UsageBy::Namespace, Within::EveryNamespace, Some(1_000)).await.unwrap();
         assert_eq!(late.iter().map(|sum| sum.runs).sum::<i64>(), 2);
     }
 }
