@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from mcp import Client, StdioServerParameters
 
 import log_client
-from server import BINARY, ROOT, wait_for
+from server import BINARY, ROOT, free_ports, wait_for
 from test_poison import schema_of
 
 EXAMPLES = ROOT / "examples/tools"
@@ -71,6 +71,48 @@ def test_a_killed_mcp_server_is_started_again(new_server, tmp_path):
                               text=True, check=True).stdout.split()
     subprocess.run(["kill", "-9", *children], check=True)
     wait_for(lambda: call(server, "time__get_current_time", arguments).status == 200, 30, "the server to be back")
+
+
+# The protocol's own server over streamable HTTP.
+SHOP = """
+import sys
+from mcp.server import MCPServer
+
+shop = MCPServer("shop")
+
+@shop.tool()
+def price(part: str) -> str:
+    "What a part costs."
+    return f"{part} costs 7 crowns"
+
+shop.run("streamable-http", port=int(sys.argv[1]))
+"""
+
+
+def opened(port):
+    return subprocess.Popen([sys.executable, "-c", SHOP, str(port)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def test_an_agent_uses_a_real_mcp_server_over_http_that_goes_and_comes_back(new_server, tmp_path):
+    [port] = free_ports(1)
+    tools = f'[[mcp]]\nname = "shop"\nurl = "http://127.0.0.1:{port}/mcp"\neffect = "none"\n'
+    server = new_server(**written(tmp_path, tools), RIVERRUN_WEB_ALLOW="127.0.0.1").start()
+    asked = lambda: call(server, "shop__price", {"part": "A7"})
+    assert asked().status != 200, "nobody is there yet"
+    shop = opened(port)
+    try:
+        wait_for(lambda: asked().status == 200, 60, "the server to be found")
+        run = server.run_end(server.start_run(uses("shop__price", {"part": "A7"})))
+        assert run["status"] == "succeeded" and "A7 costs 7 crowns" in json.dumps(tool_step(run)["result"]), run
+        shop.kill()
+        shop.wait()
+        gone = server.run_end(server.start_run(uses("shop__price", {"part": "A7"})))
+        assert "mcp server shop" in tool_step(gone)["error"], gone
+        shop = opened(port)
+        wait_for(lambda: asked().status == 200, 60, "the server to be back")
+    finally:
+        shop.kill()
+        shop.wait()
 
 
 def test_diagnose_shows_a_broken_definition_with_its_fix(new_server, tmp_path):

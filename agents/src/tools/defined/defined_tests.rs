@@ -21,11 +21,11 @@ fn config(secrets: &[(&str, &str)]) -> DefinedConfig {
     }
 }
 
-fn load(text: &str) -> DefinedTools {
+pub(super) fn load(text: &str) -> DefinedTools {
     DefinedTools::parse(Path::new("tools.toml"), text, &config(&[("SET", "canary-secret")]))
 }
 
-fn context() -> ToolContext {
+pub(super) fn context() -> ToolContext {
     ToolContext {
         namespace: Namespace::default(),
         collections: None,

@@ -2,12 +2,13 @@
 //! streamable HTTP.
 //!
 //! A server is started when a run of its namespace first needs its tools, and again, with growing pauses, when it has
-//! ended. What it says of its tools is text of a stranger: cut, cleaned, and never believed about effects unless the
-//! tools file says so.
+//! ended. Before a run, its tools are listed anew where it has said that they are others, and else once a minute. What it
+//! says of its tools is text of a stranger: cut, cleaned, and never believed about effects unless the tools file says so.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -18,10 +19,10 @@ use riverrun_knowledge::web::GuardedClient;
 use riverrun_schemas::Namespace;
 use riverrun_schemas::agent::ToolEffect;
 use rmcp::model::{CallToolRequestParams, CallToolResult};
-use rmcp::service::{Peer, RunningService, ServiceError};
+use rmcp::service::{NotificationContext, Peer, RunningService, ServiceError};
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
-use rmcp::{RoleClient, ServiceExt};
+use rmcp::{ClientHandler, RoleClient, ServiceExt};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -37,6 +38,10 @@ const START_TIME: Duration = Duration::from_secs(20);
 /// Pause before a server is started again after its first failure; it doubles with each, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How long it may take to list its tools anew; when it takes longer, those that are known stay.
+const LIST_TIME: Duration = Duration::from_secs(5);
+/// After this time tools are listed anew even where nothing was said: not every server tells of changes.
+const LIST_AGE: Duration = Duration::from_secs(60);
 /// Most tools that are taken of a server.
 const MAX_TOOLS: usize = 100;
 /// Most characters of a server's error that are told.
@@ -70,9 +75,38 @@ struct Link {
 }
 
 struct Up {
-    service: RunningService<RoleClient, ()>,
+    service: RunningService<RoleClient, Hearing>,
+    changed: Arc<AtomicBool>,
+    listed_at: Instant,
     /// Ends what the server started when it is dropped.
     _group: Option<ProcessGroup>,
+}
+
+fn list_is_due(changed: bool, age: Duration) -> bool {
+    changed || age >= LIST_AGE
+}
+
+/// Hears that a server has other tools now.
+struct Hearing {
+    changed: Arc<AtomicBool>,
+}
+
+impl ClientHandler for Hearing {
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.changed.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Up {
+    /// Whether its tools are to be listed anew; whoever is told so does it.
+    fn takes_listing(&mut self, now: Instant) -> bool {
+        let changed = self.changed.swap(false, Ordering::SeqCst);
+        let due = list_is_due(changed, now.duration_since(self.listed_at));
+        if due {
+            self.listed_at = now;
+        }
+        due
+    }
 }
 
 impl McpServer {
@@ -105,16 +139,34 @@ impl McpServer {
         self.trouble.read().clone()
     }
 
-    /// Those that it listed when it was last started.
+    /// Those that it listed last.
     pub(super) fn tools(&self) -> Vec<Arc<dyn Tool>> {
         self.listed.read().iter().map(|tool| tool.clone() as Arc<dyn Tool>).collect()
     }
 
-    /// Starts it, unless it runs or its pause is not over.
+    /// Starts it, unless it runs or its pause is not over; where it runs, has its tools listed anew when that is due.
     pub(super) async fn prepare(self: &Arc<Self>) {
-        if let Err(reason) = self.peer().await {
-            tracing::warn!(server = self.name, reason, "mcp server is not there");
+        match self.peer().await {
+            Ok(peer) => self.list_when_due(&peer).await,
+            Err(reason) => tracing::warn!(server = self.name, reason, "mcp server is not there"),
         }
+    }
+
+    async fn list_when_due(self: &Arc<Self>, peer: &Peer<RoleClient>) {
+        let due = self.link.lock().await.up.as_mut().is_some_and(|up| up.takes_listing(Instant::now()));
+        if !due {
+            return;
+        }
+        let reason = match tokio::time::timeout(LIST_TIME, peer.list_all_tools()).await {
+            Ok(Ok(listed)) => return self.list(listed),
+            Ok(Err(error)) => self.hide(&error.to_string()),
+            Err(_) => format!("it did not answer within {} s", LIST_TIME.as_secs()),
+        };
+        tracing::warn!(
+            server = self.name,
+            reason,
+            "an mcp server's tools can't be listed anew; those that are known stay"
+        );
     }
 
     /// A connection, made if need be.
@@ -157,24 +209,24 @@ impl McpServer {
     }
 
     async fn start(self: &Arc<Self>) -> Result<Up, String> {
-        let up = match &self.place {
+        let changed = Arc::new(AtomicBool::new(false));
+        let hearing = Hearing { changed: changed.clone() };
+        let (service, group) = match &self.place {
             Place::Program { command, arguments, environment } => {
                 let transport = self.child(command, arguments, environment).map_err(|error| error.to_string())?;
                 let group = transport.id().map(ProcessGroup::new);
-                let service = ().serve(transport).await.map_err(|error| error.to_string())?;
-                Up { service, _group: group }
+                (hearing.serve(transport).await.map_err(|error| error.to_string())?, group)
             }
             Place::Address { url, headers, web } => {
                 let config = http_config(url, headers, self.limits.result_bytes)?;
                 let client = web.connector().map_err(|error| error.to_string())?;
                 let transport = StreamableHttpClientTransport::with_client(client, config);
-                let service = ().serve(transport).await.map_err(|error| error.to_string())?;
-                Up { service, _group: None }
+                (hearing.serve(transport).await.map_err(|error| error.to_string())?, None)
             }
         };
-        let listed = up.service.peer().list_all_tools().await.map_err(|error| error.to_string())?;
+        let listed = service.peer().list_all_tools().await.map_err(|error| error.to_string())?;
         self.list(listed);
-        Ok(up)
+        Ok(Up { service, changed, listed_at: Instant::now(), _group: group })
     }
 
     fn child(&self, command: &Path, arguments: &[String], environment: &Texts) -> std::io::Result<TokioChildProcess> {
@@ -371,3 +423,7 @@ fn http_config(url: &str, headers: &Texts, result_bytes: usize) -> Result<Stream
         .max_sse_event_size(most)
         .max_json_response_size(most))
 }
+
+#[cfg(test)]
+#[path = "mcp_tests.rs"]
+mod tests;
