@@ -53,6 +53,25 @@ await step("a reload in the middle of a run loses nothing", async () => {
 	await counted(agent("react").getByText(/calculator\(/), (calls) => calls >= 6);
 });
 
+await step("two tabs keep a canvas each", async () => {
+	const other = await page.context().newPage();
+	await other.goto(base);
+	await other.getByRole("article", { name: "agent react" }).waitFor();
+	await other.getByRole("button", { name: "new canvas" }).click();
+	await other.getByText(/Drag an agent from the left/).waitFor();
+	await page.reload();
+	await agent("react").waitFor();
+	await other.reload();
+	await other.getByText(/Drag an agent from the left/).waitFor();
+	await other.getByRole("button", { name: "open from the server" }).click();
+	await other
+		.getByRole("list", { name: "canvases of other tabs" })
+		.getByRole("button", { name: /2 nodes/ })
+		.click();
+	await other.getByRole("article", { name: "agent react" }).waitFor();
+	await other.close();
+});
+
 await step("a run is stopped", async () => {
 	await agent("react").getByLabel("task").fill("[[steps=50 delay_ms=400 id=web-stop]] Count for ever.");
 	await agent("react").getByRole("button", { name: "run", exact: true }).click();

@@ -20,6 +20,7 @@ import { useShallow } from "zustand/react/shallow";
 import { hasEnded } from "@/runs/fold";
 import { useRuns } from "@/runs/store";
 import { homeNamespace, useSession } from "@/session/store";
+import { autosave } from "./autosave";
 import { Beginnings } from "./Beginnings";
 import { meant, reachOf, snapRadius } from "./connecting";
 import { type CanvasDocument, type CanvasNode, nodeOf, refusal } from "./document";
@@ -31,7 +32,7 @@ import { drawnOf, isFar } from "./nodes/far";
 import { SIZES } from "./nodes/sizes";
 import { DRAG_TYPE, Palette, readDragged } from "./Palette";
 import { Search } from "./Search";
-import { autosave, useCanvas } from "./store";
+import { useCanvas } from "./store";
 import { Toolbar } from "./Toolbar";
 
 const ARROW = { type: MarkerType.ArrowClosed, width: 18, height: 18 } as const;

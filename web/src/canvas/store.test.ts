@@ -1,4 +1,5 @@
 import { afterEach, expect, test, vi } from "vitest";
+import { MemoryStore } from "./memory-store";
 import { useCanvas } from "./store";
 
 afterEach(() => vi.unstubAllGlobals());
@@ -13,14 +14,12 @@ test("given a fork that the server refuses, then its node says why and keeps its
 });
 
 test("given a kept canvas that can't be read back, then its text is set aside and the page says so", async () => {
-	const kept = new Map([["riverrun.canvas", JSON.stringify({ canvas: "{}", runs: {}, chains: {} })]]);
-	const storage = {
-		getItem: (key: string) => kept.get(key) ?? null,
-		setItem: (key: string, text: string) => kept.set(key, text),
-	};
-	vi.stubGlobal("localStorage", storage);
+	const kept = JSON.stringify({ canvas: "{}", runs: {}, chains: {} });
+	const browser = new MemoryStore([["riverrun.canvas", kept]]);
+	vi.stubGlobal("localStorage", browser);
+	vi.stubGlobal("sessionStorage", new MemoryStore());
 	useCanvas.getState().load();
-	expect(kept.get("riverrun.canvas.set-aside")).toBe(kept.get("riverrun.canvas"));
+	expect([browser.getItem("riverrun.canvas.set-aside"), browser.getItem("riverrun.canvas")]).toEqual([kept, null]);
 	expect(useCanvas.getState().notice).toContain("can't be read");
 	expect(useCanvas.getState().history.present.nodes).toEqual([]);
 });
