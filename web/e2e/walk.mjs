@@ -136,6 +136,18 @@ await step("undo and redo", async () => {
 	await page.getByRole("article", { name: "note" }).waitFor();
 });
 
+await step("a move by arrow keys is undone in one step", async () => {
+	const note = page.locator(".react-flow__node").filter({ has: page.getByRole("article", { name: "note" }) });
+	const place = () => note.evaluate((node) => node.style.transform);
+	const before = await place();
+	await note.focus();
+	await page.keyboard.press("Enter");
+	for (let pressed = 0; pressed < 3; pressed++) await page.keyboard.press("ArrowRight");
+	await page.waitForFunction(([found, was]) => found.style.transform !== was, [await note.elementHandle(), before]);
+	await page.getByRole("button", { name: "undo" }).click();
+	await page.waitForFunction(([found, was]) => found.style.transform === was, [await note.elementHandle(), before]);
+});
+
 await step("an exported canvas comes back by import", async () => {
 	const [download] = await Promise.all([
 		page.waitForEvent("download"),

@@ -15,7 +15,7 @@ export const KEYS: { keys: string; does: string }[] = [
 	{ keys: "Ctrl K", does: "search the canvas" },
 	{ keys: "Ctrl Enter", does: "run the agent whose task is being typed" },
 	{ keys: "Delete", does: "remove what is selected" },
-	{ keys: "Arrows", does: "move what is selected" },
+	{ keys: "Arrows", does: "move what is selected; a burst of presses is undone at once" },
 	{ keys: "Tab, Enter", does: "go to the next node, select it" },
 ];
 

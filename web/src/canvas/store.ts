@@ -32,9 +32,7 @@ import { chainOf, notRunnable } from "./plan";
 import { type Reopened, readSaved } from "./saved";
 
 const COPY_OFFSET = 32;
-/** Changes of one node that follow each other this fast are one step of the history. */
-const TYPING_MS = 1_000;
-let typing = { id: "", at: 0 };
+let burst: history.Burst<CanvasDocument> | null = null;
 let loaded = false;
 
 type CanvasState = {
@@ -63,6 +61,8 @@ type CanvasState = {
 	keptAs: (entry: Pick<CanvasEntry, "namespace" | "canvas_id" | "revision">) => void;
 	edit: (change: (document: CanvasDocument) => CanvasDocument) => void;
 	amend: (change: (document: CanvasDocument) => CanvasDocument) => void;
+	/** A change by a key that is pressed over and over: a burst of them is one step of the history. `of` says what it changes. */
+	nudge: (of: string, change: (document: CanvasDocument) => CanvasDocument) => void;
 	/** Makes what was amended since `before` one step of the history. */
 	settle: (before: CanvasDocument) => void;
 	undo: () => void;
@@ -154,6 +154,13 @@ export const useCanvas = create<CanvasState>((set, get) => {
 
 		edit,
 		amend: (change) => set((state) => ({ history: history.amend(state.history, change(state.history.present)) })),
+		nudge: (of, change) =>
+			set((state) => {
+				const next = change(state.history.present);
+				const done = history.recordBurst(state.history, next, of, Date.now(), burst);
+				burst = done.burst;
+				return { history: done.history };
+			}),
 		settle: (before) =>
 			set((state) => {
 				const after = state.history.present;
@@ -184,10 +191,7 @@ export const useCanvas = create<CanvasState>((set, get) => {
 		},
 
 		change(id, data) {
-			const now = Date.now();
-			const goesOn = typing.id === id && now - typing.at < TYPING_MS;
-			typing = { id, at: now };
-			(goesOn ? get().amend : edit)((document) => ({
+			get().nudge(`data of ${id}`, (document) => ({
 				...document,
 				nodes: document.nodes.map((node) =>
 					node.id === id ? ({ ...node, data: { ...node.data, ...data } } as CanvasNode) : node,
