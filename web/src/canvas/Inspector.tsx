@@ -165,7 +165,7 @@ function Settings({ title, children }: { title: string; children: ReactNode }) {
 		>
 			<div className="flex items-center gap-2">
 				<h2 className="min-w-0 flex-1 truncate font-semibold">{title}</h2>
-				<IconButton label="close the settings" className="px-1!" onClick={() => select([])}>
+				<IconButton label="close the settings" className="px-1.5!" onClick={() => select([])}>
 					<X size={16} aria-hidden />
 				</IconButton>
 			</div>

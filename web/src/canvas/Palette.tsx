@@ -47,7 +47,7 @@ export function Palette() {
 		);
 	}
 	const fold = (
-		<IconButton label="hide the palette" className="px-1!" onClick={() => setOpen(false)}>
+		<IconButton label="hide the palette" className="px-1.5!" onClick={() => setOpen(false)}>
 			<PanelLeftClose size={16} aria-hidden />
 		</IconButton>
 	);

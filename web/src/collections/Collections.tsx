@@ -116,7 +116,7 @@ function Documents({
 				{items?.map((one) => (
 					<tr key={one.document_id}>
 						<td className="break-all">
-							<button type="button" className="text-left text-accent" onClick={() => setOpen(one)}>
+							<button type="button" className="hit text-left text-accent" onClick={() => setOpen(one)}>
 								{one.source}
 							</button>
 							{one.error && <span className="block text-bad text-xs">{one.error.message}</span>}

@@ -35,7 +35,7 @@ export function Datasets({ page }: { page: Polled<Page<DatasetView>> }) {
 						)}
 						{(one.warnings?.length ?? 0) > 0 && (
 							<details className="text-warn text-xs">
-								<summary>{one.warnings?.length} warnings</summary>
+								<summary className="py-1.5">{one.warnings?.length} warnings</summary>
 								<ul>
 									{one.warnings?.slice(0, MOST_SHOWN).map((warning) => (
 										<li key={`${warning.line} ${warning.reason}`}>

@@ -114,7 +114,7 @@ export function Runs() {
 									href={`/ui/runs/?id=${id}&with=${run.run_id}`}
 									prefetch={false}
 									aria-label={`compare with ${run.run_id}`}
-									className="rounded px-2 py-1 text-accent text-xs hover:bg-raised"
+									className="hit rounded px-2 text-accent text-xs hover:bg-raised"
 								>
 									compare
 								</Link>
