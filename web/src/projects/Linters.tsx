@@ -3,10 +3,10 @@
 import { useState } from "react";
 import { call, describe } from "@/api/client";
 import { usePolled } from "@/api/polling";
-import type { ProjectTool } from "@/api/shapes";
+import type { Items, ProjectTool } from "@/api/shapes";
 import { Alert, Button, Loading, Panel, Status } from "@/ui";
 
-type Tools = { items: ProjectTool[] };
+type Tools = Items<ProjectTool>;
 
 /** An installation fetches packages. */
 const PATIENCE_MS = 15 * 60_000;

@@ -70,7 +70,7 @@ export function Report({ id, onImprove }: { id: string; onImprove: (file: string
 			<Findings
 				findings={report.findings}
 				total={summary.findings}
-				truncated={report.findings_truncated ?? false}
+				truncated={report.findings_truncated}
 				onOpen={setPlace}
 				onImprove={onImprove}
 			/>
@@ -101,7 +101,7 @@ export function Report({ id, onImprove }: { id: string; onImprove: (file: string
 						{report.tools.map((tool) => (
 							<tr key={tool.name}>
 								<td>
-									{tool.name} <span className="text-soft text-xs">{tool.version}</span>
+									{tool.name}
 									{tool.detail && <span className="block text-xs">{tool.detail}</span>}
 									{tool.fix && <code className="block break-all font-mono text-xs">{tool.fix}</code>}
 								</td>
