@@ -53,6 +53,25 @@ await step("a reload in the middle of a run loses nothing", async () => {
 	await counted(agent("react").getByText(/calculator\(/), (calls) => calls >= 6);
 });
 
+await step("two tabs keep a canvas each", async () => {
+	const other = await page.context().newPage();
+	await other.goto(base);
+	await other.getByRole("article", { name: "agent react" }).waitFor();
+	await other.getByRole("button", { name: "new canvas" }).click();
+	await other.getByText(/Drag an agent from the left/).waitFor();
+	await page.reload();
+	await agent("react").waitFor();
+	await other.reload();
+	await other.getByText(/Drag an agent from the left/).waitFor();
+	await other.getByRole("button", { name: "open from the server" }).click();
+	await other
+		.getByRole("list", { name: "canvases of other tabs" })
+		.getByRole("button", { name: /2 nodes/ })
+		.click();
+	await other.getByRole("article", { name: "agent react" }).waitFor();
+	await other.close();
+});
+
 await step("a run is stopped", async () => {
 	await agent("react").getByLabel("task").fill("[[steps=50 delay_ms=400 id=web-stop]] Count for ever.");
 	await agent("react").getByRole("button", { name: "run", exact: true }).click();
@@ -115,6 +134,18 @@ await step("undo and redo", async () => {
 	await page.getByRole("article", { name: "note" }).waitFor({ state: "detached" });
 	await page.getByRole("button", { name: "redo" }).click();
 	await page.getByRole("article", { name: "note" }).waitFor();
+});
+
+await step("a move by arrow keys is undone in one step", async () => {
+	const note = page.locator(".react-flow__node").filter({ has: page.getByRole("article", { name: "note" }) });
+	const place = () => note.evaluate((node) => node.style.transform);
+	const before = await place();
+	await note.focus();
+	await page.keyboard.press("Enter");
+	for (let pressed = 0; pressed < 3; pressed++) await page.keyboard.press("ArrowRight");
+	await page.waitForFunction(([found, was]) => found.style.transform !== was, [await note.elementHandle(), before]);
+	await page.getByRole("button", { name: "undo" }).click();
+	await page.waitForFunction(([found, was]) => found.style.transform === was, [await note.elementHandle(), before]);
 });
 
 await step("an exported canvas comes back by import", async () => {

@@ -20,18 +20,20 @@ import { useShallow } from "zustand/react/shallow";
 import { hasEnded } from "@/runs/fold";
 import { useRuns } from "@/runs/store";
 import { homeNamespace, useSession } from "@/session/store";
+import { autosave } from "./autosave";
 import { Beginnings } from "./Beginnings";
 import { meant, reachOf, snapRadius } from "./connecting";
 import { type CanvasDocument, type CanvasNode, nodeOf, refusal } from "./document";
 import { Inspector } from "./Inspector";
 import { Kept } from "./Kept";
 import { useKeyboard } from "./keyboard";
+import { movesOf, placed } from "./moves";
 import { type FlowNode, NODE_TYPES } from "./nodes";
 import { drawnOf, isFar } from "./nodes/far";
 import { SIZES } from "./nodes/sizes";
 import { DRAG_TYPE, Palette, readDragged } from "./Palette";
 import { Search } from "./Search";
-import { autosave, useCanvas } from "./store";
+import { useCanvas } from "./store";
 import { Toolbar } from "./Toolbar";
 
 const ARROW = { type: MarkerType.ArrowClosed, width: 18, height: 18 } as const;
@@ -51,7 +53,7 @@ function Workspace() {
 	const notice = useCanvas((s) => s.notice);
 	const shown = useCanvas((s) => s.shown);
 	const home = useSession((s) => homeNamespace(s.session));
-	const { load, connect, remove, select, amend, settle, add, say } = useCanvas.getState();
+	const { load, connect, remove, select, amend, nudge, settle, add, say } = useCanvas.getState();
 	const flow = useReactFlow();
 	const [searching, setSearching] = useState(false);
 	const beforeDrag = useRef<CanvasDocument | null>(null);
@@ -96,13 +98,20 @@ function Workspace() {
 		[document.edges, selected, working, far],
 	);
 
+	const endDrag = useCallback(() => {
+		if (beforeDrag.current) settle(beforeDrag.current);
+		beforeDrag.current = null;
+	}, [settle]);
+
 	const onNodesChange = useCallback(
 		(changes: NodeChange<FlowNode>[]) => {
-			const moved = new Map(changes.flatMap((c) => (c.type === "position" && c.position ? [[c.id, c.position]] : [])));
-			const sized = new Map(
-				changes.flatMap((c) => (c.type === "dimensions" && c.dimensions ? [[c.id, c.dimensions]] : [])),
-			);
-			if (moved.size > 0 || sized.size > 0) amend((now) => placed(now, moved, sized));
+			const moves = movesOf(changes);
+			const change = (now: CanvasDocument) => placed(now, moves);
+			const { moved, sized, ends } = moves;
+			// A drag is one step when it ends; keys move what is selected without a drag.
+			if (moved.size > 0 && !beforeDrag.current) nudge(`places of ${[...moved.keys()].join(" ")}`, change);
+			else if (moved.size > 0 || sized.size > 0) amend(change);
+			if (ends) endDrag();
 			const picks = changes.filter((c) => c.type === "select");
 			if (picks.length > 0) {
 				const next = new Set(useCanvas.getState().selected);
@@ -110,7 +119,7 @@ function Workspace() {
 				select(next);
 			}
 		},
-		[amend, select],
+		[amend, nudge, select, endDrag],
 	);
 
 	const isValidConnection = useCallback(
@@ -145,10 +154,7 @@ function Workspace() {
 						onNodeDragStart={() => {
 							beforeDrag.current = useCanvas.getState().history.present;
 						}}
-						onNodeDragStop={() => {
-							if (beforeDrag.current) settle(beforeDrag.current);
-							beforeDrag.current = null;
-						}}
+						onNodeDragStop={endDrag}
 						onConnect={({ source, target }) => connect(source, target)}
 						onConnectEnd={(event, link) => {
 							const [from, to] = [link.fromNode?.id, link.toNode?.id];
@@ -254,20 +260,6 @@ function flowNode(node: CanvasNode, selected: boolean, far: boolean): FlowNode {
 		// What is out of view is not drawn and so not measured; the overview and the view of everything count it, too.
 		...SIZES[node.kind],
 		...(group ? { width: node.width, height: node.height, zIndex: -1 } : {}),
-	};
-}
-
-type Place = { x: number; y: number };
-type Size = { width: number; height: number };
-
-function placed(document: CanvasDocument, moved: Map<string, Place>, sized: Map<string, Size>): CanvasDocument {
-	return {
-		...document,
-		nodes: document.nodes.map((node) => {
-			const [place, size] = [moved.get(node.id), sized.get(node.id)];
-			if (!place && !size) return node;
-			return { ...node, ...(place ? { x: place.x, y: place.y } : {}), ...(size ?? {}) };
-		}),
 	};
 }
 

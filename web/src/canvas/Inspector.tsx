@@ -4,8 +4,7 @@ import { X } from "lucide-react";
 import type { ReactNode } from "react";
 import type { AgentEntry, CollectionView, ToolEntry } from "@/api/client";
 import { usePolled } from "@/api/polling";
-import type { components } from "@/api/schema";
-import type { Page } from "@/api/shapes";
+import type { Items, ModelEntry } from "@/api/shapes";
 import { Button, Field, IconButton, Input, Select } from "@/ui";
 import { count } from "@/ui/words";
 import { type AgentNode, type Approval, type CanvasNode, LIMITS, nodeOf, refusal } from "./document";
@@ -35,8 +34,8 @@ export function Inspector() {
 
 function AgentSettings({ node }: { node: AgentNode }) {
 	const { change, remove, run } = useCanvas.getState();
-	const agents = usePolled<{ items: AgentEntry[] }>("/agents", 60_000);
-	const models = usePolled<Page<components["schemas"]["ModelEntry"]>>("/models", 60_000);
+	const agents = usePolled<Items<AgentEntry>>("/agents", 60_000);
+	const models = usePolled<Items<ModelEntry>>("/models", 60_000);
 	const { data } = node;
 	return (
 		<Settings title="Agent">
@@ -112,8 +111,8 @@ function SourceSettings({ node }: { node: SourceNode }) {
 	const namespace = useCanvas((s) => s.history.present.namespace);
 	const { remove } = useCanvas.getState();
 	const query = `?namespace=${encodeURIComponent(namespace)}`;
-	const tools = usePolled<{ items: ToolEntry[] }>(node.kind === "tool" ? `/tools${query}` : null, 60_000);
-	const collections = usePolled<{ items: CollectionView[] }>(
+	const tools = usePolled<Items<ToolEntry>>(node.kind === "tool" ? `/tools${query}` : null, 60_000);
+	const collections = usePolled<Items<CollectionView>>(
 		node.kind === "collection" ? `/collections${query}` : null,
 		60_000,
 	);
@@ -165,7 +164,7 @@ function Settings({ title, children }: { title: string; children: ReactNode }) {
 		>
 			<div className="flex items-center gap-2">
 				<h2 className="min-w-0 flex-1 truncate font-semibold">{title}</h2>
-				<IconButton label="close the settings" className="px-1!" onClick={() => select([])}>
+				<IconButton label="close the settings" className="px-1.5!" onClick={() => select([])}>
 					<X size={16} aria-hidden />
 				</IconButton>
 			</div>

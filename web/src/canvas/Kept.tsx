@@ -3,9 +3,10 @@
 import { useEffect, useState } from "react";
 import { type CanvasEntry, describe } from "@/api/client";
 import { Alert, Button, Dialog, Empty, Field, Input } from "@/ui";
-import { bytes, moment } from "@/ui/words";
+import { bytes, count, moment } from "@/ui/words";
 import { useKeeping } from "./keeping";
 import { idFrom, idProblem, list } from "./kept";
+import { ofOtherTabs } from "./saved";
 import { useCanvas } from "./store";
 
 /** The dialogs of canvases that the server keeps. */
@@ -17,7 +18,7 @@ export function Kept() {
 			<Dialog open={question?.kind === "id"} onClose={close} title="Keep on the server">
 				<NewId />
 			</Dialog>
-			<Dialog open={question?.kind === "open"} onClose={close} title="Canvases on the server">
+			<Dialog open={question?.kind === "open"} onClose={close} title="Open a canvas">
 				<Choice />
 			</Dialog>
 			<Dialog open={question?.kind === "overtaken"} onClose={close} title="There is another one">
@@ -105,7 +106,7 @@ function Choice() {
 	return (
 		<div className="space-y-3">
 			<p className="text-soft">
-				Those of the namespace <span className="font-mono">{namespace}</span>.
+				Those that the server keeps, of the namespace <span className="font-mono">{namespace}</span>.
 			</p>
 			<Alert>{refused ?? problem}</Alert>
 			{found === null && !refused && <p className="text-soft">Reading…</p>}
@@ -130,6 +131,39 @@ function Choice() {
 				))}
 			</ul>
 			{next && <Button onClick={() => setFrom(next)}>More</Button>}
+			<OfOtherTabs />
 		</div>
+	);
+}
+
+/** What other tabs of this browser have on their screens, or had when they were closed. */
+function OfOtherTabs() {
+	const [found] = useState(ofOtherTabs);
+	const { reopen, say } = useCanvas.getState();
+	if (found.length === 0) return null;
+	return (
+		<>
+			<p className="text-soft">Those that other tabs of this browser have, or had when they were closed.</p>
+			<ul aria-label="canvases of other tabs" className="space-y-1">
+				{found.map(({ key, at, canvas }) => (
+					<li key={key}>
+						<Button
+							className="w-full flex-wrap justify-between text-left"
+							onClick={() => {
+								reopen(canvas);
+								useKeeping.getState().ask(null);
+								say("opened: undo brings back what was here");
+							}}
+						>
+							<span className="min-w-0 break-words">{canvas.document.name || "Untitled"}</span>
+							<span className="font-normal text-soft text-xs">
+								{at > 0 && <>{moment(new Date(at).toISOString())} · </>}
+								{count(canvas.document.nodes.length, "node")}
+							</span>
+						</Button>
+					</li>
+				))}
+			</ul>
+		</>
 	);
 }

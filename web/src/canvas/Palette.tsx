@@ -6,6 +6,7 @@ import Link from "next/link";
 import { type ReactNode, useState } from "react";
 import type { AgentEntry, CollectionView, ToolEntry } from "@/api/client";
 import { usePolled } from "@/api/polling";
+import type { Items } from "@/api/shapes";
 import { Button, IconButton, Input, Loading, Refused } from "@/ui";
 import { count } from "@/ui/words";
 import type { CanvasNode } from "./document";
@@ -30,9 +31,9 @@ export function readDragged(data: DataTransfer): Draft | null {
 export function Palette() {
 	const namespace = useCanvas((s) => s.history.present.namespace);
 	const query = `?namespace=${encodeURIComponent(namespace)}`;
-	const agents = usePolled<{ items: AgentEntry[] }>("/agents", EVERY_MS);
-	const tools = usePolled<{ items: ToolEntry[] }>(`/tools${query}`, EVERY_MS);
-	const collections = usePolled<{ items: CollectionView[] }>(`/collections${query}`, EVERY_MS);
+	const agents = usePolled<Items<AgentEntry>>("/agents", EVERY_MS);
+	const tools = usePolled<Items<ToolEntry>>(`/tools${query}`, EVERY_MS);
+	const collections = usePolled<Items<CollectionView>>(`/collections${query}`, EVERY_MS);
 	const [open, setOpen] = useState(true);
 	const [sought, setSought] = useState("");
 	const words = sought.trim().toLowerCase();
@@ -47,7 +48,7 @@ export function Palette() {
 		);
 	}
 	const fold = (
-		<IconButton label="hide the palette" className="px-1!" onClick={() => setOpen(false)}>
+		<IconButton label="hide the palette" className="px-1.5!" onClick={() => setOpen(false)}>
 			<PanelLeftClose size={16} aria-hidden />
 		</IconButton>
 	);

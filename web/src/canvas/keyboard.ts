@@ -11,11 +11,11 @@ export const KEYS: { keys: string; does: string }[] = [
 	{ keys: "Ctrl D", does: "duplicate what is selected" },
 	{ keys: "Ctrl A", does: "select everything" },
 	{ keys: "Ctrl G / Ctrl Shift G", does: "group what is selected, dissolve a group" },
-	{ keys: "Ctrl S / Ctrl O", does: "save the canvas on the server, open one from there" },
+	{ keys: "Ctrl S / Ctrl O", does: "save the canvas on the server, open one from there or from another tab" },
 	{ keys: "Ctrl K", does: "search the canvas" },
 	{ keys: "Ctrl Enter", does: "run the agent whose task is being typed" },
 	{ keys: "Delete", does: "remove what is selected" },
-	{ keys: "Arrows", does: "move what is selected" },
+	{ keys: "Arrows", does: "move what is selected; a burst of presses is undone at once" },
 	{ keys: "Tab, Enter", does: "go to the next node, select it" },
 ];
 

@@ -1,7 +1,14 @@
-import { afterEach, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { type CanvasNode, emptyCanvas } from "./document";
+import { begin } from "./history";
+import { MemoryStore } from "./memory-store";
+import { movesOf, placed } from "./moves";
 import { useCanvas } from "./store";
 
-afterEach(() => vi.unstubAllGlobals());
+afterEach(() => {
+	vi.unstubAllGlobals();
+	vi.useRealTimers();
+});
 
 test("given a fork that the server refuses, then its node says why and keeps its run", async () => {
 	const refused = { status: 422, code: "invalid", title: "Invalid", detail: "a call is under way", hint: "at_seq 1" };
@@ -13,14 +20,12 @@ test("given a fork that the server refuses, then its node says why and keeps its
 });
 
 test("given a kept canvas that can't be read back, then its text is set aside and the page says so", async () => {
-	const kept = new Map([["riverrun.canvas", JSON.stringify({ canvas: "{}", runs: {}, chains: {} })]]);
-	const storage = {
-		getItem: (key: string) => kept.get(key) ?? null,
-		setItem: (key: string, text: string) => kept.set(key, text),
-	};
-	vi.stubGlobal("localStorage", storage);
+	const kept = JSON.stringify({ canvas: "{}", runs: {}, chains: {} });
+	const browser = new MemoryStore([["riverrun.canvas", kept]]);
+	vi.stubGlobal("localStorage", browser);
+	vi.stubGlobal("sessionStorage", new MemoryStore());
 	useCanvas.getState().load();
-	expect(kept.get("riverrun.canvas.set-aside")).toBe(kept.get("riverrun.canvas"));
+	expect([browser.getItem("riverrun.canvas.set-aside"), browser.getItem("riverrun.canvas")]).toEqual([kept, null]);
 	expect(useCanvas.getState().notice).toContain("can't be read");
 	expect(useCanvas.getState().history.present.nodes).toEqual([]);
 });
@@ -31,4 +36,58 @@ test("given more connections than a canvas has, when they are pasted, then nothi
 	useCanvas.getState().paste();
 	expect(useCanvas.getState().history.present.edges).toEqual([]);
 	expect(useCanvas.getState().notice).toBe("a canvas has at most 8000 connections");
+});
+
+describe("given a node that is moved by keys", () => {
+	const canvas = useCanvas.getState;
+	const places = () => canvas().history.present.nodes.map(({ x }) => x);
+	/** As React Flow tells of a press. */
+	const press = (id: string, x: number) => {
+		const moves = movesOf([{ type: "position", id, position: { x, y: 0 }, dragging: false }]);
+		canvas().nudge(`places of ${id}`, (now) => placed(now, moves));
+	};
+	const node = (id: string): CanvasNode => ({ id, kind: "note", x: 0, y: 0, data: { text: "" } });
+	beforeEach(() => {
+		vi.useFakeTimers();
+		useCanvas.setState({ history: begin({ ...emptyCanvas(), nodes: [node("a"), node("b")] }) });
+	});
+
+	test("when it is undone, then a burst of presses is one step, which redo brings back", () => {
+		for (const x of [5, 10, 15]) press("a", x);
+		expect(places()).toEqual([15, 0]);
+		canvas().undo();
+		expect([places(), canvas().history.past]).toEqual([[0, 0], []]);
+		canvas().redo();
+		expect(places()).toEqual([15, 0]);
+	});
+
+	test("when presses are long apart, or of another node, then each is a step", () => {
+		press("a", 5);
+		vi.advanceTimersByTime(60_000);
+		press("a", 10);
+		press("b", 5);
+		canvas().undo();
+		expect(places()).toEqual([10, 0]);
+		canvas().undo();
+		expect(places()).toEqual([5, 0]);
+	});
+
+	test("when something else comes between, then the next press is a step of its own", () => {
+		press("a", 5);
+		canvas().edit((now) => ({ ...now, name: "named" }));
+		press("a", 10);
+		canvas().undo();
+		expect([places(), canvas().history.present.name]).toEqual([[5, 0], "named"]);
+		canvas().undo();
+		press("a", 20);
+		expect([places(), canvas().history.future]).toEqual([[20, 0], []]);
+	});
+});
+
+test.each([
+	[true, false],
+	[false, true],
+])("given a move whose dragging is %s, then it ends its drag: %s", (dragging, ends) => {
+	expect(movesOf([{ type: "position", id: "a", position: { x: 1, y: 2 }, dragging }]).ends).toBe(ends);
+	expect(movesOf([{ type: "dimensions", id: "a", dimensions: { width: 1, height: 2 } }]).ends).toBe(false);
 });

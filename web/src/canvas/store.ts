@@ -26,28 +26,14 @@ import {
 	takenAlong,
 	without,
 } from "./document";
-import { exportCanvas, importCanvas } from "./exchange";
 import * as history from "./history";
 import { keyOf } from "./kept";
 import { chainOf, notRunnable } from "./plan";
+import { type Reopened, readSaved } from "./saved";
 
-const STORAGE = "riverrun.canvas";
-/** What could not be read back: nothing writes over it but the next such canvas. */
-const SET_ASIDE = "riverrun.canvas.set-aside";
 const COPY_OFFSET = 32;
-/** Changes of one node that follow each other this fast are one step of the history. */
-const TYPING_MS = 1_000;
-let typing = { id: "", at: 0 };
+let burst: history.Burst<CanvasDocument> | null = null;
 let loaded = false;
-
-/** `canvas` is in the exchange format: what is read back is checked like any import. */
-type Saved = {
-	canvas: string;
-	runs: Record<string, string>;
-	chains: Record<string, string>;
-	/** Where the server keeps it, and the revision that was seen last. */
-	kept?: { id: string; revision: number };
-};
 
 type CanvasState = {
 	history: history.History<CanvasDocument>;
@@ -69,10 +55,14 @@ type CanvasState = {
 
 	load: () => void;
 	replace: (document: CanvasDocument) => void;
+	/** Shows a canvas that another tab has kept, with its runs. */
+	reopen: (canvas: Reopened) => void;
 	/** The server keeps the canvas that is on the screen, at this revision. */
 	keptAs: (entry: Pick<CanvasEntry, "namespace" | "canvas_id" | "revision">) => void;
 	edit: (change: (document: CanvasDocument) => CanvasDocument) => void;
 	amend: (change: (document: CanvasDocument) => CanvasDocument) => void;
+	/** A change by a key that is pressed over and over: a burst of them is one step of the history. `of` says what it changes. */
+	nudge: (of: string, change: (document: CanvasDocument) => CanvasDocument) => void;
 	/** Makes what was amended since `before` one step of the history. */
 	settle: (before: CanvasDocument) => void;
 	undo: () => void;
@@ -149,6 +139,13 @@ export const useCanvas = create<CanvasState>((set, get) => {
 			set({ selected: new Set(), runOf: {}, runBefore: {}, chains: {}, problems: {}, shown: get().shown + 1 });
 		},
 
+		reopen({ document, runs, revisions }) {
+			get().replace(document);
+			// A start that is under way is the other tab's to ask for again.
+			set((state) => ({ runOf: runs, revisions: { ...state.revisions, ...revisions } }));
+			for (const runId of Object.values(runs)) useRuns.getState().follow(runId);
+		},
+
 		keptAs({ namespace, canvas_id, revision }) {
 			// What is typed while it is being saved stays; undo goes on to what was there before.
 			get().amend((now) => (now.kept === canvas_id ? now : { ...now, kept: canvas_id }));
@@ -157,6 +154,13 @@ export const useCanvas = create<CanvasState>((set, get) => {
 
 		edit,
 		amend: (change) => set((state) => ({ history: history.amend(state.history, change(state.history.present)) })),
+		nudge: (of, change) =>
+			set((state) => {
+				const next = change(state.history.present);
+				const done = history.recordBurst(state.history, next, of, Date.now(), burst);
+				burst = done.burst;
+				return { history: done.history };
+			}),
 		settle: (before) =>
 			set((state) => {
 				const after = state.history.present;
@@ -187,10 +191,7 @@ export const useCanvas = create<CanvasState>((set, get) => {
 		},
 
 		change(id, data) {
-			const now = Date.now();
-			const goesOn = typing.id === id && now - typing.at < TYPING_MS;
-			typing = { id, at: now };
-			(goesOn ? get().amend : edit)((document) => ({
+			get().nudge(`data of ${id}`, (document) => ({
 				...document,
 				nodes: document.nodes.map((node) =>
 					node.id === id ? ({ ...node, data: { ...node.data, ...data } } as CanvasNode) : node,
@@ -333,65 +334,4 @@ export const useCanvas = create<CanvasState>((set, get) => {
 function omit<T>(record: Record<string, T>, key: string): Record<string, T> {
 	const { [key]: _, ...rest } = record;
 	return rest;
-}
-
-/** What is drawn from now on would be kept in the place of this text. Says where it is. */
-function setAside(text: string): string {
-	try {
-		localStorage.setItem(SET_ASIDE, text);
-		return `its text is kept as ${SET_ASIDE}`;
-	} catch {
-		return "the browser's storage has no room to set it aside, and the next change takes its place";
-	}
-}
-
-function readSaved(say: (why: string) => void): {
-	document: CanvasDocument;
-	runs: Record<string, string>;
-	chains: Record<string, string>;
-	revisions: Record<string, number>;
-} | null {
-	let text: string | null = null;
-	try {
-		text = localStorage.getItem(STORAGE);
-		const saved = JSON.parse(text ?? "null") as Saved | null;
-		if (!saved) return null;
-		const { canvas, runs, chains, kept } = saved;
-		const document = importCanvas(canvas);
-		if (!kept) return { document, runs, chains, revisions: {} };
-		const revisions = { [keyOf(document.namespace, kept.id)]: kept.revision };
-		return { document: { ...document, kept: kept.id }, runs, chains, revisions };
-	} catch (error) {
-		if (text !== null) say(`the canvas that this browser kept can't be read (${describe(error)}); ${setAside(text)}`);
-		return null;
-	}
-}
-
-/** Keeps what is on the screen in the browser, a moment after it changed. */
-export function autosave(): () => void {
-	let timer: ReturnType<typeof setTimeout> | undefined;
-	const save = () => {
-		const { history: now, runOf, chains, revisions } = useCanvas.getState();
-		const { namespace, kept: id } = now.present;
-		const kept = id === undefined ? undefined : { id, revision: revisions[keyOf(namespace, id)] ?? 0 };
-		try {
-			const saved: Saved = { canvas: exportCanvas(now.present), runs: runOf, chains, kept };
-			localStorage.setItem(STORAGE, JSON.stringify(saved));
-		} catch {
-			useCanvas.getState().say("the browser does not keep this canvas: its storage is full or switched off");
-		}
-	};
-	const unsubscribe = useCanvas.subscribe((state, before) => {
-		const same = (key: "history" | "runOf" | "chains" | "revisions") => state[key] === before[key];
-		if (same("history") && same("runOf") && same("chains") && same("revisions")) return;
-		clearTimeout(timer);
-		timer = setTimeout(save, 300);
-	});
-	window.addEventListener("pagehide", save);
-	return () => {
-		clearTimeout(timer);
-		save();
-		unsubscribe();
-		window.removeEventListener("pagehide", save);
-	};
 }

@@ -4,7 +4,7 @@ import clsx from "clsx";
 import { useState } from "react";
 import { ApiError, type CollectionView, type DocumentView } from "@/api/client";
 import { usePolled } from "@/api/polling";
-import type { DeletionView, Page } from "@/api/shapes";
+import type { DeletionView, Items, Page } from "@/api/shapes";
 import { homeNamespace, useSession } from "@/session/store";
 import { Empty, Field, Input, Loading, Panel, Status, Table } from "@/ui";
 import { count, moment } from "@/ui/words";
@@ -22,7 +22,7 @@ export function Collections() {
 	/** Of the last removal: what it was of may be gone with it. */
 	const [receipt, setReceipt] = useState<DeletionView | null>(null);
 	const query = `namespace=${encodeURIComponent(namespace)}`;
-	const collections = usePolled<{ items: CollectionView[] }>(`/collections?${query}`, 5_000);
+	const collections = usePolled<Items<CollectionView>>(`/collections?${query}`, 5_000);
 	const name = chosen ?? collections.data?.items[0]?.name ?? null;
 	return (
 		<div className="grid grid-cols-[minmax(0,1fr)] items-start gap-3 p-3 lg:grid-cols-[18rem_minmax(0,1fr)]">
@@ -116,7 +116,7 @@ function Documents({
 				{items?.map((one) => (
 					<tr key={one.document_id}>
 						<td className="break-all">
-							<button type="button" className="text-left text-accent" onClick={() => setOpen(one)}>
+							<button type="button" className="hit text-left text-accent" onClick={() => setOpen(one)}>
 								{one.source}
 							</button>
 							{one.error && <span className="block text-bad text-xs">{one.error.message}</span>}

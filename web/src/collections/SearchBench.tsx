@@ -93,7 +93,7 @@ function Results({ found, namespace }: { found: SearchDone; namespace: string })
 								<Link
 									prefetch={false}
 									href={addressOf({ id: item.document_id, namespace, span: item.span })}
-									className="break-all text-accent text-xs underline"
+									className="hit break-all text-accent text-xs underline"
 								>
 									{item.source} {item.span.start}–{item.span.end}
 								</Link>

@@ -33,11 +33,11 @@ export function Datasets({ page }: { page: Polled<Page<DatasetView>> }) {
 								{number(one.tokens.p50)}
 							</span>
 						)}
-						{(one.warnings?.length ?? 0) > 0 && (
+						{one.warnings.length > 0 && (
 							<details className="text-warn text-xs">
-								<summary>{one.warnings?.length} warnings</summary>
+								<summary className="py-1.5">{one.warnings.length} warnings</summary>
 								<ul>
-									{one.warnings?.slice(0, MOST_SHOWN).map((warning) => (
+									{one.warnings.slice(0, MOST_SHOWN).map((warning) => (
 										<li key={`${warning.line} ${warning.reason}`}>
 											{warning.line !== null && `line ${warning.line}: `}
 											{warning.reason}

@@ -29,7 +29,7 @@ export function Jobs({
 								<button
 									type="button"
 									aria-pressed={job.job_id === chosen}
-									className="text-left font-medium text-accent"
+									className="hit text-left font-medium text-accent"
 									onClick={() => onChoose(job.job_id)}
 								>
 									{job.name}

@@ -56,7 +56,7 @@ export function Registry({ page }: { page: Polled<Page<ModelVersionView>> }) {
 							</td>
 							<td>
 								<Status of={one.stage} />
-								{one.gate && !one.gate.passed && (
+								{!one.gate.passed && (
 									<span className="block text-warn text-xs">{one.gate.reason ?? "a gate was not passed"}</span>
 								)}
 							</td>
@@ -79,7 +79,7 @@ export function Registry({ page }: { page: Polled<Page<ModelVersionView>> }) {
 											key={to}
 											tone="quiet"
 											// The reason stands beside its stage.
-											disabled={moving || (to === "ready" && one.gate?.passed === false)}
+											disabled={moving || (to === "ready" && !one.gate.passed)}
 											aria-label={`${label} ${one.model}@${one.version}`}
 											onClick={() => void move(one, to)}
 										>

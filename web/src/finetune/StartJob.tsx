@@ -92,7 +92,7 @@ export function StartJob({ datasets, defaults, onStarted }: Props) {
 					/>
 				</Field>
 				<details>
-					<summary className="text-soft text-xs">more settings</summary>
+					<summary className="py-1.5 text-soft text-xs">more settings</summary>
 					<div className="mt-2 grid grid-cols-2 gap-2">
 						{NUMBERS.filter(({ field }) => field !== "maxSteps").map(({ field, label }) => (
 							<Field key={field} label={label}>

@@ -15,6 +15,7 @@ const job = (change: Partial<JobView> = {}): JobView => ({
 	status: "queued",
 	step: 0,
 	max_steps: 10,
+	settings: {},
 	created_at: "2026-01-01T00:00:00Z",
 	...change,
 });

@@ -129,7 +129,7 @@ function Group({
 								<Status of={one.severity} />
 								<button
 									type="button"
-									className="break-all font-mono text-accent text-xs"
+									className="hit break-all text-left font-mono text-accent text-xs"
 									onClick={() => onOpen({ file: one.file, line: one.line })}
 								>
 									{one.file}:{one.line}:{one.column}

@@ -3,7 +3,7 @@
 import { useEffect, useState } from "react";
 import { call, describe } from "@/api/client";
 import { usePolled } from "@/api/polling";
-import type { FileChanged, Page, ProjectFile, ProposalView } from "@/api/shapes";
+import type { FileChanged, FileText, Page, ProjectFile, ProposalAccepted, ProposalView } from "@/api/shapes";
 import { Alert, Button, Empty, Field, Input, Loading, Panel, Select, Status } from "@/ui";
 import { count, moment, number } from "@/ui/words";
 import { Diff } from "./Diff";
@@ -69,7 +69,7 @@ function Ask({
 			const body = { file: file.trim(), ...(instruction.trim() ? { instruction: instruction.trim() } : {}) };
 			const key = crypto.randomUUID();
 			const options = { method: "POST", body, key, background: true, timeoutMs: PATIENCE_MS };
-			const proposal = await call<Pick<ProposalView, "proposal_id">>(`${base}/improve`, options);
+			const proposal = await call<ProposalAccepted>(`${base}/improve`, options);
 			onProposed(proposal.proposal_id);
 		} catch (error) {
 			setProblem(describe(error));
@@ -118,7 +118,7 @@ function Proposal({ base, id, onChanged }: { base: string; id: string; onChanged
 	const [acting, setActing] = useState(false);
 	// A change that was taken back stays a proposal that was applied: what the copy has tells which one it is.
 	const applied = data?.status === "applied" ? `${base}/file?${new URLSearchParams({ path: data.file })}` : null;
-	const copy = usePolled<{ sha256: string }>(applied, 30_000);
+	const copy = usePolled<FileText>(applied, 30_000);
 	useEffect(() => setSettled(data !== null && data.status !== "proposing"), [data]);
 	if (!data) return <Loading of={polled} />;
 	const { file, status, improves } = data;

@@ -3,10 +3,10 @@
 import { useState } from "react";
 import { call, describe } from "@/api/client";
 import { usePolled } from "@/api/polling";
-import type { ProjectTool } from "@/api/shapes";
+import type { Items, ProjectTool } from "@/api/shapes";
 import { Alert, Button, Loading, Panel, Status } from "@/ui";
 
-type Tools = { items: ProjectTool[] };
+type Tools = Items<ProjectTool>;
 
 /** An installation fetches packages. */
 const PATIENCE_MS = 15 * 60_000;
@@ -47,22 +47,20 @@ export function Linters() {
 							<span className="text-soft text-xs">{tool.installed_version}</span>
 							<span className="ml-auto">
 								{tool.status === "installed" ? (
-									<Button
-										disabled={busy !== null}
-										aria-label={`Remove ${tool.name}`}
-										onClick={() => void act(tool.name, "remove")}
-									>
-										{busy === tool.name ? "Removing…" : "Remove"}
+									<Button disabled={busy !== null} onClick={() => void act(tool.name, "remove")}>
+										<span className="relative">
+											{busy === tool.name ? "Removing…" : "Remove"}
+											<span className="sr-only"> {tool.name}</span>
+										</span>
 									</Button>
 								) : (
 									tool.status === "missing" &&
 									tool.version && (
-										<Button
-											disabled={busy !== null}
-											aria-label={`Install ${tool.name} ${tool.version}`}
-											onClick={() => void act(tool.name, "install")}
-										>
-											{busy === tool.name ? "Installing…" : `Install ${tool.version}`}
+										<Button disabled={busy !== null} onClick={() => void act(tool.name, "install")}>
+											<span className="relative">
+												{busy === tool.name ? "Installing…" : "Install"}
+												<span className="sr-only"> {tool.name}</span> {tool.version}
+											</span>
 										</Button>
 									)
 								)}

@@ -106,11 +106,11 @@ function Head({ project, working, onChanged }: { project: ProjectView; working: 
 				<Button tone="accent" disabled={working || asking || project.files === 0} onClick={() => void analyze()}>
 					{working ? `${project.status.replace(/^./, (first) => first.toUpperCase())}…` : "Analyze"}
 				</Button>
-				<label className="flex items-center gap-1.5 text-xs">
+				<label className="hit gap-1.5 text-xs">
 					<input type="checkbox" checked={review} onChange={(event) => setReview(event.target.checked)} />
 					also ask the model for a review
 				</label>
-				<a className="text-accent text-xs underline" href={`${API_BASE}${base}/patch`} download="changes.patch">
+				<a className="hit text-accent text-xs underline" href={`${API_BASE}${base}/patch`} download="changes.patch">
 					Patch of what was applied
 				</a>
 			</div>

@@ -56,10 +56,10 @@ export function Report({ id, onImprove }: { id: string; onImprove: (file: string
 						))}
 					</dl>
 					<p className="mt-2 flex gap-3 text-xs">
-						<a className="text-accent underline" href={`${form}&format=html`} download="report.html">
+						<a className="hit text-accent underline" href={`${form}&format=html`} download="report.html">
 							As a page
 						</a>
-						<a className="text-accent underline" href={`${form}&format=sarif`} download="report.sarif">
+						<a className="hit text-accent underline" href={`${form}&format=sarif`} download="report.sarif">
 							As SARIF
 						</a>
 					</p>
@@ -70,7 +70,7 @@ export function Report({ id, onImprove }: { id: string; onImprove: (file: string
 			<Findings
 				findings={report.findings}
 				total={summary.findings}
-				truncated={report.findings_truncated ?? false}
+				truncated={report.findings_truncated}
 				onOpen={setPlace}
 				onImprove={onImprove}
 			/>
@@ -81,7 +81,11 @@ export function Report({ id, onImprove }: { id: string; onImprove: (file: string
 						{report.file_metrics.map((one) => (
 							<tr key={one.file}>
 								<td className="break-all">
-									<button type="button" className="text-left text-accent" onClick={() => setPlace({ file: one.file })}>
+									<button
+										type="button"
+										className="hit text-left text-accent"
+										onClick={() => setPlace({ file: one.file })}
+									>
 										{one.file}
 									</button>
 								</td>
@@ -97,7 +101,7 @@ export function Report({ id, onImprove }: { id: string; onImprove: (file: string
 						{report.tools.map((tool) => (
 							<tr key={tool.name}>
 								<td>
-									{tool.name} <span className="text-soft text-xs">{tool.version}</span>
+									{tool.name}
 									{tool.detail && <span className="block text-xs">{tool.detail}</span>}
 									{tool.fix && <code className="block break-all font-mono text-xs">{tool.fix}</code>}
 								</td>
@@ -139,7 +143,7 @@ function Review({ review, onOpen }: { review: NonNullable<ReportView["review"]>;
 					<li key={n}>
 						<button
 							type="button"
-							className="break-all rounded bg-raised px-1.5 text-accent text-xs"
+							className="hit break-all rounded bg-raised px-1.5 text-left text-accent text-xs"
 							onClick={() => onOpen({ file, line })}
 						>
 							[{n}] {file}:{line}

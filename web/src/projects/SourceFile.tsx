@@ -3,6 +3,7 @@
 import clsx from "clsx";
 import { useEffect, useRef, useState } from "react";
 import { call, describe } from "@/api/client";
+import type { FileText } from "@/api/shapes";
 import { Dialog, Loading } from "@/ui";
 
 export type Place = { file: string; line?: number };
@@ -26,7 +27,7 @@ function Lines({ id, place }: { id: string; place: Place }) {
 	useEffect(() => {
 		const abort = new AbortController();
 		const query = new URLSearchParams({ path: place.file });
-		call<{ text: string }>(`/projects/${encodeURIComponent(id)}/file?${query}`, { signal: abort.signal })
+		call<FileText>(`/projects/${encodeURIComponent(id)}/file?${query}`, { signal: abort.signal })
 			.then((file) => setText(file.text))
 			.catch((error) => !abort.signal.aborted && setProblem(describe(error)));
 		return () => abort.abort();

@@ -13,7 +13,7 @@ export function PublicNames({ surface, change }: { surface: Surface; change?: Su
 		<Panel title={`Public names: ${number(surface.count)}`}>
 			{change && <Changed change={change} />}
 			<details>
-				<summary className="cursor-pointer text-soft text-xs">by file</summary>
+				<summary className="cursor-pointer py-1.5 text-soft text-xs">by file</summary>
 				<dl tabIndex={0} className="max-h-96 overflow-auto">
 					{surface.modules.slice(0, MOST_SHOWN).map(({ file, names }) => (
 						<div key={file} className="border-line border-b py-1 last:border-0">

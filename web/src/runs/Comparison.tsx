@@ -57,7 +57,7 @@ function Side({ id }: { id: string }) {
 	const { result } = run;
 	return (
 		<Panel title={result?.task ?? run.agent ?? id} actions={<Status of={run.status} />}>
-			<Link href={`/ui/runs/?id=${id}`} prefetch={false} className="break-all font-mono text-accent text-xs">
+			<Link href={`/ui/runs/?id=${id}`} prefetch={false} className="hit break-all font-mono text-accent text-xs">
 				{id}
 			</Link>
 			<Figures run={run} />

@@ -7,6 +7,7 @@ import { useState } from "react";
 import { useShallow } from "zustand/react/shallow";
 import { type AgentEntry, describe, type RunSummary, type RunView } from "@/api/client";
 import { usePolled } from "@/api/polling";
+import type { Items, Page } from "@/api/shapes";
 import { Alert, Button, Empty, Input, Loading, Panel, Select, Status } from "@/ui";
 import { count, moment } from "@/ui/words";
 import { Answer } from "./Answer";
@@ -28,7 +29,7 @@ export function Runs() {
 	const [status, setStatus] = useState("");
 	const [agent, setAgent] = useState("");
 	const [namespace, setNamespace] = useState("");
-	const agents = usePolled<{ items: AgentEntry[] }>("/agents", 60_000);
+	const agents = usePolled<Items<AgentEntry>>("/agents", 60_000);
 	const [cursor, setCursor] = useState<string[]>([]);
 	const path = new URLSearchParams({ limit: "50" });
 	if (status) path.set("status", status);
@@ -36,7 +37,7 @@ export function Runs() {
 	if (namespace) path.set("namespace", namespace);
 	const at = cursor.at(-1);
 	if (at) path.set("cursor", at);
-	const page = usePolled<{ items: RunSummary[]; next_cursor?: string | null }>(`/runs?${path}`, 3_000);
+	const page = usePolled<Page<RunSummary>>(`/runs?${path}`, 3_000);
 	return (
 		<div className="grid grid-cols-[minmax(0,1fr)] items-start gap-3 p-3 lg:grid-cols-[minmax(20rem,26rem)_minmax(0,1fr)]">
 			<h1 className="sr-only">Runs</h1>
@@ -114,7 +115,7 @@ export function Runs() {
 									href={`/ui/runs/?id=${id}&with=${run.run_id}`}
 									prefetch={false}
 									aria-label={`compare with ${run.run_id}`}
-									className="rounded px-2 py-1 text-accent text-xs hover:bg-raised"
+									className="hit rounded px-2 text-accent text-xs hover:bg-raised"
 								>
 									compare
 								</Link>

@@ -19,13 +19,13 @@ export function Tree({ id }: { id: string }) {
 		<Panel title="Branches">
 			<ul>
 				{branches(data.items, data.edges).map(({ run, depth, edge }) => (
-					<li key={run.run_id} style={{ paddingLeft: depth * INDENT_PX }} className="flex items-center gap-2 py-0.5">
+					<li key={run.run_id} style={{ paddingLeft: depth * INDENT_PX }} className="flex items-center gap-2">
 						<Status of={run.status} />
 						<Link
 							href={`/ui/runs/?id=${run.run_id}`}
 							prefetch={false}
 							aria-current={run.run_id === id}
-							className={clsx("min-w-0 truncate", run.run_id === id ? "font-semibold" : "text-accent")}
+							className={clsx("min-w-0 truncate py-0.5", run.run_id === id ? "font-semibold" : "text-accent")}
 						>
 							{run.task}
 						</Link>
@@ -38,7 +38,7 @@ export function Tree({ id }: { id: string }) {
 							<Link
 								href={`/ui/runs/?id=${id}&with=${run.run_id}`}
 								prefetch={false}
-								className="text-accent text-xs"
+								className="hit text-accent text-xs"
 								aria-label={`compare with ${run.run_id}`}
 							>
 								compare

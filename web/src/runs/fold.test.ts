@@ -69,6 +69,26 @@ describe("the fold of a run's messages", () => {
 		expect(apply(writing, stepped(2), token(2, "late")).writing).toBeNull();
 	});
 
+	describe("given a connection that is lost in the middle of a text", () => {
+		const start: RunMessage = { type: "start", run_id: "r" };
+		const token = (text: string): RunMessage => ({ type: "token", seq: 2, text });
+		const lost = apply(unknownRun("r"), start, stepped(1), token("Hel"), token("lo "));
+
+		test("when it is joined again, then the text stays until more of it comes, which takes its place", () => {
+			const joined = apply(lost, start);
+			expect(joined.writing?.text).toBe("Hello ");
+			const again = apply(joined, token("Hello "), token("world"));
+			expect(again.writing).toEqual({ seq: 2, text: "Hello world" });
+		});
+		test("when it is lost once more, then the text is there once", () => {
+			expect(apply(lost, start, token("Hello "), start, start, token("Hello you")).writing?.text).toBe("Hello you");
+		});
+		test("when its step comes first, then the step has the text", () => {
+			expect(apply(lost, start, stepped(2)).writing).toBeNull();
+			expect(apply(lost, start, stepped(2), { type: "token", seq: 3, text: "So" }).writing?.text).toBe("So");
+		});
+	});
+
 	test("given the end, the result counts and later messages do not bring the run back", () => {
 		const run = apply(unknownRun("r"), stepped(1), final([step(1)]), { type: "start", run_id: "r" });
 		expect([hasEnded(run), run.status, usageOf(run).total_tokens]).toEqual([true, "succeeded", 9]);

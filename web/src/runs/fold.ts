@@ -13,8 +13,12 @@ export type LiveRun = {
 	steps: StepView[];
 	/** Approval steps that somebody has answered: the stream itself does not say so before the call's result is there. */
 	answered: number[];
-	/** Text that the model is writing for step `seq`; gone when the step is there. */
-	writing: { seq: number; text: string } | null;
+	/**
+	 * Text that the model is writing for step `seq`; gone when the step is there. `heard` before the stream was joined anew:
+	 * pieces have no place in the text, and a model that is asked again writes it from its beginning, so that what comes then
+	 * takes its place.
+	 */
+	writing: { seq: number; text: string; heard?: "before" } | null;
 	result: RunView | null;
 };
 
@@ -45,6 +49,7 @@ function take(run: LiveRun, message: RunMessage): void {
 		case "start":
 			run.agent = message.agent ?? run.agent;
 			if (!run.result) run.status = statusOf(run);
+			if (run.writing) run.writing = { ...run.writing, heard: "before" };
 			return;
 		case "step":
 			if (message.step.seq !== lastSeq(run) + 1) return;
@@ -55,7 +60,8 @@ function take(run: LiveRun, message: RunMessage): void {
 			return;
 		case "token": {
 			if (message.seq <= lastSeq(run) || run.result) return;
-			const before = run.writing?.seq === message.seq ? run.writing.text : "";
+			const goesOn = run.writing?.seq === message.seq && run.writing.heard !== "before";
+			const before = run.writing && goesOn ? run.writing.text : "";
 			run.writing = { seq: message.seq, text: before + message.text };
 			return;
 		}

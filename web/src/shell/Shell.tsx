@@ -68,9 +68,12 @@ export function Shell({ children }: { children: ReactNode }) {
 							<Link
 								href="/ui/system/"
 								prefetch={false}
-								className={clsx("rounded px-1 py-0.5 hover:bg-raised", health.data.status !== "ok" && "text-warn")}
+								className={clsx(
+									"hit justify-center rounded px-1 hover:bg-raised",
+									health.data.status !== "ok" && "text-warn",
+								)}
 							>
-								<span className="max-lg:hidden">{health.data.version} · </span>
+								<span className="whitespace-pre max-lg:hidden">{health.data.version} · </span>
 								{health.data.status}
 							</Link>
 						)}

@@ -1,13 +1,13 @@
 "use client";
 
 import { usePolled } from "@/api/polling";
-import type { ModelCard } from "@/api/shapes";
+import type { Items, ModelCard } from "@/api/shapes";
 import { Empty, Loading, Panel, Table } from "@/ui";
 import { moment, number } from "@/ui/words";
 
 /** What was measured of the models. */
 export function ModelCards() {
-	const cards = usePolled<{ items: ModelCard[] }>("/models/cards", 30_000);
+	const cards = usePolled<Items<ModelCard>>("/models/cards", 30_000);
 	const { data } = cards;
 	return (
 		<Panel title="Models">

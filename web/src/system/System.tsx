@@ -3,6 +3,7 @@
 import { useMemo, useState } from "react";
 import { call, type DeadLetterEntry, describe, type HealthView } from "@/api/client";
 import { usePolled } from "@/api/polling";
+import type { Items } from "@/api/shapes";
 import { Alert, Button, Empty, Loading, Panel, Status } from "@/ui";
 import { ModelCards } from "./ModelCards";
 
@@ -75,7 +76,7 @@ function Services() {
 }
 
 function DeadLetters() {
-	const page = usePolled<{ items: DeadLetterEntry[] }>("/dlq", 5_000);
+	const page = usePolled<Items<DeadLetterEntry>>("/dlq", 5_000);
 	const { data, refresh } = page;
 	const [problem, setProblem] = useState<string | null>(null);
 	// Those that somebody has to look at stand above those that were handled.

@@ -99,12 +99,12 @@ function NearAgent({ id, data, selected }: NodeProps<FlowNode>) {
 						<div className="flex flex-wrap items-center gap-x-3">
 							<Figures run={live} />
 							<ChainTotal link={live.result?.chain} />
-							<Link className="nodrag text-accent text-xs" prefetch={false} href={`/ui/runs/?id=${live.runId}`}>
+							<Link className="nodrag hit text-accent text-xs" prefetch={false} href={`/ui/runs/?id=${live.runId}`}>
 								in full
 							</Link>
 							{before && (
 								<Link
-									className="nodrag text-accent text-xs"
+									className="nodrag hit text-accent text-xs"
 									prefetch={false}
 									href={`/ui/runs/?id=${before}&with=${live.runId}`}
 								>

@@ -92,7 +92,7 @@ const GroupNode = memo(({ id, data, selected }: NodeProps<FlowNode>) => {
 		>
 			<input
 				aria-label="group title"
-				className="nodrag m-2 rounded bg-transparent px-1 font-semibold"
+				className="nodrag m-2 min-h-[24px] rounded bg-transparent px-1 font-semibold"
 				maxLength={LIMITS.name}
 				value={(data.node.data as GroupData).title}
 				onChange={(event) => change(id, { title: event.target.value })}

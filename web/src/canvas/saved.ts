@@ -1,0 +1,81 @@
+/** What the browser keeps of the canvas on the screen, and what it gives back. */
+
+import { describe } from "@/api/client";
+import type { CanvasDocument } from "./document";
+import { exportCanvas, importCanvas } from "./exchange";
+import { keyOf } from "./kept";
+import { keep, newPlace, opened, others, type Place, type Saved, SET_ASIDE, type Shelf, setAside } from "./tabs";
+
+/** A canvas with its runs, as it was kept. */
+export type Reopened = {
+	document: CanvasDocument;
+	runs: Record<string, string>;
+	chains: Record<string, string>;
+	revisions: Record<string, number>;
+};
+
+let place: Place | null = null;
+
+/** Made anew each time: where storage is switched off, asking for it throws. */
+const shelf = (): Shelf => ({ tab: sessionStorage, browser: localStorage });
+
+/** The canvas that this tab begins with; says what could not be read and where it is now. */
+export function readSaved(say: (why: string) => void): Reopened | null {
+	let text: string | null = null;
+	try {
+		const found = opened(shelf());
+		if (!found) return null;
+		text = found.text;
+		if (!found.saved) throw new Error("it is not JSON of a canvas");
+		const reopened = reopen(found.saved);
+		place = found.place;
+		return reopened;
+	} catch (error) {
+		if (text !== null)
+			say(`the canvas that this browser kept can't be read (${describe(error)}); ${outOfTheWay(text)}`);
+		return null;
+	}
+}
+
+/** Keeps it; throws when there is no room, or no storage. */
+export function writeSaved({ document, runs, chains, revisions }: Reopened): void {
+	const { namespace, kept: id } = document;
+	const kept = id === undefined ? undefined : { id, revision: revisions[keyOf(namespace, id)] ?? 0 };
+	const saved = { canvas: exportCanvas(document), runs, chains, kept };
+	const done = keep(shelf(), place ?? newPlace(), saved, Date.now());
+	place = done.place;
+	if (done.refused.length > 0) throw done.refused[0];
+}
+
+/** The canvases that other tabs of this browser have kept, newest first, with when. What can't be read is left out. */
+export function ofOtherTabs(): { key: string; at: number; canvas: Reopened }[] {
+	try {
+		return others(shelf(), place ?? newPlace()).flatMap(({ key, at, saved }) => {
+			try {
+				return saved ? [{ key, at, canvas: reopen(saved) }] : [];
+			} catch {
+				return [];
+			}
+		});
+	} catch {
+		// The browser's storage is switched off.
+		return [];
+	}
+}
+
+function reopen({ canvas, runs, chains, kept }: Saved): Reopened {
+	const document = importCanvas(canvas);
+	if (!kept) return { document, runs, chains, revisions: {} };
+	const revisions = { [keyOf(document.namespace, kept.id)]: kept.revision };
+	return { document: { ...document, kept: kept.id }, runs, chains, revisions };
+}
+
+/** What is drawn from now on would be kept in the place of this text. Says where it is. */
+function outOfTheWay(text: string): string {
+	try {
+		setAside(shelf(), text);
+		return `its text is kept as ${SET_ASIDE}`;
+	} catch {
+		return "the browser's storage has no room to set it aside, and the next change takes its place";
+	}
+}
