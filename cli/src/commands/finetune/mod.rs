@@ -56,6 +56,11 @@ pub enum FinetuneCommand {
         #[arg(long)]
         limit: Option<u32>,
     },
+    /// Show a version and where it comes from: base, training, dataset, runs
+    Show {
+        /// A version: model@number
+        model: String,
+    },
     /// Say what a version is for
     Stage {
         /// A version: model@number
@@ -70,6 +75,9 @@ pub enum FinetuneCommand {
         /// The folder; made when it is not there
         #[arg(long, value_name = "FOLDER")]
         to: PathBuf,
+        /// Write the examples that it was trained on, too
+        #[arg(long)]
+        dataset: bool,
     },
     /// Measure answers against references
     Eval(eval::EvalArgs),
@@ -168,8 +176,11 @@ pub async fn run(
         FinetuneCommand::Watch { job_id } => train::watch(connection, &job_id, output).await,
         FinetuneCommand::Cancel { job_id, reason } => train::cancel(connection, &job_id, reason, output).await,
         FinetuneCommand::Registry { limit } => versions::ls(connection, limit, output).await,
+        FinetuneCommand::Show { model } => versions::show(connection, &model, output).await,
         FinetuneCommand::Stage { model, stage } => versions::stage(connection, &model, &stage, output).await,
-        FinetuneCommand::Export { model, to } => versions::export(connection, &model, &to, output).await,
+        FinetuneCommand::Export { model, to, dataset } => {
+            versions::export(connection, &model, &to, dataset, output).await
+        }
         FinetuneCommand::Eval(args) => eval::run(Some(connection), models, args, output).await,
     }
 }
