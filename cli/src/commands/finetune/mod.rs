@@ -1,7 +1,9 @@
 //! `riverrun finetune`.
 
+mod conditions;
 mod dataset;
 pub mod eval;
+mod from_runs;
 mod ls;
 mod train;
 mod versions;
@@ -97,8 +99,8 @@ pub struct DatasetArgs {
     /// The model whose tokens are counted; the default one when left out
     #[arg(long)]
     pub base_model: Option<String>,
-    /// Make it of runs and their answers: conditions on agent, status, namespace and session, such as
-    /// 'agent=react and status=succeeded'
+    /// Make it of runs and their answers: conditions such as 'agent=react and status=succeeded and tool_errors=0', of one
+    /// namespace (namespace=team, else default)
     #[arg(long, value_name = "CONDITIONS", conflicts_with = "jsonl")]
     pub from_runs: Option<String>,
 }
