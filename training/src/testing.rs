@@ -1,8 +1,10 @@
 //! A tiny model with random weights, and texts for it.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
+use serde_json::{Map, Value, json};
 
 use crate::base::{BaseModel, Config, Family, LayerWeights, Projection};
 use crate::lora::LoraSettings;
@@ -108,6 +110,30 @@ pub(crate) fn vocabulary() -> GgufVocabulary {
         eos: Some(1),
         add_bos: false,
     }
+}
+
+/// The same as a `tokenizer.json`.
+pub(crate) fn tokenizer_json() -> Value {
+    let GgufVocabulary { tokens, merges, controls, .. } = vocabulary();
+    let ids: Map<String, Value> = tokens.iter().zip(0u32..).map(|(token, id)| (token.clone(), id.into())).collect();
+    let special = |id: &usize| {
+        json!({ "id": id, "content": tokens[*id], "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+            "special": true })
+    };
+    let bytes = json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true });
+    json!({ "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "post_processor": null, "decoder": bytes,
+        "added_tokens": controls.iter().map(special).collect::<Vec<_>>(),
+        "pre_tokenizer": { "type": "Sequence", "pretokenizers": [{ "type": "Digits", "individual_digits": true }, bytes] },
+        "model": { "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+            "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false, "vocab": ids,
+            "merges": merges } })
+}
+
+/// Puts a tokenizer into a folder in Hugging Face's layout.
+pub(crate) fn write_tokenizer(folder: &Path, tokenizer: &Value) {
+    let settings = json!({ "bos_token": "<|im_start|>", "eos_token": "<|im_end|>" });
+    std::fs::write(folder.join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    std::fs::write(folder.join("tokenizer_config.json"), settings.to_string()).unwrap();
 }
 
 /// Sequences of random tokens, of which about half are taught.

@@ -13,6 +13,14 @@ pub enum Family {
 }
 
 impl Family {
+    /// Its name, as GGUF files have it.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Family::Llama => "llama",
+            Family::Qwen2 => "qwen2",
+        }
+    }
+
     pub(crate) fn by_name(name: &str) -> Option<Self> {
         match name {
             "llama" | "LlamaForCausalLM" => Some(Family::Llama),

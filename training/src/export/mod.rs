@@ -5,8 +5,9 @@ mod merged;
 mod parity;
 mod peft;
 mod shelf;
+mod whole;
 
-pub use merged::write_merged;
+pub use merged::{Written, write_merged};
 pub(crate) use parity::SEQUENCES;
 pub use parity::{MAX_DIFFERENCE, Parity, Said};
 pub use peft::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, PeftFiles, initial_files, peft_files};

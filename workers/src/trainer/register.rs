@@ -9,7 +9,7 @@ use riverrun_schemas::finetune::{ModelRegistered, StartFinetune};
 use riverrun_schemas::{Envelope, Failure, now_ms};
 use riverrun_training::base::GGUF_FILE;
 use riverrun_training::dataset::{Example, Split, read};
-use riverrun_training::export::{self, Parity, PeftFiles, Said, Turn};
+use riverrun_training::export::{self, Parity, PeftFiles, Said, Turn, Written};
 use riverrun_training::{LEAST_HELD_OUT, Outcome, Sets, Trained, TrainingError};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -30,8 +30,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 struct Exported {
     outcome: Outcome,
     peft: PeftFiles,
-    /// The merged model in its staging folder, with its bytes and how it agrees; none for a base that is no GGUF file.
-    merged: Option<(PathBuf, u64, Parity)>,
+    /// The merged model in its staging folder, with its bytes and how it agrees; or why there is none.
+    merged: Result<(PathBuf, u64, Parity), String>,
 }
 
 /// Makes the files. `models` is the folder of models. Between two parts of the work it looks whether to stop.
@@ -46,21 +46,20 @@ fn export(
     go_on()?;
     let outcome = trained.outcome.clone();
     let peft = export::peft_files(&trained, &start.base_model, &job.checkpoints.join("export"))?;
-    let base = job.base_folder.join(GGUF_FILE);
-    if !base.is_file() {
-        return Ok(Exported { outcome, peft, merged: None });
-    }
     let examples = if sets.held_out.is_empty() { &sets.train } else { &sets.held_out };
     let said = Said::of(&trained, examples)?;
     go_on()?;
     let staged = export::staging_folder(models, &start.job_id.to_string())?;
     let file = staged.join(GGUF_FILE);
-    export::write_merged(&trained, &base, &file)?;
+    if let Written::Nothing { reason } = export::write_merged(&trained, &job.base_folder, &file)? {
+        export::discard_staging(models, &start.job_id.to_string());
+        return Ok(Exported { outcome, peft, merged: Err(reason) });
+    }
     drop(trained); // two models at once may be more than there is room for
     go_on()?;
     let parity = said.compare(&staged)?;
     let bytes = std::fs::metadata(&file).map(|meta| meta.len()).unwrap_or_default();
-    Ok(Exported { outcome, peft, merged: Some((staged, bytes, parity)) })
+    Ok(Exported { outcome, peft, merged: Ok((staged, bytes, parity)) })
 }
 
 /// What the merged model is asked.
@@ -114,8 +113,8 @@ impl Trainer {
         // What it will be, unless somebody who has another folder of models is faster. One that is known, from before a crash, stays.
         let number = versions.of(start.job_id).unwrap_or_else(|| versions.next());
         let (merged_bytes, gate) = match &exported.merged {
-            None => (0, Err("the base is no GGUF file, so there is no merged model to compare".to_owned())),
-            Some((staged, bytes, parity)) => {
+            Err(reason) => (0, Err(format!("the base is no GGUF file, and none can be made of it: {reason}"))),
+            Ok((staged, bytes, parity)) => {
                 if let Err(error) = export::publish(staged, &models, &start.name, number) {
                     return self.fails(start.job_id, &error);
                 }
@@ -134,7 +133,7 @@ impl Trainer {
             base_model: start.base_model.clone(),
             method: method(start),
             dataset_sha256: start.content.sha256.clone(),
-            metrics_json: metrics(&exported.outcome, exported.merged.as_ref().map(|(_, _, parity)| parity)),
+            metrics_json: metrics(&exported.outcome, exported.merged.as_ref().ok().map(|(_, _, parity)| parity)),
             adapter,
             adapter_config: String::from_utf8(exported.peft.config).unwrap_or_default(),
             merged_bytes,
