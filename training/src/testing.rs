@@ -1,5 +1,6 @@
 //! A tiny model with random weights, and texts for it.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -74,6 +75,36 @@ pub(crate) fn base(family: Family) -> Arc<BaseModel> {
         rope_factors: None,
         config,
     })
+}
+
+/// Its tensors, as Hugging Face names them.
+pub(crate) fn tensors_of(base: &BaseModel) -> HashMap<String, Tensor> {
+    let mut all = HashMap::from([
+        ("model.embed_tokens.weight".to_owned(), base.embeddings.clone()),
+        ("model.norm.weight".to_owned(), base.norm.clone()),
+    ]);
+    for (at, layer) in base.layers.iter().enumerate() {
+        let of = format!("model.layers.{at}");
+        all.insert(format!("{of}.input_layernorm.weight"), layer.attention_norm.clone());
+        all.insert(format!("{of}.post_attention_layernorm.weight"), layer.mlp_norm.clone());
+        for (target, projection) in layer.projections() {
+            let name = format!("{of}.{}.{}", target.module(), target.as_str());
+            all.insert(format!("{name}.weight"), projection.weight.clone());
+            all.extend(projection.bias.iter().map(|bias| (format!("{name}.bias"), bias.clone())));
+        }
+    }
+    all
+}
+
+/// Writes a model in Hugging Face's layout.
+pub(crate) fn write_folder(folder: &Path, config: &Config, tensors: &HashMap<String, Tensor>) {
+    let settings = json!({ "model_type": config.family.as_str(), "num_hidden_layers": config.layers, "hidden_size": config.hidden,
+        "intermediate_size": config.intermediate, "num_attention_heads": config.heads, "num_key_value_heads": config.kv_heads,
+        "head_dim": config.head_dim, "vocab_size": config.vocab, "rms_norm_eps": config.norm_eps, "rope_theta": config.rope_theta,
+        "max_position_embeddings": config.context, "tie_word_embeddings": !config.own_output });
+    std::fs::write(folder.join("config.json"), settings.to_string()).unwrap();
+    write_tokenizer(folder, &tokenizer_json());
+    candle_core::safetensors::save(tensors, folder.join("model.safetensors")).unwrap();
 }
 
 /// Letters and the marks of ChatML.

@@ -16,6 +16,9 @@ pub const MAX_EXAMPLES: usize = 1_000_000;
 /// Messages of a conversation at most.
 const MAX_MESSAGES: usize = 500;
 
+/// Unused fields of a line that are named.
+const MAX_NAMES: usize = 8;
+
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 #[derive(Default)]
@@ -71,7 +74,7 @@ pub(super) fn read_beside(bytes: &[u8], format: Format, beside: Option<&str>) ->
             Ok((example, mut others)) => {
                 others.retain(|name| Some(name.as_str()) != beside);
                 if !others.is_empty() {
-                    findings.warn(number, format!("fields that are not used: {}", others.join(", ")));
+                    findings.warn(number, unused(&others));
                 }
                 if !seen.insert(example.clone()) {
                     dataset.duplicates += 1;
@@ -97,6 +100,14 @@ pub(super) fn read_beside(bytes: &[u8], format: Format, beside: Option<&str>) ->
     }
     dataset.warnings = findings.warnings;
     Ok(dataset)
+}
+
+fn unused(names: &[String]) -> String {
+    let first = names[..names.len().min(MAX_NAMES)].join(", ");
+    match names.len().saturating_sub(MAX_NAMES) {
+        0 => format!("fields that are not used: {first}"),
+        more => format!("fields that are not used: {first} and {more} more"),
+    }
 }
 
 type Fault = (Option<&'static str>, String);

@@ -7,7 +7,7 @@ use candle_core::quantized::gguf_file::Value;
 use candle_core::quantized::{GgmlDType, QTensor};
 
 use super::merged::{MERGED, delta, in_file};
-use crate::base::{Config, LayerWeights, Projection};
+use crate::base::Config;
 use crate::error::TrainingError;
 use crate::lora::Target;
 use crate::text::Listed;
@@ -32,7 +32,7 @@ pub(super) fn tensors(trained: &Trained) -> Result<Vec<(String, QTensor)>, Train
     for (at, layer) in base.layers.iter().enumerate() {
         all.push((format!("blk.{at}.attn_norm.weight"), vector(&layer.attention_norm)?));
         all.push((format!("blk.{at}.ffn_norm.weight"), vector(&layer.mlp_norm)?));
-        for (target, projection) in projections(layer) {
+        for (target, projection) in layer.projections() {
             let name = format!("blk.{at}.{}", target.gguf());
             let weight = in_file(&projection.weight, target, config)?;
             let merged = match adapted.get(&(at, target)) {
@@ -48,18 +48,6 @@ pub(super) fn tensors(trained: &Trained) -> Result<Vec<(String, QTensor)>, Train
         }
     }
     Ok(all)
-}
-
-fn projections(layer: &LayerWeights) -> [(Target, &Projection); 7] {
-    [
-        (Target::Q, &layer.q),
-        (Target::K, &layer.k),
-        (Target::V, &layer.v),
-        (Target::O, &layer.o),
-        (Target::Gate, &layer.gate),
-        (Target::Up, &layer.up),
-        (Target::Down, &layer.down),
-    ]
 }
 
 /// What llama.cpp has to know of the network and its tokens.

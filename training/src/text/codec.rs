@@ -1,5 +1,6 @@
 //! Tokens of examples, with those marked that the model is taught to write.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -87,7 +88,13 @@ impl TextCodec {
     pub(crate) fn of_folder(folder: &Path) -> Result<Self, TrainingError> {
         let path = folder.join("tokenizer.json");
         let bytes = files::read(&path, files::MAX_TOKENIZER)?;
-        let tokenizer = Tokenizer::from_bytes(bytes).map_err(|error| TrainingError::base(&path, error))?;
+        // Whoever wrote it may have meant nothing good, and not every part of a tokenizer is built without a panic.
+        let mut tokenizer = catch_unwind(AssertUnwindSafe(|| Tokenizer::from_bytes(bytes)))
+            .map_err(|_| TrainingError::base(&path, "it makes no sense"))?
+            .map_err(|error| TrainingError::base(&path, error))?;
+        // Both are for batches of somebody else: here nothing is cut, and nothing is filled up to billions of tokens.
+        tokenizer.with_padding(None);
+        tokenizer.with_truncation(None).map_err(|error| TrainingError::base(&path, error))?;
         let Settings { eos, bos, add_bos, template } = Settings::of_folder(folder)?;
         if tokenizer.token_to_id(&eos).is_none() {
             return Err(TrainingError::base(&folder.join(SETTINGS), "its eos_token is no token"));
@@ -107,7 +114,9 @@ impl TextCodec {
 
     /// Tokens of a text in which control tokens count as such.
     pub(super) fn tokens(&self, text: &str) -> Result<Vec<u32>, String> {
-        let encoding = self.tokenizer.encode(text, false).map_err(|error| error.to_string())?;
+        let encoding = catch_unwind(AssertUnwindSafe(|| self.tokenizer.encode(text, false)))
+            .map_err(|_| "the tokenizer breaks off over a text".to_owned())?
+            .map_err(|error| error.to_string())?;
         Ok(encoding.get_ids().to_vec())
     }
 
@@ -263,5 +272,28 @@ mod tests {
         assert!(rendered(folder.path()).starts_with("<|im_start|>user"));
         std::fs::create_dir(folder.path().join("chat_template.jinja")).unwrap();
         assert_eq!(TextCodec::of_folder(folder.path()).unwrap_err().code(), "training_io_failed");
+    }
+
+    #[test]
+    fn given_a_tokenizer_that_cuts_and_fills_up_then_neither_is_done() {
+        let folder = folder(None);
+        let path = folder.path().join("tokenizer.json");
+        let mut json: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        json["truncation"] =
+            serde_json::json!({ "direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0 });
+        json["padding"] = serde_json::json!({ "strategy": { "Fixed": 4_294_967_295_u32 }, "direction": "Right",
+            "pad_to_multiple_of": null, "pad_id": 0, "pad_type_id": 0, "pad_token": "<e>" });
+        std::fs::write(&path, json.to_string()).unwrap();
+        assert_eq!(TextCodec::of_folder(folder.path()).unwrap().tokens("x user x x").unwrap(), [3, 1, 3, 3]);
+    }
+
+    #[test]
+    fn given_a_file_that_is_no_tokenizer_then_it_is_refused_by_its_name() {
+        let folder = folder(None);
+        for content in ["", "[]", "{}", "null", "{\"model\": {\"type\": \"BPE\"}}", "\u{0}"] {
+            std::fs::write(folder.path().join("tokenizer.json"), content).unwrap();
+            let error = TextCodec::of_folder(folder.path()).unwrap_err();
+            assert!(error.code() == "base_model_unusable" && error.to_string().contains("tokenizer.json"), "{error}");
+        }
     }
 }
