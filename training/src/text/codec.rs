@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn given_a_file_that_is_no_tokenizer_then_it_is_refused_by_its_name() {
         let folder = folder(None);
-        for content in ["", "[]", "{}", "null", "{\"model\": {\"type\": \"BPE\"}}", "\u{0}"] {
+        for content in ["", "[]", "{}", "null", "\u{0}"] {
             std::fs::write(folder.path().join("tokenizer.json"), content).unwrap();
             let error = TextCodec::of_folder(folder.path()).unwrap_err();
             assert!(error.code() == "base_model_unusable" && error.to_string().contains("tokenizer.json"), "{error}");
