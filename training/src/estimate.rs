@@ -22,6 +22,8 @@ const COPIES: u64 = 6;
 const HEAD_ROWS: u64 = 64 * 3;
 /// Matrices that are there while one is merged: itself, `B A`, its turned rows, the sum, and that in 16 bits with what packs it.
 const MERGING: u64 = 5;
+/// Copies of a matrix that is only written: as 16-bit floats, and what packs it.
+const WRITING: u64 = 2;
 /// Bytes of a number of a merged matrix.
 const MERGED: u64 = 2;
 /// The adapter at export: itself, and as the bytes of its file.
@@ -178,9 +180,14 @@ fn head_bytes(config: &Config, tokens: u64) -> u64 {
 /// The peak of the export: the base beside the merged file as it grows, or beside the sequences that the two are compared by.
 fn export_bytes(base: &Measures, plan: &Plan, longest: u64) -> u64 {
     let config = &base.config;
-    let Some(gguf_bytes) = base.gguf_bytes else { return 0 };
     let (adapted, largest) = plan.lora.adapted(config);
-    let merging = gguf_bytes + adapted * MERGED + MERGING * largest * FLOAT;
+    let merging = match base.gguf_bytes {
+        Some(bytes) => bytes + adapted * MERGED + MERGING * largest * FLOAT,
+        None => {
+            let embeddings = config.vocab as u64 * config.hidden as u64;
+            config.parameters() * MERGED + (MERGING * largest).max(WRITING * embeddings) * FLOAT
+        }
+    };
     let tokens = SEQUENCES as u64 * longest;
     let comparing = layer_bytes(config, tokens, longest) + head_bytes(config, tokens);
     let adapter = EXPORTED * plan.lora.parameters(config) * FLOAT;
@@ -255,10 +262,10 @@ mod tests {
         let plan = Plan { batch_size: 1, ..Plan::default() };
         let load = Load { train: 100, held_out: 10, mean_tokens: 8.0, longest: 8 };
         let of = |gguf_bytes| estimate(&Measures { config: small(), gguf_bytes }, &plan, load, 5e10, Some(64 << 30));
-        let (adapter_only, small_file, large_file) = (of(None), of(Some(100 << 20)), of(Some(500 << 20)));
-        assert!(adapter_only.memory_bytes < small_file.memory_bytes);
+        let (folder, small_file, large_file) = (of(None), of(Some(100 << 20)), of(Some(500 << 20)));
+        assert!(folder.memory_bytes > small_file.memory_bytes, "all of it becomes 16-bit floats");
         assert_eq!(large_file.memory_bytes - small_file.memory_bytes, 400 << 20);
-        assert_eq!(adapter_only.seconds, large_file.seconds);
+        assert_eq!(folder.seconds, large_file.seconds);
         let (adapted, largest) = plan.lora.adapted(&small());
         assert_eq!((adapted, largest), (30 * (2 * 576 * 576 + 2 * 576 * 192 + 3 * 576 * 1536), 576 * 1536));
     }

@@ -11,6 +11,8 @@ use tempfile::TempDir;
 use crate::base::{BaseModel, GGUF_FILE, measure, text_of};
 use crate::dataset::{self, Format};
 use crate::fuzz::{Target, run};
+use crate::testing::{tokenizer_json, write_tokenizer};
+use crate::text::{Listed, TokenizerFiles};
 
 #[test]
 fn datasets_are_read_or_refused() {
@@ -92,5 +94,23 @@ fn safetensors_are_read_or_refused() {
     run(&Target { name: "safetensors", corpus: &corpus, words: &words, inputs: 3_000 }, |bytes| {
         std::fs::write(&path, bytes).unwrap();
         let _ = candle_core::safetensors::load(&path, &Device::Cpu);
+    });
+}
+
+#[test]
+fn tokenizers_are_read_or_refused() {
+    let folder = TempDir::new().unwrap();
+    let mut newer = tokenizer_json();
+    newer["model"]["merges"] = serde_json::json!([["a", "n"], ["e", "r"]]);
+    let corpus = [tokenizer_json().to_string().into_bytes(), newer.to_string().into_bytes()];
+    write_tokenizer(folder.path(), &tokenizer_json());
+    let words =
+        ["\"type\":", "null", "4294967295", "Precompiled", "WordPiece", "Unigram", "\"Regex\":\"(\"", "[[", "\\u0000"];
+    run(&Target { name: "tokenizers", corpus: &corpus, words: &words, inputs: 2_000 }, |bytes| {
+        std::fs::write(folder.path().join("tokenizer.json"), bytes).unwrap();
+        let Ok(text) = text_of(folder.path()) else { return };
+        if let Ok(files) = TokenizerFiles::read(folder.path()) {
+            let _ = Listed::of(&files, &text, 24);
+        }
     });
 }

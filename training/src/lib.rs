@@ -16,6 +16,7 @@ pub mod text;
 mod checkpoint;
 mod error;
 mod examples;
+mod files;
 mod gain;
 mod lora;
 mod network;

@@ -1,8 +1,11 @@
 //! A tiny model with random weights, and texts for it.
 
+use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
+use serde_json::{Map, Value, json};
 
 use crate::base::{BaseModel, Config, Family, LayerWeights, Projection};
 use crate::lora::LoraSettings;
@@ -74,6 +77,36 @@ pub(crate) fn base(family: Family) -> Arc<BaseModel> {
     })
 }
 
+/// Its tensors, as Hugging Face names them.
+pub(crate) fn tensors_of(base: &BaseModel) -> HashMap<String, Tensor> {
+    let mut all = HashMap::from([
+        ("model.embed_tokens.weight".to_owned(), base.embeddings.clone()),
+        ("model.norm.weight".to_owned(), base.norm.clone()),
+    ]);
+    for (at, layer) in base.layers.iter().enumerate() {
+        let of = format!("model.layers.{at}");
+        all.insert(format!("{of}.input_layernorm.weight"), layer.attention_norm.clone());
+        all.insert(format!("{of}.post_attention_layernorm.weight"), layer.mlp_norm.clone());
+        for (target, projection) in layer.projections() {
+            let name = format!("{of}.{}.{}", target.module(), target.as_str());
+            all.insert(format!("{name}.weight"), projection.weight.clone());
+            all.extend(projection.bias.iter().map(|bias| (format!("{name}.bias"), bias.clone())));
+        }
+    }
+    all
+}
+
+/// Writes a model in Hugging Face's layout.
+pub(crate) fn write_folder(folder: &Path, config: &Config, tensors: &HashMap<String, Tensor>) {
+    let settings = json!({ "model_type": config.family.as_str(), "num_hidden_layers": config.layers, "hidden_size": config.hidden,
+        "intermediate_size": config.intermediate, "num_attention_heads": config.heads, "num_key_value_heads": config.kv_heads,
+        "head_dim": config.head_dim, "vocab_size": config.vocab, "rms_norm_eps": config.norm_eps, "rope_theta": config.rope_theta,
+        "max_position_embeddings": config.context, "tie_word_embeddings": !config.own_output });
+    std::fs::write(folder.join("config.json"), settings.to_string()).unwrap();
+    write_tokenizer(folder, &tokenizer_json());
+    candle_core::safetensors::save(tensors, folder.join("model.safetensors")).unwrap();
+}
+
 /// Letters and the marks of ChatML.
 pub(crate) fn vocabulary() -> GgufVocabulary {
     let letters = [
@@ -108,6 +141,30 @@ pub(crate) fn vocabulary() -> GgufVocabulary {
         eos: Some(1),
         add_bos: false,
     }
+}
+
+/// The same as a `tokenizer.json`.
+pub(crate) fn tokenizer_json() -> Value {
+    let GgufVocabulary { tokens, merges, controls, .. } = vocabulary();
+    let ids: Map<String, Value> = tokens.iter().zip(0u32..).map(|(token, id)| (token.clone(), id.into())).collect();
+    let special = |id: &usize| {
+        json!({ "id": id, "content": tokens[*id], "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+            "special": true })
+    };
+    let bytes = json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true });
+    json!({ "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "post_processor": null, "decoder": bytes,
+        "added_tokens": controls.iter().map(special).collect::<Vec<_>>(),
+        "pre_tokenizer": { "type": "Sequence", "pretokenizers": [{ "type": "Digits", "individual_digits": true }, bytes] },
+        "model": { "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+            "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false, "vocab": ids,
+            "merges": merges } })
+}
+
+/// Puts a tokenizer into a folder in Hugging Face's layout.
+pub(crate) fn write_tokenizer(folder: &Path, tokenizer: &Value) {
+    let settings = json!({ "bos_token": "<|im_start|>", "eos_token": "<|im_end|>" });
+    std::fs::write(folder.join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    std::fs::write(folder.join("tokenizer_config.json"), settings.to_string()).unwrap();
 }
 
 /// Sequences of random tokens, of which about half are taught.

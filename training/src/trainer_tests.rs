@@ -1,13 +1,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::base::{BaseModel, Family};
+use crate::base::{BaseModel, Config, Family, GGUF_FILE};
 use crate::dataset::{Format, read};
 use crate::error::TrainingError;
 use crate::examples::{Examples, Sets};
+use crate::export::{Said, Written, write_merged};
 use crate::plan::{Method, Plan};
-use crate::testing::{base, plan, sequences, vocabulary};
-use crate::text::EncodedPair;
+use crate::testing::{base, plan, sequences, tokenizer_json, vocabulary, write_tokenizer};
+use crate::text::{EncodedPair, TextCodec};
 use crate::trainer::{StepReport, Trained, Watch, train};
 
 #[derive(Default)]
@@ -151,4 +152,38 @@ fn given_lines_when_they_become_tokens_then_answers_are_taught_with_their_end_an
     let short = Sets::of(&dataset, &Plan { seq_len: 8, ..plan() }, &text);
     assert_eq!(short.unwrap_err().code(), "invalid_request");
     assert!(Sets::of(&dataset, &Plan { method: Method::Dpo, ..plan() }, &text).is_err());
+}
+
+#[test]
+fn given_a_base_that_is_no_gguf_file_when_it_is_merged_then_the_file_says_what_the_adapter_said() {
+    for family in [Family::Llama, Family::Qwen2] {
+        let (folder, base_folder, staged) =
+            (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        write_tokenizer(base_folder.path(), &tokenizer_json());
+        let plan = Plan { max_steps: 20, learning_rate: 3e-2, ..plan() };
+        let trained = run(&plan, &base(family), folder.path(), &mut Seen::default()).unwrap();
+        let file = staged.path().join(GGUF_FILE);
+        assert_eq!(write_merged(&trained, base_folder.path(), &file).unwrap(), Written::File);
+        let parity = Said::of(&trained, &sets(plan.method).held_out).unwrap().compare(staged.path()).unwrap();
+        assert!(parity.passed(), "{family:?}: {parity:?}");
+        let merged = BaseModel::load(staged.path()).unwrap();
+        let norm_eps = f64::from(trained.base.config.norm_eps as f32); // as the file has it
+        assert_eq!(merged.config, Config { norm_eps, ..trained.base.config.clone() });
+        let said = |text: &TextCodec| text.completion("tan", "bird nest").unwrap();
+        assert_eq!(said(&merged.text), said(&trained.base.text));
+    }
+}
+
+#[test]
+fn given_a_tokenizer_that_llama_cpp_does_not_know_then_nothing_is_merged_and_it_is_said_why() {
+    let (folder, base_folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut tokenizer = tokenizer_json();
+    tokenizer["model"]["merges"] = serde_json::json!([]);
+    write_tokenizer(base_folder.path(), &tokenizer);
+    let plan = Plan { max_steps: 2, ..plan() };
+    let trained = run(&plan, &base(Family::Llama), folder.path(), &mut Seen::default()).unwrap();
+    let file = folder.path().join(GGUF_FILE);
+    let written = write_merged(&trained, base_folder.path(), &file).unwrap();
+    assert!(matches!(&written, Written::Nothing { reason } if reason.contains("merges")), "{written:?}");
+    assert!(!file.exists());
 }

@@ -139,6 +139,7 @@ const OPERATIONS: &[Line] = &[
     ("GET", "/finetune/jobs/{id}", READ, Reach::Everywhere),
     ("POST", "/finetune/jobs/{id}/cancel", TRAIN, Reach::Everywhere),
     ("GET", "/finetune/registry", READ, Reach::Everywhere),
+    ("GET", "/finetune/registry/{model}/{version}", READ, Reach::Everywhere),
     ("GET", "/finetune/registry/{model}/{version}/files/{file}", READ, Reach::Everywhere),
     ("POST", "/finetune/registry/{model}/{version}/stage", TRAIN, Reach::Everywhere),
     // So are projects.

@@ -53,6 +53,7 @@ const NOT_OF_A_NAMESPACE: &[(&str, &str)] = &[
     ("get /finetune/datasets", "datasets and models belong to the machine, as models do"),
     ("get /finetune/datasets/{name}", "datasets and models belong to the machine, as models do"),
     ("get /finetune/registry", "datasets and models belong to the machine, as models do"),
+    ("get /finetune/registry/{model}/{version}", "datasets and models belong to the machine, as models do"),
     ("post /finetune/registry/{model}/{version}/stage", "datasets and models belong to the machine, as models do"),
     (
         "get /finetune/registry/{model}/{version}/files/{file}",

@@ -14,7 +14,7 @@ use sqlx::Row;
 
 use crate::error::StoreError;
 use crate::read_models::finetune_views::{
-    AdapterFiles, DatasetView, GateView, JobView, ModelVersionView, StepLossView, stage_name,
+    AdapterFiles, DatasetRunsView, DatasetView, GateView, JobView, ModelVersionView, StepLossView, stage_name,
 };
 use crate::read_models::model_cards;
 use crate::read_models::page::{Page, PageRequest, TimeCursor};
@@ -211,6 +211,7 @@ fn dataset_view(found: &DbRow) -> Result<DatasetView, StoreError> {
     let name: String = found.try_get("name")?;
     let tokens: Option<String> = found.try_get("tokens")?;
     let warnings: String = found.try_get("warnings")?;
+    let mut warnings = json(TABLE, &name, &warnings)?;
     Ok(DatasetView {
         format: found.try_get("format")?,
         sha256: found.try_get("sha256")?,
@@ -220,7 +221,8 @@ fn dataset_view(found: &DbRow) -> Result<DatasetView, StoreError> {
         duplicates: found.try_get("duplicates")?,
         size_bytes: found.try_get("size_bytes")?,
         tokens: tokens.map(|text| json(TABLE, &name, &text)).transpose()?,
-        warnings: json(TABLE, &name, &warnings)?,
+        runs: DatasetRunsView::take(&mut warnings),
+        warnings,
         created_at: Timestamp(found.try_get("created_at")?),
         name,
     })
@@ -267,11 +269,15 @@ fn model_view(found: &DbRow) -> Result<ModelVersionView, StoreError> {
     let (merged, adapter): (i64, i64) = (found.try_get("merged_bytes")?, found.try_get("adapter_bytes")?);
     let passed: i64 = found.try_get("gate_passed")?;
     let chat_model = format!("{model}@{version}");
+    let plan: Option<String> = found.try_get("job_plan")?;
+    let plan = plan.map(|text| json("finetune_jobs", &chat_model, &text)).transpose()?;
     Ok(ModelVersionView {
         base_model: found.try_get("base_model")?,
         method: found.try_get("method")?,
         metrics: json("finetune_models", &chat_model, &metrics)?,
+        dataset: found.try_get("job_dataset")?,
         dataset_sha256: found.try_get("dataset_sha256")?,
+        runs: plan.as_ref().and_then(DatasetRunsView::of_plan),
         adapter_sha256: found.try_get("adapter_sha256")?,
         size_bytes: if merged > 0 { merged } else { adapter },
         job_id: found.try_get("job_id")?,
@@ -364,8 +370,9 @@ pub async fn steps(sql: &Sql, job_id: FinetuneId, after: i64) -> Result<Vec<Step
 pub async fn models(sql: &Sql, page: &PageRequest) -> Result<Page<ModelVersionView>, StoreError> {
     let (at, id) = after(page)?;
     let rows = sqlx::query(
-        "SELECT * FROM finetune_models WHERE (CAST($1 AS BIGINT) IS NULL OR created_at < $1 OR (created_at = $1 AND job_id < $2))
-         ORDER BY created_at DESC, job_id DESC LIMIT $3",
+        "SELECT m.*, j.plan AS job_plan, j.dataset AS job_dataset FROM finetune_models m LEFT JOIN finetune_jobs j ON j.job_id = m.job_id
+         WHERE (CAST($1 AS BIGINT) IS NULL OR m.created_at < $1 OR (m.created_at = $1 AND m.job_id < $2))
+         ORDER BY m.created_at DESC, m.job_id DESC LIMIT $3",
     )
     .bind(at)
     .bind(id)
@@ -383,7 +390,10 @@ pub async fn model(
     model: &str,
     version: i64,
 ) -> Result<Option<(ModelVersionView, AdapterFiles)>, StoreError> {
-    let query = sqlx::query("SELECT * FROM finetune_models WHERE model = $1 AND version = $2");
+    let query = sqlx::query(
+        "SELECT m.*, j.plan AS job_plan, j.dataset AS job_dataset FROM finetune_models m LEFT JOIN finetune_jobs j ON j.job_id = m.job_id
+         WHERE m.model = $1 AND m.version = $2",
+    );
     let found = query.bind(model).bind(version).fetch_optional(sql.reader()).await;
     let Some(found) = found.map_err(|error| StoreError::from(error).at(sql.path()))? else { return Ok(None) };
     let weights = BlobRef {

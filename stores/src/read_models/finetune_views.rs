@@ -3,11 +3,53 @@
 use riverrun_schemas::BlobRef;
 use riverrun_schemas::finetune::ModelStage;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use crate::read_models::run_views::FailureView;
 use crate::read_models::time::Timestamp;
+
+/// Ids of runs that are told one by one; all of them are in the dataset's lines.
+pub const MAX_RUNS_TOLD: usize = 100;
+
+/// The runs that examples were made of.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DatasetRunsView {
+    /// What was asked for.
+    pub conditions: String,
+    /// How many runs there are.
+    pub count: i64,
+    /// The first hundred of them. All are in the dataset's lines, each beside its example: `dataset.jsonl` of a version.
+    pub run_ids: Vec<String>,
+}
+
+impl DatasetRunsView {
+    /// Of all the runs of a dataset.
+    pub fn of(conditions: String, runs: &[String]) -> Self {
+        let count = i64::try_from(runs.len()).unwrap_or(i64::MAX);
+        Self { conditions, count, run_ids: runs.iter().take(MAX_RUNS_TOLD).cloned().collect() }
+    }
+
+    /// As the event of the dataset keeps it: a remark about the whole.
+    pub fn remark(&self) -> Value {
+        json!({ "line": null, "reason": format!("made of {} runs: {}", self.count, self.conditions), (RUNS): self })
+    }
+
+    /// Takes it from among the remarks.
+    pub fn take(remarks: &mut Value) -> Option<Self> {
+        let list = remarks.as_array_mut()?;
+        let at = list.iter().position(|remark| remark.get(RUNS).is_some())?;
+        serde_json::from_value(list.remove(at)[RUNS].take()).ok()
+    }
+
+    /// From the plan of a training, where the dataset's are kept beside its numbers.
+    pub fn of_plan(plan: &Value) -> Option<Self> {
+        serde_json::from_value(plan.get(RUNS)?.clone()).ok()
+    }
+}
+
+/// Where runs stand in a remark and in a plan.
+pub const RUNS: &str = "runs";
 
 /// A dataset.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -35,6 +77,9 @@ pub struct DatasetView {
     /// `[{line, reason}]`, the first hundred; `line` is null where it is about the whole.
     #[schema(value_type = Vec<Object>)]
     pub warnings: Value,
+    /// The runs that it was made of, where it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs: Option<DatasetRunsView>,
     /// When it was handed in.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
@@ -138,8 +183,14 @@ pub struct ModelVersionView {
     /// Numbers by name.
     #[schema(value_type = Object)]
     pub metrics: Value,
+    /// Name of its dataset, which another may have by now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dataset: Option<String>,
     /// Hash of the examples.
     pub dataset_sha256: String,
+    /// The runs that the examples were made of, where they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs: Option<DatasetRunsView>,
     /// Hash of the adapter's matrices.
     pub adapter_sha256: String,
     /// Bytes of the merged model's file; of the adapter, where there is none.

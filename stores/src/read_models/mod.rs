@@ -47,7 +47,7 @@ pub use document_views::{
     CollectionView, DocumentCounts, DocumentStatus, DocumentVersionView, DocumentView, EmbeddingView,
     IngestFailureView, IngestStatus, IngestView,
 };
-pub use finetune_views::{DatasetView, GateView, JobView, ModelVersionView, StepLossView};
+pub use finetune_views::{DatasetRunsView, DatasetView, GateView, JobView, ModelVersionView, StepLossView};
 pub use memory_views::{ReceiptView, RemovedView, SessionSize, SummaryView, TurnView, WhyView};
 pub use model_cards::ModelCardView;
 pub use page::{Page, PageRequest};

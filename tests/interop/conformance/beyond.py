@@ -32,6 +32,7 @@ ROUTES = {
         GET /finetune/jobs
         GET /finetune/jobs/{id}
         POST /finetune/jobs/{id}/cancel
+        GET /finetune/registry/{model}/{version}
         GET /finetune/registry/{model}/{version}/files/{file}
         POST /finetune/registry/{model}/{version}/stage
         GET /projects
@@ -90,7 +91,7 @@ COMMANDS = {
     "branches of runs": "runs tree\nruns compare",
     "proof under kills": "chaos run\nchaos load",
     "more of conversations": "memory turns\nmemory why\nmemory forget",
-    "more of trainings": "finetune datasets\nfinetune watch\nfinetune cancel\nfinetune stage\nfinetune export",
+    "more of trainings": "finetune datasets\nfinetune watch\nfinetune cancel\nfinetune show\nfinetune stage\nfinetune export",
     "more of documents and collections": "docs show\ncollections ls\ncollections rm\ncollections check\ncollections rebuild\ncollections reembed",
     "more of projects": """
         project ls

@@ -7,11 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use candle_core::quantized::QTensor;
-use candle_core::quantized::gguf_file::{Content, Value};
+use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
 use candle_core::{Device, Tensor};
 
 use super::rows::{Way, permute};
-use super::{BaseModel, Config, Family, LayerWeights, Projection};
+use super::{BaseModel, Config, Family, LayerWeights, Projection, check_count};
 use crate::error::TrainingError;
 use crate::text::{GgufVocabulary, TextCodec};
 
@@ -209,6 +209,8 @@ impl GgufFile {
 pub(super) fn load(path: &Path) -> Result<BaseModel, TrainingError> {
     let mut file = GgufFile::open(path)?;
     let config = file.config()?;
+    let count = |sum: u64, info: &TensorInfo| sum.saturating_add(info.shape.elem_count() as u64);
+    check_count(file.content.tensor_infos.values().fold(0, count), &config).map_err(|reason| file.bad(reason))?;
     let text = file.text()?;
     let layers = (0..config.layers).map(|layer| file.layer(layer, &config)).collect::<Result<Vec<_>, _>>()?;
     let factors = file.maybe("rope_freqs.weight")?;

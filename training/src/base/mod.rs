@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use candle_core::Tensor;
 
 use crate::error::TrainingError;
+use crate::lora::Target;
 use crate::text::TextCodec;
 
 pub use config::{Config, Family};
@@ -34,6 +35,31 @@ pub(crate) struct LayerWeights {
     pub(crate) gate: Projection,
     pub(crate) up: Projection,
     pub(crate) down: Projection,
+}
+
+impl LayerWeights {
+    /// Its projections, in the order of the network.
+    pub(crate) fn projections(&self) -> [(Target, &Projection); 7] {
+        [
+            (Target::Q, &self.q),
+            (Target::K, &self.k),
+            (Target::V, &self.v),
+            (Target::O, &self.o),
+            (Target::Gate, &self.gate),
+            (Target::Up, &self.up),
+            (Target::Down, &self.down),
+        ]
+    }
+}
+
+/// Refuses weights of far more numbers than the measures say: they would all be read, and nobody has estimated them.
+fn check_count(numbers: u64, config: &Config) -> Result<(), String> {
+    const BESIDE: u64 = 1 << 20; // biases, tables of positions, headers
+    let known = config.parameters();
+    if numbers > 2 * known + BESIDE {
+        return Err(format!("it has about {numbers} weights, and a model of its measures {known}"));
+    }
+    Ok(())
 }
 
 /// A matrix `[out, in]`, and what is added to its result.
@@ -65,7 +91,32 @@ impl BaseModel {
     /// `tokenizer_config.json`.
     pub fn load(folder: &Path) -> Result<Self, TrainingError> {
         let gguf = folder.join(GGUF_FILE);
-        if gguf.is_file() { gguf::load(&gguf) } else { safetensors::load(folder) }
+        let model = if gguf.is_file() { gguf::load(&gguf)? } else { safetensors::load(folder)? };
+        model.check_sizes().map_err(|reason| TrainingError::base(&model.path, reason))?;
+        Ok(model)
+    }
+
+    /// Refuses tensors that are not as large as the measures say: passes count on it.
+    fn check_sizes(&self) -> Result<(), String> {
+        let (hidden, vocab) = (self.config.hidden, self.config.vocab);
+        let fits = |name: &str, tensor: &Tensor, wanted: &[usize]| {
+            let found = tensor.dims();
+            if found == wanted { Ok(()) } else { Err(format!("its {name} has the sizes {found:?}, not {wanted:?}")) }
+        };
+        fits("embeddings", &self.embeddings, &[vocab, hidden])?;
+        fits("output", self.head(), &[vocab, hidden])?;
+        fits("last norm", &self.norm, &[hidden])?;
+        for (at, layer) in self.layers.iter().enumerate() {
+            fits(&format!("norm of layer {at}"), &layer.attention_norm, &[hidden])?;
+            fits(&format!("MLP norm of layer {at}"), &layer.mlp_norm, &[hidden])?;
+            for (target, projection) in layer.projections() {
+                let (inner, outer) = target.sizes(&self.config);
+                let name = format!("{} of layer {at}", target.as_str());
+                fits(&name, &projection.weight, &[outer, inner])?;
+                projection.bias.as_ref().map_or(Ok(()), |bias| fits(&name, bias, &[outer]))?;
+            }
+        }
+        Ok(())
     }
 
     /// The matrix that turns hidden states into scores of tokens.
@@ -93,7 +144,7 @@ pub fn measure(folder: &Path) -> Result<Measures, TrainingError> {
         return Ok(Measures { config: GgufFile::open(&gguf)?.config()?, gguf_bytes: Some(size(&gguf)?) });
     }
     let config = safetensors::config(folder)?;
-    size(&folder.join(safetensors::WEIGHTS))?; // without weights there is nothing to train
+    safetensors::check_weights(folder, &config)?; // without weights there is nothing to train
     Ok(Measures { config, gguf_bytes: None })
 }
 

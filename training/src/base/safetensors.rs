@@ -6,16 +6,19 @@ use std::path::Path;
 use candle_core::{DType, Device, Tensor};
 use serde_json::Value;
 
-use super::{BaseModel, Config, Family, LayerWeights, Projection};
+use super::{BaseModel, Config, Family, LayerWeights, Projection, check_count};
 use crate::error::TrainingError;
+use crate::files;
 use crate::text::TextCodec;
 
 pub(super) const WEIGHTS: &str = "model.safetensors";
 const CONFIG: &str = "config.json";
+/// Bytes of a number, at most.
+const LARGEST_NUMBER: u64 = 8;
 
 pub(super) fn config(folder: &Path) -> Result<Config, TrainingError> {
     let path = folder.join(CONFIG);
-    let bytes = std::fs::read(&path).map_err(TrainingError::io("reading", &path))?;
+    let bytes = files::read(&path, files::MAX_SETTINGS)?;
     let value: Value = serde_json::from_slice(&bytes).map_err(|error| TrainingError::base(&path, error))?;
     let bad = |reason: String| TrainingError::base(&path, reason);
     let name = value["architectures"][0].as_str().or(value["model_type"].as_str()).unwrap_or("nothing");
@@ -45,6 +48,13 @@ pub(super) fn config(folder: &Path) -> Result<Config, TrainingError> {
     };
     config.check().map_err(bad)?;
     Ok(config)
+}
+
+/// Refuses a file that can't be that of such a network, without reading it.
+pub(super) fn check_weights(folder: &Path, config: &Config) -> Result<(), TrainingError> {
+    let path = folder.join(WEIGHTS);
+    let bytes = std::fs::metadata(&path).map_err(TrainingError::io("reading", &path))?.len();
+    check_count(bytes / LARGEST_NUMBER, config).map_err(|reason| TrainingError::base(&path, reason))
 }
 
 struct Weights<'p> {
@@ -86,6 +96,7 @@ impl Weights<'_> {
 
 pub(super) fn load(folder: &Path) -> Result<BaseModel, TrainingError> {
     let config = config(folder)?;
+    check_weights(folder, &config)?;
     let text = TextCodec::of_folder(folder)?;
     let path = folder.join(WEIGHTS);
     let tensors =
@@ -103,4 +114,44 @@ pub(super) fn load(folder: &Path) -> Result<BaseModel, TrainingError> {
         rope_factors: None,
         config,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+    use crate::base::measure;
+    use crate::testing::{base, tensors_of, write_folder};
+
+    #[test]
+    fn given_a_folder_then_it_is_read_and_a_tensor_of_another_size_is_named() {
+        for family in [Family::Llama, Family::Qwen2] {
+            let (folder, base) = (tempfile::tempdir().unwrap(), base(family));
+            let mut tensors = tensors_of(&base);
+            write_folder(folder.path(), &base.config, &tensors);
+            assert_eq!(BaseModel::load(folder.path()).unwrap().config, base.config);
+            for name in ["self_attn.k_proj", "mlp.up_proj", "input_layernorm"] {
+                let name = format!("model.layers.1.{name}.weight");
+                let wrong = Tensor::zeros((3, 5), DType::F32, &Device::Cpu).unwrap();
+                let right = tensors.insert(name.clone(), wrong).unwrap();
+                write_folder(folder.path(), &base.config, &tensors);
+                let error = BaseModel::load(folder.path()).err().unwrap();
+                assert!(error.code() == "base_model_unusable" && error.to_string().contains("layer 1"), "{error}");
+                tensors.insert(name, right);
+            }
+        }
+    }
+
+    #[test]
+    fn given_weights_that_are_far_larger_than_the_model_says_then_they_are_not_read() {
+        let (folder, base) = (tempfile::tempdir().unwrap(), base(Family::Llama));
+        write_folder(folder.path(), &base.config, &tensors_of(&base));
+        assert!(measure(folder.path()).is_ok());
+        // Nothing is written: it only says that it is so long.
+        File::options().write(true).open(folder.path().join(WEIGHTS)).unwrap().set_len(1 << 40).unwrap();
+        for error in [measure(folder.path()).err().unwrap(), BaseModel::load(folder.path()).err().unwrap()] {
+            assert_eq!(error.code(), "base_model_unusable", "{error}");
+        }
+    }
 }

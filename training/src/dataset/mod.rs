@@ -2,12 +2,14 @@
 
 mod pairs;
 mod parse;
+mod runs;
 mod split;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 pub use parse::{MAX_BYTES, MAX_EXAMPLES, MAX_LINE_BYTES, read};
+pub use runs::{OfRuns, read_of_runs};
 pub use split::Split;
 
 /// Errors and warnings that are kept, each; the number of all is told.

@@ -1,5 +1,6 @@
 //! A JSON object with its keys as they were written, so that a key that stands twice is found.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -36,8 +37,8 @@ impl<'de> Deserialize<'de> for Pairs {
 impl Pairs {
     /// The first key that stands twice.
     pub(super) fn repeated(&self) -> Option<&str> {
-        let twice = |(at, (key, _)): &(usize, &(String, Value))| self.0[..*at].iter().any(|(other, _)| other == key);
-        self.0.iter().enumerate().find(twice).map(|(_, (key, _))| key.as_str())
+        let mut seen = HashSet::with_capacity(self.0.len()); // a line may have a hundred thousand keys
+        self.0.iter().map(|(key, _)| key.as_str()).find(|key| !seen.insert(*key))
     }
 
     pub(super) fn get(&self, key: &str) -> Option<&Value> {

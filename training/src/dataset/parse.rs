@@ -16,6 +16,9 @@ pub const MAX_EXAMPLES: usize = 1_000_000;
 /// Messages of a conversation at most.
 const MAX_MESSAGES: usize = 500;
 
+/// Unused fields of a line that are named.
+const MAX_NAMES: usize = 8;
+
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 #[derive(Default)]
@@ -40,31 +43,38 @@ impl Findings {
     }
 }
 
+/// The lines of a file, counted from 1, without their ends and without a byte order mark.
+pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let text = bytes.strip_prefix(BOM).unwrap_or(bytes);
+    (1..).zip(text.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line)))
+}
+
 /// Reads a file. Either every line that is not blank is an example, or the answer is what is wrong with those that are not.
 pub fn read(bytes: &[u8], format: Format) -> Result<Dataset, DatasetError> {
+    read_beside(bytes, format, None)
+}
+
+/// Reads a file whose lines may have a field that stands beside the example.
+pub(super) fn read_beside(bytes: &[u8], format: Format, beside: Option<&str>) -> Result<Dataset, DatasetError> {
     if bytes.len() > MAX_BYTES {
         return Err(DatasetError::one(1, format!("the file has {} bytes, more than {MAX_BYTES}", bytes.len())));
     }
     let mut findings = Findings::default();
     let mut dataset = Dataset { format, examples: Vec::new(), duplicates: 0, warnings: Vec::new() };
     let mut seen: HashSet<Example> = HashSet::new();
-    let text = match bytes.strip_prefix(BOM) {
-        Some(rest) => {
-            findings.warn(1, "begins with a byte order mark, which is left out");
-            rest
-        }
-        None => bytes,
-    };
-    for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if bytes.starts_with(BOM) {
+        findings.warn(1, "begins with a byte order mark, which is left out");
+    }
+    for (number, line) in lines(bytes) {
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
         match example(line, format) {
             Err((field, reason)) => findings.error(Remark::new(number, field, reason)),
-            Ok((example, others)) => {
+            Ok((example, mut others)) => {
+                others.retain(|name| Some(name.as_str()) != beside);
                 if !others.is_empty() {
-                    findings.warn(number, format!("fields that are not used: {}", others.join(", ")));
+                    findings.warn(number, unused(&others));
                 }
                 if !seen.insert(example.clone()) {
                     dataset.duplicates += 1;
@@ -90,6 +100,14 @@ pub fn read(bytes: &[u8], format: Format) -> Result<Dataset, DatasetError> {
     }
     dataset.warnings = findings.warnings;
     Ok(dataset)
+}
+
+fn unused(names: &[String]) -> String {
+    let first = names[..names.len().min(MAX_NAMES)].join(", ");
+    match names.len().saturating_sub(MAX_NAMES) {
+        0 => format!("fields that are not used: {first}"),
+        more => format!("fields that are not used: {first} and {more} more"),
+    }
 }
 
 type Fault = (Option<&'static str>, String);

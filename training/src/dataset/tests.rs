@@ -97,3 +97,23 @@ fn given_a_seed_when_examples_are_split_then_each_is_on_one_side_and_the_seed_de
     assert_eq!(Split::of(100, 1), Split::of(100, 1));
     assert_ne!(Split::of(100, 1), Split::of(100, 2));
 }
+
+#[test]
+fn given_a_line_with_as_many_keys_as_fit_then_it_is_read_at_once_and_only_some_are_named() {
+    let keys: String = (0..90_000).map(|n| format!(",\"{n}\":0")).collect();
+    let line = format!("{{\"prompt\":\"a\",\"completion\":\"b\"{keys}}}");
+    assert!(line.len() < MAX_LINE_BYTES);
+    let dataset = read(line.as_bytes(), Format::Sft).unwrap();
+    assert_eq!(dataset.warnings[0].reason, "fields that are not used: 0, 1, 2, 3, 4, 5, 6, 7 and 89992 more");
+    let twice = format!("{{\"prompt\":\"a\"{keys},\"7\":1}}");
+    assert!(read(twice.as_bytes(), Format::Sft).unwrap_err().errors[0].reason.contains("\"7\" twice"));
+}
+
+#[test]
+fn given_a_line_of_a_hundred_megabytes_then_it_is_named_and_not_parsed() {
+    let mut file = b"{\"prompt\":\"a\",\"completion\":\"b\"}\n".to_vec();
+    file.resize(100 << 20, b'[');
+    let error = read(&file, Format::Sft).unwrap_err();
+    assert_eq!((error.total, error.errors[0].line), (1, 2));
+    assert!(error.errors[0].reason.contains("more than 1048576"), "{error:?}");
+}

@@ -134,7 +134,8 @@ fn words(value: &Value, line: usize, field: &'static str) -> Result<String, Rema
 /// ROUGE-1, ROUGE-2, ROUGE-L and ROUGE-Lsum. A sample whose reference has no words has nothing to be measured by.
 pub fn rouge_report(samples: &[Sample], stemming: bool) -> Report {
     let measure = |sample: &Sample| rouge(&sample.prediction, &sample.reference, stemming);
-    let all: Vec<(usize, Option<Rouge>)> = samples.iter().map(|sample| (sample.line, measure(sample))).collect();
+    let all: Vec<(usize, Result<Rouge, String>)> =
+        samples.iter().map(|sample| (sample.line, measure(sample))).collect();
     type Kind = (&'static str, fn(&Rouge) -> Score);
     let kinds: [Kind; 4] = [
         ("rouge1", |rouge| rouge.one),
@@ -144,10 +145,10 @@ pub fn rouge_report(samples: &[Sample], stemming: bool) -> Report {
     ];
     let mut report = Report { samples: samples.len(), scores: Vec::new(), unscored: Vec::new(), each: Vec::new() };
     for (metric, of) in kinds {
-        report.take(metric, all.iter().filter_map(|(line, rouge)| Some((*line, of(rouge.as_ref()?)))).collect());
+        report.take(metric, all.iter().filter_map(|(line, rouge)| Some((*line, of(rouge.as_ref().ok()?)))).collect());
     }
-    let without = all.iter().filter(|(_, rouge)| rouge.is_none());
-    report.unscored = without.map(|(line, _)| Unscored::new(*line, "the reference has no words")).collect();
+    let reason = |(line, rouge): (usize, Result<Rouge, String>)| Some(Unscored::new(line, rouge.err()?));
+    report.unscored = all.into_iter().filter_map(reason).collect();
     report
 }
 

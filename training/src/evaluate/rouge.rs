@@ -38,16 +38,26 @@ pub struct Rouge {
     pub lines: Score,
 }
 
-/// Measures an answer by words or, with `stemming`, by their stems; `None` when the reference has no words.
-pub fn rouge(prediction: &str, reference: &str, stemming: bool) -> Option<Rouge> {
+/// Comparisons of words that a sample may need: what they come to is kept, in a quarter of a gigabyte.
+const MAX_COMPARISONS: usize = 1 << 26;
+
+/// Measures an answer by words or, with `stemming`, by their stems; or says why it can't be: the reference has no words, or the two
+/// are too long to be compared.
+pub fn rouge(prediction: &str, reference: &str, stemming: bool) -> Result<Rouge, String> {
     let lines = |text: &str| text.split('\n').map(|line| words(line, stemming)).collect::<Vec<_>>();
     let (prediction_lines, reference_lines) = (lines(prediction), lines(reference));
     let (prediction, reference) = (words(prediction, stemming), words(reference, stemming));
     if reference.is_empty() {
-        return None;
+        return Err("the reference has no words".to_owned());
+    }
+    if prediction.len().saturating_mul(reference.len()) > MAX_COMPARISONS {
+        let (ours, theirs) = (prediction.len(), reference.len());
+        return Err(format!(
+            "{ours} words can't be compared with {theirs}: at most {MAX_COMPARISONS} comparisons are made"
+        ));
     }
     let common = table(&reference, &prediction)[reference.len()][prediction.len()];
-    Some(Rouge {
+    Ok(Rouge {
         one: grams(&prediction, &reference, 1),
         two: grams(&prediction, &reference, 2),
         longest: Score::of(common as usize, prediction.len(), reference.len()),
@@ -181,6 +191,8 @@ mod tests {
         near(rouge("", "the cat", false).unwrap().longest, 0.0, 0.0, 0.0);
         near(rouge("cat", "cat", false).unwrap().two, 0.0, 0.0, 0.0);
         near(rouge("naïve café", "na ve caf", false).unwrap().one, 1.0, 1.0, 1.0);
-        assert_eq!(rouge("a", " … ", false), None);
+        assert_eq!(rouge("a", " … ", false).unwrap_err(), "the reference has no words");
+        let long = "a ".repeat(10_000);
+        assert!(rouge(&long, &long, false).unwrap_err().contains("10000 words"));
     }
 }

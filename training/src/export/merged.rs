@@ -1,4 +1,4 @@
-//! The base model's GGUF file with the adapter added to its weights.
+//! The base model with the adapter added to its weights, as a GGUF file.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,19 +9,56 @@ use candle_core::quantized::gguf_file::{self, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
 
-use crate::base::{Family, GgufFile, Way, permute};
+use super::whole;
+use crate::base::{Config, Family, GGUF_FILE, GgufFile, Way, permute};
 use crate::checkpoint::sync;
 use crate::error::TrainingError;
 use crate::lora::Target;
+use crate::text::{Listed, TokenizerFiles};
 use crate::trainer::Trained;
 
 /// What merged matrices are kept in: half the size of a 32-bit float, and close enough that the parity gate passes.
-const MERGED: GgmlDType = GgmlDType::F16;
+pub(super) const MERGED: GgmlDType = GgmlDType::F16;
 
-/// Writes `path`: every tensor of the base as it is, but those with an adapter as `W + scale · B A` in 16-bit floats. `path` is
-/// synced when this returns. `base` is the GGUF file that was trained on. What is added is computed matrix by matrix: all at once
-/// they would be as large as the base, which is held beside them.
-pub fn write_merged(trained: &Trained, base: &Path, path: &Path) -> Result<(), TrainingError> {
+/// Whether a merged file was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Written {
+    /// It was.
+    File,
+    /// The base is no GGUF file, and none can be made of it.
+    Nothing {
+        /// Why not.
+        reason: String,
+    },
+}
+
+/// What a GGUF file consists of.
+struct Parts {
+    metadata: Vec<(String, Value)>,
+    tensors: Vec<(String, QTensor)>,
+}
+
+/// Writes `path`: of a base that is a GGUF file every tensor as it is, but those with an adapter as `W + scale · B A` in 16-bit
+/// floats; of one in Hugging Face's layout all of them in 16-bit floats, with its tokenizer, where llama.cpp knows that. `path` is
+/// synced when this returns. `base` is the folder that was trained on. What is added is computed matrix by matrix: all at once they
+/// would be as large as the base, which is held beside them.
+pub fn write_merged(trained: &Trained, base: &Path, path: &Path) -> Result<Written, TrainingError> {
+    let file = base.join(GGUF_FILE);
+    let parts = if file.is_file() {
+        of_file(trained, &file)?
+    } else {
+        let config = &trained.base.config;
+        match Listed::of(&TokenizerFiles::read(base)?, &trained.base.text, config.vocab) {
+            Ok(listed) => Parts { metadata: whole::metadata(config, &listed), tensors: whole::tensors(trained)? },
+            Err(reason) => return Ok(Written::Nothing { reason }),
+        }
+    };
+    write(&parts, path)?;
+    Ok(Written::File)
+}
+
+/// The parts of a base that is a GGUF file.
+fn of_file(trained: &Trained, base: &Path) -> Result<Parts, TrainingError> {
     let mut file = GgufFile::open(base)?;
     let mut adapted = adapted(trained);
     let mut names: Vec<String> = file.content.tensor_infos.keys().cloned().collect();
@@ -42,19 +79,19 @@ pub fn write_merged(trained: &Trained, base: &Path, path: &Path) -> Result<(), T
         return Err(TrainingError::base(base, format!("it has no tensor {name}")));
     }
     // Our writer aligns to the usual 32 bytes, whatever the base did.
-    let mut metadata: Vec<(&str, &Value)> = file
-        .content
-        .metadata
-        .iter()
-        .filter(|(key, _)| *key != "general.alignment")
-        .map(|(key, value)| (key.as_str(), value))
-        .collect();
-    metadata.sort_by_key(|(key, _)| *key);
-    let listed: Vec<(&str, &QTensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+    let kept = file.content.metadata.into_iter().filter(|(key, _)| key != "general.alignment");
+    let mut metadata: Vec<(String, Value)> = kept.collect();
+    metadata.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(Parts { metadata, tensors })
+}
+
+fn write(parts: &Parts, path: &Path) -> Result<(), TrainingError> {
+    let metadata: Vec<(&str, &Value)> = parts.metadata.iter().map(|(key, value)| (key.as_str(), value)).collect();
+    let tensors: Vec<(&str, &QTensor)> = parts.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
     let target = File::create(path).map_err(TrainingError::io("creating", path))?;
     let mut writer = BufWriter::new(target);
     let failed = |error: String| TrainingError::io("writing", path)(std::io::Error::other(error));
-    gguf_file::write(&mut writer, &metadata, &listed).map_err(|error| failed(error.to_string()))?;
+    gguf_file::write(&mut writer, &metadata, &tensors).map_err(|error| failed(error.to_string()))?;
     writer.flush().map_err(TrainingError::io("writing", path))?;
     drop(writer);
     sync(path)
@@ -69,15 +106,19 @@ fn adapted(trained: &Trained) -> HashMap<String, (Target, usize)> {
 }
 
 /// `scale · B A`, with its rows as they lie in the file.
-fn delta(trained: &Trained, target: Target, at: usize) -> Result<Tensor, TrainingError> {
-    let config = &trained.base.config;
+pub(super) fn delta(trained: &Trained, target: Target, at: usize) -> Result<Tensor, TrainingError> {
     let variables = trained.adapter.variables();
     let (a, b) = (variables[at].as_detached_tensor(), variables[at + 1].as_detached_tensor());
     let product = (b.matmul(&a)? * trained.adapter.settings.scale())?;
+    in_file(&product, target, &trained.base.config)
+}
+
+/// A projection's matrix with its rows as they lie in the file.
+pub(super) fn in_file(matrix: &Tensor, target: Target, config: &Config) -> Result<Tensor, TrainingError> {
     let heads = match target {
         Target::Q => config.heads,
         Target::K => config.kv_heads,
-        Target::V | Target::O | Target::Gate | Target::Up | Target::Down => return Ok(product),
+        Target::V | Target::O | Target::Gate | Target::Up | Target::Down => return Ok(matrix.clone()),
     };
-    Ok(if config.family == Family::Llama { permute(&product, heads, Way::ToGguf)? } else { product })
+    Ok(if config.family == Family::Llama { permute(matrix, heads, Way::ToGguf)? } else { matrix.clone() })
 }

@@ -5,9 +5,10 @@ mod merged;
 mod parity;
 mod peft;
 mod shelf;
+mod whole;
 
-pub use merged::write_merged;
+pub use merged::{Written, write_merged};
 pub(crate) use parity::SEQUENCES;
 pub use parity::{MAX_DIFFERENCE, Parity, Said};
 pub use peft::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, PeftFiles, initial_files, peft_files};
-pub use shelf::{check_name, discard_staging, merged_folder, point, publish, staging_folder, withdraw};
+pub use shelf::{Turn, check_name, discard_staging, merged_folder, point, publish, settle, staging_folder, take_turn};

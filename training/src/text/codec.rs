@@ -1,5 +1,6 @@
 //! Tokens of examples, with those marked that the model is taught to write.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +10,10 @@ use tokenizers::Tokenizer;
 use super::template::ChatTemplate;
 use crate::dataset::{Example, Speaker, Turn};
 use crate::error::TrainingError;
+use crate::files;
+
+/// The file of a tokenizer's settings.
+const SETTINGS: &str = "tokenizer_config.json";
 
 /// Tokens, and which of them are taught.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,26 +87,23 @@ impl TextCodec {
     /// Of a folder in Hugging Face's layout.
     pub(crate) fn of_folder(folder: &Path) -> Result<Self, TrainingError> {
         let path = folder.join("tokenizer.json");
-        let tokenizer = Tokenizer::from_file(&path).map_err(|error| TrainingError::base(&path, error))?;
-        let config_path = folder.join("tokenizer_config.json");
-        let bytes = std::fs::read(&config_path).map_err(TrainingError::io("reading", &config_path))?;
-        let config: Value = serde_json::from_slice(&bytes).map_err(|error| TrainingError::base(&config_path, error))?;
-        let text = |key: &str| {
-            let value = &config[key];
-            value.as_str().or(value["content"].as_str()).map(str::to_owned)
-        };
-        let bad = |reason: &str| TrainingError::base(&config_path, reason);
-        let eos_text = text("eos_token").ok_or_else(|| bad("it names no eos_token"))?;
-        if tokenizer.token_to_id(&eos_text).is_none() {
-            return Err(bad("its eos_token is no token"));
+        let bytes = files::read(&path, files::MAX_TOKENIZER)?;
+        // Whoever wrote it may have meant nothing good, and not every part of a tokenizer is built without a panic.
+        let mut tokenizer = catch_unwind(AssertUnwindSafe(|| Tokenizer::from_bytes(bytes)))
+            .map_err(|_| TrainingError::base(&path, "it makes no sense"))?
+            .map_err(|error| TrainingError::base(&path, error))?;
+        // Both are for batches of somebody else: here nothing is cut, and nothing is filled up to billions of tokens.
+        tokenizer.with_padding(None);
+        tokenizer.with_truncation(None).map_err(|error| TrainingError::base(&path, error))?;
+        let Settings { eos, bos, add_bos, template } = Settings::of_folder(folder)?;
+        if tokenizer.token_to_id(&eos).is_none() {
+            return Err(TrainingError::base(&folder.join(SETTINGS), "its eos_token is no token"));
         }
         let added = tokenizer.get_added_tokens_decoder();
         let controls = added.values().filter(|token| token.special).map(|token| token.content.clone()).collect();
-        let bos = config["add_bos_token"].as_bool().unwrap_or(false).then(|| text("bos_token")).flatten();
-        let bos = bos.and_then(|bos| tokenizer.token_to_id(&bos));
-        let source = template_file(folder)?.or_else(|| text("chat_template"));
-        let template = ChatTemplate::new(source, text("bos_token").unwrap_or_default(), eos_text);
-        Ok(Self::new(tokenizer, template, controls, bos))
+        let first = bos.as_deref().filter(|_| add_bos).and_then(|bos| tokenizer.token_to_id(bos));
+        let template = ChatTemplate::new(template, bos.unwrap_or_default(), eos);
+        Ok(Self::new(tokenizer, template, controls, first))
     }
 
     /// The control token of the model that stands in a text, where one does: such a text can't be trained on, for its letters
@@ -111,8 +113,10 @@ impl TextCodec {
     }
 
     /// Tokens of a text in which control tokens count as such.
-    fn tokens(&self, text: &str) -> Result<Vec<u32>, String> {
-        let encoding = self.tokenizer.encode(text, false).map_err(|error| error.to_string())?;
+    pub(super) fn tokens(&self, text: &str) -> Result<Vec<u32>, String> {
+        let encoding = catch_unwind(AssertUnwindSafe(|| self.tokenizer.encode(text, false)))
+            .map_err(|_| "the tokenizer breaks off over a text".to_owned())?
+            .map_err(|error| error.to_string())?;
         Ok(encoding.get_ids().to_vec())
     }
 
@@ -193,15 +197,39 @@ fn turn(role: Speaker, content: &str) -> Turn {
     Turn { role, content: content.to_owned() }
 }
 
+/// What `tokenizer_config.json` says, and a template beside it.
+pub(super) struct Settings {
+    pub(super) eos: String,
+    pub(super) bos: Option<String>,
+    /// Whether `bos` stands before everything.
+    pub(super) add_bos: bool,
+    pub(super) template: Option<String>,
+}
+
+impl Settings {
+    pub(super) fn of_folder(folder: &Path) -> Result<Self, TrainingError> {
+        let path = folder.join(SETTINGS);
+        let bytes = files::read(&path, files::MAX_SETTINGS)?;
+        let config: Value = serde_json::from_slice(&bytes).map_err(|error| TrainingError::base(&path, error))?;
+        let text = |key: &str| {
+            let value = &config[key];
+            value.as_str().or(value["content"].as_str()).map(str::to_owned)
+        };
+        Ok(Self {
+            eos: text("eos_token").ok_or_else(|| TrainingError::base(&path, "it names no eos_token"))?,
+            bos: text("bos_token"),
+            add_bos: config["add_bos_token"].as_bool().unwrap_or(false),
+            template: template_file(folder)?.or_else(|| text("chat_template")),
+        })
+    }
+}
+
 /// The template in a file of its own, where newer models have it; it counts before one in `tokenizer_config.json`, as in
 /// `transformers`.
 fn template_file(folder: &Path) -> Result<Option<String>, TrainingError> {
     let path = folder.join("chat_template.jinja");
-    match std::fs::read_to_string(&path) {
-        Ok(source) => Ok(Some(source)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(TrainingError::io("reading", &path)(error)),
-    }
+    let bytes = files::maybe(&path, files::MAX_SETTINGS)?;
+    bytes.map(String::from_utf8).transpose().map_err(|error| TrainingError::base(&path, error))
 }
 
 #[cfg(test)]
@@ -244,5 +272,28 @@ mod tests {
         assert!(rendered(folder.path()).starts_with("<|im_start|>user"));
         std::fs::create_dir(folder.path().join("chat_template.jinja")).unwrap();
         assert_eq!(TextCodec::of_folder(folder.path()).unwrap_err().code(), "training_io_failed");
+    }
+
+    #[test]
+    fn given_a_tokenizer_that_cuts_and_fills_up_then_neither_is_done() {
+        let folder = folder(None);
+        let path = folder.path().join("tokenizer.json");
+        let mut json: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        json["truncation"] =
+            serde_json::json!({ "direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0 });
+        json["padding"] = serde_json::json!({ "strategy": { "Fixed": 4_294_967_295_u32 }, "direction": "Right",
+            "pad_to_multiple_of": null, "pad_id": 0, "pad_type_id": 0, "pad_token": "<e>" });
+        std::fs::write(&path, json.to_string()).unwrap();
+        assert_eq!(TextCodec::of_folder(folder.path()).unwrap().tokens("x user x x").unwrap(), [3, 1, 3, 3]);
+    }
+
+    #[test]
+    fn given_a_file_that_is_no_tokenizer_then_it_is_refused_by_its_name() {
+        let folder = folder(None);
+        for content in ["", "[]", "{}", "null", "\u{0}"] {
+            std::fs::write(folder.path().join("tokenizer.json"), content).unwrap();
+            let error = TextCodec::of_folder(folder.path()).unwrap_err();
+            assert!(error.code() == "base_model_unusable" && error.to_string().contains("tokenizer.json"), "{error}");
+        }
     }
 }

@@ -76,6 +76,9 @@ impl Trainer {
                 }
             }
         };
+        if ended.status != FinetuneOutcome::Succeeded {
+            self.withdraw(start, context).await?;
+        }
         self.tell(ended.event(start.job_id, epoch), cause, context).await?;
         self.forget(start.job_id).await;
         Ok(())

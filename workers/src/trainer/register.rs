@@ -2,13 +2,14 @@
 //! a version in the registry.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use riverrun_models::{ChatRequest, FinishReason, Message, NoDeltas};
 use riverrun_schemas::finetune::{ModelRegistered, StartFinetune};
 use riverrun_schemas::{Envelope, Failure, now_ms};
 use riverrun_training::base::GGUF_FILE;
 use riverrun_training::dataset::{Example, Split, read};
-use riverrun_training::export::{self, Parity, PeftFiles, Said};
+use riverrun_training::export::{self, Parity, PeftFiles, Said, Turn, Written};
 use riverrun_training::{LEAST_HELD_OUT, Outcome, Sets, Trained, TrainingError};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -22,13 +23,15 @@ use crate::runtime::{Context, WorkError};
 const PROMPTS: usize = 3;
 /// Tokens of such an answer: far more than what was taught, for most.
 const MAX_ANSWER: u32 = 512;
+/// How often it is looked whether another training of the same model has put its version down.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 /// What was made of a training on the disk.
 struct Exported {
     outcome: Outcome,
     peft: PeftFiles,
-    /// The merged model in its staging folder, with its bytes and how it agrees; none for a base that is no GGUF file.
-    merged: Option<(PathBuf, u64, Parity)>,
+    /// The merged model in its staging folder, with its bytes and how it agrees; or why there is none.
+    merged: Result<(PathBuf, u64, Parity), String>,
 }
 
 /// Makes the files. `models` is the folder of models. Between two parts of the work it looks whether to stop.
@@ -43,21 +46,20 @@ fn export(
     go_on()?;
     let outcome = trained.outcome.clone();
     let peft = export::peft_files(&trained, &start.base_model, &job.checkpoints.join("export"))?;
-    let base = job.base_folder.join(GGUF_FILE);
-    if !base.is_file() {
-        return Ok(Exported { outcome, peft, merged: None });
-    }
     let examples = if sets.held_out.is_empty() { &sets.train } else { &sets.held_out };
     let said = Said::of(&trained, examples)?;
     go_on()?;
     let staged = export::staging_folder(models, &start.job_id.to_string())?;
     let file = staged.join(GGUF_FILE);
-    export::write_merged(&trained, &base, &file)?;
+    if let Written::Nothing { reason } = export::write_merged(&trained, &job.base_folder, &file)? {
+        export::discard_staging(models, &start.job_id.to_string());
+        return Ok(Exported { outcome, peft, merged: Err(reason) });
+    }
     drop(trained); // two models at once may be more than there is room for
     go_on()?;
     let parity = said.compare(&staged)?;
     let bytes = std::fs::metadata(&file).map(|meta| meta.len()).unwrap_or_default();
-    Ok(Exported { outcome, peft, merged: Some((staged, bytes, parity)) })
+    Ok(Exported { outcome, peft, merged: Ok((staged, bytes, parity)) })
 }
 
 /// What the merged model is asked.
@@ -93,36 +95,35 @@ impl Trainer {
         let work = move || export(&made_for, &job, (trained, &sets), &folder, &token);
         let exported = match tokio::task::spawn_blocking(work).await {
             Ok(Ok(exported)) => exported,
+            Ok(Err(TrainingError::Cancelled)) => return stop.ended(),
             Ok(Err(error)) => {
-                export::discard_staging(&models, &start.job_id.to_string());
-                return match error {
-                    TrainingError::Cancelled => stop.ended(),
-                    error => self.fails(start.job_id, &error),
-                };
+                export::discard_staging(&models, &start.job_id.to_string()); // makes room, should it be tried again
+                return self.fails(start.job_id, &error);
             }
             Err(panic) => return Ok(Ended::failed(Failure::new("internal", format!("the export broke off: {panic}")))),
         };
         let put = self.blobs.put_bytes(exported.peft.weights.into(), "application/vnd.safetensors").await;
         let adapter = put.map_err(|error| WorkError::retry(error.code(), &error))?;
-        let version = history::version(context, &start.name, start.job_id).await?;
-        let chat_model = format!("{}@{}", start.name, version.number);
+        let turn = match self.turn(&models, &start.name, stop).await {
+            Ok(Some(turn)) => turn,
+            Ok(None) => return stop.ended(),
+            Err(error) => return self.fails(start.job_id, &error),
+        };
+        let versions = history::versions(context, &start.name).await?;
+        // What it will be, unless somebody who has another folder of models is faster. One that is known, from before a crash, stays.
+        let number = versions.of(start.job_id).unwrap_or_else(|| versions.next());
         let (merged_bytes, gate) = match &exported.merged {
-            None => (0, Err("the base is no GGUF file, so there is no merged model to compare".to_owned())),
-            Some((staged, bytes, parity)) => {
-                if let Err(error) = export::publish(staged, &models, &start.name, version.number) {
+            Err(reason) => (0, Err(format!("the base is no GGUF file, and none can be made of it: {reason}"))),
+            Ok((staged, bytes, parity)) => {
+                if let Err(error) = export::publish(staged, &models, &start.name, number) {
                     return self.fails(start.job_id, &error);
                 }
-                (i64::try_from(*bytes).unwrap_or(i64::MAX), self.gate(&chat_model, parity, (asked, stop)).await)
+                let gate = self.gate(&version_of(&start.name, number), parity, (asked, stop)).await;
+                (i64::try_from(*bytes).unwrap_or(i64::MAX), gate)
             }
         };
-        // Once more, and on the log itself: whoever was told that it will be cancelled must not find a version. One that is known
-        // already, from before a crash, stays.
+        // Once more, and on the log itself: whoever was told that it will be cancelled must not find a version.
         if self.is_unwanted(start, context, stop).await? {
-            if !version.is_known
-                && let Err(error) = export::withdraw(&models, &start.name, version.number)
-            {
-                tracing::warn!(model = chat_model, error = %error, "the merged model of a stopped training stays");
-            }
             return stop.ended();
         }
         let gate = gate.and_then(|()| gained(&exported.outcome, requires_gain));
@@ -132,21 +133,62 @@ impl Trainer {
             base_model: start.base_model.clone(),
             method: method(start),
             dataset_sha256: start.content.sha256.clone(),
-            metrics_json: metrics(&exported.outcome, exported.merged.as_ref().map(|(_, _, parity)| parity)),
+            metrics_json: metrics(&exported.outcome, exported.merged.as_ref().ok().map(|(_, _, parity)| parity)),
             adapter,
             adapter_config: String::from_utf8(exported.peft.config).unwrap_or_default(),
             merged_bytes,
             gate_passed: gate.is_ok(),
-            gate_reason: gate.as_ref().err().cloned(),
+            gate_reason: gate.err(),
             at: now_ms(),
         };
         self.tell(registered, cause, context).await?;
-        if gate.is_ok()
-            && let Err(error) = export::point(&models, &start.name, Some(version.number))
-        {
-            tracing::warn!(model = start.name, error = %error, "the name of the model can't be pointed to its new version");
+        let number = self.settle(start, context, &models).await?;
+        drop(turn); // the next one sees the version, and its folder
+        Ok(Ended::succeeded(&exported.outcome, version_of(&start.name, number)))
+    }
+
+    /// Waits for the turn to put a version of the model into the folder; `None` where the training is stopped before.
+    async fn turn(&self, models: &Path, model: &str, stop: &Stop) -> Result<Option<Turn>, TrainingError> {
+        while !stop.is_set() {
+            if let Some(turn) = export::take_turn(models, model)? {
+                return Ok(Some(turn));
+            }
+            tokio::select! {
+                () = stop.token().cancelled() => {}
+                () = tokio::time::sleep(LOOK_AGAIN) => {}
+            }
         }
-        Ok(Ended::succeeded(&exported.outcome, chat_model))
+        Ok(None)
+    }
+
+    /// Follows the log: what it says now is the version's number, and what the model's name means. What is registered has not
+    /// failed, so whatever goes wrong here is tried again.
+    async fn settle(&self, start: &StartFinetune, context: &Context, models: &Path) -> Result<i64, WorkError> {
+        let versions = history::versions(context, &start.name).await?;
+        let Some(number) = versions.of(start.job_id) else {
+            let what = format!("the version of {} is not on the log yet", start.job_id);
+            return Err(WorkError::retry("version_unknown", what));
+        };
+        export::settle(models, &start.name, &start.job_id.to_string(), Some(number))
+            .map_err(|error| WorkError::retry(error.code(), &error))?;
+        if let Some(named) =
+            versions.named().filter(|named| export::merged_folder(models, &start.name, *named).is_dir())
+            && let Err(error) = export::point(models, &start.name, Some(named))
+        {
+            tracing::warn!(model = start.name, version = named, error = %error, "the name of the model can't be pointed to its version");
+        }
+        Ok(number)
+    }
+
+    /// Takes away what a training has left among the models from which no version came: a process may have died over it.
+    pub(super) async fn withdraw(&self, start: &StartFinetune, context: &Context) -> Result<(), WorkError> {
+        let (models, job) = (&self.models.settings().cache_dir, start.job_id.to_string());
+        let number = history::versions(context, &start.name).await?.of(start.job_id);
+        export::discard_staging(models, &job);
+        if let Err(error) = export::settle(models, &start.name, &job, number) {
+            tracing::warn!(training = job, error = %error, "the merged model of a training without a version stays");
+        }
+        Ok(())
     }
 
     /// Whether it was stopped, or somebody wants it to be and was not heard yet.
@@ -191,6 +233,11 @@ impl Trainer {
         }
         Err(format!("of {all} answers {stopped} ended within {MAX_ANSWER} tokens"))
     }
+}
+
+/// What the model of a chat is called for a version.
+fn version_of(model: &str, number: i64) -> String {
+    format!("{model}@{number}")
 }
 
 /// Whether the version is better than its base, where that was asked for.

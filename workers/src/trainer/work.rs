@@ -8,7 +8,7 @@ use riverrun_schemas::finetune::{FinetuneFinished, FinetuneOutcome, FinetuneProg
 use riverrun_schemas::{Envelope, Failure, FinetuneId, now_ms};
 use riverrun_training::dataset::{Format, read};
 use riverrun_training::{
-    BaseModel, Outcome, Plan, Sets, StepReport, Trained, TrainingError, Watch, base, estimate, train,
+    BaseModel, Outcome, Plan, Sets, StepReport, Trained, TrainingError, Watch, base, estimate, export, train,
 };
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
@@ -160,6 +160,7 @@ impl Trainer {
         let plan: Plan = serde_json::from_str(&start.plan_json).map_err(|_| unreadable("plan", &start.plan_json))?;
         let format = Format::by_name(&start.format).ok_or_else(|| unreadable("format", &start.format))?;
         plan.check().map_err(|error| failure(&error))?;
+        export::check_name(&start.name).map_err(|error| failure(&error))?; // a folder is called so
         let base_folder = self.base_folder(&start.base_model, stop).await?;
         let dataset = self.blobs.get(&start.content).await.map_err(|error| {
             if error.retryable() {

@@ -9,10 +9,10 @@ use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::StatusCode;
 use riverrun_models::{Models, Presence};
 use riverrun_schemas::finetune::DatasetRegistered;
-use riverrun_schemas::now_ms;
+use riverrun_schemas::{RunId, now_ms};
 use riverrun_stores::StoreError;
-use riverrun_stores::read_models::{DatasetView, Timestamp, finetune};
-use riverrun_training::dataset::{Dataset, Format, MAX_BYTES, Split, read};
+use riverrun_stores::read_models::{DatasetRunsView, DatasetView, Timestamp, finetune};
+use riverrun_training::dataset::{Dataset, Format, MAX_BYTES, Split, read, read_of_runs};
 use riverrun_training::text::Lengths;
 use riverrun_training::{Plan, TrainingError, base, export, unfit};
 use serde_json::{Value, json};
@@ -42,12 +42,44 @@ struct Form {
     name: String,
     format: Format,
     base_model: Option<String>,
+    /// What the runs were asked for by, where the lines are of runs.
+    from_runs: Option<String>,
     file: Bytes,
 }
 
+/// What a file holds.
+struct Content {
+    dataset: Dataset,
+    runs: Option<DatasetRunsView>,
+    /// As it is kept.
+    canonical: Vec<u8>,
+}
+
+impl Content {
+    fn of(file: &[u8], format: Format, from_runs: Option<String>) -> Result<Self, ApiError> {
+        let Some(conditions) = from_runs else {
+            let dataset = read(file, format).map_err(TrainingError::from)?;
+            let canonical = dataset.canonical();
+            return Ok(Self { dataset, runs: None, canonical });
+        };
+        if format != Format::Sft {
+            let reason = format!("runs make datasets of the format sft, not {}", format.as_str());
+            return Err(ApiError::field("format", reason));
+        }
+        let read = read_of_runs(file).map_err(TrainingError::from)?;
+        if let Some(run) = read.runs.iter().find(|run| run.parse::<RunId>().is_err()) {
+            let shown: String = run.chars().take(80).collect();
+            return Err(ApiError::field("run", format!("{shown:?} is no id of a run")));
+        }
+        let (runs, canonical) = (DatasetRunsView::of(conditions, &read.runs), read.canonical());
+        Ok(Self { dataset: read.dataset, runs: Some(runs), canonical })
+    }
+}
+
 /// Checks a dataset and keeps it under its name: `multipart/form-data` with the fields `name`, `format` (`sft`, `dpo` or `chat`),
-/// `base_model` (whose tokens are counted, where it is here) and the file `file`, JSON lines of at most 64 MiB. A dataset with a line
-/// that is no example is refused whole, with the numbers of the lines.
+/// `base_model` (whose tokens are counted, where it is here), `from_runs` (by which conditions the runs were found whose ids the lines
+/// have as `run`) and the file `file`, JSON lines of at most 64 MiB. A dataset with a line that is no example is refused whole, with
+/// the numbers of the lines.
 #[utoipa::path(post, path = "/finetune/datasets", tag = "finetune", request_body(content = String, content_type = "multipart/form-data"),
     responses((status = 201, body = DatasetView), (status = 413, body = Problem), (status = 422, description = "lines that are no examples", body = Problem)))]
 async fn create(State(state): State<AppState>, request: Request) -> Result<(StatusCode, Reply<DatasetView>), ApiError> {
@@ -55,17 +87,18 @@ async fn create(State(state): State<AppState>, request: Request) -> Result<(Stat
         ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", rejection.body_text())
             .hint("send multipart/form-data with the fields name and file")
     })?;
-    let Form { name, format, base_model, file } = form_of(form).await?;
+    let Form { name, format, base_model, from_runs, file } = form_of(form).await?;
     export::check_name(&name)?;
     let models = state.core().models().clone();
-    let work = move || -> Result<(Dataset, Counted), ApiError> {
-        let dataset = read(&file, format).map_err(TrainingError::from)?;
-        let counted = lengths(&dataset, base_model.as_deref(), &models)?;
-        Ok((dataset, counted))
+    let work = move || -> Result<(Content, Counted), ApiError> {
+        let content = Content::of(&file, format, from_runs)?;
+        let counted = lengths(&content.dataset, base_model.as_deref(), &models)?;
+        Ok((content, counted))
     };
     let done = tokio::task::spawn_blocking(work).await;
-    let (dataset, counted) = done.map_err(|_| ApiError::internal("reading the dataset broke off"))??;
-    let content = state.parts().blobs.put_bytes(dataset.canonical().into(), MEDIA_TYPE).await?;
+    let (Content { dataset, runs, canonical }, counted) =
+        done.map_err(|_| ApiError::internal("reading the dataset broke off"))??;
+    let content = state.parts().blobs.put_bytes(canonical.into(), MEDIA_TYPE).await?;
     let split = Split::of(dataset.examples.len(), Plan::default().seed);
     let event = DatasetRegistered {
         name,
@@ -74,7 +107,7 @@ async fn create(State(state): State<AppState>, request: Request) -> Result<(Stat
         train_examples: to_i64(split.train.len()),
         eval_examples: to_i64(split.held_out.len()),
         duplicates: to_i64(dataset.duplicates),
-        warnings_json: warnings(&dataset, &counted).to_string(),
+        warnings_json: warnings(&dataset, &counted, runs.as_ref()).to_string(),
         tokens_json: counted.lengths().and_then(|lengths| serde_json::to_string(&lengths).ok()),
         content,
         at: now_ms(),
@@ -86,7 +119,7 @@ async fn create(State(state): State<AppState>, request: Request) -> Result<(Stat
 }
 
 /// Lines with what is strange about them; without a line what is to be said of the whole.
-fn warnings(dataset: &Dataset, counted: &Counted) -> Value {
+fn warnings(dataset: &Dataset, counted: &Counted, runs: Option<&DatasetRunsView>) -> Value {
     let lines = dataset.warnings.iter().map(|warning| json!({ "line": warning.line, "reason": warning.reason }));
     let whole = match counted {
         Counted::NotYet { base } => Some(json!({
@@ -95,7 +128,7 @@ fn warnings(dataset: &Dataset, counted: &Counted) -> Value {
         })),
         Counted::Lengths(_) | Counted::No => None,
     };
-    whole.into_iter().chain(lines).collect()
+    runs.map(DatasetRunsView::remark).into_iter().chain(whole).chain(lines).collect()
 }
 
 /// What came of counting the tokens of a dataset.
@@ -149,7 +182,8 @@ fn lengths(dataset: &Dataset, named: Option<&str>, models: &Models) -> Result<Co
 
 /// The row that an event becomes.
 fn shown(event: &DatasetRegistered) -> Result<DatasetView, ApiError> {
-    let json = |text: &str| serde_json::from_str(text).map_err(|error| ApiError::internal(error.to_string()));
+    let json = |text: &str| serde_json::from_str::<Value>(text).map_err(|error| ApiError::internal(error.to_string()));
+    let mut warnings = json(&event.warnings_json)?;
     Ok(DatasetView {
         name: event.name.clone(),
         format: event.format.clone(),
@@ -160,7 +194,8 @@ fn shown(event: &DatasetRegistered) -> Result<DatasetView, ApiError> {
         duplicates: event.duplicates,
         size_bytes: event.content.size_bytes,
         tokens: event.tokens_json.as_deref().map(json).transpose()?,
-        warnings: json(&event.warnings_json)?,
+        runs: DatasetRunsView::take(&mut warnings),
+        warnings,
         created_at: Timestamp(event.at),
     })
 }
@@ -176,7 +211,7 @@ async fn wait_for(state: &AppState, view: &DatasetView) -> Result<(), ApiError> 
 }
 
 async fn form_of(mut form: Multipart) -> Result<Form, ApiError> {
-    let (mut name, mut format, mut base_model, mut file) = (None, Format::Sft, None, None);
+    let (mut name, mut format, mut base_model, mut from_runs, mut file) = (None, Format::Sft, None, None, None);
     while let Some(mut field) = form.next_field().await.map_err(unreadable)? {
         let field_name = field.name().unwrap_or_default().to_owned();
         let limit = if field_name == "file" { MAX_BYTES } else { MAX_FIELD };
@@ -199,12 +234,13 @@ async fn form_of(mut form: Multipart) -> Result<Form, ApiError> {
                     .ok_or_else(|| ApiError::field("format", format!("is {text:?}; known are sft, dpo, chat")))?;
             }
             "base_model" => base_model = Some(text).filter(|text| !text.is_empty()),
+            "from_runs" => from_runs = Some(text),
             _ => return Err(ApiError::field(&field_name, "is no field of this form")),
         }
     }
     let name = name.ok_or_else(|| ApiError::field("name", "is missing"))?;
     let file = file.ok_or_else(|| ApiError::field("file", "is missing"))?;
-    Ok(Form { name, format, base_model, file })
+    Ok(Form { name, format, base_model, from_runs, file })
 }
 
 fn unreadable(error: MultipartError) -> ApiError {
@@ -261,7 +297,7 @@ mod tests {
         for base in ["other/base", "local/other/base", "qwen2.5-0.5b-instruct"] {
             let counted = counted(Some(base), false).unwrap();
             let dataset = read(br#"{"prompt": "a", "completion": "b"}"#, Format::Sft).unwrap();
-            let told = warnings(&dataset, &counted);
+            let told = warnings(&dataset, &counted, None);
             let name = base.strip_prefix("local/").unwrap_or(base);
             assert!(told[0]["line"].is_null() && told[0]["reason"].as_str().unwrap().contains(name), "{told}");
             assert!(counted.lengths().is_none());
@@ -271,5 +307,23 @@ mod tests {
             assert!(counted(Some(base), offline).is_err(), "{base}");
         }
         assert!(matches!(counted(None, false), Ok(Counted::No)));
+    }
+
+    #[test]
+    fn given_a_file_of_runs_then_they_are_kept_with_it_and_what_is_no_run_is_refused() {
+        let run = RunId::new();
+        let line = format!(r#"{{"prompt": "a", "completion": "b", "run": "{run}"}}"#);
+        let content = Content::of(line.as_bytes(), Format::Sft, Some("agent=react".to_owned())).unwrap();
+        let runs = content.runs.clone().unwrap();
+        assert_eq!((runs.count, runs.run_ids.as_slice()), (1, [run.to_string()].as_slice()));
+        assert!(String::from_utf8(content.canonical).unwrap().contains(&run.to_string()));
+        let mut told = warnings(&content.dataset, &Counted::No, content.runs.as_ref());
+        assert_eq!(DatasetRunsView::take(&mut told), Some(runs));
+        assert_eq!(told, json!([]));
+        let other = r#"{"prompt": "a", "completion": "b", "run": "yesterday's"}"#;
+        assert!(Content::of(other.as_bytes(), Format::Sft, Some(String::new())).is_err());
+        assert!(Content::of(line.as_bytes(), Format::Chat, Some(String::new())).is_err());
+        // Said without `from_runs`, it is a field like any other that is not used.
+        assert!(Content::of(line.as_bytes(), Format::Sft, None).unwrap().runs.is_none());
     }
 }

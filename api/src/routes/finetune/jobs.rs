@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, StatusCode};
 use riverrun_models::ModelKind;
 use riverrun_schemas::finetune::{FinetuneAccepted, FinetuneCancelRequested, FinetuneCommand, StartFinetune};
 use riverrun_schemas::{BlobRef, FinetuneId, now_ms};
+use riverrun_stores::read_models::finetune_views::RUNS;
 use riverrun_stores::read_models::{DatasetView, JobView, finetune};
 use riverrun_training::{Method, Plan, Target, estimate};
 use serde::Deserialize;
@@ -160,6 +161,11 @@ fn place(job_id: FinetuneId) -> HeaderMap {
 
 fn command(job_id: FinetuneId, name: &str, asked: &Asked) -> Result<StartFinetune, ApiError> {
     let Asked { plan, dataset, base_model } = asked;
+    let mut plan = serde_json::to_value(plan).map_err(|error| ApiError::internal(error.to_string()))?;
+    if let Some(runs) = &dataset.runs {
+        // The dataset's name may mean another one later; what comes out is to tell of these.
+        plan[RUNS] = serde_json::to_value(runs).map_err(|error| ApiError::internal(error.to_string()))?;
+    }
     Ok(StartFinetune {
         job_id,
         name: name.to_owned(),
@@ -171,7 +177,7 @@ fn command(job_id: FinetuneId, name: &str, asked: &Asked) -> Result<StartFinetun
         },
         format: dataset.format.clone(),
         base_model: base_model.clone(),
-        plan_json: serde_json::to_string(plan).map_err(|error| ApiError::internal(error.to_string()))?,
+        plan_json: plan.to_string(),
         at: now_ms(),
     })
 }

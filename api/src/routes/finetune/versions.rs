@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use riverrun_schemas::finetune::{ModelStage, ModelStaged};
-use riverrun_schemas::now_ms;
+use riverrun_schemas::{BlobRef, now_ms};
 use riverrun_stores::read_models::finetune_views::AdapterFiles;
 use riverrun_stores::read_models::{ModelVersionView, finetune};
 use riverrun_training::export;
@@ -23,9 +23,11 @@ use crate::wire::{Page, Problem, StageBody};
 
 /// How long an answer waits for the read model.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The file of a version's examples.
+const DATASET: &str = "dataset.jsonl";
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(stage)).routes(routes!(file))
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show)).routes(routes!(stage)).routes(routes!(file))
 }
 
 /// Versions of models, the newest first.
@@ -37,6 +39,11 @@ async fn list(
 ) -> Result<Reply<Page<ModelVersionView>>, ApiError> {
     let page = finetune::models(&state.parts().sql, &query.page()?).await?;
     Ok(Reply(Page { items: page.items, next_cursor: page.next_cursor }))
+}
+
+/// The examples by their hash, which is all that a version knows of them.
+fn examples(sha256: String) -> BlobRef {
+    BlobRef { sha256, size_bytes: 0, media_type: "application/x-ndjson".to_owned() }
 }
 
 fn unknown(model: &str, version: &str) -> ApiError {
@@ -51,6 +58,18 @@ fn number(model: &str, version: &str) -> Result<i64, ApiError> {
 
 async fn find(state: &AppState, model: &str, version: i64) -> Result<(ModelVersionView, AdapterFiles), ApiError> {
     finetune::model(&state.parts().sql, model, version).await?.ok_or_else(|| unknown(model, &version.to_string()))
+}
+
+/// A version of a model, with where it comes from.
+#[utoipa::path(get, path = "/finetune/registry/{model}/{version}", tag = "finetune",
+    params(("model" = String, Path), ("version" = i64, Path)),
+    responses((status = 200, body = ModelVersionView), (status = 404, body = Problem)))]
+async fn show(
+    State(state): State<AppState>,
+    Path((model, version)): Path<(String, String)>,
+) -> Result<Reply<ModelVersionView>, ApiError> {
+    let (view, _) = find(&state, &model, number(&model, &version)?).await?;
+    Ok(Reply(view))
 }
 
 /// Says what a version is for. The model's name without a version means the one that was made `ready` last; a version that has
@@ -103,7 +122,8 @@ fn point(state: &AppState, model: &str, version: i64, stage: ModelStage) -> Resu
     }
 }
 
-/// A file of a version's adapter, in the layout of PEFT: `adapter_model.safetensors` or `adapter_config.json`.
+/// A file of a version: of its adapter, in the layout of PEFT, `adapter_model.safetensors` or `adapter_config.json`; or the examples
+/// that it was trained on, `dataset.jsonl`, with their runs where they were made of runs.
 #[utoipa::path(get, path = "/finetune/registry/{model}/{version}/files/{file}", tag = "finetune",
     params(("model" = String, Path), ("version" = i64, Path), ("file" = String, Path)),
     responses((status = 200, description = "the file", content_type = "application/octet-stream", body = Vec<u8>), (status = 404, body = Problem)))]
@@ -111,13 +131,14 @@ async fn file(
     State(state): State<AppState>,
     Path((model, version, file)): Path<(String, String, String)>,
 ) -> Result<Response, ApiError> {
-    let (_, files) = find(&state, &model, number(&model, &version)?).await?;
+    let (view, files) = find(&state, &model, number(&model, &version)?).await?;
     let content = match file.as_str() {
         export::ADAPTER_WEIGHTS => state.parts().blobs.get(&files.weights).await?,
         export::ADAPTER_CONFIG => files.config.into_bytes().into(),
+        DATASET => state.parts().blobs.get(&examples(view.dataset_sha256)).await?,
         _ => {
             return Err(ApiError::not_found("not_found", "a version has no such file").hint(format!(
-                "{} or {}",
+                "{}, {} or {DATASET}",
                 export::ADAPTER_WEIGHTS,
                 export::ADAPTER_CONFIG
             )));

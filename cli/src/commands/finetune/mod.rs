@@ -1,7 +1,9 @@
 //! `riverrun finetune`.
 
+mod conditions;
 mod dataset;
 pub mod eval;
+mod from_runs;
 mod ls;
 mod train;
 mod versions;
@@ -56,6 +58,11 @@ pub enum FinetuneCommand {
         #[arg(long)]
         limit: Option<u32>,
     },
+    /// Show a version and where it comes from: base, training, dataset, runs
+    Show {
+        /// A version: model@number
+        model: String,
+    },
     /// Say what a version is for
     Stage {
         /// A version: model@number
@@ -70,6 +77,9 @@ pub enum FinetuneCommand {
         /// The folder; made when it is not there
         #[arg(long, value_name = "FOLDER")]
         to: PathBuf,
+        /// Write the examples that it was trained on, too
+        #[arg(long)]
+        dataset: bool,
     },
     /// Measure answers against references
     Eval(eval::EvalArgs),
@@ -89,8 +99,8 @@ pub struct DatasetArgs {
     /// The model whose tokens are counted; the default one when left out
     #[arg(long)]
     pub base_model: Option<String>,
-    /// Make it of runs and their answers: conditions on agent, status, namespace and session, such as
-    /// 'agent=react and status=succeeded'
+    /// Make it of runs and their answers: conditions such as 'agent=react and status=succeeded and tool_errors=0', of one
+    /// namespace (namespace=team, else default)
     #[arg(long, value_name = "CONDITIONS", conflicts_with = "jsonl")]
     pub from_runs: Option<String>,
 }
@@ -168,8 +178,11 @@ pub async fn run(
         FinetuneCommand::Watch { job_id } => train::watch(connection, &job_id, output).await,
         FinetuneCommand::Cancel { job_id, reason } => train::cancel(connection, &job_id, reason, output).await,
         FinetuneCommand::Registry { limit } => versions::ls(connection, limit, output).await,
+        FinetuneCommand::Show { model } => versions::show(connection, &model, output).await,
         FinetuneCommand::Stage { model, stage } => versions::stage(connection, &model, &stage, output).await,
-        FinetuneCommand::Export { model, to } => versions::export(connection, &model, &to, output).await,
+        FinetuneCommand::Export { model, to, dataset } => {
+            versions::export(connection, &model, &to, dataset, output).await
+        }
         FinetuneCommand::Eval(args) => eval::run(Some(connection), models, args, output).await,
     }
 }

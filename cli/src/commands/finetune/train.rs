@@ -9,7 +9,7 @@ use riverrun_api::wire::{
 };
 
 use super::TrainArgs;
-use super::dataset::{hand_in, read, tell_warnings};
+use super::dataset::{Of, hand_in, read, tell_warnings};
 use crate::client::encode;
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
@@ -63,7 +63,8 @@ async fn dataset(connection: &Connection, args: &TrainArgs) -> Result<String, Cl
     }
     let usual = if args.method == "dpo" { "dpo" } else { "sft" };
     let format = args.format.as_deref().unwrap_or(usual);
-    let view = hand_in(connection, &args.name, format, args.base_model.as_deref(), read(path)?).await?;
+    let of = Of { format, base_model: args.base_model.as_deref(), from_runs: None };
+    let view = hand_in(connection, &args.name, of, read(path)?).await?;
     tell_warnings(&view);
     Ok(view.name)
 }

@@ -1,4 +1,4 @@
-//! `riverrun finetune registry`, `stage` and `export`.
+//! `riverrun finetune registry`, `show`, `stage` and `export`.
 
 use std::path::Path;
 
@@ -9,6 +9,11 @@ use crate::client::{encode, with_query};
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
 use crate::output::{Output, table};
+
+/// Files of an adapter.
+const ADAPTER: [&str; 2] = ["adapter_model.safetensors", "adapter_config.json"];
+/// Runs that are told one by one.
+const RUNS_SHOWN: usize = 10;
 
 pub(super) async fn ls(connection: &Connection, limit: Option<u32>, output: Output) -> Result<(), CliError> {
     let path = with_query("/finetune/registry", &[("limit", limit.map(|limit| limit.to_string()))]);
@@ -45,19 +50,60 @@ fn place(version: &str) -> Result<String, CliError> {
     }
 }
 
+pub(super) async fn show(connection: &Connection, version: &str, output: Output) -> Result<(), CliError> {
+    let view: ModelVersionView = connection.client.get(&place(version)?).await?;
+    output.show(&view, described)
+}
+
+/// A version in words: its lineage first.
+fn described(view: &ModelVersionView) -> String {
+    let gate = match (view.gate.passed, &view.gate.reason) {
+        (true, _) => "passed".to_owned(),
+        (false, reason) => reason.clone().unwrap_or_else(|| "was not tried".to_owned()),
+    };
+    let mut lines = vec![
+        ("version", view.chat_model.clone()),
+        ("stage", view.stage.clone()),
+        ("base model", view.base_model.clone()),
+        ("method", view.method.clone()),
+        ("training", view.job_id.clone()),
+        ("dataset", view.dataset.clone().unwrap_or_else(|| "-".to_owned())),
+        ("sha256", view.dataset_sha256.clone()),
+    ];
+    if let Some(runs) = &view.runs {
+        let more = usize::try_from(runs.count).unwrap_or_default().saturating_sub(runs.run_ids.len().min(RUNS_SHOWN));
+        let rest = format!("and {more} more: riverrun finetune export {} --to FOLDER --dataset", view.chat_model);
+        let mut ids: Vec<&str> = runs.run_ids.iter().take(RUNS_SHOWN).map(String::as_str).collect();
+        ids.extend((more > 0).then_some(rest.as_str()));
+        lines.push((
+            "runs",
+            format!("{} by {:?}\n            {}", runs.count, runs.conditions, ids.join("\n            ")),
+        ));
+    }
+    lines.extend([("gate", gate), ("metrics", view.metrics.to_string())]);
+    let lines: Vec<String> = lines.into_iter().map(|(name, value)| format!("{name:<12}{value}")).collect();
+    lines.join("\n")
+}
+
 pub(super) async fn stage(connection: &Connection, version: &str, stage: &str, output: Output) -> Result<(), CliError> {
     let path = format!("{}/stage", place(version)?);
     let view: ModelVersionView = connection.client.post(&path, &StageBody { stage: stage.to_owned() }).await?;
     output.show(&view, |view| format!("{} is {}", view.chat_model, view.stage))
 }
 
-pub(super) async fn export(connection: &Connection, version: &str, to: &Path, output: Output) -> Result<(), CliError> {
+pub(super) async fn export(
+    connection: &Connection,
+    version: &str,
+    to: &Path,
+    dataset: bool,
+    output: Output,
+) -> Result<(), CliError> {
     let place = place(version)?;
     let failed =
         |error: std::io::Error| CliError::new(Exit::Failed, format!("{} can't be written: {error}", to.display()));
     std::fs::create_dir_all(to).map_err(failed)?;
     let mut files = Vec::new();
-    for name in ["adapter_model.safetensors", "adapter_config.json"] {
+    for name in ADAPTER.into_iter().chain(dataset.then_some("dataset.jsonl")) {
         let content = connection.client.get_bytes(&format!("{place}/files/{name}")).await?;
         let path = to.join(name);
         std::fs::write(&path, content).map_err(failed)?;
@@ -76,5 +122,22 @@ mod tests {
         for bad in ["poet", "@1", "poet@", "poet@x", "poet@-1"] {
             assert!(place(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn given_a_version_made_of_many_runs_then_it_says_by_what_they_were_found_and_where_the_others_are() {
+        let ids: Vec<String> = (0..12).map(|n| format!("run_{n}")).collect();
+        let view: ModelVersionView = serde_json::from_value(json!({
+            "model": "poet", "version": 2, "base_model": "small", "method": "sft_lora", "metrics": { "steps": 5 },
+            "dataset": "answers", "dataset_sha256": "ab", "adapter_sha256": "cd", "size_bytes": 1, "job_id": "job_x",
+            "created_at": "2026-01-01T00:00:00Z", "stage": "candidate", "gate": { "passed": false, "reason": "no end" },
+            "chat_model": "poet@2", "runs": { "conditions": "agent=react", "count": 200, "run_ids": ids },
+        }))
+        .unwrap();
+        let shown = described(&view);
+        for part in ["job_x", "answers", "200 by \"agent=react\"", "run_9", "and 190 more", "no end"] {
+            assert!(shown.contains(part), "{part} in {shown}");
+        }
+        assert!(!shown.contains("run_10"));
     }
 }

@@ -178,3 +178,53 @@ async fn given_the_same_events_when_everything_is_made_again_then_the_rows_are_t
     apply(&sql, &records(&events)).await.unwrap();
     assert_eq!(all().await, before);
 }
+
+#[tokio::test]
+async fn given_a_dataset_made_of_runs_then_it_and_the_version_tell_of_them_and_a_later_dataset_changes_only_the_first()
+{
+    let ids: Vec<String> = (0..130).map(|n| format!("run_{n}")).collect();
+    let runs = DatasetRunsView::of("agent=react".into(), &ids);
+    let dataset = DatasetRegistered {
+        name: "verses".into(),
+        format: "sft".into(),
+        content: blob(),
+        examples: 130,
+        train_examples: 117,
+        eval_examples: 13,
+        duplicates: 0,
+        tokens_json: None,
+        warnings_json: serde_json::json!([runs.remark(), { "line": 3, "reason": "is there already and left out" }])
+            .to_string(),
+        at: 1,
+    };
+    let start = StartFinetune {
+        job_id: FinetuneId::derive(&["a"]),
+        name: "poet".into(),
+        dataset: "verses".into(),
+        content: blob(),
+        format: "sft".into(),
+        base_model: "small".into(),
+        plan_json: serde_json::json!({ "method": "sft_lora", "runs": runs }).to_string(),
+        at: 2,
+    };
+    let events: [FinetuneEvent; 4] =
+        [dataset.clone().into(), FinetuneAccepted::from(&start).into(), version("a", true), version("b", true)];
+    let (_folder, sql) = database(&events).await;
+    let found = find_dataset(&sql, "verses").await.unwrap().unwrap();
+    assert_eq!((found.runs.as_ref(), found.warnings.as_array().map(Vec::len)), (Some(&runs), Some(1)));
+    assert_eq!((runs.count, runs.run_ids.len()), (130, 100));
+    let (made, _) = model(&sql, "poet", 1).await.unwrap().unwrap();
+    assert_eq!((made.runs.as_ref(), made.dataset.as_deref()), (Some(&runs), Some("verses")));
+    // Its training is not known here: nothing is made up.
+    let (other, _) = model(&sql, "poet", 2).await.unwrap().unwrap();
+    assert_eq!((other.runs, other.dataset), (None, None));
+    assert_eq!(models(&sql, &PageRequest::default()).await.unwrap().items.len(), 2);
+    let plain = DatasetRegistered { warnings_json: "[]".into(), at: 9, ..dataset };
+    let later: [FinetuneEvent; 5] = {
+        let [first, second, third, fourth] = events;
+        [first, second, third, fourth, plain.into()]
+    };
+    let (_folder, sql) = database(&later).await;
+    assert_eq!(find_dataset(&sql, "verses").await.unwrap().unwrap().runs, None);
+    assert_eq!(model(&sql, "poet", 1).await.unwrap().unwrap().0.runs, Some(runs));
+}
