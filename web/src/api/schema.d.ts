@@ -542,8 +542,9 @@ export interface paths {
         put?: never;
         /**
          * Checks a dataset and keeps it under its name: `multipart/form-data` with the fields `name`, `format` (`sft`, `dpo` or `chat`),
-         *     `base_model` (whose tokens are counted, where it is here) and the file `file`, JSON lines of at most 64 MiB. A dataset with a line
-         *     that is no example is refused whole, with the numbers of the lines.
+         *     `base_model` (whose tokens are counted, where it is here), `from_runs` (by which conditions the runs were found whose ids the lines
+         *     have as `run`) and the file `file`, JSON lines of at most 64 MiB. A dataset with a line that is no example is refused whole, with
+         *     the numbers of the lines.
          */
         post: operations["create"];
         delete?: never;
@@ -672,6 +673,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/finetune/registry/{model}/{version}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A version of a model, with where it comes from. */
+        get: operations["show"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/finetune/registry/{model}/{version}/files/{file}": {
         parameters: {
             query?: never;
@@ -679,7 +697,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** A file of a version's adapter, in the layout of PEFT: `adapter_model.safetensors` or `adapter_config.json`. */
+        /**
+         * A file of a version: of its adapter, in the layout of PEFT, `adapter_model.safetensors` or `adapter_config.json`; or the examples
+         *     that it was trained on, `dataset.jsonl`, with their runs where they were made of runs.
+         */
         get: operations["file"];
         put?: never;
         post?: never;
@@ -2555,6 +2576,18 @@ export interface components {
             /** @description JSON schema of its arguments. */
             parameters?: Record<string, never>;
         };
+        /** @description The runs that examples were made of. */
+        DatasetRunsView: {
+            /** @description What was asked for. */
+            conditions: string;
+            /**
+             * Format: int64
+             * @description How many runs there are.
+             */
+            count: number;
+            /** @description The first hundred of them. All are in the dataset's lines, each beside its example: `dataset.jsonl` of a version. */
+            run_ids: string[];
+        };
         /** @description A dataset. */
         DatasetView: {
             /**
@@ -2581,6 +2614,7 @@ export interface components {
             format: string;
             /** @description Its name. */
             name: string;
+            runs?: components["schemas"]["DatasetRunsView"] | null;
             /** @description Hash of its examples. */
             sha256: string;
             /**
@@ -3904,6 +3938,8 @@ export interface components {
              * @description When.
              */
             created_at: string;
+            /** @description Name of its dataset, which another may have by now. */
+            dataset?: string | null;
             /** @description Hash of the examples. */
             dataset_sha256: string;
             /** @description Whether it does what its adapter did. */
@@ -3916,6 +3952,7 @@ export interface components {
             metrics: Record<string, never>;
             /** @description The model. */
             model: string;
+            runs?: components["schemas"]["DatasetRunsView"] | null;
             /**
              * Format: int64
              * @description Bytes of the merged model's file; of the adapter, where there is none.
@@ -4039,6 +4076,7 @@ export interface components {
                 format: string;
                 /** @description Its name. */
                 name: string;
+                runs?: components["schemas"]["DatasetRunsView"] | null;
                 /** @description Hash of its examples. */
                 sha256: string;
                 /**
@@ -4195,6 +4233,8 @@ export interface components {
                  * @description When.
                  */
                 created_at: string;
+                /** @description Name of its dataset, which another may have by now. */
+                dataset?: string | null;
                 /** @description Hash of the examples. */
                 dataset_sha256: string;
                 /** @description Whether it does what its adapter did. */
@@ -4207,6 +4247,7 @@ export interface components {
                 metrics: Record<string, never>;
                 /** @description The model. */
                 model: string;
+                runs?: components["schemas"]["DatasetRunsView"] | null;
                 /**
                  * Format: int64
                  * @description Bytes of the merged model's file; of the adapter, where there is none.
@@ -7427,6 +7468,36 @@ export interface operations {
                 };
             };
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                model: string;
+                version: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ModelVersionView"];
+                };
+            };
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
