@@ -16,7 +16,7 @@ use crate::groups::group::Phase;
 use crate::groups::{Change, Groups};
 use crate::housekeeping;
 use crate::meta::{Entry, Meta, TopicMeta};
-use crate::node::Node;
+use crate::node::{MAX_LOOKS, Node};
 use crate::security::users::Users;
 use crate::security::{SecureListener, SecurityError, tls};
 use crate::server::{self, Listener};
@@ -266,6 +266,7 @@ fn open(config: BrokerConfig, groups: Groups) -> Result<Node, StartError> {
         flush,
         storage,
         memory,
+        looks: Semaphore::new(MAX_LOOKS),
         shutdown: CancellationToken::new(),
         tasks: TaskTracker::new(),
         admin: tokio::sync::Mutex::new(()),

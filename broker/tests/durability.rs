@@ -597,6 +597,28 @@ async fn given_records_without_a_time_when_retention_passes_then_it_counts_from_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_records_of_a_time_that_is_far_ahead_when_retention_passes_then_they_are_refused_or_go_as_others_do() {
+    let folder = TempDir::new().unwrap();
+    let mut config = config(&folder);
+    config.housekeeping_interval = Duration::from_millis(50);
+    let broker = Broker::start(config).await.unwrap();
+    let unbounded = ("message.timestamp.after.max.ms", "9223372036854775807");
+    create(&broker, "t", 1, &[("segment.bytes", "1000"), ("retention.ms", "1"), unbounded]).await;
+    let address = broker.local_addr();
+    blocking(move || {
+        let mut stream = connect(address);
+        assert_eq!(wire::produce(&mut stream, "bounded", i64::MAX), (ResponseError::InvalidTimestamp.code(), -1));
+        for i in 0..60 {
+            assert_eq!(wire::produce(&mut stream, "t", i64::MAX), (0, i));
+        }
+    })
+    .await;
+    let start = || broker.topics().into_iter().find(|topic| topic.name == "t").map(|t| t.partitions[0].start_offset);
+    eventually("retention", || start() == Some(60)).await;
+    broker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
 async fn given_a_compacted_topic_when_cleaned_then_the_last_record_of_each_key_stays_at_its_offset() {
     let folder = TempDir::new().unwrap();
     let mut config = config(&folder);

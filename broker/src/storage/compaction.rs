@@ -68,7 +68,7 @@ impl Compactor {
             return;
         }
         let config = partition.config();
-        let closed = partition.compactable(now - config.min_compaction_lag_ms);
+        let closed = partition.compactable(now, config.min_compaction_lag_ms);
         let segments = &closed.segments;
         let cleaned = self.cleaned.lock().get(partition.folder()).copied().unwrap_or(0);
         let total: u64 = segments.iter().map(|segment| segment.size).sum();
@@ -306,14 +306,14 @@ fn put_in_place(disk: &dyn Disk, temporary: &Path, new: &Segment, checkpoint: Op
 }
 
 impl Partition {
-    /// The closed segments whose records are all decided and older than `before_ms`.
-    fn compactable(&self, before_ms: i64) -> Closed {
+    /// The closed segments whose records are all decided and at least `lag_ms` old.
+    fn compactable(&self, now: i64, lag_ms: i64) -> Closed {
         let state = self.state.lock();
         let decided = state.bounds().last_stable;
         let closed = state
             .segments
             .windows(2)
-            .take_while(|pair| pair[1].base_offset <= decided && pair[0].newest_ms() <= before_ms);
+            .take_while(|pair| pair[1].base_offset <= decided && pair[0].newest_ms(now) <= now - lag_ms);
         let count = closed.count();
         let end = state.segments.get(count).map_or(0, |next| next.base_offset);
         // A segment was closed before the first batch of the next one came.

@@ -129,7 +129,7 @@ impl State {
         let Some(active) = self.segments.last().filter(|active| active.size > 0) else { return false };
         let old = active.first_ms.is_some_and(|first| now - first >= config.segment_ms);
         let expired =
-            config.deletes() && config.retention_ms.is_some_and(|retention| active.newest_ms() < now - retention);
+            config.deletes() && config.retention_ms.is_some_and(|retention| active.newest_ms(now) < now - retention);
         let dropped = self.log_start == self.high_watermark && self.log_start > active.base_offset;
         old || expired || dropped
     }
@@ -151,7 +151,7 @@ impl State {
             let before_start = next.base_offset <= self.log_start;
             let expired = config.deletes()
                 && next.base_offset <= undecided
-                && (config.retention_ms.is_some_and(|retention| first.newest_ms() < now - retention)
+                && (config.retention_ms.is_some_and(|retention| first.newest_ms(now) < now - retention)
                     || config.retention_bytes.is_some_and(|limit| total - first.size >= limit));
             if !before_start && !expired {
                 break;
