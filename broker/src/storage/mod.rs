@@ -5,6 +5,8 @@
 //! (`DURABLE-1`: whatever was acknowledged is there after a crash; `DURABLE-2`: nothing is served that is not durable).
 
 pub(crate) mod compaction;
+#[cfg(test)]
+mod compaction_tests;
 pub(crate) mod disk;
 pub(crate) mod files;
 pub(crate) mod flusher;

@@ -200,6 +200,12 @@ impl State {
         }
     }
 
+    /// Of transactions that ended before `offset` no aborted record is left.
+    pub(in crate::storage) fn forget_aborted_before(&mut self, offset: i64) {
+        self.durable.forget_aborted_before(offset);
+        self.queued.forget_aborted_before(offset);
+    }
+
     pub(super) fn fail(&mut self) {
         self.pending.clear();
         self.refuse_waiters(ResponseError::KafkaStorageError);
