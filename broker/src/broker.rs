@@ -40,6 +40,8 @@ pub struct Broker {
 pub struct TopicInfo {
     /// Its name.
     pub name: String,
+    /// How long its records are kept, in milliseconds; none is for ever.
+    pub retention_ms: Option<i64>,
     /// Its partitions.
     pub partitions: Vec<PartitionStats>,
 }
@@ -148,9 +150,13 @@ impl Broker {
 pub(crate) fn topics(node: &Node) -> Vec<TopicInfo> {
     let topics = node.topics.all().into_iter();
     topics
-        .map(|topic| TopicInfo {
-            name: topic.name.clone(),
-            partitions: topic.partitions().iter().map(|partition| partition.stats()).collect(),
+        .map(|topic| {
+            let config = topic.config();
+            TopicInfo {
+                name: topic.name.clone(),
+                retention_ms: config.retention_ms.filter(|_| config.deletes()),
+                partitions: topic.partitions().iter().map(|partition| partition.stats()).collect(),
+            }
         })
         .collect()
 }
