@@ -50,6 +50,26 @@ async fn given_many_segments_when_restarted_cleanly_or_without_checkpoints_then_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_a_partition_of_few_records_when_it_has_been_without_a_checkpoint_long_enough_then_it_gets_one() {
+    let folder = TempDir::new().unwrap();
+    let mut config = config(&folder);
+    config.housekeeping_interval = Duration::from_millis(20);
+    config.checkpoint_interval = Duration::ZERO;
+    let broker = Broker::start(config).await.unwrap();
+    let producer = producer(broker.local_addr());
+    for end in 1..=2 {
+        send(&producer, "t", 0, "k", "v").await;
+        let says = format!("\"end_offset\":{end},");
+        eventually("a checkpoint", || {
+            let found = files(&folder, "t", 0, "idx");
+            found.iter().any(|file| std::fs::read(file).is_ok_and(|it| String::from_utf8_lossy(&it).contains(&says)))
+        })
+        .await;
+    }
+    broker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
 async fn given_a_torn_tail_when_started_then_it_is_cut_off_and_the_log_goes_on() {
     for garbage in [&b"\0\0\0\0\0\0\0\x09torn"[..], &[0; 500], &[0xff; 3]] {
         let folder = TempDir::new().unwrap();

@@ -1,67 +1,30 @@
 //! Compaction and what it says to readers, over a log in a folder.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use parking_lot::RwLock;
 use tempfile::TempDir;
 
 use super::compaction::Compactor;
-use super::disk::{Disk, RealDisk};
-use super::files::FileCache;
-use super::flusher::FlushQueue;
-use super::partition::{Partition, PartitionName, Shared};
-use super::producers::{Aborted, Beginning};
+use super::partition::Partition;
+use super::producers::Aborted;
 use super::read::{Read, ReadLimit};
 use super::recovery::{Recovered, recover};
+use super::test_log::{PRODUCER, append, disk, folder, open};
 use crate::clock::now_ms;
-use crate::topic_config::TopicConfig;
-use crate::wire::batch::{BatchHeader, Marker, build_batch, marker_batch};
+use crate::wire::batch::{BatchHeader, Marker, marker_batch};
 
-const PRODUCER: i64 = 7;
-const TRANSACTIONAL: i16 = 0x10;
 const COMMITTED: ReadLimit = ReadLimit { max_bytes: 1 << 20, at_least_one: true, committed_only: true };
 
-fn disk() -> Arc<dyn Disk> {
-    Arc::new(RealDisk)
-}
-
 /// A compacted partition of which every batch gets a segment of its own.
-fn open(folder: &TempDir, recovered: Recovered) -> Arc<Partition> {
+fn compacted(place: &TempDir, recovered: Recovered) -> Arc<Partition> {
     let settings = [
         ("cleanup.policy", "compact"),
         ("segment.bytes", "100"),
         ("delete.retention.ms", "0"),
         ("min.cleanable.dirty.ratio", "0.01"),
     ];
-    let settings: BTreeMap<String, String> =
-        settings.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    let config = Arc::new(RwLock::new(Arc::new(TopicConfig::new(&settings, 100))));
-    let files = Arc::new(FileCache::new(disk(), 8));
-    let shared = Shared { files, queue: Arc::new(FlushQueue::default()), root: folder.path().to_path_buf() };
-    let name = PartitionName { topic: "t".into(), index: 0 };
-    Partition::new(name, folder.path().join("0"), config, shared, 0, recovered)
-}
-
-/// Appends a record with this key, within a transaction if it has a sequence number.
-fn append(partition: &Arc<Partition>, key: u8, sequence: Option<i32>) {
-    let header = BatchHeader {
-        base_offset: 0,
-        size: 0,
-        attributes: if sequence.is_some() { TRANSACTIONAL } else { 0 },
-        last_offset_delta: 0,
-        base_timestamp: 1_000,
-        max_timestamp: 1_000,
-        producer_id: if sequence.is_some() { PRODUCER } else { -1 },
-        producer_epoch: if sequence.is_some() { 0 } else { -1 },
-        base_sequence: sequence.unwrap_or(-1),
-        records: 1,
-    };
-    let bytes = build_batch(&header, &[16, 0, 0, 0, 2, key, 2, b'v', 0]);
-    let header = BatchHeader::parse_checked(&bytes).unwrap();
-    partition.append(header, BytesMut::from(&bytes[..]), None, Beginning::Anywhere).unwrap();
-    partition.flush();
+    open(place, recovered, &settings)
 }
 
 fn end(partition: &Arc<Partition>, marker: Marker) {
@@ -83,8 +46,8 @@ fn told(partition: &Partition) -> Vec<Aborted> {
 
 #[test]
 fn given_an_aborted_transaction_when_its_records_and_its_marker_are_compacted_away_then_no_reader_is_told_of_it() {
-    let folder = TempDir::new().unwrap();
-    let partition = open(&folder, Recovered::default());
+    let place = TempDir::new().unwrap();
+    let partition = compacted(&place, Recovered::default());
     append(&partition, b'a', Some(0));
     end(&partition, Marker::Abort);
     append(&partition, b'b', Some(1));
@@ -97,15 +60,15 @@ fn given_an_aborted_transaction_when_its_records_and_its_marker_are_compacted_aw
     compact(&partition);
     assert!(told(&partition).is_empty(), "it would hide the committed record behind it");
     // The checkpoints of later segments were written when it was still there.
-    let recovered = recover(&disk(), &folder.path().join("0")).unwrap();
+    let recovered = recover(&disk(), &folder(&place)).unwrap();
     assert_eq!((recovered.end_offset, recovered.corrupt.clone()), (5, None));
-    assert!(told(&open(&folder, recovered)).is_empty());
+    assert!(told(&compacted(&place, recovered)).is_empty());
 }
 
 #[test]
 fn given_many_aborted_transactions_when_compacted_then_only_those_with_records_are_remembered() {
-    let folder = TempDir::new().unwrap();
-    let partition = open(&folder, Recovered::default());
+    let place = TempDir::new().unwrap();
+    let partition = compacted(&place, Recovered::default());
     for sequence in 0..50 {
         append(&partition, b'a', Some(sequence));
         end(&partition, Marker::Abort);

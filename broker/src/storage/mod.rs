@@ -16,3 +16,5 @@ pub(crate) mod producers;
 pub(crate) mod read;
 pub(crate) mod recovery;
 pub(crate) mod segment;
+#[cfg(test)]
+pub(crate) mod test_log;

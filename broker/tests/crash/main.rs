@@ -55,6 +55,7 @@ fn start(runtime: &Runtime, folder: &TempDir, disk: &SimDisk, busy: bool) -> Res
     config.journal_compact_bytes = 3_000;
     config.flush_threads = 1;
     config.housekeeping_interval = if busy { Duration::from_millis(3) } else { Duration::from_secs(3600) };
+    config.checkpoint_interval = Duration::from_millis(5);
     runtime.block_on(Broker::start(config))
 }
 
@@ -283,7 +284,7 @@ fn one_failing_call(runtime: &Runtime, programme: u64, number: u64) -> bool {
     let folder = TempDir::new().unwrap();
     let disk = SimDisk::new();
     disk.fail_at(number + 1);
-    // Retention and compaction take part in every other one.
+    // Retention, checkpoints and compaction take part in every other one.
     let busy = programme % 2 == 1;
     let broker = match start(runtime, &folder, &disk, busy) {
         Ok(broker) => broker,
