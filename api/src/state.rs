@@ -384,3 +384,19 @@ impl FromRef<AppState> for Core {
         state.core.clone()
     }
 }
+
+/// The log, for routes that say less where none is open.
+#[derive(Clone)]
+pub(crate) struct OpenLog(pub(crate) Option<AppState>);
+
+impl FromRef<AppState> for OpenLog {
+    fn from_ref(state: &AppState) -> Self {
+        Self(Some(state.clone()))
+    }
+}
+
+impl FromRef<Core> for OpenLog {
+    fn from_ref(_: &Core) -> Self {
+        Self(None)
+    }
+}

@@ -16,7 +16,7 @@ use crate::groups::group::Phase;
 use crate::groups::{Change, Groups};
 use crate::housekeeping;
 use crate::meta::{Entry, Meta, TopicMeta};
-use crate::node::Node;
+use crate::node::{MAX_LOOKS, Node};
 use crate::security::users::Users;
 use crate::security::{SecureListener, SecurityError, tls};
 use crate::server::{self, Listener};
@@ -40,6 +40,8 @@ pub struct Broker {
 pub struct TopicInfo {
     /// Its name.
     pub name: String,
+    /// How long its records are kept, in milliseconds; none is for ever.
+    pub retention_ms: Option<i64>,
     /// Its partitions.
     pub partitions: Vec<PartitionStats>,
 }
@@ -148,9 +150,13 @@ impl Broker {
 pub(crate) fn topics(node: &Node) -> Vec<TopicInfo> {
     let topics = node.topics.all().into_iter();
     topics
-        .map(|topic| TopicInfo {
-            name: topic.name.clone(),
-            partitions: topic.partitions().iter().map(|partition| partition.stats()).collect(),
+        .map(|topic| {
+            let config = topic.config();
+            TopicInfo {
+                name: topic.name.clone(),
+                retention_ms: config.retention_ms.filter(|_| config.deletes()),
+                partitions: topic.partitions().iter().map(|partition| partition.stats()).collect(),
+            }
         })
         .collect()
 }
@@ -266,6 +272,7 @@ fn open(config: BrokerConfig, groups: Groups) -> Result<Node, StartError> {
         flush,
         storage,
         memory,
+        looks: Semaphore::new(MAX_LOOKS),
         shutdown: CancellationToken::new(),
         tasks: TaskTracker::new(),
         admin: tokio::sync::Mutex::new(()),

@@ -42,8 +42,10 @@ pub struct BrokerConfig {
     pub max_open_files: usize,
     /// Size in bytes above which the journal is compacted.
     pub journal_compact_bytes: u64,
-    /// How often retention, compaction and expiry are looked after.
+    /// How often retention, compaction, checkpoints and expiry are looked after.
     pub housekeeping_interval: Duration,
+    /// How long what has been written to a partition may be without a checkpoint, which spares a start after a crash the scan.
+    pub checkpoint_interval: Duration,
     /// A connection without requests is closed after this time.
     pub idle_timeout: Duration,
     /// A client that does not take its answer, or does not finish a request that it has begun, is cut off after this time.
@@ -87,6 +89,7 @@ impl BrokerConfig {
             max_open_files: 256,
             journal_compact_bytes: 8 * MIB as u64,
             housekeeping_interval: Duration::from_secs(5),
+            checkpoint_interval: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(600),
             stall_timeout: Duration::from_secs(30),
             min_session_timeout: Duration::from_secs(1),

@@ -19,6 +19,7 @@ use crate::storage::segment::Segment;
 use crate::versions::{ANNOUNCED, is_flexible};
 use crate::wire::batch::{BatchHeader, Marker, build_batch, marker_batch, marker_of, records};
 use crate::wire::compression::{recompressed, uncompressed};
+use crate::wire::outline::outline;
 use crate::wire::shape::{Field, Kind};
 use crate::wire::shapes::shape_of;
 use crate::{Broker, BrokerConfig};
@@ -167,6 +168,7 @@ fn broker_records_are_read_or_refused() {
         let _ = BatchHeader::parse_checked(bytes);
         let Ok(header) = BatchHeader::parse(bytes) else { return };
         let _ = marker_of(&header, &Bytes::copy_from_slice(bytes));
+        let _ = outline(&header, bytes, |_, _| {});
         if let Some((plain, body)) = uncompressed(&header, bytes) {
             let _ = records(&plain, &body).count();
         }

@@ -1,4 +1,4 @@
-//! What has to be done now and then: retention, compaction, and forgetting what nobody uses any more.
+//! What has to be done now and then: retention, checkpoints, compaction, and forgetting what nobody uses any more.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -46,6 +46,7 @@ fn look_after_logs(node: &Node, compactor: &Compactor) {
             return;
         }
         partition.enforce_retention(now, idle_before);
+        partition.checkpoint_if_due(now, node.config.checkpoint_interval);
         if partition.config().compacts() {
             compactor.run(&partition, now);
         }

@@ -23,6 +23,8 @@ use crate::txn::coordinator::Coordinator;
 
 /// The id of the only node.
 pub(crate) const NODE_ID: i32 = 1;
+/// Most compressed batches that are looked into at a time: each takes the memory of a codec, 128 MiB at worst.
+pub(crate) const MAX_LOOKS: usize = 4;
 /// Queued bytes are counted in units of this many.
 const MEMORY_UNIT: usize = 1024;
 
@@ -48,6 +50,8 @@ pub(crate) struct Node {
     pub storage: Shared,
     /// Bytes that may wait for the disk.
     pub memory: Arc<Semaphore>,
+    /// Turns of those who look into compressed batches.
+    pub looks: Semaphore,
     /// Told at shutdown.
     pub shutdown: CancellationToken,
     /// Tasks to wait for at shutdown.

@@ -90,7 +90,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     ),
     setting("delete.retention.ms", "86400000", SettingType::Long, natural, "0 or more"),
     setting("max.message.bytes", "1048588", SettingType::Int, message_size, "0 to 2147483647"),
-    setting("message.timestamp.after.max.ms", "9223372036854775807", SettingType::Long, natural, "0 or more"),
+    setting("message.timestamp.after.max.ms", "3600000", SettingType::Long, natural, "0 or more"),
     setting("message.timestamp.before.max.ms", "9223372036854775807", SettingType::Long, natural, "0 or more"),
     setting("message.timestamp.type", "CreateTime", SettingType::Text, timestamp_type, "CreateTime or LogAppendTime"),
     setting("min.cleanable.dirty.ratio", "0.5", SettingType::Double, fraction, "0 to 1"),

@@ -50,6 +50,26 @@ async fn given_many_segments_when_restarted_cleanly_or_without_checkpoints_then_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_a_partition_of_few_records_when_it_has_been_without_a_checkpoint_long_enough_then_it_gets_one() {
+    let folder = TempDir::new().unwrap();
+    let mut config = config(&folder);
+    config.housekeeping_interval = Duration::from_millis(20);
+    config.checkpoint_interval = Duration::ZERO;
+    let broker = Broker::start(config).await.unwrap();
+    let producer = producer(broker.local_addr());
+    for end in 1..=2 {
+        send(&producer, "t", 0, "k", "v").await;
+        let says = format!("\"end_offset\":{end},");
+        eventually("a checkpoint", || {
+            let found = files(&folder, "t", 0, "idx");
+            found.iter().any(|file| std::fs::read(file).is_ok_and(|it| String::from_utf8_lossy(&it).contains(&says)))
+        })
+        .await;
+    }
+    broker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
 async fn given_a_torn_tail_when_started_then_it_is_cut_off_and_the_log_goes_on() {
     for garbage in [&b"\0\0\0\0\0\0\0\x09torn"[..], &[0; 500], &[0xff; 3]] {
         let folder = TempDir::new().unwrap();
@@ -593,6 +613,28 @@ async fn given_records_without_a_time_when_retention_passes_then_it_counts_from_
     let stats = stats(&broker);
     assert!(stats.start_offset < 2 * OLD, "records without a time are kept: {}", stats.start_offset);
     assert_eq!(stats.end_offset, 60);
+    broker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_records_of_a_time_that_is_far_ahead_when_retention_passes_then_they_are_refused_or_go_as_others_do() {
+    let folder = TempDir::new().unwrap();
+    let mut config = config(&folder);
+    config.housekeeping_interval = Duration::from_millis(50);
+    let broker = Broker::start(config).await.unwrap();
+    let unbounded = ("message.timestamp.after.max.ms", "9223372036854775807");
+    create(&broker, "t", 1, &[("segment.bytes", "1000"), ("retention.ms", "1"), unbounded]).await;
+    let address = broker.local_addr();
+    blocking(move || {
+        let mut stream = connect(address);
+        assert_eq!(wire::produce(&mut stream, "bounded", i64::MAX), (ResponseError::InvalidTimestamp.code(), -1));
+        for i in 0..60 {
+            assert_eq!(wire::produce(&mut stream, "t", i64::MAX), (0, i));
+        }
+    })
+    .await;
+    let start = || broker.topics().into_iter().find(|topic| topic.name == "t").map(|t| t.partitions[0].start_offset);
+    eventually("retention", || start() == Some(60)).await;
     broker.shutdown().await;
 }
 

@@ -39,13 +39,14 @@ pub(crate) mod web;
 use axum::extract::FromRef;
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::state::{AppState, Core};
+use crate::state::{AppState, Core, OpenLog};
 
 /// Routes that need neither log nor stores.
 pub(crate) fn core<S>() -> OpenApiRouter<S>
 where
     S: Clone + Send + Sync + 'static,
     Core: FromRef<S>,
+    OpenLog: FromRef<S>,
 {
     OpenApiRouter::new()
         .merge(agents::router())

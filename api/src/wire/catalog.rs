@@ -206,8 +206,19 @@ pub struct TopicEntry {
     pub name: String,
     /// How many partitions it has.
     pub partitions: i32,
-    /// How long records stay, in milliseconds; -1 for ever.
-    pub retention_ms: i64,
-    /// The records that are written on it.
+    /// How long records stay, in milliseconds; -1 for ever. Not there for a topic of others on a broker of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention_ms: Option<i64>,
+    /// The records that riverrun writes on it.
     pub records: Vec<String>,
+    /// Others have made it: nothing of riverrun's is on it.
+    #[serde(default)]
+    pub foreign: bool,
+    /// Offsets from its first record to its last, where the broker is the embedded one; markers of transactions, and what compaction
+    /// has removed, count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record_count: Option<u64>,
+    /// Bytes on the disk, where the broker is the embedded one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<u64>,
 }

@@ -1,5 +1,7 @@
 //! What can be asked without starting anything.
 
+use riverrun_log::admin::ensure_topics;
+use riverrun_schemas::TopicSpec;
 use serde_json::{Value, json};
 
 use crate::harness::{problem, test};
@@ -75,6 +77,24 @@ fn given_the_catalogs_when_they_are_asked_then_they_have_their_shapes() {
                 .any(|topic| topic["name"] == "riverrun.agent.events" && topic["partitions"] == 6),
             "{topics}"
         );
+    });
+}
+
+#[test]
+fn given_a_topic_that_others_have_made_when_the_topics_are_asked_then_it_comes_behind_ours_and_says_what_it_holds() {
+    test(async |api| {
+        let orders = TopicSpec { name: "others.orders".into(), partitions: 3, retention_hours: 2 };
+        ensure_topics(api.stack.log(), &[orders]).await.unwrap();
+        let topics = api.get("/topics").await.body;
+        let topics = topics["items"].as_array().unwrap();
+        let at = topics.iter().position(|topic| topic["name"] == "others.orders").unwrap();
+        let found = &topics[at];
+        assert_eq!(found["foreign"], true);
+        assert_eq!((&found["partitions"], &found["retention_ms"]), (&json!(3), &json!(7_200_000)));
+        let held = (&found["record_count"], &found["size_bytes"], &found["records"]);
+        assert_eq!(held, (&json!(0), &json!(0), &json!([])));
+        let own: Vec<&Value> = topics.iter().filter(|topic| topic["foreign"] == false).collect();
+        assert!(own.len() <= at && own.iter().all(|topic| topic["size_bytes"].is_u64()));
     });
 }
 

@@ -14,7 +14,9 @@ use uuid::Uuid;
 
 use super::Context;
 use crate::storage::partition::{Bounds, Partition};
+use crate::storage::producers::Aborted;
 use crate::storage::read::{Read, ReadLimit, read_files};
+use crate::wire::batch::BatchHeader;
 
 /// Longest wait of a fetch, whatever the client asks for.
 const MAX_WAIT: Duration = Duration::from_secs(300);
@@ -144,8 +146,8 @@ async fn read_all(topics: Vec<Topic>, version: i16, committed_only: bool, max_by
 
 async fn read_one(target: &Target, version: i16, limit: ReadLimit) -> PartitionData {
     match try_read(target, limit).await {
-        Ok((bounds, records)) => {
-            let aborted = limit.committed_only.then(|| aborted(target, &bounds, &records));
+        Ok(Found { bounds, records, aborted }) => {
+            let aborted = limit.committed_only.then(|| told(aborted, &records));
             PartitionData::default()
                 .with_partition_index(target.index)
                 .with_high_watermark(bounds.high_watermark)
@@ -165,15 +167,24 @@ async fn read_one(target: &Target, version: i16, limit: ReadLimit) -> PartitionD
     }
 }
 
-async fn try_read(target: &Target, limit: ReadLimit) -> Result<(Bounds, Bytes), ResponseError> {
+/// What one read has found.
+struct Found {
+    bounds: Bounds,
+    records: Bytes,
+    /// Aborted transactions from its offset on.
+    aborted: Vec<Aborted>,
+}
+
+async fn try_read(target: &Target, limit: ReadLimit) -> Result<Found, ResponseError> {
     let partition = target.partition.as_ref().ok_or(target.absent)?;
     check(target, partition)?;
     match partition.read(target.offset, limit)? {
-        Read::Empty(bounds) => Ok((bounds, Bytes::new())),
-        Read::Memory(bounds, batches) => Ok((bounds, join(batches))),
+        Read::Empty(bounds) => Ok(Found { bounds, records: Bytes::new(), aborted: Vec::new() }),
+        Read::Memory(bounds, batches, aborted) => Ok(Found { bounds, records: join(batches), aborted }),
         Read::Files(bounds) => {
             let end = bounds.visible(limit.committed_only);
-            Ok((bounds, read_files(partition, target.offset, end, limit).await?))
+            let (records, aborted) = read_files(partition, target.offset, end, limit).await?;
+            Ok(Found { bounds, records, aborted })
         }
     }
 }
@@ -187,9 +198,13 @@ fn join(mut batches: Vec<Bytes>) -> Bytes {
     joined.freeze()
 }
 
-fn aborted(target: &Target, bounds: &Bounds, records: &Bytes) -> Vec<AbortedTransaction> {
-    let Some(partition) = target.partition.as_ref().filter(|_| !records.is_empty()) else { return Vec::new() };
-    let ranges = partition.aborted_in(target.offset, bounds.last_stable).into_iter();
+/// Those that begin no later than the records end: a reader looks at no other.
+fn told(aborted: Vec<Aborted>, records: &[u8]) -> Vec<AbortedTransaction> {
+    if aborted.is_empty() {
+        return Vec::new();
+    }
+    let last = last_offset(records);
+    let ranges = aborted.into_iter().filter(|range| last.is_some_and(|last| range.first_offset <= last));
     ranges
         .map(|range| {
             AbortedTransaction::default()
@@ -197,4 +212,13 @@ fn aborted(target: &Target, bounds: &Bounds, records: &Bytes) -> Vec<AbortedTran
                 .with_first_offset(range.first_offset)
         })
         .collect()
+}
+
+fn last_offset(mut records: &[u8]) -> Option<i64> {
+    let mut last = None;
+    while let Ok(header) = BatchHeader::parse(records) {
+        last = Some(header.last_offset());
+        records = records.get(header.size..).unwrap_or(&[]);
+    }
+    last
 }

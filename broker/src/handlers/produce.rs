@@ -1,5 +1,7 @@
 //! Produce: check, queue, wait for the disk.
 
+mod contents;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
@@ -14,15 +16,12 @@ use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
 
 use super::txn::{named, not_part};
 use super::{Context, text};
-use crate::clock::now_ms;
 use crate::node::{Node, Refusal};
 use crate::storage::partition::{Appended, Partition};
 use crate::storage::producers::Beginning;
-use crate::topic_config::TopicConfig;
 use crate::topics::{Topic, is_internal};
 use crate::txn::{ProducerIdentity, TxnState, coordinator};
-use crate::wire::batch::{BatchError, BatchHeader, records};
-use crate::wire::compression::{uncompressed, with_codec};
+use crate::wire::batch::{BatchError, BatchHeader};
 
 /// First version whose clients know `TRANSACTION_ABORTABLE`.
 const SINCE_ABORTABLE: i16 = 11;
@@ -122,15 +121,15 @@ pub(super) async fn begin(
 
 async fn check_topic(context: &Context, version: i16, acks: i16, data: TopicProduceData) -> TopicBatches {
     let topic = find_topic(context, version, acks, &data).await;
-    let check_one = |data: PartitionProduceData| {
+    let mut partitions = Vec::with_capacity(data.partition_data.len());
+    for data in data.partition_data {
         let index = data.index;
         let checked = match &topic {
-            Ok(topic) => check_batch(topic, data),
+            Ok(topic) => check_batch(&context.node, topic, data).await,
             Err(refusal) => Err(refusal.clone().into()),
         };
-        (index, checked)
-    };
-    let partitions = data.partition_data.into_iter().map(check_one).collect();
+        partitions.push((index, checked));
+    }
     let answer = TopicProduceResponse::default();
     let answer =
         if version >= SINCE_TOPIC_IDS { answer.with_topic_id(data.topic_id) } else { answer.with_name(data.name) };
@@ -158,13 +157,19 @@ async fn find_topic(
 }
 
 /// What can be said of a batch without looking at its transaction.
-fn check_batch(topic: &Topic, data: PartitionProduceData) -> Result<Checked, Rejected> {
+async fn check_batch(node: &Node, topic: &Topic, data: PartitionProduceData) -> Result<Checked, Rejected> {
     let partition = topic.partition(data.index).ok_or(ResponseError::UnknownTopicOrPartition)?;
     let records = data.records.unwrap_or_default();
     let config = topic.config();
     let header = check(&records, config.max_message_bytes)?;
-    check_records(&config, &header, &records, now_ms())?;
-    let (header, records) = in_codec_of(&config, header, records)?;
+    let (header, records) = if contents::takes_long(&config, &header) {
+        // Codecs work, and how long is not known before: not on a thread that others wait for, and not in any number.
+        let _turn = node.looks.acquire().await.ok();
+        let look = tokio::task::spawn_blocking(move || contents::examined(&config, header, records));
+        look.await.map_err(|_| Rejected::from(ResponseError::UnknownServerError))??
+    } else {
+        contents::examined(&config, header, records)?
+    };
     let may_join =
         header.is_transactional() && !partition.is_within_transaction(header.producer_id, header.producer_epoch);
     Ok(Checked { partition, header, records, may_join })
@@ -263,48 +268,6 @@ fn check_size(header: &BatchHeader, max_bytes: usize) -> Result<(), Refusal> {
     Err(Refusal::new(ResponseError::MessageTooLarge, message))
 }
 
-/// Looks at the records themselves where the topic wants something of them: a key where it is compacted, since nothing could
-/// ever replace a record without one, and times within bounds of `now_ms`.
-fn check_records(config: &TopicConfig, header: &BatchHeader, batch: &[u8], now_ms: i64) -> Result<(), Rejected> {
-    let (before, after) = (config.timestamp_before_max_ms, config.timestamp_after_max_ms);
-    let bounds_times = !config.log_append_time() && before.min(after) < i64::MAX;
-    if !config.compacts() && !bounds_times {
-        return Ok(());
-    }
-    let invalid = |message: &str| Refusal::new(ResponseError::InvalidRecord, message);
-    let (header, batch) = uncompressed(header, batch).ok_or_else(|| invalid("the records cannot be decompressed"))?;
-    let times = now_ms.saturating_sub(before)..=now_ms.saturating_add(after);
-    let (mut keyless, mut untimely) = (Vec::new(), Vec::new());
-    for (index, record) in (0..).zip(records(&header, &batch)) {
-        let record = record.map_err(|error| invalid(&error.to_string()))?;
-        if config.compacts() && record.key.is_none() {
-            keyless.push(index);
-        }
-        // A record may have no time, which is -1.
-        if bounds_times && record.timestamp != -1 && !times.contains(&record.timestamp) {
-            untimely.push(index);
-        }
-    }
-    if !untimely.is_empty() {
-        let message = format!("the record's time is not within {before} ms before and {after} ms after the broker's");
-        return Err(Rejected { refusal: Refusal::new(ResponseError::InvalidTimestamp, message), records: untimely });
-    }
-    if !keyless.is_empty() {
-        return Err(Rejected { refusal: invalid("a compacted topic takes no record without a key"), records: keyless });
-    }
-    Ok(())
-}
-
-/// The batch as the topic's `compression.type` wants it.
-fn in_codec_of(config: &TopicConfig, header: BatchHeader, batch: Bytes) -> Result<(BatchHeader, Bytes), Refusal> {
-    let Some(changed) = config.codec.and_then(|codec| with_codec(&header, &batch, codec)) else {
-        return Ok((header, batch));
-    };
-    let header = BatchHeader::parse(&changed).map_err(|_| ResponseError::UnknownServerError)?;
-    check_size(&header, config.max_message_bytes)?;
-    Ok((header, Bytes::from(changed)))
-}
-
 async fn settle(queued: Queued, version: i16) -> PartitionProduceResponse {
     let answer = PartitionProduceResponse::default().with_index(queued.index);
     let settled = match queued.outcome {
@@ -338,86 +301,5 @@ async fn settle(queued: Queued, version: i16) -> PartitionProduceResponse {
             let blamed = blamed.collect();
             answer.with_record_errors(blamed).with_error_message(Some(text(refusal.message)))
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::wire::batch::build_batch;
-
-    const NOW_MS: i64 = 1_700_000_000_000;
-
-    fn config(settings: &[(&str, &str)]) -> TopicConfig {
-        let set: BTreeMap<String, String> =
-            settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        TopicConfig::new(&set, 1 << 20)
-    }
-
-    /// Records with a time relative to now and, or not, a key of one byte; the value is one byte too.
-    fn batch(records: &[(i8, bool)]) -> (BatchHeader, Bytes) {
-        let mut body = Vec::new();
-        for (number, (late, has_key)) in records.iter().enumerate() {
-            // Numbers are zigzag varints of one byte: attributes, time, offset, key, value, headers.
-            let zigzag = |value: i8| ((value << 1) ^ (value >> 7)) as u8;
-            let key: &[u8] = if *has_key { &[2, b'k'] } else { &[1] };
-            let record = [&[0, zigzag(*late), zigzag(number as i8)][..], key, &[2, b'v', 0]].concat();
-            body.push(zigzag(record.len() as i8));
-            body.extend_from_slice(&record);
-        }
-        let header = BatchHeader {
-            base_offset: 0,
-            size: 0,
-            attributes: 0,
-            last_offset_delta: records.len() as i32 - 1,
-            base_timestamp: NOW_MS,
-            max_timestamp: NOW_MS,
-            producer_id: -1,
-            producer_epoch: -1,
-            base_sequence: -1,
-            records: records.len() as i32,
-        };
-        let batch = Bytes::from(build_batch(&header, &body));
-        (BatchHeader::parse_checked(&batch).unwrap(), batch)
-    }
-
-    fn blamed(settings: &[(&str, &str)], records: &[(i8, bool)]) -> Option<(ResponseError, Vec<i32>)> {
-        let (header, batch) = batch(records);
-        let looked_at = check_records(&config(settings), &header, &batch, NOW_MS);
-        looked_at.err().map(|rejected| (rejected.refusal.error, rejected.records))
-    }
-
-    #[test]
-    fn given_a_compacted_topic_when_records_have_no_key_then_they_alone_are_to_blame() {
-        let compact = [("cleanup.policy", "compact")];
-        assert_eq!(blamed(&compact, &[(0, true), (0, true)]), None);
-        assert_eq!(
-            blamed(&compact, &[(0, true), (0, false), (0, true), (0, false)]),
-            Some((ResponseError::InvalidRecord, vec![1, 3]))
-        );
-        assert_eq!(blamed(&[], &[(0, false)]), None);
-    }
-
-    #[test]
-    fn given_bounds_of_time_when_records_lie_outside_then_they_are_to_blame() {
-        let records = [(-20, true), (0, true), (20, true)];
-        let before = ("message.timestamp.before.max.ms", "10");
-        let after = ("message.timestamp.after.max.ms", "10");
-        assert_eq!(blamed(&[before], &records), Some((ResponseError::InvalidTimestamp, vec![0])));
-        assert_eq!(blamed(&[after], &records), Some((ResponseError::InvalidTimestamp, vec![2])));
-        assert_eq!(blamed(&[before, after, ("message.timestamp.type", "LogAppendTime")], &records), None);
-        assert_eq!(blamed(&[], &records), None);
-    }
-
-    #[test]
-    fn given_a_codec_of_the_topic_when_a_batch_grows_beyond_the_largest_size_then_it_is_refused() {
-        let (header, plain) = batch(&[(0, true); 60]);
-        let (small_header, small) =
-            in_codec_of(&config(&[("compression.type", "gzip")]), header, plain.clone()).unwrap();
-        assert!(small.len() < plain.len() && small_header.size == small.len());
-        let settings = [("compression.type", "uncompressed"), ("max.message.bytes", "200")];
-        let refused = in_codec_of(&config(&settings), small_header, small.clone()).unwrap_err();
-        assert_eq!(refused.error, ResponseError::MessageTooLarge);
-        assert_eq!(in_codec_of(&config(&[]), small_header, small.clone()).unwrap().1, small);
     }
 }

@@ -3,7 +3,7 @@
 //! Closed segments are rewritten without records that a later one of the same key replaces, without records of aborted
 //! transactions, and without tombstones and markers of empty transactions whose segment was closed for longer than
 //! `delete.retention.ms`; small neighbours become one file. Offsets never change, and records that are not decided yet are
-//! never touched. Kept whole are records without keys, and compressed batches that cannot be read; while there is one of
+//! never touched. With its records an aborted transaction leaves the list that readers get. Kept whole are records without keys, and compressed batches that cannot be read; while there is one of
 //! those, no tombstone goes, since it may stand for a record in there.
 
 use std::collections::{HashMap, HashSet};
@@ -68,7 +68,7 @@ impl Compactor {
             return;
         }
         let config = partition.config();
-        let closed = partition.compactable(now - config.min_compaction_lag_ms);
+        let closed = partition.compactable(now, config.min_compaction_lag_ms);
         let segments = &closed.segments;
         let cleaned = self.cleaned.lock().get(partition.folder()).copied().unwrap_or(0);
         let total: u64 = segments.iter().map(|segment| segment.size).sum();
@@ -79,6 +79,7 @@ impl Compactor {
         }
         match self.compact(partition, &closed, now - config.delete_retention_ms) {
             Ok((cleaned, after)) => {
+                partition.forget_aborted_before(cleaned);
                 tracing::debug!(partition = %partition.name, before = total, after, "log compacted");
                 self.cleaned.lock().insert(partition.folder().to_path_buf(), cleaned);
             }
@@ -306,14 +307,14 @@ fn put_in_place(disk: &dyn Disk, temporary: &Path, new: &Segment, checkpoint: Op
 }
 
 impl Partition {
-    /// The closed segments whose records are all decided and older than `before_ms`.
-    fn compactable(&self, before_ms: i64) -> Closed {
+    /// The closed segments whose records are all decided and at least `lag_ms` old.
+    fn compactable(&self, now: i64, lag_ms: i64) -> Closed {
         let state = self.state.lock();
         let decided = state.bounds().last_stable;
         let closed = state
             .segments
             .windows(2)
-            .take_while(|pair| pair[1].base_offset <= decided && pair[0].newest_ms() <= before_ms);
+            .take_while(|pair| pair[1].base_offset <= decided && pair[0].newest_ms(now) <= now - lag_ms);
         let count = closed.count();
         let end = state.segments.get(count).map_or(0, |next| next.base_offset);
         // A segment was closed before the first batch of the next one came.
@@ -321,6 +322,12 @@ impl Partition {
         Closed { segments: state.segments[..count].to_vec(), closed_ms, end }
     }
 
+    /// See [`Producers::forget_aborted_before`](super::producers::Producers::forget_aborted_before).
+    fn forget_aborted_before(&self, offset: i64) {
+        self.state.lock().forget_aborted_before(offset);
+    }
+
+    /// Segments and aborted transactions change at once: who reads takes note of both at once, too.
     fn swap_segments(&self, old: &[Segment], new: Segment, end_offset: i64) {
         let _writer = self.writer.lock();
         {
@@ -328,6 +335,7 @@ impl Partition {
             let Some(at) = state.segments.iter().position(|segment| segment.id == old[0].id) else { return };
             state.segments.splice(at..at + old.len(), [new]);
             state.forget_tail_before(end_offset);
+            state.forget_aborted_before(end_offset);
         }
         for segment in old {
             let _ = self.remove_files(segment);

@@ -5,6 +5,8 @@
 //! (`DURABLE-1`: whatever was acknowledged is there after a crash; `DURABLE-2`: nothing is served that is not durable).
 
 pub(crate) mod compaction;
+#[cfg(test)]
+mod compaction_tests;
 pub(crate) mod disk;
 pub(crate) mod files;
 pub(crate) mod flusher;
@@ -14,3 +16,5 @@ pub(crate) mod producers;
 pub(crate) mod read;
 pub(crate) mod recovery;
 pub(crate) mod segment;
+#[cfg(test)]
+pub(crate) mod test_log;

@@ -3,6 +3,7 @@
 //! Two locks. `state` is held for moments and never across I/O; `writer` is held by whoever changes files (flusher,
 //! retention, compaction), always on a thread that may block, and is taken first.
 
+mod checkpoints;
 mod removal;
 mod state;
 
@@ -130,6 +131,7 @@ impl Partition {
         let first = recovered.segments.first().map_or(0, |segment| segment.base_offset);
         let log_start = log_start.max(first);
         let end = recovered.end_offset.max(log_start);
+        let is_scanned = recovered.segments.last().is_some_and(|active| active.size > active.checkpointed);
         let state = State {
             segments: recovered.segments,
             log_start,
@@ -145,6 +147,7 @@ impl Partition {
             tail: VecDeque::new(),
             tail_bytes: 0,
             last_append_ms: 0,
+            uncheckpointed_since_ms: is_scanned.then(now_ms),
             health: recovered.corrupt.map_or(Health::Good, Health::Corrupt),
             damage: None,
         };
@@ -300,7 +303,9 @@ impl Partition {
         let file = disk.open(&segment.path, OpenMode::Truncate)?;
         disk.sync_dir(&self.folder)?;
         self.shared.files.insert(segment.id, file);
-        self.state.lock().segments.push(segment);
+        let mut state = self.state.lock();
+        state.segments.push(segment);
+        state.uncheckpointed_since_ms = None;
         Ok(())
     }
 
@@ -332,17 +337,6 @@ impl Partition {
                 state.health = Health::Failed { since: Instant::now() };
                 tracing::error!(partition = %self.name, error = %error, "the log cannot be repaired yet");
             }
-        }
-    }
-
-    /// Writes the checkpoint of the active segment, so that the next start need not scan it. Blocks.
-    pub(crate) fn checkpoint(&self) {
-        let _writer = self.writer.lock();
-        let checkpoint = self.state.lock().checkpoint();
-        if let Some((path, checkpoint)) = checkpoint
-            && let Err(error) = checkpoint.write(&**self.shared.files.disk(), &path)
-        {
-            tracing::warn!(partition = %self.name, error = %error, "checkpoint not written, the next start scans the segment");
         }
     }
 

@@ -200,6 +200,14 @@ impl Producers {
         self.by_id.retain(|_, producer| producer.open_since.is_some() || producer.last_ms >= idle_before_ms);
     }
 
+    /// Forgets aborted transactions that ended before `offset`, because compaction has removed all their records up to there.
+    ///
+    /// Nobody needs them any more, and one whose marker is gone too does harm: a reader that is told of it takes whatever the
+    /// producer wrote behind it for aborted.
+    pub(crate) fn forget_aborted_before(&mut self, offset: i64) {
+        self.aborted.retain(|aborted| aborted.last_offset >= offset);
+    }
+
     /// For a checkpoint.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let producers = self.by_id.iter().map(|(id, producer)| (*id, producer.clone())).collect();

@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use kafka_protocol::ResponseError;
 
 use super::partition::{Bounds, Partition, State};
+use super::producers::Aborted;
 use super::segment::Segment;
 use crate::wire::batch::{BatchHeader, HEADER_LEN, records};
 use crate::wire::compression::uncompressed;
@@ -20,8 +21,8 @@ const SLACK: usize = 16 * 1024;
 pub(crate) enum Read {
     /// Nothing yet.
     Empty(Bounds),
-    /// Recent batches, from memory.
-    Memory(Bounds, Vec<Bytes>),
+    /// Recent batches, from memory, and the aborted transactions among them.
+    Memory(Bounds, Vec<Bytes>, Vec<Aborted>),
     /// The file must be read: [`Partition::read_files`], where blocking is allowed.
     Files(Bounds),
 }
@@ -53,42 +54,35 @@ impl Partition {
             return Ok(Read::Empty(bounds));
         }
         if state.tail.front().is_some_and(|oldest| oldest.base_offset <= offset) {
-            return Ok(Read::Memory(bounds, from_tail(&state, offset, end, limit)));
+            let aborted = aborted_in(&state, offset, end, limit);
+            return Ok(Read::Memory(bounds, from_tail(&state, offset, end, limit), aborted));
         }
         Ok(Read::Files(bounds))
     }
 
-    /// Reads whole batches from the segment files: from the one that holds `offset`, up to `end`. Blocks.
-    pub(crate) fn read_files(&self, offset: i64, end: i64, limit: ReadLimit) -> io::Result<Bytes> {
+    /// Reads whole batches from the segment files: from the one that holds `offset`, up to `end`; and the aborted transactions
+    /// among them. Blocks.
+    pub(crate) fn read_files(&self, offset: i64, end: i64, limit: ReadLimit) -> io::Result<(Bytes, Vec<Aborted>)> {
         let mut from = offset;
         let mut retries = 0;
         loop {
-            let Some(stretch) = self.stretch_at(from) else { return Ok(Bytes::new()) };
+            // What compaction does meanwhile must not part the records from what is said of them.
+            let (stretch, aborted) = {
+                let state = self.state.lock();
+                let Some(stretch) = stretch_at(&state, from) else { return Ok(Default::default()) };
+                (stretch, aborted_in(&state, offset, end, limit))
+            };
             match self.read_stretch(&stretch, offset, end, limit) {
-                Ok(Some(bytes)) => return Ok(bytes),
+                Ok(Some(bytes)) => return Ok((bytes, aborted)),
                 // Compaction leaves gaps: what is asked for may begin in a later segment.
                 Ok(None) => match stretch.next_segment.filter(|next| *next < end) {
                     Some(next) => from = next,
-                    None => return Ok(Bytes::new()),
+                    None => return Ok(Default::default()),
                 },
                 Err(error) if error.kind() == io::ErrorKind::NotFound && retries < RETRIES => retries += 1,
                 Err(error) => return Err(error),
             }
         }
-    }
-
-    fn stretch_at(&self, offset: i64) -> Option<Stretch> {
-        let state = self.state.lock();
-        let after = state.segments.partition_point(|segment| segment.base_offset <= offset);
-        let at = after.saturating_sub(1);
-        let segment = state.segments.get(at)?;
-        Some(Stretch {
-            id: segment.id,
-            path: segment.path.clone(),
-            position: segment.floor(offset),
-            end: segment.size,
-            next_segment: state.segments.get(at + 1).map(|next| next.base_offset),
-        })
     }
 
     /// What may be returned from one segment; none if it holds nothing from `offset` on.
@@ -171,6 +165,24 @@ struct Stretch {
     position: u64,
     end: u64,
     next_segment: Option<i64>,
+}
+
+fn stretch_at(state: &State, offset: i64) -> Option<Stretch> {
+    let after = state.segments.partition_point(|segment| segment.base_offset <= offset);
+    let at = after.saturating_sub(1);
+    let segment = state.segments.get(at)?;
+    Some(Stretch {
+        id: segment.id,
+        path: segment.path.clone(),
+        position: segment.floor(offset),
+        end: segment.size,
+        next_segment: state.segments.get(at + 1).map(|next| next.base_offset),
+    })
+}
+
+/// For those who read committed records only.
+fn aborted_in(state: &State, from: i64, until: i64, limit: ReadLimit) -> Vec<Aborted> {
+    if limit.committed_only { state.durable.aborted_in(from, until).collect() } else { Vec::new() }
 }
 
 fn from_tail(state: &State, offset: i64, end: i64, limit: ReadLimit) -> Vec<Bytes> {
@@ -286,11 +298,11 @@ pub(crate) async fn read_files(
     offset: i64,
     end: i64,
     limit: ReadLimit,
-) -> Result<Bytes, ResponseError> {
+) -> Result<(Bytes, Vec<Aborted>), ResponseError> {
     let reader = partition.clone();
     let read = tokio::task::spawn_blocking(move || reader.read_files(offset, end, limit)).await;
     match read {
-        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Ok(found)) => Ok(found),
         Ok(Err(error)) => {
             tracing::error!(partition = %partition.name, offset, error = %error, "reading the log failed");
             if error.kind() == io::ErrorKind::InvalidData {

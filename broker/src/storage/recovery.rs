@@ -37,8 +37,24 @@ pub(crate) struct Recovered {
     pub corrupt: Option<String>,
 }
 
+impl Recovered {
+    /// A checkpoint may be older than the compaction of what lies before it. All that lies before the end of a compacted
+    /// segment has been through compaction: of the transactions that it found aborted there is no record.
+    fn forget_removed_transactions(&mut self) {
+        let Some(last) = self.segments.iter().rposition(|segment| segment.generation > 0) else { return };
+        let end = self.segments.get(last + 1).map_or(self.end_offset, |next| next.base_offset);
+        self.producers.forget_aborted_before(end);
+    }
+}
+
 /// Reads a partition's folder, setting a torn tail aside. A folder that does not exist is an empty log.
 pub(crate) fn recover(disk: &Arc<dyn Disk>, folder: &Path) -> io::Result<Recovered> {
+    let mut found = recover_segments(disk, folder)?;
+    found.forget_removed_transactions();
+    Ok(found)
+}
+
+fn recover_segments(disk: &Arc<dyn Disk>, folder: &Path) -> io::Result<Recovered> {
     let mut found = Recovered::default();
     let mut beginning_lost = None;
     let segments = list_segments(disk, folder)?;

@@ -81,9 +81,10 @@ impl Segment {
         self.last_ms = Some(now_ms);
     }
 
-    /// How new its records are: the greatest of their times, or when the last of them came if none has a time.
-    pub(crate) fn newest_ms(&self) -> i64 {
-        if self.max_timestamp >= 0 { self.max_timestamp } else { self.last_ms.unwrap_or(-1) }
+    /// How new its records are: the greatest of their times, or when the last of them came if none has a time or that one is
+    /// still ahead. A record from a wrong clock would be kept for ever otherwise, with all that came beside it.
+    pub(crate) fn newest_ms(&self, now_ms: i64) -> i64 {
+        if (0..=now_ms).contains(&self.max_timestamp) { self.max_timestamp } else { self.last_ms.unwrap_or(-1) }
     }
 
     /// Takes a batch that stands at the end of the file into account.
@@ -215,5 +216,21 @@ impl Checkpoint {
         let read = file.read_at(&mut bytes, 0).ok()?;
         let (crc, body) = bytes[..read].split_at_checked(4)?;
         (crc == crc32c::crc32c(body).to_be_bytes()).then(|| serde_json::from_slice(body).ok())?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_times_when_a_segment_is_asked_how_new_it_is_then_those_that_cannot_be_do_not_count() {
+        let mut segment = Segment::new(Path::new("t"), 0, 0);
+        assert_eq!(segment.newest_ms(1_000), -1);
+        segment.last_ms = Some(900);
+        for (max_timestamp, newest) in [(-1, 900), (0, 0), (500, 500), (1_000, 1_000), (1_001, 900), (i64::MAX, 900)] {
+            segment.max_timestamp = max_timestamp;
+            assert_eq!(segment.newest_ms(1_000), newest, "{max_timestamp}");
+        }
     }
 }

@@ -117,6 +117,11 @@ impl BatchHeader {
         self.attributes & COMPRESSION_MASK != 0
     }
 
+    /// Whether its records have the time at which they came, by the mark that only brokers set.
+    pub fn is_append_time(&self) -> bool {
+        self.attributes & LOG_APPEND_TIME != 0
+    }
+
     /// Whether the batch belongs to a transaction.
     pub fn is_transactional(&self) -> bool {
         self.attributes & TRANSACTIONAL != 0
@@ -150,6 +155,12 @@ pub fn stamp_append_time(batch: &mut [u8], now_ms: i64) {
     let attributes = i16::from_be_bytes(be(batch, ATTRIBUTES_AT)) | LOG_APPEND_TIME;
     batch[ATTRIBUTES_AT..ATTRIBUTES_AT + 2].copy_from_slice(&attributes.to_be_bytes());
     batch[MAX_TIMESTAMP_AT..MAX_TIMESTAMP_AT + 8].copy_from_slice(&now_ms.to_be_bytes());
+    seal(batch);
+}
+
+/// Puts the greatest time of its records into a batch and seals it again.
+pub fn set_max_timestamp(batch: &mut [u8], max_timestamp: i64) {
+    batch[MAX_TIMESTAMP_AT..MAX_TIMESTAMP_AT + 8].copy_from_slice(&max_timestamp.to_be_bytes());
     seal(batch);
 }
 
@@ -283,9 +294,11 @@ fn next_record<'a>(header: &BatchHeader, rest: &mut &'a [u8]) -> Result<Record<'
     let offset_delta = get_varint(&mut body)?;
     let key = take_nullable(&mut body)?;
     let value = take_nullable(&mut body)?;
-    let append_time = header.attributes & LOG_APPEND_TIME != 0;
-    let timestamp =
-        if append_time { header.max_timestamp } else { header.base_timestamp.wrapping_add(timestamp_delta) };
+    let timestamp = if header.is_append_time() {
+        header.max_timestamp
+    } else {
+        header.base_timestamp.wrapping_add(timestamp_delta)
+    };
     Ok(Record { offset: header.base_offset.wrapping_add(offset_delta), timestamp, key, value, raw })
 }
 

@@ -1,5 +1,5 @@
-//! Compressed batches, for the few who must look into them: compaction, offsets by time, the check for keys, and topics
-//! with a `compression.type` of their own.
+//! Compressed batches, for those who must look into them: the checks at produce, which stream, and compaction, offsets by time
+//! and topics with a `compression.type` of their own, which need all of it.
 //!
 //! Codecs are numbered as in the attributes of a batch: 1 gzip, 2 snappy (raw, or in the frames of snappy-java), 3 LZ4
 //! frames, 4 zstd. Nothing is decompressed beyond [`MAX_PLAIN`], so a small batch cannot cost much memory.
@@ -8,23 +8,18 @@ use std::borrow::Cow;
 use std::io::{Read, Write};
 
 use super::batch::{BatchHeader, HEADER_LEN, build_batch};
+use super::blocks::{LZ4_STORED, Lz4Blocks, SnappyBlocks};
 
-/// Most bytes that the records of a batch may have uncompressed; larger ones are not looked into.
-const MAX_PLAIN: usize = 128 << 20;
+/// Most bytes that the records of a batch may have uncompressed; larger ones are not taken.
+pub(crate) const MAX_PLAIN: usize = 128 << 20;
 const CODEC_MASK: i16 = 0x07;
 const GZIP: i16 = 1;
 const SNAPPY: i16 = 2;
 const LZ4: i16 = 3;
 const ZSTD: i16 = 4;
-/// Begins what snappy-java writes: a magic, then two version numbers, then blocks with a length each.
-const SNAPPY_JAVA: &[u8] = b"\x82SNAPPY\0";
-const SNAPPY_JAVA_HEADER: usize = 16;
-const LZ4_MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
 /// The magic, flags (version 1, independent blocks), blocks of up to 64 KiB, and the checksum of these two.
 const LZ4_FRAME_HEADER: [u8; 7] = [0x04, 0x22, 0x4d, 0x18, 0x60, 0x40, 0x82];
 const LZ4_BLOCK: usize = 64 << 10;
-/// Set in the length of a block that is not compressed.
-const LZ4_STORED: u32 = 1 << 31;
 
 /// The batch as it would be without compression, for [`records`](super::batch::records); none if it cannot be read. The
 /// checksum is not that of these bytes.
@@ -33,7 +28,7 @@ pub(crate) fn uncompressed<'a>(header: &BatchHeader, batch: &'a [u8]) -> Option<
         return Some((*header, Cow::Borrowed(batch)));
     }
     let (head, body) = batch.get(..header.size)?.split_at_checked(HEADER_LEN)?;
-    let plain = decompress(header.attributes & CODEC_MASK, body)?;
+    let plain = read_all(plain(header, body)?)?;
     let header = BatchHeader { size: HEADER_LEN + plain.len(), attributes: header.attributes & !CODEC_MASK, ..*header };
     Some((header, Cow::Owned([head, &plain[..]].concat())))
 }
@@ -109,14 +104,20 @@ fn lz4_frame(records: &[u8]) -> Vec<u8> {
     out
 }
 
-fn decompress(codec: i16, body: &[u8]) -> Option<Vec<u8>> {
-    match codec {
-        GZIP => read_all(flate2::read::MultiGzDecoder::new(body)),
-        SNAPPY => snappy(body),
-        LZ4 => lz4(body),
-        ZSTD => read_all(zstd::stream::read::Decoder::with_buffer(body).ok()?),
-        _ => None,
-    }
+/// Streams the records of a compressed batch; none if there is no such codec, or its bytes begin otherwise.
+pub(super) fn plain<'a>(header: &BatchHeader, body: &'a [u8]) -> Option<Box<dyn Read + 'a>> {
+    decoder(header.attributes & CODEC_MASK, body)
+}
+
+fn decoder(codec: i16, body: &[u8]) -> Option<Box<dyn Read + '_>> {
+    let decoder: Box<dyn Read + '_> = match codec {
+        GZIP => Box::new(flate2::read::MultiGzDecoder::new(body)),
+        SNAPPY => Box::new(SnappyBlocks::new(body, MAX_PLAIN)),
+        LZ4 => Box::new(Lz4Blocks::new(body)?),
+        ZSTD => Box::new(zstd::stream::read::Decoder::with_buffer(body).ok()?),
+        _ => return None,
+    };
+    Some(decoder)
 }
 
 fn read_all(reader: impl Read) -> Option<Vec<u8>> {
@@ -125,111 +126,14 @@ fn read_all(reader: impl Read) -> Option<Vec<u8>> {
     (out.len() <= MAX_PLAIN).then_some(out)
 }
 
-fn snappy(body: &[u8]) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
-    if !body.starts_with(SNAPPY_JAVA) {
-        return snappy_block(body, MAX_PLAIN);
-    }
-    let mut rest = body.get(SNAPPY_JAVA_HEADER..)?;
-    while !rest.is_empty() {
-        let (length, behind) = rest.split_at_checked(4)?;
-        let length = u32::from_be_bytes(length.try_into().ok()?) as usize;
-        let (block, behind) = behind.split_at_checked(length)?;
-        out.extend_from_slice(&snappy_block(block, MAX_PLAIN - out.len())?);
-        rest = behind;
-    }
-    Some(out)
-}
-
-fn snappy_block(block: &[u8], room: usize) -> Option<Vec<u8>> {
-    // The length is only claimed; the decoder allocates it, but no more than there is room for.
-    snap::raw::decompress_len(block).ok().filter(|length| *length <= room)?;
-    snap::raw::Decoder::new().decompress_vec(block).ok()
-}
-
-/// An LZ4 frame (<https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md>). Its checksums are passed over, since the
-/// batch has its own.
-fn lz4(body: &[u8]) -> Option<Vec<u8>> {
-    let mut rest = body.strip_prefix(&LZ4_MAGIC)?;
-    let flags = *rest.first()?;
-    let has = |bit: u8| flags & (1 << bit) != 0;
-    if flags >> 6 != 1 || has(0) {
-        // Another version, or a dictionary that nobody has.
-        return None;
-    }
-    // Flags and block size, the size of the contents, a checksum.
-    let header = if has(3) { 11 } else { 3 };
-    rest = rest.get(header..)?;
-    let checksum = if has(4) { 4 } else { 0 };
-    let mut out = Vec::new();
-    loop {
-        let (length, behind) = rest.split_at_checked(4)?;
-        let length = u32::from_le_bytes(length.try_into().ok()?);
-        if length == 0 {
-            return Some(out);
-        }
-        let (block, behind) = behind.split_at_checked((length & 0x7fff_ffff) as usize)?;
-        if length >> 31 == 1 {
-            out.extend_from_slice(block);
-        } else {
-            lz4_block(block, &mut out)?;
-        }
-        if out.len() > MAX_PLAIN {
-            return None;
-        }
-        rest = behind.get(checksum..)?;
-    }
-}
-
-/// An LZ4 block (<https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md>); matches may reach into earlier blocks.
-fn lz4_block(mut block: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    loop {
-        let token = take_byte(&mut block)?;
-        let literals = lz4_length(token >> 4, &mut block)?;
-        let (copied, behind) = block.split_at_checked(literals)?;
-        out.extend_from_slice(copied);
-        block = behind;
-        if block.is_empty() {
-            return Some(());
-        }
-        let (offset, behind) = block.split_at_checked(2)?;
-        let offset = usize::from(u16::from_le_bytes(offset.try_into().ok()?));
-        block = behind;
-        let length = lz4_length(token & 0x0f, &mut block)? + 4;
-        let start = out.len().checked_sub(offset).filter(|_| offset > 0)?;
-        if out.len() + length > MAX_PLAIN {
-            return None;
-        }
-        // A match may overlap what it produces.
-        for at in start..start + length {
-            out.push(out[at]);
-        }
-    }
-}
-
-fn lz4_length(nibble: u8, block: &mut &[u8]) -> Option<usize> {
-    let mut length = usize::from(nibble);
-    if nibble == 15 {
-        loop {
-            let more = take_byte(block)?;
-            length += usize::from(more);
-            if more != 255 {
-                break;
-            }
-        }
-    }
-    Some(length)
-}
-
-fn take_byte(from: &mut &[u8]) -> Option<u8> {
-    let (first, rest) = from.split_first()?;
-    *from = rest;
-    Some(*first)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::blocks::{LZ4_MAGIC, SNAPPY_JAVA, lz4_block};
+
+    fn decompress(codec: i16, body: &[u8]) -> Option<Vec<u8>> {
+        read_all(decoder(codec, body)?)
+    }
 
     #[test]
     fn given_records_when_compressed_and_read_back_then_they_are_the_same() {
@@ -291,6 +195,29 @@ mod tests {
         assert_eq!(decompress(LZ4, &stored), Some(plain));
     }
 
+    #[test]
+    fn given_an_lz4_block_that_refers_to_the_one_before_when_read_then_it_is_found_and_beyond_its_size_it_is_not() {
+        let stored = |bytes: &[u8]| [&(bytes.len() as u32 | 1 << 31).to_le_bytes()[..], bytes].concat();
+        let packed = |bytes: &[u8]| [&(bytes.len() as u32).to_le_bytes()[..], bytes].concat();
+        let frame = |blocks: &[Vec<u8>]| [&LZ4_MAGIC[..], &[0x40, 0x40, 0], &blocks.concat(), &[0; 4]].concat();
+        // No literals, then 8 bytes from so far back, then the literal that ends the block.
+        let back = |offset: u16| [&[0x04u8][..], &offset.to_le_bytes(), &[0x10, b'.']].concat();
+        let first = b"0123456789".repeat(6_000);
+        let plain = [&first[..], b"23456789", b"."].concat();
+        assert_eq!(decompress(LZ4, &frame(&[stored(&first), packed(&back(8))])), Some(plain));
+        assert_eq!(decompress(LZ4, &frame(&[stored(b"short"), packed(&back(8))])), None, "before the beginning");
+        assert_eq!(decompress(LZ4, &frame(&[stored(&[0; LZ4_BLOCK + 1])])), None, "a block beyond 64 KiB");
+        // A literal, then 65,554 times the same.
+        let long = [&[0x1f, b'x', 1, 0][..], &[255; 257], &[0, 0x00]].concat();
+        assert_eq!(decompress(LZ4, &frame(&[packed(&long)])), None, "a block that becomes longer than 64 KiB");
+    }
+
+    #[test]
+    fn given_a_snappy_block_that_claims_more_than_it_can_be_when_read_then_it_is_refused() {
+        // A length of 100 MB, and three bytes.
+        assert_eq!(decompress(SNAPPY, &[0x80, 0xc2, 0xd7, 0x2f, 0xfe, 1, 0]), None);
+    }
+
     proptest::proptest! {
         #[test]
         fn given_any_bytes_when_decompressed_then_nothing_panics(
@@ -298,8 +225,9 @@ mod tests {
             bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300),
         ) {
             let _ = decompress(codec, &bytes);
-            let _ = lz4_block(&bytes, &mut Vec::new());
-            let _ = lz4(&[&LZ4_MAGIC[..], &[0x60, 0x40, 0], &bytes[..]].concat());
+            let _ = lz4_block(&bytes, &mut Vec::new(), 1 << 16);
+            let _ = decompress(LZ4, &[&LZ4_MAGIC[..], &[0x60, 0x40, 0], &bytes[..]].concat());
+            let _ = decompress(SNAPPY, &[SNAPPY_JAVA, &[0; 8], &bytes[..]].concat());
         }
     }
 }

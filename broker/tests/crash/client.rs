@@ -33,6 +33,13 @@ pub(crate) struct Identity {
     pub(crate) epoch: i16,
 }
 
+/// A member's place in its group.
+#[derive(Debug, Clone)]
+pub(crate) struct Membership {
+    pub(crate) id: String,
+    pub(crate) generation: i32,
+}
+
 pub(crate) struct Client {
     stream: TcpStream,
     disk: SimDisk,
@@ -103,9 +110,10 @@ impl Answer {
     fn i64(&mut self) -> i64 {
         i64::from_be_bytes(self.take())
     }
-    fn text(&mut self) {
-        let length = self.i16();
-        self.1 += length.max(0) as usize;
+    fn text(&mut self) -> String {
+        let length = self.i16().max(0) as usize;
+        self.1 += length;
+        String::from_utf8(self.0[self.1 - length..self.1].to_vec()).unwrap()
     }
     fn bytes(&mut self) -> Vec<u8> {
         let length = self.i32().max(0) as usize;
@@ -127,23 +135,32 @@ impl Client {
     }
 
     fn call(&mut self, key: i16, version: i16, body: Frame) -> Result<Answer, Failure> {
-        self.correlation += 1;
-        let head = Frame(Vec::new()).i16(key).i16(version).i32(self.correlation).text("crash");
-        self.exchange([head.0, body.0].concat())
+        self.send(key, version, body)?;
+        self.receive()
     }
 
-    /// The same for versions of the flexible form.
+    fn send(&mut self, key: i16, version: i16, body: Frame) -> Result<(), Failure> {
+        self.correlation += 1;
+        let head = Frame(Vec::new()).i16(key).i16(version).i32(self.correlation).text("crash");
+        self.write([head.0, body.0].concat())
+    }
+
+    /// The same as `call` for versions of the flexible form.
     fn call_flexible(&mut self, key: i16, version: i16, body: Frame) -> Result<Answer, Failure> {
         self.correlation += 1;
         let head = Frame(Vec::new()).i16(key).i16(version).i32(self.correlation).text("crash").i8(0);
-        let mut answer = self.exchange([head.0, body.0].concat())?;
+        self.write([head.0, body.0].concat())?;
+        let mut answer = self.receive()?;
         answer.i8(); // no tagged fields
         Ok(answer)
     }
 
-    fn exchange(&mut self, frame: Vec<u8>) -> Result<Answer, Failure> {
+    fn write(&mut self, frame: Vec<u8>) -> Result<(), Failure> {
         let sent = self.stream.write_all(&Frame(Vec::new()).bytes(&frame).0);
-        sent.map_err(|_| Failure::NoAnswer)?;
+        sent.map_err(|_| Failure::NoAnswer)
+    }
+
+    fn receive(&mut self) -> Result<Answer, Failure> {
         let mut length = [0; 4];
         self.fill(&mut length)?;
         let mut answer = vec![0; u32::from_be_bytes(length) as usize];
@@ -192,13 +209,30 @@ impl Client {
         value: &str,
         transaction: Option<(&str, &Identity, i32)>,
     ) -> Result<i64, Failure> {
+        self.begin_produce(topic, key, value, transaction)?;
+        self.produced()
+    }
+
+    /// Asks for the same and does not wait for the answer, which is [`produced`](Self::produced).
+    pub(crate) fn begin_produce(
+        &mut self,
+        topic: &str,
+        key: &str,
+        value: &str,
+        transaction: Option<(&str, &Identity, i32)>,
+    ) -> Result<(), Failure> {
         let batch = batch(key, value, transaction.map(|(_, identity, sequence)| (identity, sequence)));
         let body = match transaction {
             Some((id, _, _)) => Frame(Vec::new()).text(id),
             None => Frame(Vec::new()).i16(-1),
         };
         let body = body.i16(-1).i32(10_000).i32(1).text(topic).i32(1).i32(0).bytes(&batch);
-        let mut answer = self.call(0, 3, body)?;
+        self.send(0, 3, body)
+    }
+
+    /// The answer to a record that is on its way.
+    pub(crate) fn produced(&mut self) -> Result<i64, Failure> {
+        let mut answer = self.receive()?;
         answer.i32(); // one topic
         answer.text();
         answer.i32(); // one partition
@@ -274,9 +308,36 @@ impl Client {
         checked(code, Identity { id, epoch })
     }
 
-    /// `OffsetCommit` 2 from outside a group.
-    pub(crate) fn commit(&mut self, group: &str, topic: &str, offset: i64) -> Result<(), Failure> {
-        let body = Frame(Vec::new()).text(group).i32(-1).text("").i64(-1).i32(1).text(topic).i32(1).i32(0).i64(offset);
+    /// `JoinGroup` 5 and `SyncGroup` 3 as the only member, a static one: its id and generation.
+    pub(crate) fn join(&mut self, group: &str, instance: &str, topic: &str) -> Result<Membership, Failure> {
+        let subscription = Frame(Vec::new()).i16(0).i32(1).text(topic).i32(-1).0;
+        let body = Frame(Vec::new()).text(group).i32(60_000).i32(60_000).text("").text(instance).text("consumer");
+        let mut answer = self.call(11, 5, body.i32(1).text("range").bytes(&subscription))?;
+        answer.i32(); // throttle
+        let (code, generation) = (answer.i16(), answer.i32());
+        answer.text(); // protocol
+        let leader = answer.text();
+        let membership = checked(code, Membership { id: answer.text(), generation })?;
+        let body = Frame(Vec::new()).text(group).i32(generation).text(&membership.id).text(instance);
+        let body = if leader == membership.id { body.i32(1).text(&leader).bytes(b"all") } else { body.i32(0) };
+        let mut answer = self.call(14, 3, body)?;
+        answer.i32(); // throttle
+        let code = answer.i16();
+        assert!(code != 0 || answer.bytes() == b"all", "the member has its assignment");
+        checked(code, membership)
+    }
+
+    /// `OffsetCommit` 2, by a member or from outside a group.
+    pub(crate) fn commit(
+        &mut self,
+        group: &str,
+        member: Option<&Membership>,
+        topic: &str,
+        offset: i64,
+    ) -> Result<(), Failure> {
+        let (id, generation) = member.map_or(("", -1), |member| (member.id.as_str(), member.generation));
+        let body = Frame(Vec::new()).text(group).i32(generation).text(id).i64(-1);
+        let body = body.i32(1).text(topic).i32(1).i32(0).i64(offset);
         let mut answer = self.call(8, 2, body.i16(-1))?;
         answer.i32(); // one topic
         answer.text();

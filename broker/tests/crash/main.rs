@@ -1,12 +1,14 @@
 //! Power cuts and failing calls over a disk in memory.
 //!
 //! `BROKER_CRASH_SEEDS` says how many power cuts are tried (200 without it), `BROKER_CRASH_FIRST` with which seed they begin;
-//! `BROKER_FAILING_PROGRAMMES` in how many programmes each single call fails once (2 without it).
+//! `BROKER_FAILING_PROGRAMMES` in how many programmes each single call fails once (2 without it). A quarter of the power cuts
+//! meets three clients whose calls take turns, the others one client; a failure names seed and kind.
 //! What must hold after each: whatever was acknowledged is there, at its offset; a transaction is whole or absent; offsets
 //! that were committed are; and the partition takes records again.
 
 mod client;
 mod dice;
+mod several;
 mod sim_disk;
 
 use std::collections::BTreeMap;
@@ -23,6 +25,8 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 const TOPICS: [&str; 2] = ["a", "b"];
+const TRANSACTIONAL_ID: &str = "x";
+const GROUP: &str = "g";
 /// Kafka's code for "a transaction of this id is being ended".
 const CONCURRENT_TRANSACTIONS: i16 = 51;
 
@@ -51,10 +55,18 @@ fn start(runtime: &Runtime, folder: &TempDir, disk: &SimDisk, busy: bool) -> Res
     config.journal_compact_bytes = 3_000;
     config.flush_threads = 1;
     config.housekeeping_interval = if busy { Duration::from_millis(3) } else { Duration::from_secs(3600) };
+    config.checkpoint_interval = Duration::from_millis(5);
     runtime.block_on(Broker::start(config))
 }
 
-/// The programme: records, transactions, offsets. Ends at the first failure; everything said until then is noted.
+fn create_topics(client: &mut Client) -> Result<(), Failure> {
+    for topic in TOPICS {
+        client.create(topic, &[("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0.01")])?;
+    }
+    Ok(())
+}
+
+/// The programme of one client: records, transactions, offsets. Ends at the first failure; everything said until then is noted.
 fn work(
     client: &mut Client,
     dice: &mut Dice,
@@ -62,9 +74,7 @@ fn work(
     next: &mut u64,
     steps: usize,
 ) -> Result<(), Failure> {
-    for topic in TOPICS {
-        client.create(topic, &[("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0.01")])?;
-    }
+    create_topics(client)?;
     let mut producer: Option<(Identity, i32)> = None;
     for _ in 0..steps {
         *next += 1;
@@ -79,13 +89,13 @@ fn work(
             2 => {
                 let offset = *next as i64;
                 promised.offsets.push(offset);
-                client.commit("g", "a", offset)?;
+                client.commit(GROUP, None, TOPICS[0], offset)?;
                 promised.acknowledged_offset = offset;
             }
             _ => {
                 let (identity, sequence) = match producer.take() {
                     Some(known) => known,
-                    None => (client.init("x")?, 0),
+                    None => (client.init(TRANSACTIONAL_ID)?, 0),
                 };
                 let commit = dice.roll(3) > 0;
                 promised.undecided.push(value.clone());
@@ -114,11 +124,11 @@ fn transaction(
     value: &str,
     commit: bool,
 ) -> Result<(), Failure> {
-    client.add("x", producer, &TOPICS)?;
+    client.add(TRANSACTIONAL_ID, producer, &TOPICS)?;
     for topic in TOPICS {
-        client.produce(topic, value, value, Some(("x", producer, sequence)))?;
+        client.produce(topic, value, value, Some((TRANSACTIONAL_ID, producer, sequence)))?;
     }
-    client.end("x", producer, commit)
+    client.end(TRANSACTIONAL_ID, producer, commit)
 }
 
 /// A transaction of protocol 2: records add their partitions, and the next transaction has another epoch.
@@ -130,9 +140,9 @@ fn epoch(
     commit: bool,
 ) -> Result<Identity, Failure> {
     for topic in TOPICS {
-        client.produce_joining(topic, value, "x", producer, sequence)?;
+        client.produce_joining(topic, value, TRANSACTIONAL_ID, producer, sequence)?;
     }
-    client.end_epoch("x", producer, commit)
+    client.end_epoch(TRANSACTIONAL_ID, producer, commit)
 }
 
 fn verify(client: &mut Client, promised: &mut Promised, what: &str) {
@@ -144,7 +154,7 @@ fn verify(client: &mut Client, promised: &mut Promised, what: &str) {
     // A transaction that was left open is ended by its successor.
     let since = Instant::now();
     let successor = loop {
-        match client.init("x") {
+        match client.init(TRANSACTIONAL_ID) {
             Ok(identity) => break identity,
             Err(Failure::Code(CONCURRENT_TRANSACTIONS)) if since.elapsed() < Duration::from_secs(20) => {
                 pause(Duration::from_millis(5));
@@ -171,7 +181,7 @@ fn verify(client: &mut Client, promised: &mut Promised, what: &str) {
         let list = if found == (1, 1) { &mut promised.committed } else { &mut promised.aborted };
         list.push(value);
     }
-    let committed = client.committed("g", "a").unwrap();
+    let committed = client.committed(GROUP, TOPICS[0]).unwrap();
     let allowed = committed == promised.acknowledged_offset
         || committed >= promised.acknowledged_offset && promised.offsets.contains(&committed);
     assert!(allowed || promised.acknowledged_offset == 0, "{what}: offset {committed}");
@@ -185,7 +195,9 @@ fn verify(client: &mut Client, promised: &mut Promised, what: &str) {
 }
 
 fn power_cuts(runtime: &Runtime, seed: u64) {
-    let what = format!("seed {seed}");
+    // Every fourth programme is one of several clients.
+    let has_several = seed % 4 == 3;
+    let what = format!("seed {seed}, {}", if has_several { "several clients" } else { "one client" });
     let folder = TempDir::new().unwrap();
     let mut dice = Dice::new(seed);
     let mut disk = SimDisk::new();
@@ -196,8 +208,12 @@ fn power_cuts(runtime: &Runtime, seed: u64) {
         let busy = dice.roll(2) == 0;
         // The power may go while the broker starts, too.
         if let Ok(broker) = start(runtime, &folder, &disk, busy) {
-            let mut client = Client::connect(broker.local_addr(), disk.clone());
-            let _ = work(&mut client, &mut dice, &mut promised, &mut next, 40);
+            let address = broker.local_addr();
+            let _ = if has_several {
+                several::work(address, &disk, &mut dice, &mut promised, &mut next, 80)
+            } else {
+                work(&mut Client::connect(address, disk.clone()), &mut dice, &mut promised, &mut next, 40)
+            };
             let stopped = disk.after_power_cut(&mut dice);
             runtime.block_on(broker.shutdown());
             disk = stopped;
@@ -268,7 +284,7 @@ fn one_failing_call(runtime: &Runtime, programme: u64, number: u64) -> bool {
     let folder = TempDir::new().unwrap();
     let disk = SimDisk::new();
     disk.fail_at(number + 1);
-    // Retention and compaction take part in every other one.
+    // Retention, checkpoints and compaction take part in every other one.
     let busy = programme % 2 == 1;
     let broker = match start(runtime, &folder, &disk, busy) {
         Ok(broker) => broker,

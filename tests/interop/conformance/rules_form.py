@@ -72,7 +72,7 @@ def _(w):
 @rules.check("rule.names.topics", "topics are called `riverrun.<context>.<commands|events>`")
 def _(w):
     done = w.main.cli("topics", "--json").ok()
-    names = [item["name"] for item in done.json["items"]]
+    names = [item["name"] for item in done.json["items"] if not item["foreign"]]
     wanted = {f"riverrun.{context}.{kind}" for context in ("agent", "ingest", "projects", "finetune") for kind in ("commands", "events")}
     assert all(name.startswith("riverrun.") for name in names) and wanted < set(names), names
     return done.told("items", said=", ".join(names[:4]))

@@ -8,8 +8,6 @@ use crate::storage::segment::Segment;
 
 /// After this time without appends the batches kept for readers at the tail are dropped.
 const TAIL_IDLE_MS: i64 = 10_000;
-/// Bytes behind the last checkpoint of an active segment at which the next is written.
-const CHECKPOINT_BYTES: u64 = 8 << 20;
 
 impl Partition {
     /// Nothing is taken or served any more; everyone who waits is told.
@@ -60,7 +58,6 @@ impl Partition {
         let left = self.remove_in_order(removed);
         // They lie before the start of the log, so the next pass tries them again, and before any later segment.
         self.state.lock().segments.splice(0..0, left);
-        self.checkpoint_if_long();
     }
 
     /// Removes segments one after the other and no further after a failure, or a crash could leave a gap between two of them,
@@ -78,28 +75,6 @@ impl Partition {
             }
         }
         segments.split_off(gone)
-    }
-
-    /// Writes a checkpoint once enough has come since the last one, so that a start after a crash reads little. The writer
-    /// lock is held.
-    fn checkpoint_if_long(&self) {
-        let due = {
-            let state = self.state.lock();
-            let active = state.segments.last();
-            let due = active.filter(|active| active.size >= active.checkpointed + CHECKPOINT_BYTES);
-            due.and_then(|active| Some((active.id, state.checkpoint()?)))
-        };
-        let Some((id, (path, checkpoint))) = due else { return };
-        match checkpoint.write(&**self.shared.files.disk(), &path) {
-            Ok(()) => {
-                let mut state = self.state.lock();
-                let active = state.segments.iter_mut().find(|segment| segment.id == id);
-                if let Some(active) = active {
-                    active.checkpointed = checkpoint.size;
-                }
-            }
-            Err(error) => tracing::warn!(partition = %self.name, error = %error, "checkpoint not written"),
-        }
     }
 
     /// Removes a segment that is not part of the log any more; whether it is gone.

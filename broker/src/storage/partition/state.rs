@@ -20,6 +20,8 @@ use crate::wire::batch::{BatchHeader, Marker};
 pub(in crate::storage) const MAX_GROUP_BYTES: usize = 16 << 20;
 /// Recent batches kept in memory per partition for readers at the tail.
 const TAIL_BYTES: usize = 128 << 10;
+/// Bytes behind the last checkpoint of an active segment at which the next is written, however little time has passed.
+const CHECKPOINT_BYTES: u64 = 8 << 20;
 
 pub(in crate::storage) struct State {
     pub(in crate::storage) segments: Vec<Segment>,
@@ -39,6 +41,8 @@ pub(in crate::storage) struct State {
     pub(in crate::storage) tail: VecDeque<TailBatch>,
     pub(super) tail_bytes: usize,
     pub(super) last_append_ms: i64,
+    /// When the first batch came that no checkpoint of the active segment describes.
+    pub(super) uncheckpointed_since_ms: Option<i64>,
     pub(super) health: Health,
     /// Damage that a reader has met in what a checkpoint covers, where a start does not look: what, and where.
     pub(super) damage: Option<String>,
@@ -129,7 +133,7 @@ impl State {
         let Some(active) = self.segments.last().filter(|active| active.size > 0) else { return false };
         let old = active.first_ms.is_some_and(|first| now - first >= config.segment_ms);
         let expired =
-            config.deletes() && config.retention_ms.is_some_and(|retention| active.newest_ms() < now - retention);
+            config.deletes() && config.retention_ms.is_some_and(|retention| active.newest_ms(now) < now - retention);
         let dropped = self.log_start == self.high_watermark && self.log_start > active.base_offset;
         old || expired || dropped
     }
@@ -151,7 +155,7 @@ impl State {
             let before_start = next.base_offset <= self.log_start;
             let expired = config.deletes()
                 && next.base_offset <= undecided
-                && (config.retention_ms.is_some_and(|retention| first.newest_ms() < now - retention)
+                && (config.retention_ms.is_some_and(|retention| first.newest_ms(now) < now - retention)
                     || config.retention_bytes.is_some_and(|limit| total - first.size >= limit));
             if !before_start && !expired {
                 break;
@@ -182,6 +186,7 @@ impl State {
             });
         }
         self.last_append_ms = now;
+        self.uncheckpointed_since_ms.get_or_insert(now);
         while self.tail_bytes > TAIL_BYTES {
             let Some(oldest) = self.tail.pop_front() else { break };
             self.tail_bytes -= oldest.bytes.len();
@@ -198,6 +203,12 @@ impl State {
                 self.tail_bytes -= batch.bytes.len();
             }
         }
+    }
+
+    /// Of transactions that ended before `offset` no aborted record is left.
+    pub(in crate::storage) fn forget_aborted_before(&mut self, offset: i64) {
+        self.durable.forget_aborted_before(offset);
+        self.queued.forget_aborted_before(offset);
     }
 
     pub(super) fn fail(&mut self) {
@@ -230,6 +241,11 @@ impl State {
             high_watermark: self.high_watermark,
             last_stable: self.durable.first_open().unwrap_or(i64::MAX).min(self.high_watermark),
         }
+    }
+
+    pub(super) fn is_checkpoint_due(&self, now: i64, interval_ms: i64) -> bool {
+        let is_long = self.segments.last().is_some_and(|active| active.size >= active.checkpointed + CHECKPOINT_BYTES);
+        is_long || self.uncheckpointed_since_ms.is_some_and(|since| now - since >= interval_ms)
     }
 
     pub(super) fn checkpoint(&self) -> Option<(PathBuf, Checkpoint)> {

@@ -1,0 +1,85 @@
+//! Compaction and what it says to readers, over a log in a folder.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use tempfile::TempDir;
+
+use super::compaction::Compactor;
+use super::partition::Partition;
+use super::producers::Aborted;
+use super::read::{Read, ReadLimit};
+use super::recovery::{Recovered, recover};
+use super::test_log::{PRODUCER, append, disk, folder, open};
+use crate::clock::now_ms;
+use crate::wire::batch::{BatchHeader, Marker, marker_batch};
+
+const COMMITTED: ReadLimit = ReadLimit { max_bytes: 1 << 20, at_least_one: true, committed_only: true };
+
+/// A compacted partition of which every batch gets a segment of its own.
+fn compacted(place: &TempDir, recovered: Recovered) -> Arc<Partition> {
+    let settings = [
+        ("cleanup.policy", "compact"),
+        ("segment.bytes", "100"),
+        ("delete.retention.ms", "0"),
+        ("min.cleanable.dirty.ratio", "0.01"),
+    ];
+    open(place, recovered, &settings)
+}
+
+fn end(partition: &Arc<Partition>, marker: Marker) {
+    let bytes = marker_batch(marker, PRODUCER, 0, 1_000);
+    let header = BatchHeader::parse_checked(&bytes).unwrap();
+    partition.append_marker(header, marker, BytesMut::from(&bytes[..])).unwrap();
+    partition.flush();
+}
+
+/// Every tombstone and marker is old enough to go.
+fn compact(partition: &Partition) {
+    Compactor::default().run(partition, now_ms() + 1_000);
+}
+
+/// What a reader of committed records is told from the beginning on, by the files.
+fn told(partition: &Partition) -> Vec<Aborted> {
+    partition.read_files(0, partition.bounds().last_stable, COMMITTED).unwrap().1
+}
+
+#[test]
+fn given_an_aborted_transaction_when_its_records_and_its_marker_are_compacted_away_then_no_reader_is_told_of_it() {
+    let place = TempDir::new().unwrap();
+    let partition = compacted(&place, Recovered::default());
+    append(&partition, b'a', Some(0));
+    end(&partition, Marker::Abort);
+    append(&partition, b'b', Some(1));
+    end(&partition, Marker::Commit);
+    append(&partition, b'c', None);
+    let aborted = Aborted { producer_id: PRODUCER, first_offset: 0, last_offset: 1 };
+    assert_eq!(told(&partition), [aborted]);
+    let Read::Memory(_, _, of_memory) = partition.read(0, COMMITTED).unwrap() else { panic!("not in memory") };
+    assert_eq!(of_memory, [aborted]);
+    compact(&partition);
+    assert!(told(&partition).is_empty(), "it would hide the committed record behind it");
+    // The checkpoints of later segments were written when it was still there.
+    let recovered = recover(&disk(), &folder(&place)).unwrap();
+    assert_eq!((recovered.end_offset, recovered.corrupt.clone()), (5, None));
+    assert!(told(&compacted(&place, recovered)).is_empty());
+}
+
+#[test]
+fn given_many_aborted_transactions_when_compacted_then_only_those_with_records_are_remembered() {
+    let place = TempDir::new().unwrap();
+    let partition = compacted(&place, Recovered::default());
+    for sequence in 0..50 {
+        append(&partition, b'a', Some(sequence));
+        end(&partition, Marker::Abort);
+    }
+    assert_eq!(told(&partition).len(), 50);
+    compact(&partition);
+    // The marker of the last one is in the open segment, which is not compacted.
+    let last = Aborted { producer_id: PRODUCER, first_offset: 98, last_offset: 99 };
+    assert_eq!(told(&partition), [last]);
+    append(&partition, b'b', None);
+    compact(&partition);
+    assert!(told(&partition).is_empty());
+    assert_eq!(partition.bounds().high_watermark, 101);
+}
