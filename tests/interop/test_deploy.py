@@ -93,27 +93,81 @@ def resolve(path, values):
 
 def test_every_value_that_a_template_names_exists():
     assert TEMPLATES
-    for template in TEMPLATES:
+    helpers = CHART / "templates/_helpers.tpl"
+    for template in [*TEMPLATES, helpers]:
         text = template.read_text()
         for path in re.findall(r"\$?\.Values\.([A-Za-z.]+)", text):
             resolve(path, VALUES)
         opened = len(re.findall(r"{{-? *(?:if|range|with|define)\b", text))
         assert opened == len(re.findall(r"{{-? *end\b", text)), f"{template.name}: a block is not closed"
     assert all(is_known(name) for name in VALUES["settings"])
-    settings = re.findall(r"^  (RIVERRUN_\w+):", (CHART / "templates/configmap.yaml").read_text(), re.M)
+    settings = re.findall(r'"(RIVERRUN_\w+)"', helpers.read_text())
     assert settings and all(is_known(name) for name in settings)
+
+
+def documents_of(template):
+    """What is left once blocks fall away and values become a word has to be documents of Kubernetes."""
+    text = re.sub(r"^[ \t]*{{-? *(?:if|range|end|else)\b.*?}}[ \t]*\n", "", template.read_text(), flags=re.M)
+    text = re.sub(r"{{ *toJson [^}]*}}", "{}", text)
+    text = re.sub(r"{{[^}]*}}", "word", text)
+    return [document for document in yaml.safe_load_all(text) if document]
 
 
 def test_templates_are_yaml_once_their_expressions_stand_for_something():
     for template in TEMPLATES:
-        # Blocks fall away, values become a word: what is left has to be documents of Kubernetes.
-        text = re.sub(r"^[ \t]*{{-? *(?:if|range|end|else)\b.*?}}[ \t]*\n", "", template.read_text(), flags=re.M)
-        text = re.sub(r"{{ *toJson [^}]*}}", "{}", text)
-        text = re.sub(r"{{[^}]*}}", "word", text)
-        documents = [document for document in yaml.safe_load_all(text) if document]
+        documents = documents_of(template)
         assert documents, template.name
         for document in documents:
             assert document["apiVersion"] and document["kind"] and document["metadata"]["name"], template.name
+
+
+def pods():
+    """The pods of the chart, each with the name of its template."""
+    for template in TEMPLATES:
+        for document in documents_of(template):
+            if document["kind"] in {"Deployment", "StatefulSet"}:
+                yield template.name, document["spec"]["template"]
+
+
+def test_every_pod_of_the_chart_is_closed_and_changes_with_its_settings():
+    assert [name for name, _ in pods()] == ["api.yaml", "server.yaml", "workers.yaml"]
+    for name, pod in pods():
+        container, = pod["spec"]["containers"]
+        # Variables that Kubernetes makes of the names of Services would be read as settings.
+        assert pod["spec"]["enableServiceLinks"] is False and pod["spec"]["automountServiceAccountToken"] is False, name
+        assert pod["spec"]["securityContext"]["runAsNonRoot"] and container["securityContext"]["readOnlyRootFilesystem"], name
+        assert "checksum/settings" in pod["metadata"]["annotations"] and "resources" in container, name
+        assert (container["livenessProbe"]["httpGet"]["path"], container["readinessProbe"]["httpGet"]["path"]) == ("/health", "/ready"), name
+        mounts = {mount["mountPath"] for mount in container["volumeMounts"] if "mountPath" in mount}
+        assert mounts == {"/var/lib/riverrun", "/tmp"}, name
+
+
+def test_every_pod_of_the_chart_is_scraped_under_the_name_that_the_alerts_ask_for():
+    rules = CHART / "files/alerts.yml"
+    assert rules.resolve() == ROOT / "deploy/prometheus/alerts.yml"
+    assert set(re.findall(r'job="(\w+)"', rules.read_text())) == {"riverrun"}
+    monitor = next(one for one in documents_of(CHART / "templates/monitoring.yaml") if one["kind"] == "PodMonitor")["spec"]
+    scraped = {endpoint["port"] for endpoint in monitor["podMetricsEndpoints"]}
+    assert scraped == {port["name"] for _, pod in pods() for port in pod["spec"]["containers"][0]["ports"]}
+    for name, pod in pods():
+        assert pod["metadata"]["labels"][monitor["jobLabel"]] == "riverrun", name
+        assert set(monitor["selector"]["matchLabels"]) <= set(pod["metadata"]["labels"]), name
+
+
+def test_the_chart_scales_only_groups_that_commit_and_reaches_a_kafka_that_asks_who_comes():
+    text = (CHART / "templates/workers.yaml").read_text()
+    trigger = text[text.index("{{- if and $.Values.autoscaling.enabled .topic }}"):]
+    assert "ScaledObject" in trigger and "ScaledObject" not in text[:-len(trigger)]
+    assert "{{- if not (and $.Values.autoscaling.enabled .topic) }}\n  replicas:" in text
+    assert "authenticationRef" in trigger and "range $name, $value := $.Values.autoscaling.kafka" in trigger
+
+
+def test_the_api_of_the_chart_answers_under_the_names_of_its_service():
+    helpers = (CHART / "templates/_helpers.tpl").read_text()
+    hosts = re.search(r"\$hosts := list (.*) -}}", helpers).group(1)
+    assert '.Release.Name (printf "%s.%s"' in hosts and "svc.cluster.local" in hosts and "append $hosts .Values.ingress.host" in helpers
+    service = (CHART / "templates/service.yaml").read_text()
+    assert re.search(r"^  name: {{ \.Release\.Name }}$", service, re.M)
 
 
 def metrics():
