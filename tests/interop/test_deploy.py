@@ -21,7 +21,7 @@ def sources(pattern="*.rs"):
                      for path in (ROOT / crate / "src").rglob(pattern))
 
 
-KNOWN = set(re.findall(r"RIVERRUN_[A-Z][A-Z_]*[A-Z]", sources()))
+KNOWN = set(re.findall(r"RIVERRUN_[A-Z][A-Z0-9_]*[A-Z0-9]", sources()))
 
 
 def is_known(name):
@@ -41,7 +41,7 @@ def test_every_service_is_pinned_checked_and_on_loopback(name):
     tag = service["image"].rpartition(":")[2]
     assert re.search(r"\d", tag) and tag != "latest", service["image"]
     assert service["healthcheck"]["test"], name
-    assert service["profiles"] and set(service["profiles"]) <= {"core", "servers", "tracing", "models", "metrics"}
+    assert service["profiles"] and set(service["profiles"]) <= {"core", "servers", "cluster", "cluster-tracing", "tracing", "models", "metrics"}
     assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), service.get("ports")
     for needed in service.get("depends_on", {}):
         missing = set(service["profiles"]) - set(SERVICES[needed]["profiles"])
@@ -54,9 +54,44 @@ def test_every_service_is_pinned_checked_and_on_loopback(name):
             assert source in COMPOSE["volumes"], volume
 
 
-def test_no_two_services_take_the_same_port():
-    taken = [port.split(":")[1] for service in SERVICES.values() for port in service.get("ports", [])]
+def test_no_two_services_take_the_same_port_but_those_that_stand_for_one_another():
+    taken = [port.split(":")[1] for name, service in SERVICES.items() for port in service.get("ports", []) if name != "api"]
     assert len(taken) == len(set(taken)), taken
+    # Two systems on one log, with stores of their own, would each do a part of the work.
+    assert SERVICES["api"]["ports"] == SERVICES["riverrun"]["ports"]
+    assert not set(SERVICES["api"]["profiles"]) & set(SERVICES["riverrun"]["profiles"])
+
+
+def processes():
+    """What runs riverrun's image."""
+    return {name: service for name, service in SERVICES.items() if service["image"].startswith("riverrun:")}
+
+
+def test_every_process_of_riverrun_is_closed_and_healthy_by_what_it_gets_done():
+    for name, service in processes().items():
+        assert service["read_only"] and service["cap_drop"] == ["ALL"] and "no-new-privileges:true" in service["security_opt"], name
+        assert "GET /ready" in service["healthcheck"]["test"][-1], name
+
+
+def test_the_cluster_has_a_process_of_each_kind_and_every_server_that_it_names():
+    kinds = set(re.findall(r"^    ([A-Z]\w+),$", re.search(r"pub enum WorkerKind {(.*?)^}", (ROOT / "cli/src/commands/worker/mod.rs").read_text(), re.M | re.S).group(1), re.M))
+    workers = {name: service for name, service in processes().items() if service["command"][0] == "worker"}
+    assert {service["command"][1] for service in workers.values()} == {kind.lower() for kind in kinds} == set(workers)
+    assert SERVICES["api"]["command"] == ["serve", "--no-workers"]
+    for name, service in {**workers, "api": SERVICES["api"]}.items():
+        places = re.findall(r"(?:@|//)([a-z-]+):\d+", " ".join(str(value) for setting, value in service["environment"].items() if not setting.startswith("RIVERRUN_TRACING")))
+        assert {"postgres", "mongodb", "qdrant", "redis", "minio", "schema-registry"} == set(places), name
+        if name != "tracer":
+            assert set(places) | {"kafka"} == set(service["depends_on"]), name
+    assert "/data/riverrun" in SERVICES["minio"]["entrypoint"][-1] and SERVICES["api"]["environment"]["RIVERRUN_S3_BUCKET"] == "riverrun"
+
+
+def test_prometheus_asks_every_process_of_riverrun():
+    job, = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())["scrape_configs"]
+    asked = {name: place["port"] for place in job["dns_sd_configs"] for name in place["names"]}
+    assert job["job_name"] == "riverrun" and set(asked) == set(processes())
+    for name, service in processes().items():
+        assert f"/127.0.0.1/{asked[name]};" in service["healthcheck"]["test"][-1], name
 
 
 def test_no_secret_is_in_the_compose_file_and_the_script_draws_each(tmp_path):
