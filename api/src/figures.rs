@@ -9,7 +9,7 @@ use riverrun_schemas::agent::{AgentEvent, RunFinished, Step, StepKind};
 use riverrun_schemas::now_ms;
 use riverrun_stores::read_models::run_counts::open_run_counts;
 use riverrun_stores::read_models::run_views::RunStatus;
-use riverrun_workers::tracer::TracingState;
+use riverrun_workers::tracer::{TracingService, TracingState};
 
 use crate::metrics::Page;
 use crate::state::AppState;
@@ -140,7 +140,7 @@ pub async fn write(state: &AppState, page: &mut Page) {
     state.hub().figures().write(page);
     write_open_runs(state, page).await;
     write_retrieval(state, page);
-    write_tracing(state, page);
+    write_tracing(state.core().tracing(), page);
 }
 
 /// A database that does not answer leaves these out; `/health` says why.
@@ -187,8 +187,8 @@ fn write_retrieval(state: &AppState, page: &mut Page) {
     }
 }
 
-fn write_tracing(state: &AppState, page: &mut Page) {
-    let tracing = state.core().tracing();
+/// Whether spans arrive; nothing where runs are not traced.
+pub fn write_tracing(tracing: &TracingService, page: &mut Page) {
     if !tracing.is_on() {
         return;
     }

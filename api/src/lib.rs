@@ -42,6 +42,7 @@ pub mod submit;
 mod unambiguous;
 mod wait;
 pub mod wire;
+pub mod worker_figures;
 mod ws;
 
 use axum::Router;

@@ -108,6 +108,9 @@ pub struct Page {
 }
 
 impl Page {
+    /// What it is answered as.
+    pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
     /// Begins a family, once.
     pub fn family(&mut self, name: &str, kind: &str, help: &str) {
         if self.last != name {

@@ -25,6 +25,7 @@ use riverrun_workers::tracer::TracingSettings;
 use crate::error::{CliError, Exit};
 use crate::secure_broker::secure_listener;
 
+mod files;
 mod projects;
 mod registry;
 mod servers;
@@ -96,6 +97,7 @@ impl Settings {
     pub fn load(folder: &Path) -> Result<Self, CliError> {
         let mut values = read_dotenv(&folder.join(".env"))?;
         values.extend(std::env::vars().filter(|(name, _)| is_ours(name)));
+        files::read(&mut values, folder)?;
         Self::from_values(&Values(values), folder)
     }
 

@@ -54,6 +54,14 @@ class Worker:
             assert self.process.poll() is None, self.log_path.read_text(errors="replace")
             return None, None
 
+    def figures(self):
+        """The page of figures, a value for each series."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as reply:
+            lines = [line for line in reply.read().decode().splitlines() if not line.startswith("#")]
+        series = [line.rpartition(" ")[0] for line in lines]
+        assert len(series) == len(set(series)), f"a series is there twice: {series}"
+        return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
+
     def wait_ready(self):
         return wait_for(lambda: (found := self.ask("/ready"))[0] == 200 and found[1], READY_S, "the worker to be ready")
 

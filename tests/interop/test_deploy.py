@@ -21,7 +21,7 @@ def sources(pattern="*.rs"):
                      for path in (ROOT / crate / "src").rglob(pattern))
 
 
-KNOWN = set(re.findall(r"RIVERRUN_[A-Z][A-Z_]*[A-Z]", sources()))
+KNOWN = set(re.findall(r"RIVERRUN_[A-Z][A-Z0-9_]*[A-Z0-9]", sources()))
 
 
 def is_known(name):
@@ -41,7 +41,7 @@ def test_every_service_is_pinned_checked_and_on_loopback(name):
     tag = service["image"].rpartition(":")[2]
     assert re.search(r"\d", tag) and tag != "latest", service["image"]
     assert service["healthcheck"]["test"], name
-    assert service["profiles"] and set(service["profiles"]) <= {"core", "servers", "tracing", "models", "metrics"}
+    assert service["profiles"] and set(service["profiles"]) <= {"core", "servers", "cluster", "cluster-tracing", "tracing", "models", "metrics"}
     assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), service.get("ports")
     for needed in service.get("depends_on", {}):
         missing = set(service["profiles"]) - set(SERVICES[needed]["profiles"])
@@ -54,9 +54,44 @@ def test_every_service_is_pinned_checked_and_on_loopback(name):
             assert source in COMPOSE["volumes"], volume
 
 
-def test_no_two_services_take_the_same_port():
-    taken = [port.split(":")[1] for service in SERVICES.values() for port in service.get("ports", [])]
+def test_no_two_services_take_the_same_port_but_those_that_stand_for_one_another():
+    taken = [port.split(":")[1] for name, service in SERVICES.items() for port in service.get("ports", []) if name != "api"]
     assert len(taken) == len(set(taken)), taken
+    # Two systems on one log, with stores of their own, would each do a part of the work.
+    assert SERVICES["api"]["ports"] == SERVICES["riverrun"]["ports"]
+    assert not set(SERVICES["api"]["profiles"]) & set(SERVICES["riverrun"]["profiles"])
+
+
+def processes():
+    """What runs riverrun's image."""
+    return {name: service for name, service in SERVICES.items() if service["image"].startswith("riverrun:")}
+
+
+def test_every_process_of_riverrun_is_closed_and_healthy_by_what_it_gets_done():
+    for name, service in processes().items():
+        assert service["read_only"] and service["cap_drop"] == ["ALL"] and "no-new-privileges:true" in service["security_opt"], name
+        assert "GET /ready" in service["healthcheck"]["test"][-1], name
+
+
+def test_the_cluster_has_a_process_of_each_kind_and_every_server_that_it_names():
+    kinds = set(re.findall(r"^    ([A-Z]\w+),$", re.search(r"pub enum WorkerKind {(.*?)^}", (ROOT / "cli/src/commands/worker/mod.rs").read_text(), re.M | re.S).group(1), re.M))
+    workers = {name: service for name, service in processes().items() if service["command"][0] == "worker"}
+    assert {service["command"][1] for service in workers.values()} == {kind.lower() for kind in kinds} == set(workers)
+    assert SERVICES["api"]["command"] == ["serve", "--no-workers"]
+    for name, service in {**workers, "api": SERVICES["api"]}.items():
+        places = re.findall(r"(?:@|//)([a-z-]+):\d+", " ".join(str(value) for setting, value in service["environment"].items() if not setting.startswith("RIVERRUN_TRACING")))
+        assert {"postgres", "mongodb", "qdrant", "redis", "minio", "schema-registry"} == set(places), name
+        if name != "tracer":
+            assert set(places) | {"kafka"} == set(service["depends_on"]), name
+    assert "/data/riverrun" in SERVICES["minio"]["entrypoint"][-1] and SERVICES["api"]["environment"]["RIVERRUN_S3_BUCKET"] == "riverrun"
+
+
+def test_prometheus_asks_every_process_of_riverrun():
+    job, = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())["scrape_configs"]
+    asked = {name: place["port"] for place in job["dns_sd_configs"] for name in place["names"]}
+    assert job["job_name"] == "riverrun" and set(asked) == set(processes())
+    for name, service in processes().items():
+        assert f"/127.0.0.1/{asked[name]};" in service["healthcheck"]["test"][-1], name
 
 
 def test_no_secret_is_in_the_compose_file_and_the_script_draws_each(tmp_path):
@@ -93,27 +128,81 @@ def resolve(path, values):
 
 def test_every_value_that_a_template_names_exists():
     assert TEMPLATES
-    for template in TEMPLATES:
+    helpers = CHART / "templates/_helpers.tpl"
+    for template in [*TEMPLATES, helpers]:
         text = template.read_text()
         for path in re.findall(r"\$?\.Values\.([A-Za-z.]+)", text):
             resolve(path, VALUES)
         opened = len(re.findall(r"{{-? *(?:if|range|with|define)\b", text))
         assert opened == len(re.findall(r"{{-? *end\b", text)), f"{template.name}: a block is not closed"
     assert all(is_known(name) for name in VALUES["settings"])
-    settings = re.findall(r"^  (RIVERRUN_\w+):", (CHART / "templates/configmap.yaml").read_text(), re.M)
+    settings = re.findall(r'"(RIVERRUN_\w+)"', helpers.read_text())
     assert settings and all(is_known(name) for name in settings)
+
+
+def documents_of(template):
+    """What is left once blocks fall away and values become a word has to be documents of Kubernetes."""
+    text = re.sub(r"^[ \t]*{{-? *(?:if|range|end|else)\b.*?}}[ \t]*\n", "", template.read_text(), flags=re.M)
+    text = re.sub(r"{{ *toJson [^}]*}}", "{}", text)
+    text = re.sub(r"{{[^}]*}}", "word", text)
+    return [document for document in yaml.safe_load_all(text) if document]
 
 
 def test_templates_are_yaml_once_their_expressions_stand_for_something():
     for template in TEMPLATES:
-        # Blocks fall away, values become a word: what is left has to be documents of Kubernetes.
-        text = re.sub(r"^[ \t]*{{-? *(?:if|range|end|else)\b.*?}}[ \t]*\n", "", template.read_text(), flags=re.M)
-        text = re.sub(r"{{ *toJson [^}]*}}", "{}", text)
-        text = re.sub(r"{{[^}]*}}", "word", text)
-        documents = [document for document in yaml.safe_load_all(text) if document]
+        documents = documents_of(template)
         assert documents, template.name
         for document in documents:
             assert document["apiVersion"] and document["kind"] and document["metadata"]["name"], template.name
+
+
+def pods():
+    """The pods of the chart, each with the name of its template."""
+    for template in TEMPLATES:
+        for document in documents_of(template):
+            if document["kind"] in {"Deployment", "StatefulSet"}:
+                yield template.name, document["spec"]["template"]
+
+
+def test_every_pod_of_the_chart_is_closed_and_changes_with_its_settings():
+    assert [name for name, _ in pods()] == ["api.yaml", "server.yaml", "workers.yaml"]
+    for name, pod in pods():
+        container, = pod["spec"]["containers"]
+        # Variables that Kubernetes makes of the names of Services would be read as settings.
+        assert pod["spec"]["enableServiceLinks"] is False and pod["spec"]["automountServiceAccountToken"] is False, name
+        assert pod["spec"]["securityContext"]["runAsNonRoot"] and container["securityContext"]["readOnlyRootFilesystem"], name
+        assert "checksum/settings" in pod["metadata"]["annotations"] and "resources" in container, name
+        assert (container["livenessProbe"]["httpGet"]["path"], container["readinessProbe"]["httpGet"]["path"]) == ("/health", "/ready"), name
+        mounts = {mount["mountPath"] for mount in container["volumeMounts"] if "mountPath" in mount}
+        assert mounts == {"/var/lib/riverrun", "/tmp"}, name
+
+
+def test_every_pod_of_the_chart_is_scraped_under_the_name_that_the_alerts_ask_for():
+    rules = CHART / "files/alerts.yml"
+    assert rules.resolve() == ROOT / "deploy/prometheus/alerts.yml"
+    assert set(re.findall(r'job="(\w+)"', rules.read_text())) == {"riverrun"}
+    monitor = next(one for one in documents_of(CHART / "templates/monitoring.yaml") if one["kind"] == "PodMonitor")["spec"]
+    scraped = {endpoint["port"] for endpoint in monitor["podMetricsEndpoints"]}
+    assert scraped == {port["name"] for _, pod in pods() for port in pod["spec"]["containers"][0]["ports"]}
+    for name, pod in pods():
+        assert pod["metadata"]["labels"][monitor["jobLabel"]] == "riverrun", name
+        assert set(monitor["selector"]["matchLabels"]) <= set(pod["metadata"]["labels"]), name
+
+
+def test_the_chart_scales_only_groups_that_commit_and_reaches_a_kafka_that_asks_who_comes():
+    text = (CHART / "templates/workers.yaml").read_text()
+    trigger = text[text.index("{{- if and $.Values.autoscaling.enabled .topic }}"):]
+    assert "ScaledObject" in trigger and "ScaledObject" not in text[:-len(trigger)]
+    assert "{{- if not (and $.Values.autoscaling.enabled .topic) }}\n  replicas:" in text
+    assert "authenticationRef" in trigger and "range $name, $value := $.Values.autoscaling.kafka" in trigger
+
+
+def test_the_api_of_the_chart_answers_under_the_names_of_its_service():
+    helpers = (CHART / "templates/_helpers.tpl").read_text()
+    hosts = re.search(r"\$hosts := list (.*) -}}", helpers).group(1)
+    assert '.Release.Name (printf "%s.%s"' in hosts and "svc.cluster.local" in hosts and "append $hosts .Values.ingress.host" in helpers
+    service = (CHART / "templates/service.yaml").read_text()
+    assert re.search(r"^  name: {{ \.Release\.Name }}$", service, re.M)
 
 
 def metrics():

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
+from cluster import Worker
 from server import ROOT, free_ports, wait_for
 
 HERE = Path(__file__).resolve().parent
@@ -181,6 +182,21 @@ def test_the_secure_listener_lets_users_in_and_nobody_else(secure_server):
     record = wait_for(lambda: consumer.poll(1), 20, "the record through TLS")
     assert record.value() == b"through TLS"
     consumer.close()
+
+
+def test_given_a_log_behind_tls_and_a_password_when_a_worker_comes_then_it_works_and_one_with_a_wrong_password_does_not_start(secure_server, tmp_path):
+    (tmp_path / "right").write_text("correct horse\n")
+    (tmp_path / "wrong").write_text("canary\n")
+    settings = {"RIVERRUN_KAFKA_BROKERS": secure_server.secure, "RIVERRUN_KAFKA_SECURITY_PROTOCOL": "sasl_ssl",
+                "RIVERRUN_KAFKA_SSL_CA_LOCATION": str(DATA / "server.pem"), "RIVERRUN_KAFKA_SASL_MECHANISM": "SCRAM-SHA-512",
+                "RIVERRUN_KAFKA_SASL_USERNAME": "ann"}
+    worker = Worker(secure_server, "embedder", **settings, RIVERRUN_KAFKA_SASL_PASSWORD_FILE=str(tmp_path / "right"))
+    try:
+        assert worker.wait_ready()["hanging"] == []
+    finally:
+        assert worker.stop() == 0
+    refused = secure_server.cli("worker", "embedder", **settings, RIVERRUN_KAFKA_SASL_PASSWORD_FILE=str(tmp_path / "wrong"))
+    assert refused.returncode == 3 and "canary" not in refused.stderr, refused
 
 
 def test_metrics_and_diagnose_tell_of_the_broker(server, topic):

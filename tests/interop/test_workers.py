@@ -110,6 +110,11 @@ def test_given_embedders_beside_a_server_when_documents_come_then_they_are_found
     server.ingest(file, "beside")
     found = server.post("/rag/search", {"query": "bird of the cloud forest", "collection": "beside"})
     assert "quetzal" in json.dumps(found.json["items"]), found
+    # Two of a name in a process are one series, and what they did is in it.
+    figures = beside.figures()
+    assert figures['riverrun_worker_up{worker="embedder"}'] == 1, figures
+    assert 'riverrun_worker_records_total{worker="embedder",what="dead_letters"}' in figures, figures
+    assert any(name.startswith('riverrun_consumer_lag{group="riverrun.embedder"') for name in figures), figures
     assert beside.stop() == 0
 
 

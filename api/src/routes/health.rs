@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use riverrun_log::admin::PartitionLag;
 use riverrun_log::broker::FiguresHandle;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -13,8 +14,9 @@ use crate::broker_figures;
 use crate::figures;
 use crate::metrics::Page;
 use crate::services;
-use crate::state::{AppState, worker_trouble};
+use crate::state::AppState;
 use crate::wire::{Diagnosis, HealthStatus, HealthView};
+use crate::worker_figures;
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
@@ -87,53 +89,14 @@ async fn metrics(State(state): State<AppState>) -> Response {
         &[],
         hub.undecodable as f64,
     );
-    let workers = state.parts().workers.statuses();
-    for worker in &workers {
-        let up = worker_trouble(worker).is_none();
-        page.sample(
-            "riverrun_worker_up",
-            "gauge",
-            "1 while the worker gets on",
-            &[("worker", &worker.name)],
-            f64::from(u8::from(up)),
-        );
-    }
-    for worker in &workers {
-        for (what, value) in [
-            ("handled", worker.handled),
-            ("retries", worker.retries),
-            ("dead_letters", worker.dead_letters),
-            ("skipped", worker.skipped),
-        ] {
-            page.sample(
-                "riverrun_worker_records_total",
-                "counter",
-                "records by what became of them",
-                &[("worker", &worker.name), ("what", what)],
-                value as f64,
-            );
-        }
-    }
-    for worker in &workers {
-        page.sample(
-            "riverrun_worker_in_work",
-            "gauge",
-            "records in queue and work",
-            &[("worker", &worker.name)],
-            worker.in_work as f64,
-        );
-    }
+    worker_figures::write(&state.parts().workers.statuses(), &mut page);
     for line in state.lag().await.unwrap_or_default() {
-        let labels = [
-            ("group", line.group.as_str()),
-            ("topic", &*line.partition.topic),
-            ("partition", &line.partition.partition.to_string()),
-        ];
-        page.sample("riverrun_consumer_lag", "gauge", "records not yet handled", &labels, line.lag as f64);
+        let PartitionLag { group, partition, lag, .. } = line;
+        worker_figures::write_lag(&group, &partition.topic, partition.partition, lag, &mut page);
     }
     if let Some(figures) = state.parts().embedded_broker.as_ref().and_then(FiguresHandle::read) {
         broker_figures::write(&figures, &mut page);
     }
     figures::write(&state, &mut page).await;
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page.finish()).into_response()
+    ([(CONTENT_TYPE, Page::CONTENT_TYPE)], page.finish()).into_response()
 }

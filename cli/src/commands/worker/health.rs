@@ -1,4 +1,5 @@
-//! How a worker process is, for those who start and stop it: `/health` that it lives, `/ready` that it gets on.
+//! How a worker process is, for those who start and stop it: `/health` that it lives, `/ready` that it gets on,
+//! `/metrics` what it does.
 
 use std::collections::BTreeMap;
 use std::future::IntoFuture;
@@ -7,12 +8,17 @@ use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use parking_lot::Mutex;
+use riverrun_api::metrics::Page;
 use riverrun_api::state::has_long_records;
+use riverrun_api::{figures, worker_figures};
 use riverrun_log::TopicPartition;
 use riverrun_workers::runtime::{Readiness, WorkerHandle, WorkerState, WorkerStatus};
+use riverrun_workers::tracer::TracingService;
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -28,9 +34,10 @@ struct Watched {
     workers: Arc<Vec<WorkerHandle>>,
     /// One a worker: those of several groups read the same partitions.
     readiness: Arc<Mutex<Vec<Readiness>>>,
+    tracing: TracingService,
 }
 
-/// What both routes answer.
+/// What `/health` and `/ready` answer.
 #[derive(Debug, Serialize)]
 struct Report {
     ready: bool,
@@ -46,6 +53,7 @@ pub(super) async fn serve(
     settings: &Settings,
     port: u16,
     workers: Arc<Vec<WorkerHandle>>,
+    tracing: TracingService,
     stop: CancellationToken,
 ) -> Result<String, CliError> {
     let failed = |error: std::io::Error| {
@@ -55,8 +63,10 @@ pub(super) async fn serve(
     let listener = TcpListener::bind((settings.api_host.as_str(), port)).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let readiness = workers.iter().map(|_| Readiness::new(HANGS_AFTER)).collect();
-    let watched = Watched { workers, readiness: Arc::new(Mutex::new(readiness)) };
-    let routes = Router::new().route("/health", get(health)).route("/ready", get(ready)).with_state(watched);
+    let watched = Watched { workers, readiness: Arc::new(Mutex::new(readiness)), tracing };
+    let routes =
+        Router::new().route("/health", get(health)).route("/ready", get(ready)).route("/metrics", get(metrics));
+    let routes = routes.with_state(watched);
     let server = axum::serve(listener, routes).with_graceful_shutdown(async move { stop.cancelled().await });
     tokio::spawn(server.into_future());
     Ok(format!("http://{address}/ready"))
@@ -70,6 +80,30 @@ async fn ready(State(watched): State<Watched>) -> (StatusCode, Json<Report>) {
     let report = report(&watched).await;
     let status = if report.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(report))
+}
+
+/// Figures in the Prometheus text format, under the names that a server has.
+async fn metrics(State(watched): State<Watched>) -> Response {
+    let mut page = Page::default();
+    let workers: Vec<WorkerStatus> = watched.workers.iter().map(WorkerHandle::status).collect();
+    worker_figures::write(&workers, &mut page);
+    for ((group, at), lag) in lag_by_group(&watched).await {
+        worker_figures::write_lag(&group, &at.topic, at.partition, lag, &mut page);
+    }
+    figures::write_tracing(&watched.tracing, &mut page);
+    ([(CONTENT_TYPE, Page::CONTENT_TYPE)], page.finish()).into_response()
+}
+
+/// Each partition once for a group: while partitions change hands, two of its members may name one. A broker that does not answer
+/// leaves them out.
+async fn lag_by_group(watched: &Watched) -> BTreeMap<(String, TopicPartition), i64> {
+    let mut lags = BTreeMap::new();
+    for worker in watched.workers.iter() {
+        let group = worker.status().group;
+        let lag = worker.lag().await.unwrap_or_default();
+        lags.extend(lag.into_iter().map(|(partition, lag)| ((group.clone(), partition), lag)));
+    }
+    lags
 }
 
 async fn report(watched: &Watched) -> Report {

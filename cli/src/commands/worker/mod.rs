@@ -38,7 +38,7 @@ pub struct WorkerArgs {
     /// How many of those that the kind is named after; partitions are shared between all of them in all processes
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub concurrency: u16,
-    /// Answer GET /health and GET /ready on this port of RIVERRUN_API_HOST; 0 takes a free one
+    /// Answer GET /health, /ready and /metrics on this port of RIVERRUN_API_HOST; 0 takes a free one
     #[arg(long, value_name = "PORT")]
     pub health_port: Option<u16>,
 }
@@ -103,7 +103,8 @@ pub async fn run(args: WorkerArgs, settings: &Settings) -> Result<(), CliError> 
     let workers = Arc::new(started?);
     let health = match args.health_port {
         Some(port) => {
-            let address = health::serve(settings, port, workers.clone(), stop.clone()).await?;
+            let tracing = core.tracing().clone();
+            let address = health::serve(settings, port, workers.clone(), tracing, stop.clone()).await?;
             format!(" · {address}")
         }
         None => String::new(),

@@ -1,0 +1,13 @@
+{{/* Every setting that is not secret. What `settings` says wins over what the chart knows by itself. */}}
+{{- define "riverrun.settings" -}}
+{{- $hosts := list .Release.Name (printf "%s.%s" .Release.Name .Release.Namespace) (printf "%s.%s.svc" .Release.Name .Release.Namespace) (printf "%s.%s.svc.cluster.local" .Release.Name .Release.Namespace) -}}
+{{- $known := dict "RIVERRUN_KAFKA_BROKERS" .Values.kafka.brokers "RIVERRUN_DATA_DIR" "/var/lib/riverrun" -}}
+{{- if .Values.ingress.enabled -}}
+{{- $hosts = append $hosts .Values.ingress.host -}}
+{{- $_ := set $known "RIVERRUN_API_ALLOWED_ORIGINS" (printf "https://%s" .Values.ingress.host) -}}
+{{- end -}}
+{{- $_ := set $known "RIVERRUN_API_ALLOWED_HOSTS" (join "," $hosts) -}}
+{{- range $name, $value := merge (dict) .Values.settings $known }}
+{{ $name }}: {{ $value | quote }}
+{{- end }}
+{{- end -}}
