@@ -15,7 +15,7 @@ use crate::commands::runs::RunsCommand;
 use crate::commands::memory::MemoryCommand;
 
 use crate::commands::{
-    collections::CollectionsArgs, docs::DocsCommand, project::ProjectCommand, rag::eval::EvalArgs,
+    collections::CollectionsArgs, docs::DocsCommand, project::ProjectCommand, rag::eval::EvalArgs, search::FusionArg,
     stream::StreamCommand, warehouse::WarehouseCommand,
 };
 
@@ -362,6 +362,9 @@ pub struct SearchArgs {
     /// A JSON object: only documents whose metadata has these values
     #[arg(long, value_name = "JSON")]
     pub filter: Option<String>,
+    /// How the hits by meaning and by words become one order; RIVERRUN_RAG_FUSION when left out
+    #[arg(long, value_enum)]
+    pub fusion: Option<FusionArg>,
 }
 
 /// What to do with a collection.

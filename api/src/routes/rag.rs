@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use riverrun_knowledge::answer::AskError;
-use riverrun_knowledge::retrieval::RetrievalError;
+use riverrun_knowledge::retrieval::{Fusion, RetrievalError};
 use riverrun_knowledge::{AskReply, AskRequest, SearchRequest, SearchResult};
 use riverrun_models::DeltaSink;
 use riverrun_schemas::ingest::document_id;
@@ -24,7 +24,7 @@ use crate::error::ApiError;
 use crate::extract::Json;
 use crate::state::AppState;
 use crate::submit::Checks;
-use crate::wire::{AskBody, AskDone, FilterBody, Problem, SearchBody, SearchDone};
+use crate::wire::{self, AskBody, AskDone, FilterBody, Problem, SearchBody, SearchDone};
 
 /// Most documents that a filter names.
 const MAX_FILTER: usize = 1_000;
@@ -61,6 +61,7 @@ async fn search(State(state): State<AppState>, Json(body): Json<SearchBody>) -> 
     checks.finish()?;
     let request = SearchRequest {
         mode: body.mode.map(Into::into).unwrap_or_default(),
+        fusion: fusion(&state, body.fusion),
         wordings: body.wordings,
         rewrite: body.rewrite.unwrap_or(false),
         ..request
@@ -71,6 +72,10 @@ async fn search(State(state): State<AppState>, Json(body): Json<SearchBody>) -> 
         context::add(&state, &request.collection, &mut found, around).await?;
     }
     Ok(Reply(found))
+}
+
+fn fusion(state: &AppState, asked: Option<wire::Fusion>) -> Fusion {
+    asked.map_or(state.core().config().rag_fusion, Into::into)
 }
 
 fn search_request(
@@ -173,6 +178,7 @@ async fn ask(State(state): State<AppState>, Json(body): Json<AskBody>) -> Result
         body.filter.as_ref(),
         None,
     )?;
+    let search = SearchRequest { fusion: fusion(&state, body.fusion), ..search };
     let mut checks = Checks::default();
     state.core().known().provider(&mut checks, body.provider.as_deref());
     checks.finish()?;

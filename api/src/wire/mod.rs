@@ -64,7 +64,7 @@ pub use projects::{
     TestRunsView, ToolRunView, TrendView,
 };
 pub use rag::{
-    AskBody, AskDone, FilterBody, SearchBody, SearchContext, SearchDone, SearchItem, SearchMode, SearchScores,
+    AskBody, AskDone, FilterBody, Fusion, SearchBody, SearchContext, SearchDone, SearchItem, SearchMode, SearchScores,
     SearchTimes,
 };
 pub use riverrun_stores::read_models::{

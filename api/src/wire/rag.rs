@@ -26,6 +26,9 @@ pub struct SearchBody {
     /// Which searches are done; both when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<SearchMode>,
+    /// How what they found becomes one order; `RIVERRUN_RAG_FUSION` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fusion: Option<Fusion>,
     /// Other wordings of the query, at most 8: what each finds is fused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wordings: Vec<String>,
@@ -55,6 +58,25 @@ impl From<SearchMode> for riverrun_knowledge::retrieval::SearchMode {
             SearchMode::Hybrid => Self::Hybrid,
             SearchMode::Dense => Self::Dense,
             SearchMode::Sparse => Self::Sparse,
+        }
+    }
+}
+
+/// How the lists of both searches become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Fusion {
+    /// By ranks alone: reciprocal rank fusion.
+    Rrf,
+    /// By scores, each a share of its list's best, of which meaning counts for 0.8 and words for 0.2.
+    Scores,
+}
+
+impl From<Fusion> for riverrun_knowledge::retrieval::Fusion {
+    fn from(fusion: Fusion) -> Self {
+        match fusion {
+            Fusion::Rrf => Self::Rrf,
+            Fusion::Scores => Self::Scores,
         }
     }
 }
@@ -137,7 +159,7 @@ pub struct SearchScores {
     pub dense: Option<f64>,
     /// BM25.
     pub sparse: Option<f64>,
-    /// Reciprocal rank fusion.
+    /// Both as one, by `fusion`.
     pub fused: Option<f64>,
     /// The cross-encoder's.
     pub rerank: Option<f64>,
@@ -181,6 +203,9 @@ pub struct AskBody {
     /// Only chunks of certain documents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<FilterBody>,
+    /// How what both searches found becomes one order; `RIVERRUN_RAG_FUSION` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fusion: Option<Fusion>,
     /// Model provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,

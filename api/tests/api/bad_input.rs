@@ -38,6 +38,8 @@ fn given_bodies_that_can_not_be_when_they_are_posted_then_each_field_is_named() 
             ("/runs", json!({"task": "x", "tsak": "y"}), vec!["tsak"]),
             ("/rag/search", json!({"query": "", "collection": "../x", "k": 0}), vec!["query", "collection", "k"]),
             ("/rag/search", json!({"query": "x", "collection": "c", "filter": {}}), vec!["filter"]),
+            ("/rag/search", json!({"query": "x", "collection": "c", "fusion": "magic"}), vec!["fusion"]),
+            ("/rag/ask", json!({"query": "x", "collection": "c", "fusion": "magic"}), vec!["fusion"]),
             ("/rag/ask", json!({"query": "x", "collection": "c", "provider": "nobody"}), vec!["provider"]),
             ("/ingest", json!({"collection": "c"}), vec!["source"]),
             (

@@ -2,6 +2,8 @@
 
 use axum::body::Body;
 use axum::http::Request;
+use riverrun_api::ApiConfig;
+use riverrun_knowledge::retrieval::Fusion;
 use serde_json::json;
 
 use crate::harness::{Api, Reply, problem, test};
@@ -92,6 +94,25 @@ fn given_a_question_when_the_answer_is_streamed_then_the_pieces_are_its_beginnin
     });
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn given_fusion_by_scores_as_a_setting_when_searched_then_it_holds_where_the_search_names_none() {
+    let api = Api::configured(|config| ApiConfig { rag_fusion: Fusion::Scores, ..config }).await;
+    api.ingest("fused", NOTES).await;
+    let best = async |fusion: Option<&str>| {
+        let mut body = json!({"query": "what does a winch launch cost", "collection": "fused"});
+        if let Some(fusion) = fusion {
+            body["fusion"] = json!(fusion);
+        }
+        let found = api.post("/rag/search", body).await.body;
+        found["items"][0]["scores"]["fused"].as_f64().unwrap_or_else(|| panic!("{found}"))
+    };
+    let (unnamed, by_scores, by_ranks) = (best(None).await, best(Some("scores")).await, best(Some("rrf")).await);
+    // The best by meaning has 0.8 at least; by ranks nothing has more than two first places.
+    assert!(unnamed == by_scores && by_scores >= 0.8 - 1e-9, "{unnamed} and {by_scores}");
+    assert!((1.0 / 61.0..=2.0 / 61.0 + 1e-9).contains(&by_ranks), "{by_ranks}");
+    api.stop().await;
+}
+
 #[test]
 fn given_a_question_that_was_answered_when_it_comes_again_then_the_answer_is_the_same_until_the_collection_changes() {
     test(async |api| {
@@ -110,6 +131,9 @@ fn given_a_question_that_was_answered_when_it_comes_again_then_the_answer_is_the
         assert!(text.contains("event: delta") && text.contains("event: final"), "{text}");
         let other = json!({"query": "What does a tow cost?", "collection": "asked", "k": 1});
         assert!(!api.post("/rag/ask", other).await.headers.contains_key(HIT), "another question");
+        let otherwise = json!({"query": "What does a tow cost?", "collection": "asked", "fusion": "scores"});
+        let reply = api.post("/rag/ask", otherwise).await;
+        assert!(!reply.headers.contains_key(HIT) && reply.body["answer"].is_string(), "{}", reply.body);
         api.ingest("asked", &[("more.md", "# More\n\nA tow costs more on Sundays.")]).await;
         assert!(!api.post("/rag/ask", body).await.headers.contains_key(HIT), "another collection");
     });

@@ -1,6 +1,7 @@
 //! `riverrun search` and `riverrun rag search`.
 
-use riverrun_api::wire::{FilterBody, SearchBody, SearchDone, SearchItem};
+use clap::ValueEnum;
+use riverrun_api::wire::{FilterBody, Fusion, SearchBody, SearchDone, SearchItem};
 use serde_json::Value;
 
 use crate::args::SearchArgs;
@@ -10,6 +11,24 @@ use crate::output::{Output, clip, print_json, print_line, tell};
 
 /// Characters of a chunk that people see.
 const SHOWN: usize = 300;
+
+/// How both searches become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FusionArg {
+    /// By ranks: reciprocal rank fusion
+    Rrf,
+    /// By scores, each a share of its list's best
+    Scores,
+}
+
+impl From<FusionArg> for Fusion {
+    fn from(fusion: FusionArg) -> Self {
+        match fusion {
+            FusionArg::Rrf => Fusion::Rrf,
+            FusionArg::Scores => Fusion::Scores,
+        }
+    }
+}
 
 /// Documents whose metadata has these values.
 pub(crate) fn filter(text: Option<&str>) -> Result<Option<FilterBody>, CliError> {
@@ -28,6 +47,7 @@ pub async fn run(connection: &Connection, args: SearchArgs, output: Output) -> R
         namespace: args.namespace,
         k: args.k,
         filter: filter(args.filter.as_deref())?,
+        fusion: args.fusion.map(Into::into),
         ..SearchBody::default()
     };
     let found: Value = connection.client.post("/rag/search", &body).await?;

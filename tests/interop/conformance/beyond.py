@@ -140,9 +140,12 @@ FLAGS = {
         chat --max-tokens
         chat --timeout
         search --filter
+        search --fusion
         rag search --filter
+        rag search --fusion
         rag ask -k
         rag ask --filter
+        rag ask --fusion
         rag ask --provider
         rag ask --model
         rag ask --no-stream

@@ -23,6 +23,7 @@ pub async fn run(connection: &Connection, args: AskArgs, output: Output) -> Resu
         namespace: search.namespace,
         k: search.k,
         filter: filter(search.filter.as_deref())?,
+        fusion: search.fusion.map(Into::into),
         provider: args.provider,
         model: args.model,
         stream: Some(streams),
