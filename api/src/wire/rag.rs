@@ -227,6 +227,9 @@ pub struct AskDone {
     pub found: bool,
     /// The places that the answer names. Each also has `chunk_span` and `attributed`: `model` or `overlap`.
     pub citations: Vec<CitationView>,
+    /// Every sentence of the answer, in order.
+    #[serde(default)]
+    pub sentences: Vec<AnswerSentence>,
     /// Tokens of the model call.
     pub usage: UsageView,
     /// How long each stage took.
@@ -235,7 +238,38 @@ pub struct AskDone {
     pub trace_id: Option<String>,
     /// The chat model that answered; null when none was asked.
     pub model: Option<String>,
+    /// Why generation ended: `stop`, `length` of an answer that is cut, `cancelled`; null when no model was asked.
+    #[serde(default)]
+    pub finish: Option<String>,
+    /// Chunks that were found and did not fit in the model's context.
+    #[serde(default)]
+    pub dropped: Vec<DroppedChunk>,
+    /// Numbers that the model cited and nobody gave; they were taken out of the answer.
+    #[serde(default)]
+    pub removed_citations: Vec<String>,
     /// What was left out although it was wanted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+/// A sentence of an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AnswerSentence {
+    /// Its bytes in the answer, its numbers included.
+    pub span: SpanView,
+    /// The numbers that it cites, ascending.
+    pub citations: Vec<usize>,
+    /// Whether the cited chunks together have its words; null where it claims nothing that could be checked.
+    pub supported: Option<bool>,
+}
+
+/// A chunk that was found and that the model did not see.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DroppedChunk {
+    /// The chunk.
+    pub chunk_id: String,
+    /// Where its document came from.
+    pub source: String,
+    /// Why.
+    pub reason: String,
 }

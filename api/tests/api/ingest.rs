@@ -3,6 +3,7 @@
 use axum::body::Body;
 use axum::http::Request;
 use riverrun_api::ApiConfig;
+use riverrun_api::wire::AskDone;
 use riverrun_knowledge::retrieval::Fusion;
 use serde_json::json;
 
@@ -75,6 +76,10 @@ fn given_a_folder_when_it_is_ingested_then_it_can_be_found_and_again_is_no_work(
             api.post("/rag/ask", json!({"query": "What does a winch launch cost?", "collection": "notes"})).await.body;
         assert!(asked["answer"].as_str().unwrap().starts_with("It is as the notes say"), "{asked}");
         assert_eq!((&asked["citations"][0]["n"], &asked["trace_id"]), (&json!(1), &json!(null)), "{asked}");
+        let read: AskDone = serde_json::from_value(asked.clone()).unwrap();
+        assert!(!read.sentences.is_empty() && read.finish.as_deref() == Some("stop"), "{asked}");
+        let span = read.sentences[0].span;
+        assert_eq!((span.start, &read.answer[..span.end as usize]), (0, read.answer.as_str()), "{asked}");
     });
 }
 
