@@ -32,7 +32,7 @@ pub struct SearchBody {
     /// Other wordings of the query, at most 8: what each finds is fused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wordings: Vec<String>,
-    /// Whether the chat model is asked for other wordings, too.
+    /// Whether the default chat model is asked for other wordings, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rewrite: Option<bool>,
     /// Bytes of the document to show before and behind each chunk, as `context`; at most 20,000.
@@ -203,9 +203,21 @@ pub struct AskBody {
     /// Only chunks of certain documents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<FilterBody>,
-    /// How what both searches found becomes one order; `RIVERRUN_RAG_FUSION` when left out.
+    /// Whether a cross-encoder orders the chunks; left out, it does where one is there. `true` has it fetched first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rerank: Option<bool>,
+    /// Which searches are done; both when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<SearchMode>,
+    /// How what they found becomes one order; `RIVERRUN_RAG_FUSION` when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fusion: Option<Fusion>,
+    /// Other wordings of the question, at most 8: what each finds is fused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wordings: Vec<String>,
+    /// Whether the default chat model is asked for other wordings, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rewrite: Option<bool>,
     /// Model provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,

@@ -84,6 +84,19 @@ fn given_a_folder_when_it_is_ingested_then_it_can_be_found_and_again_is_no_work(
 }
 
 #[test]
+fn given_options_of_a_search_when_a_question_is_asked_then_they_hold_for_what_the_model_reads() {
+    test(async |api| {
+        api.ingest("options", NOTES).await;
+        let body = json!({"query": "What does a winch launch cost?", "collection": "options", "k": 1, "mode": "sparse",
+            "rerank": false, "wordings": ["aero tow pilot"], "rewrite": true});
+        let asked = api.post("/rag/ask", body).await.body;
+        let times = &asked["took_ms"];
+        assert!(times["rewrite"].is_number() && times["embed"] == 0.0 && times["dense"] == 0.0, "{asked}");
+        assert!(asked["citations"][0]["n"] == 1 && times["rerank"].is_null(), "{asked}");
+    });
+}
+
+#[test]
 fn given_a_question_when_the_answer_is_streamed_then_the_pieces_are_its_beginning_and_the_whole_comes_last() {
     test(async |api| {
         api.ingest("streamed", NOTES).await;

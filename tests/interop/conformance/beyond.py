@@ -141,11 +141,28 @@ FLAGS = {
         chat --timeout
         search --filter
         search --fusion
+        search --mode
+        search --rerank
+        search --no-rerank
+        search --wording
+        search --rewrite
+        search --context
         rag search --filter
         rag search --fusion
+        rag search --mode
+        rag search --rerank
+        rag search --no-rerank
+        rag search --wording
+        rag search --rewrite
+        rag search --context
         rag ask -k
         rag ask --filter
         rag ask --fusion
+        rag ask --mode
+        rag ask --rerank
+        rag ask --no-rerank
+        rag ask --wording
+        rag ask --rewrite
         rag ask --provider
         rag ask --model
         rag ask --no-stream

@@ -18,12 +18,16 @@ pub async fn run(connection: &Connection, args: AskArgs, output: Output) -> Resu
     // Numbers that the check adds are only in the whole answer: a file gets that, a person sees it being written.
     let streams = !args.no_stream && !output.json && stdout_is_terminal();
     let body = AskBody {
+        rerank: search.reranking(),
+        filter: filter(search.filter.as_deref())?,
         query: search.query,
         collection: search.collection,
         namespace: search.namespace,
         k: search.k,
-        filter: filter(search.filter.as_deref())?,
+        mode: search.mode.map(Into::into),
         fusion: search.fusion.map(Into::into),
+        wordings: search.wordings,
+        rewrite: search.rewrite.then_some(true),
         provider: args.provider,
         model: args.model,
         stream: Some(streams),
