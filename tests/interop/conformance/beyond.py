@@ -188,7 +188,8 @@ FLAGS = {
         project improve --candidates
         project improve --tests
         warehouse query --limit
-        warehouse query --csv""",
+        warehouse query --csv
+        warehouse tables --csv""",
     "more of what may be read": """
         ingest --include
         ingest --exclude
