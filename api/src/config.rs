@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 pub use riverrun_agents::memory::{DEFAULT_WINDOW_TOKENS, MAX_WINDOW_TOKENS};
 use riverrun_knowledge::chunking::ChunkUnit;
+use riverrun_knowledge::retrieval::Fusion;
 use riverrun_knowledge::web::WebPolicy;
 pub use riverrun_projects::settings::{Programs, ProjectSettings};
 pub use riverrun_projects::tools::FOLDER as PROJECT_TOOLS_FOLDER;
@@ -61,6 +62,8 @@ pub struct ApiConfig {
     pub chunk_unit: ChunkUnit,
     /// Results of a search that names no number.
     pub rag_top_k: usize,
+    /// How a search that does not say it fuses.
+    pub rag_fusion: Fusion,
     /// Iterations of a run that names no number.
     pub agent_max_iters: i32,
     /// Temperature of a run that names none.

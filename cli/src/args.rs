@@ -15,8 +15,8 @@ use crate::commands::runs::RunsCommand;
 use crate::commands::memory::MemoryCommand;
 
 use crate::commands::{
-    collections::CollectionsArgs, docs::DocsCommand, project::ProjectCommand, rag::eval::EvalArgs,
-    stream::StreamCommand, warehouse::WarehouseCommand,
+    collections::CollectionsArgs, docs::DocsCommand, project::ProjectCommand, rag::eval::EvalArgs, search::FusionArg,
+    search::ModeArg, stream::StreamCommand, warehouse::WarehouseCommand,
 };
 
 /// Runs language-model agents on an event log.
@@ -61,7 +61,7 @@ pub enum Command {
     /// The collections, with how much is in them
     Collections(CollectionsArgs),
     /// Find chunks in a collection
-    Search(SearchArgs),
+    Search(FindArgs),
     /// Search a collection, or ask it a question
     #[command(subcommand)]
     Rag(RagCommand),
@@ -362,13 +362,41 @@ pub struct SearchArgs {
     /// A JSON object: only documents whose metadata has these values
     #[arg(long, value_name = "JSON")]
     pub filter: Option<String>,
+    /// How the hits by meaning and by words become one order; RIVERRUN_RAG_FUSION when left out
+    #[arg(long, value_enum)]
+    pub fusion: Option<FusionArg>,
+    /// Which searches are done; both when left out
+    #[arg(long, value_enum)]
+    pub mode: Option<ModeArg>,
+    /// Have a cross-encoder order the results, also where it has to be fetched first
+    #[arg(long, conflicts_with = "no_rerank")]
+    pub rerank: bool,
+    /// Leave the cross-encoder out
+    #[arg(long)]
+    pub no_rerank: bool,
+    /// Another wording of the query that is searched for, too; may be repeated
+    #[arg(long = "wording", value_name = "TEXT")]
+    pub wordings: Vec<String>,
+    /// Have the chat model write other wordings of the query
+    #[arg(long)]
+    pub rewrite: bool,
+}
+
+/// Options of `search`.
+#[derive(Debug, Args)]
+pub struct FindArgs {
+    #[command(flatten)]
+    pub search: SearchArgs,
+    /// Bytes of the document to show before and behind each result, at most 20,000
+    #[arg(long, value_name = "BYTES")]
+    pub context: Option<usize>,
 }
 
 /// What to do with a collection.
 #[derive(Debug, Subcommand)]
 pub enum RagCommand {
     /// Find chunks by meaning and by words
-    Search(SearchArgs),
+    Search(FindArgs),
     /// Answer a question from a collection, with citations
     Ask(AskArgs),
     /// Measure how good retrieval is, by judgements of people
@@ -615,6 +643,9 @@ mod tests {
             "import ./archive",
             "tokens revoke ann",
             "completion bash",
+            "search x --fusion scores --mode sparse --no-rerank --wording y --wording z --rewrite --context 500",
+            "rag search x --context 500",
+            "rag ask x --fusion rrf --mode dense --rerank --wording y --rewrite",
         ] {
             let words = std::iter::once("riverrun").chain(line.split_whitespace());
             assert!(Cli::try_parse_from(words).is_ok(), "{line}");

@@ -14,6 +14,7 @@ use riverrun_api::access::tokens::Tokens;
 use riverrun_api::config::{DEFAULT_STREAMS, DEFAULT_WINDOW_TOKENS, MAX_STREAMS, MAX_WINDOW_TOKENS};
 use riverrun_knowledge::SearchRequest;
 use riverrun_knowledge::chunking::{ChunkConfig, ChunkError, ChunkUnit};
+use riverrun_knowledge::retrieval::Fusion;
 use riverrun_knowledge::sources::{Limits, SECRET_PREFIX, SourceSecrets};
 use riverrun_knowledge::web::WebPolicy;
 use riverrun_log::broker::SecureListener;
@@ -157,6 +158,7 @@ impl Settings {
                 chunk_overlap,
                 chunk_unit,
                 rag_top_k: values.number("RIVERRUN_RAG_TOP_K", SearchRequest::DEFAULT_K, 1..=SearchRequest::MAX_K)?,
+                rag_fusion: fusion(values)?,
                 agent_max_iters: values.number("RIVERRUN_AGENT_MAX_ITERS", DEFAULT_MAX_ITERS, 1..=MAX_ITERS)?,
                 agent_temperature: values.number("RIVERRUN_AGENT_TEMPERATURE", 0.2, 0.0..=2.0)?,
                 memory_window_tokens: values.number(
@@ -337,6 +339,15 @@ fn chunking(values: &Values) -> Result<(usize, usize, ChunkUnit), CliError> {
     Ok((checked.size(), checked.overlap(), unit))
 }
 
+fn fusion(values: &Values) -> Result<Fusion, CliError> {
+    let name = "RIVERRUN_RAG_FUSION";
+    match values.text(name).as_deref() {
+        None | Some("rrf") => Ok(Fusion::Rrf),
+        Some("scores") => Ok(Fusion::Scores),
+        Some(other) => Err(wrong(name, other, "rrf or scores")),
+    }
+}
+
 /// `RIVERRUN_DATA_DIR`, else the user's data folder by the XDG rules.
 fn data_dir(values: &Values, folder: &Path) -> Result<PathBuf, CliError> {
     if let Some(dir) = values.text("RIVERRUN_DATA_DIR") {
@@ -393,6 +404,7 @@ mod tests {
         assert_eq!(settings.data_dir, Path::new("/home/ann/.local/share/riverrun"));
         assert_eq!((settings.api_host.as_str(), settings.api_port, settings.broker_port), ("127.0.0.1", 8000, 9092));
         assert_eq!((settings.api.chunk_size, settings.api.chunk_overlap, settings.api.rag_top_k), (800, 100, 5));
+        assert_eq!(settings.api.rag_fusion, Fusion::Rrf);
         assert_eq!((settings.api.agent_max_iters, settings.api.agent_temperature), (8, 0.2));
         assert_eq!(settings.api.memory_window_tokens, 2_048);
         assert!(settings.kafka_brokers.is_none() && settings.api.tokens.is_empty());
@@ -412,6 +424,7 @@ mod tests {
             ("RIVERRUN_CHUNK_OVERLAP", "-1"),
             ("RIVERRUN_CHUNK_OVERLAP", "900"),
             ("RIVERRUN_RAG_TOP_K", "0"),
+            ("RIVERRUN_RAG_FUSION", "RRF"),
             ("RIVERRUN_AGENT_TEMPERATURE", "hot"),
             ("RIVERRUN_AGENT_MAX_ITERS", "0"),
             ("RIVERRUN_MEMORY_WINDOW_TOKENS", "10"),
@@ -433,6 +446,13 @@ mod tests {
         }
         assert!(!read(&[("RIVERRUN_API_TOKENS", "secret")]).unwrap_err().message.contains("secret"));
         assert!(!read(&[("RIVERRUN_DATABASE_URL", "mysql://ann:secret@db/x")]).unwrap_err().message.contains("secret"));
+    }
+
+    #[test]
+    fn given_a_fusion_when_settings_are_read_then_searches_that_name_none_have_it() {
+        for (value, fusion) in [("rrf", Fusion::Rrf), ("scores", Fusion::Scores)] {
+            assert_eq!(read(&[("RIVERRUN_RAG_FUSION", value)]).unwrap().api.rag_fusion, fusion);
+        }
     }
 
     #[test]

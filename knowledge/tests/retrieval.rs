@@ -2,13 +2,14 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use common::{RIVERS, Stores, TestModels, collection};
-use riverrun_knowledge::retrieval::{RetrievalError, SearchMode};
+use riverrun_knowledge::retrieval::{Fusion, RetrievalError, SearchMode};
 use riverrun_knowledge::{SearchRequest, SearchResult};
 use riverrun_models::{ModelError, Reranker};
-use riverrun_schemas::{Collection, ingest};
+use riverrun_schemas::{ChunkId, Collection, ingest};
 use riverrun_stores::{ChunkFilter, KeywordIndex, VectorStore};
 
 async fn rivers() -> (Stores, Collection) {
@@ -46,6 +47,58 @@ async fn given_documents_when_searched_then_both_searches_are_fused_and_items_ar
     );
     assert_eq!(keys(&json["items"][0]["scores"]), ["dense", "sparse", "fused", "rerank"]);
     assert_eq!(keys(&json["took_ms"]), ["embed", "dense", "sparse", "fuse", "rerank"]);
+}
+
+#[tokio::test]
+async fn given_fusion_by_scores_when_searched_then_each_score_is_a_share_of_its_lists_best() {
+    let (stores, docs) = rivers().await;
+    let retriever = stores.retriever(&Arc::new(TestModels::default()));
+    let by_scores = SearchRequest {
+        k: 100,
+        fusion: Fusion::Scores,
+        ..SearchRequest::new(docs.clone(), "Where does the Elbe rise in the mountains?")
+    };
+    let found = retriever.search(&by_scores).await.unwrap();
+    assert_eq!(sources(&found)[0], "/docs/elbe.md");
+    let scores = || found.items.iter().map(|item| item.scores);
+    let best_dense = scores().filter_map(|scores| scores.dense).map(f64::from).fold(-1.0, f64::max);
+    let best_sparse = scores().filter_map(|scores| scores.sparse).map(f64::from).fold(0.0, f64::max);
+    assert!(best_dense > 0.0 && best_sparse > 0.0);
+    for item in &found.items {
+        let dense = item.scores.dense.map_or(0.0, |score| (f64::from(score) + 1.0) / (best_dense + 1.0));
+        let sparse = item.scores.sparse.map_or(0.0, |score| f64::from(score) / best_sparse);
+        let fused = 0.8 * dense + 0.2 * sparse;
+        assert!((item.score - fused).abs() < 1e-9 && item.score == item.scores.fused, "{item:?} is not {fused}");
+    }
+    assert!(found.items.windows(2).all(|pair| pair[0].score >= pair[1].score));
+    // Each of the two searches alone gives its part.
+    for (mode, most) in [(SearchMode::Dense, 0.8), (SearchMode::Sparse, 0.2)] {
+        let alone = retriever.search(&SearchRequest { mode, ..by_scores.clone() }).await.unwrap();
+        assert!((alone.items[0].score - most).abs() < 1e-9, "{mode:?}: {alone:?}");
+    }
+}
+
+#[tokio::test]
+async fn given_other_wordings_when_fused_by_scores_then_each_chunk_has_its_best_over_them() {
+    let (stores, docs) = rivers().await;
+    let retriever = stores.retriever(&Arc::new(TestModels::default()));
+    let river = SearchRequest {
+        k: 100,
+        fusion: Fusion::Scores,
+        ..SearchRequest::new(docs.clone(), "Where does the Elbe rise?")
+    };
+    let bread = SearchRequest { query: "How long is dough kneaded?".to_owned(), ..river.clone() };
+    let both = SearchRequest { wordings: vec![bread.query.clone()], ..river.clone() };
+    let mut best: BTreeMap<ChunkId, f64> = BTreeMap::new();
+    for request in [&river, &bread] {
+        for item in retriever.search(request).await.unwrap().items {
+            let kept = best.entry(item.chunk_id).or_default();
+            *kept = kept.max(item.score);
+        }
+    }
+    let found = retriever.search(&both).await.unwrap();
+    let scores: BTreeMap<ChunkId, f64> = found.items.iter().map(|item| (item.chunk_id, item.score)).collect();
+    assert_eq!(scores, best);
 }
 
 #[tokio::test]

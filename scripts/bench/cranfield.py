@@ -1,4 +1,4 @@
-"""Measures retrieval on Cranfield: nDCG@10 by words, by meaning, fused and re-ranked, for each embedding model.
+"""Measures retrieval on Cranfield: nDCG@10 by words, by meaning, fused by ranks and by scores, and re-ranked, for each embedding model.
 
     python3 scripts/bench/cranfield.py FOLDER [--model NAME ...] [--json FILE]
 
@@ -19,7 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import cranfield  # noqa: E402  (beside this folder)
 
 COLLECTION = "cranfield"
-CONFIGS = ("sparse", "dense", "hybrid", "rerank")
+CONFIGS = ("sparse", "dense", "hybrid", "scores", "rerank")
 # A plain Python reference on the same files: BM25 (bm25s, stemmed); dense and RRF (k = 60, 100 deep) with sentence-transformers.
 REFERENCE = {
     ("all-minilm-l6-v2", "sparse"): 0.541, ("all-minilm-l6-v2", "dense"): 0.504, ("all-minilm-l6-v2", "hybrid"): 0.565,

@@ -33,3 +33,16 @@ def test_the_quality_of_retrieval_does_not_fall(judged):
     for config, least in (("sparse", 0.85), ("hybrid", 0.85)):
         line = found[config]
         assert line["queries"] == 16 and line["ndcg_at_10"] >= least and line["recall_at_10"] >= 0.95, found
+
+
+def test_the_command_line_has_the_options_of_a_search(judged):
+    search = ("search", "winch launch", "-c", "handbook", "-k", "2", "--mode", "sparse", "--no-rerank", "--wording", "aerotow", "--context", "200")
+    done = judged.cli(*search, "--json")
+    assert done.returncode == 0, done.stderr
+    items = json.loads(done.stdout)["items"]
+    assert len(items) == 2, items
+    for item in items:
+        assert item["scores"]["dense"] is None and item["scores"]["sparse"] is not None, item
+        assert item["text"] in item["context"]["text"] and item["context"]["span"]["start"] <= item["span"]["start"], item
+    shown = judged.cli(*search)
+    assert shown.returncode == 0 and items[0]["context"]["text"] in shown.stdout, shown.stdout

@@ -24,7 +24,7 @@ use crate::error::ApiError;
 use crate::extract::Json;
 use crate::state::AppState;
 use crate::submit::Checks;
-use crate::wire::{AskBody, AskDone, FilterBody, Problem, SearchBody, SearchDone};
+use crate::wire::{AskBody, AskDone, FilterBody, Fusion, Problem, SearchBody, SearchDone, SearchMode};
 
 /// Most documents that a filter names.
 const MAX_FILTER: usize = 1_000;
@@ -42,15 +42,7 @@ pub(super) fn router() -> OpenApiRouter<AppState> {
 #[utoipa::path(post, path = "/rag/search", tag = "knowledge", request_body = SearchBody,
     responses((status = 200, body = SearchDone), (status = 404, description = "no such collection", body = Problem), (status = 422, body = Problem)))]
 async fn search(State(state): State<AppState>, Json(body): Json<SearchBody>) -> Result<Reply<Value>, ApiError> {
-    let request = search_request(
-        &state,
-        &body.query,
-        &body.collection,
-        body.namespace.as_deref(),
-        body.k,
-        body.filter.as_ref(),
-        body.rerank,
-    )?;
+    let request = search_request(&state, &Asked::from(&body))?;
     let around = body.context_bytes.unwrap_or(0);
     let mut checks = Checks::default();
     checks.require(
@@ -59,12 +51,6 @@ async fn search(State(state): State<AppState>, Json(body): Json<SearchBody>) -> 
         format!("is {around}, which is more than {MAX_CONTEXT_BYTES}"),
     );
     checks.finish()?;
-    let request = SearchRequest {
-        mode: body.mode.map(Into::into).unwrap_or_default(),
-        wordings: body.wordings,
-        rewrite: body.rewrite.unwrap_or(false),
-        ..request
-    };
     let found = state.parts().retriever.search(&request).await?;
     let mut found = with_metadata(&state, &request.collection, found).await?;
     if around > 0 {
@@ -73,29 +59,92 @@ async fn search(State(state): State<AppState>, Json(body): Json<SearchBody>) -> 
     Ok(Reply(found))
 }
 
-fn search_request(
-    state: &AppState,
-    query: &str,
-    collection: &str,
-    namespace: Option<&str>,
+/// What a search and a question say of what is to be found.
+struct Asked<'a> {
+    query: &'a str,
+    collection: &'a str,
+    namespace: Option<&'a str>,
     k: Option<usize>,
-    filter: Option<&FilterBody>,
+    filter: Option<&'a FilterBody>,
     rerank: Option<bool>,
-) -> Result<SearchRequest, ApiError> {
+    mode: Option<SearchMode>,
+    fusion: Option<Fusion>,
+    wordings: &'a [String],
+    rewrite: Option<bool>,
+}
+
+impl<'a> From<&'a SearchBody> for Asked<'a> {
+    fn from(body: &'a SearchBody) -> Self {
+        Self {
+            query: &body.query,
+            collection: &body.collection,
+            namespace: body.namespace.as_deref(),
+            k: body.k,
+            filter: body.filter.as_ref(),
+            rerank: body.rerank,
+            mode: body.mode,
+            fusion: body.fusion,
+            wordings: &body.wordings,
+            rewrite: body.rewrite,
+        }
+    }
+}
+
+impl<'a> From<&'a AskBody> for Asked<'a> {
+    fn from(body: &'a AskBody) -> Self {
+        Self {
+            query: &body.query,
+            collection: &body.collection,
+            namespace: body.namespace.as_deref(),
+            k: body.k,
+            filter: body.filter.as_ref(),
+            rerank: body.rerank,
+            mode: body.mode,
+            fusion: body.fusion,
+            wordings: &body.wordings,
+            rewrite: body.rewrite,
+        }
+    }
+}
+
+fn search_request(state: &AppState, asked: &Asked<'_>) -> Result<SearchRequest, ApiError> {
+    let config = state.core().config();
     let mut checks = Checks::default();
-    checks.text("query", query, SearchRequest::MAX_QUERY_BYTES);
-    let namespace = checks.namespace(namespace);
-    let name = checks.take("collection", collection.parse::<CollectionName>());
-    let k = k.unwrap_or(state.core().config().rag_top_k);
+    checks.text("query", asked.query, SearchRequest::MAX_QUERY_BYTES);
+    let namespace = checks.namespace(asked.namespace);
+    let name = checks.take("collection", asked.collection.parse::<CollectionName>());
+    let k = asked.k.unwrap_or(config.rag_top_k);
     checks.require(
         (1..=SearchRequest::MAX_K).contains(&k),
         "k",
         format!("is {k}, which is not between 1 and {}", SearchRequest::MAX_K),
     );
     let collection = name.map(|name| Collection::new(namespace, name));
-    let filter = filter.map(|filter| chunk_filter(&mut checks, collection.as_ref(), filter)).unwrap_or_default();
+    let filter = asked.filter.map(|filter| chunk_filter(&mut checks, collection.as_ref(), filter)).unwrap_or_default();
+    check_wordings(&mut checks, asked.wordings);
     let collection = checks.finish_with(collection)?;
-    Ok(SearchRequest { k, filter, rerank, ..SearchRequest::new(collection, query) })
+    Ok(SearchRequest {
+        k,
+        filter,
+        rerank: asked.rerank,
+        mode: asked.mode.map(Into::into).unwrap_or_default(),
+        fusion: asked.fusion.map_or(config.rag_fusion, Into::into),
+        wordings: asked.wordings.to_vec(),
+        rewrite: asked.rewrite.unwrap_or(false),
+        ..SearchRequest::new(collection, asked.query)
+    })
+}
+
+fn check_wordings(checks: &mut Checks, wordings: &[String]) {
+    let most = SearchRequest::MAX_WORDINGS;
+    checks.require(
+        wordings.len() <= most,
+        "wordings",
+        format!("has {} texts; at most {most} are searched for", wordings.len()),
+    );
+    for (index, wording) in wordings.iter().take(most).enumerate() {
+        checks.text(&format!("wordings[{index}]"), wording, SearchRequest::MAX_QUERY_BYTES);
+    }
 }
 
 fn chunk_filter(checks: &mut Checks, collection: Option<&Collection>, filter: &FilterBody) -> ChunkFilter {
@@ -164,15 +213,7 @@ async fn with_metadata(state: &AppState, collection: &Collection, found: SearchR
     (status = 200, description = "with `stream: true` server-sent events: `delta` `{text}`, then `final` with this object, or `error` with a problem document", body = AskDone),
     (status = 404, description = "no such collection", body = Problem), (status = 422, body = Problem), (status = 503, description = "the model is not there", body = Problem)))]
 async fn ask(State(state): State<AppState>, Json(body): Json<AskBody>) -> Result<Response, ApiError> {
-    let search = search_request(
-        &state,
-        &body.query,
-        &body.collection,
-        body.namespace.as_deref(),
-        body.k,
-        body.filter.as_ref(),
-        None,
-    )?;
+    let search = search_request(&state, &Asked::from(&body))?;
     let mut checks = Checks::default();
     state.core().known().provider(&mut checks, body.provider.as_deref());
     checks.finish()?;

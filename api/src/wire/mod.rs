@@ -64,8 +64,8 @@ pub use projects::{
     TestRunsView, ToolRunView, TrendView,
 };
 pub use rag::{
-    AskBody, AskDone, FilterBody, SearchBody, SearchContext, SearchDone, SearchItem, SearchMode, SearchScores,
-    SearchTimes,
+    AnswerSentence, AskBody, AskDone, DroppedChunk, FilterBody, Fusion, SearchBody, SearchContext, SearchDone,
+    SearchItem, SearchMode, SearchScores, SearchTimes,
 };
 pub use riverrun_stores::read_models::{
     DatasetView, DeletionView, GateView, JobView, ModelVersionView, RebuildView, ReembeddingView, StepLossView,

@@ -26,10 +26,13 @@ pub struct SearchBody {
     /// Which searches are done; both when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<SearchMode>,
+    /// How what they found becomes one order; `RIVERRUN_RAG_FUSION` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fusion: Option<Fusion>,
     /// Other wordings of the query, at most 8: what each finds is fused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wordings: Vec<String>,
-    /// Whether the chat model is asked for other wordings, too.
+    /// Whether the default chat model is asked for other wordings, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rewrite: Option<bool>,
     /// Bytes of the document to show before and behind each chunk, as `context`; at most 20,000.
@@ -55,6 +58,25 @@ impl From<SearchMode> for riverrun_knowledge::retrieval::SearchMode {
             SearchMode::Hybrid => Self::Hybrid,
             SearchMode::Dense => Self::Dense,
             SearchMode::Sparse => Self::Sparse,
+        }
+    }
+}
+
+/// How the lists of both searches become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Fusion {
+    /// By ranks alone: reciprocal rank fusion.
+    Rrf,
+    /// By scores, each a share of its list's best, of which meaning counts for 0.8 and words for 0.2.
+    Scores,
+}
+
+impl From<Fusion> for riverrun_knowledge::retrieval::Fusion {
+    fn from(fusion: Fusion) -> Self {
+        match fusion {
+            Fusion::Rrf => Self::Rrf,
+            Fusion::Scores => Self::Scores,
         }
     }
 }
@@ -137,7 +159,7 @@ pub struct SearchScores {
     pub dense: Option<f64>,
     /// BM25.
     pub sparse: Option<f64>,
-    /// Reciprocal rank fusion.
+    /// Both as one, by `fusion`.
     pub fused: Option<f64>,
     /// The cross-encoder's.
     pub rerank: Option<f64>,
@@ -181,6 +203,21 @@ pub struct AskBody {
     /// Only chunks of certain documents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<FilterBody>,
+    /// Whether a cross-encoder orders the chunks; left out, it does where one is there. `true` has it fetched first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rerank: Option<bool>,
+    /// Which searches are done; both when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<SearchMode>,
+    /// How what they found becomes one order; `RIVERRUN_RAG_FUSION` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fusion: Option<Fusion>,
+    /// Other wordings of the question, at most 8: what each finds is fused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wordings: Vec<String>,
+    /// Whether the default chat model is asked for other wordings, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rewrite: Option<bool>,
     /// Model provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
@@ -202,6 +239,9 @@ pub struct AskDone {
     pub found: bool,
     /// The places that the answer names. Each also has `chunk_span` and `attributed`: `model` or `overlap`.
     pub citations: Vec<CitationView>,
+    /// Every sentence of the answer, in order.
+    #[serde(default)]
+    pub sentences: Vec<AnswerSentence>,
     /// Tokens of the model call.
     pub usage: UsageView,
     /// How long each stage took.
@@ -210,7 +250,38 @@ pub struct AskDone {
     pub trace_id: Option<String>,
     /// The chat model that answered; null when none was asked.
     pub model: Option<String>,
+    /// Why generation ended: `stop`, `length` of an answer that is cut, `cancelled`; null when no model was asked.
+    #[serde(default)]
+    pub finish: Option<String>,
+    /// Chunks that were found and did not fit in the model's context.
+    #[serde(default)]
+    pub dropped: Vec<DroppedChunk>,
+    /// Numbers that the model cited and nobody gave; they were taken out of the answer.
+    #[serde(default)]
+    pub removed_citations: Vec<String>,
     /// What was left out although it was wanted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+/// A sentence of an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AnswerSentence {
+    /// Its bytes in the answer, its numbers included.
+    pub span: SpanView,
+    /// The numbers that it cites, ascending.
+    pub citations: Vec<usize>,
+    /// Whether the cited chunks together have its words; null where it claims nothing that could be checked.
+    pub supported: Option<bool>,
+}
+
+/// A chunk that was found and that the model did not see.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DroppedChunk {
+    /// The chunk.
+    pub chunk_id: String,
+    /// Where its document came from.
+    pub source: String,
+    /// Why.
+    pub reason: String,
 }

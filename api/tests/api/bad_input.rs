@@ -38,6 +38,14 @@ fn given_bodies_that_can_not_be_when_they_are_posted_then_each_field_is_named() 
             ("/runs", json!({"task": "x", "tsak": "y"}), vec!["tsak"]),
             ("/rag/search", json!({"query": "", "collection": "../x", "k": 0}), vec!["query", "collection", "k"]),
             ("/rag/search", json!({"query": "x", "collection": "c", "filter": {}}), vec!["filter"]),
+            ("/rag/search", json!({"query": "x", "collection": "c", "fusion": "magic"}), vec!["fusion"]),
+            ("/rag/ask", json!({"query": "x", "collection": "c", "fusion": "magic"}), vec!["fusion"]),
+            ("/rag/search", json!({"query": "x", "collection": "c", "wordings": vec!["y"; 9]}), vec!["wordings"]),
+            (
+                "/rag/ask",
+                json!({"query": "x", "collection": "c", "wordings": ["y", " "], "stream": true}),
+                vec!["wordings[1]"],
+            ),
             ("/rag/ask", json!({"query": "x", "collection": "c", "provider": "nobody"}), vec!["provider"]),
             ("/ingest", json!({"collection": "c"}), vec!["source"]),
             (

@@ -2,6 +2,9 @@
 
 use axum::body::Body;
 use axum::http::Request;
+use riverrun_api::ApiConfig;
+use riverrun_api::wire::AskDone;
+use riverrun_knowledge::retrieval::Fusion;
 use serde_json::json;
 
 use crate::harness::{Api, Reply, problem, test};
@@ -73,6 +76,23 @@ fn given_a_folder_when_it_is_ingested_then_it_can_be_found_and_again_is_no_work(
             api.post("/rag/ask", json!({"query": "What does a winch launch cost?", "collection": "notes"})).await.body;
         assert!(asked["answer"].as_str().unwrap().starts_with("It is as the notes say"), "{asked}");
         assert_eq!((&asked["citations"][0]["n"], &asked["trace_id"]), (&json!(1), &json!(null)), "{asked}");
+        let read: AskDone = serde_json::from_value(asked.clone()).unwrap();
+        assert!(!read.sentences.is_empty() && read.finish.as_deref() == Some("stop"), "{asked}");
+        let span = read.sentences[0].span;
+        assert_eq!((span.start, &read.answer[..span.end as usize]), (0, read.answer.as_str()), "{asked}");
+    });
+}
+
+#[test]
+fn given_options_of_a_search_when_a_question_is_asked_then_they_hold_for_what_the_model_reads() {
+    test(async |api| {
+        api.ingest("options", NOTES).await;
+        let body = json!({"query": "What does a winch launch cost?", "collection": "options", "k": 1, "mode": "sparse",
+            "rerank": false, "wordings": ["aero tow pilot"], "rewrite": true});
+        let asked = api.post("/rag/ask", body).await.body;
+        let times = &asked["took_ms"];
+        assert!(times["rewrite"].is_number() && times["embed"] == 0.0 && times["dense"] == 0.0, "{asked}");
+        assert!(asked["citations"][0]["n"] == 1 && times["rerank"].is_null(), "{asked}");
     });
 }
 
@@ -90,6 +110,25 @@ fn given_a_question_when_the_answer_is_streamed_then_the_pieces_are_its_beginnin
         let whole: serde_json::Value = serde_json::from_str(last.trim()).unwrap();
         assert!(whole["answer"].is_string() && whole["citations"].is_array());
     });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_fusion_by_scores_as_a_setting_when_searched_then_it_holds_where_the_search_names_none() {
+    let api = Api::configured(|config| ApiConfig { rag_fusion: Fusion::Scores, ..config }).await;
+    api.ingest("fused", NOTES).await;
+    let best = async |fusion: Option<&str>| {
+        let mut body = json!({"query": "what does a winch launch cost", "collection": "fused"});
+        if let Some(fusion) = fusion {
+            body["fusion"] = json!(fusion);
+        }
+        let found = api.post("/rag/search", body).await.body;
+        found["items"][0]["scores"]["fused"].as_f64().unwrap_or_else(|| panic!("{found}"))
+    };
+    let (unnamed, by_scores, by_ranks) = (best(None).await, best(Some("scores")).await, best(Some("rrf")).await);
+    // The best by meaning has 0.8 at least; by ranks nothing has more than two first places.
+    assert!(unnamed == by_scores && by_scores >= 0.8 - 1e-9, "{unnamed} and {by_scores}");
+    assert!((1.0 / 61.0..=2.0 / 61.0 + 1e-9).contains(&by_ranks), "{by_ranks}");
+    api.stop().await;
 }
 
 #[test]
@@ -110,6 +149,9 @@ fn given_a_question_that_was_answered_when_it_comes_again_then_the_answer_is_the
         assert!(text.contains("event: delta") && text.contains("event: final"), "{text}");
         let other = json!({"query": "What does a tow cost?", "collection": "asked", "k": 1});
         assert!(!api.post("/rag/ask", other).await.headers.contains_key(HIT), "another question");
+        let otherwise = json!({"query": "What does a tow cost?", "collection": "asked", "fusion": "scores"});
+        let reply = api.post("/rag/ask", otherwise).await;
+        assert!(!reply.headers.contains_key(HIT) && reply.body["answer"].is_string(), "{}", reply.body);
         api.ingest("asked", &[("more.md", "# More\n\nA tow costs more on Sundays.")]).await;
         assert!(!api.post("/rag/ask", body).await.headers.contains_key(HIT), "another collection");
     });

@@ -25,7 +25,7 @@ pub(crate) mod rag;
 mod rebuild;
 mod reembed;
 pub mod runs;
-mod search;
+pub mod search;
 pub mod stream;
 pub mod tokens;
 mod tools;

@@ -1,15 +1,62 @@
 //! `riverrun search` and `riverrun rag search`.
 
-use riverrun_api::wire::{FilterBody, SearchBody, SearchDone, SearchItem};
+use clap::ValueEnum;
+use riverrun_api::wire::{FilterBody, Fusion, SearchBody, SearchDone, SearchItem, SearchMode};
 use serde_json::Value;
 
-use crate::args::SearchArgs;
+use crate::args::{FindArgs, SearchArgs};
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
 use crate::output::{Output, clip, print_json, print_line, tell};
 
 /// Characters of a chunk that people see.
 const SHOWN: usize = 300;
+
+/// How both searches become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FusionArg {
+    /// By ranks: reciprocal rank fusion
+    Rrf,
+    /// By scores, each a share of its list's best
+    Scores,
+}
+
+impl From<FusionArg> for Fusion {
+    fn from(fusion: FusionArg) -> Self {
+        match fusion {
+            FusionArg::Rrf => Fusion::Rrf,
+            FusionArg::Scores => Fusion::Scores,
+        }
+    }
+}
+
+/// Which searches are done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ModeArg {
+    /// By meaning and by words
+    Hybrid,
+    /// By meaning
+    Dense,
+    /// By words: no model is asked
+    Sparse,
+}
+
+impl From<ModeArg> for SearchMode {
+    fn from(mode: ModeArg) -> Self {
+        match mode {
+            ModeArg::Hybrid => SearchMode::Hybrid,
+            ModeArg::Dense => SearchMode::Dense,
+            ModeArg::Sparse => SearchMode::Sparse,
+        }
+    }
+}
+
+impl SearchArgs {
+    /// Whether to re-rank, where it was said.
+    pub(crate) fn reranking(&self) -> Option<bool> {
+        (self.rerank || self.no_rerank).then_some(self.rerank)
+    }
+}
 
 /// Documents whose metadata has these values.
 pub(crate) fn filter(text: Option<&str>) -> Result<Option<FilterBody>, CliError> {
@@ -21,14 +68,20 @@ pub(crate) fn filter(text: Option<&str>) -> Result<Option<FilterBody>, CliError>
     Ok(Some(FilterBody { metadata, ..FilterBody::default() }))
 }
 
-pub async fn run(connection: &Connection, args: SearchArgs, output: Output) -> Result<(), CliError> {
+pub async fn run(connection: &Connection, args: FindArgs, output: Output) -> Result<(), CliError> {
+    let FindArgs { search, context } = args;
     let body = SearchBody {
-        query: args.query,
-        collection: args.collection,
-        namespace: args.namespace,
-        k: args.k,
-        filter: filter(args.filter.as_deref())?,
-        ..SearchBody::default()
+        rerank: search.reranking(),
+        filter: filter(search.filter.as_deref())?,
+        query: search.query,
+        collection: search.collection,
+        namespace: search.namespace,
+        k: search.k,
+        mode: search.mode.map(Into::into),
+        fusion: search.fusion.map(Into::into),
+        wordings: search.wordings,
+        rewrite: search.rewrite.then_some(true),
+        context_bytes: context,
     };
     let found: Value = connection.client.post("/rag/search", &body).await?;
     if output.json {
@@ -49,12 +102,9 @@ pub async fn run(connection: &Connection, args: SearchArgs, output: Output) -> R
 
 fn shown(number: usize, item: &SearchItem) -> String {
     let page = item.page.map(|page| format!(" page {page}")).unwrap_or_default();
+    let text = item.context.as_ref().map_or_else(|| clip(&item.text, SHOWN), |context| context.text.clone());
     format!(
-        "{number}. {} bytes {}..{}{page} (score {:.4})\n   {}\n",
-        item.source,
-        item.span.start,
-        item.span.end,
-        item.score,
-        clip(&item.text, SHOWN)
+        "{number}. {} bytes {}..{}{page} (score {:.4})\n   {text}\n",
+        item.source, item.span.start, item.span.end, item.score
     )
 }

@@ -17,6 +17,9 @@ pub enum WarehouseCommand {
         /// The namespace
         #[arg(short, long)]
         namespace: Option<String>,
+        /// Print CSV with a header
+        #[arg(long)]
+        csv: bool,
     },
     /// Run one reading SQL statement
     Query {
@@ -36,7 +39,7 @@ pub enum WarehouseCommand {
 
 pub async fn run(connection: &Connection, command: WarehouseCommand, output: Output) -> Result<(), CliError> {
     match command {
-        WarehouseCommand::Tables { namespace } => tables(connection, namespace, output).await,
+        WarehouseCommand::Tables { namespace, csv } => tables(connection, namespace, csv, output).await,
         WarehouseCommand::Query { sql, namespace, limit, csv } => {
             let found: QueryResult =
                 connection.client.post("/warehouse/query", &QueryBody { sql, namespace, limit }).await?;
@@ -45,18 +48,30 @@ pub async fn run(connection: &Connection, command: WarehouseCommand, output: Out
     }
 }
 
-async fn tables(connection: &Connection, namespace: Option<String>, output: Output) -> Result<(), CliError> {
+async fn tables(connection: &Connection, namespace: Option<String>, csv: bool, output: Output) -> Result<(), CliError> {
     let found: Items<TableInfo> =
         connection.client.get(&with_query("/warehouse/tables", &[("namespace", namespace)])).await?;
+    if csv {
+        return table_lines(&found.items).iter().try_for_each(|line| print_line(line));
+    }
     output.show(&found, |found| {
-        let row = |table: &TableInfo| {
-            let columns: Vec<String> =
-                table.columns.iter().map(|column| format!("{} {}", column.name, column.sql_type)).collect();
-            [table.name.clone(), table.rows.to_string(), table.collection.to_string(), columns.join(", ")]
-        };
         let empty = "there are no tables yet; make one: riverrun ingest <file.csv> --table <name>";
-        table(["table", "rows", "collection", "columns"], found.items.iter().map(row).collect(), empty)
+        table(HEADS, found.items.iter().map(table_row).collect(), empty)
     })
+}
+
+/// What is told of a table.
+const HEADS: [&str; 4] = ["table", "rows", "collection", "columns"];
+
+fn table_row(table: &TableInfo) -> [String; 4] {
+    let columns: Vec<String> =
+        table.columns.iter().map(|column| format!("{} {}", column.name, column.sql_type)).collect();
+    [table.name.clone(), table.rows.to_string(), table.collection.to_string(), columns.join(", ")]
+}
+
+fn table_lines(tables: &[TableInfo]) -> Vec<String> {
+    let rows = tables.iter().map(|table| csv_line(&table_row(table)));
+    std::iter::once(csv_line(&HEADS.map(str::to_owned))).chain(rows).collect()
 }
 
 fn show(found: &QueryResult, csv: bool, output: Output) -> Result<(), CliError> {
@@ -102,5 +117,20 @@ mod tests {
     fn given_fields_with_commas_quotes_and_lines_then_a_csv_line_keeps_them() {
         let fields = ["a", "b, c", "say \"hi\"", "two\nlines", ""].map(str::to_owned);
         assert_eq!(csv_line(&fields), "a,\"b, c\",\"say \"\"hi\"\"\",\"two\nlines\",");
+    }
+
+    #[test]
+    fn given_tables_when_they_are_listed_as_csv_then_their_names_and_columns_are_fields() {
+        let table: TableInfo = serde_json::from_value(serde_json::json!({
+            "name": "prices, \"old\"", "rows": 2, "collection": "shop", "version": "v",
+            "document_id": riverrun_schemas::DocumentId::derive(&["prices"]),
+            "columns": [{"name": "region", "type": "VARCHAR"}, {"name": "amount", "type": "DECIMAL(5,2)"}],
+        }))
+        .unwrap();
+        assert_eq!(
+            table_lines(&[table]),
+            ["table,rows,collection,columns", "\"prices, \"\"old\"\"\",2,shop,\"region VARCHAR, amount DECIMAL(5,2)\""]
+        );
+        assert_eq!(table_lines(&[]), ["table,rows,collection,columns"]);
     }
 }

@@ -60,6 +60,10 @@ fn given_command_lines_that_are_none_when_they_are_run_then_the_exit_code_is_2()
         vec!["runs"],
         vec!["rag", "ask"],
         vec!["search", "x", "-k", "many"],
+        vec!["search", "x", "--fusion", "magic"],
+        vec!["search", "x", "--rerank", "--no-rerank"],
+        vec!["rag", "ask", "x", "--context", "100"],
+        vec!["rag", "ask", "x", "--fusion", "magic"],
         vec!["agent", "run"],
         vec!["models", "--nonsense"],
     ] {
@@ -74,6 +78,7 @@ fn given_settings_that_can_not_be_when_a_command_starts_then_the_setting_and_its
     for (name, value, code) in [
         ("RIVERRUN_API_PORT", "http", 2),
         ("RIVERRUN_CHUNK_SIZE", "0", 2),
+        ("RIVERRUN_RAG_FUSION", "magic", 2),
         ("RIVERRUN_MODEL_RUNTIME_BASE_URL", "nowhere", 2),
         ("RIVERRUN_MONGODB_URL", "127.0.0.1:27017", 2),
         ("RIVERRUN_LOG", "=====", 2),

@@ -19,6 +19,11 @@ pub fn fuse<Id: Ord + Copy>(lists: &[&[Id]], k: f64) -> Vec<(Id, f64)> {
             *scores.entry(*id).or_default() += 1.0 / (k + f64::from(rank));
         }
     }
+    best_first(scores)
+}
+
+/// Ids by falling score, equal scores by id.
+pub(super) fn best_first<Id>(scores: BTreeMap<Id, f64>) -> Vec<(Id, f64)> {
     let mut fused: Vec<(Id, f64)> = scores.into_iter().collect();
     // Stable, so that what the map ordered by id stays so.
     fused.sort_by(|(_, a), (_, b)| b.total_cmp(a));

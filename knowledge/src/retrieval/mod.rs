@@ -2,6 +2,7 @@
 
 pub mod fusion;
 pub mod metrics;
+pub mod score_fusion;
 
 mod error;
 mod figures;
@@ -14,4 +15,6 @@ pub use error::RetrievalError;
 pub use figures::{RetrievalFigures, STAGE_BUCKETS, Stage};
 pub use retriever::Retriever;
 pub(crate) use retriever::elapsed_ms;
-pub use types::{RERANKING_LEFT_OUT, Scores, SearchItem, SearchMode, SearchRequest, SearchResult, SearchTimes, Span};
+pub use types::{
+    Fusion, RERANKING_LEFT_OUT, Scores, SearchItem, SearchMode, SearchRequest, SearchResult, SearchTimes, Span,
+};

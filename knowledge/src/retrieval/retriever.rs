@@ -14,7 +14,10 @@ use super::figures::RetrievalFigures;
 use super::fusion;
 use super::query_vectors;
 use super::rewrite;
-use super::types::{RERANKING_LEFT_OUT, Scores, SearchItem, SearchMode, SearchRequest, SearchResult, SearchTimes};
+use super::score_fusion::{self, Hits};
+use super::types::{
+    Fusion, RERANKING_LEFT_OUT, Scores, SearchItem, SearchMode, SearchRequest, SearchResult, SearchTimes,
+};
 use crate::chunking::embedding_text_of;
 use crate::models::LanguageModels;
 
@@ -49,6 +52,9 @@ struct Found {
     dense: Vec<Vec<VectorHit>>,
     sparse: Vec<Vec<KeywordHit>>,
 }
+
+/// Chunks that a search found for a wording, with its scores.
+type ScoredList = Vec<(ChunkId, f32)>;
 
 /// What a search does with what it found.
 enum Reranking {
@@ -105,7 +111,7 @@ impl Retriever {
         let wordings = self.wordings(request, &mut took_ms, &mut notes).await;
         let (found, info) = self.of_one_model(request, &wordings, &mut took_ms).await?;
         let since = Instant::now();
-        let mut items = fuse(found);
+        let mut items = fuse(found, request.fusion);
         took_ms.fuse = elapsed_ms(since);
         match reranking {
             Reranking::Unwanted => {}
@@ -344,12 +350,15 @@ fn readable(item: &SearchItem) -> String {
     embedding_text_of(item.heading(), &item.text)
 }
 
-fn fuse(found: Found) -> Vec<SearchItem> {
-    let dense_ids: Vec<Vec<ChunkId>> =
-        found.dense.iter().map(|hits| hits.iter().map(|hit| hit.chunk.chunk_id).collect()).collect();
-    let sparse_ids: Vec<Vec<ChunkId>> =
-        found.sparse.iter().map(|hits| hits.iter().map(|hit| hit.chunk.chunk_id).collect()).collect();
-    let lists: Vec<&[ChunkId]> = dense_ids.iter().chain(&sparse_ids).map(Vec::as_slice).collect();
+fn fuse(found: Found, fusion: Fusion) -> Vec<SearchItem> {
+    let dense: Vec<ScoredList> =
+        found.dense.iter().map(|hits| hits.iter().map(|hit| (hit.chunk.chunk_id, hit.score)).collect()).collect();
+    let sparse: Vec<ScoredList> =
+        found.sparse.iter().map(|hits| hits.iter().map(|hit| (hit.chunk.chunk_id, hit.score)).collect()).collect();
+    let fused = match fusion {
+        Fusion::Rrf => by_ranks(&dense, &sparse),
+        Fusion::Scores => by_scores(&dense, &sparse),
+    };
     // The query itself comes first: its scores are shown where it found the chunk.
     let mut chunks: HashMap<ChunkId, (StoredChunk, Option<f32>, Option<f32>)> = HashMap::new();
     for VectorHit { chunk, score } in found.dense.into_iter().flatten() {
@@ -362,7 +371,26 @@ fn fuse(found: Found) -> Vec<SearchItem> {
         let (chunk, dense, sparse) = chunks.remove(&id)?;
         Some(SearchItem::new(chunk, Scores { dense, sparse, fused, rerank: None }))
     };
-    fusion::fuse(&lists, fusion::K).into_iter().filter_map(item).collect()
+    fused.into_iter().filter_map(item).collect()
+}
+
+fn by_ranks(dense: &[ScoredList], sparse: &[ScoredList]) -> Vec<(ChunkId, f64)> {
+    let ids: Vec<Vec<ChunkId>> =
+        dense.iter().chain(sparse).map(|list| list.iter().map(|(id, _)| *id).collect()).collect();
+    let lists: Vec<&[ChunkId]> = ids.iter().map(Vec::as_slice).collect();
+    fusion::fuse(&lists, fusion::K)
+}
+
+fn by_scores(dense: &[ScoredList], sparse: &[ScoredList]) -> Vec<(ChunkId, f64)> {
+    let wordings: Vec<Hits<'_, ChunkId>> = (0..dense.len().max(sparse.len()))
+        .map(|at| Hits { dense: list_at(dense, at), sparse: list_at(sparse, at) })
+        .collect();
+    score_fusion::fuse(&wordings, score_fusion::ALPHA)
+}
+
+/// A wording's list; of a search that was not done it is empty.
+fn list_at(lists: &[ScoredList], at: usize) -> &[(ChunkId, f32)] {
+    lists.get(at).map(Vec::as_slice).unwrap_or_default()
 }
 
 /// Milliseconds since then, to the microsecond.

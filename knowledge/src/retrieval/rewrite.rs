@@ -33,9 +33,7 @@ pub(super) async fn wordings(models: &dyn LanguageModels, query: &str) -> Result
 fn read(reply: &str, query: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for line in reply.lines() {
-        let line = line
-            .trim_start_matches(|c: char| c.is_ascii_digit() || " \t-*•.)\"".contains(c))
-            .trim_end_matches([' ', '"']);
+        let line = without_mark(line).trim_end_matches([' ', '"']);
         let is_new = !line.eq_ignore_ascii_case(query.trim()) && !found.iter().any(|known| known == line);
         if (3..=MAX_WORDING_BYTES).contains(&line.len()) && is_new {
             found.push(line.to_owned());
@@ -43,6 +41,16 @@ fn read(reply: &str, query: &str) -> Vec<String> {
     }
     found.truncate(WORDINGS);
     found
+}
+
+/// A line of a list without its bullet, number and quotes. A number is a list's only where a mark and a space follow it: "3D", "1984" and
+/// "2.5" are words to search for.
+fn without_mark(line: &str) -> &str {
+    const MARKS: [char; 6] = [' ', '\t', '-', '*', '•', '"'];
+    let line = line.trim_start_matches(MARKS);
+    let behind = line.trim_start_matches(|c: char| c.is_ascii_digit());
+    let item = behind.strip_prefix(['.', ')']).filter(|rest| rest.starts_with(char::is_whitespace));
+    item.unwrap_or(line).trim_start_matches(MARKS)
 }
 
 #[cfg(test)]
@@ -53,6 +61,8 @@ mod tests {
     fn given_a_reply_in_any_form_when_read_then_its_lines_are_wordings() {
         let reply = "1. How tall is it?\n- \"What height has it?\"\n\nHow high is it\n2) How tall is it?\n* Its size?\nOne more";
         assert_eq!(read(reply, "how high is it"), ["How tall is it?", "What height has it?", "Its size?"]);
+        let numbers = "1. 3D printing of wings\n2) 1984 by Orwell\n- 2.5 mm of .NET";
+        assert_eq!(read(numbers, "x"), ["3D printing of wings", "1984 by Orwell", "2.5 mm of .NET"]);
         assert!(read("", "x").is_empty());
         assert!(read(&"x".repeat(600), "x").is_empty());
     }

@@ -20,6 +20,8 @@ pub struct SearchRequest {
     pub embed_model: Option<String>,
     /// Which of the two searches are done.
     pub mode: SearchMode,
+    /// How what they found becomes one order.
+    pub fusion: Fusion,
     /// Other wordings of the query, at most [`SearchRequest::MAX_WORDINGS`]: what each finds is fused.
     pub wordings: Vec<String>,
     /// Whether a chat model is asked for other wordings, too. When it fails, the search goes on without and says so.
@@ -36,6 +38,16 @@ pub enum SearchMode {
     Dense,
     /// By words only: no model is asked.
     Sparse,
+}
+
+/// How the lists of both searches become one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Fusion {
+    /// By ranks alone: [reciprocal rank fusion](super::fusion).
+    #[default]
+    Rrf,
+    /// By scores, each a share of its list's best: [a convex combination](super::score_fusion).
+    Scores,
 }
 
 impl SearchRequest {
@@ -58,6 +70,7 @@ impl SearchRequest {
             rerank: None,
             embed_model: None,
             mode: SearchMode::Hybrid,
+            fusion: Fusion::Rrf,
             wordings: Vec::new(),
             rewrite: false,
         }
@@ -116,7 +129,7 @@ pub struct Scores {
     pub dense: Option<f32>,
     /// BM25.
     pub sparse: Option<f32>,
-    /// Reciprocal rank fusion of both.
+    /// Both, as [`Fusion`] makes one of them.
     pub fused: f64,
     /// The cross-encoder's score.
     pub rerank: Option<f32>,

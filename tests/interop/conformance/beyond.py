@@ -140,9 +140,29 @@ FLAGS = {
         chat --max-tokens
         chat --timeout
         search --filter
+        search --fusion
+        search --mode
+        search --rerank
+        search --no-rerank
+        search --wording
+        search --rewrite
+        search --context
         rag search --filter
+        rag search --fusion
+        rag search --mode
+        rag search --rerank
+        rag search --no-rerank
+        rag search --wording
+        rag search --rewrite
+        rag search --context
         rag ask -k
         rag ask --filter
+        rag ask --fusion
+        rag ask --mode
+        rag ask --rerank
+        rag ask --no-rerank
+        rag ask --wording
+        rag ask --rewrite
         rag ask --provider
         rag ask --model
         rag ask --no-stream
@@ -168,7 +188,8 @@ FLAGS = {
         project improve --candidates
         project improve --tests
         warehouse query --limit
-        warehouse query --csv""",
+        warehouse query --csv
+        warehouse tables --csv""",
     "more of what may be read": """
         ingest --include
         ingest --exclude

@@ -1,6 +1,6 @@
 //! `riverrun rag ask`.
 
-use riverrun_api::wire::{AskBody, AskDone, CitationView};
+use riverrun_api::wire::{AnswerSentence, AskBody, AskDone, CitationView};
 use serde_json::Value;
 
 use super::super::chat::stream;
@@ -18,11 +18,16 @@ pub async fn run(connection: &Connection, args: AskArgs, output: Output) -> Resu
     // Numbers that the check adds are only in the whole answer: a file gets that, a person sees it being written.
     let streams = !args.no_stream && !output.json && stdout_is_terminal();
     let body = AskBody {
+        rerank: search.reranking(),
+        filter: filter(search.filter.as_deref())?,
         query: search.query,
         collection: search.collection,
         namespace: search.namespace,
         k: search.k,
-        filter: filter(search.filter.as_deref())?,
+        mode: search.mode.map(Into::into),
+        fusion: search.fusion.map(Into::into),
+        wordings: search.wordings,
+        rewrite: search.rewrite.then_some(true),
         provider: args.provider,
         model: args.model,
         stream: Some(streams),
@@ -58,13 +63,39 @@ fn sources(done: &AskDone) -> Result<(), CliError> {
     for citation in &done.citations {
         print_line(&shown(citation))?;
     }
-    for note in &done.notes {
+    for sentence in unsupported(done) {
+        print_line(&format!("not supported by what was found: “{}”", clip(sentence, SHOWN)))?;
+    }
+    for note in notes(done) {
         tell(&format!("note: {note}"));
     }
     if let Some(model) = &done.model {
         tell(&format!("\n{model} · {} tokens", done.usage.total_tokens));
     }
     Ok(())
+}
+
+/// Sentences whose words the cited chunks do not have.
+fn unsupported(done: &AskDone) -> Vec<&str> {
+    let text = |sentence: &AnswerSentence| {
+        let span = sentence.span;
+        done.answer.get(usize::try_from(span.start).ok()?..usize::try_from(span.end).ok()?)
+    };
+    done.sentences.iter().filter(|sentence| sentence.supported == Some(false)).filter_map(text).collect()
+}
+
+/// What the answer lacks, or had and lost.
+fn notes(done: &AskDone) -> Vec<String> {
+    let mut notes = done.notes.clone();
+    if !done.dropped.is_empty() {
+        let left_out = done.dropped.len();
+        notes.push(format!("{left_out} of the chunks that were found did not fit in the model's context"));
+    }
+    if !done.removed_citations.is_empty() {
+        let numbers = done.removed_citations.join(", ");
+        notes.push(format!("the model cited {numbers}, which is no source; it was taken out"));
+    }
+    notes
 }
 
 fn shown(citation: &CitationView) -> String {
@@ -79,4 +110,49 @@ fn shown(citation: &CitationView) -> String {
         span.end,
         clip(&citation.quote, SHOWN)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn answered(changes: &Value) -> AskDone {
+        let mut done = json!({
+            "answer": "Die Elbe entspringt im Riesengebirge [1]. Grüße!  It is 9 km long [1].", "found": true, "citations": [],
+            "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+            "took_ms": {"embed": 0.0, "dense": 0.0, "sparse": 0.0, "fuse": 0.0, "rerank": null, "generate": 1.0},
+            "trace_id": null, "model": "m", "finish": "stop",
+        });
+        done.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+        serde_json::from_value(done).unwrap()
+    }
+
+    #[test]
+    fn given_sentences_without_support_when_an_answer_is_shown_then_they_are_named() {
+        let sentence = |start: usize, end: usize, supported: Option<bool>| json!({"span": {"start": start, "end": end}, "citations": [1], "supported": supported});
+        let answer = answered(&json!({})).answer;
+        let last = answer.find("It is").unwrap();
+        let sentences = json!({"sentences": [
+            sentence(0, 41, Some(true)), sentence(42, last - 2, None), sentence(last, answer.len(), Some(false)),
+            // Of no answer of ours: bytes that are none are left alone.
+            sentence(last, answer.len() + 9, Some(false)), sentence(45, 46, Some(false)),
+        ]});
+        assert_eq!(unsupported(&answered(&sentences)), ["It is 9 km long [1]."]);
+        assert!(unsupported(&answered(&json!({}))).is_empty(), "an older server says nothing of sentences");
+    }
+
+    #[test]
+    fn given_what_an_answer_lost_when_it_is_shown_then_notes_tell_it() {
+        let dropped = json!({"chunk_id": "chk_x", "source": "a.md", "reason": "it does not fit"});
+        let done =
+            answered(&json!({"notes": ["cut"], "dropped": [dropped, dropped], "removed_citations": ["7", "99"]}));
+        let notes = notes(&done);
+        assert_eq!(notes.len(), 3, "{notes:?}");
+        assert!(
+            notes[0] == "cut" && notes[1].starts_with("2 of the chunks") && notes[2].contains("7, 99"),
+            "{notes:?}"
+        );
+    }
 }

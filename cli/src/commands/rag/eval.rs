@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget};
-use riverrun_api::wire::{SearchBody, SearchDone, SearchMode};
+use riverrun_api::wire::{Fusion, SearchBody, SearchDone, SearchMode};
 use riverrun_knowledge::retrieval::metrics::{Judged, Quality, quality};
 use serde::Serialize;
 
@@ -46,9 +46,11 @@ pub enum Config {
     Dense,
     /// By words
     Sparse,
-    /// Both, fused
+    /// Both, fused by ranks
     Hybrid,
-    /// Both, fused, then ordered by a cross-encoder
+    /// Both, fused by scores
+    Scores,
+    /// Both, fused by ranks, then ordered by a cross-encoder
     Rerank,
 }
 
@@ -58,6 +60,7 @@ impl Config {
             Config::Dense => "dense",
             Config::Sparse => "sparse",
             Config::Hybrid => "hybrid",
+            Config::Scores => "scores",
             Config::Rerank => "rerank",
         }
     }
@@ -66,7 +69,15 @@ impl Config {
         match self {
             Config::Dense => SearchMode::Dense,
             Config::Sparse => SearchMode::Sparse,
-            Config::Hybrid | Config::Rerank => SearchMode::Hybrid,
+            Config::Hybrid | Config::Scores | Config::Rerank => SearchMode::Hybrid,
+        }
+    }
+
+    /// Said each time, so that a name means the same whatever the server's settings are.
+    fn fusion(self) -> Fusion {
+        match self {
+            Config::Scores => Fusion::Scores,
+            Config::Dense | Config::Sparse | Config::Hybrid | Config::Rerank => Fusion::Rrf,
         }
     }
 }
@@ -219,6 +230,7 @@ async fn ranking(
         k: Some(DEPTH),
         rerank: Some(config == Config::Rerank),
         mode: Some(config.mode()),
+        fusion: Some(config.fusion()),
         ..SearchBody::default()
     };
     let since = std::time::Instant::now();
