@@ -36,18 +36,19 @@ pub(super) async fn complete(state: AppState, body: CompletionBody) -> Result<Re
         return Ok(Reply(head.whole(&reply)).into_response());
     }
     let slot = state.stream_slot()?;
+    let first = head.first();
     let pieces = deltas(move |mut sender| async move {
         models.chat(None, request, &mut sender, cancel).await.map_err(ApiError::from)
     });
     let chunks = pieces.flat_map(move |piece| {
         let _ = (&stop, &slot);
         stream::iter(match piece {
-            Piece::Delta(text) => vec![head.chunk(json!({"role": "assistant", "content": text}), None)],
+            Piece::Delta(text) => vec![head.chunk(json!({"content": text}), None)],
             Piece::Final(reply) => head.last(&reply, with_usage),
             Piece::Error(error) => vec![error_body(&error.problem())],
         })
     });
-    Ok(sse(chunks))
+    Ok(sse(stream::iter([first]).chain(chunks)))
 }
 
 /// What all chunks of an answer have in common.
@@ -69,6 +70,11 @@ impl Head {
             "id": self.id, "object": "chat.completion.chunk", "created": self.created, "model": self.model,
             "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
         })
+    }
+
+    /// The chunk that says whose message it is. Only the first may: clients join the texts of a field, its role too.
+    pub(super) fn first(&self) -> Value {
+        self.chunk(json!({"role": "assistant", "content": ""}), None)
     }
 
     /// The chunk behind the last one, for clients that asked for it.
@@ -107,7 +113,7 @@ impl Head {
             for (index, call) in calls.as_array_mut().into_iter().flatten().enumerate() {
                 call["index"] = json!(index);
             }
-            chunks.push(self.chunk(json!({"role": "assistant", "tool_calls": calls}), None));
+            chunks.push(self.chunk(json!({"tool_calls": calls}), None));
         }
         chunks.push(self.chunk(json!({}), Some(finish_reason(reply.finish))));
         if with_usage {

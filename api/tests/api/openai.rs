@@ -1,0 +1,38 @@
+//! OpenAI's API as its clients use it.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Api, Reply, test};
+
+async fn complete(api: &Api, body: Value) -> Reply {
+    api.post("/v1/chat/completions", body).await
+}
+
+/// The chunks of a stream up to its end.
+fn chunks(reply: &Reply) -> Vec<Value> {
+    let text = reply.body.as_str().unwrap();
+    let mut events: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+    assert_eq!(events.pop(), Some("[DONE]"), "{text}");
+    events.into_iter().map(|event| serde_json::from_str(event).unwrap()).collect()
+}
+
+/// The texts of a field of the deltas, joined as clients join them.
+fn joined(chunks: &[Value], field: &str) -> String {
+    chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"][field].as_str()).collect()
+}
+
+#[test]
+fn given_a_stream_when_a_client_joins_its_deltas_then_the_role_is_there_once() {
+    test(async |api| {
+        for (model, text, answer) in [
+            ("default", "hello", "It is as the notes say [1]."),
+            ("agent/react", "[[steps=1 id=openai-role]] count", "done after 1 steps"),
+        ] {
+            let messages = json!([{ "role": "user", "content": text }]);
+            let reply = complete(api, json!({ "model": model, "messages": messages, "stream": true })).await;
+            let chunks = chunks(&reply);
+            assert_eq!(chunks[0]["choices"][0]["delta"]["role"], "assistant", "{model}");
+            assert_eq!((joined(&chunks, "role").as_str(), joined(&chunks, "content").as_str()), ("assistant", answer));
+        }
+    });
+}
