@@ -31,7 +31,7 @@ pub struct CompletionBody {
     pub seed: Option<i64>,
     /// Tools that the model may call.
     pub tools: Option<Vec<CompletionTool>>,
-    /// `auto` or `none`.
+    /// `auto`, `none`, `required`, or `{"type": "function", "function": {"name": "…"}}`.
     #[schema(value_type = Option<Object>)]
     pub tool_choice: Option<Value>,
     /// `text`, `json_object`, or `json_schema` with a schema. Not OpenAI's, for models in the process: `{"type": "grammar", "grammar": "…"}` in Lark's

@@ -36,3 +36,32 @@ fn given_a_stream_when_a_client_joins_its_deltas_then_the_role_is_there_once() {
         }
     });
 }
+
+#[test]
+fn given_a_client_that_insists_on_a_call_when_it_asks_then_the_answer_is_that_call_whole_and_streamed() {
+    test(async |api| {
+        let call = |name: &str| {
+            let argument = json!({ "type": "string" });
+            let parameters = json!({ "type": "object", "properties": { "thought": argument } });
+            json!({ "type": "function", "function": { "name": name, "parameters": parameters } })
+        };
+        let body = |stream: bool| {
+            json!({
+                "model": "default", "messages": [{ "role": "user", "content": "hello" }], "stream": stream,
+                "tools": [call("other"), call("note")], "tool_choice": { "type": "function", "function": { "name": "note" } },
+            })
+        };
+        let whole = complete(api, body(false)).await.body;
+        let choice = &whole["choices"][0];
+        assert_eq!((&choice["finish_reason"], &choice["message"]["content"]), (&json!("tool_calls"), &Value::Null));
+        let function = &choice["message"]["tool_calls"][0]["function"];
+        assert_eq!(function["name"], "note");
+        let arguments: Value = serde_json::from_str(function["arguments"].as_str().unwrap()).unwrap();
+        assert_eq!(arguments["thought"], "enough", "the model server answers so where a form is asked for");
+        let chunks = chunks(&complete(api, body(true)).await);
+        assert_eq!(joined(&chunks, "content"), "");
+        let calls: Vec<&Value> =
+            chunks.iter().flat_map(|chunk| chunk["choices"][0]["delta"]["tool_calls"].as_array()).flatten().collect();
+        assert_eq!((calls.len(), &calls[0]["function"]["name"]), (1, &json!("note")));
+    });
+}

@@ -3,6 +3,7 @@
 use riverrun_models::{ChatRequest, Grammar, Message, Role, ToolCall, ToolSpec};
 use serde_json::{Value, json};
 
+use super::forced::{self, Choice, Forced};
 use crate::error::ApiError;
 use crate::submit::Checks;
 use crate::wire::openai::{CompletionBody, CompletionMessage, OneOrMany};
@@ -14,8 +15,8 @@ const MAX_TOOLS: usize = 128;
 /// Most texts that end an answer.
 const MAX_STOPS: usize = 16;
 
-/// The request of a chat.
-pub(super) fn chat_request(body: CompletionBody) -> Result<ChatRequest, ApiError> {
+/// The request of a chat, and the call that its answer must be.
+pub(super) fn chat_request(body: CompletionBody) -> Result<(ChatRequest, Option<Forced>), ApiError> {
     let mut checks = Checks::default();
     let messages = messages(&mut checks, body.messages);
     checks.require(body.n.is_none_or(|n| n == 1), "n", "must be 1");
@@ -23,14 +24,17 @@ pub(super) fn chat_request(body: CompletionBody) -> Result<ChatRequest, ApiError
         let fault = format!("is {temperature}, which is not between 0 and 2");
         checks.require((0.0..=2.0).contains(&temperature), "temperature", fault);
     }
-    let tools =
-        tools(&mut checks, body.tools.unwrap_or_default().into_iter().map(|tool| tool.function), &body.tool_choice);
-    let (response_schema, grammar) = form(&mut checks, body.response_format.as_ref());
+    let tools = tools(&mut checks, body.tools.unwrap_or_default().into_iter().map(|tool| tool.function));
+    let (tools, forced) = choose(&mut checks, body.tool_choice.as_ref(), tools);
+    let (response_schema, grammar) = match &forced {
+        Some(forced) => (Some(forced.schema(&tools)), None),
+        None => form(&mut checks, body.response_format.as_ref()),
+    };
     let stop = body.stop.map(OneOrMany::into_vec).unwrap_or_default();
     checks.require(stop.len() <= MAX_STOPS, "stop", format!("has {}; at most {MAX_STOPS} are read", stop.len()));
     checks.require(stop.iter().all(|text| !text.is_empty()), "stop", "must not hold an empty text");
     checks.finish()?;
-    Ok(ChatRequest {
+    let request = ChatRequest {
         model: super::model_name(&body.model),
         messages,
         tools,
@@ -44,7 +48,8 @@ pub(super) fn chat_request(body: CompletionBody) -> Result<ChatRequest, ApiError
         max_tokens: body.max_completion_tokens.or(body.max_tokens),
         stop,
         seed: body.seed.map(i64::cast_unsigned),
-    })
+    };
+    Ok((request, forced))
 }
 
 /// The messages, with their texts.
@@ -94,15 +99,8 @@ fn text(content: Option<&Value>) -> Result<String, &'static str> {
 fn tools(
     checks: &mut Checks,
     given: impl ExactSizeIterator<Item = crate::wire::openai::CompletionToolFunction>,
-    choice: &Option<Value>,
 ) -> Vec<ToolSpec> {
     checks.require(given.len() <= MAX_TOOLS, "tools", format!("has {}; at most {MAX_TOOLS} are read", given.len()));
-    let choice = choice.as_ref().map_or("auto", |choice| choice.as_str().unwrap_or("a function"));
-    match choice {
-        "auto" => {}
-        "none" => return Vec::new(),
-        other => checks.refuse("tool_choice", format!("is {other}; only auto and none can be had")),
-    }
     let spec = |tool: crate::wire::openai::CompletionToolFunction| ToolSpec {
         name: tool.name,
         description: tool.description,
@@ -113,6 +111,25 @@ fn tools(
         },
     };
     given.map(spec).collect()
+}
+
+/// The tools that the model sees, and the call that the client insists on.
+fn choose(checks: &mut Checks, choice: Option<&Value>, tools: Vec<ToolSpec>) -> (Vec<ToolSpec>, Option<Forced>) {
+    match checks.take("tool_choice", forced::choice_of(choice)) {
+        None | Some(Choice::Auto) => (tools, None),
+        Some(Choice::None) => (Vec::new(), None),
+        Some(Choice::Required) => {
+            checks.require(!tools.is_empty(), "tool_choice", "is required, and there are no tools");
+            let forced = Forced::of(&tools);
+            (tools, forced)
+        }
+        Some(Choice::Named(name)) => {
+            let named: Vec<ToolSpec> = tools.into_iter().filter(|tool| tool.name == name).take(1).collect();
+            checks.require(!named.is_empty(), "tool_choice", "names a function that is not among the tools");
+            let forced = Forced::of(&named);
+            (named, forced)
+        }
+    }
 }
 
 /// The schema or the grammar that the answer must satisfy.
@@ -145,7 +162,7 @@ mod tests {
     use super::*;
 
     fn request(body: Value) -> Result<ChatRequest, ApiError> {
-        chat_request(serde_json::from_value(body).unwrap())
+        chat_request(serde_json::from_value(body).unwrap()).map(|(request, _)| request)
     }
 
     #[test]
@@ -192,6 +209,7 @@ mod tests {
             (json!({"messages": user, "n": 2}), "n"),
             (json!({"messages": user, "temperature": 3}), "temperature"),
             (json!({"messages": user, "tool_choice": "required", "tools": []}), "tool_choice"),
+            (json!({"messages": user, "tool_choice": {"type": "function", "function": {"name": "f"}}}), "tool_choice"),
             (json!({"messages": user, "response_format": {"type": "yaml"}}), "response_format.type"),
             (json!({"messages": user, "response_format": {"type": "grammar"}}), "response_format.grammar"),
             (json!({"messages": user, "response_format": {"type": "regex", "regex": 7}}), "response_format.regex"),
