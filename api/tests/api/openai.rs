@@ -65,3 +65,15 @@ fn given_a_client_that_insists_on_a_call_when_it_asks_then_the_answer_is_that_ca
         assert_eq!((calls.len(), &calls[0]["function"]["name"]), (1, &json!("note")));
     });
 }
+
+#[test]
+fn given_token_ids_when_they_are_to_be_embedded_then_the_answer_says_what_is_read() {
+    test(async |api| {
+        for input in [json!([1, 2, 3]), json!([[1, 2], [3]]), json!(7)] {
+            let reply = api.post("/v1/embeddings", json!({ "model": "default", "input": input })).await;
+            let error = &reply.body["error"];
+            assert_eq!((reply.status, &error["param"]), (400, &json!("input")), "{}", reply.body);
+            assert!(error["message"].as_str().unwrap().contains("token ids are not read"), "{}", reply.body);
+        }
+    });
+}

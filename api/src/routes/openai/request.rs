@@ -190,6 +190,22 @@ mod tests {
     }
 
     #[test]
+    fn given_clients_that_write_null_when_bodies_are_read_then_it_is_as_if_left_out() {
+        let read = request(json!({
+            "model": null, "stream": null, "stream_options": {"include_usage": null}, "stop": null, "tool_choice": null,
+            "messages": [
+                {"role": "user", "content": "x", "tool_calls": null, "tool_call_id": null},
+                {"role": "assistant", "content": null, "tool_calls": [{"id": null, "function": {"name": "f", "arguments": null}}]},
+            ],
+            "tools": [{"type": "function", "function": {"name": "f", "description": null, "parameters": null}}],
+            "response_format": null,
+        }))
+        .unwrap();
+        assert_eq!((read.model.as_str(), read.tools[0].description.as_str()), ("", ""));
+        assert_eq!(read.messages[1].tool_calls[0].name, "f");
+    }
+
+    #[test]
     fn given_a_grammar_when_it_is_read_then_it_takes_the_place_of_a_schema() {
         let user = json!([{"role": "user", "content": "x"}]);
         for (format, grammar) in [
