@@ -109,6 +109,26 @@ async fn given_tools_when_chatting_then_calls_are_put_together_from_their_pieces
 }
 
 #[tokio::test]
+async fn given_servers_that_leave_out_and_repeat_when_they_call_tools_then_each_call_is_whole() {
+    let call = |id: &str, name: &str, arguments: &str| {
+        delta(json!({"tool_calls": [{"id": id, "function": {"name": name, "arguments": arguments}}]}), None)
+    };
+    let body = events(&[
+        json!({"choices": null}),
+        call("call_a", "clock", "{\"zone\":"),
+        call("call_a", "clock", " \"UTC\"}"),
+        call("call_b", "calc", "{}"),
+        json!({"choices": [{"index": 0, "delta": null, "finish_reason": "tool_calls"}]}),
+    ]);
+    let server = RawServer::start(Script::Blocks(vec![body.into_bytes()])).await;
+    let reply =
+        openai(&server.address, |_| ()).chat(ask("m", "x"), &mut NoDeltas, CancellationToken::new()).await.unwrap();
+    let expected = [("call_a", "clock", json!({"zone": "UTC"})), ("call_b", "calc", json!({}))];
+    let expected = expected.map(|(id, name, arguments)| ToolCall { id: id.into(), name: name.into(), arguments });
+    assert_eq!(reply.tool_calls, expected);
+}
+
+#[tokio::test]
 async fn given_refusals_when_chatting_then_the_error_is_typed_and_the_key_does_not_show() {
     for (status, body, code) in [
         (
