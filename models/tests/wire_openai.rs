@@ -169,6 +169,20 @@ async fn given_refusals_when_chatting_then_the_error_is_typed_and_the_key_does_n
 }
 
 #[tokio::test]
+async fn given_an_answer_that_holds_the_key_when_the_error_shows_its_beginning_then_no_part_of_the_key_shows() {
+    for padding in 100..=120 {
+        let body = format!("data: {}{CANARY}\n\n", "x".repeat(padding));
+        let server = RawServer::start(Script::Blocks(vec![body.into_bytes()])).await;
+        let error = openai(&server.address, |_| ())
+            .chat(ask("m", "x"), &mut NoDeltas, CancellationToken::new())
+            .await
+            .unwrap_err();
+        let shown = format!("{error} {error:?}");
+        assert!(error.code() == "model_bad_response" && !shown.contains(&CANARY[..12]), "{shown}");
+    }
+}
+
+#[tokio::test]
 async fn given_no_key_when_the_hosted_service_is_asked_then_the_error_names_the_setting_without_asking() {
     let dir = tempfile::tempdir().unwrap();
     let models = Models::new(support::settings(dir.path())).unwrap();
