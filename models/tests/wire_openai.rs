@@ -137,6 +137,7 @@ async fn given_refusals_when_chatting_then_the_error_is_typed_and_the_key_does_n
             "model_unauthorized",
         ),
         (429, json!({"error": {"message": "slow down"}}), "model_rate_limited"),
+        (429, json!({"error": {"message": "check your plan", "code": "insufficient_quota"}}), "model_bad_request"),
         (
             404,
             json!({"error": {"message": "The model `m` does not exist", "code": "model_not_found"}}),
@@ -179,6 +180,30 @@ async fn given_an_answer_that_holds_the_key_when_the_error_shows_its_beginning_t
             .unwrap_err();
         let shown = format!("{error} {error:?}");
         assert!(error.code() == "model_bad_response" && !shown.contains(&CANARY[..12]), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn given_a_service_that_is_busy_when_it_asks_for_a_part_of_a_second_then_it_is_asked_again_and_an_empty_account_is_not()
+ {
+    let answer = events(&[delta(json!({"content": "ok"}), Some("stop"))]);
+    let busy = |code: &str| {
+        let body = json!({"error": {"message": "not now", "code": code}});
+        ResponseTemplate::new(429).insert_header("retry-after", "0.01").set_body_json(body)
+    };
+    for (code, requests) in [("rate_limit_exceeded", 2), ("insufficient_quota", 1)] {
+        let server = MockServer::start().await;
+        Mock::given(path("/v1/chat/completions"))
+            .respond_with(busy(code))
+            .up_to_n_times(1)
+            .with_priority(1)
+            .mount(&server)
+            .await;
+        let then = ResponseTemplate::new(200).set_body_raw(answer.clone(), "text/event-stream");
+        Mock::given(path("/v1/chat/completions")).respond_with(then).mount(&server).await;
+        let reply = openai(&server.uri(), |_| ()).chat(ask("m", "x"), &mut NoDeltas, CancellationToken::new()).await;
+        assert_eq!(reply.is_ok(), requests == 2, "{code}: {reply:?}");
+        assert_eq!(server.received_requests().await.unwrap().len(), requests, "{code}");
     }
 }
 
