@@ -208,6 +208,27 @@ async fn given_a_service_that_is_busy_when_it_asks_for_a_part_of_a_second_then_i
 }
 
 #[tokio::test]
+async fn given_a_server_that_answers_at_once_when_a_stream_is_asked_for_then_its_answer_and_its_errors_are_read() {
+    let whole = json!({"object": "chat.completion", "usage": {"prompt_tokens": 2, "completion_tokens": 1}, "choices": [{"index": 0, "finish_reason": "tool_calls",
+        "message": {"role": "assistant", "content": "hm", "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "clock", "arguments": "{}"}},
+            {"id": "b", "type": "function", "function": {"name": "calc", "arguments": "{}"}}]}}]});
+    let server = RawServer::start(Script::Blocks(vec![whole.to_string().into_bytes()])).await;
+    let reply =
+        openai(&server.address, |_| ()).chat(ask("m", "x"), &mut NoDeltas, CancellationToken::new()).await.unwrap();
+    assert_eq!((reply.text.as_str(), reply.tool_calls.len(), reply.usage.total()), ("hm", 2, 3));
+    let error = json!({"error": {"message": "no provider can take it", "code": 502}}).to_string();
+    for body in [error.clone(), format!("data: {error}"), format!("data: {error}\n")] {
+        let server = RawServer::start(Script::Blocks(vec![body.clone().into_bytes()])).await;
+        let error = openai(&server.address, |_| ())
+            .chat(ask("m", "x"), &mut NoDeltas, CancellationToken::new())
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains("no provider can take it"), "{body}: {error}");
+    }
+}
+
+#[tokio::test]
 async fn given_no_key_when_the_hosted_service_is_asked_then_the_error_names_the_setting_without_asking() {
     let dir = tempfile::tempdir().unwrap();
     let models = Models::new(support::settings(dir.path())).unwrap();

@@ -147,15 +147,21 @@ impl Remote {
         let response = self.server.send(&call).await.map_err(|error| self.explain(error, &request.model))?;
         let framing = self.protocol.framing();
         let mut events = SseParser::default();
-        let ended = for_each_line(&self.server, response, |line| {
+        let mut ended = for_each_line(&self.server, response, |line| {
             let event = match framing {
+                // Where a stream is asked for, some servers answer with one object all the same, most often an error.
+                Framing::Sse if line.starts_with(b"{") => Some(line.to_vec()),
                 Framing::Sse => events.push(line),
-                Framing::JsonLines => Some(line.to_vec()).filter(|line| !line.is_empty()),
+                Framing::JsonLines => Some(line.to_vec()),
             };
             let Some(event) = event.filter(|event| !event.is_empty()) else { return Ok(ControlFlow::Continue(())) };
             self.protocol.gather(&event, gathered, sink).map_err(|fault| self.faulty(fault, &request.model))
         })
         .await?;
+        if let Some(event) = events.finish().filter(|event| !ended && !event.is_empty()) {
+            let last = self.protocol.gather(&event, gathered, sink);
+            ended = last.map_err(|fault| self.faulty(fault, &request.model))?.is_break();
+        }
         // Some servers end without the mark; the finish reason says that the answer is whole.
         if !ended && gathered.finish.is_none() {
             return Err(self.server.bad_response(None, "the stream ended before the answer did"));

@@ -71,7 +71,7 @@ impl Protocol for OpenAi {
         }
         // One choice is asked for.
         let Some(choice) = chunk.choices.into_iter().flatten().next() else { return Ok(ControlFlow::Continue(())) };
-        let delta = choice.delta.unwrap_or_default();
+        let delta = choice.delta.or(choice.message).unwrap_or_default();
         gathered.say(&delta.content.unwrap_or_default(), sink);
         for call in delta.tool_calls.unwrap_or_default() {
             let id = call.id.unwrap_or_default();
@@ -218,6 +218,9 @@ struct XGroq {
 struct Choice {
     #[serde(default)]
     delta: Option<Delta>,
+    /// Of a server that answers at once where a stream is asked for.
+    #[serde(default)]
+    message: Option<Delta>,
     #[serde(default)]
     finish_reason: Option<String>,
 }
