@@ -77,9 +77,17 @@ fn message(checks: &mut Checks, index: usize, given: CompletionMessage) -> Optio
     let calls = given.tool_calls.unwrap_or_default().into_iter().map(|call| ToolCall {
         id: call.id,
         name: call.function.name,
-        arguments: serde_json::from_str(&call.function.arguments).unwrap_or(Value::String(call.function.arguments)),
+        arguments: arguments(call.function.arguments),
     });
     Some(Message { role, content, tool_calls: calls.collect(), tool_call_id: given.tool_call_id })
+}
+
+/// Arguments that a client gives back. None at all are an empty object, which some servers insist on; what is no JSON is kept as a text.
+fn arguments(written: String) -> Value {
+    if written.trim().is_empty() {
+        return json!({});
+    }
+    serde_json::from_str(&written).unwrap_or(Value::String(written))
 }
 
 /// A text, or the texts of parts.
@@ -202,7 +210,8 @@ mod tests {
         }))
         .unwrap();
         assert_eq!((read.model.as_str(), read.tools[0].description.as_str()), ("", ""));
-        assert_eq!(read.messages[1].tool_calls[0].name, "f");
+        let call = &read.messages[1].tool_calls[0];
+        assert_eq!((call.name.as_str(), &call.arguments), ("f", &json!({})));
     }
 
     #[test]
