@@ -201,9 +201,9 @@ pub enum ModelsCommand {
     },
     /// Show what is known of a model, and its cards
     Show {
-        /// Its name
+        /// Its name, also as provider/model
         model: String,
-        /// The provider; `local` when left out
+        /// The provider; that of the name, or `local`, when left out
         #[arg(long)]
         provider: Option<String>,
     },

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::catalog::{CatalogFile, ModelName, clip, find};
 use crate::error::ModelError;
 use crate::http::client::{LazyClient, builder};
+use crate::http::{MAX_RETRY_WAIT, retry_after};
 use crate::progress::PullProgress;
 use crate::settings::ModelSettings;
 
@@ -30,7 +31,7 @@ use crate::settings::ModelSettings;
 const MAX_LISTING_BYTES: usize = 8 << 20;
 /// A single model file larger than this is refused.
 const MAX_FILE_BYTES: u64 = 256 << 30;
-const TRIES: usize = 3;
+const TRIES: u32 = 3;
 
 /// What is fetched for one model.
 #[derive(Debug, Clone)]
@@ -88,8 +89,11 @@ impl Hub {
     ) -> Result<PathBuf, ModelError> {
         let folder = name.folder();
         let target = parent.join(&folder);
-        let partial = parent.join(format!(".{folder}.partial"));
-        let plan = self.plan(name).await?;
+        let partial = partial_of(parent, &folder);
+        let plan = tokio::select! {
+            () = cancel.cancelled() => return Err(ModelError::Cancelled),
+            plan = self.plan(name) => plan?,
+        };
         fs::create_dir_all(&partial).map_err(|error| cannot_write(&partial, &error))?;
         let _lock = lock(&partial)?;
         // Another process may have finished while this one waited for the lock.
@@ -168,26 +172,30 @@ impl Hub {
             announced => announced?,
         };
         let expected = file.sha256.clone().or(announced);
-        let mut last = None;
-        for attempt in 0..TRIES {
-            if attempt > 0 {
-                tokio::time::sleep(Duration::from_millis(500 << attempt)).await;
-            }
-            match self.fetch_once(model, &plan.repo, &url, file, &part, progress).await {
-                Ok(()) => {
-                    check_hash(&part, expected.as_deref()).await?;
-                    fs::rename(&part, &target).map_err(|error| cannot_write(&target, &error))?;
-                    progress.finish();
-                    return Ok(());
-                }
-                Err(error) if error.retryable() => {
-                    tracing::debug!(%url, attempt, %error, "download interrupted");
-                    last = Some(error);
-                }
-                Err(error) => return Err(error),
-            }
+        // What an earlier try left may be of a file that the hub has replaced since.
+        let mut resumed = part.is_file();
+        let mut tries = 0;
+        loop {
+            let fetched = self.fetch_once(model, &plan.repo, &url, file, &part, progress).await;
+            let checked = match fetched {
+                Ok(()) => check_hash(&part, expected.as_deref()).await,
+                failed => failed,
+            };
+            tries += 1;
+            let error = match checked {
+                Ok(()) => break,
+                Err(error) => error,
+            };
+            let start_over = resumed && !part.is_file();
+            resumed &= !start_over;
+            let pause = if start_over { Some(Duration::ZERO) } else { pause_before_try(tries, &error) };
+            let Some(pause) = pause else { return Err(error) };
+            tracing::debug!(%url, tries, ?pause, %error, "download interrupted");
+            tokio::time::sleep(pause).await;
         }
-        Err(last.unwrap_or_else(|| ModelError::internal("no download was tried")))
+        fs::rename(&part, &target).map_err(|error| cannot_write(&target, &error))?;
+        progress.finish();
+        Ok(())
     }
 
     /// Copies a file that another program has fetched from the hub; false when none has. Where the catalog knows the file's
@@ -285,6 +293,11 @@ impl Hub {
                 reason: format!("{url} is not at the hub"),
                 fix: "check the name; `riverrun models` lists the known ones".to_owned(),
             }),
+            429 => Err(ModelError::RateLimited {
+                provider: "hub".to_owned(),
+                reason: format!("{url} answered {status}"),
+                retry_after: retry_after(response.headers()),
+            }),
             code => Err(ModelError::bad_response("hub", Some(code), format!("{url} answered {status}"))),
         }
     }
@@ -303,7 +316,23 @@ impl Hub {
 
 const LOCK_FILE: &str = ".lock";
 
-fn lock(folder: &Path) -> Result<File, ModelError> {
+/// Where the files of a model lie until all are there.
+pub(crate) fn partial_of(parent: &Path, folder: &str) -> PathBuf {
+    parent.join(format!(".{folder}.partial"))
+}
+
+/// How long to wait after so many tries that failed; none when there is no further one.
+fn pause_before_try(tries: u32, error: &ModelError) -> Option<Duration> {
+    if tries >= TRIES || !error.retryable() {
+        return None;
+    }
+    let own = Duration::from_millis(500 << tries);
+    let asked = if let ModelError::RateLimited { retry_after, .. } = error { *retry_after } else { None };
+    Some(asked.map_or(own, |asked| own.max(asked))).filter(|pause| *pause <= MAX_RETRY_WAIT)
+}
+
+/// Keeps other processes from a model that is being fetched, while the file is held.
+pub(crate) fn lock(folder: &Path) -> Result<File, ModelError> {
     let path = folder.join(LOCK_FILE);
     let file = File::create(&path).map_err(|error| cannot_write(&path, &error))?;
     match file.try_lock() {
@@ -458,6 +487,20 @@ mod tests {
         let encoder = ["config.json", "tokenizer.json", "model.safetensors", "modules.json", "pytorch_model.bin"];
         assert_eq!(names(plan(&encoder).unwrap()), encoder[..4]);
         assert_eq!(plan(&["config.json"]).unwrap_err().code(), "model_missing");
+    }
+
+    #[test]
+    fn given_tries_that_failed_when_the_next_is_planned_then_what_the_hub_asks_for_is_waited_and_no_more() {
+        let busy = |seconds: Option<u64>| ModelError::RateLimited {
+            provider: "hub".to_owned(),
+            reason: String::new(),
+            retry_after: seconds.map(Duration::from_secs),
+        };
+        assert_eq!(pause_before_try(1, &busy(None)), Some(Duration::from_secs(1)));
+        assert_eq!(pause_before_try(1, &busy(Some(7))), Some(Duration::from_secs(7)));
+        assert_eq!(pause_before_try(1, &busy(Some(3600))), None);
+        assert_eq!(pause_before_try(TRIES, &busy(None)), None);
+        assert_eq!(pause_before_try(1, &ModelError::Cancelled), None);
     }
 
     #[test]

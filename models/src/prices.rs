@@ -24,6 +24,8 @@ struct Group {
 #[serde(deny_unknown_fields)]
 struct Price {
     model: String,
+    /// The most tokens of a prompt that the row is for; longer ones have a row of their own behind it, or no known price.
+    prompt_up_to: Option<u64>,
     /// US dollars for a million tokens read.
     input: f64,
     /// US dollars for a million tokens written.
@@ -68,19 +70,25 @@ impl Prices {
     /// US dollars of a call, where its price is known.
     pub(crate) fn cost(&self, provider: &str, model: &str, usage: Usage) -> Option<f64> {
         let groups = self.groups.iter().filter(|group| group.provider == provider);
-        let price = groups.flat_map(|group| &group.prices).find(|price| is_version(&price.model, model))?;
+        let price = groups.flat_map(|group| &group.prices).find(|price| price.holds_for(model, usage))?;
         let cost = usage.prompt_tokens as f64 * price.input + usage.completion_tokens as f64 * price.output;
         Some(cost / PER)
     }
 }
 
-/// Whether `model` is the listed one or a dated or newest version of it.
+impl Price {
+    fn holds_for(&self, model: &str, usage: Usage) -> bool {
+        is_version(&self.model, model) && self.prompt_up_to.is_none_or(|most| usage.prompt_tokens <= most)
+    }
+}
+
+/// Whether `model` is the listed one or a dated or newest version of it. A single digit is no date but another model: `claude-sonnet-4` is not
+/// the price of `claude-sonnet-4-5`.
 fn is_version(listed: &str, model: &str) -> bool {
+    let is_date = |part: &str| part.len() > 1 && part.chars().all(|c| c.is_ascii_digit());
     match model.strip_prefix(listed) {
         Some("" | "-latest") => true,
-        Some(rest) => {
-            rest.len() > 1 && rest.starts_with('-') && rest.chars().all(|c| c == '-' || c == '.' || c.is_ascii_digit())
-        }
+        Some(rest) => rest.strip_prefix('-').is_some_and(|version| version.split('-').all(is_date)),
         None => false,
     }
 }
@@ -108,12 +116,33 @@ mod tests {
             ("openai", "gpt-4o-mini-2024-07-18", Some(0.45)),
             ("openai", "gpt-4o-mini-audio-preview", None),
             ("anthropic", "claude-sonnet-4-5-20250929", Some(10.5)),
+            ("anthropic", "claude-sonnet-4-20250514", Some(10.5)),
+            ("anthropic", "claude-sonnet-4-9", None),
+            ("anthropic", "claude-sonnet-4-9-20280101", None),
+            ("cohere", "command-r-08-2024", Some(0.45)),
             ("gemini", "gpt-4o-mini", None),
             ("local", "gpt-4o-mini", None),
         ] {
             let found = prices.cost(provider, model, usage);
             assert_eq!(found.map(|cost| (cost * 1e6).round()), cost.map(|cost: f64| (cost * 1e6).round()), "{model}");
         }
+    }
+
+    #[test]
+    fn given_a_price_for_short_prompts_when_a_long_one_is_charged_then_its_own_row_counts_and_none_without_one() {
+        let prices = Prices::read(None).unwrap();
+        let cost = |prompt_tokens| {
+            let usage = Usage { prompt_tokens, completion_tokens: 100_000 };
+            prices.cost("gemini", "gemini-2.5-pro", usage).map(|cost| (cost * 1e6).round())
+        };
+        assert_eq!((cost(200_000), cost(200_002)), (Some(1_250_000.0), Some(2_000_005.0)));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("prices.toml");
+        let text = "[[group]]\nas_of = \"2026-01-01\"\nprovider = \"groq\"\nprices = [{ model = \"m\", prompt_up_to = 10, input = 1.0, output = 0.0 }]\n";
+        std::fs::write(&path, text).unwrap();
+        let prices = Prices::read(Some(&path)).unwrap();
+        let usage = |prompt_tokens| Usage { prompt_tokens, completion_tokens: 0 };
+        assert!(prices.cost("groq", "m", usage(10)).is_some() && prices.cost("groq", "m", usage(11)).is_none());
     }
 
     #[test]

@@ -230,14 +230,37 @@ fn text(get: Lookup<'_>, name: &str) -> Option<String> {
 fn address(get: Lookup<'_>, name: &str) -> Result<Option<String>, SettingError> {
     let Some(value) = text(get, name) else { return Ok(None) };
     match reqwest::Url::parse(&value) {
+        Ok(url) if has_more_than_a_place(&url) => Err(SettingError {
+            name: name.to_owned(),
+            value: without_keys(&value),
+            expected: "an address without a name, a password, a query or a fragment: addresses are shown, and keys have settings of their own, RIVERRUN_<PROVIDER>_API_KEY",
+        }),
         Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => {
             Ok(Some(value.trim_end_matches('/').to_owned()))
         }
         _ => Err(SettingError {
             name: name.to_owned(),
-            value,
+            value: without_keys(&value),
             expected: "an http or https address like http://127.0.0.1:11434",
         }),
+    }
+}
+
+/// Paths are put behind an address, and it is shown in listings, errors and logs: what else people write into one can't be there.
+fn has_more_than_a_place(url: &reqwest::Url) -> bool {
+    let named = !url.username().is_empty() || url.password().is_some();
+    named || url.query().is_some() || url.fragment().is_some()
+}
+
+/// What was meant for an address, without the places where people put keys.
+fn without_keys(value: &str) -> String {
+    let (place, query) = match value.find(['?', '#']) {
+        Some(at) => (&value[..at], "?***"),
+        None => (value, ""),
+    };
+    match place.rsplit_once('@') {
+        Some((_, host)) => format!("***@{host}{query}"),
+        None => format!("{place}{query}"),
     }
 }
 
@@ -313,6 +336,21 @@ mod tests {
             let error = read(&[(name, value)]).unwrap_err();
             assert_eq!((error.name.as_str(), error.value.as_str()), (name, value));
             assert!(error.to_string().contains(name));
+        }
+    }
+
+    #[test]
+    fn given_an_address_with_a_key_in_it_when_it_is_read_then_it_is_refused_and_the_key_does_not_show() {
+        for (name, value) in [
+            ("RIVERRUN_MODEL_RUNTIME_BASE_URL", "http://ann:canary@models.example:11434"),
+            ("RIVERRUN_OPENAI_BASE_URL", "https://canary@models.example/v1"),
+            ("RIVERRUN_VLLM_BASE_URL", "http://models.example/v1?key=canary"),
+            ("RIVERRUN_HUB_BASE_URL", "https://models.example/#canary"),
+            ("RIVERRUN_GROQ_BASE_URL", "ftp://ann:canary@models.example"),
+        ] {
+            let error = read(&[(name, value)]).unwrap_err();
+            let shown = format!("{error} {error:?}");
+            assert!(shown.contains(name) && shown.contains("models.example") && !shown.contains("canary"), "{shown}");
         }
     }
 

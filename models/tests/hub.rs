@@ -94,6 +94,70 @@ async fn given_an_interrupted_download_when_it_is_pulled_again_then_it_goes_on()
 }
 
 #[tokio::test]
+async fn given_a_download_of_a_file_that_was_replaced_since_when_it_goes_on_then_it_starts_over() {
+    let content = b"GGUF567890";
+    let server = hub(content, &sha256(content)).await;
+    let dir = tempfile::tempdir().unwrap();
+    let partial = dir.path().join("cache/.o--r--m.gguf.partial");
+    std::fs::create_dir_all(&partial).unwrap();
+    std::fs::write(partial.join("model.gguf.part"), b"OLD!").unwrap();
+    models(dir.path(), &server.uri()).pull("o/r:m.gguf", &NoProgress, &CancellationToken::new()).await.unwrap();
+    assert_eq!(std::fs::read(dir.path().join("cache/o--r--m.gguf/model.gguf")).unwrap(), content);
+}
+
+#[tokio::test]
+async fn given_what_interrupted_pulls_and_removals_left_when_a_model_is_removed_then_its_bytes_are_free() {
+    let content = b"GGUF567890";
+    let server = hub(content, &sha256(content)).await;
+    let dir = tempfile::tempdir().unwrap();
+    let cache = dir.path().join("cache");
+    let models = models(dir.path(), &server.uri());
+    std::fs::create_dir_all(cache.join(".o--r--m.gguf.partial")).unwrap();
+    std::fs::write(cache.join(".o--r--m.gguf.partial/model.gguf.part"), b"GGUF").unwrap();
+    assert_eq!(models.remove("o/r:m.gguf").unwrap(), 4);
+    assert_eq!(models.remove("o/r:m.gguf").unwrap_err().code(), "model_missing");
+    models.pull("o/r:m.gguf", &NoProgress, &CancellationToken::new()).await.unwrap();
+    std::fs::create_dir_all(cache.join(".o--r--m.gguf.removed/half")).unwrap();
+    assert_eq!(models.remove("o/r:m.gguf").unwrap(), 10);
+    assert!(std::fs::read_dir(&cache).unwrap().next().is_none(), "nothing is left");
+}
+
+#[tokio::test]
+async fn given_a_hub_that_is_busy_when_it_is_asked_then_the_error_says_for_how_long() {
+    let server = MockServer::start().await;
+    let busy = ResponseTemplate::new(429).insert_header("retry-after", "300");
+    Mock::given(path(FILE)).respond_with(busy).mount(&server).await;
+    let dir = tempfile::tempdir().unwrap();
+    let error =
+        models(dir.path(), &server.uri()).pull("o/r:m.gguf", &NoProgress, &CancellationToken::new()).await.unwrap_err();
+    assert_eq!((error.code(), error.hint().as_deref()), ("model_rate_limited", Some("try again in 300 s")));
+}
+
+#[tokio::test]
+async fn given_a_listing_that_hangs_and_one_who_waits_for_it_when_they_are_cancelled_then_both_end() {
+    let server = MockServer::start().await;
+    let slow = ResponseTemplate::new(200).set_delay(Duration::from_secs(600));
+    Mock::given(path("/api/models/o/r")).respond_with(slow).mount(&server).await;
+    let dir = tempfile::tempdir().unwrap();
+    let models = models(dir.path(), &server.uri());
+    let (first, second) = (CancellationToken::new(), CancellationToken::new());
+    let (one, other, ()) = tokio::join!(
+        models.pull("o/r", &NoProgress, &first),
+        async {
+            let outcome = models.pull("o/r", &NoProgress, &second).await;
+            // The first is still under way: the second did not wait for its end.
+            first.cancel();
+            outcome
+        },
+        async {
+            tokio::task::yield_now().await;
+            second.cancel();
+        }
+    );
+    assert_eq!((one.unwrap_err().code(), other.unwrap_err().code()), ("model_cancelled", "model_cancelled"));
+}
+
+#[tokio::test]
 async fn given_a_file_with_another_hash_when_it_is_pulled_then_it_is_refused_and_removed() {
     let server = hub(b"GGUF567890", &sha256(b"something else")).await;
     let dir = tempfile::tempdir().unwrap();

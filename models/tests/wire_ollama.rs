@@ -212,3 +212,29 @@ async fn given_a_server_when_it_is_probed_and_listed_then_version_models_and_vec
     let request = EmbedRequest { model: "e".into(), inputs: vec!["a".into()], purpose: EmbedPurpose::Document };
     assert!(provider.embed(request).await.is_err());
 }
+
+#[tokio::test]
+async fn given_a_model_that_was_trained_for_less_when_its_context_is_asked_then_it_is_that_and_the_server_is_asked_once()
+ {
+    let server = MockServer::start().await;
+    let show = |context: serde_json::Value| ResponseTemplate::new(200).set_body_json(json!({"model_info": context}));
+    for (model, answer) in [
+        ("small", show(json!({"general.architecture": "llama", "llama.context_length": 2048}))),
+        ("large", show(json!({"qwen2.context_length": 131_072}))),
+        ("odd", show(json!({"x.context_length": "many"}))),
+    ] {
+        Mock::given(path("/api/show"))
+            .and(body_partial_json(json!({"model": model})))
+            .respond_with(answer)
+            .expect(1)
+            .mount(&server)
+            .await;
+    }
+    let provider = ollama(&server.uri(), |settings| settings.context_tokens = 4096);
+    for _ in 0..2 {
+        for (model, context) in [("small", 2048), ("large", 4096), ("odd", 4096)] {
+            assert_eq!(provider.context_tokens(model).await.unwrap(), context, "{model}");
+        }
+    }
+    assert_eq!(provider.context_tokens("unknown").await.unwrap(), 4096, "a server that does not tell");
+}

@@ -109,6 +109,26 @@ async fn given_tools_when_chatting_then_calls_are_put_together_from_their_pieces
 }
 
 #[tokio::test]
+async fn given_servers_that_leave_out_and_repeat_when_they_call_tools_then_each_call_is_whole() {
+    let call = |id: &str, name: &str, arguments: &str| {
+        delta(json!({"tool_calls": [{"id": id, "function": {"name": name, "arguments": arguments}}]}), None)
+    };
+    let body = events(&[
+        json!({"choices": null}),
+        call("call_a", "clock", "{\"zone\":"),
+        call("call_a", "clock", " \"UTC\"}"),
+        call("call_b", "calc", "{}"),
+        json!({"choices": [{"index": 0, "delta": null, "finish_reason": "tool_calls"}]}),
+    ]);
+    let server = RawServer::start(Script::Blocks(vec![body.into_bytes()])).await;
+    let reply =
+        openai(&server.address, |_| ()).chat(ask("m", "x"), &mut NoDeltas, CancellationToken::new()).await.unwrap();
+    let expected = [("call_a", "clock", json!({"zone": "UTC"})), ("call_b", "calc", json!({}))];
+    let expected = expected.map(|(id, name, arguments)| ToolCall { id: id.into(), name: name.into(), arguments });
+    assert_eq!(reply.tool_calls, expected);
+}
+
+#[tokio::test]
 async fn given_refusals_when_chatting_then_the_error_is_typed_and_the_key_does_not_show() {
     for (status, body, code) in [
         (
@@ -117,6 +137,7 @@ async fn given_refusals_when_chatting_then_the_error_is_typed_and_the_key_does_n
             "model_unauthorized",
         ),
         (429, json!({"error": {"message": "slow down"}}), "model_rate_limited"),
+        (429, json!({"error": {"message": "check your plan", "code": "insufficient_quota"}}), "model_bad_request"),
         (
             404,
             json!({"error": {"message": "The model `m` does not exist", "code": "model_not_found"}}),
@@ -145,6 +166,65 @@ async fn given_refusals_when_chatting_then_the_error_is_typed_and_the_key_does_n
         assert_eq!(error.code(), code, "{error}");
         let shown = format!("{error} {error:?} {:?}", error.hint());
         assert!(!shown.contains("canary"), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn given_an_answer_that_holds_the_key_when_the_error_shows_its_beginning_then_no_part_of_the_key_shows() {
+    for padding in 100..=120 {
+        let body = format!("data: {}{CANARY}\n\n", "x".repeat(padding));
+        let server = RawServer::start(Script::Blocks(vec![body.into_bytes()])).await;
+        let error = openai(&server.address, |_| ())
+            .chat(ask("m", "x"), &mut NoDeltas, CancellationToken::new())
+            .await
+            .unwrap_err();
+        let shown = format!("{error} {error:?}");
+        assert!(error.code() == "model_bad_response" && !shown.contains(&CANARY[..12]), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn given_a_service_that_is_busy_when_it_asks_for_a_part_of_a_second_then_it_is_asked_again_and_an_empty_account_is_not()
+ {
+    let answer = events(&[delta(json!({"content": "ok"}), Some("stop"))]);
+    let busy = |code: &str| {
+        let body = json!({"error": {"message": "not now", "code": code}});
+        ResponseTemplate::new(429).insert_header("retry-after", "0.01").set_body_json(body)
+    };
+    for (code, requests) in [("rate_limit_exceeded", 2), ("insufficient_quota", 1)] {
+        let server = MockServer::start().await;
+        Mock::given(path("/v1/chat/completions"))
+            .respond_with(busy(code))
+            .up_to_n_times(1)
+            .with_priority(1)
+            .mount(&server)
+            .await;
+        let then = ResponseTemplate::new(200).set_body_raw(answer.clone(), "text/event-stream");
+        Mock::given(path("/v1/chat/completions")).respond_with(then).mount(&server).await;
+        let reply = openai(&server.uri(), |_| ()).chat(ask("m", "x"), &mut NoDeltas, CancellationToken::new()).await;
+        assert_eq!(reply.is_ok(), requests == 2, "{code}: {reply:?}");
+        assert_eq!(server.received_requests().await.unwrap().len(), requests, "{code}");
+    }
+}
+
+#[tokio::test]
+async fn given_a_server_that_answers_at_once_when_a_stream_is_asked_for_then_its_answer_and_its_errors_are_read() {
+    let whole = json!({"object": "chat.completion", "usage": {"prompt_tokens": 2, "completion_tokens": 1}, "choices": [{"index": 0, "finish_reason": "tool_calls",
+        "message": {"role": "assistant", "content": "hm", "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "clock", "arguments": "{}"}},
+            {"id": "b", "type": "function", "function": {"name": "calc", "arguments": "{}"}}]}}]});
+    let server = RawServer::start(Script::Blocks(vec![whole.to_string().into_bytes()])).await;
+    let reply =
+        openai(&server.address, |_| ()).chat(ask("m", "x"), &mut NoDeltas, CancellationToken::new()).await.unwrap();
+    assert_eq!((reply.text.as_str(), reply.tool_calls.len(), reply.usage.total()), ("hm", 2, 3));
+    let error = json!({"error": {"message": "no provider can take it", "code": 502}}).to_string();
+    for body in [error.clone(), format!("data: {error}"), format!("data: {error}\n")] {
+        let server = RawServer::start(Script::Blocks(vec![body.clone().into_bytes()])).await;
+        let error = openai(&server.address, |_| ())
+            .chat(ask("m", "x"), &mut NoDeltas, CancellationToken::new())
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains("no provider can take it"), "{body}: {error}");
     }
 }
 

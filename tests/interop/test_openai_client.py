@@ -37,6 +37,8 @@ def test_a_chat_answers_whole_and_streamed(client):
         model="ollama/stub", messages=say("hello"), stream=True, stream_options={"include_usage": True}))
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
     assert text == whole.choices[0].message.content
+    # The client's helpers join the texts of a field: a role in every chunk would be "assistantassistant".
+    assert [role for chunk in chunks if chunk.choices and (role := chunk.choices[0].delta.role)] == ["assistant"]
     assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices][-1] == "stop"
     assert chunks[-1].usage.total_tokens == 15 and len({chunk.id for chunk in chunks}) == 1
 

@@ -1,6 +1,6 @@
 //! The shapes of OpenAI's API that `/v1` reads. Fields that are not listed are ignored: clients send many that change nothing here.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 #[serde(default)]
 pub struct CompletionBody {
     /// A chat model, `provider/model`, or `agent/<name>`; `agent/auto` lets the supervisor choose. Empty or `default` is the default model.
+    #[serde(deserialize_with = "or_default")]
     pub model: String,
     /// The conversation, oldest first.
     pub messages: Vec<CompletionMessage>,
@@ -31,7 +32,7 @@ pub struct CompletionBody {
     pub seed: Option<i64>,
     /// Tools that the model may call.
     pub tools: Option<Vec<CompletionTool>>,
-    /// `auto` or `none`.
+    /// `auto`, `none`, `required`, or `{"type": "function", "function": {"name": "…"}}`.
     #[schema(value_type = Option<Object>)]
     pub tool_choice: Option<Value>,
     /// `text`, `json_object`, or `json_schema` with a schema. Not OpenAI's, for models in the process: `{"type": "grammar", "grammar": "…"}` in Lark's
@@ -55,12 +56,18 @@ pub struct CompletionBody {
 #[serde(default)]
 pub struct StreamOptions {
     /// One more chunk with the tokens.
+    #[serde(deserialize_with = "or_default")]
     pub include_usage: bool,
+}
+
+/// Clients write null for what they leave out.
+fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 /// A text or several.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text or a list of texts; lists of token ids are not read")]
 pub enum OneOrMany {
     /// One.
     One(String),
@@ -98,6 +105,7 @@ pub struct CompletionMessage {
 #[serde(default)]
 pub struct CompletionCall {
     /// Its id.
+    #[serde(deserialize_with = "or_default")]
     pub id: String,
     /// What is called.
     pub function: CompletionFunction,
@@ -108,8 +116,10 @@ pub struct CompletionCall {
 #[serde(default)]
 pub struct CompletionFunction {
     /// Its name.
+    #[serde(deserialize_with = "or_default")]
     pub name: String,
     /// JSON as text.
+    #[serde(deserialize_with = "or_default")]
     pub arguments: String,
 }
 
@@ -126,7 +136,7 @@ pub struct CompletionToolFunction {
     /// Its name.
     pub name: String,
     /// What it does.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub description: String,
     /// JSON schema of its arguments.
     #[serde(default)]

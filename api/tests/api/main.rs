@@ -17,6 +17,7 @@ mod memory;
 mod model_cards;
 mod model_server;
 mod namespaces;
+mod openai;
 mod projects;
 mod reads;
 mod refused_early;

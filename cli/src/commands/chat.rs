@@ -44,6 +44,9 @@ async fn talk(connection: &Connection, args: ChatArgs, output: Output) -> Result
     if body.stream == Some(false) {
         let done: ChatDone = connection.client.post("/chat", &body).await?;
         output.show(&done, |done| done.text.clone())?;
+        if !output.json {
+            tell(&closing(&done));
+        }
         return Ok(());
     }
     let done: ChatDone =
@@ -52,8 +55,18 @@ async fn talk(connection: &Connection, args: ChatArgs, output: Output) -> Result
         })
         .await?;
     print_piece("\n")?;
-    tell(&format!("{} · {} tokens", done.model, done.usage.total_tokens));
+    tell(&closing(&done));
     Ok(())
+}
+
+/// What stands below an answer: who gave it, what it took, and whether it is whole.
+fn closing(done: &ChatDone) -> String {
+    let cost = done.usage.cost_usd.map(|cost| format!(" · {cost:.6} USD")).unwrap_or_default();
+    let cut = match done.finish_reason.as_str() {
+        "length" => " · cut off: by --max-tokens, or at the end of the model's context",
+        _ => "",
+    };
+    format!("{} · {} tokens{cost}{cut}", done.model, done.usage.total_tokens)
 }
 
 /// What is said behind the texts of files, each under its name.
@@ -100,7 +113,22 @@ pub async fn stream<T: serde::de::DeserializeOwned>(
 
 #[cfg(test)]
 mod tests {
+    use riverrun_api::wire::UsageView;
+
     use super::*;
+
+    #[test]
+    fn given_an_answer_when_it_ends_then_its_cost_is_told_where_it_is_known_and_that_it_was_cut_off() {
+        let done = |finish_reason: &str, cost_usd| ChatDone {
+            text: String::new(),
+            model: "m".to_owned(),
+            finish_reason: finish_reason.to_owned(),
+            usage: UsageView { prompt_tokens: 3, completion_tokens: 4, total_tokens: 7, cost_usd },
+        };
+        assert_eq!(closing(&done("stop", None)), "m · 7 tokens");
+        assert_eq!(closing(&done("stop", Some(0.000_25))), "m · 7 tokens · 0.000250 USD");
+        assert!(closing(&done("length", None)).contains("cut off"));
+    }
 
     #[test]
     fn given_files_when_they_are_attached_then_they_stand_in_front_and_what_is_no_text_is_refused() {

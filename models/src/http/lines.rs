@@ -69,6 +69,11 @@ impl SseParser {
         }
         None
     }
+
+    /// The event that the stream ended in without an empty line.
+    pub(crate) fn finish(&mut self) -> Option<Vec<u8>> {
+        self.push(b"")
+    }
 }
 
 /// Calls `each` with every line of a response until it breaks or the stream ends. Answers whether it broke.
@@ -131,5 +136,7 @@ mod tests {
         let lines = [": hi", "", "event: x", "data: a", "data:b", "id: 3", "", "", "data: [DONE]", ""];
         let events: Vec<Vec<u8>> = lines.iter().filter_map(|line| parser.push(line.as_bytes())).collect();
         assert_eq!(events, [b"a\nb".to_vec(), b"[DONE]".to_vec()]);
+        assert_eq!((parser.push(b"data: last"), parser.finish()), (None, Some(b"last".to_vec())));
+        assert_eq!(parser.finish(), None);
     }
 }

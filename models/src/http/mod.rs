@@ -8,14 +8,14 @@ use std::error::Error as _;
 use std::time::{Duration, SystemTime};
 
 use futures::StreamExt;
-use reqwest::header::{HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
 
 use crate::error::ModelError;
 use crate::secret::Secret;
 use client::LazyClient;
-use refusal::{is_bad_key, is_missing_model, message_of, overflow_of};
+use refusal::{is_bad_key, is_missing_model, is_out_of_quota, message_of, overflow_of, retry_delay_of};
 
 /// An answer that is read at once may have this many bytes: 4,096 vectors of 1,024 numbers in JSON fit.
 const MAX_BODY_BYTES: usize = 128 << 20;
@@ -24,7 +24,7 @@ const MAX_ERROR_BYTES: usize = 64 << 10;
 /// How often a request that was answered with "too many" or "not now" is sent again.
 const RETRIES: u32 = 2;
 /// A server that asks for a longer wait gets its wait passed on to the caller instead.
-const MAX_RETRY_WAIT: Duration = Duration::from_secs(20);
+pub(crate) const MAX_RETRY_WAIT: Duration = Duration::from_secs(20);
 /// "Overloaded", which is in no standard.
 const OVERLOADED: u16 = 529;
 
@@ -129,15 +129,17 @@ impl Server {
             if status.is_success() {
                 return Ok(response);
             }
-            let busy = matches!(status.as_u16(), 429 | 502 | 503 | OVERLOADED);
-            let wait = retry_after(&response);
+            let told = retry_after(response.headers());
+            let body = self.error_body(response).await;
+            let wait = told.or_else(|| retry_delay_of(&body));
+            let busy = matches!(status.as_u16(), 429 | 502 | 503 | OVERLOADED) && !is_out_of_quota(&body);
             match retry_wait(attempt, wait).filter(|_| busy) {
                 Some(pause) => {
                     tracing::debug!(provider = self.provider, %status, ?pause, "server is busy, trying again");
                     tokio::time::sleep(pause).await;
                     attempt += 1;
                 }
-                None => return Err(self.refused(status, wait, response).await),
+                None => return Err(self.refused(status, wait, &body)),
             }
         }
     }
@@ -155,25 +157,30 @@ impl Server {
         Ok(body)
     }
 
-    /// Reads the body of an error and says what it means.
-    async fn refused(&self, status: StatusCode, wait: Option<Duration>, response: Response) -> ModelError {
-        let body = match tokio::time::timeout(self.idle_timeout, self.read_body(response, MAX_ERROR_BYTES)).await {
+    /// The body of an error; nothing where it can't be read.
+    async fn error_body(&self, response: Response) -> Vec<u8> {
+        match tokio::time::timeout(self.idle_timeout, self.read_body(response, MAX_ERROR_BYTES)).await {
             Ok(Ok(body)) => body,
-            _ => Vec::new(),
-        };
-        let reason = self.redact(&message_of(&body));
+            Ok(Err(_)) | Err(_) => Vec::new(),
+        }
+    }
+
+    /// What a refusal means.
+    fn refused(&self, status: StatusCode, wait: Option<Duration>, body: &[u8]) -> ModelError {
+        let reason = self.redact(&message_of(body));
         let provider = self.provider.to_owned();
         match status.as_u16() {
+            429 if is_out_of_quota(body) => ModelError::BadRequest { provider, reason: format!("{status}: {reason}") },
             429 | OVERLOADED => ModelError::RateLimited { provider, reason, retry_after: wait },
             408 | 504 => ModelError::Timeout { provider, limit: self.timeout, what: " at the server" },
-            code if matches!(code, 401 | 403) || is_bad_key(&body) => ModelError::Unauthorized {
+            code if matches!(code, 401 | 403) || is_bad_key(body) => ModelError::Unauthorized {
                 provider,
                 reason: format!("{status}: {reason}"),
                 setting: self.key_setting.clone(),
             },
-            code => overflow_of(&body).unwrap_or_else(|| match code {
+            code => overflow_of(body).unwrap_or_else(|| match code {
                 404 => self.missing(format!("{status}: {reason}")),
-                400..500 if is_missing_model(&body) => self.missing(format!("{status}: {reason}")),
+                400..500 if is_missing_model(body) => self.missing(format!("{status}: {reason}")),
                 400..500 => ModelError::BadRequest { provider, reason: format!("{status}: {reason}") },
                 _ => self.bad_response(Some(code), format!("{status}: {reason}")),
             }),
@@ -226,14 +233,16 @@ fn retry_wait(attempt: u32, asked: Option<Duration>) -> Option<Duration> {
     (attempt < RETRIES && wait <= MAX_RETRY_WAIT).then_some(wait)
 }
 
-/// `Retry-After`, in seconds or as a date.
-fn retry_after(response: &Response) -> Option<Duration> {
-    wait_of(response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim(), SystemTime::now())
+/// `Retry-After`, in seconds or as a date; some services tell milliseconds beside it.
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: HeaderName| headers.get(name)?.to_str().ok().map(str::trim);
+    let millis = text(HeaderName::from_static("retry-after-ms")).and_then(|millis| millis.parse().ok());
+    millis.map(Duration::from_millis).or_else(|| wait_of(text(RETRY_AFTER)?, SystemTime::now()))
 }
 
 fn wait_of(value: &str, now: SystemTime) -> Option<Duration> {
-    if let Ok(seconds) = value.parse() {
-        return Some(Duration::from_secs(seconds));
+    if let Ok(seconds) = value.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
     }
     let at = httpdate::parse_http_date(value).ok()?;
     Some(at.duration_since(now).unwrap_or(Duration::ZERO))
@@ -266,8 +275,25 @@ mod tests {
     fn given_retry_after_when_it_is_read_then_seconds_and_dates_both_count() {
         let now = httpdate::parse_http_date("Wed, 21 Oct 2026 07:28:00 GMT").unwrap();
         assert_eq!(wait_of("7", now), Some(Duration::from_secs(7)));
+        assert_eq!(wait_of("0.25", now), Some(Duration::from_millis(250)));
+        assert_eq!((wait_of("-1", now), wait_of("inf", now)), (None, None));
         assert_eq!(wait_of("Wed, 21 Oct 2026 07:28:30 GMT", now), Some(Duration::from_secs(30)));
         assert_eq!(wait_of("Wed, 21 Oct 2026 07:27:30 GMT", now), Some(Duration::ZERO));
         assert_eq!(wait_of("soon", now), None);
+    }
+
+    #[test]
+    fn given_a_wait_in_milliseconds_when_it_is_read_then_it_counts_before_whole_seconds() {
+        let headers = |pairs: &[(&'static str, &'static str)]| {
+            pairs
+                .iter()
+                .map(|&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+                .collect()
+        };
+        let both: HeaderMap = headers(&[("retry-after", "2"), ("retry-after-ms", "1300")]);
+        assert_eq!(retry_after(&both), Some(Duration::from_millis(1300)));
+        let seconds: HeaderMap = headers(&[("retry-after", "2"), ("retry-after-ms", "soon")]);
+        assert_eq!(retry_after(&seconds), Some(Duration::from_secs(2)));
+        assert_eq!(retry_after(&HeaderMap::new()), None);
     }
 }

@@ -1,5 +1,7 @@
 //! What the error bodies of model servers mean.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use crate::error::ModelError;
@@ -57,6 +59,21 @@ pub(crate) fn is_missing_model(body: &[u8]) -> bool {
     let code = [&json["error"]["code"], &json["code"], &json["error"]["type"]];
     code.iter().any(|code| *code == "model_not_found" || *code == "invalid_model")
         || message_of(body).starts_with("Invalid model")
+}
+
+/// Whether a body says that nothing is left to pay with, which one service says as if it were for now.
+pub(crate) fn is_out_of_quota(body: &[u8]) -> bool {
+    let json: Value = serde_json::from_slice(body).unwrap_or_default();
+    let error = json.get(0).unwrap_or(&json);
+    [&error["error"]["code"], &error["error"]["type"]].iter().any(|code| **code == "insufficient_quota")
+}
+
+/// The wait that Gemini asks for within a body, as in `"retryDelay": "37s"`.
+pub(crate) fn retry_delay_of(body: &[u8]) -> Option<Duration> {
+    let json: Value = serde_json::from_slice(body).ok()?;
+    let details = json.get(0).unwrap_or(&json)["error"]["details"].as_array()?;
+    let seconds = details.iter().find_map(|detail| detail["retryDelay"].as_str()?.strip_suffix('s')?.parse().ok())?;
+    Duration::try_from_secs_f64(seconds).ok()
 }
 
 fn numbers(text: &str) -> Vec<usize> {
@@ -119,6 +136,17 @@ mod tests {
             }
         }
         assert!(overflow_of(br#"{"error":{"code":"other"}}"#).is_none());
+    }
+
+    #[test]
+    fn given_bodies_when_they_are_read_then_asked_waits_and_empty_accounts_are_recognized() {
+        let wait = br#"[{"error":{"code":429,"details":[{"@type":"x"},{"@type":"RetryInfo","retryDelay":"37.5s"}]}}]"#;
+        assert_eq!(retry_delay_of(wait), Some(Duration::from_millis(37_500)));
+        for body in [&br#"{"error":{"details":[{"retryDelay":"soon"}]}}"#[..], br#"{"error":{}}"#, b"x"] {
+            assert_eq!(retry_delay_of(body), None);
+        }
+        assert!(is_out_of_quota(br#"{"error":{"message":"check your plan","code":"insufficient_quota"}}"#));
+        assert!(!is_out_of_quota(br#"{"error":{"code":"rate_limit_exceeded"}}"#) && !is_out_of_quota(b""));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::catalog::{CatalogEntry, ModelName, catalog, find};
 use crate::error::ModelError;
-use crate::hub::Hub;
+use crate::hub::{Hub, lock, partial_of};
 use crate::progress::PullProgress;
 use crate::provider::{ModelInfo, ModelKind};
 use crate::settings::ModelSettings;
@@ -171,7 +172,10 @@ impl ModelStore {
     ) -> Result<Found, ModelError> {
         let parsed = ModelName::parse(name)?;
         let gate = Arc::clone(self.pulls.lock().entry(parsed.folder()).or_default());
-        let _one_at_a_time = gate.lock().await;
+        let _one_at_a_time = tokio::select! {
+            () = cancel.cancelled() => return Err(ModelError::Cancelled),
+            place = gate.lock() => place,
+        };
         if let Some(found) = self.find(name)? {
             return Ok(found);
         }
@@ -195,8 +199,12 @@ impl ModelStore {
 
     /// Removes a model from the cache and answers the bytes that it had. The operator's own folder is never changed.
     pub(crate) fn remove(&self, name: &str) -> Result<u64, ModelError> {
-        let folder = self.cache_dir.join(ModelName::parse(name)?.folder());
+        let folder_name = ModelName::parse(name)?.folder();
+        let folder = self.cache_dir.join(&folder_name);
         if kind_of(&folder).is_none() {
+            if let Some(bytes) = self.remove_partial(&folder_name)? {
+                return Ok(bytes);
+            }
             let elsewhere = self.find(name)?;
             let reason = match elsewhere {
                 Some(found) => format!("it lies in {}, which is yours to change", found.folder.display()),
@@ -207,10 +215,24 @@ impl ModelStore {
         }
         let bytes = size_of(&folder);
         // Out of sight at once: a half-removed folder would be a damaged model.
-        let gone = self.cache_dir.join(format!(".{}.removed", ModelName::parse(name)?.folder()));
-        let removed = fs::rename(&folder, &gone).and_then(|()| fs::remove_dir_all(&gone));
-        removed.map_err(|error| ModelError::internal(format!("{} can't be removed: {error}", folder.display())))?;
+        let gone = self.cache_dir.join(format!(".{folder_name}.removed"));
+        // What an earlier removal left would be in the way.
+        let cleared = if gone.exists() { fs::remove_dir_all(&gone) } else { Ok(()) };
+        let removed = cleared.and_then(|()| fs::rename(&folder, &gone)).and_then(|()| fs::remove_dir_all(&gone));
+        removed.map_err(|error| cannot_remove(&folder, &error))?;
         Ok(bytes)
+    }
+
+    /// Removes what an interrupted download left and answers its bytes; none where there is nothing.
+    fn remove_partial(&self, folder: &str) -> Result<Option<u64>, ModelError> {
+        let partial = partial_of(&self.cache_dir, folder);
+        if !partial.is_dir() {
+            return Ok(None);
+        }
+        let _lock = lock(&partial)?;
+        let bytes = size_of(&partial);
+        fs::remove_dir_all(&partial).map_err(|error| cannot_remove(&partial, &error))?;
+        Ok(Some(bytes))
     }
 
     /// Everything on this machine, and the known models that are not.
@@ -283,6 +305,10 @@ fn meant(name: &str, folder: PathBuf) -> (String, PathBuf) {
         Some(version) => (version.to_owned(), folder.with_file_name(version)),
         None => (name.to_owned(), folder),
     }
+}
+
+fn cannot_remove(folder: &Path, error: &io::Error) -> ModelError {
+    ModelError::internal(format!("{} can't be removed: {error}", folder.display()))
 }
 
 fn fix_for(name: &str) -> String {

@@ -63,10 +63,21 @@ impl Gathered {
             return Err(Fault::Broken(format!("it calls more than {MAX_TOOL_CALLS} tools at once")));
         }
         let call = self.calls.entry(index).or_default();
-        call.id.push_str(id);
-        call.name.push_str(name);
+        push_unless_there(&mut call.id, id);
+        push_unless_there(&mut call.name, name);
         call.arguments.push_str(arguments);
         Ok(())
+    }
+
+    /// Where a piece without an index goes: with an id of its own it begins a call, else it goes on with the last one.
+    pub(super) fn index_of(&self, id: &str) -> usize {
+        let last = self.calls.last_key_value();
+        let known = self.calls.iter().find(|(_, call)| !id.is_empty() && call.id == id).map(|(index, _)| *index);
+        known.unwrap_or_else(|| match last {
+            None => 0,
+            Some((last, _)) if id.is_empty() => *last,
+            Some((last, _)) => last + 1,
+        })
     }
 
     /// A call that comes in one piece.
@@ -100,6 +111,13 @@ impl Gathered {
     }
 }
 
+/// Some servers send id and name with every piece of a call.
+fn push_unless_there(whole: &mut String, piece: &str) {
+    if whole.as_str() != piece {
+        whole.push_str(piece);
+    }
+}
+
 fn into_call((position, call): (usize, PartialCall)) -> ToolCall {
     let id = if call.id.is_empty() { format!("call_{}", position + 1) } else { call.id };
     let arguments = match call.arguments.trim() {
@@ -108,4 +126,30 @@ fn into_call((position, call): (usize, PartialCall)) -> ToolCall {
         text => serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned())),
     };
     ToolCall { id, name: call.name, arguments }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_a_server_that_repeats_id_and_name_when_pieces_come_then_the_call_has_them_once() {
+        let mut gathered = Gathered::default();
+        gathered.call(0, "call_a", "clock", "{\"zone\":").unwrap();
+        gathered.call(0, "call_a", "clock", "\"UTC\"}").unwrap();
+        let calls = gathered.into_reply("m".into(), false).tool_calls;
+        assert_eq!(calls, [ToolCall { id: "call_a".into(), name: "clock".into(), arguments: json!({"zone": "UTC"}) }]);
+    }
+
+    #[test]
+    fn given_pieces_without_an_index_when_they_come_then_an_id_begins_a_call_and_the_rest_goes_on_with_it() {
+        let mut gathered = Gathered::default();
+        for (id, name, arguments) in [("a", "clock", "{"), ("", "", "}"), ("b", "calc", "{}"), ("a", "", "")] {
+            gathered.call(gathered.index_of(id), id, name, arguments).unwrap();
+        }
+        let calls = gathered.into_reply("m".into(), false).tool_calls;
+        let shown: Vec<(&str, &str)> = calls.iter().map(|call| (call.id.as_str(), call.name.as_str())).collect();
+        assert_eq!(shown, [("a", "clock"), ("b", "calc")]);
+        assert!(calls.iter().all(|call| call.arguments == json!({})), "{calls:?}");
+    }
 }

@@ -13,9 +13,10 @@ pub(crate) mod table;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
@@ -33,6 +34,11 @@ use gathered::Gathered;
 use protocol::{EmbedPart, Fault, Framing, Protocol};
 use table::{Spec, Wire};
 
+/// How long a server is waited for that is asked what a model was trained for.
+const ABOUT_PATIENCE: Duration = Duration::from_secs(5);
+/// Models of which that is kept.
+const MAX_TRAINED: usize = 1_000;
+
 /// A provider behind HTTP. Clones share what they learned.
 #[derive(Debug, Clone)]
 pub(crate) struct Remote {
@@ -43,6 +49,8 @@ pub(crate) struct Remote {
     server: Server,
     /// Contexts of the models that the server lists with one.
     contexts: Arc<OnceCell<HashMap<String, usize>>>,
+    /// What models were trained for, of those that the server was asked about; none where it does not tell.
+    trained: Arc<Mutex<HashMap<String, Option<usize>>>>,
 }
 
 impl Remote {
@@ -81,7 +89,7 @@ impl Remote {
             Wire::Cohere => Arc::new(cohere::Cohere),
             Wire::Ollama => Arc::new(ollama::Ollama { context_tokens: settings.context_tokens }),
         };
-        Remote { spec, kind, protocol, server, contexts: Arc::default() }
+        Remote { spec, kind, protocol, server, contexts: Arc::default(), trained: Arc::default() }
     }
 
     /// Where it runs.
@@ -139,15 +147,21 @@ impl Remote {
         let response = self.server.send(&call).await.map_err(|error| self.explain(error, &request.model))?;
         let framing = self.protocol.framing();
         let mut events = SseParser::default();
-        let ended = for_each_line(&self.server, response, |line| {
+        let mut ended = for_each_line(&self.server, response, |line| {
             let event = match framing {
+                // Where a stream is asked for, some servers answer with one object all the same, most often an error.
+                Framing::Sse if line.starts_with(b"{") => Some(line.to_vec()),
                 Framing::Sse => events.push(line),
-                Framing::JsonLines => Some(line.to_vec()).filter(|line| !line.is_empty()),
+                Framing::JsonLines => Some(line.to_vec()),
             };
             let Some(event) = event.filter(|event| !event.is_empty()) else { return Ok(ControlFlow::Continue(())) };
             self.protocol.gather(&event, gathered, sink).map_err(|fault| self.faulty(fault, &request.model))
         })
         .await?;
+        if let Some(event) = events.finish().filter(|event| !ended && !event.is_empty()) {
+            let last = self.protocol.gather(&event, gathered, sink);
+            ended = last.map_err(|fault| self.faulty(fault, &request.model))?.is_break();
+        }
         // Some servers end without the mark; the finish reason says that the answer is whole.
         if !ended && gathered.finish.is_none() {
             return Err(self.server.bad_response(None, "the stream ended before the answer did"));
@@ -179,6 +193,23 @@ impl Remote {
             answer => answer.map_err(|error| self.explain(error, model))?,
         };
         self.protocol.counted(&body).map_err(|fault| self.faulty(fault, model))?.ok_or_else(unsupported)
+    }
+
+    /// What a model was trained for: servers run it with no more, whatever they are asked for. One that does not say so in time, or at all, has its
+    /// say when the prompt comes.
+    async fn trained_context(&self, model: &str) -> Option<usize> {
+        let known = self.trained.lock().get(model).copied();
+        if let Some(known) = known {
+            return known;
+        }
+        let call = self.protocol.about(model)?;
+        let body = tokio::time::timeout(ABOUT_PATIENCE, self.server.ask(&call)).await.ok()?.ok()?;
+        let told = self.protocol.trained_context(&body).ok()?;
+        let mut trained = self.trained.lock();
+        if trained.len() < MAX_TRAINED {
+            trained.insert(model.to_owned(), told);
+        }
+        told
     }
 
     fn faulty(&self, fault: Fault, model: &str) -> ModelError {
@@ -312,8 +343,8 @@ impl Provider for Remote {
     }
 
     async fn context_tokens(&self, model: &str) -> Result<usize, ModelError> {
-        if let Some(tokens) = self.protocol.own_context() {
-            return Ok(tokens);
+        if let Some(asked) = self.protocol.own_context() {
+            return Ok(self.trained_context(model).await.map_or(asked, |trained| trained.min(asked)));
         }
         let contexts = self.contexts.get_or_try_init(|| async {
             let listed = self.list_models().await?.into_iter();

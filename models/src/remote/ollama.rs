@@ -92,6 +92,23 @@ impl Protocol for Ollama {
     fn own_context(&self) -> Option<usize> {
         Some(self.context_tokens)
     }
+
+    fn about(&self, model: &str) -> Option<Call> {
+        Some(Call::post("/api/show", json!({"model": model})))
+    }
+
+    fn trained_context(&self, body: &[u8]) -> Result<Option<usize>, Fault> {
+        #[derive(Deserialize)]
+        struct Answer {
+            #[serde(default)]
+            model_info: serde_json::Map<String, Value>,
+        }
+        let answer: Answer = json(body)?;
+        // The field carries the name of the model's family.
+        let is_context = |name: &str| name.split_once('.').is_some_and(|(_, field)| field == "context_length");
+        let told = answer.model_info.iter().find(|(name, _)| is_context(name));
+        Ok(told.and_then(|(_, tokens)| usize::try_from(tokens.as_u64()?).ok()).filter(|tokens| *tokens > 0))
+    }
 }
 
 fn chat_body(request: &ChatRequest, context_tokens: usize) -> Value {

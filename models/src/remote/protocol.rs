@@ -146,6 +146,16 @@ pub(super) trait Protocol: Debug + Send + Sync {
     fn own_context(&self) -> Option<usize> {
         None
     }
+
+    /// The call that asks what a model was trained for, where [`Protocol::own_context`] may be more.
+    fn about(&self, _model: &str) -> Option<Call> {
+        None
+    }
+
+    /// The context that the answer to it tells.
+    fn trained_context(&self, _body: &[u8]) -> Result<Option<usize>, Fault> {
+        Ok(None)
+    }
 }
 
 /// Reads JSON, or says what is wrong with it.

@@ -24,7 +24,7 @@ use super::partition::ReadyRun;
 use super::places::{Place, Turn};
 use super::room::{Fit, Meter};
 use super::tokens::TokenStream;
-use super::{ending, snapshots};
+use super::{ending, retries, snapshots};
 
 /// An event of the run as it lies on the log.
 #[derive(Debug, Clone)]
@@ -46,9 +46,6 @@ pub(super) enum Left {
     Stopped,
 }
 
-/// A model call that fails in a way that may pass is made again so often.
-const MODEL_RETRIES: u32 = 2;
-const MODEL_RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// How long the log may be away before each next attempt to append.
 const APPEND_PAUSE: Duration = Duration::from_millis(500);
 /// A tool's result beyond this, in bytes of JSON, goes to the blob store; its beginning stays in the event.
@@ -234,12 +231,13 @@ impl Driver {
                     tracing::warn!(run_id = %self.state.run_id, reason, "a call with a schema was refused, trying without it");
                     call.response_schema = None;
                 }
-                Err(error) if error.retryable() && attempt < MODEL_RETRIES && error.code() != "model_runtime_down" => {
-                    attempt += 1;
-                    tracing::warn!(run_id = %self.state.run_id, attempt, error = %error, "model call failed, trying again");
-                    self.pause(MODEL_RETRY_PAUSE * attempt).await?;
-                }
                 Err(error) => {
+                    if let Some(pause) = retries::pause(&error, attempt) {
+                        attempt += 1;
+                        tracing::warn!(run_id = %self.state.run_id, attempt, ?pause, error = %error, "model call failed, trying again");
+                        self.pause(pause).await?;
+                        continue;
+                    }
                     return match self.fit_refused(&call, tools, &error).await? {
                         Fit::Without(step) => self.append_steps(vec![*step]).await,
                         Fit::Whole => self.fail(failure_of(&error)).await,
@@ -402,11 +400,13 @@ impl Driver {
     /// Waits before another try. A run that is asked to look again waits no longer.
     async fn pause(&mut self, time: Duration) -> Result<(), Interrupted> {
         let over = tokio::time::sleep(time);
-        tokio::pin!(over);
+        let out_of_time = self.time_left();
+        tokio::pin!(over, out_of_time);
         loop {
             let seen = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Err(Interrupted::Left(Left::Stopped)),
+                () = &mut out_of_time => return Err(Interrupted::Overtaken),
                 () = &mut over => return Ok(()),
                 seen = self.inbox.recv() => seen,
             };

@@ -27,6 +27,7 @@ mod lookup;
 mod partition;
 mod past;
 mod places;
+mod retries;
 mod room;
 mod routing;
 mod sessions;

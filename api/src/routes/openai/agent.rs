@@ -38,11 +38,12 @@ pub(super) async fn complete(
         let message = json!({"role": "assistant", "content": answer, "refusal": null, "run_id": result.run_id});
         return Ok(Reply(head.completion(message, "stop", tokens(&result))).into_response());
     }
+    let first = head.first();
     let chunks = run_stream.into_stream().flat_map(move |item| {
         let _ = &slot;
         stream::iter(chunks(&head, item, with_usage))
     });
-    Ok(sse(chunks))
+    Ok(sse(stream::iter([first]).chain(chunks)))
 }
 
 /// The run that a conversation asks for. A run has one task: what was said before stands in front of the last words.
@@ -99,17 +100,14 @@ fn tokens(result: &RunView) -> Value {
 fn chunks(head: &Head, item: Result<RunMessage, StreamEnd>, with_usage: bool) -> Vec<Value> {
     match item {
         Ok(RunMessage::Start { .. } | RunMessage::Token { .. }) => Vec::new(),
-        Ok(RunMessage::Step { step, .. }) => reasoning(&step)
-            .map(|text| head.chunk(json!({"role": "assistant", "reasoning_content": text}), None))
-            .into_iter()
-            .collect(),
+        Ok(RunMessage::Step { step, .. }) => {
+            reasoning(&step).map(|text| head.chunk(json!({"reasoning_content": text}), None)).into_iter().collect()
+        }
         Ok(RunMessage::Final { result, .. }) => match answer(&result) {
             Err(error) => vec![error_body(&error.problem())],
             Ok(answer) => {
-                let mut chunks = vec![
-                    head.chunk(json!({"role": "assistant", "content": answer}), None),
-                    head.chunk(json!({}), Some("stop")),
-                ];
+                let mut chunks =
+                    vec![head.chunk(json!({"content": answer}), None), head.chunk(json!({}), Some("stop"))];
                 if with_usage {
                     chunks.push(head.usage_chunk(tokens(&result)));
                 }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::error::error_body;
+use super::forced::Forced;
 use super::{now, request, usage};
 use crate::error::ApiError;
 use crate::routes::chat::{Piece, deltas};
@@ -24,7 +25,7 @@ pub(super) async fn complete(state: AppState, body: CompletionBody) -> Result<Re
     let streams = body.stream.unwrap_or(false);
     let with_usage = body.stream_options.as_ref().is_some_and(|options| options.include_usage);
     let shown = body.model.clone();
-    let request = request::chat_request(body)?;
+    let (request, forced) = request::chat_request(body)?;
     let models = state.core().models().clone();
     room::check(&models, None, &request).await?;
     let cancel = CancellationToken::new();
@@ -33,21 +34,33 @@ pub(super) async fn complete(state: AppState, body: CompletionBody) -> Result<Re
     if !streams {
         let reply = models.chat(None, request, &mut NoDeltas, cancel).await?;
         drop(stop);
-        return Ok(Reply(head.whole(&reply)).into_response());
+        return Ok(Reply(head.whole(&settled(forced, reply))).into_response());
     }
     let slot = state.stream_slot()?;
+    let first = head.first();
+    let held_back = forced.is_some(); // the text of a call is no content
     let pieces = deltas(move |mut sender| async move {
-        models.chat(None, request, &mut sender, cancel).await.map_err(ApiError::from)
+        let reply = models.chat(None, request, &mut sender, cancel).await;
+        reply.map(|reply| settled(forced, reply)).map_err(ApiError::from)
     });
     let chunks = pieces.flat_map(move |piece| {
         let _ = (&stop, &slot);
         stream::iter(match piece {
-            Piece::Delta(text) => vec![head.chunk(json!({"role": "assistant", "content": text}), None)],
+            Piece::Delta(_) if held_back => Vec::new(),
+            Piece::Delta(text) => vec![head.chunk(json!({"content": text}), None)],
             Piece::Final(reply) => head.last(&reply, with_usage),
             Piece::Error(error) => vec![error_body(&error.problem())],
         })
     });
-    Ok(sse(chunks))
+    Ok(sse(stream::iter([first]).chain(chunks)))
+}
+
+/// The reply, as a call where the client insisted on one.
+fn settled(forced: Option<Forced>, reply: ChatReply) -> ChatReply {
+    match forced {
+        Some(forced) => forced.into_call(reply),
+        None => reply,
+    }
 }
 
 /// What all chunks of an answer have in common.
@@ -69,6 +82,11 @@ impl Head {
             "id": self.id, "object": "chat.completion.chunk", "created": self.created, "model": self.model,
             "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
         })
+    }
+
+    /// The chunk that says whose message it is. Only the first may: clients join the texts of a field, its role too.
+    pub(super) fn first(&self) -> Value {
+        self.chunk(json!({"role": "assistant", "content": ""}), None)
     }
 
     /// The chunk behind the last one, for clients that asked for it.
@@ -107,7 +125,7 @@ impl Head {
             for (index, call) in calls.as_array_mut().into_iter().flatten().enumerate() {
                 call["index"] = json!(index);
             }
-            chunks.push(self.chunk(json!({"role": "assistant", "tool_calls": calls}), None));
+            chunks.push(self.chunk(json!({"tool_calls": calls}), None));
         }
         chunks.push(self.chunk(json!({}), Some(finish_reason(reply.finish))));
         if with_usage {
@@ -118,8 +136,16 @@ impl Head {
 }
 
 fn wire_calls(calls: &[ToolCall]) -> Value {
-    let call = |call: &ToolCall| json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments.to_string()}});
+    let call = |call: &ToolCall| json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments(call)}});
     calls.iter().map(call).collect()
+}
+
+/// The arguments as the model wrote them: what is no JSON is kept as a text.
+fn arguments(call: &ToolCall) -> String {
+    match &call.arguments {
+        Value::String(written) => written.clone(),
+        arguments => arguments.to_string(),
+    }
 }
 
 fn finish_reason(finish: FinishReason) -> &'static str {

@@ -4,6 +4,7 @@ mod agent;
 mod chat;
 mod embeddings;
 mod error;
+mod forced;
 mod request;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

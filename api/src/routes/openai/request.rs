@@ -3,6 +3,7 @@
 use riverrun_models::{ChatRequest, Grammar, Message, Role, ToolCall, ToolSpec};
 use serde_json::{Value, json};
 
+use super::forced::{self, Choice, Forced};
 use crate::error::ApiError;
 use crate::submit::Checks;
 use crate::wire::openai::{CompletionBody, CompletionMessage, OneOrMany};
@@ -14,8 +15,8 @@ const MAX_TOOLS: usize = 128;
 /// Most texts that end an answer.
 const MAX_STOPS: usize = 16;
 
-/// The request of a chat.
-pub(super) fn chat_request(body: CompletionBody) -> Result<ChatRequest, ApiError> {
+/// The request of a chat, and the call that its answer must be.
+pub(super) fn chat_request(body: CompletionBody) -> Result<(ChatRequest, Option<Forced>), ApiError> {
     let mut checks = Checks::default();
     let messages = messages(&mut checks, body.messages);
     checks.require(body.n.is_none_or(|n| n == 1), "n", "must be 1");
@@ -23,14 +24,17 @@ pub(super) fn chat_request(body: CompletionBody) -> Result<ChatRequest, ApiError
         let fault = format!("is {temperature}, which is not between 0 and 2");
         checks.require((0.0..=2.0).contains(&temperature), "temperature", fault);
     }
-    let tools =
-        tools(&mut checks, body.tools.unwrap_or_default().into_iter().map(|tool| tool.function), &body.tool_choice);
-    let (response_schema, grammar) = form(&mut checks, body.response_format.as_ref());
+    let tools = tools(&mut checks, body.tools.unwrap_or_default().into_iter().map(|tool| tool.function));
+    let (tools, forced) = choose(&mut checks, body.tool_choice.as_ref(), tools);
+    let (response_schema, grammar) = match &forced {
+        Some(forced) => (Some(forced.schema(&tools)), None),
+        None => form(&mut checks, body.response_format.as_ref()),
+    };
     let stop = body.stop.map(OneOrMany::into_vec).unwrap_or_default();
     checks.require(stop.len() <= MAX_STOPS, "stop", format!("has {}; at most {MAX_STOPS} are read", stop.len()));
     checks.require(stop.iter().all(|text| !text.is_empty()), "stop", "must not hold an empty text");
     checks.finish()?;
-    Ok(ChatRequest {
+    let request = ChatRequest {
         model: super::model_name(&body.model),
         messages,
         tools,
@@ -44,7 +48,8 @@ pub(super) fn chat_request(body: CompletionBody) -> Result<ChatRequest, ApiError
         max_tokens: body.max_completion_tokens.or(body.max_tokens),
         stop,
         seed: body.seed.map(i64::cast_unsigned),
-    })
+    };
+    Ok((request, forced))
 }
 
 /// The messages, with their texts.
@@ -72,9 +77,17 @@ fn message(checks: &mut Checks, index: usize, given: CompletionMessage) -> Optio
     let calls = given.tool_calls.unwrap_or_default().into_iter().map(|call| ToolCall {
         id: call.id,
         name: call.function.name,
-        arguments: serde_json::from_str(&call.function.arguments).unwrap_or(Value::String(call.function.arguments)),
+        arguments: arguments(call.function.arguments),
     });
     Some(Message { role, content, tool_calls: calls.collect(), tool_call_id: given.tool_call_id })
+}
+
+/// Arguments that a client gives back. None at all are an empty object, which some servers insist on; what is no JSON is kept as a text.
+fn arguments(written: String) -> Value {
+    if written.trim().is_empty() {
+        return json!({});
+    }
+    serde_json::from_str(&written).unwrap_or(Value::String(written))
 }
 
 /// A text, or the texts of parts.
@@ -94,15 +107,8 @@ fn text(content: Option<&Value>) -> Result<String, &'static str> {
 fn tools(
     checks: &mut Checks,
     given: impl ExactSizeIterator<Item = crate::wire::openai::CompletionToolFunction>,
-    choice: &Option<Value>,
 ) -> Vec<ToolSpec> {
     checks.require(given.len() <= MAX_TOOLS, "tools", format!("has {}; at most {MAX_TOOLS} are read", given.len()));
-    let choice = choice.as_ref().map_or("auto", |choice| choice.as_str().unwrap_or("a function"));
-    match choice {
-        "auto" => {}
-        "none" => return Vec::new(),
-        other => checks.refuse("tool_choice", format!("is {other}; only auto and none can be had")),
-    }
     let spec = |tool: crate::wire::openai::CompletionToolFunction| ToolSpec {
         name: tool.name,
         description: tool.description,
@@ -113,6 +119,25 @@ fn tools(
         },
     };
     given.map(spec).collect()
+}
+
+/// The tools that the model sees, and the call that the client insists on.
+fn choose(checks: &mut Checks, choice: Option<&Value>, tools: Vec<ToolSpec>) -> (Vec<ToolSpec>, Option<Forced>) {
+    match checks.take("tool_choice", forced::choice_of(choice)) {
+        None | Some(Choice::Auto) => (tools, None),
+        Some(Choice::None) => (Vec::new(), None),
+        Some(Choice::Required) => {
+            checks.require(!tools.is_empty(), "tool_choice", "is required, and there are no tools");
+            let forced = Forced::of(&tools);
+            (tools, forced)
+        }
+        Some(Choice::Named(name)) => {
+            let named: Vec<ToolSpec> = tools.into_iter().filter(|tool| tool.name == name).take(1).collect();
+            checks.require(!named.is_empty(), "tool_choice", "names a function that is not among the tools");
+            let forced = Forced::of(&named);
+            (named, forced)
+        }
+    }
 }
 
 /// The schema or the grammar that the answer must satisfy.
@@ -145,7 +170,7 @@ mod tests {
     use super::*;
 
     fn request(body: Value) -> Result<ChatRequest, ApiError> {
-        chat_request(serde_json::from_value(body).unwrap())
+        chat_request(serde_json::from_value(body).unwrap()).map(|(request, _)| request)
     }
 
     #[test]
@@ -173,6 +198,23 @@ mod tests {
     }
 
     #[test]
+    fn given_clients_that_write_null_when_bodies_are_read_then_it_is_as_if_left_out() {
+        let read = request(json!({
+            "model": null, "stream": null, "stream_options": {"include_usage": null}, "stop": null, "tool_choice": null,
+            "messages": [
+                {"role": "user", "content": "x", "tool_calls": null, "tool_call_id": null},
+                {"role": "assistant", "content": null, "tool_calls": [{"id": null, "function": {"name": "f", "arguments": null}}]},
+            ],
+            "tools": [{"type": "function", "function": {"name": "f", "description": null, "parameters": null}}],
+            "response_format": null,
+        }))
+        .unwrap();
+        assert_eq!((read.model.as_str(), read.tools[0].description.as_str()), ("", ""));
+        let call = &read.messages[1].tool_calls[0];
+        assert_eq!((call.name.as_str(), &call.arguments), ("f", &json!({})));
+    }
+
+    #[test]
     fn given_a_grammar_when_it_is_read_then_it_takes_the_place_of_a_schema() {
         let user = json!([{"role": "user", "content": "x"}]);
         for (format, grammar) in [
@@ -192,6 +234,7 @@ mod tests {
             (json!({"messages": user, "n": 2}), "n"),
             (json!({"messages": user, "temperature": 3}), "temperature"),
             (json!({"messages": user, "tool_choice": "required", "tools": []}), "tool_choice"),
+            (json!({"messages": user, "tool_choice": {"type": "function", "function": {"name": "f"}}}), "tool_choice"),
             (json!({"messages": user, "response_format": {"type": "yaml"}}), "response_format.type"),
             (json!({"messages": user, "response_format": {"type": "grammar"}}), "response_format.grammar"),
             (json!({"messages": user, "response_format": {"type": "regex", "regex": 7}}), "response_format.regex"),

@@ -70,10 +70,12 @@ impl Protocol for OpenAi {
             gathered.usage = usage.into();
         }
         // One choice is asked for.
-        let Some(choice) = chunk.choices.into_iter().next() else { return Ok(ControlFlow::Continue(())) };
-        gathered.say(&choice.delta.content.unwrap_or_default(), sink);
-        for call in choice.delta.tool_calls.unwrap_or_default() {
-            let index = call.index.unwrap_or_default();
+        let Some(choice) = chunk.choices.into_iter().flatten().next() else { return Ok(ControlFlow::Continue(())) };
+        let delta = choice.delta.or(choice.message).unwrap_or_default();
+        gathered.say(&delta.content.unwrap_or_default(), sink);
+        for call in delta.tool_calls.unwrap_or_default() {
+            let id = call.id.unwrap_or_default();
+            let index = call.index.unwrap_or_else(|| gathered.index_of(&id));
             if index > MAX_INDEX {
                 return Err(Fault::Broken(format!("it numbers a tool call {index}")));
             }
@@ -84,7 +86,7 @@ impl Protocol for OpenAi {
                 Some(Value::Null) | None => String::new(),
                 Some(other) => other.to_string(),
             };
-            gathered.call(index, &call.id.unwrap_or_default(), &function.name.unwrap_or_default(), &arguments)?;
+            gathered.call(index, &id, &function.name.unwrap_or_default(), &arguments)?;
         }
         if let Some(reason) = choice.finish_reason {
             gathered.finish = Some(match reason.as_str() {
@@ -198,7 +200,7 @@ struct Chunk {
     #[serde(default)]
     error: Value,
     #[serde(default)]
-    choices: Vec<Choice>,
+    choices: Option<Vec<Choice>>,
     #[serde(default)]
     usage: Option<WireUsage>,
     /// Where Groq puts the usage unless it is asked for.
@@ -215,7 +217,10 @@ struct XGroq {
 #[derive(Deserialize)]
 struct Choice {
     #[serde(default)]
-    delta: Delta,
+    delta: Option<Delta>,
+    /// Of a server that answers at once where a stream is asked for.
+    #[serde(default)]
+    message: Option<Delta>,
     #[serde(default)]
     finish_reason: Option<String>,
 }
