@@ -15,6 +15,7 @@ use riverrun_agents::{Action, ModelCall, ModelMode, RunState, decide};
 use riverrun_log::{LogError, Position};
 use riverrun_models::{ChatReply, ChatRequest, FinishReason, ModelError};
 use riverrun_schemas::agent::{AgentEvent, RunAdvanced, RunClaimed, Step, StepKind, ToolUse};
+use riverrun_schemas::tokens::Attempt;
 use riverrun_schemas::{Failure, Session, SessionName, Usage, now_ms};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -70,6 +71,8 @@ pub(super) struct Driver {
     next_offset: i64,
     /// The last step that a snapshot holds, or that one was tried at.
     snapshot_seq: i64,
+    /// Texts that models began to write here.
+    texts: u32,
     pub(super) meter: Meter,
     inbox: mpsc::UnboundedReceiver<Seen>,
     stop: CancellationToken,
@@ -90,7 +93,19 @@ impl Driver {
         let ReadyRun { state, accepted_offset, next_offset, inbox, ends } = run;
         let snapshot_seq = state.last_seq();
         let meter = Meter::default();
-        Self { context, state, partition, accepted_offset, next_offset, snapshot_seq, meter, inbox, stop, ends }
+        Self {
+            context,
+            state,
+            partition,
+            accepted_offset,
+            next_offset,
+            snapshot_seq,
+            texts: 0,
+            meter,
+            inbox,
+            stop,
+            ends,
+        }
     }
 
     pub(super) async fn run(mut self, turn: Turn) -> Released {
@@ -287,8 +302,7 @@ impl Driver {
         let context = self.context.clone();
         let provider = self.state.request.provider.clone();
         let cancel = CancellationToken::new();
-        let stream = (call.mode == ModelMode::Answer)
-            .then(|| TokenStream::start(context.producer.clone(), self.state.run_id, self.state.last_seq() + 1));
+        let stream = (call.mode == ModelMode::Answer).then(|| self.begin_text());
         let mut sink = |text: &str| {
             if let Some(stream) = &stream {
                 stream.push(text);
@@ -314,6 +328,12 @@ impl Driver {
         // Dropping the call closes a connection at once; the in-process runtime stops at its next token.
         cancel.cancel();
         Err(interrupted)
+    }
+
+    fn begin_text(&mut self) -> TokenStream {
+        self.texts = self.texts.saturating_add(1);
+        let attempt = Attempt { epoch: self.state.epoch(), text: self.texts };
+        TokenStream::start(self.context.producer.clone(), self.state.run_id, self.state.last_seq() + 1, attempt)
     }
 
     async fn call_tool(&mut self, call: ToolUse) -> Result<(), Interrupted> {
