@@ -41,33 +41,33 @@ pub struct Cli {
 pub enum Command {
     /// Start the HTTP and WebSocket API with everything behind it
     Serve(crate::serve::ServeArgs),
-    /// One kind of worker as a process of its own, beside those of other processes on the same log
+    /// Start one kind of worker as a process of its own, beside those of other processes on the same log
     Worker(crate::commands::worker::WorkerArgs),
-    /// One row for each required and optional service: what is there, what is missing, and the fix
+    /// Show a row for each required and optional service: what is there, what is missing, and the fix
     Diagnose,
-    /// The model providers, with which have keys
+    /// List the model providers, and which of them have keys
     Providers,
-    /// The models of a provider
+    /// List the models of a provider; fetch, show, measure and remove them
     Models(ModelsArgs),
     /// Talk to a chat model
     Chat(ChatArgs),
-    /// The vector of a text
+    /// Print the vector of a text
     Embed(EmbedArgs),
     /// Read files, a site, a repository, a database or a topic into a collection
     Ingest(IngestArgs),
     /// Publish documents on a topic, and take documents from one into a collection
     #[command(subcommand)]
     Stream(StreamCommand),
-    /// The collections, with how much is in them
+    /// List collections, with how much is in them; check, rebuild, re-embed and remove them
     Collections(CollectionsArgs),
     /// Find chunks in a collection
     Search(SearchArgs),
     /// Search a collection, or ask it a question
     #[command(subcommand)]
     Rag(RagCommand),
-    /// The agent types, with what they can do
+    /// List the agent types, with what they can do
     Agents,
-    /// The tools that agents can use, and a check of a tools file
+    /// List the tools that agents can use, and check a tools file
     Tools(ToolsArgs),
     /// Speak the Model Context Protocol on standard input and output: agents, collections and tools for its clients
     Mcp(NamespaceArgs),
@@ -92,38 +92,38 @@ pub enum Command {
     /// Train models on this machine: datasets, trainings, versions
     #[command(subcommand)]
     Finetune(FinetuneCommand),
-    /// Documents of a collection
+    /// Documents of a collection: list, show, remove
     #[command(subcommand)]
     Docs(DocsCommand),
     /// Code in isolated copies: import, analyze, improve
     #[command(subcommand)]
     Project(ProjectCommand),
-    /// Tables of rows, asked with SQL
+    /// Tables of rows: list, ask with SQL
     #[command(subcommand)]
     Warehouse(WarehouseCommand),
-    /// Records that could not be handled
+    /// Records that could not be handled: list, show, send again, drop
     #[command(subcommand)]
     Dlq(DlqCommand),
-    /// The blob store: what lies in it, and removing what nothing names any more
+    /// The blob store: list, check, remove what nothing names any more
     #[command(subcommand)]
     Blobs(crate::commands::blobs::BlobsCommand),
-    /// Tokens and cost of runs, summed
+    /// Sum the tokens and the cost of runs
     Usage(crate::commands::usage::UsageArgs),
-    /// The topics of the log
+    /// List the topics of the log
     Topics,
     /// Write log, blobs and files into a folder, to be carried to another broker or data folder
     Export(crate::commands::transfer::ArchiveArgs),
     /// Write what export made into an empty broker and data folder
     Import(crate::commands::transfer::ArchiveArgs),
-    /// Tokens of the API: make, list, revoke
+    /// Tokens of the API: create, list, revoke
     #[command(subcommand)]
     Tokens(crate::commands::tokens::TokensCommand),
-    /// Completion for a shell
+    /// Print the completion for a shell
     Completion {
         /// The shell
         shell: Shell,
     },
-    /// The OpenAPI document of the API
+    /// Print the OpenAPI document of the API
     Openapi,
 }
 
@@ -225,7 +225,7 @@ pub struct ChatArgs {
     /// The provider; the default one when left out
     #[arg(long)]
     pub provider: Option<String>,
-    /// The model; the default one when left out
+    /// The chat model; the default one when left out
     #[arg(long)]
     pub model: Option<String>,
     /// A text file to put in front of what is said; may be repeated
@@ -238,7 +238,7 @@ pub struct ChatArgs {
     #[arg(short, long, value_name = "0..2")]
     pub temperature: Option<f32>,
     /// Most tokens to write
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     pub max_tokens: Option<u32>,
     /// Give up after so long
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
@@ -250,7 +250,7 @@ pub struct ChatArgs {
 pub struct EmbedArgs {
     /// The text
     pub text: String,
-    /// The provider
+    /// The provider; the default one when left out
     #[arg(long)]
     pub provider: Option<String>,
     /// The embedding model; the default one when left out
@@ -279,6 +279,8 @@ pub struct ToolsArgs {
 /// What to do with tools.
 #[derive(Debug, Subcommand)]
 pub enum ToolsCommand {
+    /// List the tools that agents of a namespace can use
+    Ls(NamespaceArgs),
     /// Read a tools file and say what is wrong with it; nothing is started
     Check {
         /// The file; left out, the one that riverrun uses
@@ -314,7 +316,7 @@ pub struct IngestArgs {
     #[arg(long, value_name = "GLOB")]
     pub exclude: Vec<String>,
     /// How many links away from the first page of a site is read, 0 to 5
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     pub depth: Option<u32>,
     /// The address is a sitemap: read the pages that it lists
     #[arg(long)]
@@ -354,7 +356,7 @@ pub struct SearchArgs {
     #[arg(short, long, default_value = "default")]
     pub collection: String,
     /// How many results
-    #[arg(short)]
+    #[arg(short, value_name = "N")]
     pub k: Option<usize>,
     /// The collection's namespace
     #[arg(short, long)]
@@ -380,10 +382,10 @@ pub enum RagCommand {
 pub struct AskArgs {
     #[command(flatten)]
     pub search: SearchArgs,
-    /// Model provider
+    /// The provider; the default one when left out
     #[arg(long)]
     pub provider: Option<String>,
-    /// Chat model
+    /// The chat model; the default one when left out
     #[arg(long)]
     pub model: Option<String>,
     /// Print the answer when it is complete
@@ -418,17 +420,17 @@ pub struct AgentRunArgs {
     /// What happens when the session has a run that goes on; it is waited for when left out
     #[arg(long, value_enum, requires = "session")]
     pub session_policy: Option<SessionChoice>,
-    /// Model provider
+    /// The provider; the default one when left out
     #[arg(long)]
     pub provider: Option<String>,
-    /// Chat model
+    /// The chat model; the default one when left out
     #[arg(long)]
     pub model: Option<String>,
     /// Sampling temperature, 0 to 2
     #[arg(short, long, value_name = "0..2")]
     pub temperature: Option<f64>,
     /// Most iterations of the agent's loop
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     pub max_iters: Option<i32>,
     /// A tool that it may use; may be repeated. All when left out
     #[arg(long = "tool", value_name = "TOOL")]
@@ -437,10 +439,10 @@ pub struct AgentRunArgs {
     #[arg(short, long = "collection", value_name = "COLLECTION")]
     pub collections: Vec<String>,
     /// Most tokens, read and written together
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     pub budget_tokens: Option<i64>,
     /// Most seconds from acceptance to end
-    #[arg(long)]
+    #[arg(long, value_name = "SECONDS")]
     pub budget_seconds: Option<i64>,
     /// Which tool calls wait for a person
     #[arg(long, value_enum)]
@@ -500,8 +502,8 @@ pub enum DlqCommand {
         /// Only those of this topic
         #[arg(long)]
         topic: Option<String>,
-        /// The newest so many of each topic
-        #[arg(long)]
+        /// Most dead letters of each topic, the newest ones
+        #[arg(long, value_name = "N")]
         limit: Option<usize>,
     },
     /// Show one with its bytes
@@ -538,6 +540,35 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// A command and all below it, with what it is called by.
+    fn all(command: clap::Command, path: &str) -> Vec<(String, clap::Command)> {
+        let path = format!("{path} {}", command.get_name());
+        let below: Vec<_> = command.get_subcommands().cloned().flat_map(|sub| all(sub, &path)).collect();
+        std::iter::once((path, command)).chain(below).collect()
+    }
+
+    #[test]
+    fn given_every_command_when_its_help_is_read_then_it_speaks_as_the_others_do() {
+        // With these a text names a thing; a command that does something says so with a verb.
+        const NAMES: [&str; 8] = ["The", "A", "An", "One", "What", "Where", "Which", "Its"];
+        for (path, command) in all(Cli::command(), "") {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            let does = !command.has_subcommands() || !command.is_subcommand_required_set();
+            let first = about.split_whitespace().next().unwrap_or_default();
+            assert!(!does || !NAMES.contains(&first), "{path}: {about}");
+            let options = command.get_arguments().map(|arg| {
+                (format!("{path} {}", arg.get_id()), arg.get_help().map(ToString::to_string).unwrap_or_default())
+            });
+            for (what, text) in std::iter::once((path.clone(), about)).chain(options) {
+                assert!(
+                    text.starts_with(|first: char| first.is_uppercase()),
+                    "{what} begins with no capital: {text:?}"
+                );
+                assert!(!text.ends_with('.'), "{what} ends with a full stop: {text:?}");
+            }
+        }
+    }
+
     #[test]
     fn given_the_commands_of_the_specification_when_they_are_parsed_then_each_is_understood() {
         for line in [
@@ -568,6 +599,11 @@ mod tests {
             "collections check notes",
             "collections rebuild notes --afresh --namespace team",
             "docs ls -c notes",
+            "docs ls -c notes --limit 3 --cursor c",
+            "project ls --limit 3 --cursor c -n team",
+            "finetune datasets --limit 3 --cursor c",
+            "finetune jobs --status failed --limit 3 --cursor c",
+            "finetune registry --limit 3 --cursor c",
             "docs show doc_x",
             "docs rm doc_x --namespace team",
             "blobs ls --limit 3",
@@ -581,6 +617,7 @@ mod tests {
             "agents",
             "tools",
             "tools -n team",
+            "tools ls -n team",
             "tools check",
             "tools check my.toml",
             "mcp --namespace team",

@@ -67,6 +67,9 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
         Command::Tools(ToolsArgs { command: Some(ToolsCommand::Check { file }), .. }) => {
             tools::check::run(settings, file.as_deref(), output)
         }
+        Command::Tools(ToolsArgs { command: Some(ToolsCommand::Ls(args)), .. }) => {
+            with_light(settings, async |c| tools::ls::run(c, args, output).await).await
+        }
         Command::Tools(args) => with_light(settings, async |c| tools::ls::run(c, args.namespace, output).await).await,
         Command::Mcp(args) => with_full(settings, name, async |c| mcp::run(c, args).await).await,
         Command::Usage(args) => with_full(settings, name, async |c| usage::run(c, args, output).await).await,
