@@ -2,10 +2,10 @@
 # A run that asks before each tool call, answered over HTTP. Needs a running `riverrun serve`, curl and python3.
 #   examples/approvals.sh [URL]
 set -euo pipefail
-url=${1:-http://127.0.0.1:8000}
+url=${1:-${RIVERRUN_URL:-http://127.0.0.1:8000}}
 
 field() { python3 -c 'import json, sys; value = json.load(sys.stdin)
-for name in sys.argv[1].split("."): value = value[int(name)] if name.isdigit() else value.get(name) if value else None
+for name in sys.argv[1].split("."): value = (value[int(name)] if name.isdigit() else value.get(name)) if value else None
 print("" if value is None else value)' "$1"; }
 
 run=$(curl -fsS "$url/runs" -H 'content-type: application/json' \
@@ -13,11 +13,15 @@ run=$(curl -fsS "$url/runs" -H 'content-type: application/json' \
 echo "run $run"
 while status=$(curl -fsS "$url/runs/$run" | field status); [[ $status != succeeded && $status != failed && $status != cancelled ]]; do
   if [ "$status" = waiting_approval ]; then
-    step=$(curl -fsS "$url/runs/$run" | field pending_approvals.0.step)
-    curl -fsS "$url/runs/$run" | field pending_approvals.0.reason
-    # The first answer counts; asking again before the run has moved on would be answered with 409.
-    curl -sS -o /dev/null "$url/runs/$run/approvals/$step" -H 'content-type: application/json' -d '{"decision": "approve"}'
+    waits=$(curl -fsS "$url/runs/$run")
+    step=$(field pending_approvals.0.step <<<"$waits")
+    if [ -n "$step" ]; then
+      field pending_approvals.0.reason <<<"$waits"
+      # The first answer counts; asking again before the run has moved on would be answered with 409.
+      curl -sS -o /dev/null "$url/runs/$run/approvals/$step" -H 'content-type: application/json' -d '{"decision": "approve"}'
+    fi
   fi
   sleep 0.5
 done
+[ "$status" = succeeded ] || { echo "run $run: $status" >&2; exit 1; }
 curl -fsS "$url/runs/$run" | field answer

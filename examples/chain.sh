@@ -3,7 +3,7 @@
 # A server must be running: riverrun serve
 #   examples/chain.sh [RIVERRUN]
 set -euo pipefail
-riverrun=${1:-riverrun}
+riverrun=${1:-${RIVERRUN:-riverrun}}
 base=${RIVERRUN_URL:-http://127.0.0.1:8000}
 
 chain=$(curl -sS --fail-with-body "$base/chains" -H 'content-type: application/json' -d '{"runs": [

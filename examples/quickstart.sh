@@ -11,12 +11,14 @@ post() { curl -sS --fail-with-body -H 'content-type: application/json' -d "$2" "
 field() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
 
 echo "ingesting $folder"
-ingest=$(post /ingest "{\"source\": \"$folder\", \"collection\": \"handbook\"}" | field ingest_id)
+body=$(python3 -c 'import json, sys; print(json.dumps({"source": sys.argv[1], "collection": "handbook"}))' "$folder")
+ingest=$(post /ingest "$body" | field ingest_id)
 for _ in $(seq 600); do
   status=$(curl -sS --fail-with-body "$base/ingest/$ingest" | field status)
   case "$status" in queued | running) sleep 0.5 ;; *) break ;; esac
 done
 echo "ingest $ingest: $status"
+[ "$status" != failed ] || { curl -sS "$base/ingest/$ingest" | field error >&2; exit 1; }
 
 echo "asking"
 RIVERRUN_URL=$base "$here/ask.sh" "What does a winch launch cost?" handbook
@@ -28,4 +30,5 @@ for _ in $(seq 600); do
   case "$status" in queued | running | waiting_approval) sleep 0.5 ;; *) break ;; esac
 done
 echo "run $run: $status"
+[ "$status" = succeeded ] || { curl -sS "$base/runs/$run" | field error >&2; exit 1; }
 curl -sS --fail-with-body "$base/runs/$run" | field answer

@@ -24,7 +24,8 @@ printf '\n\033[1mGo on with\033[0m\n\n'
 case ":$PATH:" in *":$bin:"*) ;; *) echo "  export PATH=\"$bin:\$PATH\"" ;; esac
 cat <<TEXT
   export RIVERRUN_MODELS_DIR=$RIVERRUN_MODELS_DIR RIVERRUN_DEFAULT_CHAT_MODEL=$RIVERRUN_DEFAULT_CHAT_MODEL
-  export RIVERRUN_DATA_DIR=$RIVERRUN_DATA_DIR   # what the demo ingested; unset it to begin with nothing
+${RIVERRUN_MODELS_OFFLINE:+  export RIVERRUN_MODELS_OFFLINE=$RIVERRUN_MODELS_OFFLINE   # no hub answers: nothing is asked of it
+}  export RIVERRUN_DATA_DIR=$RIVERRUN_DATA_DIR   # what the demo ingested; unset it to begin with nothing
   riverrun diagnose
   riverrun rag ask "Who decides whether we fly?" -c handbook
   riverrun serve                                # HTTP and WebSocket on 127.0.0.1:8000, Kafka on 127.0.0.1:9092

@@ -9,15 +9,18 @@ use riverrun_api::wire::{ApprovalMode, SessionMode};
 use crate::commands::canvas::CanvasCommand;
 use crate::commands::chains::ChainsCommand;
 use crate::commands::chaos::ChaosCommand;
+use crate::commands::collections::CollectionsArgs;
+use crate::commands::dlq::DlqCommand;
+use crate::commands::docs::DocsCommand;
 use crate::commands::finetune::FinetuneCommand;
-use crate::commands::runs::RunsCommand;
-
 use crate::commands::memory::MemoryCommand;
-
-use crate::commands::{
-    collections::CollectionsArgs, docs::DocsCommand, project::ProjectCommand, rag::eval::EvalArgs, search::FusionArg,
-    search::ModeArg, stream::StreamCommand, warehouse::WarehouseCommand,
-};
+use crate::commands::models::ModelsCommand;
+use crate::commands::project::ProjectCommand;
+use crate::commands::rag::eval::EvalArgs;
+use crate::commands::runs::RunsCommand;
+use crate::commands::search::{FusionArg, ModeArg};
+use crate::commands::stream::StreamCommand;
+use crate::commands::warehouse::WarehouseCommand;
 
 /// Runs language-model agents on an event log.
 ///
@@ -41,33 +44,33 @@ pub struct Cli {
 pub enum Command {
     /// Start the HTTP and WebSocket API with everything behind it
     Serve(crate::serve::ServeArgs),
-    /// One kind of worker as a process of its own, beside those of other processes on the same log
+    /// Start one kind of worker as a process of its own, beside those of other processes on the same log
     Worker(crate::commands::worker::WorkerArgs),
-    /// One row for each required and optional service: what is there, what is missing, and the fix
+    /// Show a row for each required and optional service: what is there, what is missing, and the fix
     Diagnose,
-    /// The model providers, with which have keys
+    /// List the model providers, and which of them have keys
     Providers,
-    /// The models of a provider
+    /// List the models of a provider; fetch, show, measure and remove them
     Models(ModelsArgs),
     /// Talk to a chat model
     Chat(ChatArgs),
-    /// The vector of a text
+    /// Print the vector of a text
     Embed(EmbedArgs),
     /// Read files, a site, a repository, a database or a topic into a collection
     Ingest(IngestArgs),
     /// Publish documents on a topic, and take documents from one into a collection
     #[command(subcommand)]
     Stream(StreamCommand),
-    /// The collections, with how much is in them
+    /// List collections, with how much is in them; check, rebuild, re-embed and remove them
     Collections(CollectionsArgs),
     /// Find chunks in a collection
     Search(FindArgs),
     /// Search a collection, or ask it a question
     #[command(subcommand)]
     Rag(RagCommand),
-    /// The agent types, with what they can do
+    /// List the agent types, with what they can do
     Agents,
-    /// The tools that agents can use, and a check of a tools file
+    /// List the tools that agents can use, and check a tools file
     Tools(ToolsArgs),
     /// Speak the Model Context Protocol on standard input and output: agents, collections and tools for its clients
     Mcp(NamespaceArgs),
@@ -92,38 +95,38 @@ pub enum Command {
     /// Train models on this machine: datasets, trainings, versions
     #[command(subcommand)]
     Finetune(FinetuneCommand),
-    /// Documents of a collection
+    /// Documents of a collection: list, show, remove
     #[command(subcommand)]
     Docs(DocsCommand),
     /// Code in isolated copies: import, analyze, improve
     #[command(subcommand)]
     Project(ProjectCommand),
-    /// Tables of rows, asked with SQL
+    /// Tables of rows: list, ask with SQL
     #[command(subcommand)]
     Warehouse(WarehouseCommand),
-    /// Records that could not be handled
+    /// Records that could not be handled: list, show, send again, drop
     #[command(subcommand)]
     Dlq(DlqCommand),
-    /// The blob store: what lies in it, and removing what nothing names any more
+    /// The blob store: list, check, remove what nothing names any more
     #[command(subcommand)]
     Blobs(crate::commands::blobs::BlobsCommand),
-    /// Tokens and cost of runs, summed
+    /// Sum the tokens and the cost of runs
     Usage(crate::commands::usage::UsageArgs),
-    /// The topics of the log
+    /// List the topics of the log
     Topics,
     /// Write log, blobs and files into a folder, to be carried to another broker or data folder
     Export(crate::commands::transfer::ArchiveArgs),
     /// Write what export made into an empty broker and data folder
     Import(crate::commands::transfer::ArchiveArgs),
-    /// Tokens of the API: make, list, revoke
+    /// Tokens of the API: create, list, revoke
     #[command(subcommand)]
     Tokens(crate::commands::tokens::TokensCommand),
-    /// Completion for a shell
+    /// Print the completion for a shell
     Completion {
         /// The shell
         shell: Shell,
     },
-    /// The OpenAPI document of the API
+    /// Print the OpenAPI document of the API
     Openapi,
 }
 
@@ -180,43 +183,6 @@ pub struct ModelsArgs {
     pub command: Option<ModelsCommand>,
 }
 
-/// What to do with models.
-#[derive(Debug, Subcommand)]
-pub enum ModelsCommand {
-    /// List the models of a provider
-    Ls {
-        /// The provider; the default one when left out
-        #[arg(long)]
-        provider: Option<String>,
-    },
-    /// Fetch a model of the in-process runtime from the hub
-    Pull {
-        /// A name of `riverrun models`, or owner/repo[:file] of the hub
-        model: String,
-    },
-    /// Remove a fetched model
-    Rm {
-        /// Its name
-        model: String,
-    },
-    /// Show what is known of a model, and its cards
-    Show {
-        /// Its name, also as provider/model
-        model: String,
-        /// The provider; that of the name, or `local`, when left out
-        #[arg(long)]
-        provider: Option<String>,
-    },
-    /// Measure a chat model: context, JSON, tool calls, tokens a second
-    Probe {
-        /// Its name
-        model: String,
-        /// The provider; the default one when left out
-        #[arg(long)]
-        provider: Option<String>,
-    },
-}
-
 /// Options of `chat`.
 #[derive(Debug, Args)]
 pub struct ChatArgs {
@@ -225,7 +191,7 @@ pub struct ChatArgs {
     /// The provider; the default one when left out
     #[arg(long)]
     pub provider: Option<String>,
-    /// The model; the default one when left out
+    /// The chat model; the default one when left out
     #[arg(long)]
     pub model: Option<String>,
     /// A text file to put in front of what is said; may be repeated
@@ -238,7 +204,7 @@ pub struct ChatArgs {
     #[arg(short, long, value_name = "0..2")]
     pub temperature: Option<f32>,
     /// Most tokens to write
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     pub max_tokens: Option<u32>,
     /// Give up after so long
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
@@ -250,7 +216,7 @@ pub struct ChatArgs {
 pub struct EmbedArgs {
     /// The text
     pub text: String,
-    /// The provider
+    /// The provider; the default one when left out
     #[arg(long)]
     pub provider: Option<String>,
     /// The embedding model; the default one when left out
@@ -279,6 +245,8 @@ pub struct ToolsArgs {
 /// What to do with tools.
 #[derive(Debug, Subcommand)]
 pub enum ToolsCommand {
+    /// List the tools that agents of a namespace can use
+    Ls(NamespaceArgs),
     /// Read a tools file and say what is wrong with it; nothing is started
     Check {
         /// The file; left out, the one that riverrun uses
@@ -314,7 +282,7 @@ pub struct IngestArgs {
     #[arg(long, value_name = "GLOB")]
     pub exclude: Vec<String>,
     /// How many links away from the first page of a site is read, 0 to 5
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     pub depth: Option<u32>,
     /// The address is a sitemap: read the pages that it lists
     #[arg(long)]
@@ -354,7 +322,7 @@ pub struct SearchArgs {
     #[arg(short, long, default_value = "default")]
     pub collection: String,
     /// How many results
-    #[arg(short)]
+    #[arg(short, value_name = "N")]
     pub k: Option<usize>,
     /// The collection's namespace
     #[arg(short, long)]
@@ -408,10 +376,10 @@ pub enum RagCommand {
 pub struct AskArgs {
     #[command(flatten)]
     pub search: SearchArgs,
-    /// Model provider
+    /// The provider; the default one when left out
     #[arg(long)]
     pub provider: Option<String>,
-    /// Chat model
+    /// The chat model; the default one when left out
     #[arg(long)]
     pub model: Option<String>,
     /// Print the answer when it is complete
@@ -446,17 +414,17 @@ pub struct AgentRunArgs {
     /// What happens when the session has a run that goes on; it is waited for when left out
     #[arg(long, value_enum, requires = "session")]
     pub session_policy: Option<SessionChoice>,
-    /// Model provider
+    /// The provider; the default one when left out
     #[arg(long)]
     pub provider: Option<String>,
-    /// Chat model
+    /// The chat model; the default one when left out
     #[arg(long)]
     pub model: Option<String>,
     /// Sampling temperature, 0 to 2
     #[arg(short, long, value_name = "0..2")]
     pub temperature: Option<f64>,
     /// Most iterations of the agent's loop
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     pub max_iters: Option<i32>,
     /// A tool that it may use; may be repeated. All when left out
     #[arg(long = "tool", value_name = "TOOL")]
@@ -465,10 +433,10 @@ pub struct AgentRunArgs {
     #[arg(short, long = "collection", value_name = "COLLECTION")]
     pub collections: Vec<String>,
     /// Most tokens, read and written together
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     pub budget_tokens: Option<i64>,
     /// Most seconds from acceptance to end
-    #[arg(long)]
+    #[arg(long, value_name = "SECONDS")]
     pub budget_seconds: Option<i64>,
     /// Which tool calls wait for a person
     #[arg(long, value_enum)]
@@ -520,135 +488,6 @@ impl From<Approval> for ApprovalMode {
     }
 }
 
-/// What to do with dead letters.
-#[derive(Debug, Subcommand)]
-pub enum DlqCommand {
-    /// List dead letters, oldest first
-    Ls {
-        /// Only those of this topic
-        #[arg(long)]
-        topic: Option<String>,
-        /// The newest so many of each topic
-        #[arg(long)]
-        limit: Option<usize>,
-    },
-    /// Show one with its bytes
-    Show {
-        /// An id of `riverrun dlq ls`
-        id: String,
-        /// Also write its original bytes to this file
-        #[arg(long, value_name = "FILE")]
-        to: Option<PathBuf>,
-    },
-    /// Mark one as needing nothing
-    Drop {
-        /// An id of `riverrun dlq ls`
-        id: String,
-    },
-    /// Send its original bytes to its topic again
-    Redrive {
-        /// An id of `riverrun dlq ls`
-        id: String,
-        /// Also when it was handled before
-        #[arg(long)]
-        again: bool,
-    },
-}
-
 #[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    #[test]
-    fn given_the_definition_when_clap_checks_it_then_it_holds_together() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn given_the_commands_of_the_specification_when_they_are_parsed_then_each_is_understood() {
-        for line in [
-            "diagnose",
-            "serve",
-            "providers",
-            "models --provider ollama",
-            "models",
-            "models pull x",
-            "chat hi --provider local --model m --no-stream -t 0.5",
-            "chat hi --file a.md -f b.txt --timeout 30 --max-tokens 9",
-            "models rm x",
-            "models show x --provider ollama",
-            "models probe x",
-            "usage --by model -n team",
-            "embed hi",
-            "ingest ./docs -c notes --table t -t sql --query q --strategy late --embed-backend hf",
-            "ingest ./docs -c notes --type text",
-            "ingest ./docs -c notes --chunk-size 200 --chunk-overlap 20 --chunk-unit tokens",
-            "collections reembed notes --model m --namespace team",
-            "ingest https://h/ --depth 2 --include *.html --exclude old/** --sitemap",
-            "ingest riverrun.documents -t kafka --follow",
-            "stream consume --collection notes --idle-timeout 5",
-            "stream produce hello --topic notes",
-            "collections",
-            "rag eval --qrels q --queries t -c notes --config sparse --at-least 0.5",
-            "collections rm notes --namespace team",
-            "collections check notes",
-            "collections rebuild notes --afresh --namespace team",
-            "docs ls -c notes",
-            "docs show doc_x",
-            "docs rm doc_x --namespace team",
-            "blobs ls --limit 3",
-            "blobs check",
-            "blobs sweep --grace 1",
-            "warehouse tables",
-            "warehouse query select --csv",
-            "search hi -c notes -k 3",
-            "rag search hi -c notes -k 3 --namespace team",
-            "rag ask hi -c notes --namespace team",
-            "agents",
-            "tools",
-            "tools -n team",
-            "tools check",
-            "tools check my.toml",
-            "mcp --namespace team",
-            "agent run task --agent react --steps --namespace team",
-            "agent run task --json",
-            "--json runs ls",
-            "runs watch run_x --after 3",
-            "runs ls --session s",
-            "runs approve run_x 4",
-            "runs approve run_x 4 --deny --note no",
-            "runs resume run_x",
-            "runs fork run_x --at-seq 3 --model m --agent react --task t",
-            "runs tree run_x",
-            "runs show run_x -n team",
-            "runs approve run_x 4 -n team",
-            "chains cancel chn_x -n team --reason why",
-            "runs compare run_x run_y",
-            "runs compare run_x",
-            "agent run task --session s --session-policy interrupt --approval always",
-            "chaos run",
-            "chaos load --runs 10 --steps 10 --kill-every 2s --workers 2",
-            "memory add user hello -n team -s ann",
-            "memory chat hello -n team -s ann",
-            "memory context --query dog -n team -s ann",
-            "memory turns -n team -s ann --limit 3",
-            "memory why epi_x -n team -s ann",
-            "memory forget trn_x -n team -s ann",
-            "memory forget --all -n team -s ann",
-            "tokens create ann --scope read --scope run -n team --per-minute 60 --days 30",
-            "tokens ls",
-            "export ./archive",
-            "import ./archive",
-            "tokens revoke ann",
-            "completion bash",
-            "search x --fusion scores --mode sparse --no-rerank --wording y --wording z --rewrite --context 500",
-            "rag search x --context 500",
-            "rag ask x --fusion rrf --mode dense --rerank --wording y --rewrite",
-        ] {
-            let words = std::iter::once("riverrun").chain(line.split_whitespace());
-            assert!(Cli::try_parse_from(words).is_ok(), "{line}");
-        }
-    }
-}
+#[path = "args_tests.rs"]
+mod tests;

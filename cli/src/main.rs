@@ -10,6 +10,7 @@ mod error;
 mod host;
 mod lock;
 mod output;
+mod paging;
 mod secure_broker;
 mod serve;
 mod settings;

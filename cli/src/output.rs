@@ -19,6 +19,13 @@ impl Output {
     pub fn show<T: Serialize>(self, value: &T, people: impl FnOnce(&T) -> String) -> Result<(), CliError> {
         if self.json { print_json(value) } else { print_line(people(value).trim_end()) }
     }
+
+    /// Tells people where a list goes on, behind a page of it; JSON has that in itself.
+    pub fn tell_rest(self, next_cursor: Option<&str>) {
+        if let (Some(cursor), false) = (next_cursor, self.json) {
+            tell(&format!("there are more: --cursor {cursor}"));
+        }
+    }
 }
 
 /// A value as indented JSON.

@@ -32,7 +32,7 @@ pub(crate) fn secure_listener(
             return Err(wrong(
                 LISTEN,
                 &listen.to_string(),
-                "used together with RIVERRUN_BROKER_SECURE_ADVERTISED, since clients cannot connect to every address",
+                "used together with RIVERRUN_BROKER_SECURE_ADVERTISED, since clients can't connect to every address",
             ));
         }
         None => None,

@@ -4,7 +4,7 @@
 set -euo pipefail
 
 canvas=$(dirname "$0")/explain.json
-riverrun=${RIVERRUN_BIN:-riverrun}
+riverrun=${RIVERRUN:-riverrun}
 
 "$riverrun" canvas check "$canvas"
 "$riverrun" canvas run "$canvas" --task "${1:?usage: run.sh TASK}"

@@ -30,7 +30,7 @@ pub enum ModelError {
         fix: String,
     },
     /// The model's files are there and cannot be used.
-    #[error("model '{model}' cannot be loaded from {path}: {reason}")]
+    #[error("model '{model}' can't be loaded from {path}: {reason}")]
     ModelUnreadable {
         /// The model's name.
         model: String,
@@ -101,7 +101,7 @@ pub enum ModelError {
     #[error("cancelled")]
     Cancelled,
     /// The provider cannot do this at all.
-    #[error("provider '{provider}' cannot {what}")]
+    #[error("provider '{provider}' can't {what}")]
     Unsupported {
         /// The provider's name.
         provider: String,

@@ -430,7 +430,7 @@ async fn check_hash(path: &Path, expected: Option<&str>) -> Result<(), ModelErro
     let actual = tokio::task::spawn_blocking(move || sha256_of(&file))
         .await
         .map_err(ModelError::internal)?
-        .map_err(|error| ModelError::internal(format!("cannot read {}: {error}", path.display())))?;
+        .map_err(|error| ModelError::internal(format!("can't read {}: {error}", path.display())))?;
     if actual == expected {
         return Ok(());
     }
@@ -468,7 +468,7 @@ fn remove_quietly(path: &Path) {
 
 fn cannot_write(path: &Path, error: &io::Error) -> ModelError {
     ModelError::internal(format!(
-        "cannot write {}: {error}; check the room and the rights of RIVERRUN_MODELS_CACHE_DIR",
+        "can't write {}: {error}; check the room and the rights of RIVERRUN_MODELS_CACHE_DIR",
         path.display()
     ))
 }

@@ -1,4 +1,4 @@
-//! The evolution gate: FULL_TRANSITIVE over every stored version, and what an old reader does with a newer writer.
+//! `LOG-3`, the evolution gate: FULL_TRANSITIVE over every stored version, and what an old reader does with a newer writer.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -109,7 +109,7 @@ def test_a_file_that_the_page_refuses_is_refused_here_too(server, path):
 
 
 def test_the_example_runs(server):
-    done = subprocess.run([EXAMPLES / "run.sh", "[[steps=1]] 17% of 230"], env=server.env | {"RIVERRUN_BIN": str(BINARY)},
+    done = subprocess.run([EXAMPLES / "run.sh", "[[steps=1]] 17% of 230"], env=server.env | {"RIVERRUN": str(BINARY)},
                           capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0 and "2 agents" in done.stdout and "2 of 2" in done.stderr, done
 

@@ -1,6 +1,6 @@
 """`kill -9` of the whole process, again and again, under load. Ten times here; `./x interop -k test_kill --kills 100` by hand.
 
-What was acknowledged is there, once; a run ends exactly once (RUN-1), its steps count from 1 without gaps (RUN-2), and
+What was acknowledged is there, once (LOG-1); a run ends exactly once (RUN-1), its steps count from 1 without gaps (RUN-2), and
 neither a finished model call nor a finished tool call is repeated; a document is indexed once.
 """
 

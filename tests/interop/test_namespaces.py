@@ -40,6 +40,7 @@ def questions(owned):
         "rag ask": ["rag", "ask", "what is blue?", "-c", "papers"],
         "rag eval": ["rag", "eval", "--qrels", owned["qrels"], "--queries", owned["queries"], "-c", "papers", "--config", "sparse"],
         "tools": ["tools"],
+        "tools ls": ["tools", "ls"],
         "agent run": ["agent", "run", "what is blue?", "-c", "papers", "--session", "talk"],
         "canvas run": ["canvas", "run", owned["canvas"], "--task", "what is blue?"],
         "canvas ls": ["canvas", "ls"],

@@ -1,4 +1,4 @@
-"""Records that nobody can read: each becomes one dead letter, and nothing waits behind it."""
+"""Records that nobody can read: each becomes one dead letter, and nothing waits behind it (LOG-2)."""
 
 import base64
 import io

@@ -5,6 +5,7 @@ mod files;
 mod layers;
 mod links;
 mod messages;
+mod names;
 mod proofs;
 
 use std::path::{Path, PathBuf};
@@ -31,6 +32,8 @@ enum Command {
     CheckLinks,
     /// Messages of errors and logs are lowercase and end without a full stop.
     CheckMessages,
+    /// What ARCHITECTURE.md names is in the code.
+    CheckNames,
     /// The tests that the tables of faults and attacks name are there.
     CheckProofs,
     /// Lists Rust files of more than 500 lines; a list, not a failure.
@@ -41,11 +44,12 @@ enum Command {
 type Findings = anyhow::Result<Vec<String>>;
 type Check = (&'static str, fn(&Path) -> Findings);
 
-const CHECKS: [Check; 5] = [
+const CHECKS: [Check; 6] = [
     ("events", events::check),
     ("layers", layers::check),
     ("links", links::check),
     ("messages", messages::check),
+    ("names", names::check),
     ("proofs", proofs::check),
 ];
 
@@ -61,6 +65,7 @@ fn main() -> ExitCode {
         Command::CheckLayers => named("layers"),
         Command::CheckLinks => named("links"),
         Command::CheckMessages => named("messages"),
+        Command::CheckNames => named("names"),
         Command::CheckProofs => named("proofs"),
         Command::CheckFiles => {
             files::report(&root);

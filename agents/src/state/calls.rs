@@ -1,4 +1,5 @@
 //! Tool calls that have an intent on the log and no result yet: what each waits for, and whether it may have been made.
+//! `AGENT-4`: one with an outside effect that may have been made is made again only when a person says so.
 
 use riverrun_schemas::agent::{Decision, RunApprovalDecided, Step, StepKind, ToolUse};
 use serde::{Deserialize, Serialize};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use riverrun_schemas::agent::{AgentEvent, RunFinished, RunRequest, StepKind};
+use riverrun_schemas::tokens::Attempt;
 use riverrun_schemas::{ChainId, RunId};
 use riverrun_stores::read_models::{
     ChainLinkView, ForkView, PendingApprovalView, citation_view, failure_view, step_view, usage_view,
@@ -41,6 +42,8 @@ pub enum Note {
     Token {
         /// The step to come.
         seq: i64,
+        /// Which try at the text it belongs to, where its writer says so.
+        attempt: Option<Attempt>,
         /// The piece.
         text: Arc<str>,
     },
@@ -204,9 +207,9 @@ impl LiveRun {
         self.ears.clear();
     }
 
-    pub(super) fn tell_token(&mut self, seq: i64, text: &str) {
+    pub(super) fn tell_token(&mut self, seq: i64, attempt: Option<Attempt>, text: &str) {
         if self.ears.iter().any(|ear| ear.tokens) {
-            let note = Note::Token { seq, text: text.into() };
+            let note = Note::Token { seq, attempt, text: text.into() };
             self.ears.retain(|ear| ear.tell(&note));
         }
     }

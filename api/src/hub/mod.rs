@@ -8,6 +8,7 @@
 //! Limits: [`MAX_BUFFERED`] kept events, then the hub stops reading until the read model catches up; [`MAX_WAITING`]
 //! events that wait for one listener, then the listener is cut off and may join again where it stopped.
 
+mod draft;
 mod ingest_stream;
 mod live;
 mod reader;
@@ -21,7 +22,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use riverrun_log::{LogConfig, LogError, Schemas};
 use riverrun_schemas::agent::{AgentEvent, RunRequest};
-use riverrun_schemas::tokens::TokenDelta;
+use riverrun_schemas::tokens::{Attempt, TokenDelta};
 use riverrun_schemas::{ChainId, IngestId, RunId, Topic, now_ms};
 use riverrun_stores::read_models::document_views::{DocumentCounts, IngestStatus, IngestView as StoredIngest};
 use riverrun_stores::read_models::run_chains::{self, ChainMember, ChainView};
@@ -392,10 +393,10 @@ impl Hub {
         }
     }
 
-    fn on_token(&self, delta: TokenDelta) {
+    fn on_token(&self, delta: &TokenDelta, attempt: Option<Attempt>) {
         let mut state = self.inner.state.lock();
         if let Some(run) = state.runs.get_mut(&delta.run_id) {
-            run.tell_token(delta.seq, &delta.text);
+            run.tell_token(delta.seq, attempt, &delta.text);
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use riverrun_log::{LogConfig, LogError, Record, StartAt, Tail, TopicPartition};
 use riverrun_schemas::agent::AgentEvent;
 use riverrun_schemas::ingest::IngestEvent;
-use riverrun_schemas::tokens::TokenEvent;
+use riverrun_schemas::tokens::{Attempt, TokenEvent};
 use riverrun_schemas::{Decoded, EventSet, IngestId, Topic};
 use tokio_util::sync::CancellationToken;
 
@@ -116,7 +116,8 @@ pub(super) async fn read_tokens(hub: Hub, log: LogConfig, stop: CancellationToke
                     match tail.next().await {
                         Ok(record) => {
                             if let Some(TokenEvent::TokenDelta(delta)) = event::<TokenEvent>(&hub, &record) {
-                                hub.on_token(delta);
+                                let attempt = record.header(Attempt::HEADER).and_then(Attempt::from_header);
+                                hub.on_token(&delta, attempt);
                             }
                         }
                         Err(error) => tracing::debug!(error = %error, "tokens can't be read"),

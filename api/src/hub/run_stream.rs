@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use futures::stream::{self, Stream};
 use riverrun_schemas::RunId;
+use riverrun_schemas::tokens::Attempt;
 use riverrun_stores::read_models::{run_heads, runs};
 
 use super::Hub;
+use super::draft::{Draft, Piece};
 use super::live::{Listener, Note};
 use crate::error::ApiError;
 use crate::wire::{RunMessage, RunView, StepView};
@@ -40,13 +42,22 @@ pub struct RunStream {
     run_id: RunId,
     last: i64,
     tokens: bool,
+    draft: Draft,
     phase: Phase,
     ready: VecDeque<RunMessage>,
 }
 
 impl RunStream {
     pub(super) fn new(hub: Hub, run_id: RunId, after: i64, tokens: bool) -> Self {
-        Self { hub, run_id, last: after.max(0), tokens, phase: Phase::Begin, ready: VecDeque::new() }
+        Self {
+            hub,
+            run_id,
+            last: after.max(0),
+            tokens,
+            draft: Draft::default(),
+            phase: Phase::Begin,
+            ready: VecDeque::new(),
+        }
     }
 
     /// The run.
@@ -170,6 +181,18 @@ impl RunStream {
         }
     }
 
+    fn hear(&mut self, seq: i64, attempt: Option<Attempt>, text: &str) {
+        if seq <= self.last {
+            return;
+        }
+        let restart = match self.draft.take(seq, attempt) {
+            Piece::Next => false,
+            Piece::Anew => true,
+            Piece::Void => return,
+        };
+        self.ready.push_back(RunMessage::Token { seq, text: text.to_owned(), restart });
+    }
+
     /// Whether this was the end.
     async fn take(&mut self, note: &Note) -> Result<bool, ApiError> {
         match note {
@@ -178,10 +201,8 @@ impl RunStream {
                 steps.iter().for_each(|step| self.push(step.clone()));
                 Ok(false)
             }
-            Note::Token { seq, text } => {
-                if *seq > self.last {
-                    self.ready.push_back(RunMessage::Token { seq: *seq, text: text.to_string() });
-                }
+            Note::Token { seq, attempt, text } => {
+                self.hear(*seq, *attempt, text);
                 Ok(false)
             }
             Note::Finished(_) => self.finish().await.map(|()| true),

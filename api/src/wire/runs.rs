@@ -157,6 +157,9 @@ pub enum RunMessage {
         seq: i64,
         /// The piece.
         text: String,
+        /// The model was asked again, and this is the text from its beginning: what came of `seq` before is void.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        restart: bool,
     },
     /// The run has ended.
     Final {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
+use riverrun_log::Outgoing;
 use riverrun_schemas::agent::{AgentEvent, ForkedFrom, RunAccepted, RunAdvanced, Step, StepKind};
+use riverrun_schemas::tokens::{Attempt, TokenDelta, TokenEvent};
 use riverrun_schemas::{RunId, now_ms};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -104,6 +106,60 @@ fn given_a_client_that_asks_for_tokens_when_the_model_writes_then_it_sees_them_a
             .collect();
         assert!("done after 1 steps".contains(&text) || text.contains("done"), "{text}");
         assert!(types(&run(false).await).iter().all(|kind| *kind != "token"));
+    });
+}
+
+/// Puts a piece of the text of step 1 on the log, as a worker of this attempt.
+async fn write(api: &Api, run_id: RunId, (epoch, text): (i64, u32), piece: &str) {
+    let event = TokenEvent::from(TokenDelta { run_id, seq: 1, text: piece.to_owned() });
+    let mut record = Outgoing::event(&event, "test", None).unwrap();
+    let attempt = Attempt { epoch, text };
+    record.headers.push((Attempt::HEADER.to_owned(), attempt.to_string().into_bytes()));
+    api.stack.state().parts().producer.send_one(record).await.unwrap();
+}
+
+/// The next piece of text, and whether the text begins anew with it.
+async fn next_piece(socket: &mut Socket) -> (String, bool) {
+    loop {
+        let message: Value = match socket.next().await {
+            Some(Ok(Message::Text(text))) => serde_json::from_str(&text).unwrap(),
+            Some(Ok(_)) => continue,
+            other => panic!("the socket ended: {other:?}"),
+        };
+        if message["type"] == "token" {
+            return (message["text"].as_str().unwrap().to_owned(), message["restart"] == true);
+        }
+    }
+}
+
+#[test]
+fn given_a_watched_text_when_another_worker_writes_it_again_then_its_first_piece_says_so_and_late_ones_are_dropped() {
+    test(async |api| {
+        let run_id = a_fork_by_hand(api, 1).await;
+        let mut socket = connect(api, &format!("/ws/runs/{run_id}?tokens=true")).await;
+        // The reader of pieces begins at the end of the log, some time after the process does.
+        let first = loop {
+            write(api, run_id, (1, 1), "It ").await;
+            if let Ok(piece) = tokio::time::timeout(Duration::from_secs(1), next_piece(&mut socket)).await {
+                break piece;
+            }
+        };
+        assert_eq!(first, ("It ".to_owned(), false));
+        for (attempt, piece) in [((1, 1), "was"), ((2, 1), "It "), ((1, 1), " late"), ((2, 1), "is"), ((2, 2), "So")] {
+            write(api, run_id, attempt, piece).await;
+        }
+        let mut heard = Vec::new();
+        while heard.last() != Some(&("So".to_owned(), true)) {
+            heard.push(tokio::time::timeout(Duration::from_secs(60), next_piece(&mut socket)).await.unwrap());
+        }
+        heard.retain(|piece| *piece != first);
+        let expected = [("was", false), ("It ", true), ("is", false), ("So", true)];
+        assert_eq!(heard, expected.map(|(piece, restart)| (piece.to_owned(), restart)));
+
+        let (kind, agent) = (StepKind::Thought, "react".to_owned());
+        let step = Step { seq: 1, kind, agent, text: Some("So".to_owned()), tool: None, usage: None, at: now_ms() };
+        append(api, RunAdvanced { run_id, epoch: 0, steps: vec![step] }).await;
+        assert_eq!(read(&mut socket).await.1.map(|(code, _)| code), Some(1000), "the run goes on to its end");
     });
 }
 

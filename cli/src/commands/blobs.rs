@@ -13,8 +13,8 @@ use crate::output::{Output, table, tell};
 pub enum BlobsCommand {
     /// List the largest blobs
     Ls {
-        /// How many are shown, 50 when left out
-        #[arg(long)]
+        /// Most blobs; 50 when left out
+        #[arg(long, value_name = "N")]
         limit: Option<usize>,
     },
     /// Tell what a sweep would set aside and remove; changes nothing

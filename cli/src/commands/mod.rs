@@ -10,14 +10,14 @@ mod chat;
 pub(crate) mod collections;
 mod completion;
 mod diagnose;
-mod dlq;
+pub(crate) mod dlq;
 pub(crate) mod docs;
 mod embed;
 pub mod finetune;
 mod ingest;
 mod mcp;
 pub mod memory;
-mod models;
+pub(crate) mod models;
 mod openapi;
 pub(crate) mod project;
 mod providers;
@@ -39,9 +39,11 @@ use std::future::Future;
 
 use serde_json::{Map, Value};
 
-use crate::args::{AgentCommand, Command, DlqCommand, ModelsCommand, RagCommand, ToolsArgs, ToolsCommand};
+use crate::args::{AgentCommand, Command, RagCommand, ToolsArgs, ToolsCommand};
 use crate::commands::canvas::CanvasCommand;
+use crate::commands::dlq::DlqCommand;
 use crate::commands::finetune::FinetuneCommand;
+use crate::commands::models::ModelsCommand;
 use crate::commands::stream::StreamCommand;
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
@@ -66,6 +68,9 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
         Command::Agents => with_light(settings, async |c| agents::run(c, output).await).await,
         Command::Tools(ToolsArgs { command: Some(ToolsCommand::Check { file }), .. }) => {
             tools::check::run(settings, file.as_deref(), output)
+        }
+        Command::Tools(ToolsArgs { command: Some(ToolsCommand::Ls(args)), .. }) => {
+            with_light(settings, async |c| tools::ls::run(c, args, output).await).await
         }
         Command::Tools(args) => with_light(settings, async |c| tools::ls::run(c, args.namespace, output).await).await,
         Command::Mcp(args) => with_full(settings, name, async |c| mcp::run(c, args).await).await,

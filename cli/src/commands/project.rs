@@ -14,6 +14,7 @@ use crate::commands::runs::approve::{read_line, somebody_is_there};
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
 use crate::output::{Output, print_bytes, print_line, print_piece, table, tell};
+use crate::paging::PageArgs;
 use crate::settings::Settings;
 
 mod progress;
@@ -42,6 +43,8 @@ pub enum ProjectCommand {
         /// The namespace
         #[arg(short, long)]
         namespace: Option<String>,
+        #[command(flatten)]
+        page: PageArgs,
     },
     /// Analyze the copy
     Analyze {
@@ -93,7 +96,7 @@ pub enum ProjectCommand {
         #[arg(long)]
         instruction: Option<String>,
         /// Rewrites to choose from, 1 to 4
-        #[arg(long)]
+        #[arg(long, value_name = "N")]
         candidates: Option<i64>,
         /// Run the project's own tests before and after, in the sandbox: a program and its arguments, as the last thing on the line
         #[arg(long, num_args = 1.., allow_hyphen_values = true, value_name = "CMD")]
@@ -182,18 +185,22 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
             let view = imported(connection, &accepted.project_id, namespace, output).await?;
             output.show(&view, |view| format!("{}  {} files, {} bytes", view.project_id, view.files, view.size_bytes))
         }
-        ProjectCommand::Ls { namespace } => {
-            let found: Page<ProjectView> = client.get(&with_query("/projects", &[("namespace", namespace)])).await?;
+        ProjectCommand::Ls { namespace, page } => {
+            let [limit, cursor] = page.query();
+            let path = with_query("/projects", &[("namespace", namespace), limit, cursor]);
+            let found: Page<ProjectView> = client.get(&path).await?;
             output.show(&found, |found| {
                 let row = |one: &ProjectView| {
                     [one.project_id.clone(), one.name.clone(), one.status.clone(), one.files.to_string()]
                 };
                 table(
-                    ["id", "name", "status", "files"],
+                    ["project", "name", "status", "files"],
                     found.items.iter().map(row).collect(),
                     "there are no projects yet; import one: riverrun project import <folder>",
                 )
-            })
+            })?;
+            output.tell_rest(found.next_cursor.as_deref());
+            Ok(())
         }
         ProjectCommand::Analyze { id, no_review, namespace } => {
             let body = AnalyzeBody { review: Some(!no_review), model: None };

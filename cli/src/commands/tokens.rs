@@ -40,10 +40,10 @@ pub struct CreateArgs {
     #[arg(short, long = "namespace", value_name = "NAMESPACE")]
     pub namespaces: Vec<Namespace>,
     /// Most requests a minute, instead of RIVERRUN_RATE_PER_TOKEN
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     pub per_minute: Option<u32>,
     /// It holds for so many days; for ever when left out
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=36_500), value_name = "N")]
     pub days: Option<u32>,
 }
 
@@ -78,9 +78,9 @@ pub fn run(command: TokensCommand, settings: &Settings, output: Output) -> Resul
             let items = Items { items: file.entries().cloned().collect::<Vec<_>>() };
             output.show(&items, |items| {
                 table(
-                    ["name", "scopes", "namespaces", "per minute", "created", "expires"],
+                    ["token", "scopes", "namespaces", "per minute", "created", "expires"],
                     items.items.iter().map(row).collect(),
-                    "no tokens in the file; riverrun tokens create NAME --scope SCOPE makes one",
+                    "there are no tokens yet; make one: riverrun tokens create <name> --scope <scope>",
                 )
             })
         }

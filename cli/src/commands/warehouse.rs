@@ -29,7 +29,7 @@ pub enum WarehouseCommand {
         #[arg(short, long)]
         namespace: Option<String>,
         /// Most rows, 1 to 10,000
-        #[arg(long)]
+        #[arg(long, value_name = "N")]
         limit: Option<usize>,
         /// Print CSV with a header
         #[arg(long)]

@@ -104,7 +104,7 @@ COMMANDS = {
         project tools rm""",
     "how good retrieval is": "rag eval",
     "models measured": "models rm\nmodels show\nmodels probe",
-    "tools of users": "tools check\nmcp",
+    "tools of users": "tools ls\ntools check\nmcp",
     "operators": "blobs ls\nblobs check\nblobs sweep\nexport\nimport\ntokens create\ntokens ls\ntokens revoke\nusage",
 }
 
@@ -228,7 +228,9 @@ FLAGS = {
         finetune train --detach
         finetune jobs --status
         finetune jobs --limit
+        finetune jobs --cursor
         finetune registry --limit
+        finetune registry --cursor
         finetune eval --stem
         finetune eval --encoder
         finetune eval --layer

@@ -5079,6 +5079,8 @@ export interface components {
             /** @enum {string} */
             type: "step";
         } | {
+            /** @description The model was asked again, and this is the text from its beginning: what came of `seq` before is void. */
+            restart?: boolean;
             /**
              * Format: int64
              * @description The step to come.

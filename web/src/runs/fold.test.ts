@@ -69,6 +69,13 @@ describe("the fold of a run's messages", () => {
 		expect(apply(writing, stepped(2), token(2, "late")).writing).toBeNull();
 	});
 
+	test("given a text that is written again, when another worker took the run over, then it is there once", () => {
+		const token = (text: string, restart?: true): RunMessage => ({ type: "token", seq: 2, text, restart });
+		const taken = apply(unknownRun("r"), stepped(1), token("It was"), token("It ", true), token("is so"));
+		expect(taken.writing).toEqual({ seq: 2, text: "It is so" });
+		expect(apply(taken, token("No", true)).writing).toEqual({ seq: 2, text: "No" });
+	});
+
 	describe("given a connection that is lost in the middle of a text", () => {
 		const start: RunMessage = { type: "start", run_id: "r" };
 		const token = (text: string): RunMessage => ({ type: "token", seq: 2, text });

@@ -15,8 +15,8 @@ export type LiveRun = {
 	answered: number[];
 	/**
 	 * Text that the model is writing for step `seq`; gone when the step is there. `heard` before the stream was joined anew:
-	 * pieces have no place in the text, and a model that is asked again writes it from its beginning, so that what comes then
-	 * takes its place.
+	 * pieces have no place in the text, so that what comes then takes its place. A model that is asked again writes it from its
+	 * beginning; the stream says so.
 	 */
 	writing: { seq: number; text: string; heard?: "before" } | null;
 	result: RunView | null;
@@ -60,7 +60,7 @@ function take(run: LiveRun, message: RunMessage): void {
 			return;
 		case "token": {
 			if (message.seq <= lastSeq(run) || run.result) return;
-			const goesOn = run.writing?.seq === message.seq && run.writing.heard !== "before";
+			const goesOn = run.writing?.seq === message.seq && run.writing.heard !== "before" && !message.restart;
 			const before = run.writing && goesOn ? run.writing.text : "";
 			run.writing = { seq: message.seq, text: before + message.text };
 			return;

@@ -8,14 +8,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use riverrun_agents::memory::MemoryScope;
-use riverrun_agents::state::NOT_MADE_MS;
-use riverrun_agents::tools::{ToolContext, ToolError, ToolManifest, beginning};
+use riverrun_agents::tools::ToolManifest;
 use riverrun_agents::{Action, ModelCall, ModelMode, RunState, decide};
 use riverrun_log::{LogError, Position};
 use riverrun_models::{ChatReply, ChatRequest, FinishReason, ModelError};
-use riverrun_schemas::agent::{AgentEvent, RunAdvanced, RunClaimed, Step, StepKind, ToolUse};
-use riverrun_schemas::{Failure, Session, SessionName, Usage, now_ms};
+use riverrun_schemas::agent::{AgentEvent, RunAdvanced, RunClaimed, Step};
+use riverrun_schemas::tokens::Attempt;
+use riverrun_schemas::{Failure, Usage, now_ms};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -48,8 +47,6 @@ pub(super) enum Left {
 
 /// How long the log may be away before each next attempt to append.
 const APPEND_PAUSE: Duration = Duration::from_millis(500);
-/// A tool's result beyond this, in bytes of JSON, goes to the blob store; its beginning stays in the event.
-const MAX_INLINE_RESULT: usize = 64 << 10;
 
 /// What a driver leaves behind.
 pub(super) struct Released {
@@ -67,6 +64,8 @@ pub(super) struct Driver {
     next_offset: i64,
     /// The last step that a snapshot holds, or that one was tried at.
     snapshot_seq: i64,
+    /// Texts that models began to write here.
+    texts: u32,
     pub(super) meter: Meter,
     inbox: mpsc::UnboundedReceiver<Seen>,
     stop: CancellationToken,
@@ -86,8 +85,19 @@ impl Driver {
     pub(super) fn new(context: Arc<AgentContext>, run: ReadyRun, partition: i32, stop: CancellationToken) -> Self {
         let ReadyRun { state, accepted_offset, next_offset, inbox, ends } = run;
         let snapshot_seq = state.last_seq();
-        let meter = Meter::default();
-        Self { context, state, partition, accepted_offset, next_offset, snapshot_seq, meter, inbox, stop, ends }
+        Self {
+            context,
+            state,
+            partition,
+            accepted_offset,
+            next_offset,
+            snapshot_seq,
+            texts: 0,
+            meter: Meter::default(),
+            inbox,
+            stop,
+            ends,
+        }
     }
 
     pub(super) async fn run(mut self, turn: Turn) -> Released {
@@ -285,8 +295,7 @@ impl Driver {
         let context = self.context.clone();
         let provider = self.state.request.provider.clone();
         let cancel = CancellationToken::new();
-        let stream = (call.mode == ModelMode::Answer)
-            .then(|| TokenStream::start(context.producer.clone(), self.state.run_id, self.state.last_seq() + 1));
+        let stream = (call.mode == ModelMode::Answer).then(|| self.begin_text());
         let mut sink = |text: &str| {
             if let Some(stream) = &stream {
                 stream.push(text);
@@ -314,50 +323,10 @@ impl Driver {
         Err(interrupted)
     }
 
-    async fn call_tool(&mut self, call: ToolUse) -> Result<(), Interrupted> {
-        let started = std::time::Instant::now();
-        let cancel = CancellationToken::new();
-        let context = self.context.clone();
-        let outcome = match tool_context(&self.state, &call, cancel.clone()) {
-            Err(failure) => Err(ToolError::Failed(failure)),
-            Ok((tool_context, arguments)) => {
-                let used = context.toolbox.call(&call.name, arguments, &tool_context);
-                tokio::pin!(used);
-                let interrupted = tokio::select! {
-                    outcome = &mut used => Ok(outcome),
-                    interrupted = self.interruption() => Err(interrupted),
-                };
-                match interrupted {
-                    Ok(outcome) => outcome,
-                    Err(interrupted) => {
-                        cancel.cancel();
-                        return Err(interrupted);
-                    }
-                }
-            }
-        };
-        let duration_ms = i64::try_from(started.elapsed().as_millis()).ok().map(|ms| ms.max(NOT_MADE_MS + 1));
-        let mut result = ToolUse { duration_ms, ..call };
-        match outcome {
-            Ok(value) => self.record_result(&mut result, value).await,
-            Err(error) => result.error = Some(error.to_string()),
-        }
-        self.append_steps(vec![decide::StepDraft::tool(StepKind::ToolResult, result)]).await
-    }
-
-    async fn record_result(&self, result: &mut ToolUse, value: serde_json::Value) {
-        let json = value.to_string();
-        if json.len() <= MAX_INLINE_RESULT {
-            result.result_json = Some(json);
-            return;
-        }
-        match self.context.blobs.put_bytes(json.into_bytes().into(), "application/json").await {
-            Ok(blob) => {
-                result.result_json = Some(beginning(&value, MAX_INLINE_RESULT).to_string());
-                result.result_blob = Some(blob);
-            }
-            Err(error) => result.error = Some(format!("the result is large and can't be stored: {error}")),
-        }
+    fn begin_text(&mut self) -> TokenStream {
+        self.texts = self.texts.saturating_add(1);
+        let attempt = Attempt { epoch: self.state.epoch(), text: self.texts };
+        TokenStream::start(self.context.producer.clone(), self.state.run_id, self.state.last_seq() + 1, attempt)
     }
 
     /// Waits for something that makes the present action pointless.
@@ -524,34 +493,6 @@ impl Driver {
             }
         }
     }
-}
-
-fn tool_context(
-    state: &RunState,
-    call: &ToolUse,
-    cancel: CancellationToken,
-) -> Result<(ToolContext, serde_json::Value), String> {
-    let arguments = serde_json::from_str(&call.arguments_json)
-        .map_err(|error| format!("recorded arguments are not JSON: {error}"))?;
-    let collections = state
-        .request
-        .collections
-        .as_ref()
-        .map(|names| names.iter().map(|name| name.parse()).collect::<Result<Vec<_>, _>>())
-        .transpose()
-        .map_err(|error: riverrun_schemas::NameError| error.to_string())?;
-    let session: Option<SessionName> = state.request.session.as_deref().and_then(|name| name.parse().ok());
-    let context = ToolContext {
-        namespace: state.request.namespace.clone(),
-        collections,
-        call_id: call.call_id.clone(),
-        cancel,
-        memory: session.map(|name| MemoryScope {
-            session: Session::new(state.request.namespace.clone(), name),
-            run_id: state.run_id,
-        }),
-    };
-    Ok((context, arguments))
 }
 
 fn failure_of(error: &ModelError) -> Failure {

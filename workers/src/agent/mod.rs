@@ -15,6 +15,7 @@
 //! of them, in whatever order and place that came there. `AGENT-6` a run that ends its workers is claimed a bounded number of
 //! times in a row, and meanwhile takes no other run with it for long.
 
+mod calls;
 mod chains;
 mod commands;
 mod context;

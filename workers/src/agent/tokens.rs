@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use riverrun_log::Producer;
+use riverrun_log::{LogError, Outgoing, Producer};
 use riverrun_schemas::RunId;
-use riverrun_schemas::tokens::{TokenDelta, TokenEvent};
+use riverrun_schemas::tokens::{Attempt, TokenDelta, TokenEvent};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -26,16 +26,16 @@ pub(super) struct TokenStream {
 }
 
 impl TokenStream {
-    pub(super) fn start(producer: Producer, run_id: RunId, seq: i64) -> Self {
+    pub(super) fn start(producer: Producer, run_id: RunId, seq: i64, attempt: Attempt) -> Self {
         let (pieces, mut waiting) = mpsc::channel::<String>(MAX_WAITING);
         let last = CancellationToken::new();
         let ended = last.clone();
         let sending = tokio::spawn(async move {
             let mut gathered = Vec::new();
             while waiting.recv_many(&mut gathered, MAX_WAITING).await > 0 {
-                let event = TokenEvent::from(TokenDelta { run_id, seq, text: gathered.concat() });
+                let piece = TokenDelta { run_id, seq, text: gathered.concat() };
                 gathered.clear();
-                if let Err(error) = producer.send(&event, super::COMPONENT, None).await {
+                if let Err(error) = send(&producer, piece, attempt).await {
                     tracing::debug!(run_id = %run_id, error = %error, "tokens not sent");
                 }
                 tokio::select! {
@@ -62,4 +62,10 @@ impl TokenStream {
             tracing::debug!("the last tokens come behind their step");
         }
     }
+}
+
+async fn send(producer: &Producer, piece: TokenDelta, attempt: Attempt) -> Result<(), LogError> {
+    let mut record = Outgoing::event(&TokenEvent::from(piece), super::COMPONENT, None)?;
+    record.headers.push((Attempt::HEADER.to_owned(), attempt.to_string().into_bytes()));
+    producer.send_one(record).await.map(|_| ())
 }

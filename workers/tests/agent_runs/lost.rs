@@ -40,7 +40,7 @@ fn steps(events: &[AgentEvent], run_id: RunId) -> Vec<&Step> {
 
 /// A run as workers that were lost have left it: accepted, then claimed so often, with words of a person behind some
 /// of the claims.
-async fn left_behind(world: &World, run_id: RunId, claimed: i64, resumed_behind: Option<i64>) {
+pub(super) async fn left_behind(world: &World, run_id: RunId, claimed: i64, resumed_behind: Option<i64>) {
     let producer = Producer::new(world.log()).unwrap();
     let partition = partition_of(run_id.to_string().as_bytes(), Topic::AgentEvents.spec().partitions);
     let request = RunRequest {

@@ -11,22 +11,19 @@ use super::document::{bytes_of, read};
 use crate::client::{encode, with_query};
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
-use crate::output::{Output, print_json, table, tell};
+use crate::output::{Output, print_json, table};
+use crate::paging::PageArgs;
 
 /// What to do with canvases of the server.
 #[derive(Debug, Subcommand)]
 pub enum SavedCommand {
-    /// The canvases that the server keeps
+    /// List the canvases that the server keeps
     Ls {
         /// The namespace
         #[arg(short, long)]
         namespace: Option<String>,
-        /// Most canvases
-        #[arg(long)]
-        limit: Option<u32>,
-        /// Where the list goes on: `next_cursor` of the page before
-        #[arg(long)]
-        cursor: Option<String>,
+        #[command(flatten)]
+        page: PageArgs,
     },
     /// Print a canvas as it is exported
     Show {
@@ -57,7 +54,7 @@ pub struct CanvasSaveArgs {
     #[arg(long)]
     pub id: Option<String>,
     /// The revision that was changed; 0 is a canvas that is new
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_name = "N")]
     pub revision: i64,
     /// The namespace; the one that the canvas names when left out
     #[arg(short, long)]
@@ -67,7 +64,7 @@ pub struct CanvasSaveArgs {
 /// Does it.
 pub async fn run(connection: &Connection, command: SavedCommand, output: Output) -> Result<(), CliError> {
     match command {
-        SavedCommand::Ls { namespace, limit, cursor } => ls(connection, namespace, limit, cursor, output).await,
+        SavedCommand::Ls { namespace, page } => ls(connection, namespace, page, output).await,
         SavedCommand::Show { id, namespace } => {
             let view = get(connection, &id, namespace.as_deref()).await?;
             if output.json { print_json(&view) } else { print_json(&view.document) }
@@ -120,12 +117,12 @@ pub(super) async fn find(
 async fn ls(
     connection: &Connection,
     namespace: Option<String>,
-    limit: Option<u32>,
-    cursor: Option<String>,
+    page: PageArgs,
     output: Output,
 ) -> Result<(), CliError> {
-    let query = [("namespace", namespace), ("limit", limit.map(|limit| limit.to_string())), ("cursor", cursor)];
-    let found: Page<CanvasEntry> = connection.client.get(&with_query("/canvases", &query)).await?;
+    let [limit, cursor] = page.query();
+    let path = with_query("/canvases", &[("namespace", namespace), limit, cursor]);
+    let found: Page<CanvasEntry> = connection.client.get(&path).await?;
     output.show(&found, |found| {
         let row = |entry: &CanvasEntry| {
             [
@@ -137,14 +134,12 @@ async fn ls(
             ]
         };
         table(
-            ["id", "name", "revision", "bytes", "saved"],
+            ["canvas", "name", "revision", "bytes", "saved"],
             found.items.iter().map(row).collect(),
-            "no canvas is kept in this namespace",
+            "there are no canvases in this namespace; keep one: riverrun canvas save <file>",
         )
     })?;
-    if let (Some(cursor), false) = (&found.next_cursor, output.json) {
-        tell(&format!("there are more: --cursor {cursor}"));
-    }
+    output.tell_rest(found.next_cursor.as_deref());
     Ok(())
 }
 

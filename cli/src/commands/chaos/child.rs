@@ -30,7 +30,7 @@ pub struct ChildArgs {
     #[arg(long)]
     data: PathBuf,
     /// Host the broker on this port
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     broker_port: Option<u16>,
     /// Use the broker there
     #[arg(long)]
@@ -48,7 +48,7 @@ pub struct ChildArgs {
     #[arg(long)]
     honour_keys: bool,
     /// Milliseconds that the ledger takes before and after its effect
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_name = "N")]
     ledger_ms: u64,
 }
 

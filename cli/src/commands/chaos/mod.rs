@@ -29,7 +29,7 @@ pub enum ChaosCommand {
     Run(RunArgs),
     /// Start many runs and break a random process again and again
     Load(LoadArgs),
-    /// What the other two start
+    /// Be one of the processes that the other two start
     #[command(hide = true)]
     Child(child::ChildArgs),
 }
@@ -38,10 +38,10 @@ pub enum ChaosCommand {
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// Tool calls of the run; each is three steps, and the answer two more
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=50))]
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=50), value_name = "N")]
     calls: u32,
     /// Only this event, counted from 1
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     event: Option<usize>,
 }
 
@@ -49,34 +49,34 @@ pub struct RunArgs {
 #[derive(Debug, Args)]
 pub struct LoadArgs {
     /// How many runs
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_name = "N")]
     runs: usize,
     /// Steps of each, rounded up to what tool calls of three steps and an answer of two give
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(5..=200))]
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(5..=200), value_name = "N")]
     steps: u32,
     /// Start the runs evenly over this time, so that processes are broken while they come; 0s starts all at once
-    #[arg(long, default_value = "0s", value_parser = duration)]
+    #[arg(long, default_value = "0s", value_parser = duration, value_name = "TIME")]
     over: Duration,
     /// How often a process is broken, such as 2s or 500ms; 0s breaks none
-    #[arg(long, default_value = "2s", value_parser = duration)]
+    #[arg(long, default_value = "2s", value_parser = duration, value_name = "TIME")]
     kill_every: Duration,
     /// Worker processes
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=32))]
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=32), value_name = "N")]
     workers: u32,
     /// How a process is broken
     #[arg(long, value_enum, default_value_t = Fault::Kill)]
     fault: Fault,
     /// How long a frozen process stands still
-    #[arg(long, default_value = "5s", value_parser = duration)]
+    #[arg(long, default_value = "5s", value_parser = duration, value_name = "TIME")]
     freeze_for: Duration,
     /// What the model does to one of ten calls
     #[arg(long, value_enum, default_value_t = script::Mood::Good)]
     model: script::Mood,
     /// Milliseconds that the tool takes before and after its effect
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, value_name = "N")]
     tool_ms: u64,
     /// Fail when not everything has ended by then
-    #[arg(long, default_value = "20m", value_parser = duration)]
+    #[arg(long, default_value = "20m", value_parser = duration, value_name = "TIME")]
     patience: Duration,
     /// Keep the folder with the log and the ledger
     #[arg(long, value_name = "FOLDER")]

@@ -5,6 +5,7 @@ use clap::Subcommand;
 use crate::error::CliError;
 use crate::host::Connection;
 use crate::output::Output;
+use crate::paging::PageArgs;
 
 mod ls;
 pub(super) mod rm;
@@ -21,12 +22,8 @@ pub enum DocsCommand {
         /// Its namespace
         #[arg(short, long)]
         namespace: Option<String>,
-        /// Most documents
-        #[arg(long)]
-        limit: Option<u32>,
-        /// Where the list goes on: `next_cursor` of the page before
-        #[arg(long)]
-        cursor: Option<String>,
+        #[command(flatten)]
+        page: PageArgs,
     },
     /// Show a document with its versions
     Show {
@@ -48,8 +45,8 @@ pub enum DocsCommand {
 
 pub async fn run(connection: &Connection, command: DocsCommand, output: Output) -> Result<(), CliError> {
     match command {
-        DocsCommand::Ls { collection, namespace, limit, cursor } => {
-            ls::run(connection, ls::Page { collection, namespace, limit, cursor }, output).await
+        DocsCommand::Ls { collection, namespace, page } => {
+            ls::run(connection, collection, namespace, page, output).await
         }
         DocsCommand::Show { id, namespace } => show::run(connection, &id, namespace, output).await,
         DocsCommand::Rm { id, namespace } => rm::run(connection, &id, namespace, output).await,

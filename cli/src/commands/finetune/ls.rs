@@ -6,11 +6,11 @@ use crate::client::with_query;
 use crate::error::CliError;
 use crate::host::Connection;
 use crate::output::{Output, table};
+use crate::paging::PageArgs;
 
-pub(super) async fn datasets(connection: &Connection, limit: Option<u32>, output: Output) -> Result<(), CliError> {
-    let path = with_query("/finetune/datasets", &[("limit", limit.map(|limit| limit.to_string()))]);
-    let page: Page<DatasetView> = connection.client.get(&path).await?;
-    output.show(&page, |page| {
+pub(super) async fn datasets(connection: &Connection, page: PageArgs, output: Output) -> Result<(), CliError> {
+    let found: Page<DatasetView> = connection.client.get(&with_query("/finetune/datasets", &page.query())).await?;
+    output.show(&found, |found| {
         let row = |item: &DatasetView| {
             [
                 item.name.clone(),
@@ -22,19 +22,23 @@ pub(super) async fn datasets(connection: &Connection, limit: Option<u32>, output
             ]
         };
         let head = ["dataset", "format", "examples", "held out", "sha256", "created"];
-        table(head, page.items.iter().map(row).collect(), "no datasets")
-    })
+        let empty = "there are no datasets; make one: riverrun finetune dataset <name> --jsonl <file>";
+        table(head, found.items.iter().map(row).collect(), empty)
+    })?;
+    output.tell_rest(found.next_cursor.as_deref());
+    Ok(())
 }
 
 pub(super) async fn jobs(
     connection: &Connection,
     status: Option<String>,
-    limit: Option<u32>,
+    page: PageArgs,
     output: Output,
 ) -> Result<(), CliError> {
-    let query = [("status", status), ("limit", limit.map(|limit| limit.to_string()))];
-    let page: Page<JobView> = connection.client.get(&with_query("/finetune/jobs", &query)).await?;
-    output.show(&page, |page| {
+    let [limit, cursor] = page.query();
+    let path = with_query("/finetune/jobs", &[("status", status), limit, cursor]);
+    let found: Page<JobView> = connection.client.get(&path).await?;
+    output.show(&found, |found| {
         let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.4}"));
         let row = |job: &JobView| {
             [
@@ -50,6 +54,9 @@ pub(super) async fn jobs(
             ]
         };
         let head = ["training", "status", "name", "method", "base model", "step", "loss", "held out", "version"];
-        table(head, page.items.iter().map(row).collect(), "no trainings")
-    })
+        let empty = "there are no trainings; start one: riverrun finetune train --dataset <name> --name <name>";
+        table(head, found.items.iter().map(row).collect(), empty)
+    })?;
+    output.tell_rest(found.next_cursor.as_deref());
+    Ok(())
 }

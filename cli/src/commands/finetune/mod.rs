@@ -16,6 +16,7 @@ use riverrun_models::ModelSettings;
 use crate::error::CliError;
 use crate::host::Connection;
 use crate::output::Output;
+use crate::paging::PageArgs;
 
 /// What to do with datasets, trainings and the models that come out.
 #[derive(Debug, Subcommand)]
@@ -23,11 +24,7 @@ pub enum FinetuneCommand {
     /// Check a dataset and keep it under a name
     Dataset(DatasetArgs),
     /// List datasets, newest first
-    Datasets {
-        /// Most entries
-        #[arg(long)]
-        limit: Option<u32>,
-    },
+    Datasets(PageArgs),
     /// Train a model, and follow the training to its end
     Train(Box<TrainArgs>),
     /// List trainings, newest first
@@ -35,9 +32,8 @@ pub enum FinetuneCommand {
         /// Only those in this status
         #[arg(long)]
         status: Option<String>,
-        /// Most entries
-        #[arg(long)]
-        limit: Option<u32>,
+        #[command(flatten)]
+        page: PageArgs,
     },
     /// Follow a training to its end
     Watch {
@@ -53,11 +49,7 @@ pub enum FinetuneCommand {
         reason: Option<String>,
     },
     /// List versions of models, newest first
-    Registry {
-        /// Most entries
-        #[arg(long)]
-        limit: Option<u32>,
-    },
+    Registry(PageArgs),
     /// Show a version and where it comes from: base, training, dataset, runs
     Show {
         /// A version: model@number
@@ -67,7 +59,7 @@ pub enum FinetuneCommand {
     Stage {
         /// A version: model@number
         model: String,
-        /// ready, retired or candidate
+        /// The stage: ready, retired or candidate
         stage: String,
     },
     /// Write a version's adapter to a folder, in the layout of PEFT
@@ -117,17 +109,17 @@ pub struct TrainArgs {
     /// The model that comes out
     #[arg(long)]
     pub name: String,
-    /// sft_lora or dpo; qlora and rlhf need a CUDA GPU
+    /// The method: sft_lora or dpo; qlora and rlhf need a CUDA GPU
     #[arg(long, default_value = "sft_lora")]
     pub method: String,
     /// The model that is trained; the default chat model when left out
     #[arg(long)]
     pub base_model: Option<String>,
     /// Most steps
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     pub max_steps: Option<u64>,
     /// Rows of an adapter's smaller matrices
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     pub rank: Option<usize>,
     /// How strongly adapters count, over the rank
     #[arg(long)]
@@ -142,16 +134,16 @@ pub struct TrainArgs {
     #[arg(long)]
     pub learning_rate: Option<f64>,
     /// Examples of a pass
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     pub batch_size: Option<usize>,
     /// Passes of a step
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     pub accumulation: Option<usize>,
     /// Most tokens of an example; longer ones are left out
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     pub seq_len: Option<usize>,
     /// Everything that is drawn follows from it
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Make the version ready only when it is surely better than its base on what was held out
     #[arg(long)]
@@ -172,12 +164,12 @@ pub async fn run(
 ) -> Result<(), CliError> {
     match command {
         FinetuneCommand::Dataset(args) => dataset::run(connection, args, output).await,
-        FinetuneCommand::Datasets { limit } => ls::datasets(connection, limit, output).await,
+        FinetuneCommand::Datasets(page) => ls::datasets(connection, page, output).await,
         FinetuneCommand::Train(args) => train::run(connection, *args, output).await,
-        FinetuneCommand::Jobs { status, limit } => ls::jobs(connection, status, limit, output).await,
+        FinetuneCommand::Jobs { status, page } => ls::jobs(connection, status, page, output).await,
         FinetuneCommand::Watch { job_id } => train::watch(connection, &job_id, output).await,
         FinetuneCommand::Cancel { job_id, reason } => train::cancel(connection, &job_id, reason, output).await,
-        FinetuneCommand::Registry { limit } => versions::ls(connection, limit, output).await,
+        FinetuneCommand::Registry(page) => versions::ls(connection, page, output).await,
         FinetuneCommand::Show { model } => versions::show(connection, &model, output).await,
         FinetuneCommand::Stage { model, stage } => versions::stage(connection, &model, &stage, output).await,
         FinetuneCommand::Export { model, to, dataset } => {

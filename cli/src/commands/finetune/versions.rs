@@ -9,16 +9,17 @@ use crate::client::{encode, with_query};
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
 use crate::output::{Output, table};
+use crate::paging::PageArgs;
 
 /// Files of an adapter.
 const ADAPTER: [&str; 2] = ["adapter_model.safetensors", "adapter_config.json"];
 /// Runs that are told one by one.
 const RUNS_SHOWN: usize = 10;
 
-pub(super) async fn ls(connection: &Connection, limit: Option<u32>, output: Output) -> Result<(), CliError> {
-    let path = with_query("/finetune/registry", &[("limit", limit.map(|limit| limit.to_string()))]);
-    let page: Page<ModelVersionView> = connection.client.get(&path).await?;
-    output.show(&page, |page| {
+pub(super) async fn ls(connection: &Connection, page: PageArgs, output: Output) -> Result<(), CliError> {
+    let path = with_query("/finetune/registry", &page.query());
+    let found: Page<ModelVersionView> = connection.client.get(&path).await?;
+    output.show(&found, |found| {
         let metric = |version: &ModelVersionView, name: &str| {
             version.metrics[name].as_f64().map_or("-".to_owned(), |value| format!("{value:.4}"))
         };
@@ -35,8 +36,11 @@ pub(super) async fn ls(connection: &Connection, limit: Option<u32>, output: Outp
             ]
         };
         let head = ["version", "stage", "base model", "method", "base held out", "held out", "gate", "training"];
-        table(head, page.items.iter().map(row).collect(), "no versions")
-    })
+        let empty = "there are no versions; train one: riverrun finetune train --dataset <name> --name <name>";
+        table(head, found.items.iter().map(row).collect(), empty)
+    })?;
+    output.tell_rest(found.next_cursor.as_deref());
+    Ok(())
 }
 
 /// `model@number`, as the path of it.

@@ -12,6 +12,7 @@ use clap::{Args, Subcommand};
 use crate::error::CliError;
 use crate::host::Connection;
 use crate::output::Output;
+use crate::paging::PageArgs;
 
 /// What to do with conversations.
 #[derive(Debug, Subcommand)]
@@ -27,29 +28,25 @@ pub enum MemoryCommand {
     },
     /// Say something to a chat model that remembers the conversation
     Chat(ChatArgs),
-    /// What of a conversation a model is shown
+    /// Show what of a conversation a model is shown
     Context {
         /// Also recall what resembles this
         #[arg(long)]
         query: Option<String>,
         /// Most memories to recall
-        #[arg(short)]
+        #[arg(short, value_name = "N")]
         k: Option<usize>,
         #[command(flatten)]
         session: SessionArgs,
     },
-    /// What was said, oldest first
+    /// List what was said, oldest first
     Turns {
-        /// Most turns
-        #[arg(long)]
-        limit: Option<u32>,
-        /// Where the list goes on: `next_cursor` of the page before
-        #[arg(long)]
-        cursor: Option<String>,
+        #[command(flatten)]
+        page: PageArgs,
         #[command(flatten)]
         session: SessionArgs,
     },
-    /// Where a memory comes from
+    /// Show where a memory comes from
     Why {
         /// A turn, summary, episode or note
         id: String,
@@ -87,10 +84,10 @@ pub struct ChatArgs {
     pub text: String,
     #[command(flatten)]
     pub session: SessionArgs,
-    /// Model provider
+    /// The provider; the default one when left out
     #[arg(long)]
     pub provider: Option<String>,
-    /// Chat model
+    /// The chat model; the default one when left out
     #[arg(long)]
     pub model: Option<String>,
     /// Sampling temperature, 0 to 2
@@ -107,7 +104,7 @@ pub async fn run(connection: &Connection, command: MemoryCommand, output: Output
         MemoryCommand::Add { role, text, session } => add::run(connection, role, text, session, output).await,
         MemoryCommand::Chat(args) => chat::run(connection, args, output).await,
         MemoryCommand::Context { query, k, session } => context::run(connection, query, k, session, output).await,
-        MemoryCommand::Turns { limit, cursor, session } => turns::run(connection, limit, cursor, session, output).await,
+        MemoryCommand::Turns { page, session } => turns::run(connection, page, session, output).await,
         MemoryCommand::Why { id, session } => why::run(connection, id, session, output).await,
         MemoryCommand::Forget { id, all: _, session } => forget::run(connection, id, session, output).await,
     }

@@ -6,27 +6,21 @@ use super::SessionArgs;
 use crate::client::with_query;
 use crate::error::CliError;
 use crate::host::Connection;
-use crate::output::{Output, clip, table, tell};
+use crate::output::{Output, clip, table};
+use crate::paging::PageArgs;
 
 /// Characters of a turn that people see.
 const SHOWN: usize = 200;
 
 pub(super) async fn run(
     connection: &Connection,
-    limit: Option<u32>,
-    cursor: Option<String>,
+    page: PageArgs,
     session: SessionArgs,
     output: Output,
 ) -> Result<(), CliError> {
-    let path = with_query(
-        "/memory/turns",
-        &[
-            ("limit", limit.map(|limit| limit.to_string())),
-            ("cursor", cursor),
-            ("namespace", session.namespace),
-            ("session", session.session),
-        ],
-    );
+    let [limit, cursor] = page.query();
+    let path =
+        with_query("/memory/turns", &[limit, cursor, ("namespace", session.namespace), ("session", session.session)]);
     let found: Page<TurnView> = connection.client.get(&path).await?;
     output.show(&found, |found| {
         let row = |turn: &TurnView| {
@@ -39,13 +33,11 @@ pub(super) async fn run(
             ]
         };
         table(
-            ["seq", "role", "text", "id", "at"],
+            ["seq", "role", "text", "turn", "at"],
             found.items.iter().map(row).collect(),
-            "nothing was said in this conversation",
+            "there are no turns in this conversation; add one: riverrun memory add <role> <text>",
         )
     })?;
-    if let (Some(cursor), false) = (&found.next_cursor, output.json) {
-        tell(&format!("there are more: --cursor {cursor}"));
-    }
+    output.tell_rest(found.next_cursor.as_deref());
     Ok(())
 }

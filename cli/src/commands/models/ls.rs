@@ -14,7 +14,7 @@ pub async fn run(connection: &Connection, provider: Option<String>, output: Outp
         table(
             ["model", "kind", "present", "size", "context", "dimensions", "source"],
             rows,
-            "there are no models; riverrun models pull <model> fetches one",
+            "there are no models; fetch one: riverrun models pull <model>",
         )
     })
 }

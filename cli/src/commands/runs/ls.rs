@@ -6,7 +6,8 @@ use riverrun_api::wire::{Page, RunSummary};
 use crate::client::with_query;
 use crate::error::CliError;
 use crate::host::Connection;
-use crate::output::{Output, clip, table, tell};
+use crate::output::{Output, clip, table};
+use crate::paging::PageArgs;
 
 /// Options of `runs ls`.
 #[derive(Debug, Args)]
@@ -26,17 +27,13 @@ pub struct LsArgs {
     /// Only those of this chain
     #[arg(long, value_name = "ID")]
     chain: Option<String>,
-    /// Most runs
-    #[arg(long)]
-    limit: Option<u32>,
-    /// Where the list goes on: `next_cursor` of the page before
-    #[arg(long)]
-    cursor: Option<String>,
+    #[command(flatten)]
+    page: PageArgs,
 }
 
 pub async fn run(connection: &Connection, args: LsArgs, output: Output) -> Result<(), CliError> {
-    let LsArgs { status, agent, namespace, session, chain, limit, cursor } = args;
-    let limit = limit.map(|limit| limit.to_string());
+    let LsArgs { status, agent, namespace, session, chain, page } = args;
+    let [limit, cursor] = page.query();
     let path = with_query(
         "/runs",
         &[
@@ -45,8 +42,8 @@ pub async fn run(connection: &Connection, args: LsArgs, output: Output) -> Resul
             ("namespace", namespace),
             ("session", session),
             ("chain", chain),
-            ("limit", limit),
-            ("cursor", cursor),
+            limit,
+            cursor,
         ],
     );
     let page: Page<RunSummary> = connection.client.get(&path).await?;
@@ -65,11 +62,9 @@ pub async fn run(connection: &Connection, args: LsArgs, output: Output) -> Resul
         table(
             ["run", "status", "agent", "steps", "created", "task"],
             page.items.iter().map(row).collect(),
-            "there are no runs; riverrun agent run <task> starts one",
+            "there are no runs; start one: riverrun agent run <task>",
         )
     })?;
-    if let (Some(cursor), false) = (&page.next_cursor, output.json) {
-        tell(&format!("there are more: --cursor {cursor}"));
-    }
+    output.tell_rest(page.next_cursor.as_deref());
     Ok(())
 }

@@ -58,7 +58,7 @@ pub enum RunsCommand {
         #[command(flatten)]
         run: OneRun,
         /// Only steps behind this one
-        #[arg(long, default_value_t = 0)]
+        #[arg(long, default_value_t = 0, value_name = "SEQ")]
         after: i64,
         /// Also text while the model writes it
         #[arg(long)]
@@ -78,7 +78,7 @@ pub enum RunsCommand {
     Resume(OneRun),
     /// Start a run that shares the first steps of another, perhaps with another model, agent or task
     Fork(fork::ForkArgs),
-    /// The runs that branched off each other or wait for each other
+    /// Show the runs that branched off each other or wait for each other
     Tree(OneRun),
     /// Compare two runs step by step
     Compare {

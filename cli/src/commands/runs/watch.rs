@@ -17,9 +17,14 @@ pub async fn run(
     tokens: bool,
     output: Output,
 ) -> Result<(), CliError> {
+    let mut writing = false;
     let mut on_message = |message: &RunMessage| {
         if output.json {
             return print_json_line(message);
+        }
+        let goes_on = matches!(message, RunMessage::Token { restart: false, .. });
+        if std::mem::replace(&mut writing, matches!(message, RunMessage::Token { .. })) && !goes_on {
+            print_piece("\n")?;
         }
         match message {
             RunMessage::Start { .. } => Ok(()),

@@ -33,10 +33,10 @@ const TRAINED_MODELS: &str = "RIVERRUN_MODELS_CACHE_DIR";
 /// Options of `worker`.
 #[derive(Debug, Args)]
 pub struct WorkerArgs {
-    /// Which
+    /// The kind
     pub kind: WorkerKind,
     /// How many of those that the kind is named after; partitions are shared between all of them in all processes
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64), value_name = "N")]
     pub concurrency: u16,
     /// Answer GET /health, /ready and /metrics on this port of RIVERRUN_API_HOST; 0 takes a free one
     #[arg(long, value_name = "PORT")]

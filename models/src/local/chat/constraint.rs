@@ -60,7 +60,7 @@ impl Constraints {
             None => Ok(LlamaSampler::from(matcher)),
             Some(reason) => {
                 let reason: String = reason.lines().next().unwrap_or_default().chars().take(300).collect();
-                Err(ModelError::bad_request(super::NAME, format!("{what} cannot be used: {reason}")))
+                Err(ModelError::bad_request(super::NAME, format!("{what} can't be used: {reason}")))
             }
         }
     }

@@ -26,19 +26,19 @@ pub struct EvalArgs {
     /// What to measure, separated by commas: rouge, bertscore, ragas
     #[arg(long, default_value = "rouge", value_delimiter = ',')]
     pub metrics: Vec<String>,
-    /// rouge: compare words by their stems
+    /// For rouge: compare words by their stems
     #[arg(long)]
     pub stem: bool,
-    /// bertscore: the encoder, an embedding model of this machine; the default one when left out
+    /// For bertscore: the encoder, an embedding model of this machine; the default one when left out
     #[arg(long, value_name = "MODEL")]
     pub encoder: Option<String>,
-    /// bertscore: layers of the encoder that tokens go through; two thirds of them when left out
-    #[arg(long)]
+    /// For bertscore: layers of the encoder that tokens go through; two thirds of them when left out
+    #[arg(long, value_name = "N")]
     pub layer: Option<usize>,
-    /// bertscore: weigh tokens by how rare they are among the references
+    /// For bertscore: weigh tokens by how rare they are among the references
     #[arg(long)]
     pub idf: bool,
-    /// bertscore: rescale by a file of baselines, with the columns LAYER,P,R,F
+    /// For bertscore: rescale by a file of baselines, with the columns LAYER,P,R,F
     #[arg(long, value_name = "FILE")]
     pub baseline: Option<PathBuf>,
     /// Show each sample's scores too, in JSON

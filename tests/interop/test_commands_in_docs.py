@@ -1,0 +1,94 @@
+"""Every `riverrun` command line in the docs and examples is one that the binary takes: its commands and its options, as
+`--help` tells them. Nothing is run but `--help`."""
+
+import re
+import shlex
+import subprocess
+
+import pytest
+
+from conformance.surface import GLOBAL, names
+from server import BINARY, ROOT
+
+# Produced by a run; long values are cut there.
+PAGES = [page for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))) if page.name != "conformance.md"]
+SCRIPTS = sorted((ROOT / "examples").rglob("*.sh"))
+COMMAND = re.compile(r'(?:^\s*|[(;&|]\s*|\$ )(?:[A-Z_]+=\S* )*(?:riverrun|"\$riverrun"|"\$RIVERRUN") ((?:--json )?[a-z].*)')
+
+
+def words(line):
+    """A command line up to what a shell would do with its output; quotes that stay open end it."""
+    line = re.split(r"\s[|>&]|\s#|\\?\s*\)|\\$", line.replace("\\|", "|"))[0]
+    try:
+        return shlex.split(line)
+    except ValueError:
+        return line.split()
+
+
+def of_page(text):
+    shells = re.findall(r"^```(?:sh|bash|console)?\n(.*?)^```", text, re.M | re.S)
+    quoted = re.findall(r"`(riverrun [^`]+)`", text)
+    return [line for block in shells for line in block.splitlines() if not line.lstrip().startswith(("#", "helm", "kubectl", "docker"))] + quoted
+
+
+@pytest.fixture(scope="module")
+def helps():
+    """What `--help` says of a command, asked for once."""
+    kept = {}
+
+    def ask(*path):
+        if path not in kept:
+            kept[path] = subprocess.run([BINARY, *path, "--help"], capture_output=True, text=True, check=True, timeout=60).stdout
+        return kept[path]
+
+    return ask
+
+
+def fault(helps, given):
+    """What the binary would not take of a command line; nothing where it takes all of it."""
+    path = ()
+    for word in (word for word in given if word != "--json"):
+        below = names(helps(*path))
+        if not below:
+            break
+        if word not in below:
+            return None if path and word.startswith(("-", "[", "…")) else f"there is no command {' '.join((*path, word))}"
+        path = (*path, word)
+    known = set(re.findall(r"(?<![\w-])--?[\w-]+", helps(*path))) | GLOBAL
+    asked = [re.match(r"--[a-z][\w-]*", word.strip("[]")) for word in given]
+    unknown = [option.group() for option in asked if option and option.group() not in known]
+    return f"riverrun {' '.join(path)} has no {', '.join(unknown)}" if unknown else None
+
+
+@pytest.mark.parametrize("file", PAGES + SCRIPTS, ids=lambda file: str(file.relative_to(ROOT)))
+def test_the_binary_takes_every_command_line(helps, file):
+    text = file.read_text()
+    lines = of_page(text) if file.suffix == ".md" else text.splitlines()
+    given = [found.group(1) for line in lines if not line.lstrip().startswith("#") and (found := COMMAND.search(line))]
+    faults = {line: wrong for line in given if (wrong := fault(helps, words(line)))}
+    assert not faults, faults
+
+
+def test_a_line_that_the_binary_would_refuse_is_found(helps):
+    given = {"runs ls --nope": "riverrun runs ls has no --nope", "run ls": "there is no command run", "runs list": "there is no command runs list",
+             "--json runs ls --limit 3": None, "collections": None, "models --provider ollama": None, "chat hi | cat --nope": None}
+    assert {line: fault(helps, words(line)) for line in given} == given
+
+
+def test_the_page_of_commands_names_each(helps):
+    page = (ROOT / "docs/cli.md").read_text()
+
+    def leaves(path=()):
+        below = names(helps(*path))
+        return [path] if not below else [leaf for name in below for leaf in leaves((*path, name))]
+
+    missing = [" ".join(path) for path in leaves() if not re.search(rf"[`|\\ ]{re.escape(path[-1])}\b", page)]
+    assert not missing, missing
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda file: str(file.relative_to(ROOT)))
+def test_each_example_takes_the_program_and_the_address_from_the_same_variables(script):
+    text = script.read_text()
+    asked = {name for name in re.findall(r"\$\{(RIVERRUN(?:_\w+)?)", text)}
+    assert "RIVERRUN" in asked or "RIVERRUN_URL" in asked, asked
+    assert "RIVERRUN_BIN" not in asked and not re.search(r"^riverrun ", text, re.M), asked
