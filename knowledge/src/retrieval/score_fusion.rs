@@ -160,7 +160,8 @@ mod tests {
                 if list.is_empty() {
                     continue;
                 }
-                let hit = &mut list[at.index(list.len())];
+                let place = at.index(list.len());
+                let hit = &mut list[place];
                 hit.1 += more;
                 let lifted = hit.0;
                 let (before, after) = (of(&dense, &sparse), of(&better_dense, &better_sparse));

@@ -1753,7 +1753,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The topics, with the records that are written on each. */
+        /**
+         * The topics, with the records that are written on each, and with what they hold where the broker is the embedded one. Topics that
+         *     others have made come last; without a log there are only ours.
+         */
         get: operations["topics"];
         put?: never;
         post?: never;
@@ -1920,6 +1923,15 @@ export interface components {
             /** @description Whether a model reviews the findings; true when left out. */
             review?: boolean | null;
         };
+        /** @description A sentence of an answer. */
+        AnswerSentence: {
+            /** @description The numbers that it cites, ascending. */
+            citations: number[];
+            /** @description Its bytes in the answer, its numbers included. */
+            span: components["schemas"]["SpanView"];
+            /** @description Whether the cited chunks together have its words; null where it claims nothing that could be checked. */
+            supported?: boolean | null;
+        };
         /** @description Which proposal to write to the copy. */
         ApplyBody: {
             /** @description Must be true. */
@@ -1951,8 +1963,10 @@ export interface components {
             /** @description The collection that the answer is grounded in. */
             collection: string;
             filter?: components["schemas"]["FilterBody"] | null;
+            fusion?: components["schemas"]["Fusion"] | null;
             /** @description How many chunks the model reads, 1 to 100; `RIVERRUN_RAG_TOP_K` when left out. */
             k?: number | null;
+            mode?: components["schemas"]["SearchMode"] | null;
             /** @description Chat model. */
             model?: string | null;
             /** @description Its namespace; `default` when left out. */
@@ -1961,11 +1975,17 @@ export interface components {
             provider?: string | null;
             /** @description The question; at most 16 KiB. */
             query: string;
+            /** @description Whether a cross-encoder orders the chunks; left out, it does where one is there. `true` has it fetched first. */
+            rerank?: boolean | null;
+            /** @description Whether the default chat model is asked for other wordings, too. */
+            rewrite?: boolean | null;
             /**
              * @description Answer with server-sent events: `delta` `{text}` while the model writes, then `final` with the whole answer, or
              *     `error` with a problem document.
              */
             stream?: boolean | null;
+            /** @description Other wordings of the question, at most 8: what each finds is fused. */
+            wordings?: string[];
         };
         /** @description An answer grounded in chunks. */
         AskDone: {
@@ -1973,12 +1993,20 @@ export interface components {
             answer: string;
             /** @description The places that the answer names. Each also has `chunk_span` and `attributed`: `model` or `overlap`. */
             citations: components["schemas"]["CitationView"][];
+            /** @description Chunks that were found and did not fit in the model's context. */
+            dropped?: components["schemas"]["DroppedChunk"][];
+            /** @description Why generation ended: `stop`, `length` of an answer that is cut, `cancelled`; null when no model was asked. */
+            finish?: string | null;
             /** @description Whether the collection had an answer. */
             found: boolean;
             /** @description The chat model that answered; null when none was asked. */
             model?: string | null;
             /** @description What was left out although it was wanted. */
             notes?: string[];
+            /** @description Numbers that the model cited and nobody gave; they were taken out of the answer. */
+            removed_citations?: string[];
+            /** @description Every sentence of the answer, in order. */
+            sentences?: components["schemas"]["AnswerSentence"][];
             /** @description How long each stage took. */
             took_ms: components["schemas"]["SearchTimes"];
             /** @description Null: answers outside of runs are not traced. */
@@ -2493,7 +2521,7 @@ export interface components {
              * @default null
              */
             temperature: number | null;
-            /** @description `auto` or `none`. */
+            /** @description `auto`, `none`, `required`, or `{"type": "function", "function": {"name": "…"}}`. */
             tool_choice?: Record<string, never> | null;
             /**
              * @description Tools that the model may call.
@@ -2827,6 +2855,15 @@ export interface components {
             updated_at: string;
             /** @description The version that was split last; null before. */
             version?: string | null;
+        };
+        /** @description A chunk that was found and that the model did not see. */
+        DroppedChunk: {
+            /** @description The chunk. */
+            chunk_id: string;
+            /** @description Why. */
+            reason: string;
+            /** @description Where its document came from. */
+            source: string;
         };
         /**
          * @description What leads from one run to another.
@@ -3167,6 +3204,11 @@ export interface components {
             /** @description The other run. */
             run_id: string;
         };
+        /**
+         * @description How the lists of both searches become one.
+         * @enum {string}
+         */
+        Fusion: "rrf" | "scores";
         /** @description Whether a version does what its adapter did. */
         GateView: {
             /** @description Merged and adapter agree, and generation stops. */
@@ -3627,6 +3669,8 @@ export interface components {
         Items_TopicEntry: {
             /** @description Its entries. */
             items: {
+                /** @description Others have made it: nothing of riverrun's is on it. */
+                foreign?: boolean;
                 /** @description Its name. */
                 name: string;
                 /**
@@ -3634,13 +3678,24 @@ export interface components {
                  * @description How many partitions it has.
                  */
                 partitions: number;
-                /** @description The records that are written on it. */
+                /**
+                 * Format: int64
+                 * @description Offsets from its first record to its last, where the broker is the embedded one; markers of transactions, and what compaction
+                 *     has removed, count.
+                 */
+                record_count?: number | null;
+                /** @description The records that riverrun writes on it. */
                 records: string[];
                 /**
                  * Format: int64
-                 * @description How long records stay, in milliseconds; -1 for ever.
+                 * @description How long records stay, in milliseconds; -1 for ever. Not there for a topic of others on a broker of its own.
                  */
-                retention_ms: number;
+                retention_ms?: number | null;
+                /**
+                 * Format: int64
+                 * @description Bytes on the disk, where the broker is the embedded one.
+                 */
+                size_bytes?: number | null;
             }[];
         };
         /** @description A complete list. */
@@ -5213,6 +5268,7 @@ export interface components {
             /** @description Bytes of the document to show before and behind each chunk, as `context`; at most 20,000. */
             context_bytes?: number | null;
             filter?: components["schemas"]["FilterBody"] | null;
+            fusion?: components["schemas"]["Fusion"] | null;
             /** @description How many results, 1 to 100; `RIVERRUN_RAG_TOP_K` when left out. */
             k?: number | null;
             mode?: components["schemas"]["SearchMode"] | null;
@@ -5222,7 +5278,7 @@ export interface components {
             query: string;
             /** @description Whether a cross-encoder orders the results; left out, it does where one is there. `true` has it fetched first. */
             rerank?: boolean | null;
-            /** @description Whether the chat model is asked for other wordings, too. */
+            /** @description Whether the default chat model is asked for other wordings, too. */
             rewrite?: boolean | null;
             /** @description Other wordings of the query, at most 8: what each finds is fused. */
             wordings?: string[];
@@ -5288,7 +5344,7 @@ export interface components {
             dense?: number | null;
             /**
              * Format: double
-             * @description Reciprocal rank fusion.
+             * @description Both as one, by `fusion`.
              */
             fused?: number | null;
             /**
@@ -5658,6 +5714,8 @@ export interface components {
         };
         /** @description A topic of the log. */
         TopicEntry: {
+            /** @description Others have made it: nothing of riverrun's is on it. */
+            foreign?: boolean;
             /** @description Its name. */
             name: string;
             /**
@@ -5665,13 +5723,24 @@ export interface components {
              * @description How many partitions it has.
              */
             partitions: number;
-            /** @description The records that are written on it. */
+            /**
+             * Format: int64
+             * @description Offsets from its first record to its last, where the broker is the embedded one; markers of transactions, and what compaction
+             *     has removed, count.
+             */
+            record_count?: number | null;
+            /** @description The records that riverrun writes on it. */
             records: string[];
             /**
              * Format: int64
-             * @description How long records stay, in milliseconds; -1 for ever.
+             * @description How long records stay, in milliseconds; -1 for ever. Not there for a topic of others on a broker of its own.
              */
-            retention_ms: number;
+            retention_ms?: number | null;
+            /**
+             * Format: int64
+             * @description Bytes on the disk, where the broker is the embedded one.
+             */
+            size_bytes?: number | null;
         };
         /** @description A way from one run of a tree to another. */
         TreeEdge: {
@@ -10046,6 +10115,14 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Items_TopicEntry"];
+                };
+            };
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
         };
