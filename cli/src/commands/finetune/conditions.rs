@@ -149,7 +149,7 @@ fn tool_errors(run: &RunView) -> i64 {
 fn is_said(metadata: Option<&Value>, key: &str, value: &str) -> bool {
     match metadata.and_then(|metadata| metadata.get(key)) {
         Some(Value::String(text)) => text == value,
-        Some(other) => other.to_string() == value,
+        Some(other) => serde_json::to_string(other).is_ok_and(|written| written == value),
         None => false,
     }
 }
@@ -242,7 +242,7 @@ pub(super) mod tests {
     #[test]
     fn given_conditions_then_the_list_is_asked_for_them_and_for_one_namespace_unless_all_are_wanted() {
         let own = ("namespace", Some("default".to_owned()));
-        assert_eq!(query(""), [own.clone()]);
+        assert_eq!(query(""), std::slice::from_ref(&own));
         let asked = query("agent=react AND status = succeeded and session=\"rock and roll\"");
         let said = |name, value: &str| (name, Some(value.to_owned()));
         let wanted = [said("agent", "react"), said("status", "succeeded"), said("session", "rock and roll"), own];
