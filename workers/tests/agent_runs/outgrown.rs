@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -47,7 +48,8 @@ impl Tool for Pages {
 struct Reader {
     pages: usize,
     most_bytes: usize,
-    delay: Duration,
+    /// While it is set, nothing is said to a prompt that its first page has left.
+    holds: Arc<AtomicBool>,
     read: Arc<Mutex<Vec<String>>>,
 }
 
@@ -85,11 +87,13 @@ impl Respond for Reader {
             return ResponseTemplate::new(400)
                 .set_body_json(json!({ "error": "the input length exceeds the context length" }));
         }
+        let is_held = self.holds.load(Ordering::SeqCst) && newest_page(&prompt) > 1 && !prompt.contains("end-1.");
         let text = self.reply(prompt, body["format"].is_object());
         let piece = json!({ "model": "scripted", "message": { "role": "assistant", "content": text }, "done": false });
         let end = json!({ "model": "scripted", "message": { "role": "assistant", "content": "" }, "done": true,
             "done_reason": "stop", "prompt_eval_count": 10, "eval_count": 5 });
-        ResponseTemplate::new(200).set_body_string(format!("{piece}\n{end}\n")).set_delay(self.delay)
+        let answer = ResponseTemplate::new(200).set_body_string(format!("{piece}\n{end}\n"));
+        if is_held { answer.set_delay(Duration::from_secs(3_600)) } else { answer }
     }
 }
 
@@ -98,10 +102,10 @@ async fn library(
     pages: usize,
     context: Option<usize>,
     most_bytes: usize,
-    delay: Duration,
+    holds: &Arc<AtomicBool>,
 ) -> (World, Arc<Mutex<Vec<String>>>) {
     let read = Arc::new(Mutex::new(Vec::new()));
-    let reader = Reader { pages, most_bytes, delay, read: read.clone() };
+    let reader = Reader { pages, most_bytes, holds: holds.clone(), read: read.clone() };
     let world = World::new(ToolEffect::None, Duration::ZERO, Duration::ZERO).await;
     (world.with(reader, context, Arc::new(Pages)).await, read)
 }
@@ -150,7 +154,7 @@ async fn check(world: &World, run_id: RunId, end: &RunFinished, pages: usize) ->
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_outgrows_its_context_says_what_it_leaves_out_and_goes_on() {
-    let (world, read) = library(6, Some(CONTEXT), usize::MAX, Duration::ZERO).await;
+    let (world, read) = library(6, Some(CONTEXT), usize::MAX, &Arc::default()).await;
     let (_worker, _stop) = world.worker("w");
     let run_id = start(&world, "read the book").await;
     let end = world.finished(run_id).await;
@@ -170,11 +174,13 @@ async fn a_run_that_outgrows_its_context_says_what_it_leaves_out_and_goes_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_crash_a_run_goes_on_with_what_it_has_left_out() {
-    let (world, read) = library(6, Some(CONTEXT), usize::MAX, Duration::from_millis(150)).await;
+    let holds = Arc::new(AtomicBool::new(true));
+    let (world, read) = library(6, Some(CONTEXT), usize::MAX, &holds).await;
     let first = doomed(&world, "w");
     let run_id = start(&world, "read the book").await;
     world.until("something is left out", |events| !compactions(events, run_id).is_empty()).await;
     first.shutdown_background();
+    holds.store(false, Ordering::SeqCst);
     let before = read.lock().len();
     let (_worker, _stop) = world.worker("w");
     let end = world.finished(run_id).await;
@@ -187,7 +193,7 @@ async fn after_a_crash_a_run_goes_on_with_what_it_has_left_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_prompt_that_the_models_server_finds_too_large_is_made_smaller_too() {
-    let (world, read) = library(5, None, 5_000, Duration::ZERO).await;
+    let (world, read) = library(5, None, 5_000, &Arc::default()).await;
     let (_worker, _stop) = world.worker("w");
     let run_id = start(&world, "read the book").await;
     let end = world.finished(run_id).await;
@@ -197,7 +203,7 @@ async fn a_prompt_that_the_models_server_finds_too_large_is_made_smaller_too() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_whose_task_alone_is_too_large_ends_with_what_to_do() {
-    let (world, read) = library(1, Some(CONTEXT), 4_000, Duration::ZERO).await;
+    let (world, read) = library(1, Some(CONTEXT), 4_000, &Arc::default()).await;
     let (_worker, _stop) = world.worker("w");
     let run_id = start(&world, &"a long task. ".repeat(600)).await;
     let end = world.finished(run_id).await;
@@ -246,8 +252,8 @@ async fn start_served(world: &World, task: &str) -> RunId {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn where_the_provider_has_a_tokenizer_prompts_are_counted_by_it_and_one_that_cannot_fit_is_not_sent() {
-    let (world, read) = library(6, None, usize::MAX, Duration::ZERO).await;
-    let reader = Reader { pages: 6, most_bytes: usize::MAX, delay: Duration::ZERO, read: read.clone() };
+    let (world, read) = library(6, None, usize::MAX, &Arc::default()).await;
+    let reader = Reader { pages: 6, most_bytes: usize::MAX, holds: Arc::default(), read: read.clone() };
     let models = json!({ "data": [{ "id": "served", "max_context_length": CONTEXT }] });
     let models = ResponseTemplate::new(200).set_body_json(models);
     Mock::given(path("/v1/models")).respond_with(models).mount(world.model()).await;
