@@ -21,7 +21,7 @@ NOT_OF_A_NAMESPACE = {
     "chaos run": "for operators", "chaos load": "for operators", "tools check": "a file of one's own",
     "canvas check": "a file of one's own",
     "mcp": "asks the routes of one namespace, which the HTTP twin tries", "dlq ls": "for operators", "dlq show": "for operators", "dlq redrive": "for operators", "dlq drop": "for operators", "blobs ls": "for operators", "blobs check": "for operators", "blobs sweep": "for operators",
-    "finetune dataset": "of the machine", "finetune datasets": "of the machine", "finetune train": "of the machine", "finetune jobs": "of the machine", "finetune watch": "of the machine", "finetune cancel": "of the machine", "finetune registry": "of the machine", "finetune stage": "of the machine", "finetune export": "of the machine", "finetune eval": "of the machine",
+    "finetune dataset": "of the machine", "finetune datasets": "of the machine", "finetune train": "of the machine", "finetune jobs": "of the machine", "finetune watch": "of the machine", "finetune cancel": "of the machine", "finetune registry": "of the machine", "finetune show": "of the machine", "finetune stage": "of the machine", "finetune export": "of the machine", "finetune eval": "of the machine",
 }
 
 

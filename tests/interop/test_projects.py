@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import subprocess
+import time
 import zipfile
 
 import pytest
@@ -48,7 +49,7 @@ def progress_on_the_log(server, project_id, phase):
 
 
 def test_how_far_an_import_and_an_analysis_are_is_told_by_a_few_events_and_in_the_view(server):
-    folder = server.folder / "far"
+    folder = server.folder / f"far-{time.monotonic_ns()}"
     folder.mkdir()
     # The review takes a while: all else is done by then.
     (folder / "train.py").write_text("X = StandardScaler().fit_transform(X)  # [[delay_ms=5000 id=far]]\nparts = train_test_split(X, y)\n")

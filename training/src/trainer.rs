@@ -55,6 +55,9 @@ pub trait Watch {
         true
     }
 
+    /// A checkpoint is written: a restart goes on from there.
+    fn saved(&mut self) {}
+
     /// Whether to give up; asked before every pass.
     fn stop(&self) -> bool;
 }
@@ -195,12 +198,14 @@ impl<'s> Session<'s> {
             let report = self.step(watch)?;
             let saves = report.step.is_multiple_of(self.plan.checkpoint_every) || report.step == self.plan.max_steps;
             watch.step(&report);
-            if saves
-                && watch.settled()
-                && let Err(error) = self.save(folder)
-            {
-                // What is on the disk already is whole: a crash now costs more steps, and nothing else.
-                tracing::warn!(step = report.step, error = %error, "a checkpoint could not be written");
+            if saves && watch.settled() {
+                match self.save(folder) {
+                    Ok(()) => watch.saved(),
+                    // What is on the disk already is whole: a crash now costs more steps, and nothing else.
+                    Err(error) => {
+                        tracing::warn!(step = report.step, error = %error, "a checkpoint could not be written")
+                    }
+                }
             }
         }
         self.stopped_early = self.state.step < self.plan.max_steps;

@@ -148,6 +148,7 @@ impl<W: Worker> Engine<W> {
             producer: config.producer.clone(),
             schemas: config.schemas.clone(),
             group,
+            in_hand: config.in_hand.clone(),
         };
         Ok(Self {
             board: Board::new(worker.lanes(), worker.delivery(), &config),

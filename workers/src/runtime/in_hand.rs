@@ -79,6 +79,8 @@ type Place = (String, TopicPartition);
 struct Table {
     free: Vec<usize>,
     used: usize,
+    /// What is in hand now, by its slot.
+    held: BTreeMap<usize, Line>,
     /// What processes before this one ended with, with the slots that say so.
     known: HashMap<Place, BTreeMap<i64, (u32, usize)>>,
 }
@@ -177,14 +179,31 @@ impl InHand {
         let mut table = self.inner.table.lock();
         let ends = offsets.iter().map(|offset| table.ends(&place, *offset)).max().unwrap_or(0);
         let slot = table.slot();
-        drop(table);
-        let (group, partition) = place;
-        if let Some(slot) = slot
-            && let Err(error) = self.write(slot, &Line { group, partition, offsets, ends, held: true })
-        {
-            tracing::debug!(error = %error, "records in hand can't be marked");
+        if let Some(slot) = slot {
+            let (group, partition) = place;
+            let line = Line { group, partition, offsets, ends, held: true };
+            self.write_if_possible(slot, &line);
+            table.held.insert(slot, line);
         }
         Mark { marks: self.clone(), slot }
+    }
+
+    fn write_if_possible(&self, slot: usize, line: &Line) {
+        if let Err(error) = self.write(slot, line) {
+            tracing::debug!(error = %error, "records in hand can't be marked");
+        }
+    }
+
+    /// A record in hand has got on: whoever is handed it again goes on from there, so the ends before are not its fault.
+    pub(super) fn got_on(&self, group: &str, partition: &TopicPartition, offset: i64) {
+        self.forget(group, partition, offset);
+        for (slot, line) in &mut self.inner.table.lock().held {
+            let is_it = line.group == group && line.partition == *partition && line.offsets.contains(&offset);
+            if is_it && line.ends > 0 {
+                line.ends = 0;
+                self.write_if_possible(*slot, line);
+            }
+        }
     }
 
     /// Waits until no other record that processes ended with is in hand.
@@ -233,8 +252,10 @@ pub(super) struct Mark {
 impl Drop for Mark {
     fn drop(&mut self) {
         if let Some(slot) = self.slot {
+            let mut table = self.marks.inner.table.lock();
             self.marks.blank(slot);
-            self.marks.inner.table.lock().free.push(slot);
+            table.held.remove(&slot);
+            table.free.push(slot);
         }
     }
 }
@@ -313,6 +334,20 @@ mod tests {
         marks.passed("g", &partition(), 2);
         assert_eq!(ends(&marks), [0; 5]);
         drop((held, again));
+    }
+
+    #[test]
+    fn given_a_record_that_gets_on_when_its_process_is_killed_then_only_the_ends_since_are_counted() {
+        let folder = TempDir::new().unwrap();
+        std::fs::write(folder.path().join("marks-gone"), "held 8 g t 3 1 2\n").unwrap();
+        let marks = InHand::open(folder.path()).unwrap();
+        let held = marks.mark("g", &partition(), vec![1]);
+        assert_eq!(ends(&marks), [0, 9, 9, 0, 0]);
+        marks.got_on("g", &partition(), 1);
+        assert_eq!(ends(&marks), [0, 0, 9, 0, 0]);
+        let (_second, marks) = after_kill(folder.path());
+        assert_eq!(ends(&marks), [0, 1, 9, 0, 0]);
+        drop(held);
     }
 
     #[test]

@@ -154,6 +154,17 @@ pub struct Context {
     pub schemas: Schemas,
     /// The worker's consumer group.
     pub group: String,
+    in_hand: Option<InHand>,
+}
+
+impl Context {
+    /// The record at `position` has got on for good: should the process end, whoever is handed it again goes on from there. For long
+    /// work, which would else be given up after many ends in none of which it was at fault.
+    pub fn got_on(&self, position: &Position) {
+        if let Some(marks) = &self.in_hand {
+            marks.got_on(&self.group, &position.topic_partition(), position.offset);
+        }
+    }
 }
 
 /// From events to what follows from them.

@@ -40,7 +40,7 @@ pub fn deliveries<E: EventSet>(events: impl IntoIterator<Item = E>) -> Vec<Deliv
 pub fn context(worker: &str) -> Context {
     let log = LogConfig::new("127.0.0.1:1", COMPONENT);
     let producer = Producer::new(&log).unwrap_or_else(|error| panic!("no producer: {error}"));
-    Context { log, producer, schemas: Schemas::built_in(), group: group_of(worker) }
+    Context { log, producer, schemas: Schemas::built_in(), group: group_of(worker), in_hand: None }
 }
 
 /// Hands in every batch twice, as redelivery does, and gives the outputs of the first time. The second time must give

@@ -51,7 +51,9 @@ impl Trainer {
         Self { models, blobs, folder, worker, stop, tries: Tries::default() }
     }
 
-    async fn train(&self, start: &StartFinetune, cause: &Envelope, context: &Context) -> Result<(), WorkError> {
+    async fn train(&self, delivery: &Delivery<FinetuneCommand>, context: &Context) -> Result<(), WorkError> {
+        let FinetuneCommand::StartFinetune(start) = &delivery.event;
+        let cause = &delivery.envelope;
         let (partition, history, next) = history::read(context, start.job_id).await?;
         if history.finished {
             self.forget(start.job_id).await; // the process may have ended between the two
@@ -70,8 +72,10 @@ impl Trainer {
                 let tail = Tail::open(&context.log, vec![(partition, StartAt::Offset(next))]).await?;
                 let stop = Stop::under(&self.stop);
                 let _stop_when_dropped = stop.token().clone().drop_guard();
+                let (told, position) = (context.clone(), delivery.position.clone());
+                let saved = Box::new(move || told.got_on(&position));
                 tokio::select! {
-                    ended = self.work(start, epoch, (cause, context), &stop) => ended?,
+                    ended = self.work(start, epoch, (cause, context), (&stop, saved)) => ended?,
                     never = stop.listen(start.job_id, context, tail) => match never {},
                 }
             }
@@ -143,8 +147,7 @@ impl Worker for Trainer {
 
     async fn handle(&self, batch: &[Delivery<FinetuneCommand>], context: &Context) -> Result<Vec<Outgoing>, WorkError> {
         for delivery in batch {
-            let FinetuneCommand::StartFinetune(start) = &delivery.event;
-            self.train(start, &delivery.envelope, context).await?;
+            self.train(delivery, context).await?;
         }
         Ok(Vec::new())
     }

@@ -75,6 +75,8 @@ struct Beside {
     given: u64,
     /// The last step that is on the log.
     told: watch::Receiver<u64>,
+    /// Called when a checkpoint is written.
+    saved: Box<dyn Fn() + Send>,
     runtime: Handle,
     stop: CancellationToken,
 }
@@ -90,6 +92,10 @@ impl Watch for Beside {
     fn settled(&mut self) -> bool {
         let given = self.given;
         self.runtime.block_on(self.told.wait_for(|told| *told >= given)).is_ok()
+    }
+
+    fn saved(&mut self) {
+        (self.saved)();
     }
 
     fn stop(&self) -> bool {
@@ -126,7 +132,7 @@ impl Trainer {
         start: &StartFinetune,
         epoch: i64,
         (cause, context): (&Envelope, &Context),
-        stop: &Stop,
+        (stop, saved): (&Stop, Box<dyn Fn() + Send>),
     ) -> Result<Ended, WorkError> {
         let job = match self.job(start, stop).await {
             Ok(job) => job,
@@ -136,7 +142,8 @@ impl Trainer {
         };
         let (sender, reports) = mpsc::channel(REPORTS);
         let (tell, told) = watch::channel(0);
-        let beside = Beside { reports: sender, given: 0, told, runtime: Handle::current(), stop: stop.token().clone() };
+        let beside =
+            Beside { reports: sender, given: 0, told, saved, runtime: Handle::current(), stop: stop.token().clone() };
         let training = tokio::task::spawn_blocking(move || {
             let done = run(&job, beside);
             done.map(|(trained, sets)| (job, trained, sets))
