@@ -122,7 +122,9 @@ mod tests {
         vec((0..12u8, prop_oneof![8 => -1.5..30.0f32, 1 => Just(0.0f32), 1 => Just(f32::NAN)]), 0..16)
     }
 
-    fn with_shuffled(hits: Vec<(u8, f32)>) -> impl Strategy<Value = (Vec<(u8, f32)>, Vec<(u8, f32)>)> {
+    type Scored = Vec<(u8, f32)>;
+
+    fn with_shuffled(hits: Vec<(u8, f32)>) -> impl Strategy<Value = (Scored, Scored)> {
         (Just(hits.clone()), Just(hits).prop_shuffle())
     }
 

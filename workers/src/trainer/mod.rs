@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use riverrun_log::{BlobStore, Outgoing, StartAt, Tail};
 use riverrun_models::Models;
 use riverrun_schemas::finetune::{
-    FinetuneAccepted, FinetuneClaimed, FinetuneCommand, FinetuneEvent, FinetuneFinished, FinetuneOutcome, StartFinetune,
+    FinetuneAccepted, FinetuneClaimed, FinetuneCommand, FinetuneEvent, FinetuneFinished, FinetuneOutcome,
 };
 use riverrun_schemas::{Envelope, Failure, FinetuneId, now_ms};
 use riverrun_training::{TrainingError, is_begun};
