@@ -27,7 +27,7 @@ MODEL = "all-minilm-l6-v2"
 # What a plain Python reference reaches is 0.541, 0.504 and 0.565 (docs/retrieval.md), rounded; ours was 0.546, 0.504 and, as equal ranks
 # fall, which are ordered by ids and so by the folder's name, 0.561 to 0.564. A prototype
 # of fusion by scores reached 0.58.
-LEAST = {"sparse": 0.541, "dense": 0.502, "hybrid": 0.555, "scores": 0.57}
+LEAST = {"sparse": 0.541, "dense": 0.502, "hybrid": 0.56, "scores": 0.57}
 
 
 class KeptVectors:
