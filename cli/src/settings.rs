@@ -310,7 +310,7 @@ fn fix(name: &str) -> String {
 }
 
 fn wrong(name: &str, value: &str, expected: &str) -> CliError {
-    CliError::new(Exit::Usage, format!("setting {name} is '{value}', which is not {expected}")).hint(fix(name))
+    CliError::new(Exit::Usage, format!("setting {name} is {value:?}, which is not {expected}")).hint(fix(name))
 }
 
 /// The address without a password in it.

@@ -32,11 +32,12 @@ pub enum StoreError {
     #[error("cursor {0:?} is not one that this list gave out")]
     Cursor(String),
     /// There is no such collection.
-    #[error("collection {0} does not exist")]
+    #[error("{} does not exist", .0.quoted())]
     NoCollection(Collection),
     /// The collection holds vectors of another model.
     #[error(
-        "collection {collection} holds vectors of {stored_model} ({stored_dimensions} dimensions), not of {wanted_model} ({wanted_dimensions} dimensions)"
+        "{} holds vectors of {stored_model:?} ({stored_dimensions} dimensions), not of {wanted_model:?} ({wanted_dimensions} dimensions)",
+        .collection.quoted()
     )]
     EmbeddingMismatch {
         /// The collection.
@@ -51,7 +52,7 @@ pub enum StoreError {
         wanted_dimensions: usize,
     },
     /// A vector has another length than those of the collection.
-    #[error("a vector of {found} dimensions was given to collection {collection}, which holds {expected} dimensions")]
+    #[error("a vector of {found} dimensions was given to {}, which holds {expected} dimensions", .collection.quoted())]
     Dimensions {
         /// The collection.
         collection: Collection,

@@ -48,7 +48,7 @@ impl Gap {
             GapState::Mending => "it is being made again from the log, and until then results may be incomplete",
             GapState::Stuck => "results may be incomplete",
         };
-        format!("index_incomplete: collection {collection}: {}; {now}", self.reason)
+        format!("index_incomplete: {}: {}; {now}", collection.quoted(), self.reason)
     }
 
     /// What to do about it.

@@ -123,7 +123,7 @@ async fn check(connection: &Connection, name: &str, namespace: Option<String>, o
         tell("documents that are on their way differ for a moment; check again when nothing is ingested");
     }
     let what = match found.problems.first() {
-        Some(problem) => format!("collection {name} is not whole: {}", problem.message),
+        Some(problem) => format!("collection {name:?} is not whole: {}", problem.message),
         None => format!("{} documents are not everywhere alike", found.orphans.len()),
     };
     let known = found.problems.first().and_then(|problem| problem.hint.clone());
