@@ -197,7 +197,7 @@ impl StoreError {
             ),
             Self::Cursor(_) => Some("start the list again without a cursor".to_owned()),
             Self::NoCollection(collection) => Some(format!(
-                "riverrun ingest --source <path> --collection {} --namespace {}",
+                "riverrun ingest <source> -c {} -n {}",
                 collection.name, collection.namespace
             )),
             Self::EmbeddingMismatch { collection, stored_model, wanted_model, .. } => Some(format!(
