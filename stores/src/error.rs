@@ -196,12 +196,11 @@ impl StoreError {
                     .to_owned(),
             ),
             Self::Cursor(_) => Some("start the list again without a cursor".to_owned()),
-            Self::NoCollection(collection) => Some(format!(
-                "riverrun ingest <source> -c {} -n {}",
-                collection.name, collection.namespace
-            )),
+            Self::NoCollection(collection) => {
+                Some(format!("riverrun ingest <source> -c {} -n {}", collection.name, collection.namespace))
+            }
             Self::EmbeddingMismatch { collection, stored_model, wanted_model, .. } => Some(format!(
-                "set RIVERRUN_DEFAULT_EMBED_MODEL={stored_model}, or embed the collection anew: riverrun collections reembed {} --namespace {} --model {wanted_model}",
+                "set RIVERRUN_DEFAULT_EMBED_MODEL={stored_model}, or embed the collection anew: riverrun collections reembed {} -n {} --model {wanted_model}",
                 collection.name, collection.namespace
             )),
             Self::Unsupported(_) => {

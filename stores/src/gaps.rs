@@ -56,11 +56,9 @@ impl Gap {
         let Collection { namespace, name } = collection;
         match self.state {
             GapState::Mending => {
-                format!(
-                    "wait for it; riverrun collections check {name} --namespace {namespace} tells what is missing yet"
-                )
+                format!("wait for it; riverrun collections check {name} -n {namespace} tells what is missing yet")
             }
-            GapState::Stuck => format!("riverrun collections rebuild {name} --namespace {namespace}"),
+            GapState::Stuck => format!("riverrun collections rebuild {name} -n {namespace}"),
         }
     }
 }

@@ -161,7 +161,7 @@ pub fn same_embed_model(known: Option<&CollectionView>, embed_model: &str) -> Re
         collection.embedding.dimensions
     );
     Err(ApiError::conflict("embedding_model_mismatch", what).hint(format!(
-        "set RIVERRUN_DEFAULT_EMBED_MODEL={stored}, ingest into a collection of another name, or embed this one anew: riverrun collections reembed {name} --namespace {} --model {embed_model}",
+        "set RIVERRUN_DEFAULT_EMBED_MODEL={stored}, ingest into a collection of another name, or embed this one anew: riverrun collections reembed {name} -n {} --model {embed_model}",
         collection.namespace
     )))
 }

@@ -127,6 +127,6 @@ async fn check(connection: &Connection, name: &str, namespace: Option<String>, o
         None => format!("{} documents are not everywhere alike", found.orphans.len()),
     };
     let known = found.problems.first().and_then(|problem| problem.hint.clone());
-    let fix = format!("riverrun collections rebuild {} --namespace {}", found.collection, found.namespace);
+    let fix = format!("riverrun collections rebuild {} -n {}", found.collection, found.namespace);
     Err(CliError::new(Exit::Failed, what).hint(known.unwrap_or(fix)))
 }

@@ -105,7 +105,7 @@ async fn check_collections(connection: &Connection, request: &RunRequest) -> Res
             Exit::Refused,
             format!("collection {missing:?} in namespace {:?} does not exist", request.namespace.as_str()),
         )
-        .hint(format!("riverrun collections --namespace {}", request.namespace))),
+        .hint(format!("riverrun collections -n {}", request.namespace))),
     }
 }
 
