@@ -138,7 +138,7 @@ pub(crate) async fn check_collections(state: &AppState, request: &RunRequest) ->
     };
     Err(ApiError::not_found(
         "collection_not_found",
-        format!("collection {missing:?} does not exist in namespace {:?}", request.namespace.as_str()),
+        format!("collection {missing:?} in namespace {:?} does not exist", request.namespace.as_str()),
     )
     .hint(hint))
 }

@@ -1,6 +1,6 @@
 //! Everything in one process: the broker where no other is named, the stores, the workers, and the API's state over them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,21 +11,11 @@ use riverrun_knowledge::sources::{Limits, SourceSecrets};
 use riverrun_knowledge::{Answerer, LanguageModels, Retriever};
 use riverrun_log::admin::{Admin, GroupTopics};
 use riverrun_log::broker::{FiguresHandle, SecureListener};
-use riverrun_log::{
-    BlobError, BlobStore, EmbeddedBroker, LogConfig, LogError, ObjectStoreBlobs, Producer, RegistryConfig,
-    RegistryError, S3Config, SchemaRegistry,
-};
+use riverrun_log::{BlobStore, EmbeddedBroker, LogConfig, Producer, RegistryConfig, S3Config, SchemaRegistry};
 use riverrun_schemas::Topic;
 use riverrun_schemas::topics::all_specs;
-use riverrun_stores::keywords::qdrant_index::QdrantKeywords;
-use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
-use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
-use riverrun_stores::vectors::qdrant::{QdrantConfig, QdrantVectors};
-use riverrun_stores::warehouse::{DuckConfig, DuckWarehouse, ElsewhereWarehouse};
-use riverrun_stores::{
-    DocumentStore, Episodes, Gaps, KeywordIndex, MongoDocuments, Sql, SqlDocuments, StoreError, VectorStore, Warehouse,
-    WarehouseError,
-};
+use riverrun_stores::DocumentStore;
+use riverrun_stores::vectors::qdrant::QdrantConfig;
 use riverrun_workers::runtime::{RuntimeConfig, WorkerHandle, WorkerState, group_of};
 use riverrun_workers::tracer::{self, TracingState};
 use riverrun_workers::{rebuilder, trainer};
@@ -34,10 +24,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::crew::Crew;
 use crate::documents::StoredDocuments;
-use crate::hub::{Hub, HubError};
+use crate::hub::Hub;
 use crate::routes::model_cards;
 use crate::state::{AppState, Core, Parts, WorkerSet};
 use crate::{blob_sweeps, index_guard};
+
+mod error;
+mod stores;
+
+pub use error::StackError;
+pub use stores::blobs;
+pub(crate) use stores::{Index, open_blobs, open_documents, open_index, open_sql};
+use stores::{Stores, keyword_server, open_stores};
 
 /// How long an outside broker may take to answer at the start.
 const BROKER_PATIENCE: Duration = Duration::from_secs(10);
@@ -140,75 +138,6 @@ impl StackConfig {
             tune: |config| config,
             extend_tools: |tools| tools,
         }
-    }
-}
-
-/// A part of the stack does not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StackError {
-    /// The broker does not start or does not answer.
-    #[error("broker: {0}")]
-    Broker(LogError),
-    /// The log can't be used.
-    #[error("log: {0}")]
-    Log(#[from] LogError),
-    /// The schema registry is not there, or does not take this build's schemas.
-    #[error("schema registry: {0}")]
-    Registry(#[from] RegistryError),
-    /// A store can't be opened.
-    #[error("{part}: {source}")]
-    Store {
-        /// Which.
-        part: &'static str,
-        /// Why.
-        source: StoreError,
-    },
-    /// The warehouse can't be opened.
-    #[error("warehouse: {0}")]
-    Warehouse(#[from] WarehouseError),
-    /// The blob store can't be opened.
-    #[error("blobs: {0}")]
-    Blobs(#[from] BlobError),
-    /// The API can't follow the log.
-    #[error("streams: {0}")]
-    Hub(#[from] HubError),
-    /// Workers have no partitions.
-    #[error("workers have no partitions after {seconds} s: {waiting}", seconds = READY_PATIENCE.as_secs())]
-    NotReady {
-        /// Which, and why where that is known.
-        waiting: String,
-    },
-}
-
-impl StackError {
-    /// The service that is not there, as `diagnose` names it.
-    pub fn service(&self) -> &'static str {
-        match self {
-            StackError::Broker(_) | StackError::Log(_) | StackError::Hub(HubError::Log(_)) => "broker",
-            StackError::Registry(_) => "schema registry",
-            StackError::Store { part, .. } => part,
-            StackError::Blobs(_) => "blobs",
-            StackError::Warehouse(_) => "warehouse",
-            StackError::Hub(HubError::Store(_)) => "sql",
-            StackError::NotReady { .. } => "workers",
-        }
-    }
-
-    /// The fix.
-    pub fn hint(&self) -> String {
-        let known = match self {
-            StackError::Broker(error) | StackError::Log(error) => error.hint().map(str::to_owned),
-            StackError::Store { source, .. } | StackError::Hub(HubError::Store(source)) => source.hint(),
-            StackError::Hub(HubError::Log(error)) => error.hint().map(str::to_owned),
-            StackError::Registry(error) => Some(error.hint()),
-            StackError::Warehouse(error) => error.hint(),
-            StackError::Blobs(_) => Some(
-                "check the disk and the data folder (RIVERRUN_DATA_DIR), or the bucket (RIVERRUN_S3_BUCKET, RIVERRUN_S3_ENDPOINT) and its key"
-                    .to_owned(),
-            ),
-            StackError::NotReady { .. } => None,
-        };
-        known.unwrap_or_else(|| "check the disk and the data folder (RIVERRUN_DATA_DIR), then try again".to_owned())
     }
 }
 
@@ -317,107 +246,6 @@ async fn start_broker(config: &StackConfig) -> Result<(Option<EmbeddedBroker>, L
             Ok((None, log.clone()))
         }
     }
-}
-
-struct Stores {
-    sql: Sql,
-    vectors: Arc<dyn VectorStore>,
-    /// Vectors of conversations: apart, so that no name of a collection leads to them.
-    episodes: Episodes,
-    keywords: Arc<dyn KeywordIndex>,
-    gaps: Gaps,
-    warehouse: Arc<dyn Warehouse>,
-    blobs: Arc<dyn BlobStore>,
-}
-
-async fn open_stores(config: &StackConfig) -> Result<Stores, StackError> {
-    let (Index { sql, vectors, keywords, gaps }, memories) = open_index(config).await?;
-    let warehouse: Arc<dyn Warehouse> = if config.workers {
-        Arc::new(DuckWarehouse::open(DuckConfig::at(config.data_dir.join("warehouse")))?)
-    } else {
-        Arc::new(ElsewhereWarehouse)
-    };
-    let blobs = open_blobs(config).await?;
-    Ok(Stores { sql, vectors, episodes: Episodes::new(memories), keywords, gaps, warehouse, blobs })
-}
-
-/// What is searched, and the database whose locks its writers take turns by.
-pub(crate) struct Index {
-    pub(crate) sql: Sql,
-    pub(crate) vectors: Arc<dyn VectorStore>,
-    pub(crate) keywords: Arc<dyn KeywordIndex>,
-    pub(crate) gaps: Gaps,
-}
-
-/// Opens the index, and with it the vectors of conversations.
-pub(crate) async fn open_index(config: &StackConfig) -> Result<(Index, Arc<dyn VectorStore>), StackError> {
-    let part = |part: &'static str| move |source| StackError::Store { part, source };
-    let sql = open_sql(config).await?;
-    let gaps = Gaps::default();
-    let (vectors, memories) = vectors(config, &gaps).await.map_err(part("vectors"))?;
-    let keywords = keywords(config, &gaps).await.map_err(part("keywords"))?;
-    Ok((Index { sql, vectors, keywords, gaps }, memories))
-}
-
-/// Opens the read models.
-pub(crate) async fn open_sql(config: &StackConfig) -> Result<Sql, StackError> {
-    let sql = match &config.database_url {
-        Some(url) => Sql::connect(url).await,
-        None => Sql::open(config.data_dir.join("read.db")).await,
-    };
-    sql.map_err(|source| StackError::Store { part: "sql", source })
-}
-
-/// Opens the documents, which are in the database of the read models where no other place is set; a server has to answer. Runs do
-/// without them, so whoever only drives runs does not open them.
-pub(crate) async fn open_documents(config: &StackConfig, sql: &Sql) -> Result<Arc<dyn DocumentStore>, StackError> {
-    let part = |source| StackError::Store { part: "documents", source };
-    let Some(url) = &config.mongodb_url else { return Ok(Arc::new(SqlDocuments::new(sql.clone()))) };
-    let documents = MongoDocuments::open(url).await.map_err(part)?;
-    documents.version().await.map_err(part)?;
-    Ok(Arc::new(documents))
-}
-
-/// Opens the blobs; a bucket has to answer.
-pub(crate) async fn open_blobs(config: &StackConfig) -> Result<Arc<dyn BlobStore>, StackError> {
-    let blobs = blobs(&config.data_dir, config.s3.as_ref())?;
-    if config.s3.is_some() {
-        blobs.check().await?;
-    }
-    Ok(Arc::new(blobs))
-}
-
-/// The vectors of documents, and those of conversations.
-async fn vectors(
-    config: &StackConfig,
-    gaps: &Gaps,
-) -> Result<(Arc<dyn VectorStore>, Arc<dyn VectorStore>), StoreError> {
-    let Some(server) = &config.qdrant else {
-        let at = |folder: &str| EdgeConfig::at(config.data_dir.join(folder));
-        let documents = EdgeVectors::open_telling(at("vectors"), gaps.clone())?;
-        let (documents, memories): (Arc<dyn VectorStore>, Arc<dyn VectorStore>) =
-            (Arc::new(documents), Arc::new(EdgeVectors::open(at("memory"))?));
-        return Ok((documents, memories));
-    };
-    let documents: Arc<dyn VectorStore> = Arc::new(QdrantVectors::open(server.clone(), DOCUMENTS)?);
-    let memories: Arc<dyn VectorStore> = Arc::new(QdrantVectors::open(server.clone(), "memory")?);
-    documents.server_version().await?;
-    Ok((documents, memories))
-}
-
-/// The words of documents.
-async fn keywords(config: &StackConfig, gaps: &Gaps) -> Result<Arc<dyn KeywordIndex>, StoreError> {
-    let Some(server) = keyword_server(config) else {
-        let at = TantivyConfig::at(config.data_dir.join("keywords"));
-        return Ok(Arc::new(TantivyIndex::open_telling(at, gaps.clone())?));
-    };
-    let keywords = QdrantKeywords::open(server)?;
-    keywords.server_version().await?;
-    Ok(Arc::new(keywords))
-}
-
-fn keyword_server(config: &StackConfig) -> Option<&QdrantConfig> {
-    config.qdrant.as_ref().filter(|server| server.keywords)
 }
 
 async fn start_rest(
@@ -543,15 +371,6 @@ fn stored_memory(config: &StackConfig, stores: &Stores, producer: &Producer) -> 
         tokens => tokens,
     };
     StoredMemory::new(stores.sql.clone(), stores.episodes.clone(), models, producer.clone(), window_tokens)
-}
-
-/// The blob store of a data folder, or the bucket that stands for it. Content is found by its hash, so several processes
-/// may write to it.
-pub fn blobs(data_dir: &Path, s3: Option<&S3Config>) -> Result<ObjectStoreBlobs, BlobError> {
-    match s3 {
-        Some(config) => ObjectStoreBlobs::s3(config),
-        None => ObjectStoreBlobs::local(&data_dir.join("blobs")),
-    }
 }
 
 /// One of each.

@@ -22,6 +22,9 @@ use crate::commands::search::{FusionArg, ModeArg};
 use crate::commands::stream::StreamCommand;
 use crate::commands::warehouse::WarehouseCommand;
 
+/// Heads the options that every command has, apart from its own.
+const EVERYWHERE: &str = "Options of every command";
+
 /// Runs language-model agents on an event log.
 ///
 /// Without a running `riverrun serve`, a command hosts what it needs for its own duration; with one on the same data folder,
@@ -30,10 +33,10 @@ use crate::commands::warehouse::WarehouseCommand;
 #[command(name = "riverrun", version, max_term_width = 110, arg_required_else_help = true, subcommand_required = true)]
 pub struct Cli {
     /// Print JSON in the shapes of the HTTP API
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub json: bool,
     /// Log more to stderr: -v what happens, -vv everything
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, help_heading = EVERYWHERE, action = clap::ArgAction::Count)]
     pub verbose: u8,
     #[command(subcommand)]
     pub command: Command,

@@ -9,6 +9,17 @@ fn given_the_definition_when_clap_checks_it_then_it_holds_together() {
     Cli::command().debug_assert();
 }
 
+#[test]
+fn given_any_command_when_its_help_is_read_then_what_every_command_has_stands_apart_from_its_own() {
+    for line in ["runs ls", "ingest", "docs show"] {
+        let words = std::iter::once("riverrun").chain(line.split(' ')).chain(std::iter::once("--help"));
+        let help = Cli::try_parse_from(words).expect_err("a help ends the parsing").to_string();
+        let (own, shared) = help.split_once(EVERYWHERE).expect("a heading of its own");
+        assert!(own.contains("-n, --namespace") && shared.contains("--json") && shared.contains("--verbose"), "{help}");
+        assert!(!shared.contains("--namespace"), "{help}");
+    }
+}
+
 /// A command and all below it, with what it is called by.
 fn all(command: clap::Command, path: &str) -> Vec<(String, clap::Command)> {
     let path = format!("{path} {}", command.get_name());

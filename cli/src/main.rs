@@ -92,7 +92,7 @@ fn start_logging(settings: &Settings, cli: &Cli) -> Result<(), CliError> {
     };
     let filter = settings.log_filter.clone().unwrap_or(usual);
     let filter: EnvFilter = filter.parse().map_err(|error| {
-        CliError::new(Exit::Usage, format!("setting RIVERRUN_LOG is '{filter}', which is no filter: {error}"))
+        CliError::new(Exit::Usage, format!("setting RIVERRUN_LOG is {filter:?}, which is no filter: {error}"))
             .hint("RIVERRUN_LOG=info, or debug,riverrun_broker=warn")
     })?;
     let logging = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);

@@ -30,6 +30,8 @@ mod files;
 mod projects;
 mod registry;
 mod servers;
+#[cfg(test)]
+mod tests;
 
 const PREFIX: &str = "RIVERRUN_";
 /// Raw librdkafka settings: `RIVERRUN_KAFKA_SECURITY_PROTOCOL` is `security.protocol`.
@@ -308,7 +310,7 @@ fn fix(name: &str) -> String {
 }
 
 fn wrong(name: &str, value: &str, expected: &str) -> CliError {
-    CliError::new(Exit::Usage, format!("setting {name} is '{value}', which is not {expected}")).hint(fix(name))
+    CliError::new(Exit::Usage, format!("setting {name} is {value:?}, which is not {expected}")).hint(fix(name))
 }
 
 /// The address without a password in it.
@@ -385,127 +387,4 @@ fn ingest_roots(values: &Values, folder: &Path) -> Result<Vec<PathBuf>, CliError
                 .map_err(|error| wrong(name, root, &format!("a folder that can be read: {error}")))
         })
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(pairs: &[(&str, &str)]) -> Result<Settings, CliError> {
-        let mut values: BTreeMap<String, String> =
-            pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        values.entry("HOME".into()).or_insert("/home/ann".into());
-        Settings::from_values(&Values(values), Path::new("/tmp"))
-    }
-
-    #[test]
-    fn given_nothing_when_settings_are_read_then_the_defaults_hold() {
-        let settings = read(&[]).unwrap();
-        assert_eq!(settings.data_dir, Path::new("/home/ann/.local/share/riverrun"));
-        assert_eq!((settings.api_host.as_str(), settings.api_port, settings.broker_port), ("127.0.0.1", 8000, 9092));
-        assert_eq!((settings.api.chunk_size, settings.api.chunk_overlap, settings.api.rag_top_k), (800, 100, 5));
-        assert_eq!(settings.api.rag_fusion, Fusion::Rrf);
-        assert_eq!((settings.api.agent_max_iters, settings.api.agent_temperature), (8, 0.2));
-        assert_eq!(settings.api.memory_window_tokens, 2_048);
-        assert!(settings.kafka_brokers.is_none() && settings.api.tokens.is_empty());
-        assert_eq!(settings.api.ingest_roots, [Path::new("/tmp").canonicalize().unwrap()]);
-        assert_eq!(settings.database_url, None);
-        settings.check_bind().unwrap();
-    }
-
-    #[test]
-    fn given_values_that_can_not_be_when_settings_are_read_then_the_error_names_the_setting_and_the_fix() {
-        for (name, value) in [
-            ("RIVERRUN_API_PORT", "http"),
-            ("RIVERRUN_API_PORT", "70000"),
-            ("RIVERRUN_BROKER_PORT", "-1"),
-            ("RIVERRUN_CHUNK_SIZE", "0"),
-            ("RIVERRUN_CHUNK_SIZE", "many"),
-            ("RIVERRUN_CHUNK_OVERLAP", "-1"),
-            ("RIVERRUN_CHUNK_OVERLAP", "900"),
-            ("RIVERRUN_RAG_TOP_K", "0"),
-            ("RIVERRUN_RAG_FUSION", "RRF"),
-            ("RIVERRUN_AGENT_TEMPERATURE", "hot"),
-            ("RIVERRUN_AGENT_MAX_ITERS", "0"),
-            ("RIVERRUN_MEMORY_WINDOW_TOKENS", "10"),
-            ("RIVERRUN_MEMORY_WINDOW_TOKENS", "9000"),
-            ("RIVERRUN_INGEST_ROOTS", "/no/such/folder"),
-            ("RIVERRUN_LOG_FORMAT", "xml"),
-            ("RIVERRUN_WEB_ALLOW", "http://x"),
-            ("RIVERRUN_QDRANT_URL", "127.0.0.1:6334"),
-            ("RIVERRUN_QDRANT_API_KEY", "key"),
-            ("RIVERRUN_MONGODB_URL", "127.0.0.1:27017"),
-            ("RIVERRUN_MODEL_RUNTIME_BASE_URL", "localhost"),
-            ("RIVERRUN_API_TOKENS", "secret"),
-        ] {
-            let error = read(&[(name, value)]).unwrap_err();
-            assert!(
-                error.message.contains(name) && error.hint.is_some() && error.exit == Exit::Usage,
-                "{name}: {error:?}"
-            );
-        }
-        assert!(!read(&[("RIVERRUN_API_TOKENS", "secret")]).unwrap_err().message.contains("secret"));
-        assert!(!read(&[("RIVERRUN_DATABASE_URL", "mysql://ann:secret@db/x")]).unwrap_err().message.contains("secret"));
-    }
-
-    #[test]
-    fn given_a_fusion_when_settings_are_read_then_searches_that_name_none_have_it() {
-        for (value, fusion) in [("rrf", Fusion::Rrf), ("scores", Fusion::Scores)] {
-            assert_eq!(read(&[("RIVERRUN_RAG_FUSION", value)]).unwrap().api.rag_fusion, fusion);
-        }
-    }
-
-    #[test]
-    fn given_settings_with_secrets_when_they_are_shown_then_only_the_others_are() {
-        let settings = read(&[
-            ("RIVERRUN_API_PORT", "8123"),
-            ("RIVERRUN_MEMORY_WINDOW_TOKENS", "512"),
-            ("RIVERRUN_API_TOKEN", "canary"),
-            ("RIVERRUN_OPENAI_API_KEY", "canary"),
-            ("RIVERRUN_KAFKA_SASL_PASSWORD", "canary"),
-            ("RIVERRUN_SOURCE_SHOP", "canary"),
-            ("RIVERRUN_TRACING_HEADERS", "authorization=canary"),
-            ("RIVERRUN_TRACING_ENDPOINT", "https://ann:canary@traces.example/v1"),
-        ])
-        .unwrap();
-        let shown: Vec<&str> = settings.shown.keys().map(String::as_str).collect();
-        assert_eq!(shown, ["RIVERRUN_API_PORT", "RIVERRUN_MEMORY_WINDOW_TOKENS"]);
-    }
-
-    #[test]
-    fn given_kafka_settings_when_they_are_read_then_they_become_librdkafka_names() {
-        let settings = read(&[(KAFKA_BROKERS, "k:9092"), ("RIVERRUN_KAFKA_SECURITY_PROTOCOL", "sasl_ssl")]).unwrap();
-        assert_eq!(settings.kafka_brokers.as_deref(), Some("k:9092"));
-        assert_eq!(settings.kafka_extra, BTreeMap::from([("security.protocol".to_owned(), "sasl_ssl".to_owned())]));
-    }
-
-    #[test]
-    fn given_an_address_that_others_reach_when_there_are_no_tokens_then_it_is_refused() {
-        for host in ["0.0.0.0", "192.168.1.2", "::", "example.org"] {
-            let error = read(&[("RIVERRUN_API_HOST", host)]).unwrap().check_bind().unwrap_err();
-            assert!(error.hint.unwrap().contains("RIVERRUN_API_TOKENS"), "{host}");
-        }
-        let tokens = format!("ann:{}", "0".repeat(64));
-        read(&[("RIVERRUN_API_HOST", "0.0.0.0"), ("RIVERRUN_API_TOKENS", &tokens)]).unwrap().check_bind().unwrap();
-        for host in ["127.0.0.1", "::1", "localhost"] {
-            read(&[("RIVERRUN_API_HOST", host)]).unwrap().check_bind().unwrap();
-        }
-    }
-
-    #[test]
-    fn given_a_dotenv_file_when_it_is_read_then_only_ours_counts_and_a_broken_line_is_not_shown() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(".env");
-        std::fs::write(&path, "# ours\nRIVERRUN_API_PORT=8123\nOTHER=x\nRIVERRUN_LOG=\"a b\"\n").unwrap();
-        let values = read_dotenv(&path).unwrap();
-        assert_eq!(
-            values.into_iter().collect::<Vec<_>>(),
-            [("RIVERRUN_API_PORT".into(), "8123".into()), ("RIVERRUN_LOG".into(), "a b".into())]
-                as [(String, String); 2]
-        );
-        std::fs::write(&path, "RIVERRUN_OPENAI_API_KEY=sk-canary with spaces\n").unwrap();
-        let error = read_dotenv(&path).unwrap_err();
-        assert!(!error.message.contains("canary") && error.message.contains(".env"), "{error:?}");
-        assert!(read_dotenv(&folder.path().join("none")).unwrap().is_empty());
-    }
 }

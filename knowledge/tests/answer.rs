@@ -74,7 +74,7 @@ async fn given_an_unrelated_question_when_asked_then_no_model_is_asked() {
     let models = Arc::new(TestModels::default());
     let (reply, shown) = ask_of(RIVERS, &models, "Quantum chromodynamics?").await;
     let reply = reply.unwrap();
-    assert_eq!(reply.answer, "There is nothing about this in the collection 'docs'.");
+    assert_eq!(reply.answer, "There is nothing about this in the collection \"docs\".");
     assert_eq!(shown, reply.answer);
     assert!(!reply.found && reply.citations.is_empty() && models.asked.lock().unwrap().is_empty());
 }

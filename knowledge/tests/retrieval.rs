@@ -202,7 +202,7 @@ async fn given_bad_requests_when_searched_then_each_has_its_code_and_fix() {
         (
             SearchRequest { embed_model: Some("other".into()), ..base.clone() },
             "embedding_model_mismatch",
-            "'words' (256 dimensions)",
+            "\"words\" (256 dimensions)",
         ),
     ] {
         let error = retriever.search(&request).await.unwrap_err();

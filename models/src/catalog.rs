@@ -94,7 +94,7 @@ impl ModelName {
             ModelError::bad_request(
                 "local",
                 format!(
-                    "'{}' is no model name; use a name of `riverrun models`, or owner/repo[:file] of the hub",
+                    "{:?} is no model name; use a name of `riverrun models`, or owner/repo[:file] of the hub",
                     clip(name)
                 ),
             )

@@ -8,7 +8,7 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum ModelError {
     /// The server does not answer.
-    #[error("model runtime '{provider}' at {address} does not answer: {reason}")]
+    #[error("model runtime {provider:?} at {address} does not answer: {reason}")]
     RuntimeDown {
         /// The provider's name.
         provider: String,
@@ -20,7 +20,7 @@ pub enum ModelError {
         fix: String,
     },
     /// The model is not there.
-    #[error("model '{model}' is not there: {reason}")]
+    #[error("model {model:?} is not there: {reason}")]
     ModelMissing {
         /// The name that was asked for.
         model: String,
@@ -30,7 +30,7 @@ pub enum ModelError {
         fix: String,
     },
     /// The model's files are there and cannot be used.
-    #[error("model '{model}' can't be loaded from {path}: {reason}")]
+    #[error("model {model:?} can't be loaded from {path}: {reason}")]
     ModelUnreadable {
         /// The model's name.
         model: String,
@@ -40,7 +40,7 @@ pub enum ModelError {
         reason: String,
     },
     /// The key is missing or refused.
-    #[error("provider '{provider}' refused the request: {reason}")]
+    #[error("provider {provider:?} refused the request: {reason}")]
     Unauthorized {
         /// The provider's name.
         provider: String,
@@ -50,7 +50,7 @@ pub enum ModelError {
         setting: String,
     },
     /// Too many requests, there or in our own queue.
-    #[error("provider '{provider}' is at its limit: {reason}")]
+    #[error("provider {provider:?} is at its limit: {reason}")]
     RateLimited {
         /// The provider's name.
         provider: String,
@@ -60,7 +60,7 @@ pub enum ModelError {
         retry_after: Option<Duration>,
     },
     /// The prompt does not fit.
-    #[error("the prompt has {tokens} tokens and does not fit the context of {limit} tokens of model '{model}'")]
+    #[error("the prompt has {tokens} tokens and does not fit the context of {limit} tokens of model {model:?}")]
     ContextOverflow {
         /// The model's name.
         model: String,
@@ -70,7 +70,7 @@ pub enum ModelError {
         limit: usize,
     },
     /// The request is wrong.
-    #[error("bad request to provider '{provider}': {reason}")]
+    #[error("bad request to provider {provider:?}: {reason}")]
     BadRequest {
         /// The provider's name.
         provider: String,
@@ -78,7 +78,7 @@ pub enum ModelError {
         reason: String,
     },
     /// The provider answered with a failure or with something that is not its protocol.
-    #[error("bad response from provider '{provider}': {reason}")]
+    #[error("bad response from provider {provider:?}: {reason}")]
     BadResponse {
         /// The provider's name.
         provider: String,
@@ -88,7 +88,7 @@ pub enum ModelError {
         reason: String,
     },
     /// No answer, or no further piece of it, in time.
-    #[error("provider '{provider}' took longer than {} ms{}", .limit.as_millis(), .what)]
+    #[error("provider {provider:?} took longer than {} ms{}", .limit.as_millis(), .what)]
     Timeout {
         /// The provider's name.
         provider: String,
@@ -101,7 +101,7 @@ pub enum ModelError {
     #[error("cancelled")]
     Cancelled,
     /// The provider cannot do this at all.
-    #[error("provider '{provider}' can't {what}")]
+    #[error("provider {provider:?} can't {what}")]
     Unsupported {
         /// The provider's name.
         provider: String,
@@ -109,7 +109,7 @@ pub enum ModelError {
         what: String,
     },
     /// There is no provider of this name.
-    #[error("unknown provider '{name}'; known: {known}")]
+    #[error("unknown provider {name:?}; known: {known}")]
     UnknownProvider {
         /// The name that was asked for.
         name: String,

@@ -111,7 +111,7 @@ impl Default for ModelSettings {
 
 /// A setting that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("setting {name} is '{value}', which is not {expected}")]
+#[error("setting {name} is {value:?}, which is not {expected}")]
 pub struct SettingError {
     /// The variable's name.
     pub name: String,

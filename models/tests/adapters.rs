@@ -103,7 +103,7 @@ async fn given_adapters_that_do_not_fit_when_they_are_asked_then_the_error_says_
     std::fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
     for (model, code, says) in [
         ("narrow", "model_unreadable", "another base model"),
-        ("orphan", "model_missing", "the base of the adapter 'orphan'"),
+        ("orphan", "model_missing", "the base of the adapter \"orphan\""),
         ("dora", "model_unreadable", "use_dora"),
         ("cut", "model_unreadable", "adapter_model.safetensors"),
     ] {

@@ -119,6 +119,11 @@ impl Collection {
     pub fn physical_name(&self) -> String {
         format!("{}__{}", self.namespace, self.name)
     }
+
+    /// As messages name it, the same everywhere: `collection "notes" in namespace "team-a"`.
+    pub fn quoted(&self) -> String {
+        format!("collection {:?} in namespace {:?}", self.name.as_str(), self.namespace.as_str())
+    }
 }
 
 impl fmt::Display for Collection {
@@ -132,6 +137,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn given_a_collection_when_a_message_names_it_then_both_names_are_quoted() {
+        let collection = Collection::new("team-a".parse().unwrap(), "notes".parse().unwrap());
+        assert_eq!(collection.quoted(), r#"collection "notes" in namespace "team-a""#);
+    }
 
     #[test]
     fn names_that_could_collide_or_escape_are_refused() {

@@ -32,11 +32,12 @@ pub enum StoreError {
     #[error("cursor {0:?} is not one that this list gave out")]
     Cursor(String),
     /// There is no such collection.
-    #[error("collection {0} does not exist")]
+    #[error("{} does not exist", .0.quoted())]
     NoCollection(Collection),
     /// The collection holds vectors of another model.
     #[error(
-        "collection {collection} holds vectors of {stored_model} ({stored_dimensions} dimensions), not of {wanted_model} ({wanted_dimensions} dimensions)"
+        "{} holds vectors of {stored_model:?} ({stored_dimensions} dimensions), not of {wanted_model:?} ({wanted_dimensions} dimensions)",
+        .collection.quoted()
     )]
     EmbeddingMismatch {
         /// The collection.
@@ -51,7 +52,7 @@ pub enum StoreError {
         wanted_dimensions: usize,
     },
     /// A vector has another length than those of the collection.
-    #[error("a vector of {found} dimensions was given to collection {collection}, which holds {expected} dimensions")]
+    #[error("a vector of {found} dimensions was given to {}, which holds {expected} dimensions", .collection.quoted())]
     Dimensions {
         /// The collection.
         collection: Collection,
@@ -195,12 +196,11 @@ impl StoreError {
                     .to_owned(),
             ),
             Self::Cursor(_) => Some("start the list again without a cursor".to_owned()),
-            Self::NoCollection(collection) => Some(format!(
-                "riverrun ingest --source <path> --collection {} --namespace {}",
-                collection.name, collection.namespace
-            )),
+            Self::NoCollection(collection) => {
+                Some(format!("riverrun ingest <source> -c {} -n {}", collection.name, collection.namespace))
+            }
             Self::EmbeddingMismatch { collection, stored_model, wanted_model, .. } => Some(format!(
-                "set RIVERRUN_DEFAULT_EMBED_MODEL={stored_model}, or embed the collection anew: riverrun collections reembed {} --namespace {} --model {wanted_model}",
+                "set RIVERRUN_DEFAULT_EMBED_MODEL={stored_model}, or embed the collection anew: riverrun collections reembed {} -n {} --model {wanted_model}",
                 collection.name, collection.namespace
             )),
             Self::Unsupported(_) => {

@@ -48,7 +48,7 @@ impl Gap {
             GapState::Mending => "it is being made again from the log, and until then results may be incomplete",
             GapState::Stuck => "results may be incomplete",
         };
-        format!("index_incomplete: collection {collection}: {}; {now}", self.reason)
+        format!("index_incomplete: {}: {}; {now}", collection.quoted(), self.reason)
     }
 
     /// What to do about it.
@@ -56,11 +56,9 @@ impl Gap {
         let Collection { namespace, name } = collection;
         match self.state {
             GapState::Mending => {
-                format!(
-                    "wait for it; riverrun collections check {name} --namespace {namespace} tells what is missing yet"
-                )
+                format!("wait for it; riverrun collections check {name} -n {namespace} tells what is missing yet")
             }
-            GapState::Stuck => format!("riverrun collections rebuild {name} --namespace {namespace}"),
+            GapState::Stuck => format!("riverrun collections rebuild {name} -n {namespace}"),
         }
     }
 }

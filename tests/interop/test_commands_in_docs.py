@@ -1,5 +1,5 @@
-"""Every `riverrun` command line in the docs and examples is one that the binary takes: its commands and its options, as
-`--help` tells them. Nothing is run but `--help`."""
+"""Every `riverrun` command line in the docs, in the examples and in the hints of messages is one that the binary takes: its commands
+and its options, as `--help` tells them. Nothing is run but `--help`."""
 
 import re
 import shlex
@@ -14,6 +14,12 @@ from server import BINARY, ROOT
 PAGES = [page for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))) if page.name != "conformance.md"]
 SCRIPTS = sorted((ROOT / "examples").rglob("*.sh"))
 COMMAND = re.compile(r'(?:^\s*|[(;&|]\s*|\$ )(?:[A-Z_]+=\S* )*(?:riverrun|"\$riverrun"|"\$RIVERRUN") ((?:--json )?[a-z].*)')
+# Where hints are written. Tests have command lines that are wrong on purpose.
+SOURCES = sorted(file for crate in ("agents", "api", "broker", "cli", "knowledge", "log", "models", "projects", "stores", "training", "workers")
+                 for file in (ROOT / crate / "src").rglob("*.rs") if "tests" not in file.stem) + sorted(
+                     file for ending in ("*.ts", "*.tsx") for file in (ROOT / "web/src").rglob(ending) if ".test." not in file.name)
+# What a sentence says of a command: "riverrun tokens ls shows them".
+SAYS = re.compile(r"(?:\w+s|all|it|does|and|in|on|of|to|with|the|a|made|first|process|collection|binary|×|·)$")
 
 
 def words(line):
@@ -67,6 +73,40 @@ def test_the_binary_takes_every_command_line(helps, file):
     given = [found.group(1) for line in lines if not line.lstrip().startswith("#") and (found := COMMAND.search(line))]
     faults = {line: wrong for line in given if (wrong := fault(helps, words(line)))}
     assert not faults, faults
+
+
+def hints(text):
+    """Commands within literals; a literal that goes on in the next line is one."""
+    text = re.sub(r"\\\n\s*", "", text)
+    text = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("//"))
+    return re.findall(r"\briverrun ([a-z][\w-]*(?: [^`\"\\;,()\n]*)?)", text)
+
+
+def fault_of_hint(helps, line):
+    """As `fault`, for a command within a sentence."""
+    given = re.split(r"[ ](?:or|and|,) ", line.rstrip(". "))[0].split()
+    first = names(helps())
+    if given[0] not in first:
+        return None if SAYS.match(given[0]) else f"there is no command {given[0]}"
+    below = names(helps(given[0]))
+    if len(given) > 1 and below and given[1] not in below and re.match(r"[a-z]+$", given[1]):
+        return None if SAYS.match(given[1]) else f"there is no command {' '.join(given[:2])}"
+    return fault(helps, given)
+
+
+def test_the_binary_takes_every_command_of_a_hint(helps):
+    found = {(str(file.relative_to(ROOT)), line) for file in SOURCES for line in hints(file.read_text())}
+    assert len(found) > 100, found
+    faults = {where: wrong for where in sorted(found) if (wrong := fault_of_hint(helps, where[1]))}
+    assert not faults, faults
+
+
+def test_a_hint_that_the_binary_would_refuse_is_found(helps):
+    given = {"ingest --source <path>": "riverrun ingest has no --source", "runs list": "there is no command runs list", "tokens ls shows them": None,
+             "is started": None, "collections rebuild {name} --namespace {namespace}": None, "run x": "there is no command run"}
+    assert {line: fault_of_hint(helps, line) for line in given} == given
+    text = 'hint("riverrun runs \\\n      ls --limit 3");\n// riverrun nothing\nlet a = "see `riverrun agents`";'
+    assert hints(text) == ["runs ls --limit 3", "agents"]
 
 
 def test_a_line_that_the_binary_would_refuse_is_found(helps):

@@ -54,7 +54,7 @@ def test_a_collection_goes_over_to_another_model(alone):
     done = asked(alone, "ingest", str(HANDBOOK), "-c", "anew")
     before = best(alone, "anew")["items"]
     other = alone.cli("ingest", str(HANDBOOK), "-c", "anew", RIVERRUN_DEFAULT_EMBED_MODEL=OTHER)
-    assert other.returncode == 4 and f"riverrun collections reembed anew --namespace default --model {OTHER}" in other.stderr, other.stderr
+    assert other.returncode == 4 and f"riverrun collections reembed anew -n default --model {OTHER}" in other.stderr, other.stderr
     view = asked(alone, "collections", "reembed", "anew", "--model", OTHER)
     assert (view["status"], view["embed_model"], view["dimensions"], view["chunks"]) == ("done", OTHER, 768, done["chunks"]), view
     after = best(alone, "anew")["items"]

@@ -1,4 +1,4 @@
-"""The rows of the fault matrix (docs/faults.md) that need the whole program and that no other file has: clocks, long steps, lost answers,
+"""The rows of the fault matrix (docs/reliability.md) that need the whole program and that no other file has: clocks, long steps, lost answers,
 watchers, damaged files, lost read models, signals, file handles, memory, a full disk. `./x interop -k test_faults --scale 20` is the long form."""
 
 import contextlib

@@ -1,4 +1,5 @@
-//! Messages of errors and logs: lowercase, without a full stop. An identifier in front may have its own case.
+//! Messages of errors and logs: lowercase, without a full stop, and names in double quotes (`{name:?}`, which also escapes what could
+//! pass for another line). An identifier in front may have its own case.
 
 use std::fs;
 use std::path::Path;
@@ -41,7 +42,10 @@ fn problem(message: &str) -> Option<&'static str> {
     if first.is_uppercase() && second.is_lowercase() {
         return Some("a message starts lowercase");
     }
-    (message.ends_with('.') && !message.ends_with("...")).then_some("a message ends without a full stop")
+    if message.ends_with('.') && !message.ends_with("...") {
+        return Some("a message ends without a full stop");
+    }
+    message.contains("'{").then_some("a message quotes a name as {name:?}")
 }
 
 #[cfg(test)]
@@ -56,6 +60,7 @@ mod tests {
     fn given_messages_in_the_house_style_when_checked_then_nothing_is_found() {
         for line in [
             r#"#[error("record of {0} bytes is too short")]"#,
+            r#"#[error("there is no tool {name:?}; can't go on")]"#,
             r#"tracing::warn!(error = %error, topic, "cannot commit");"#,
             r#"info!("HTTP answers on {address}");"#,
             r#"let text = "Not a message.";"#,
@@ -65,12 +70,13 @@ mod tests {
     }
 
     #[test]
-    fn given_capitals_or_full_stops_when_checked_then_they_are_found() {
+    fn given_capitals_full_stops_or_single_quotes_when_checked_then_they_are_found() {
         for line in [
             r#"#[error("Record of {0} bytes")]"#,
             r#"#[error("record of {0} bytes.")]"#,
             r#"warn!(error = %error, "Cannot commit");"#,
             r#"tracing::info!("started.");"#,
+            r#"#[error("model '{model}' is not there")]"#,
         ] {
             assert!(found(line), "{line}");
         }

@@ -8,7 +8,7 @@ use anyhow::Context;
 use crate::Findings;
 
 /// Pages with tables of proofs, the letter of their rows, and how many there must be.
-const PAGES: [(&str, char, usize); 2] = [("docs/faults.md", 'F', 25), ("docs/attacks.md", 'A', 17)];
+const PAGES: [(&str, char, usize); 2] = [("docs/reliability.md", 'F', 25), ("docs/security.md", 'A', 17)];
 
 pub(crate) fn check(root: &Path) -> Findings {
     let mut findings = Vec::new();

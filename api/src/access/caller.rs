@@ -143,7 +143,7 @@ fn not_yours(grant: &Grant, namespace: &Namespace) -> ApiError {
     ApiError::new(
         StatusCode::FORBIDDEN,
         "namespace_not_allowed",
-        format!("token {:?} may do nothing in namespace {namespace}", grant.name),
+        format!("token {:?} may do nothing in namespace {:?}", grant.name, namespace.as_str()),
     )
     .hint(format!("name one of {}", names(grant)))
 }

@@ -186,8 +186,11 @@ async fn found(state: &AppState, namespace: Option<&str>, text: &str) -> Result<
     let namespace = submit::namespace(namespace)?;
     let unknown = || {
         let name: String = text.chars().take(80).collect();
-        ApiError::not_found("canvas_not_found", format!("there is no canvas {name:?} in namespace {namespace}"))
-            .hint(format!("riverrun canvas ls -n {namespace}"))
+        ApiError::not_found(
+            "canvas_not_found",
+            format!("there is no canvas {name:?} in namespace {:?}", namespace.as_str()),
+        )
+        .hint(format!("riverrun canvas ls -n {namespace}"))
     };
     let Ok(canvas_id) = text.parse::<CanvasId>() else { return Err(unknown()) };
     match state.parts().documents.get(&DocumentKey::canvas(&namespace, &canvas_id)).await? {

@@ -91,7 +91,7 @@ fn readable(
     match found {
         Err(error) if error.is_damage() => {
             let Collection { namespace, name } = collection;
-            let hint = format!("riverrun collections rebuild {name} --namespace {namespace}");
+            let hint = format!("riverrun collections rebuild {name} -n {namespace}");
             let (code, message) = ("index_damaged".to_owned(), error.to_string());
             problems.push(FailureView { code, message, hint: Some(hint) });
             Ok(Counts::new())

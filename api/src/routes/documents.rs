@@ -79,6 +79,6 @@ async fn show(
 }
 
 pub(super) fn unknown(document_id: DocumentId, namespace: &Namespace) -> ApiError {
-    let what = format!("there is no document {document_id} in namespace {namespace}");
+    let what = format!("there is no document {document_id} in namespace {:?}", namespace.as_str());
     ApiError::not_found("document_not_found", what).hint("riverrun docs ls -c <collection>")
 }

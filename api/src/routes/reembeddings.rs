@@ -65,7 +65,7 @@ async fn reembed(
             return Err(StoreError::NoCollection(collection).into());
         };
         if known.embedding.model == embed_model {
-            let what = format!("collection {collection} holds vectors of {embed_model} already");
+            let what = format!("{} holds vectors of {embed_model:?} already", collection.quoted());
             return Err(ApiError::conflict("embedded_already", what).hint("name another model"));
         }
         let Collection { namespace, name } = collection;

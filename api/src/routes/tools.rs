@@ -201,8 +201,10 @@ fn find(toolbox: &Toolbox, namespace: &Namespace, name: &str) -> Result<ToolMani
     let asked = [name.to_owned()];
     match toolbox.select(namespace, Some(&asked)) {
         Ok(found) => found.into_iter().next().ok_or_else(|| ApiError::internal("a tool was found and is not there")),
-        Err(unknown) => Err(ApiError::not_found("tool_not_found", unknown.to_string())
-            .hint(format!("riverrun tools --namespace {namespace}"))),
+        Err(unknown) => {
+            Err(ApiError::not_found("tool_not_found", unknown.to_string())
+                .hint(format!("riverrun tools -n {namespace}")))
+        }
     }
 }
 

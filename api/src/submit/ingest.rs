@@ -155,11 +155,13 @@ pub fn same_embed_model(known: Option<&CollectionView>, embed_model: &str) -> Re
     };
     let (name, stored) = (&collection.name, &collection.embedding.model);
     let what = format!(
-        "collection {}/{name} holds vectors of {stored} ({} dimensions), and the embedding model is {embed_model}",
-        collection.namespace, collection.embedding.dimensions
+        "collection {:?} in namespace {:?} holds vectors of {stored:?} ({} dimensions), and the embedding model is {embed_model:?}",
+        name.as_str(),
+        collection.namespace.as_str(),
+        collection.embedding.dimensions
     );
     Err(ApiError::conflict("embedding_model_mismatch", what).hint(format!(
-        "set RIVERRUN_DEFAULT_EMBED_MODEL={stored}, ingest into a collection of another name, or embed this one anew: riverrun collections reembed {name} --namespace {} --model {embed_model}",
+        "set RIVERRUN_DEFAULT_EMBED_MODEL={stored}, ingest into a collection of another name, or embed this one anew: riverrun collections reembed {name} -n {} --model {embed_model}",
         collection.namespace
     )))
 }

@@ -123,10 +123,10 @@ async fn check(connection: &Connection, name: &str, namespace: Option<String>, o
         tell("documents that are on their way differ for a moment; check again when nothing is ingested");
     }
     let what = match found.problems.first() {
-        Some(problem) => format!("collection {name} is not whole: {}", problem.message),
+        Some(problem) => format!("collection {name:?} is not whole: {}", problem.message),
         None => format!("{} documents are not everywhere alike", found.orphans.len()),
     };
     let known = found.problems.first().and_then(|problem| problem.hint.clone());
-    let fix = format!("riverrun collections rebuild {} --namespace {}", found.collection, found.namespace);
+    let fix = format!("riverrun collections rebuild {} -n {}", found.collection, found.namespace);
     Err(CliError::new(Exit::Failed, what).hint(known.unwrap_or(fix)))
 }

@@ -95,7 +95,7 @@ fn given_settings_that_can_not_be_when_a_command_starts_then_the_setting_and_its
     let place = Place::new();
     std::fs::write(place.path().join(".env"), "RIVERRUN_RAG_TOP_K=zero\n").unwrap();
     let done = place.run(&["agents"]);
-    assert!(done.code == 2 && done.stderr.contains("RIVERRUN_RAG_TOP_K is 'zero'"), "{}", done.stderr);
+    assert!(done.code == 2 && done.stderr.contains("RIVERRUN_RAG_TOP_K is \"zero\""), "{}", done.stderr);
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn show(piece: String, text: &mut String, on_delta: &mut (dyn FnMut(&str) + Send
 
 /// The honest answer when there is nothing to answer from. No model is asked.
 fn nothing_found(collection: &Collection, found: SearchResult, on_delta: &mut (dyn FnMut(&str) + Send)) -> AskReply {
-    let answer = format!("There is nothing about this in the collection '{}'.", collection.name);
+    let answer = format!("There is nothing about this in the collection {:?}.", collection.name.as_str());
     on_delta(&answer);
     AskReply {
         answer,
@@ -169,7 +169,7 @@ fn nothing_found(collection: &Collection, found: SearchResult, on_delta: &mut (d
 }
 
 fn dropped(chunks: &[&SearchItem], model: &str) -> Vec<DroppedChunk> {
-    let reason = format!("it does not fit in the context of model '{model}' beside the better chunks");
+    let reason = format!("it does not fit in the context of model {model:?} beside the better chunks");
     chunks
         .iter()
         .map(|chunk| DroppedChunk { chunk_id: chunk.chunk_id, source: chunk.source.clone(), reason: reason.clone() })

@@ -148,7 +148,7 @@ pub enum AskError {
     /// Not even the best chunk fits in the model's context.
     #[error(
         "the best chunk and the question have {tokens} tokens and do not fit beside an answer in the {context} that model \
-         '{model}' reads and writes together"
+         {model:?} reads and writes together"
     )]
     ContextTooSmall {
         /// The model; empty for the default one.

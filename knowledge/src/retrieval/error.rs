@@ -29,7 +29,7 @@ pub enum RetrievalError {
         count: usize,
     },
     /// There is no such collection.
-    #[error("collection '{}' does not exist in namespace '{}'", .collection.name, .collection.namespace)]
+    #[error("{} does not exist", .collection.quoted())]
     CollectionNotFound {
         /// The collection.
         collection: Collection,
@@ -37,7 +37,7 @@ pub enum RetrievalError {
         existing: Vec<String>,
     },
     /// The collection's index is gone; it is being made again, or needs somebody.
-    #[error("collection '{}' in namespace '{}' can't be searched now: {}", .collection.name, .collection.namespace, .gap.reason)]
+    #[error("{} can't be searched now: {}", .collection.quoted(), .gap.reason)]
     Incomplete {
         /// The collection.
         collection: Collection,
@@ -45,7 +45,7 @@ pub enum RetrievalError {
         gap: Gap,
     },
     /// The caller expects another embedding model than the collection has, or the model changed the length of its vectors.
-    #[error("collection '{}' holds vectors of {stored}, not of {wanted}", .collection.name)]
+    #[error("{} holds vectors of {stored}, not of {wanted}", .collection.quoted())]
     EmbeddingModelMismatch {
         /// The collection.
         collection: Collection,

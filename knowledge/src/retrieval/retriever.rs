@@ -168,9 +168,9 @@ impl Retriever {
             None => match self.models.reranker() {
                 Reranker::Ready => Reranking::Wanted,
                 Reranker::Off => Reranking::Unwanted,
-                Reranker::Fetching { model } => Reranking::LeftOut(format!("the re-ranker '{model}' is being fetched")),
+                Reranker::Fetching { model } => Reranking::LeftOut(format!("the re-ranker {model:?} is being fetched")),
                 Reranker::Missing { model, fix } => {
-                    Reranking::LeftOut(format!("the re-ranker '{model}' is not here: {fix}"))
+                    Reranking::LeftOut(format!("the re-ranker {model:?} is not here: {fix}"))
                 }
             },
         }
@@ -318,7 +318,7 @@ fn check_model(request: &SearchRequest, info: &CollectionInfo) -> Result<(), Ret
         Some(wanted) if *wanted != info.model => Err(RetrievalError::EmbeddingModelMismatch {
             collection: request.collection.clone(),
             stored: describe(&info.model, info.dimensions),
-            wanted: format!("'{wanted}'"),
+            wanted: format!("{wanted:?}"),
         }),
         _ => Ok(()),
     }
@@ -342,7 +342,7 @@ fn incomplete(gap: &Gap, collection: &Collection) -> Failure {
 }
 
 fn describe(model: &str, dimensions: usize) -> String {
-    format!("'{model}' ({dimensions} dimensions)")
+    format!("{model:?} ({dimensions} dimensions)")
 }
 
 /// A chunk with the headings that it stands under, as it was embedded.

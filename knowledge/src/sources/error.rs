@@ -56,7 +56,7 @@ pub enum SourceError {
         known: String,
     },
     /// A type was forced that does not go with the path.
-    #[error("{path} is a file, and source type 'folder' needs a folder")]
+    #[error("{path} is a file, and source type \"folder\" needs a folder")]
     NotAFolder {
         /// The path.
         path: String,

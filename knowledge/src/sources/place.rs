@@ -135,7 +135,7 @@ pub fn place(source: &str, forced: Option<&str>) -> Result<Place, SourceError> {
         Some(name) if name != found.name() => Err(SourceError::fault(
             &shown(source),
             Fault::BadOption,
-            format!("is no address of type '{name}'"),
+            format!("is no address of type {name:?}"),
             hint_of(name),
         )),
         _ => Ok(found),

@@ -63,7 +63,7 @@ pub fn scan(source: &str, forced: Option<&str>, globs: &Globs, limits: Limits) -
         return Err(SourceError::fault(
             source,
             super::Fault::BadOption,
-            format!("is no address of type '{place}'"),
+            format!("is no address of type {place:?}"),
             "leave --type out, and it is inferred",
         ));
     }

@@ -49,7 +49,7 @@ pub(super) fn apply(folder: &Path, scratch: &Path, model: &mut LlamaModel) -> Re
         .map_err(|error| format!("{} can't be written: {error}", file.path.display()))?;
     model.lora_adapter_init(&file.path).map_err(|_| {
         format!(
-            "llama.cpp refuses the adapter; it is of another base model than '{}' (its log is at level debug)",
+            "llama.cpp refuses the adapter; it is of another base model than {:?} (its log is at level debug)",
             config.base
         )
     })

@@ -71,7 +71,7 @@ impl Local {
     ) -> Result<ModelInfo, ModelError> {
         let found = self.store.pull(model, progress, cancel).await?;
         let listed = self.store.list().into_iter().find(|info| info.name == found.name);
-        listed.ok_or_else(|| ModelError::internal(format!("model '{model}' vanished from {}", found.folder.display())))
+        listed.ok_or_else(|| ModelError::internal(format!("model {model:?} vanished from {}", found.folder.display())))
     }
 
     /// The same for nobody who waits: progress shows where this process shows it.

@@ -110,7 +110,7 @@ impl ModelStore {
         match self.roots().map(|root| root.join(&name)).find(|folder| is_gguf(folder)) {
             Some(folder) => Ok(Found { folder: meant(&name, folder).1, adapter: Some(found.folder), ..found }),
             None => Err(ModelError::ModelMissing {
-                reason: format!("it is the base of the adapter '{}', and not here as a GGUF file", found.name),
+                reason: format!("it is the base of the adapter {:?}, and not here as a GGUF file", found.name),
                 fix: fix_for(&base),
                 model: base,
             }),
@@ -153,7 +153,7 @@ impl ModelStore {
             return Err(ModelError::bad_request(
                 "local",
                 format!(
-                    "model '{name}' in {} is for {}, not for {}",
+                    "model {name:?} in {} is for {}, not for {}",
                     found.folder.display(),
                     verb(found.kind),
                     verb(wanted)

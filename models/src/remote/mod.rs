@@ -233,7 +233,7 @@ impl Remote {
                 ModelError::ModelMissing { model: model.to_owned(), reason, fix }
             }
             ModelError::BadRequest { reason, .. } if ollama && reason.contains("does not support tools") => {
-                self.unsupported(&format!("call tools with model '{model}'"))
+                self.unsupported(&format!("call tools with model {model:?}"))
             }
             ModelError::ContextOverflow { tokens, limit, .. } => {
                 ModelError::ContextOverflow { model: model.to_owned(), tokens, limit }

@@ -153,7 +153,7 @@ impl<'r> Mend<'r> {
                 self.clean(&todo, &target).await?;
             }
         }
-        let reason = format!("collection {} was changed all the while it was made again", self.collection);
+        let reason = format!("{} was changed all the while it was made again", self.collection.quoted());
         Err(WorkError::retry("rebuild_unfinished", reason))
     }
 

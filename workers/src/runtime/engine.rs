@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use riverrun_log::{
-    AssignedPartition, CommitOffset, GroupConfig, GroupConsumer, LogError, OutOfRange, SessionEvent, StartAt,
-    TopicPartition, TransactionalProducer,
+    CommitOffset, GroupConfig, GroupConsumer, LogError, OutOfRange, SessionEvent, TopicPartition, TransactionalProducer,
 };
 use riverrun_schemas::EventSet;
 use tokio::sync::{Notify, Semaphore};
@@ -17,17 +16,15 @@ use tokio_util::sync::CancellationToken;
 use super::attempt::{Ending, Job, Slot};
 use super::board::{Board, Due, LaneId, Taken};
 use super::commit::Commits;
+use super::starts::{Starts, starts};
 use super::{
-    Context, DeliveryMode, Lanes, Progress, RuntimeConfig, RuntimeError, WorkError, Worker, WorkerState, backoff,
-    group_of,
+    Context, DeliveryMode, Lanes, Progress, RuntimeConfig, RuntimeError, Worker, WorkerState, backoff, group_of,
 };
 
 /// How long the last commit of partitions that are given back may take.
 const LAST_COMMIT: Duration = Duration::from_secs(3);
 /// How often a broker that was away is asked whether it is back.
 const CHECK_PAUSE: Duration = Duration::from_millis(500);
-
-type Starts = Vec<(TopicPartition, StartAt)>;
 
 /// Partitions that are to be given back once their work has ended.
 struct Releasing {
@@ -462,35 +459,6 @@ fn noted<W: Worker>(worker: &W, mut due: Due) -> Due {
         *metadata = worker.note(partition, *offset);
     }
     due
-}
-
-/// Asks the worker where to start; what may pass is tried until it does.
-async fn starts<W: Worker>(
-    worker: Arc<W>,
-    context: Arc<Context>,
-    config: Arc<RuntimeConfig>,
-    partitions: Vec<AssignedPartition>,
-) -> Result<Starts, RuntimeError> {
-    let mut failures = 0;
-    loop {
-        match worker.assigned(&partitions, &context).await {
-            Ok(starts) => return Ok(starts),
-            Err(WorkError::Retry { code, reason }) => {
-                failures += 1;
-                tracing::warn!(
-                    group = context.group,
-                    code,
-                    reason,
-                    failures,
-                    "worker can't take its partitions; trying again"
-                );
-                tokio::time::sleep(backoff::draw(config.backoff_base, config.backoff_max, failures)).await;
-            }
-            Err(WorkError::Poison { code, reason } | WorkError::Fatal { code, reason }) => {
-                return Err(RuntimeError::Fatal { worker: worker.name().to_owned(), code, reason });
-            }
-        }
-    }
 }
 
 async fn joined<T>(task: &mut Option<JoinHandle<T>>) -> Result<T, JoinError> {

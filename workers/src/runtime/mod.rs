@@ -20,6 +20,7 @@ mod engine;
 mod handle;
 mod in_hand;
 mod readiness;
+mod starts;
 pub mod testkit;
 mod watermark;
 

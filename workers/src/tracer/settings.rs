@@ -161,14 +161,14 @@ impl Values<'_> {
         match self.text(name).as_deref() {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
-            Some(other) => Err(wrong(name, format!("is '{other}', which is not true or false"))),
+            Some(other) => Err(wrong(name, format!("is {other:?}, which is not true or false"))),
         }
     }
 
     fn number(&self, name: &'static str, default: u64, least: u64, most: u64) -> Result<u64, Wrong> {
         let Some(text) = self.text(name) else { return Ok(default) };
         let number = text.parse().ok().filter(|number| (least..=most).contains(number));
-        number.ok_or_else(|| wrong(name, format!("is '{text}', which is not a number from {least} to {most}")))
+        number.ok_or_else(|| wrong(name, format!("is {text:?}, which is not a number from {least} to {most}")))
     }
 
     fn secrets(&self) -> Vec<Secret> {

@@ -103,9 +103,9 @@ async fn check_collections(connection: &Connection, request: &RunRequest) -> Res
         None => Ok(()),
         Some(missing) => Err(CliError::new(
             Exit::Refused,
-            format!("collection {missing:?} does not exist in namespace {:?}", request.namespace.as_str()),
+            format!("collection {missing:?} in namespace {:?} does not exist", request.namespace.as_str()),
         )
-        .hint(format!("riverrun collections --namespace {}", request.namespace))),
+        .hint(format!("riverrun collections -n {}", request.namespace))),
     }
 }
 

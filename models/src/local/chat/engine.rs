@@ -93,7 +93,7 @@ impl Engine {
             .map_err(ModelError::internal)?;
         let (model, context_tokens) = when_loaded
             .await
-            .map_err(|_| ModelError::internal(format!("loading model '{name}' ended its thread")))??;
+            .map_err(|_| ModelError::internal(format!("loading model {name:?} ended its thread")))??;
         super::blocking(move || {
             let controls = ControlTokens::of(&model.vocab());
             let template = template_of(&name, &model);
@@ -188,7 +188,7 @@ impl Engine {
             Err(_) => Err(ModelError::RateLimited {
                 provider: NAME.to_owned(),
                 reason: format!(
-                    "{} requests wait for model '{}' since more than {} ms",
+                    "{} requests wait for model {:?} since more than {} ms",
                     self.settings.queue_length,
                     self.name,
                     self.settings.queue_wait.as_millis()
@@ -219,7 +219,7 @@ impl Engine {
 
     fn tokenize(&self, request: &ChatRequest) -> Result<Vec<LlamaToken>, ModelError> {
         let rendered = self.template.render(request, &|text| self.controls.guard(text)).map_err(|reason| {
-            ModelError::bad_request(NAME, format!("the chat template of '{}' fails: {reason}", self.name))
+            ModelError::bad_request(NAME, format!("the chat template of {:?} fails: {reason}", self.name))
         })?;
         Ok(self.controls.tokenize(&self.model.vocab(), &rendered))
     }
@@ -265,7 +265,7 @@ impl Engine {
     }
 
     fn died(&self) -> ModelError {
-        ModelError::internal(format!("the thread of model '{}' ended; the next request loads it anew", self.name))
+        ModelError::internal(format!("the thread of model {:?} ended; the next request loads it anew", self.name))
     }
 }
 

@@ -139,7 +139,7 @@ impl ChatEngines {
         let weights = Weights { bytes, written: meta.and_then(|meta| meta.modified().ok()) };
         if bytes > self.room.bytes {
             let reason = format!(
-                "model '{}' has {bytes} bytes of weights; RIVERRUN_MODEL_MEMORY_MB leaves room for {}",
+                "model {:?} has {bytes} bytes of weights; RIVERRUN_MODEL_MEMORY_MB leaves room for {}",
                 found.name, self.room.bytes
             );
             return Err(ModelError::bad_request(NAME, reason));

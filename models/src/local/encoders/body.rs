@@ -32,7 +32,7 @@ impl Architecture {
             Some("bert") => Ok(Architecture::Own { name: "bert" }),
             Some("mpnet") => Ok(Architecture::Own { name: "mpnet" }),
             other => Err(EncodeError(format!(
-                "architecture '{}' is not supported; supported: bert, mpnet, modernbert, nomic_bert, jina_bert, \
+                "architecture {:?} is not supported; supported: bert, mpnet, modernbert, nomic_bert, jina_bert, \
                  xlm-roberta, roberta",
                 other.unwrap_or("none")
             ))),

@@ -63,7 +63,7 @@ impl Head {
                 })
             }
             other => Err(EncodeError(format!(
-                "architecture '{other}' is not supported for re-ranking; supported: bert, xlm-roberta, roberta, modernbert"
+                "architecture {other:?} is not supported for re-ranking; supported: bert, xlm-roberta, roberta, modernbert"
             ))),
         }
     }

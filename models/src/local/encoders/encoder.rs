@@ -131,10 +131,10 @@ impl Encoder {
             bail!("hidden_size {hidden} does not divide into {heads} heads");
         }
         if config.position_embedding_type != "absolute" {
-            bail!("positions of type '{}' are not supported; supported: absolute", config.position_embedding_type);
+            bail!("positions of type {:?} are not supported; supported: absolute", config.position_embedding_type);
         }
         let Some(activation) = Activation::named(&config.hidden_act) else {
-            bail!("activation '{}' is not supported; supported: gelu, gelu_new, relu", config.hidden_act);
+            bail!("activation {:?} is not supported; supported: gelu, gelu_new, relu", config.hidden_act);
         };
         let embeddings = vb.pp("embeddings");
         let table = |rows: usize, name: &str| embeddings.get((rows, hidden), &format!("{name}.weight"));

@@ -137,7 +137,7 @@ impl Encoders {
         };
         let layer = layer.unwrap_or_else(|| states::usual_layer(layers));
         if layer > layers {
-            let reason = format!("layer {layer} of model '{}', which has {layers}", found.name);
+            let reason = format!("layer {layer} of model {:?}, which has {layers}", found.name);
             return Err(ModelError::bad_request(NAME, reason));
         }
         self.run(found, move || states::embed(&encoder, texts, layer)).await
@@ -191,7 +191,7 @@ fn prefixed(inputs: Vec<String>, prefix: &str) -> Vec<String> {
 }
 
 fn failed(found: &Found, error: &text::EncodeError) -> ModelError {
-    ModelError::internal(format!("model '{}': {error}", found.name))
+    ModelError::internal(format!("model {:?}: {error}", found.name))
 }
 
 fn reply(model: String, embedded: Embedded) -> EmbedReply {

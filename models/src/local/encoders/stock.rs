@@ -147,7 +147,7 @@ fn with_defaults<T: DeserializeOwned>(
 fn only(config: &Value, name: &str, supported: &[&str]) -> Result<()> {
     match config[name].as_str() {
         Some(value) if !supported.contains(&value) => {
-            bail!("{name} '{value}' is not supported; supported: {}", supported.join(", "))
+            bail!("{name} {value:?} is not supported; supported: {}", supported.join(", "))
         }
         _ => Ok(()),
     }

@@ -169,7 +169,7 @@ impl Protocol for OpenAi {
     fn ranked(&self, body: &[u8]) -> Result<Vec<(usize, f32)>, Fault> {
         let mut answer: Value = json(body)?;
         let ranks: Vec<Rank> = serde_json::from_value(answer[self.dialect.ranks].take())
-            .map_err(|error| Fault::Broken(format!("its '{}' are no scores: {error}", self.dialect.ranks)))?;
+            .map_err(|error| Fault::Broken(format!("its {:?} are no scores: {error}", self.dialect.ranks)))?;
         Ok(ranks.into_iter().map(Into::into).collect())
     }
 

@@ -4,7 +4,9 @@ use riverrun_schemas::projects::ProjectRemoved;
 use riverrun_schemas::{ChangeId, Failure, ProjectId};
 use serde::{Deserialize, Serialize};
 
-use super::{ProjectRow, Table, find, load, save};
+use super::ProjectRow;
+use super::queries::find;
+use super::table::{Table, load, save};
 use crate::error::StoreError;
 use crate::sql::{DbConnection, Sql};
 

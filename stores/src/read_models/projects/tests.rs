@@ -1,4 +1,4 @@
-use riverrun_schemas::Topic;
+use riverrun_schemas::{BlobRef, Topic};
 
 use super::super::testing::fresh;
 use super::super::{LogRecord, Projected};
