@@ -137,6 +137,30 @@ async fn after_a_crash_during_a_tool_with_an_outside_effect_a_person_decides_to_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn given_an_outside_call_without_a_result_in_its_time_when_its_worker_lives_then_a_person_decides_all_the_same() {
+    let world = World::new(ToolEffect::External, AT_ONCE, Duration::from_secs(600)).await;
+    let world = world.with_tool_time(Duration::from_millis(50));
+    let (_worker, _stop) = world.worker("w");
+    let run_id = start_with(&world, request()).await;
+    let first = asked(&world, run_id).await;
+    let (reason, tool) = (first.text.unwrap(), first.tool.unwrap());
+    assert!(reason.contains("no result within 50 ms") && tool.error.is_some(), "{reason}");
+    assert_eq!((first.seq, world.calls.load(Ordering::SeqCst)), (3, 1));
+    answer(&world, run_id, first.seq, Decision::Approve).await;
+    let second = |events: &[AgentEvent]| {
+        steps(events, run_id).into_iter().filter(|step| step.kind == StepKind::Approval).nth(1).map(|step| step.seq)
+    };
+    let events = world.until("the second call is asked about, too", |events| second(events).is_some()).await;
+    assert_eq!((second(&events), world.calls.load(Ordering::SeqCst)), (Some(4), 2), "again by a person's word");
+    answer(&world, run_id, 4, Decision::Deny).await;
+    assert_eq!(world.finished(run_id).await.status, RunOutcome::Succeeded);
+    let events = world.events().await;
+    let result = steps(&events, run_id).into_iter().find(|step| step.kind == StepKind::ToolResult).unwrap();
+    assert!(result.tool.unwrap().error.unwrap().contains("may have taken effect"));
+    assert_eq!((world.calls.load(Ordering::SeqCst), ends(&events, run_id)), (2, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_fork_begins_with_the_steps_of_its_source_and_goes_on_by_itself() {
     let world = World::new(ToolEffect::None, AT_ONCE, AT_ONCE).await;
     let (_worker, _stop) = world.worker("w");
