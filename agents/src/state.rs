@@ -206,9 +206,9 @@ impl RunState {
 
     fn count_call(&mut self, tool: Option<&ToolUse>, own: bool) {
         let Some(tool) = tool else { return };
-        self.calls.count(&tool.name, &tool.arguments_json);
+        self.calls.count(tool);
         if own {
-            self.loops |= self.own_calls.count(&tool.name, &tool.arguments_json) >= LOOP_AFTER - 1;
+            self.loops |= self.own_calls.count(tool) >= LOOP_AFTER - 1;
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use riverrun_agents::catalog;
 use riverrun_log::BlobError;
-use riverrun_schemas::agent::{AgentCommand, ForkRun, ForkedFrom, RunRequest, Step, StepKind};
+use riverrun_schemas::agent::{AgentCommand, ForkRun, ForkedFrom, RunRequest, SessionPolicy, Step, StepKind};
 use riverrun_schemas::{RunId, now_ms};
 use riverrun_stores::read_models::run_forks;
 
@@ -86,6 +86,8 @@ fn changed(original: RunRequest, body: ForkBody, known: &Known) -> Result<RunReq
         agent: body.agent.or(original.agent),
         provider: body.provider.or(original.provider),
         model: body.model.or(original.model),
+        // What the source was to do to others of its session was said of that moment: a branch takes its turn.
+        session_policy: SessionPolicy::Enqueue,
         chain: None,
         ..original
     })
@@ -153,6 +155,16 @@ mod tests {
         let of_tool = matches!(kind, StepKind::ToolCall | StepKind::Approval | StepKind::ToolResult);
         let tool = of_tool.then_some(tool);
         Step { seq, kind, agent: "react".into(), text: None, tool, usage: None, at: 0 }
+    }
+
+    #[test]
+    fn given_a_source_with_a_policy_for_its_session_when_it_is_forked_then_the_branch_takes_its_turn() {
+        for session_policy in [SessionPolicy::Enqueue, SessionPolicy::Reject, SessionPolicy::Interrupt] {
+            let original = RunRequest { session: Some("s".into()), session_policy, ..RunRequest::default() };
+            let body: ForkBody = serde_json::from_value(serde_json::json!({ "at_seq": 1 })).unwrap();
+            let request = changed(original, body, &Known::default()).unwrap();
+            assert_eq!((request.session.as_deref(), request.session_policy), (Some("s"), SessionPolicy::Enqueue));
+        }
     }
 
     #[test]

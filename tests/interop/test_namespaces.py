@@ -61,14 +61,14 @@ def questions(owned):
         "chains cancel": ["chains", "cancel", owned["chain_id"]],
         "project import": ["project", "import", owned["file"]],
         "project ls": ["project", "ls"],
-        "project analyze": ["project", "analyze", "prj_01h455vb4pex5vsknk084sn02q"],
-        "project report": ["project", "report", "prj_01h455vb4pex5vsknk084sn02q"],
-        "project trend": ["project", "trend", "prj_01h455vb4pex5vsknk084sn02q"],
-        "project improve": ["project", "improve", "prj_01h455vb4pex5vsknk084sn02q", "--file", "a.py"],
-        "project apply": ["project", "apply", "prj_01h455vb4pex5vsknk084sn02q", "--file", "a.py", "--yes"],
-        "project revert": ["project", "revert", "prj_01h455vb4pex5vsknk084sn02q", "--file", "a.py"],
-        "project patch": ["project", "patch", "prj_01h455vb4pex5vsknk084sn02q"],
-        "project rm": ["project", "rm", "prj_01h455vb4pex5vsknk084sn02q"],
+        "project analyze": ["project", "analyze", owned["project_id"]],
+        "project report": ["project", "report", owned["project_id"]],
+        "project trend": ["project", "trend", owned["project_id"]],
+        "project improve": ["project", "improve", owned["project_id"], "--file", "a.py"],
+        "project apply": ["project", "apply", owned["project_id"], "--file", "a.py", "--yes"],
+        "project revert": ["project", "revert", owned["project_id"], "--file", "a.py"],
+        "project patch": ["project", "patch", owned["project_id"]],
+        "project rm": ["project", "rm", owned["project_id"]],
         "docs ls": ["docs", "ls", "-c", "papers"],
         "docs show": ["docs", "show", owned["document_id"]],
         "docs rm": ["docs", "rm", owned["document_id"]],
@@ -120,9 +120,17 @@ def owned(server):
         "nodes": [{"id": "a", "kind": "agent", "x": 0, "y": 0, "data": data},
                   {"id": "papers", "kind": "collection", "x": 0, "y": 0, "data": {"collection": "papers"}}],
     }))
+    code = server.folder / "owned-code"
+    code.mkdir(exist_ok=True)
+    (code / "a.py").write_text(f"{WORD} = 1\n")
+    imported = server.cli("project", "import", str(code), "--name", WORD, "-n", "owner", "--json")
+    assert imported.returncode == 0, imported
+    project_id = json.loads(imported.stdout)["project_id"]
+    analyzed = server.cli("project", "analyze", project_id, "--no-review", "-n", "owner", "--json")
+    assert analyzed.returncode == 0, analyzed
     drawn = json.loads(canvas.read_text()) | {"name": WORD}
     assert server.cli("canvas", "save", kept_file(server, drawn), "--id", "board").returncode == 0
-    return {"file": str(other), "run_id": run.json["run_id"], "chain_id": chain.json["chain_id"], "turn_id": turn.json["turn_id"], "document_id": document, "queries": str(queries),
+    return {"file": str(other), "run_id": run.json["run_id"], "chain_id": chain.json["chain_id"], "turn_id": turn.json["turn_id"], "document_id": document, "project_id": project_id, "queries": str(queries),
             "qrels": str(qrels), "canvas": str(canvas)}
 
 
@@ -143,13 +151,13 @@ def test_a_stranger_finds_nothing_of_the_owner(server, owned):
         done = server.cli(*words, "-n", "owner-2", "--json")
         assert done.returncode in (0, 4), f"{name}: {done}"
         assert WORD not in done.stdout + done.stderr, f"{name}: {done}"
-        by_id = name.startswith(("runs ", "chains ")) and name != "runs ls"
+        by_id = name.startswith(("runs ", "chains ", "project ")) and name not in ("runs ls", "project ls", "project import")
         assert not by_id or done.returncode == 4, f"{name}: what is found by an id is unknown to a stranger: {done}"
     turns = server.get("/memory/turns?namespace=owner&session=talk").json["items"]
     assert [turn["turn_id"] for turn in turns] == [owned["turn_id"]], "the owner's conversation is as it was"
 
 
 def test_the_owner_is_answered_in_its_own_namespace(server, owned):
-    for name in ("runs show", "runs tree", "runs compare", "chains show"):
+    for name in ("runs show", "runs tree", "runs compare", "chains show", "project report", "project patch"):
         done = server.cli(*questions(owned)[name], "-n", "owner", "--json")
         assert done.returncode == 0, f"{name}: the question was none: {done}"

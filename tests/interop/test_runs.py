@@ -1,6 +1,7 @@
 """Approvals, forks and sessions over HTTP and the command line, across `kill -9` of the server."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 from server import wait_for
 
@@ -79,3 +80,31 @@ def test_runs_of_a_session_take_turns_across_kill_9(new_server):
         server.run_end(run)
     refused = server.cli("agent", "run", "x", "--session-policy", "reject")
     assert refused.returncode == 2, refused.stderr
+
+
+def test_the_session_policy_at_the_command_line_says_what_becomes_of_a_second_run(new_server):
+    server = new_server().start()
+
+    def first(name):
+        run_id = server.start_run(f"first [[steps=1 id=policy-{name}]]", session="s", approval="always")
+        return run_id, waiting(server, run_id)["pending_approvals"][0]["step"]
+
+    def second(policy):
+        return server.cli("agent", "run", f"second [[steps=1 id=policy-{policy}]]", "--agent", "react", "--session", "s",
+                          "--session-policy", policy)
+
+    run_id, step = first("one")
+    refused = second("reject")
+    assert refused.returncode == 4 and f"run {run_id} of the same session goes on" in refused.stderr, refused
+    assert server.get(f"/runs/{run_id}").json["status"] == "waiting_approval", "the one before it is let alone"
+    with ThreadPoolExecutor(1) as pool:
+        queued = pool.submit(second, "enqueue")
+        wait_for(lambda: [run for run in server.get("/runs?session=s").json["items"] if run["status"] == "queued"], 60, "it to wait")
+        assert server.post(f"/runs/{run_id}/approvals/{step}", {"decision": "approve"}).status == 202
+        done = queued.result()
+    assert done.returncode == 0 and "done after 1 steps" in done.stdout, done
+    assert server.run_end(run_id)["status"] == "succeeded"
+    run_id, _ = first("two")
+    took_over = second("interrupt")
+    assert took_over.returncode == 0 and "done after 1 steps" in took_over.stdout, took_over
+    assert server.run_end(run_id)["status"] == "cancelled"

@@ -231,6 +231,21 @@ def test_a_call_that_nobody_answers_ends_in_time(new_server, tmp_path):
     assert "no result within 1000 ms" in tool_step(run)["error"], run
 
 
+def test_given_an_outside_call_without_an_answer_in_time_when_a_person_has_it_made_again_then_the_late_answer_counts(new_server, tmp_path):
+    server = new_server(**written(tmp_path, SLOW.format(3).replace("idempotent", "external"))).start()
+    counterpart = Counterpart(server)
+    run_id = server.start_run(uses("slow", {}), approval="never")
+    [pending] = wait_for(lambda: server.get(f"/runs/{run_id}").json.get("pending_approvals"), 60, "the run to ask what to do")
+    assert pending["outcome_unknown"] is True and "no result within 3000 ms" in pending["reason"], pending
+    [asked] = counterpart.calls()
+    counterpart.answer(asked["call_id"], "done after all")
+    approved = server.cli("runs", "approve", run_id)
+    assert approved.returncode == 0, approved
+    run = server.run_end(run_id)
+    assert run["status"] == "succeeded" and tool_step(run)["result"] == "done after all", run
+    assert len(counterpart.calls()) == 1, "the call stands there once"
+
+
 def test_given_runs_in_every_state_when_they_are_cancelled_then_each_ends_long_before_what_it_waits_for(new_server, tmp_path):
     server = new_server(**written(tmp_path, SLOW.format(120))).start()
     hangs = "[[steps=1 delay_ms=120000 id=cancel-{}]]"

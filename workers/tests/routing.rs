@@ -112,3 +112,43 @@ async fn where_not_even_a_part_of_the_task_fits_the_model_is_not_asked_and_the_s
     assert!(first.usage.is_none(), "{first:?}");
     assert_eq!(end.error.unwrap().code, "context_overflow", "the run meets the trouble at its next call");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_a_model_in_trouble_for_a_moment_when_it_is_to_choose_then_it_is_asked_again_and_the_choice_is_as_ever() {
+    let world = World::new(ToolEffect::None, Duration::ZERO, Duration::ZERO).await;
+    let broken = ResponseTemplate::new(500).set_body_json(json!({ "error": "for a moment" }));
+    let broken = Mock::given(path("/api/chat")).respond_with(broken).up_to_n_times(1).with_priority(1);
+    broken.mount(world.model()).await;
+    let (_worker, _stop) = world.worker("w");
+    let (first, _) = run(&world, "Solve the riddle of the letterbox").await;
+    let (again, _) = run(&world, "Solve the riddle of the letterbox").await;
+    let choice = Choice::read(first.text.as_deref().unwrap()).unwrap();
+    assert_eq!((choice.by, choice.agent.as_str()), (Judge::Model, "critic"), "{choice:?}");
+    assert_eq!(again.text, first.text, "the same task, the same choice");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_a_runtime_that_refuses_schemas_when_its_model_is_to_choose_then_it_is_asked_without_one() {
+    let world = World::new(ToolEffect::None, Duration::ZERO, Duration::ZERO).await;
+    let model = |request: &Request| {
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        if body["format"].is_object() {
+            return ResponseTemplate::new(400).set_body_json(json!({ "error": "the format is not supported" }));
+        }
+        let chooses = body["messages"][0]["content"].as_str().unwrap().starts_with("You choose the agent");
+        let text = if chooses { "{\"reason\": \"a letter\", \"agent\": \"critic\"}" } else { "it is so" };
+        let piece = json!({ "model": "scripted", "message": { "role": "assistant", "content": text }, "done": false });
+        let end = json!({ "model": "scripted", "message": { "role": "assistant", "content": "" }, "done": true,
+            "done_reason": "stop", "prompt_eval_count": 10, "eval_count": 5 });
+        ResponseTemplate::new(200).set_body_string(format!("{piece}\n{end}\n"))
+    };
+    Mock::given(path("/api/chat")).respond_with(model).with_priority(1).mount(world.model()).await;
+    let (_worker, _stop) = world.worker("w");
+    let (first, end) = run(&world, "Solve the riddle of the letterbox").await;
+    let choice = Choice::read(first.text.as_deref().unwrap()).unwrap();
+    assert_eq!(
+        (choice.by, choice.agent.as_str(), end.agent.as_str()),
+        (Judge::Model, "critic", "critic"),
+        "{choice:?}"
+    );
+}

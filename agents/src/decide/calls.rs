@@ -1,4 +1,5 @@
-//! What happens to tool calls, whatever the agent type: asking a person before and after a crash, refusing, making them.
+//! What happens to tool calls, whatever the agent type: asking a person before them and where their outcome is not known,
+//! refusing, making them.
 
 use riverrun_schemas::agent::{StepKind, ToolUse};
 
@@ -6,7 +7,7 @@ use super::{Action, StepDraft};
 use crate::memory;
 use crate::policy::{Policy, Verdict};
 use crate::state::{Answer, CallNeeds, NOT_MADE_MS, Question, RunState};
-use crate::tools::ToolManifest;
+use crate::tools::{ToolError, ToolManifest};
 
 /// What an open call asks for; `None` when there is none. Calls that wait for a person hold up only themselves.
 pub(super) fn next(state: &RunState) -> Option<Action> {
@@ -25,8 +26,18 @@ pub(super) fn next(state: &RunState) -> Option<Action> {
 }
 
 fn ask_outcome(tool: &ToolUse) -> StepDraft {
-    let unknown =
-        format!("{} was called before a crash and may have taken effect; its outcome is not known", tool.name);
+    ask_after(tool, &format!("{} was called before a crash", tool.name))
+}
+
+/// The question about a call that failed so that its outcome is not known; `None` where the model may be told of the error,
+/// since the call changes nothing, can be made again, or did not get that far.
+pub fn outcome_unknown(tool: &ToolUse, error: &ToolError) -> Option<StepDraft> {
+    let is_open = !tool.effect.repeatable() && error.leaves_outcome_unknown();
+    is_open.then(|| ask_after(tool, &format!("{} was called ({error})", tool.name)))
+}
+
+fn ask_after(tool: &ToolUse, what_happened: &str) -> StepDraft {
+    let unknown = format!("{what_happened} and may have taken effect; its outcome is not known");
     let reason = format!("{unknown}: approve to call it again, deny to go on without");
     let tool = ToolUse { error: Some(unknown), ..tool.clone() };
     StepDraft { text: Some(reason), ..StepDraft::tool(StepKind::Approval, tool) }

@@ -210,6 +210,35 @@ fn a_call_whose_outcome_is_unknown_is_asked_about_and_never_repeated_on_a_guess(
 }
 
 #[test]
+fn given_a_call_that_failed_when_it_may_have_changed_something_outside_then_a_person_is_asked_and_nobody_else() {
+    let errors = || {
+        [
+            (ToolError::TimedOut(std::time::Duration::from_millis(50)), true),
+            (ToolError::Lost("shop does not answer: reset".into()), true),
+            (ToolError::Failed("it answered 500".into()), false),
+            (ToolError::Arguments("no amount".into()), false),
+            (ToolError::TooLarge { bytes: 2, limit: 1 }, false),
+            (ToolError::Cancelled, false),
+        ]
+    };
+    for (tool, changes) in [("look", false), ("set", false), ("pay", true)] {
+        for (error, is_open) in errors() {
+            let question = outcome_unknown(call(tool, "c").tool.as_ref().unwrap(), &error);
+            assert_eq!(question.is_some(), changes && is_open, "{tool}: {error:?}");
+        }
+    }
+    let lost = outcome_unknown(call("pay", "c").tool.as_ref().unwrap(), &errors()[0].0).unwrap();
+    let text = lost.text.clone().unwrap();
+    assert!(text.contains("no result within 50 ms") && text.contains("approve to call it again"), "{text}");
+    let waiting = || Run::new(ApprovalPolicy::Never).wants(&[call("pay", "c")]).writes(vec![lost.clone()]);
+    assert!(waiting().state.waits_for_person(), "whatever the request says of approval");
+    assert_eq!(waiting().claims().does(), "wait");
+    assert_eq!(waiting().answered(2, Decision::Approve).claims().does(), "call c", "again, by a person's word");
+    let Action::Append(result) = waiting().answered(2, Decision::Deny).claims().next() else { panic!() };
+    assert!(result[0].tool.as_ref().unwrap().error.as_ref().unwrap().contains("may have taken effect"));
+}
+
+#[test]
 fn an_approved_call_that_a_crash_interrupts_is_asked_about_again() {
     let run = Run::new(ApprovalPolicy::External).wants(&[call("pay", "c")]).answered(2, Decision::Approve).claims();
     assert_eq!(run.does(), "call c");

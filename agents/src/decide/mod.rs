@@ -28,7 +28,7 @@ use crate::memory;
 use crate::state::RunState;
 use crate::tools::ToolManifest;
 
-pub use calls::settle;
+pub use calls::{outcome_unknown, settle};
 pub use lost::{MAX_CLAIMS_WITHOUT_PROGRESS, SUSPECT_AFTER, is_suspect, worker_lost};
 
 /// A kind of agent.

@@ -18,7 +18,7 @@ pub struct Answer {
 pub struct Question {
     /// `seq` of the approval step.
     pub seq: i64,
-    /// The call was made before a crash and what came of it is not known; otherwise the question is whether to make it.
+    /// The call was made and what came of it is not known; otherwise the question is whether to make it.
     pub outcome_unknown: bool,
     /// The answer, once it is there.
     pub answer: Option<Answer>,

@@ -2,11 +2,12 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use riverrun_schemas::agent::{Step, StepKind};
+use riverrun_schemas::agent::{Step, StepKind, ToolUse};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// Different calls whose repetitions are counted; the oldest are forgotten first.
+/// Different calls whose repetitions are counted; the oldest are forgotten first. Those that change something at every call
+/// are kept beside them however many they are: a run makes no more of them than it has iterations.
 const MAX_CALLS: usize = 1_024;
 
 /// How often each call was made.
@@ -22,12 +23,12 @@ impl CallCounts {
     }
 
     /// Counts a call; tells how often it was made now.
-    pub(super) fn count(&mut self, name: &str, arguments_json: &str) -> usize {
-        let key = key(name, arguments_json);
+    pub(super) fn count(&mut self, tool: &ToolUse) -> usize {
+        let key = key(&tool.name, &tool.arguments_json);
         let count = self.counts.entry(key.clone()).or_insert(0);
         *count = count.saturating_add(1);
         let now = *count as usize;
-        if now == 1 {
+        if now == 1 && tool.effect.repeatable() {
             self.order.push_back(key);
             if self.order.len() > MAX_CALLS
                 && let Some(oldest) = self.order.pop_front()

@@ -160,6 +160,40 @@ fn the_same_call_twice_is_a_loop_however_far_apart_within_reason() {
     assert_eq!(state.stop_reason(), "loop_detected");
 }
 
+#[test]
+fn given_a_call_that_changes_something_when_thousands_of_others_follow_then_it_is_known_that_it_was_made() {
+    let mut state = long(1);
+    let pay = Step {
+        tool: step(5, StepKind::ToolCall, Some("pay"))
+            .tool
+            .map(|tool| ToolUse { effect: ToolEffect::External, ..tool }),
+        ..step(5, StepKind::ToolCall, None)
+    };
+    assert!(state.apply(&advanced(1, vec![pay, step(6, StepKind::ToolResult, Some("pay"))])));
+    for n in 0..3_000 {
+        assert!(state.apply(&round(1, 7 + 3 * n)));
+    }
+    assert_eq!(state.same_calls("look", "pay"), 1, "it is not made twice, however long ago it was");
+    assert_eq!(state.same_calls("look", "7"), 0, "one that only looks is forgotten");
+}
+
+#[test]
+fn given_a_run_of_50_000_steps_when_it_goes_on_then_what_decisions_are_taken_from_has_not_grown() {
+    let snapshot = |state: &RunState| serde_json::to_vec(state).unwrap().len();
+    let (shorter, longest) = (long(2_000), long(16_667));
+    assert_eq!(longest.last_seq(), 50_002);
+    assert_eq!(longest.same_calls("look", "2"), 0, "old calls are forgotten");
+    assert!(longest.steps.len() < 600, "{} steps are kept", longest.steps.len());
+    let (before, after) = (snapshot(&shorter), snapshot(&longest));
+    // Longer numbers, and not a step more or less than between two times that old ones are dropped.
+    assert!(after < 2 * before, "{before} bytes became {after}");
+    let mut restored: RunState = serde_json::from_slice(&serde_json::to_vec(&longest).unwrap()).unwrap();
+    let mut longest = longest;
+    let next = round(1, 50_003);
+    assert!(restored.apply(&next) && longest.apply(&next));
+    assert_eq!(restored, longest, "and a snapshot of it folds on as the run itself");
+}
+
 /// `cargo test -p riverrun-agents --lib -- --ignored a_step_of_a_long_run --nocapture` prints the figures.
 #[test]
 #[ignore = "measures"]

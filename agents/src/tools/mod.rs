@@ -81,9 +81,22 @@ pub enum ToolError {
         /// The tool's limit.
         limit: usize,
     },
+    /// It broke off while it was under way: what it did until then is not known.
+    #[error("{0}")]
+    Lost(String),
     /// The run was asked to stop.
     #[error("cancelled")]
     Cancelled,
+}
+
+impl ToolError {
+    /// Whether nobody knows what the call did outside: it was made, and neither a result nor a refusal came back.
+    pub fn leaves_outcome_unknown(&self) -> bool {
+        match self {
+            ToolError::TimedOut(_) | ToolError::Lost(_) => true,
+            ToolError::Arguments(_) | ToolError::Failed(_) | ToolError::TooLarge { .. } | ToolError::Cancelled => false,
+        }
+    }
 }
 
 /// Something that an agent can use.

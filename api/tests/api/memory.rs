@@ -147,6 +147,16 @@ fn given_an_exchange_that_is_over_when_it_is_asked_for_then_it_is_recalled_with_
             "{summary}"
         );
 
+        let why = talk.get("/memory/why", &format!("id={}", summary["summary_id"].as_str().unwrap())).await;
+        let sources = why["sources"].as_array().unwrap();
+        assert_eq!((&why["kind"], &why["text"]), (&json!("summary"), &summary["text"]), "{why}");
+        assert_eq!(
+            i64::try_from(sources.len()).unwrap(),
+            summary["through_seq"].as_i64().unwrap(),
+            "all that it covers"
+        );
+        assert_eq!((&sources[0]["turn_id"], &sources[0]["text"]), (&first["turn_id"], &first["text"]), "{why}");
+
         let gone = talk.forget(first["turn_id"].as_str().unwrap()).await;
         assert_eq!(gone.status, 200, "{}", gone.body);
         let removed = &gone.body["removed"];

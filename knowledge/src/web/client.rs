@@ -125,7 +125,11 @@ impl GuardedClient {
                 .connect_timeout(CONNECT_TIME)
                 .user_agent(USER_AGENT)
                 .build()
-                .map_err(|error| WebError::Connection { host: "the client".to_owned(), reason: error.to_string() })
+                .map_err(|error| WebError::Connection {
+                    host: "the client".to_owned(),
+                    reason: error.to_string(),
+                    may_have_sent: false,
+                })
         });
         built.as_ref().map_err(Clone::clone)
     }
@@ -251,5 +255,6 @@ fn failed(url: &Url, error: &reqwest::Error) -> WebError {
         reason = "it can't be connected to in time".to_owned();
     }
     let host = url.host_str().map_or_else(|| shown(url.as_str()), str::to_owned);
-    WebError::Connection { host, reason: reason.chars().take(200).collect() }
+    let may_have_sent = !error.is_connect() && !error.is_builder();
+    WebError::Connection { host, reason: reason.chars().take(200).collect(), may_have_sent }
 }

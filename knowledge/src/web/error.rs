@@ -76,6 +76,8 @@ pub enum WebError {
         host: String,
         /// Why.
         reason: String,
+        /// It was there: the request, or a part of it, may have been read.
+        may_have_sent: bool,
     },
 }
 
@@ -102,6 +104,23 @@ impl WebError {
             WebError::Address { host, .. } => Some(format!("RIVERRUN_WEB_ALLOW={host} opens it, if that is meant")),
             WebError::Credentials { .. } => Some("give credentials in a header of a tool definition".to_owned()),
             _ => None,
+        }
+    }
+
+    /// Whether the server may have done what was asked without having said so.
+    pub fn leaves_outcome_unknown(&self) -> bool {
+        match self {
+            WebError::TimedOut { .. } => true,
+            WebError::Connection { may_have_sent, .. } => *may_have_sent,
+            WebError::BadUrl { .. }
+            | WebError::Scheme { .. }
+            | WebError::Credentials { .. }
+            | WebError::Address { .. }
+            | WebError::NotFound { .. }
+            | WebError::Redirects { .. }
+            | WebError::BadRedirect
+            | WebError::TooLarge { .. }
+            | WebError::Coded { .. } => false,
         }
     }
 

@@ -14,7 +14,7 @@ use super::driver::{Driver, Interrupted};
 const MAX_INLINE_RESULT: usize = 64 << 10;
 
 impl Driver {
-    /// Uses a tool, and records what came of it.
+    /// Uses a tool, and records what came of it: its result, why there is none, or the question what to do when nobody knows.
     pub(super) async fn call_tool(&mut self, call: ToolUse) -> Result<(), Interrupted> {
         let started = std::time::Instant::now();
         let cancel = CancellationToken::new();
@@ -37,6 +37,10 @@ impl Driver {
                 }
             }
         };
+        let question = outcome.as_ref().err().and_then(|error| decide::outcome_unknown(&call, error));
+        if let Some(question) = question {
+            return self.append_steps(vec![question]).await;
+        }
         let duration_ms = i64::try_from(started.elapsed().as_millis()).ok().map(|ms| ms.max(NOT_MADE_MS + 1));
         let mut result = ToolUse { duration_ms, ..call };
         match outcome {

@@ -232,28 +232,14 @@ impl Driver {
             Fit::Without(step) => return self.append_steps(vec![*step]).await,
             Fit::Never(failure) => return self.fail(failure).await,
         }
-        let mut attempt = 0;
-        let reply = loop {
-            match self.try_model(&call).await? {
-                Ok(reply) => break reply,
-                // Tools of users bring schemas that not every runtime can hold a reply to: then the model is asked without.
-                Err(ModelError::BadRequest { reason, .. }) if call.response_schema.is_some() => {
-                    tracing::warn!(run_id = %self.state.run_id, reason, "a call with a schema was refused, trying without it");
-                    call.response_schema = None;
-                }
-                Err(error) => {
-                    if let Some(pause) = retries::pause(&error, attempt) {
-                        attempt += 1;
-                        tracing::warn!(run_id = %self.state.run_id, attempt, ?pause, error = %error, "model call failed, trying again");
-                        self.pause(pause).await?;
-                        continue;
-                    }
-                    return match self.fit_refused(&call, tools, &error).await? {
-                        Fit::Without(step) => self.append_steps(vec![*step]).await,
-                        Fit::Whole => self.fail(failure_of(&error)).await,
-                        Fit::Never(failure) => self.fail(failure).await,
-                    };
-                }
+        let reply = match self.ask(&mut call).await? {
+            Ok(reply) => reply,
+            Err(error) => {
+                return match self.fit_refused(&call, tools, &error).await? {
+                    Fit::Without(step) => self.append_steps(vec![*step]).await,
+                    Fit::Whole => self.fail(failure_of(&error)).await,
+                    Fit::Never(failure) => self.fail(failure).await,
+                };
             }
         };
         self.meter.learn(reply.usage.prompt_tokens);
@@ -263,6 +249,28 @@ impl Driver {
             Some(Ok(agent)) => self.append_decided(agent.interpret(&self.state, tools, call.mode, &reply), tools).await,
             Some(Err(unknown)) => self.fail(Failure::new("unknown_agent", unknown.to_string())).await,
             None => Ok(()), // not routed yet: the next decision routes
+        }
+    }
+
+    /// Asks the model, once more where that may help: behind a pause where the trouble may pass, and without a schema that is
+    /// refused.
+    pub(super) async fn ask(&mut self, call: &mut ModelCall) -> Result<Result<ChatReply, ModelError>, Interrupted> {
+        let mut attempt = 0;
+        loop {
+            match self.try_model(call).await? {
+                Ok(reply) => return Ok(Ok(reply)),
+                // Tools of users bring schemas that not every runtime can hold a reply to: then the model is asked without.
+                Err(ModelError::BadRequest { reason, .. }) if call.response_schema.is_some() => {
+                    tracing::warn!(run_id = %self.state.run_id, reason, "a call with a schema was refused, trying without it");
+                    call.response_schema = None;
+                }
+                Err(error) => {
+                    let Some(pause) = retries::pause(&error, attempt) else { return Ok(Err(error)) };
+                    attempt += 1;
+                    tracing::warn!(run_id = %self.state.run_id, attempt, ?pause, error = %error, "model call failed, trying again");
+                    self.pause(pause).await?;
+                }
+            }
         }
     }
 
@@ -290,7 +298,7 @@ impl Driver {
     }
 
     /// One model call, given up when the run is cancelled, lost, out of time or the process stops.
-    pub(super) async fn try_model(&mut self, call: &ModelCall) -> Result<Result<ChatReply, ModelError>, Interrupted> {
+    async fn try_model(&mut self, call: &ModelCall) -> Result<Result<ChatReply, ModelError>, Interrupted> {
         let request = self.request_of(call);
         let context = self.context.clone();
         let provider = self.state.request.provider.clone();

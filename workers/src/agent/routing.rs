@@ -11,14 +11,23 @@ use riverrun_schemas::{Failure, Usage};
 use tokio::sync::Mutex;
 
 use super::driver::{Driver, Interrupted};
+use super::retries;
 
-/// An embedding that takes longer is given up, and the rules choose alone.
-const MAX_EMBED_TIME: Duration = Duration::from_secs(30);
+/// An embedding that takes longer is given up, and the rules choose alone. A model that is loaded for the first time, or
+/// that is busy with an ingestion, takes its time: a choice without it would be another one than the next run's.
+const MAX_EMBED_TIME: Duration = Duration::from_secs(120);
 
 /// Embeddings of the agents' own texts: they change only with the program and the model.
-#[derive(Default)]
 pub(super) struct AgentVectors {
     by_model: Mutex<HashMap<String, Arc<TextVectors>>>,
+    /// How long one choice waits for embeddings.
+    patience: Duration,
+}
+
+impl Default for AgentVectors {
+    fn default() -> Self {
+        Self { by_model: Mutex::default(), patience: MAX_EMBED_TIME }
+    }
 }
 
 /// Agent → its texts → their vectors.
@@ -33,10 +42,32 @@ impl AgentVectors {
             Ok(_) => return Similarity::Missing(format!("the embedding model {model} is not here")),
             Err(error) => return Similarity::Missing(error.to_string()),
         }
-        match tokio::time::timeout(MAX_EMBED_TIME, self.measure(models, &model, task, manifests)).await {
+        match tokio::time::timeout(self.patience, self.measure_again(models, &model, task, manifests)).await {
             Ok(Ok(values)) => Similarity::Measured(values),
             Ok(Err(error)) => Similarity::Missing(error.to_string()),
-            Err(_) => Similarity::Missing(format!("{model} gave no embedding within {} s", MAX_EMBED_TIME.as_secs())),
+            Err(_) => Similarity::Missing(format!("{model} gave no embedding within {} ms", self.patience.as_millis())),
+        }
+    }
+
+    /// Measures once more behind a pause where the trouble may pass, as calls of chat models are made again.
+    async fn measure_again(
+        &self,
+        models: &Models,
+        model: &str,
+        task: &str,
+        manifests: &[&'static Manifest],
+    ) -> Result<Vec<f64>, riverrun_models::ModelError> {
+        let mut attempt = 0;
+        loop {
+            match self.measure(models, model, task, manifests).await {
+                Ok(values) => return Ok(values),
+                Err(error) => {
+                    let Some(pause) = retries::pause(&error, attempt) else { return Err(error) };
+                    attempt += 1;
+                    tracing::warn!(attempt, ?pause, error = %error, "a task can't be embedded, trying again");
+                    tokio::time::sleep(pause).await;
+                }
+            }
         }
     }
 
@@ -97,7 +128,7 @@ impl Driver {
         self.append_steps(vec![choice.step(usage)]).await
     }
 
-    /// Asks the model once, with as much of the task as fits its context. When it can't answer the run goes on with the rules'
+    /// Asks the model, with as much of the task as fits its context. When it can't answer the run goes on with the rules'
     /// choice, and meets the trouble at its next call. A model that, by its card, answers nothing in the JSON that is asked for is not asked.
     async fn settle(&mut self, question: Question) -> Result<(supervisor::Choice, Option<Usage>), Interrupted> {
         if self.never_answers_json() {
@@ -111,8 +142,8 @@ impl Driver {
             Ok(question) => question,
             Err(failure) => return Ok((unasked.settle(Err(&failure.message)), None)),
         };
-        let call = question.call.clone();
-        Ok(match self.try_model(&call).await? {
+        let mut call = question.call.clone();
+        Ok(match self.ask(&mut call).await? {
             Ok(reply) => (question.settle(Ok(&reply.text)), Some(self.usage_of(&reply))),
             Err(error) => (question.settle(Err(&error.to_string())), None),
         })
@@ -123,5 +154,59 @@ impl Driver {
         let model = request.model.as_deref().unwrap_or_default();
         let known = self.context.models.known(request.provider.as_deref(), model);
         known.is_some_and(|known| !known.answers_json)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use riverrun_models::ModelSettings;
+    use serde_json::{Value, json};
+    use wiremock::matchers::path;
+    use wiremock::{Mock, MockServer, Request, ResponseTemplate};
+
+    use super::*;
+
+    fn models(server: &MockServer) -> Models {
+        let address = server.uri();
+        let env = |name: &str| match name {
+            "RIVERRUN_MODEL_RUNTIME_BASE_URL" => Some(address.clone()),
+            "RIVERRUN_DEFAULT_EMBED_MODEL" => Some("ollama/scripted".to_owned()),
+            _ => None,
+        };
+        Models::new(ModelSettings::from_env(&env).unwrap()).unwrap()
+    }
+
+    /// Every text has the same vector.
+    fn embeds(request: &Request) -> ResponseTemplate {
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        let vectors: Vec<Value> = body["input"].as_array().unwrap().iter().map(|_| json!([1.0, 0.0])).collect();
+        ResponseTemplate::new(200).set_body_json(json!({ "embeddings": vectors, "prompt_eval_count": 1 }))
+    }
+
+    #[tokio::test]
+    async fn given_an_embedding_that_takes_longer_than_is_waited_for_when_a_task_is_measured_then_the_rules_are_told_why()
+     {
+        let server = MockServer::start().await;
+        let slow = ResponseTemplate::new(200).set_delay(Duration::from_secs(3_600));
+        Mock::given(path("/api/embed")).respond_with(slow).mount(&server).await;
+        let vectors = AgentVectors { patience: Duration::from_millis(50), ..AgentVectors::default() };
+        let similarity = vectors.similarity(&models(&server), "Write a letter", &catalog()).await;
+        let Similarity::Missing(why) = &similarity else { panic!("{similarity:?}") };
+        assert!(why.ends_with("gave no embedding within 50 ms"), "{why}");
+        let Some(Judgement::Made(choice)) = supervisor::judge("Write a letter", &catalog(), &similarity) else {
+            panic!("no choice")
+        };
+        assert_eq!((choice.agent.as_str(), choice.by), ("critic", supervisor::Judge::Rules));
+        assert!(choice.reason.contains("rules alone, since") && choice.reason.contains("50 ms"), "{}", choice.reason);
+    }
+
+    #[tokio::test]
+    async fn given_an_embedding_that_fails_for_a_moment_when_a_task_is_measured_then_it_is_measured_all_the_same() {
+        let server = MockServer::start().await;
+        let broken = ResponseTemplate::new(500).set_body_json(json!({ "error": "for a moment" }));
+        Mock::given(path("/api/embed")).respond_with(broken).up_to_n_times(1).with_priority(1).mount(&server).await;
+        Mock::given(path("/api/embed")).respond_with(embeds).mount(&server).await;
+        let similarity = AgentVectors::default().similarity(&models(&server), "Write a letter", &catalog()).await;
+        assert_eq!(similarity, Similarity::Measured(vec![1.0; catalog().len()]));
     }
 }

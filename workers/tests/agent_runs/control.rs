@@ -3,10 +3,10 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use riverrun_log::partition_of;
+use riverrun_log::{Producer, partition_of};
 use riverrun_schemas::agent::{
-    AgentEvent, ApprovalPolicy, CancelRun, DecideApproval, Decision, ForkRun, ForkedFrom, ResumeRun, RunOutcome,
-    RunRequest, SessionPolicy, StartRun, Step, StepKind, ToolEffect,
+    AgentEvent, ApprovalPolicy, CancelRun, DecideApproval, Decision, ForkRun, ForkedFrom, ResumeRun, RunAdvanced,
+    RunOutcome, RunRequest, SessionPolicy, StartRun, Step, StepKind, ToolEffect, ToolUse,
 };
 use riverrun_schemas::{RunId, Topic, now_ms};
 
@@ -79,6 +79,63 @@ async fn a_run_waits_for_approval_across_a_crash_and_makes_the_call_once() {
     assert_eq!(steps(&events, run_id).iter().map(|step| step.seq).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
 }
 
+/// The intent of step `seq`, and the question about it.
+fn intent_and_question(seq: i64, question: i64) -> [Step; 2] {
+    let step = |seq, kind| Step {
+        seq,
+        kind,
+        agent: "react".into(),
+        text: None,
+        tool: Some(ToolUse {
+            call_id: format!("call_{question}"),
+            name: "count".into(),
+            arguments_json: "{}".into(),
+            effect: ToolEffect::External,
+            result_json: None,
+            result_blob: None,
+            error: None,
+            duration_ms: None,
+        }),
+        usage: None,
+        at: now_ms(),
+    };
+    [step(seq, StepKind::ToolCall), step(question, StepKind::Approval)]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_a_run_with_two_questions_when_its_worker_was_lost_then_each_is_answered_by_its_own_number() {
+    let world = World::new(ToolEffect::External, AT_ONCE, AT_ONCE).await;
+    let run_id = RunId::new();
+    super::lost::left_behind(&world, run_id, 1, None).await;
+    let ([first, first_asks], [second, second_asks]) = (intent_and_question(1, 3), intent_and_question(2, 4));
+    let asked = RunAdvanced { run_id, epoch: 1, steps: vec![first, second, first_asks, second_asks] };
+    let partition = partition_of(run_id.to_string().as_bytes(), Topic::AgentEvents.spec().partitions);
+    let producer = Producer::new(world.log()).unwrap();
+    producer.send_to_partition(&AgentEvent::from(asked), partition, "test", None).await.unwrap();
+
+    // The later one first, and by another worker than the one that takes the other answer.
+    let first_worker = doomed(&world, "w");
+    answer(&world, run_id, 4, Decision::Approve).await;
+    let result_of = |events: &[AgentEvent], call_id: &str| {
+        let of_it = |step: &Step| step.tool.as_ref().is_some_and(|tool| tool.call_id == call_id);
+        steps(events, run_id).into_iter().find(|step| step.kind == StepKind::ToolResult && of_it(step))
+    };
+    let events = world.until("the approved call is made", |events| result_of(events, "call_4").is_some()).await;
+    assert!(result_of(&events, "call_4").unwrap().tool.unwrap().result_json.is_some());
+    assert!(result_of(&events, "call_3").is_none(), "the other one still waits");
+    assert_eq!((world.calls.load(Ordering::SeqCst), ends(&events, run_id)), (1, 0));
+    first_worker.shutdown_background();
+
+    let (_worker, _stop) = world.worker("w");
+    answer(&world, run_id, 3, Decision::Deny).await;
+    assert_eq!(world.finished(run_id).await.status, RunOutcome::Succeeded);
+    let events = world.events().await;
+    assert!(result_of(&events, "call_3").unwrap().tool.unwrap().error.unwrap().contains("says the test"));
+    assert_eq!((world.calls.load(Ordering::SeqCst), ends(&events, run_id)), (1, 1));
+    let seqs: Vec<i64> = steps(&events, run_id).iter().map(|step| step.seq).collect();
+    assert!(seqs.iter().copied().eq((1..).take(seqs.len())), "{seqs:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_call_is_not_made_and_the_run_goes_on() {
     let world = World::new(ToolEffect::External, AT_ONCE, AT_ONCE).await;
@@ -134,6 +191,30 @@ async fn after_a_crash_during_a_tool_with_an_outside_effect_a_person_decides_to_
     answer(&world, run_id, step.seq, Decision::Deny).await;
     assert_eq!(world.finished(run_id).await.status, RunOutcome::Succeeded);
     assert_eq!(world.calls.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn given_an_outside_call_without_a_result_in_its_time_when_its_worker_lives_then_a_person_decides_all_the_same() {
+    let world = World::new(ToolEffect::External, AT_ONCE, Duration::from_secs(600)).await;
+    let world = world.with_tool_time(Duration::from_millis(50));
+    let (_worker, _stop) = world.worker("w");
+    let run_id = start_with(&world, request()).await;
+    let first = asked(&world, run_id).await;
+    let (reason, tool) = (first.text.unwrap(), first.tool.unwrap());
+    assert!(reason.contains("no result within 50 ms") && tool.error.is_some(), "{reason}");
+    assert_eq!((first.seq, world.calls.load(Ordering::SeqCst)), (3, 1));
+    answer(&world, run_id, first.seq, Decision::Approve).await;
+    let second = |events: &[AgentEvent]| {
+        steps(events, run_id).into_iter().filter(|step| step.kind == StepKind::Approval).nth(1).map(|step| step.seq)
+    };
+    let events = world.until("the second call is asked about, too", |events| second(events).is_some()).await;
+    assert_eq!((second(&events), world.calls.load(Ordering::SeqCst)), (Some(4), 2), "again by a person's word");
+    answer(&world, run_id, 4, Decision::Deny).await;
+    assert_eq!(world.finished(run_id).await.status, RunOutcome::Succeeded);
+    let events = world.events().await;
+    let result = steps(&events, run_id).into_iter().find(|step| step.kind == StepKind::ToolResult).unwrap();
+    assert!(result.tool.unwrap().error.unwrap().contains("may have taken effect"));
+    assert_eq!((world.calls.load(Ordering::SeqCst), ends(&events, run_id)), (2, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -79,14 +79,14 @@ struct Count {
     calls: Arc<AtomicUsize>,
     effect: ToolEffect,
     delay: Duration,
+    time: Duration,
 }
 
 #[async_trait]
 impl Tool for Count {
     fn manifest(&self) -> ToolManifest {
         let schema = json!({ "type": "object", "properties": {}, "additionalProperties": false });
-        // However slow the machine: what is to hang here hangs longer than any test.
-        let limits = ToolLimits { timeout: MAX_TOOL_TIME, ..ToolLimits::default() };
+        let limits = ToolLimits { timeout: self.time, ..ToolLimits::default() };
         ToolManifest::builtin("count", "Counts.", schema, self.effect).limited(limits)
     }
 
@@ -121,6 +121,7 @@ pub(crate) struct World {
     pub calls: Arc<AtomicUsize>,
     effect: ToolEffect,
     tool_delay: Duration,
+    tool_time: Duration,
     folder: tempfile::TempDir,
     context_tokens: Option<usize>,
     more_tools: Vec<Arc<dyn Tool>>,
@@ -150,11 +151,18 @@ impl World {
             calls,
             effect,
             tool_delay,
+            // However slow the machine: what is to hang here hangs longer than any test.
+            tool_time: MAX_TOOL_TIME,
             folder,
             context_tokens,
             more_tools,
             card: None,
         }
+    }
+
+    /// The tool may take so long.
+    pub(crate) fn with_tool_time(self, time: Duration) -> Self {
+        Self { tool_time: time, ..self }
     }
 
     /// A model that has a card.
@@ -199,7 +207,8 @@ impl World {
         if let Some(card) = self.card {
             models.know("ollama", "scripted", card);
         }
-        let count = Count { calls: self.calls.clone(), effect: self.effect, delay: self.tool_delay };
+        let (effect, delay, time) = (self.effect, self.tool_delay, self.tool_time);
+        let count = Count { calls: self.calls.clone(), effect, delay, time };
         let toolbox = Toolbox::builtin(Arc::new(NoKnowledge)).with(Arc::new(count));
         let toolbox = self.more_tools.iter().fold(toolbox, |toolbox, tool| toolbox.with(tool.clone()));
         let blobs = Arc::new(ObjectStoreBlobs::local(&self.folder.path().join("blobs")).unwrap());

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::file::{Argument, Command, Fault, fault};
 use super::secrets::{SecretLookup, Texts};
 use super::template::{Template, as_text, given};
-use crate::tools::sandbox::{Confinement, Invocation, MAX_ARGUMENT, Sandbox};
+use crate::tools::sandbox::{Confinement, Invocation, MAX_ARGUMENT, Sandbox, SandboxError};
 use crate::tools::{Permission, Tool, ToolContext, ToolError, ToolManifest, ToolSource};
 
 /// How much of what a failed program said is told, in characters.
@@ -125,7 +125,7 @@ impl Tool for CommandTool {
             return Err(ToolError::Arguments("they are no object".to_owned()));
         };
         let invocation = self.invocation(&arguments)?;
-        let finished = self.sandbox.run(invocation).await.map_err(|error| ToolError::Failed(error.to_string()))?;
+        let finished = self.sandbox.run(invocation).await.map_err(|error| not_finished(&error))?;
         let said: String = self.environment.hide(&finished.stderr).chars().take(MAX_ERROR_TEXT).collect();
         match (finished.code, finished.signal) {
             (Some(0), _) => {
@@ -136,9 +136,17 @@ impl Tool for CommandTool {
             (Some(code), _) => Err(ToolError::Failed(format!("{} ended with {code}: {said}", self.manifest.name))),
             (None, signal) => {
                 let signal = signal.unwrap_or_default();
-                Err(ToolError::Failed(format!("{} was ended by signal {signal}: {said}", self.manifest.name)))
+                Err(ToolError::Lost(format!("{} was ended by signal {signal}: {said}", self.manifest.name)))
             }
         }
+    }
+}
+
+/// A program that did not start has done nothing; one that was ended has done some of it.
+fn not_finished(error: &SandboxError) -> ToolError {
+    match error {
+        SandboxError::NotStarted { .. } => ToolError::Failed(error.to_string()),
+        SandboxError::TooMuchOutput { .. } => ToolError::Lost(error.to_string()),
     }
 }
 
@@ -308,6 +316,15 @@ mod tests {
         let values = json!({ "x": "a", "n": null });
         let filled: Vec<_> = groups.iter().map(|group| group.fill(values.as_object().unwrap()).unwrap()).collect();
         assert_eq!(filled, [None, Some(vec!["a".to_owned()])]);
+    }
+
+    #[test]
+    fn given_a_program_that_did_not_run_to_its_end_when_it_had_begun_then_what_it_did_is_not_known() {
+        let program = "/bin/pay".to_owned();
+        let begun = not_finished(&SandboxError::TooMuchOutput { program: program.clone(), limit: 1 });
+        assert!(begun.leaves_outcome_unknown(), "{begun}");
+        let not_begun = not_finished(&SandboxError::NotStarted { program, reason: "it is not there".into() });
+        assert!(!not_begun.leaves_outcome_unknown(), "{not_begun}");
     }
 
     #[test]

@@ -255,6 +255,38 @@ async fn given_an_http_tool_when_it_is_called_then_the_request_is_the_templates_
 }
 
 #[tokio::test]
+async fn given_a_request_that_was_sent_when_the_connection_breaks_off_then_its_outcome_is_not_known_and_one_unsent_failed()
+ {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let tools = load(&format!(
+        r#"
+        [[tool]]
+        name = "pay"
+        description = "d"
+        effect = "external"
+        [tool.http]
+        method = "POST"
+        url = "http://{address}/pay"
+        "#
+    ));
+    assert_eq!(tools.problems(), []);
+    let toolbox = Toolbox::default().with_set(Arc::new(tools));
+    let context = context();
+    let breaks_off = async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let mut request = [0; 1024];
+        assert!(socket.read(&mut request).await.unwrap() > 0);
+    };
+    let (broken, ()) = tokio::join!(toolbox.call("pay", json!({}), &context), breaks_off);
+    let broken = broken.unwrap_err();
+    assert!(matches!(broken, ToolError::Lost(_)), "{broken:?}");
+    // Nobody listens there any more: nothing was sent.
+    let refused = toolbox.call("pay", json!({}), &context).await.unwrap_err();
+    assert!(matches!(refused, ToolError::Failed(_)), "{refused:?}");
+}
+
+#[tokio::test]
 async fn given_a_server_that_does_not_start_when_it_is_needed_then_its_trouble_is_told_and_it_is_not_tried_in_a_spin() {
     let tools = load("[[mcp]]\nname = \"gone\"\ncommand = \"/bin/false\"\n");
     let namespace = Namespace::default();

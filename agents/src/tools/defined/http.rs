@@ -105,7 +105,10 @@ impl Tool for HttpTool {
         match self.web.send(request, limits).await {
             Ok(fetched) => self.result(fetched),
             Err(WebError::TimedOut { limit }) => Err(ToolError::TimedOut(limit)),
-            Err(error) => Err(ToolError::Failed(self.headers.hide(&error.to_string()))),
+            Err(error) => {
+                let reason = self.headers.hide(&error.to_string());
+                Err(if error.leaves_outcome_unknown() { ToolError::Lost(reason) } else { ToolError::Failed(reason) })
+            }
         }
     }
 }

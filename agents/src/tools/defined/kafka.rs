@@ -4,6 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
+use riverrun_log::LogError;
 use riverrun_schemas::now_ms;
 use riverrun_schemas::tools::{ToolAnswered, ToolCalled};
 use serde_json::Value;
@@ -49,9 +50,15 @@ impl Tool for KafkaTool {
             deadline: at.saturating_add(timeout_ms),
             at,
         };
-        let answered = topics.call(call).await.map_err(|error| ToolError::Failed(error.to_string()))?;
+        let answered = topics.call(call).await.map_err(|error| unwritten(&error))?;
         result(answered)
     }
+}
+
+/// A call whose record could not be written, or was written without the writer having heard of it.
+fn unwritten(error: &LogError) -> ToolError {
+    let reason = error.to_string();
+    if error.retryable() { ToolError::Lost(reason) } else { ToolError::Failed(reason) }
 }
 
 fn result(answered: ToolAnswered) -> Result<Value, ToolError> {

@@ -343,12 +343,13 @@ impl Tool for McpTool {
             tokio::time::sleep(FIRST_PAUSE).await;
             outcome = self.once(&server, &arguments).await;
         }
+        let is_cut = outcome.as_ref().is_err_and(Failed::is_cut);
         match outcome {
             Ok(result) => server.result(&result),
             Err(Failed::NotThere(reason)) => Err(ToolError::Failed(reason)),
             Err(Failed::Call(error)) => {
-                let reason = server.hide(&error.to_string());
-                Err(ToolError::Failed(format!("mcp server {}: {reason}", server.name)))
+                let reason = format!("mcp server {}: {}", server.name, server.hide(&error.to_string()));
+                Err(if is_cut { ToolError::Lost(reason) } else { ToolError::Failed(reason) })
             }
         }
     }

@@ -152,8 +152,11 @@ pub fn outcome(run: &RunView) -> Result<(), CliError> {
             .hint(format!("riverrun runs show {}", run.run_id))),
         RunStatus::Failed => {
             let error = run.error.as_ref();
-            let down = error.is_some_and(|error| matches!(error.code.as_str(), "model_runtime_down" | "model_missing"));
-            let exit = if down { Exit::ServiceDown } else { Exit::Failed };
+            let exit = match error.map(|error| error.code.as_str()) {
+                Some("model_runtime_down" | "model_missing") => Exit::ServiceDown,
+                Some("session_busy") => Exit::Refused,
+                Some(_) | None => Exit::Failed,
+            };
             let message =
                 error.map_or_else(|| run.stop_reason.clone().unwrap_or_default(), |error| error.message.clone());
             Err(CliError::new(exit, format!("run {} failed: {message}", run.run_id))
