@@ -21,7 +21,7 @@ use riverrun_stores::keywords::qdrant_index::QdrantKeywords;
 use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
 use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
 use riverrun_stores::vectors::qdrant::{QdrantConfig, QdrantVectors};
-use riverrun_stores::warehouse::{DuckConfig, DuckWarehouse, ElsewhereWarehouse};
+use riverrun_stores::warehouse::{DuckConfig, DuckWarehouse, ElsewhereWarehouse, RemoteConfig, RemoteWarehouse};
 use riverrun_stores::{
     DocumentStore, Episodes, Gaps, KeywordIndex, MongoDocuments, Sql, SqlDocuments, StoreError, VectorStore, Warehouse,
     WarehouseError,
@@ -98,6 +98,8 @@ pub struct StackConfig {
     pub qdrant: Option<QdrantConfig>,
     /// A bucket for the blobs; `None` keeps them in the data folder.
     pub s3: Option<S3Config>,
+    /// The process that has the tables, for one that has no workers; `None` answers that they are elsewhere.
+    pub warehouse: Option<RemoteConfig>,
     /// A schema registry that has to know every schema of this build; `None` answers for them by the API alone.
     pub schema_registry: Option<RegistryConfig>,
     /// Settings and models.
@@ -112,7 +114,7 @@ pub struct StackConfig {
     /// What variables in addresses of databases stand for.
     pub secrets: SourceSecrets,
     /// Whether workers run in this process. Without them it answers and streams only: then every store that it shares with them has
-    /// to be a server, and tables are where the ingester is.
+    /// to be a server, and tables are where the ingester is: `warehouse`.
     pub workers: bool,
     /// Tries and pauses of the workers, for tests that can't wait for the usual ones.
     pub tune: fn(RuntimeConfig) -> RuntimeConfig,
@@ -129,6 +131,7 @@ impl StackConfig {
             database_url: None,
             mongodb_url: None,
             s3: None,
+            warehouse: None,
             schema_registry: None,
             qdrant: None,
             core,
@@ -332,13 +335,21 @@ struct Stores {
 
 async fn open_stores(config: &StackConfig) -> Result<Stores, StackError> {
     let (Index { sql, vectors, keywords, gaps }, memories) = open_index(config).await?;
-    let warehouse: Arc<dyn Warehouse> = if config.workers {
-        Arc::new(DuckWarehouse::open(DuckConfig::at(config.data_dir.join("warehouse")))?)
-    } else {
-        Arc::new(ElsewhereWarehouse)
-    };
+    let warehouse = open_warehouse(config)?;
     let blobs = open_blobs(config).await?;
     Ok(Stores { sql, vectors, episodes: Episodes::new(memories), keywords, gaps, warehouse, blobs })
+}
+
+/// Who has the ingester has the tables, whatever address the others have for them.
+fn open_warehouse(config: &StackConfig) -> Result<Arc<dyn Warehouse>, WarehouseError> {
+    if config.workers {
+        return Ok(Arc::new(DuckWarehouse::open(DuckConfig::at(config.data_dir.join("warehouse")))?));
+    }
+    let elsewhere: Arc<dyn Warehouse> = match &config.warehouse {
+        Some(place) => Arc::new(RemoteWarehouse::open(place)?),
+        None => Arc::new(ElsewhereWarehouse),
+    };
+    Ok(elsewhere)
 }
 
 /// What is searched, and the database whose locks its writers take turns by.
@@ -481,6 +492,7 @@ async fn start_rest(
         vectors_address: config.qdrant.as_ref().map(|server| server.url.clone()),
         keywords_address: keyword_server(&config).map(|server| server.url.clone()),
         blobs_address: config.s3.as_ref().map(S3Config::address),
+        warehouse_address: config.warehouse.as_ref().filter(|_| !config.workers).map(|place| place.url.clone()),
         retriever: Arc::new(retriever),
         answerer: Arc::new(answerer),
         hub,

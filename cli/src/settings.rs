@@ -21,6 +21,7 @@ use riverrun_log::broker::SecureListener;
 use riverrun_log::{RegistryConfig, S3Config};
 use riverrun_models::{ModelSettings, Secret};
 use riverrun_stores::vectors::qdrant::QdrantConfig;
+use riverrun_stores::warehouse::RemoteConfig;
 use riverrun_workers::tracer::TracingSettings;
 
 use crate::error::{CliError, Exit};
@@ -61,6 +62,8 @@ pub struct Settings {
     pub mongodb_url: Option<String>,
     /// A Qdrant server for the vectors; `None` keeps them in the data folder.
     pub qdrant: Option<QdrantConfig>,
+    /// The process that has the tables, for those without workers.
+    pub warehouse: Option<RemoteConfig>,
     /// A schema registry outside; `None` answers for our own schemas by the API alone.
     pub schema_registry: Option<RegistryConfig>,
     /// A bucket for the blobs; `None` keeps them in the data folder.
@@ -138,6 +141,7 @@ impl Settings {
             redis_url: servers::redis_url(values)?,
             mongodb_url: servers::mongodb_url(values)?,
             qdrant: servers::qdrant(values)?,
+            warehouse: servers::warehouse(values)?,
             s3: servers::s3(values)?,
             schema_registry: registry::schema_registry(values, folder)?,
             api_token: values.text("RIVERRUN_API_TOKEN").as_deref().and_then(Secret::new),
@@ -435,6 +439,7 @@ mod tests {
             ("RIVERRUN_QDRANT_URL", "127.0.0.1:6334"),
             ("RIVERRUN_QDRANT_API_KEY", "key"),
             ("RIVERRUN_MONGODB_URL", "127.0.0.1:27017"),
+            ("RIVERRUN_WAREHOUSE_URL", "127.0.0.1:8000"),
             ("RIVERRUN_MODEL_RUNTIME_BASE_URL", "localhost"),
             ("RIVERRUN_API_TOKENS", "secret"),
         ] {
