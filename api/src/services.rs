@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use riverrun_log::broker::FiguresHandle;
 use riverrun_log::registry::RegistryStatus;
 use riverrun_models::{Models, Presence, ProviderInfo, ProviderKind};
-use riverrun_schemas::{Collection, registry};
+use riverrun_schemas::{Collection, Namespace, registry};
 use riverrun_stores::read_models::checkpoints;
-use riverrun_stores::{CacheStatus, Gap, GapState, SqlKind, StoreError};
+use riverrun_stores::{CacheStatus, Gap, GapState, SqlKind, StoreError, WarehouseError};
 use riverrun_workers::tracer::{self, TracingService, TracingState, TracingStatus};
 
 use crate::access::caller;
@@ -31,17 +31,18 @@ pub async fn all(state: &AppState) -> Vec<ServiceView> {
 
 /// What no request gets on without, whatever it asks: log, stores and workers, and not the models.
 pub async fn own(state: &AppState) -> Vec<ServiceView> {
-    let (broker, schemas, sql, documents, vectors, keywords, blobs) = tokio::join!(
+    let (broker, schemas, sql, documents, vectors, keywords, blobs, warehouse) = tokio::join!(
         broker(state),
         schema_registry(state),
         sql(state),
         documents(state),
         vectors(state),
         keywords(state),
-        blobs(state)
+        blobs(state),
+        warehouse(state)
     );
     let parts = state.parts();
-    let mut rows = vec![broker, schemas, sql, documents, vectors, keywords, blobs, streams(state)];
+    let mut rows = vec![broker, schemas, sql, documents, vectors, keywords, blobs, warehouse, streams(state)];
     rows.push(indexes(state));
     rows.extend(parts.workers.statuses().iter().map(|status| {
         let name = format!("worker {}", status.name);
@@ -280,6 +281,35 @@ async fn keywords(state: &AppState) -> ServiceView {
         }
         Err(_) => {
             ServiceView::down("keywords", "qdrant", true, format!("no answer within {} s", PATIENCE.as_secs()), fix)
+        }
+    };
+    row.at(address).took(ms(since))
+}
+
+/// Where tables are. Nothing else waits for them.
+async fn warehouse(state: &AppState) -> ServiceView {
+    const NAME: &str = "warehouse";
+    let parts = state.parts();
+    let Some(address) = &parts.warehouse_address else {
+        return match parts.workers.iter().next() {
+            Some(_) => ServiceView::up(NAME, "duckdb", false, "opened when it is asked")
+                .at(parts.index_dir.display().to_string()),
+            None => {
+                let error = WarehouseError::Elsewhere;
+                ServiceView::missing(NAME, "elsewhere", false, error.to_string(), error.hint().unwrap_or_default())
+            }
+        };
+    };
+    let since = Instant::now();
+    let row = match tokio::time::timeout(PATIENCE, parts.warehouse.tables(&Namespace::default())).await {
+        Ok(Ok(_)) => ServiceView::up(NAME, "riverrun", false, "answers"),
+        Ok(Err(error)) => {
+            let fix = error.hint().unwrap_or_else(|| "check RIVERRUN_WAREHOUSE_URL".to_owned());
+            ServiceView::down(NAME, "riverrun", false, error.to_string(), fix)
+        }
+        Err(_) => {
+            let detail = format!("no answer within {} s", PATIENCE.as_secs());
+            ServiceView::down(NAME, "riverrun", false, detail, "check RIVERRUN_WAREHOUSE_URL")
         }
     };
     row.at(address).took(ms(since))

@@ -16,6 +16,7 @@ use riverrun_schemas::Topic;
 use riverrun_schemas::topics::all_specs;
 use riverrun_stores::DocumentStore;
 use riverrun_stores::vectors::qdrant::QdrantConfig;
+use riverrun_stores::warehouse::RemoteConfig;
 use riverrun_workers::runtime::{RuntimeConfig, WorkerHandle, WorkerState, group_of};
 use riverrun_workers::tracer::{self, TracingState};
 use riverrun_workers::{rebuilder, trainer};
@@ -96,6 +97,8 @@ pub struct StackConfig {
     pub qdrant: Option<QdrantConfig>,
     /// A bucket for the blobs; `None` keeps them in the data folder.
     pub s3: Option<S3Config>,
+    /// The process that has the tables, for one that has no workers; `None` answers that they are elsewhere.
+    pub warehouse: Option<RemoteConfig>,
     /// A schema registry that has to know every schema of this build; `None` answers for them by the API alone.
     pub schema_registry: Option<RegistryConfig>,
     /// Settings and models.
@@ -110,7 +113,7 @@ pub struct StackConfig {
     /// What variables in addresses of databases stand for.
     pub secrets: SourceSecrets,
     /// Whether workers run in this process. Without them it answers and streams only: then every store that it shares with them has
-    /// to be a server, and tables are where the ingester is.
+    /// to be a server, and tables are where the ingester is: `warehouse`.
     pub workers: bool,
     /// Tries and pauses of the workers, for tests that can't wait for the usual ones.
     pub tune: fn(RuntimeConfig) -> RuntimeConfig,
@@ -127,6 +130,7 @@ impl StackConfig {
             database_url: None,
             mongodb_url: None,
             s3: None,
+            warehouse: None,
             schema_registry: None,
             qdrant: None,
             core,
@@ -309,6 +313,7 @@ async fn start_rest(
         vectors_address: config.qdrant.as_ref().map(|server| server.url.clone()),
         keywords_address: keyword_server(&config).map(|server| server.url.clone()),
         blobs_address: config.s3.as_ref().map(S3Config::address),
+        warehouse_address: config.warehouse.as_ref().filter(|_| !config.workers).map(|place| place.url.clone()),
         retriever: Arc::new(retriever),
         answerer: Arc::new(answerer),
         hub,

@@ -234,6 +234,8 @@ pub struct Parts {
     pub gaps: Gaps,
     /// Tables.
     pub warehouse: Arc<dyn Warehouse>,
+    /// Where they are when another process has them.
+    pub warehouse_address: Option<String>,
     /// Folder of vectors and keyword indexes.
     pub index_dir: PathBuf,
     /// Large content.

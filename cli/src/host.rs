@@ -319,6 +319,7 @@ pub fn stack_config(settings: &Settings, core: Core, broker: BrokerChoice, worke
         database_url: settings.database_url.clone(),
         mongodb_url: settings.mongodb_url.clone(),
         s3: settings.s3.clone(),
+        warehouse: settings.warehouse.clone(),
         schema_registry: settings.schema_registry.clone(),
         qdrant: settings.qdrant.clone(),
         instance: instance(&settings.data_dir),

@@ -11,7 +11,7 @@ import pytest
 import cluster as clusters
 import log_client
 from cluster import KINDS, SILENCE_MS, Cluster
-from server import BINARY, ROOT, free_ports, wait_for
+from server import BINARY, ROOT, Server, free_ports, wait_for
 
 # Until a worker that was killed is missed, and others have its partitions and have done its work.
 TAKEN_OVER_S = SILENCE_MS / 1000 + 120
@@ -87,7 +87,38 @@ def test_given_an_ingester_without_a_warehouse_when_a_table_is_wanted_then_the_d
     view = cluster.api.ingest(file, collection, table="prices")
     assert view["failed"] == 1 and "warehouse_missing" in json.dumps(view), view
     reply = cluster.api.get("/warehouse/tables")
-    assert reply.status == 503 and reply.json["code"] == "warehouse_elsewhere", reply
+    assert reply.status == 503 and reply.json["code"] == "warehouse_elsewhere" and "RIVERRUN_WAREHOUSE_URL" in reply.json["hint"], reply
+
+
+def test_given_a_process_with_the_tables_when_an_api_without_workers_and_its_tools_are_asked_then_they_answer_as_it_does(tmp_path, model, collection):
+    why = clusters.missing()
+    if why:
+        pytest.skip(why)
+    settings = Cluster.settings_for(tmp_path, model)
+    owner = Server(tmp_path / "owner", settings)
+    api = clusters.Host(tmp_path / "api", settings | {"RIVERRUN_WAREHOUSE_URL": owner.url})
+    owner.env["RIVERRUN_KAFKA_BROKERS"] = api.brokers
+    try:
+        api.start()
+        owner.start()
+        file = tmp_path / "prices.csv"
+        file.write_text("region,amount\nnorth,3\nsouth,4\n")
+        assert api.ingest(file, collection, table="prices")["indexed"] == 1
+        statement = {"sql": "SELECT region, amount FROM prices ORDER BY amount"}
+        found = api.post("/warehouse/query", statement)
+        assert found.status == 200 and found.json["rows"] == [["north", 3], ["south", 4]], found
+        assert found.json == owner.post("/warehouse/query", statement).json
+        assert [table["name"] for table in api.get("/warehouse/tables").json["items"]] == ["prices"]
+        row = next(row for row in api.get("/diagnose").json["services"] if row["name"] == "warehouse")
+        assert (row["kind"], row["status"], row["address"]) == ("riverrun", "up", owner.url), row
+        refused = api.post("/warehouse/query", {"sql": "DROP TABLE prices"})
+        assert refused.status == 422 and refused.json["code"] == "statement_refused", refused
+        owner.stop()
+        away = api.post("/warehouse/query", statement)
+        assert away.status == 503 and away.json["code"] == "warehouse_unreachable" and owner.url in away.json["detail"], away
+    finally:
+        owner.stop()
+        api.stop()
 
 
 def test_given_agents_elsewhere_when_runs_are_started_then_they_search_remember_and_end(cluster, collection):

@@ -1,5 +1,6 @@
 """Files of deployment against the program: settings that it knows, figures that it has, values that exist. Nothing is started."""
 
+import hashlib
 import json
 import re
 import subprocess
@@ -41,7 +42,7 @@ def test_every_service_is_pinned_checked_and_on_loopback(name):
     tag = service["image"].rpartition(":")[2]
     assert re.search(r"\d", tag) and tag != "latest", service["image"]
     assert service["healthcheck"]["test"], name
-    assert service["profiles"] and set(service["profiles"]) <= {"core", "servers", "cluster", "cluster-tracing", "tracing", "models", "metrics"}
+    assert service["profiles"] and set(service["profiles"]) <= {"core", "servers", "cluster", "cluster-tables", "cluster-tracing", "tracing", "models", "metrics"}
     assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), service.get("ports")
     for needed in service.get("depends_on", {}):
         missing = set(service["profiles"]) - set(SERVICES[needed]["profiles"])
@@ -84,6 +85,18 @@ def test_the_cluster_has_a_process_of_each_kind_and_every_server_that_it_names()
         if name != "tracer":
             assert set(places) | {"kafka"} == set(service["depends_on"]), name
     assert "/data/riverrun" in SERVICES["minio"]["entrypoint"][-1] and SERVICES["api"]["environment"]["RIVERRUN_S3_BUCKET"] == "riverrun"
+
+
+def test_the_process_that_has_the_tables_is_asked_by_the_others_with_a_token_of_its_own():
+    tables, api = SERVICES["tables"], SERVICES["api"]
+    assert tables["command"] == ["serve"] and tables["environment"]["RIVERRUN_API_ALLOWED_HOSTS"] == "tables"
+    assert any(volume.endswith(":/var/lib/riverrun") for volume in tables["volumes"]), "tables are files of its data folder"
+    assert api["environment"]["RIVERRUN_WAREHOUSE_TOKEN"].startswith("${WAREHOUSE_TOKEN")
+    made = subprocess.run([ROOT / "deploy/compose-env.sh"], capture_output=True, text=True, check=True).stdout
+    drawn = dict(line.split("=", 1) for line in made.splitlines() if not line.startswith("#"))
+    digest = hashlib.sha256(drawn["WAREHOUSE_TOKEN"].encode()).hexdigest()
+    assert f"tables:{digest}:read" in drawn["API_TOKENS"].split(","), drawn["API_TOKENS"]
+    assert "#WAREHOUSE_URL=http://tables:8000" in made
 
 
 def test_prometheus_asks_every_process_of_riverrun():
@@ -203,6 +216,24 @@ def test_the_api_of_the_chart_answers_under_the_names_of_its_service():
     assert '.Release.Name (printf "%s.%s"' in hosts and "svc.cluster.local" in hosts and "append $hosts .Values.ingress.host" in helpers
     service = (CHART / "templates/service.yaml").read_text()
     assert re.search(r"^  name: {{ \.Release\.Name }}$", service, re.M)
+
+
+def test_the_apis_of_the_chart_ask_the_server_for_tables_where_there_is_one():
+    helpers = (CHART / "templates/_helpers.tpl").read_text()
+    both = "{{- if and .Values.server.enabled .Values.api.enabled"
+    part = helpers[helpers.index(both):]
+    assert '"RIVERRUN_WAREHOUSE_URL" (printf "http://%s:%v" $server .Values.service.port)' in part and "append $hosts $server" in part
+    text = (CHART / "templates/service.yaml").read_text()
+    behind = text[text.index(both):]
+    assert "name: {{ .Release.Name }}-server" in behind and "app.kubernetes.io/component: server" in behind and is_known("RIVERRUN_WAREHOUSE_URL")
+
+
+def test_agents_of_the_chart_are_scaled_by_runs_to_be_driven_and_not_by_those_that_wait_for_a_person():
+    trigger = (CHART / "templates/workers.yaml").read_text()
+    query = re.search(r"query: '(.*)'", trigger).group(1)
+    assert 'status=~"queued|running"' in query and "waiting_approval" not in query
+    assert set(re.findall(r"riverrun_[a-z_]+", query)) <= metrics()
+    assert "if and $.Values.autoscaling.prometheus .openRuns" in trigger
 
 
 def metrics():

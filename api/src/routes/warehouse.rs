@@ -67,13 +67,24 @@ impl From<WarehouseError> for ApiError {
                 ApiError::field("table", text).code_as(code)
             }
             WarehouseError::Busy { .. } => ApiError::busy(text).code_as(code),
-            WarehouseError::Database { .. } | WarehouseError::Elsewhere | WarehouseError::ShuttingDown => {
-                ApiError::new(StatusCode::SERVICE_UNAVAILABLE, code, text)
-            }
+            WarehouseError::Told { .. } => told(code, text),
+            WarehouseError::Database { .. }
+            | WarehouseError::Elsewhere
+            | WarehouseError::Away { .. }
+            | WarehouseError::ShuttingDown => ApiError::new(StatusCode::SERVICE_UNAVAILABLE, code, text),
         };
         match hint {
             Some(hint) => answer.hint(hint),
             None => answer,
         }
+    }
+}
+
+/// What another process answered, as this one would have.
+fn told(code: &'static str, text: String) -> ApiError {
+    match code {
+        "warehouse_busy" => ApiError::busy(text).code_as(code),
+        "warehouse_failed" | "shutting_down" => ApiError::new(StatusCode::SERVICE_UNAVAILABLE, code, text),
+        _ => ApiError::field("sql", text).code_as(code),
     }
 }

@@ -8,9 +8,10 @@ use riverrun_stores::keywords::qdrant_index::QdrantKeywords;
 use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
 use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
 use riverrun_stores::vectors::qdrant::{QdrantConfig, QdrantVectors};
-use riverrun_stores::warehouse::{DuckConfig, DuckWarehouse, ElsewhereWarehouse};
+use riverrun_stores::warehouse::{DuckConfig, DuckWarehouse, ElsewhereWarehouse, RemoteWarehouse};
 use riverrun_stores::{
     DocumentStore, Episodes, Gaps, KeywordIndex, MongoDocuments, Sql, SqlDocuments, StoreError, VectorStore, Warehouse,
+    WarehouseError,
 };
 
 use super::{DOCUMENTS, StackConfig, StackError};
@@ -30,13 +31,21 @@ pub(super) struct Stores {
 /// Opens them.
 pub(super) async fn open_stores(config: &StackConfig) -> Result<Stores, StackError> {
     let (Index { sql, vectors, keywords, gaps }, memories) = open_index(config).await?;
-    let warehouse: Arc<dyn Warehouse> = if config.workers {
-        Arc::new(DuckWarehouse::open(DuckConfig::at(config.data_dir.join("warehouse")))?)
-    } else {
-        Arc::new(ElsewhereWarehouse)
-    };
+    let warehouse = open_warehouse(config)?;
     let blobs = open_blobs(config).await?;
     Ok(Stores { sql, vectors, episodes: Episodes::new(memories), keywords, gaps, warehouse, blobs })
+}
+
+/// Who has the ingester has the tables, whatever address the others have for them.
+fn open_warehouse(config: &StackConfig) -> Result<Arc<dyn Warehouse>, WarehouseError> {
+    if config.workers {
+        return Ok(Arc::new(DuckWarehouse::open(DuckConfig::at(config.data_dir.join("warehouse")))?));
+    }
+    let elsewhere: Arc<dyn Warehouse> = match &config.warehouse {
+        Some(place) => Arc::new(RemoteWarehouse::open(place)?),
+        None => Arc::new(ElsewhereWarehouse),
+    };
+    Ok(elsewhere)
 }
 
 /// What is searched, and the database whose locks its writers take turns by.

@@ -28,3 +28,4 @@ mod sockets;
 mod sources;
 mod tools;
 mod traces;
+mod warehouse;

@@ -2,6 +2,7 @@
 
 use riverrun_log::S3Config;
 use riverrun_stores::vectors::qdrant::QdrantConfig;
+use riverrun_stores::warehouse::RemoteConfig;
 
 use super::{Values, redact_url, wrong};
 use crate::error::{CliError, Exit};
@@ -75,6 +76,21 @@ pub(super) fn qdrant(values: &Values) -> Result<Option<QdrantConfig>, CliError> 
     Ok(Some(QdrantConfig { url, api_key, quantized, keywords: keywords.unwrap_or(true) }))
 }
 
+/// The process that has the tables, where one is named.
+pub(super) fn warehouse(values: &Values) -> Result<Option<RemoteConfig>, CliError> {
+    let (place, key) = ("RIVERRUN_WAREHOUSE_URL", "RIVERRUN_WAREHOUSE_TOKEN");
+    // The token alone is no mistake: the process that has the tables shares its secrets with those that ask it.
+    let Some(url) = values.text(place) else { return Ok(None) };
+    if !url.starts_with("http://") && !url.starts_with("https://") {
+        return Err(wrong(place, &redact_url(&url), "http://host:8000 or https://host"));
+    }
+    if url.contains(['@', '?', '#']) {
+        let expected = format!("an address without a password, ? and #; {key} has the token");
+        return Err(wrong(place, &redact_url(&url), &expected));
+    }
+    Ok(Some(RemoteConfig { url, token: values.text(key) }))
+}
+
 /// A bucket where one is named. Its other settings without it would go unused in silence.
 pub(super) fn s3(values: &Values) -> Result<Option<S3Config>, CliError> {
     let [endpoint, id, key] = ["RIVERRUN_S3_ENDPOINT", "RIVERRUN_S3_ACCESS_KEY_ID", "RIVERRUN_S3_SECRET_ACCESS_KEY"]
@@ -145,6 +161,15 @@ mod tests {
         ] {
             let error = qdrant(&values(&pairs)).unwrap_err();
             assert!(error.message.contains("RIVERRUN_QDRANT_") && !error.message.contains("s3cret"), "{error:?}");
+        }
+        let tables = ("RIVERRUN_WAREHOUSE_URL", "http://tables:8000");
+        let token = ("RIVERRUN_WAREHOUSE_TOKEN", "s3cret");
+        assert!(warehouse(&values(&[token])).unwrap().is_none());
+        let found = warehouse(&values(&[tables, token])).unwrap().unwrap();
+        assert!(found.token.as_deref() == Some("s3cret") && !format!("{found:?}").contains("s3cret"), "{found:?}");
+        for url in ["tables:8000", "http://ann:s3cret@tables:8000", "http://tables:8000/?x=1"] {
+            let error = warehouse(&values(&[("RIVERRUN_WAREHOUSE_URL", url)])).unwrap_err();
+            assert!(error.message.contains("RIVERRUN_WAREHOUSE_URL") && !error.message.contains("s3cret"), "{error:?}");
         }
         let both = values(&[("RIVERRUN_DATABASE_URL", "postgresql://ann@db/x"), ("RIVERRUN_S3_BUCKET", "blobs")]);
         assert_eq!(database_url(&both).unwrap().as_deref(), Some("postgresql://ann@db/x"));

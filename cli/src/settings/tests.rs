@@ -43,6 +43,7 @@ fn given_values_that_can_not_be_when_settings_are_read_then_the_error_names_the_
         ("RIVERRUN_QDRANT_URL", "127.0.0.1:6334"),
         ("RIVERRUN_QDRANT_API_KEY", "key"),
         ("RIVERRUN_MONGODB_URL", "127.0.0.1:27017"),
+        ("RIVERRUN_WAREHOUSE_URL", "127.0.0.1:8000"),
         ("RIVERRUN_MODEL_RUNTIME_BASE_URL", "localhost"),
         ("RIVERRUN_API_TOKENS", "secret"),
     ] {

@@ -61,6 +61,24 @@ pub enum WarehouseError {
     /// Tables lie in another process.
     #[error("tables are in the process that has the ingester, and this process has no workers")]
     Elsewhere,
+    /// The process that has the tables can't be asked.
+    #[error("the process at {address}, which has the tables, can't be asked: {reason}")]
+    Away {
+        /// Its address.
+        address: String,
+        /// Why.
+        reason: String,
+    },
+    /// What the process that has the tables answered.
+    #[error("{message}")]
+    Told {
+        /// Its code.
+        code: &'static str,
+        /// Its words.
+        message: String,
+        /// Its fix.
+        hint: Option<String>,
+    },
     /// The process is ending.
     #[error("the warehouse is shutting down")]
     ShuttingDown,
@@ -79,6 +97,8 @@ impl WarehouseError {
             Self::Rows { .. } => "bad_table",
             Self::Database { .. } => "warehouse_failed",
             Self::Elsewhere => "warehouse_elsewhere",
+            Self::Away { .. } => "warehouse_unreachable",
+            Self::Told { code, .. } => code,
             Self::ShuttingDown => "shutting_down",
         }
     }
@@ -86,7 +106,8 @@ impl WarehouseError {
     /// Whether the same call may succeed later without anybody doing anything.
     pub fn retryable(&self) -> bool {
         match self {
-            Self::Busy { .. } | Self::Database { .. } | Self::ShuttingDown => true,
+            Self::Busy { .. } | Self::Database { .. } | Self::Away { .. } | Self::ShuttingDown => true,
+            Self::Told { code, .. } => matches!(*code, "warehouse_busy" | "warehouse_failed" | "shutting_down"),
             Self::Refused { .. }
             | Self::Query { .. }
             | Self::TimedOut { .. }
@@ -113,9 +134,15 @@ impl WarehouseError {
                 "if it goes on, stop riverrun, delete {} and ingest the tables' sources again",
                 path.display()
             )),
-            Self::Elsewhere => {
-                Some("ask the API of that process: the `riverrun serve` without --no-workers".to_owned())
-            }
+            Self::Elsewhere => Some(
+                "set RIVERRUN_WAREHOUSE_URL to the API of that process, the `riverrun serve` without --no-workers, or ask it itself"
+                    .to_owned(),
+            ),
+            Self::Away { .. } => Some(
+                "start that `riverrun serve`, or check RIVERRUN_WAREHOUSE_URL, its RIVERRUN_API_ALLOWED_HOSTS and RIVERRUN_WAREHOUSE_TOKEN"
+                    .to_owned(),
+            ),
+            Self::Told { hint, .. } => hint.clone(),
             Self::Rows { .. } | Self::ShuttingDown => None,
         }
     }

@@ -19,11 +19,13 @@ mod declared;
 mod elsewhere;
 mod error;
 mod infer;
+mod remote;
 
 pub use duck::check_table;
 pub use duck::{DuckConfig, DuckWarehouse};
 pub use elsewhere::ElsewhereWarehouse;
 pub use error::WarehouseError;
+pub use remote::{RemoteConfig, RemoteWarehouse};
 
 /// Longest name of a table in bytes.
 pub const MAX_TABLE_NAME_BYTES: usize = 255;

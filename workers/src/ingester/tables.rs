@@ -42,7 +42,7 @@ impl Tables {
         let Some(warehouse) = &self.0 else {
             let failure =
                 Failure::new("warehouse_missing", format!("table {name} can't be made: this process has no warehouse"))
-                    .with_hint("ingest through riverrun serve, or leave --table out");
+                    .with_hint("let the ingester of a `riverrun serve` with workers do it, with no `riverrun worker ingester` beside it, or leave --table out");
             return Ok(Err(failure));
         };
         let held = warehouse.holds(&submit.namespace, name, &submit.document_id, version).await;

@@ -137,6 +137,22 @@ async fn given_a_run_with_two_questions_when_its_worker_was_lost_then_each_is_an
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn given_a_run_that_waits_for_approval_when_lag_is_asked_then_there_is_none_also_after_a_crash() {
+    let world = World::new(ToolEffect::External, AT_ONCE, AT_ONCE).await;
+    let first = doomed(&world, "w");
+    let run_id = start_with(&world, wants_approval()).await;
+    asked(&world, run_id).await;
+    world.without_lag().await;
+    first.shutdown_background();
+    let (_worker, _stop) = world.worker("w");
+    let other = start_with(&world, request()).await;
+    world.finished(other).await;
+    world.without_lag().await;
+    let events = world.events().await;
+    assert!(question(&events, run_id).is_some() && ends(&events, run_id) == 0, "it still waits");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_refused_call_is_not_made_and_the_run_goes_on() {
     let world = World::new(ToolEffect::External, AT_ONCE, AT_ONCE).await;
     let (_worker, _stop) = world.worker("w");

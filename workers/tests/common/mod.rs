@@ -267,6 +267,22 @@ impl World {
         }
     }
 
+    /// Waits until the agents' group has no command left to handle, as whoever scales workers by lag asks the broker.
+    pub(crate) async fn without_lag(&self) {
+        let topics = vec![Topic::AgentCommands.name().to_owned()];
+        let groups = [admin::GroupTopics { group: agent::GROUP.to_owned(), topics }];
+        let asked = admin::Admin::new(&self.log).unwrap();
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let lag: i64 = asked.lag(&groups).await.unwrap().iter().map(|line| line.lag).sum();
+            if lag == 0 {
+                return;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "not in time: {lag} commands are not handled");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     /// Waits until the tool is being called; its step stands on the log before.
     pub(crate) async fn called(&self) {
         let deadline = tokio::time::Instant::now() + PATIENCE;

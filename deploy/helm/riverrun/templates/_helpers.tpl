@@ -6,6 +6,11 @@
 {{- $hosts = append $hosts .Values.ingress.host -}}
 {{- $_ := set $known "RIVERRUN_API_ALLOWED_ORIGINS" (printf "https://%s" .Values.ingress.host) -}}
 {{- end -}}
+{{- if and .Values.server.enabled .Values.api.enabled -}}
+{{- $server := printf "%s-server" .Release.Name -}}
+{{- $hosts = append $hosts $server -}}
+{{- $_ := set $known "RIVERRUN_WAREHOUSE_URL" (printf "http://%s:%v" $server .Values.service.port) -}}
+{{- end -}}
 {{- $_ := set $known "RIVERRUN_API_ALLOWED_HOSTS" (join "," $hosts) -}}
 {{- range $name, $value := merge (dict) .Values.settings $known }}
 {{ $name }}: {{ $value | quote }}
