@@ -11,10 +11,10 @@ use riverrun_stores::{
 
 use super::error::RetrievalError;
 use super::figures::RetrievalFigures;
-use super::fusion;
+use super::fusion::{self, Ranked};
 use super::query_vectors;
 use super::rewrite;
-use super::score_fusion::{self, Hits};
+use super::score_fusion::{self, Hits, LEAST_BM25, LEAST_COSINE};
 use super::types::{
     Fusion, RERANKING_LEFT_OUT, Scores, SearchItem, SearchMode, SearchRequest, SearchResult, SearchTimes,
 };
@@ -375,9 +375,9 @@ fn fuse(found: Found, fusion: Fusion) -> Vec<SearchItem> {
 }
 
 fn by_ranks(dense: &[ScoredList], sparse: &[ScoredList]) -> Vec<(ChunkId, f64)> {
-    let ids: Vec<Vec<ChunkId>> =
-        dense.iter().chain(sparse).map(|list| list.iter().map(|(id, _)| *id).collect()).collect();
-    let lists: Vec<&[ChunkId]> = ids.iter().map(Vec::as_slice).collect();
+    let dense = dense.iter().map(|hits| Ranked { hits, least: LEAST_COSINE });
+    let sparse = sparse.iter().map(|hits| Ranked { hits, least: LEAST_BM25 });
+    let lists: Vec<Ranked<'_, ChunkId>> = dense.chain(sparse).collect();
     fusion::fuse(&lists, fusion::K)
 }
 
