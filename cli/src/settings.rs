@@ -14,7 +14,7 @@ use riverrun_api::access::tokens::Tokens;
 use riverrun_api::config::{DEFAULT_STREAMS, DEFAULT_WINDOW_TOKENS, MAX_STREAMS, MAX_WINDOW_TOKENS};
 use riverrun_knowledge::SearchRequest;
 use riverrun_knowledge::chunking::{ChunkConfig, ChunkError, ChunkUnit};
-use riverrun_knowledge::retrieval::Fusion;
+use riverrun_knowledge::retrieval::{Fusion, MAX_CONTEXT_BYTES};
 use riverrun_knowledge::sources::{Limits, SECRET_PREFIX, SourceSecrets};
 use riverrun_knowledge::web::WebPolicy;
 use riverrun_log::broker::SecureListener;
@@ -159,6 +159,7 @@ impl Settings {
                 chunk_unit,
                 rag_top_k: values.number("RIVERRUN_RAG_TOP_K", SearchRequest::DEFAULT_K, 1..=SearchRequest::MAX_K)?,
                 rag_fusion: fusion(values)?,
+                rag_context_bytes: values.number("RIVERRUN_RAG_CONTEXT_BYTES", 0, 0..=MAX_CONTEXT_BYTES)?,
                 agent_max_iters: values.number("RIVERRUN_AGENT_MAX_ITERS", DEFAULT_MAX_ITERS, 1..=MAX_ITERS)?,
                 agent_temperature: values.number("RIVERRUN_AGENT_TEMPERATURE", 0.2, 0.0..=2.0)?,
                 memory_window_tokens: values.number(
@@ -404,7 +405,7 @@ mod tests {
         assert_eq!(settings.data_dir, Path::new("/home/ann/.local/share/riverrun"));
         assert_eq!((settings.api_host.as_str(), settings.api_port, settings.broker_port), ("127.0.0.1", 8000, 9092));
         assert_eq!((settings.api.chunk_size, settings.api.chunk_overlap, settings.api.rag_top_k), (800, 100, 5));
-        assert_eq!(settings.api.rag_fusion, Fusion::Rrf);
+        assert_eq!((settings.api.rag_fusion, settings.api.rag_context_bytes), (Fusion::Rrf, 0));
         assert_eq!((settings.api.agent_max_iters, settings.api.agent_temperature), (8, 0.2));
         assert_eq!(settings.api.memory_window_tokens, 2_048);
         assert!(settings.kafka_brokers.is_none() && settings.api.tokens.is_empty());
@@ -425,6 +426,7 @@ mod tests {
             ("RIVERRUN_CHUNK_OVERLAP", "900"),
             ("RIVERRUN_RAG_TOP_K", "0"),
             ("RIVERRUN_RAG_FUSION", "RRF"),
+            ("RIVERRUN_RAG_CONTEXT_BYTES", "20001"),
             ("RIVERRUN_AGENT_TEMPERATURE", "hot"),
             ("RIVERRUN_AGENT_MAX_ITERS", "0"),
             ("RIVERRUN_MEMORY_WINDOW_TOKENS", "10"),
