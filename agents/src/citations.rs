@@ -33,6 +33,7 @@ fn item(hit: Hit) -> SearchItem {
         score: hit.score,
         scores: Scores { dense: None, sparse: None, fused: hit.score, rerank: None },
         span: Span { start: hit.start, end: hit.end },
+        chunk: hit.chunk,
         page: hit.page,
         metadata: json!({}),
     }

@@ -51,6 +51,7 @@ fn found(document: &Document, approval: ApprovalPolicy) -> RunState {
         source: document.source.clone(),
         start: 0,
         end: 1,
+        chunk: None,
         page: None,
         text: document.text.clone(),
         score: 1.0,

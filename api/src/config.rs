@@ -64,6 +64,8 @@ pub struct ApiConfig {
     pub rag_top_k: usize,
     /// How a search that does not say it fuses.
     pub rag_fusion: Fusion,
+    /// Bytes around each chunk that the model reads, of a question that names no number and of agents' searches.
+    pub rag_context_bytes: usize,
     /// Iterations of a run that names no number.
     pub agent_max_iters: i32,
     /// Temperature of a run that names none.

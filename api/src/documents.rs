@@ -1,9 +1,10 @@
-//! The stored documents, for the tool that reads them.
+//! The stored documents, for the tool that reads them and for what stands around chunks.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use riverrun_agents::tools::{Document, Documents, ReadFailure};
+use riverrun_knowledge::retrieval::{StoredTexts, TextFailure};
 use riverrun_log::BlobStore;
 use riverrun_schemas::{Collection, CollectionName, DocumentId, Namespace};
 use riverrun_stores::Sql;
@@ -43,6 +44,22 @@ impl Documents for StoredDocuments {
             return Ok(Some(Document { source: view.source, title: view.title, text }));
         }
         Ok(None)
+    }
+}
+
+#[async_trait]
+impl StoredTexts for StoredDocuments {
+    async fn text(
+        &self,
+        collection: &Collection,
+        document: DocumentId,
+        version: &str,
+    ) -> Result<Option<String>, TextFailure> {
+        let failure = |error: &dyn std::fmt::Display| TextFailure(error.to_string());
+        let blob = documents::document_text(&self.sql, collection, document, version).await;
+        let Some(blob) = blob.map_err(|error| failure(&error))? else { return Ok(None) };
+        let bytes = self.blobs.get(&blob).await.map_err(|error| failure(&error))?;
+        Ok(String::from_utf8(bytes.to_vec()).ok())
     }
 }
 

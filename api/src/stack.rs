@@ -332,6 +332,11 @@ fn retriever(config: &StackConfig, stores: &Stores, models: Arc<dyn LanguageMode
     Retriever::new(stores.vectors.clone(), stores.keywords.clone(), models)
         .with_cache(config.core.cache().clone())
         .with_gaps(stores.gaps.clone())
+        .with_texts(Arc::new(stored_documents(stores)), config.core.config().rag_context_bytes)
+}
+
+fn stored_documents(stores: &Stores) -> StoredDocuments {
+    StoredDocuments { sql: stores.sql.clone(), blobs: stores.blobs.clone() }
 }
 
 /// What runs work with, in a process that has no API.
@@ -359,9 +364,8 @@ pub(crate) async fn open_run_parts(
 
 /// The tools of runs, over the stores.
 fn toolbox(config: &StackConfig, stores: &Stores, retriever: &Retriever, memory: &StoredMemory) -> Toolbox {
-    let documents = StoredDocuments { sql: stores.sql.clone(), blobs: stores.blobs.clone() };
     let dependencies = Dependencies {
-        documents: Some(Arc::new(documents)),
+        documents: Some(Arc::new(stored_documents(stores))),
         memory: Some(Arc::new(memory.clone())),
         warehouse: Some(stores.warehouse.clone()),
         ..Dependencies::new(Arc::new(retriever.clone()))

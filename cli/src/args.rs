@@ -67,7 +67,7 @@ pub enum Command {
     /// List collections, with how much is in them; check, rebuild, re-embed and remove them
     Collections(CollectionsArgs),
     /// Find chunks in a collection
-    Search(FindArgs),
+    Search(SearchArgs),
     /// Search a collection, or ask it a question
     #[command(subcommand)]
     Rag(RagCommand),
@@ -316,7 +316,7 @@ pub struct IngestArgs {
     pub metadata: Option<String>,
 }
 
-/// Options of searches.
+/// Options of searches and questions.
 #[derive(Debug, Args)]
 pub struct SearchArgs {
     /// What to look for
@@ -351,14 +351,7 @@ pub struct SearchArgs {
     /// Have the chat model write other wordings of the query
     #[arg(long)]
     pub rewrite: bool,
-}
-
-/// Options of `search`.
-#[derive(Debug, Args)]
-pub struct FindArgs {
-    #[command(flatten)]
-    pub search: SearchArgs,
-    /// Bytes of the document to show before and behind each result, at most 20,000
+    /// Bytes of the document to show, or have the model read, before and behind each result, at most 20,000
     #[arg(long, value_name = "BYTES")]
     pub context: Option<usize>,
 }
@@ -367,7 +360,7 @@ pub struct FindArgs {
 #[derive(Debug, Subcommand)]
 pub enum RagCommand {
     /// Find chunks by meaning and by words
-    Search(FindArgs),
+    Search(SearchArgs),
     /// Answer a question from a collection, with citations
     Ask(AskArgs),
     /// Measure how good retrieval is, by judgements of people

@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{RIVERS, Stores, TestModels, collection};
+use common::{Originals, RIVERS, Stores, TestModels, collection};
 use riverrun_knowledge::answer::{AnswerConfig, AskError, Attribution};
 use riverrun_knowledge::{Answerer, AskReply, AskRequest, SearchRequest};
 use riverrun_models::ModelError;
@@ -157,4 +157,51 @@ async fn given_an_answer_when_serialized_then_it_has_the_shape_of_the_api() {
             .await;
     reply.took_ms = Default::default();
     insta::assert_json_snapshot!(reply);
+}
+
+/// Three sentences, each a chunk of its own.
+const ODER: &str = "The Oder rises in the hills of Moravia near the village of Kozlov. Ships carry coal and gravel on it as far as Gliwice in every season. Its delta is guarded by a lighthouse that was built in 1857.";
+
+/// Asks for the Oder's one best chunk with 400 bytes around it; `texts` are those that can be read.
+async fn ask_widely(models: TestModels, texts: &[(&str, &str)]) -> (AskReply, String) {
+    let (stores, docs, models) = (Stores::new(), collection("docs"), Arc::new(models));
+    stores.index(&docs, &[("/docs/oder.txt", ODER)]).await;
+    let retriever = stores.retriever(&models).with_texts(Arc::new(Originals::of(&docs, texts)), 0);
+    let answerer = Answerer::new(retriever, models.clone(), AnswerConfig::default());
+    let search = SearchRequest { k: 1, ..SearchRequest::new(docs, "Where does the Oder rise?") };
+    let request = AskRequest { context_bytes: 400, ..AskRequest::new(search) };
+    let reply = answerer.ask(&request, &mut |_| {}, CancellationToken::new()).await.unwrap();
+    (reply, models.prompt())
+}
+
+#[tokio::test]
+async fn given_context_for_an_answer_when_asked_then_what_stands_around_the_chunk_is_read_and_cited_to_the_byte() {
+    let says = "Its delta is guarded by a lighthouse built in 1857 [1].";
+    let (reply, prompt) = ask_widely(TestModels::saying(says), &[("/docs/oder.txt", ODER)]).await;
+    assert!(prompt.contains(ODER), "{prompt}");
+    let citation = &reply.citations[0];
+    let quote = "Its delta is guarded by a lighthouse that was built in 1857.";
+    assert_eq!((citation.quote.as_str(), citation.supported, citation.n), (quote, true, 1));
+    assert_eq!(&ODER[citation.span.start as usize..citation.span.end as usize], quote);
+    let found = &ODER[citation.chunk_span.start as usize..citation.chunk_span.end as usize];
+    assert!(found.starts_with("The Oder rises") && !found.contains("delta"), "{found}");
+    assert!(reply.notes.is_empty() && reply.dropped.is_empty(), "{reply:?}");
+}
+
+#[tokio::test]
+async fn given_a_context_too_small_for_surroundings_when_asked_then_they_go_before_the_chunk_and_a_note_says_so() {
+    // 59 words of instructions and 10 of the question and around the source: the chunk has 13, the whole text 39.
+    let models = TestModels { context: Some(512 + 90), ..TestModels::saying("The Oder rises in Moravia [1].") };
+    let (reply, prompt) = ask_widely(models, &[("/docs/oder.txt", ODER)]).await;
+    assert!(prompt.contains("Kozlov.") && !prompt.contains("delta"), "{prompt}");
+    assert!(reply.dropped.is_empty() && reply.citations[0].supported, "{reply:?}");
+    assert!(reply.notes[0].contains("instead of 400 bytes around each chunk"), "{:?}", reply.notes);
+}
+
+#[tokio::test]
+async fn given_texts_that_can_not_be_read_when_asked_then_the_chunk_alone_answers_and_a_note_says_why() {
+    let (reply, prompt) = ask_widely(TestModels::saying("The Oder rises in Moravia [1]."), &[]).await;
+    assert!(prompt.contains("Kozlov.") && !prompt.contains("delta"), "{prompt}");
+    assert_eq!(reply.notes, ["what stands around chunks was left out: the blob is damaged"]);
+    assert!(reply.citations[0].supported);
 }

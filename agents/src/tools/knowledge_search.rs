@@ -1,9 +1,10 @@
 //! Search in the collections of the run's namespace.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use riverrun_knowledge::retrieval::{Retriever, SearchItem, SearchRequest};
+use riverrun_knowledge::retrieval::{Retriever, SearchItem, SearchRequest, Span};
 use riverrun_schemas::agent::ToolEffect;
 use riverrun_schemas::{ChunkId, Collection, CollectionName, DocumentId, Namespace};
 use schemars::JsonSchema;
@@ -28,11 +29,14 @@ pub struct Hit {
     pub document_id: DocumentId,
     /// Where the document came from.
     pub source: String,
-    /// First byte in the stored text.
+    /// First byte of `text` in the stored text.
     pub start: i64,
     /// First byte after it.
     pub end: i64,
-    /// Page, where the format has pages.
+    /// The chunk's own bytes, where `text` shows what stands around it, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunk: Option<Span>,
+    /// Page of the chunk, where the format has pages.
     #[serde(default)]
     pub page: Option<i32>,
     /// The words.
@@ -82,18 +86,31 @@ impl Search for Retriever {
             Some(names) => names.to_vec(),
             None => self.collections(namespace).await.map_err(|error| failed(&error))?,
         };
-        let mut hits = Vec::new();
+        let mut found: Vec<(Collection, SearchItem)> = Vec::new();
         for name in names {
-            let mut request = SearchRequest::new(Collection::new(namespace.clone(), name), query);
-            request.k = k;
-            let found = Retriever::search(self, &request).await.map_err(|error| failed(&error))?;
-            hits.extend(found.items.into_iter().map(hit));
+            let collection = Collection::new(namespace.clone(), name);
+            let request = SearchRequest { k, ..SearchRequest::new(collection.clone(), query) };
+            let result = Retriever::search(self, &request).await.map_err(|error| failed(&error))?;
+            found.extend(result.items.into_iter().map(|item| (collection.clone(), item)));
         }
-        // Scores of one kind compare across collections: both are ranks fused, or both are the cross-encoder's.
-        hits.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.chunk_id.cmp(&b.chunk_id)));
-        hits.truncate(k);
-        Ok(hits)
+        found.sort_by(|(_, a), (_, b)| better(a, b));
+        found.truncate(k);
+        Ok(self.passages(found).await.into_iter().map(hit).collect())
     }
+}
+
+/// Scores of one kind compare across collections: both are ranks fused, or both are the cross-encoder's. The best chunks of
+/// two collections often have equal ranks: then the nearer one by meaning comes first, then by words, ids last.
+fn better(a: &SearchItem, b: &SearchItem) -> Ordering {
+    let by = |score: fn(&SearchItem) -> Option<f32>| {
+        let of = |item: &SearchItem| score(item).unwrap_or(f32::NEG_INFINITY);
+        of(b).total_cmp(&of(a))
+    };
+    b.score
+        .total_cmp(&a.score)
+        .then_with(|| by(|item| item.scores.dense))
+        .then_with(|| by(|item| item.scores.sparse))
+        .then_with(|| a.chunk_id.cmp(&b.chunk_id))
 }
 
 fn hit(item: SearchItem) -> Hit {
@@ -103,6 +120,7 @@ fn hit(item: SearchItem) -> Hit {
         source: item.source,
         start: item.span.start,
         end: item.span.end,
+        chunk: item.chunk,
         page: item.page,
         text: item.text,
         score: item.score,
@@ -161,5 +179,44 @@ impl Tool for KnowledgeSearch {
             found["notes"] = json!(lacking);
         }
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use riverrun_knowledge::retrieval::Scores;
+
+    use super::*;
+
+    fn item(id: &str, score: f64, dense: Option<f32>, sparse: Option<f32>) -> SearchItem {
+        SearchItem {
+            chunk_id: ChunkId::derive(&[id]),
+            document_id: DocumentId::derive(&[id]),
+            source: id.to_owned(),
+            text: String::new(),
+            score,
+            scores: Scores { dense, sparse, fused: score, rerank: None },
+            span: Span { start: 0, end: 0 },
+            chunk: None,
+            page: None,
+            metadata: json!({}),
+        }
+    }
+
+    #[test]
+    fn given_equal_ranks_in_two_collections_when_they_become_one_list_then_the_nearer_one_comes_first() {
+        let best = [
+            item("score", 0.9, None, None),
+            item("meaning", 0.5, Some(0.8), None),
+            item("words", 0.5, Some(0.2), Some(9.0)),
+            item("fewer words", 0.5, Some(0.2), Some(3.0)),
+            item("no meaning", 0.5, None, Some(99.0)),
+        ];
+        let mut items = best.to_vec();
+        items.reverse();
+        items.sort_by(better);
+        assert_eq!(items, best);
+        let (a, b) = (item("a", 0.5, None, None), item("b", 0.5, None, None));
+        assert_eq!(better(&a, &b), a.chunk_id.cmp(&b.chunk_id));
     }
 }

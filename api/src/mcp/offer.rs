@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::Method;
+use riverrun_knowledge::retrieval::MAX_CONTEXT_BYTES;
 use riverrun_schemas::Namespace;
 use rmcp::model::{Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
@@ -80,6 +81,7 @@ fn search_schema() -> Value {
             "query": { "type": "string", "description": "What to look for, or the question" },
             "collection": { "type": "string", "description": "A name of list_collections" },
             "k": { "type": "integer", "minimum": 1, "maximum": 50, "description": "How many passages" },
+            "context_bytes": { "type": "integer", "minimum": 0, "maximum": MAX_CONTEXT_BYTES, "description": "Bytes of the document before and behind each passage" },
         },
         "required": ["query", "collection"],
         "additionalProperties": false,

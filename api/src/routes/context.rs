@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use riverrun_knowledge::retrieval::window;
 use riverrun_schemas::{Collection, DocumentId};
 use riverrun_stores::read_models::{SpanView, documents};
 use serde_json::Value;
@@ -27,7 +28,7 @@ pub(super) async fn add(
             texts.insert(key.clone(), text);
         }
         let (start, end) = (position(&item["span"]["start"]), position(&item["span"]["end"]));
-        if let Some(context) = texts[&key].as_deref().and_then(|text| window(text, start, end, around)) {
+        if let Some(context) = texts[&key].as_deref().and_then(|text| shown(text, start, end, around)) {
             item["context"] = serde_json::to_value(context).map_err(|error| ApiError::internal(error.to_string()))?;
         }
     }
@@ -56,27 +57,8 @@ async fn stored_text(
     Ok(String::from_utf8(bytes.to_vec()).ok())
 }
 
-fn window(text: &str, start: usize, end: usize, around: usize) -> Option<SearchContext> {
-    if start > end || end > text.len() {
-        return None;
-    }
-    let from = text.ceil_char_boundary(start.saturating_sub(around));
-    let to = text.floor_char_boundary((end + around).min(text.len()));
-    let span = SpanView { start: i64::try_from(from).ok()?, end: i64::try_from(to).ok()? };
-    Some(SearchContext { span, text: text.get(from..to)?.to_owned() })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn given_a_span_when_widened_then_no_character_is_cut_and_the_ends_hold() {
-        let text = "ääbcdöö";
-        let shown = |start, end, around| window(text, start, end, around).map(|context| context.text);
-        assert_eq!(shown(4, 7, 1).as_deref(), Some("bcd"));
-        assert_eq!(shown(4, 7, 2).as_deref(), Some("äbcdö"));
-        assert_eq!(shown(4, 7, 100).as_deref(), Some(text));
-        assert_eq!(shown(4, 100, 1), None);
-    }
+fn shown(text: &str, start: usize, end: usize, around: usize) -> Option<SearchContext> {
+    let range = window(text, start, end, around)?;
+    let span = SpanView { start: i64::try_from(range.start).ok()?, end: i64::try_from(range.end).ok()? };
+    Some(SearchContext { span, text: text.get(range)?.to_owned() })
 }

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use riverrun_knowledge::answer::AskError;
-use riverrun_knowledge::retrieval::RetrievalError;
+use riverrun_knowledge::retrieval::{MAX_CONTEXT_BYTES, RetrievalError};
 use riverrun_knowledge::{AskReply, AskRequest, SearchRequest, SearchResult};
 use riverrun_models::DeltaSink;
 use riverrun_schemas::ingest::document_id;
@@ -24,12 +24,10 @@ use crate::error::ApiError;
 use crate::extract::Json;
 use crate::state::AppState;
 use crate::submit::Checks;
-use crate::wire::{AskBody, AskDone, FilterBody, Fusion, Problem, SearchBody, SearchDone, SearchMode};
+use crate::wire::{AskBody, AskDone, FilterBody, Problem, SearchBody, SearchDone};
 
 /// Most documents that a filter names.
 const MAX_FILTER: usize = 1_000;
-/// Most bytes of the document that are shown before and behind a chunk.
-const MAX_CONTEXT_BYTES: usize = 20_000;
 /// Most fields of metadata that a filter looks at, and values of one.
 const MAX_FIELDS: usize = 16;
 const MAX_VALUES: usize = 100;
@@ -42,15 +40,8 @@ pub(super) fn router() -> OpenApiRouter<AppState> {
 #[utoipa::path(post, path = "/rag/search", tag = "knowledge", request_body = SearchBody,
     responses((status = 200, body = SearchDone), (status = 404, description = "no such collection", body = Problem), (status = 422, body = Problem)))]
 async fn search(State(state): State<AppState>, Json(body): Json<SearchBody>) -> Result<Reply<Value>, ApiError> {
-    let request = search_request(&state, &Asked::from(&body))?;
+    let request = search_request(&state, &body)?;
     let around = body.context_bytes.unwrap_or(0);
-    let mut checks = Checks::default();
-    checks.require(
-        around <= MAX_CONTEXT_BYTES,
-        "context_bytes",
-        format!("is {around}, which is more than {MAX_CONTEXT_BYTES}"),
-    );
-    checks.finish()?;
     let found = state.parts().retriever.search(&request).await?;
     let mut found = with_metadata(&state, &request.collection, found).await?;
     if around > 0 {
@@ -59,59 +50,11 @@ async fn search(State(state): State<AppState>, Json(body): Json<SearchBody>) -> 
     Ok(Reply(found))
 }
 
-/// What a search and a question say of what is to be found.
-struct Asked<'a> {
-    query: &'a str,
-    collection: &'a str,
-    namespace: Option<&'a str>,
-    k: Option<usize>,
-    filter: Option<&'a FilterBody>,
-    rerank: Option<bool>,
-    mode: Option<SearchMode>,
-    fusion: Option<Fusion>,
-    wordings: &'a [String],
-    rewrite: Option<bool>,
-}
-
-impl<'a> From<&'a SearchBody> for Asked<'a> {
-    fn from(body: &'a SearchBody) -> Self {
-        Self {
-            query: &body.query,
-            collection: &body.collection,
-            namespace: body.namespace.as_deref(),
-            k: body.k,
-            filter: body.filter.as_ref(),
-            rerank: body.rerank,
-            mode: body.mode,
-            fusion: body.fusion,
-            wordings: &body.wordings,
-            rewrite: body.rewrite,
-        }
-    }
-}
-
-impl<'a> From<&'a AskBody> for Asked<'a> {
-    fn from(body: &'a AskBody) -> Self {
-        Self {
-            query: &body.query,
-            collection: &body.collection,
-            namespace: body.namespace.as_deref(),
-            k: body.k,
-            filter: body.filter.as_ref(),
-            rerank: body.rerank,
-            mode: body.mode,
-            fusion: body.fusion,
-            wordings: &body.wordings,
-            rewrite: body.rewrite,
-        }
-    }
-}
-
-fn search_request(state: &AppState, asked: &Asked<'_>) -> Result<SearchRequest, ApiError> {
+fn search_request(state: &AppState, asked: &SearchBody) -> Result<SearchRequest, ApiError> {
     let config = state.core().config();
     let mut checks = Checks::default();
-    checks.text("query", asked.query, SearchRequest::MAX_QUERY_BYTES);
-    let namespace = checks.namespace(asked.namespace);
+    checks.text("query", &asked.query, SearchRequest::MAX_QUERY_BYTES);
+    let namespace = checks.namespace(asked.namespace.as_deref());
     let name = checks.take("collection", asked.collection.parse::<CollectionName>());
     let k = asked.k.unwrap_or(config.rag_top_k);
     checks.require(
@@ -120,8 +63,10 @@ fn search_request(state: &AppState, asked: &Asked<'_>) -> Result<SearchRequest, 
         format!("is {k}, which is not between 1 and {}", SearchRequest::MAX_K),
     );
     let collection = name.map(|name| Collection::new(namespace, name));
-    let filter = asked.filter.map(|filter| chunk_filter(&mut checks, collection.as_ref(), filter)).unwrap_or_default();
-    check_wordings(&mut checks, asked.wordings);
+    let filter =
+        asked.filter.as_ref().map(|filter| chunk_filter(&mut checks, collection.as_ref(), filter)).unwrap_or_default();
+    check_wordings(&mut checks, &asked.wordings);
+    check_context(&mut checks, asked.context_bytes);
     let collection = checks.finish_with(collection)?;
     Ok(SearchRequest {
         k,
@@ -129,10 +74,19 @@ fn search_request(state: &AppState, asked: &Asked<'_>) -> Result<SearchRequest, 
         rerank: asked.rerank,
         mode: asked.mode.map(Into::into).unwrap_or_default(),
         fusion: asked.fusion.map_or(config.rag_fusion, Into::into),
-        wordings: asked.wordings.to_vec(),
+        wordings: asked.wordings.clone(),
         rewrite: asked.rewrite.unwrap_or(false),
-        ..SearchRequest::new(collection, asked.query)
+        ..SearchRequest::new(collection, asked.query.as_str())
     })
+}
+
+fn check_context(checks: &mut Checks, around: Option<usize>) {
+    let around = around.unwrap_or(0);
+    checks.require(
+        around <= MAX_CONTEXT_BYTES,
+        "context_bytes",
+        format!("is {around}, which is more than {MAX_CONTEXT_BYTES}"),
+    );
 }
 
 fn check_wordings(checks: &mut Checks, wordings: &[String]) {
@@ -213,11 +167,12 @@ async fn with_metadata(state: &AppState, collection: &Collection, found: SearchR
     (status = 200, description = "with `stream: true` server-sent events: `delta` `{text}`, then `final` with this object, or `error` with a problem document", body = AskDone),
     (status = 404, description = "no such collection", body = Problem), (status = 422, body = Problem), (status = 503, description = "the model is not there", body = Problem)))]
 async fn ask(State(state): State<AppState>, Json(body): Json<AskBody>) -> Result<Response, ApiError> {
-    let search = search_request(&state, &Asked::from(&body))?;
+    let search = search_request(&state, &body.search())?;
+    let context_bytes = body.context_bytes.unwrap_or(state.core().config().rag_context_bytes);
     let mut checks = Checks::default();
     state.core().known().provider(&mut checks, body.provider.as_deref());
     checks.finish()?;
-    let request = AskRequest { provider: body.provider, model: body.model, ..AskRequest::new(search) };
+    let request = AskRequest { provider: body.provider, model: body.model, context_bytes, ..AskRequest::new(search) };
     let cancel = CancellationToken::new();
     let stop = cancel.clone().drop_guard(); // a caller that goes away stops the model
     let (answerer, cache) = (state.parts().answerer.clone(), state.core().cache().clone());

@@ -3,41 +3,82 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-/// What to find, and where.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SearchBody {
+/// Both bodies from one list of what a search and a question say of what is to be found. Each is a plain struct, because serde
+/// refuses unknown fields, and tells where a value is wrong, only where nothing is flattened.
+macro_rules! searching_bodies {
+    ($($(#[$said:meta])* $field:ident: $kind:ty,)+) => {
+        /// What to find, and where.
+        #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct SearchBody {
+            $($(#[$said])* pub $field: $kind,)+
+        }
+
+        /// A question to a collection.
+        #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct AskBody {
+            $($(#[$said])* pub $field: $kind,)+
+            /// Model provider.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub provider: Option<String>,
+            /// Chat model.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub model: Option<String>,
+            /// Answer with server-sent events: `delta` `{text}` while the model writes, then `final` with the whole answer, or
+            /// `error` with a problem document.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub stream: Option<bool>,
+        }
+
+        impl AskBody {
+            /// The search that finds what the answer is made from.
+            pub fn search(&self) -> SearchBody {
+                SearchBody { $($field: self.$field.clone(),)+ }
+            }
+        }
+
+        impl From<SearchBody> for AskBody {
+            fn from(search: SearchBody) -> Self {
+                Self { $($field: search.$field,)+ provider: None, model: None, stream: None }
+            }
+        }
+    };
+}
+
+searching_bodies! {
     /// The question or words; at most 16 KiB.
-    pub query: String,
+    query: String,
     /// The collection to look in.
-    pub collection: String,
+    collection: String,
     /// Its namespace; `default` when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-    /// How many results, 1 to 100; `RIVERRUN_RAG_TOP_K` when left out.
+    namespace: Option<String>,
+    /// How many chunks to find, 1 to 100; `RIVERRUN_RAG_TOP_K` when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub k: Option<usize>,
+    k: Option<usize>,
     /// Only chunks of certain documents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub filter: Option<FilterBody>,
-    /// Whether a cross-encoder orders the results; left out, it does where one is there. `true` has it fetched first.
+    filter: Option<FilterBody>,
+    /// Whether a cross-encoder orders the chunks; left out, it does where one is there. `true` has it fetched first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rerank: Option<bool>,
+    rerank: Option<bool>,
     /// Which searches are done; both when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<SearchMode>,
+    mode: Option<SearchMode>,
     /// How what they found becomes one order; `RIVERRUN_RAG_FUSION` when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fusion: Option<Fusion>,
+    fusion: Option<Fusion>,
     /// Other wordings of the query, at most 8: what each finds is fused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub wordings: Vec<String>,
+    wordings: Vec<String>,
     /// Whether the default chat model is asked for other wordings, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rewrite: Option<bool>,
-    /// Bytes of the document to show before and behind each chunk, as `context`; at most 20,000.
+    rewrite: Option<bool>,
+    /// Bytes of the document before and behind each chunk, at most 20,000: a search shows them as `context`, and the model
+    /// that answers a question reads them. Left out, a search shows none and a question has `RIVERRUN_RAG_CONTEXT_BYTES`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub context_bytes: Option<usize>,
+    context_bytes: Option<usize>,
 }
 
 /// Which searches are done.
@@ -186,50 +227,6 @@ pub struct SearchTimes {
     pub generate: Option<f64>,
 }
 
-/// A question to a collection.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AskBody {
-    /// The question; at most 16 KiB.
-    pub query: String,
-    /// The collection that the answer is grounded in.
-    pub collection: String,
-    /// Its namespace; `default` when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-    /// How many chunks the model reads, 1 to 100; `RIVERRUN_RAG_TOP_K` when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub k: Option<usize>,
-    /// Only chunks of certain documents.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub filter: Option<FilterBody>,
-    /// Whether a cross-encoder orders the chunks; left out, it does where one is there. `true` has it fetched first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rerank: Option<bool>,
-    /// Which searches are done; both when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<SearchMode>,
-    /// How what they found becomes one order; `RIVERRUN_RAG_FUSION` when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fusion: Option<Fusion>,
-    /// Other wordings of the question, at most 8: what each finds is fused.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub wordings: Vec<String>,
-    /// Whether the default chat model is asked for other wordings, too.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rewrite: Option<bool>,
-    /// Model provider.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub provider: Option<String>,
-    /// Chat model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    /// Answer with server-sent events: `delta` `{text}` while the model writes, then `final` with the whole answer, or
-    /// `error` with a problem document.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stream: Option<bool>,
-}
-
 /// An answer grounded in chunks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AskDone {
@@ -284,4 +281,52 @@ pub struct DroppedChunk {
     pub source: String,
     /// Why.
     pub reason: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::extract::parse;
+
+    /// The field that a body is refused for.
+    fn refused<T: serde::de::DeserializeOwned>(body: &Value) -> Option<String> {
+        let problem = parse::<T>(body.to_string().as_bytes()).err()?.problem();
+        assert_eq!(problem.status, 422, "{body}: {problem:?}");
+        Some(problem.errors[0].field.clone())
+    }
+
+    #[test]
+    fn given_fields_that_are_unknown_or_wrong_when_bodies_are_read_then_search_and_question_name_them_alike() {
+        for (field, value, named) in [
+            ("nonsense", json!(1), "nonsense"),
+            ("query", json!(5), "query"),
+            ("k", json!("many"), "k"),
+            ("filter", json!({"sources": [1]}), "filter.sources[0]"),
+            ("filter", json!([["doc"]]), "filter"),
+            ("wordings", json!([1]), "wordings[0]"),
+            ("mode", json!("psychic"), "mode"),
+            ("context_bytes", json!(-1), "context_bytes"),
+        ] {
+            let mut body = json!({"query": "x", "collection": "y"});
+            body[field] = value;
+            assert_eq!(refused::<SearchBody>(&body).as_deref(), Some(named), "{body}");
+            assert_eq!(refused::<AskBody>(&body).as_deref(), Some(named), "{body}");
+        }
+        let own = json!({"query": "x", "collection": "y", "provider": "local"});
+        assert_eq!((refused::<SearchBody>(&own).as_deref(), refused::<AskBody>(&own)), (Some("provider"), None));
+    }
+
+    #[test]
+    fn given_a_search_when_it_is_asked_as_a_question_then_nothing_of_it_is_lost() {
+        let search: SearchBody =
+            serde_json::from_value(json!({"query": "q", "collection": "c", "namespace": "n", "k": 3,
+            "filter": {"sources": ["a.md"]}, "rerank": false, "mode": "dense", "fusion": "scores", "wordings": ["w"],
+            "rewrite": true, "context_bytes": 9}))
+            .unwrap();
+        let question = AskBody::from(search.clone());
+        assert_eq!(serde_json::to_value(&question).unwrap(), serde_json::to_value(&search).unwrap());
+        assert_eq!(question.search(), search);
+    }
 }

@@ -37,6 +37,27 @@ fn given_what_a_search_found_when_its_span_is_read_then_it_is_the_chunk() {
 }
 
 #[test]
+fn given_context_for_an_answer_when_asked_then_its_quotes_are_bytes_of_the_document_and_too_much_is_refused() {
+    test(async |api| {
+        let (id, _) = document(api, "fence-asked").await;
+        let body = |around: usize| {
+            let query = "Is there a gate of oak?";
+            json!({"query": query, "collection": "fence-asked", "k": 1, "mode": "sparse", "context_bytes": around})
+        };
+        let asked = api.post("/rag/ask", body(500)).await;
+        assert_eq!(asked.status, 200, "{}", asked.body);
+        for citation in asked.body["citations"].as_array().unwrap() {
+            let span = &citation["span"];
+            let path = format!("/documents/{id}/text?start={}&end={}", span["start"], span["end"]);
+            assert_eq!(api.get(&path).await.body["text"], citation["quote"], "{citation}");
+        }
+        let refused = api.post("/rag/ask", body(20_001)).await;
+        problem(&refused, &[422]);
+        assert_eq!(refused.body["errors"][0]["field"], "context_bytes", "{}", refused.body);
+    });
+}
+
+#[test]
 fn given_ranges_when_they_are_read_then_whole_characters_come_and_nothing_beyond_the_end() {
     test(async |api| {
         let (id, text) = document(api, "fence-ranges").await;

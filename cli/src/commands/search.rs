@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use riverrun_api::wire::{FilterBody, Fusion, SearchBody, SearchDone, SearchItem, SearchMode};
 use serde_json::Value;
 
-use crate::args::{FindArgs, SearchArgs};
+use crate::args::SearchArgs;
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
 use crate::output::{Output, clip, print_json, print_line, tell};
@@ -53,13 +53,30 @@ impl From<ModeArg> for SearchMode {
 
 impl SearchArgs {
     /// Whether to re-rank, where it was said.
-    pub(crate) fn reranking(&self) -> Option<bool> {
+    fn reranking(&self) -> Option<bool> {
         (self.rerank || self.no_rerank).then_some(self.rerank)
+    }
+
+    /// The search that they ask for.
+    pub(crate) fn body(self) -> Result<SearchBody, CliError> {
+        Ok(SearchBody {
+            rerank: self.reranking(),
+            filter: filter(self.filter.as_deref())?,
+            query: self.query,
+            collection: self.collection,
+            namespace: self.namespace,
+            k: self.k,
+            mode: self.mode.map(Into::into),
+            fusion: self.fusion.map(Into::into),
+            wordings: self.wordings,
+            rewrite: self.rewrite.then_some(true),
+            context_bytes: self.context,
+        })
     }
 }
 
 /// Documents whose metadata has these values.
-pub(crate) fn filter(text: Option<&str>) -> Result<Option<FilterBody>, CliError> {
+fn filter(text: Option<&str>) -> Result<Option<FilterBody>, CliError> {
     let Some(text) = text else { return Ok(None) };
     let metadata = serde_json::from_str(text).map_err(|error| {
         CliError::new(Exit::Usage, format!("--filter {text:?} is not a JSON object: {error}"))
@@ -68,22 +85,8 @@ pub(crate) fn filter(text: Option<&str>) -> Result<Option<FilterBody>, CliError>
     Ok(Some(FilterBody { metadata, ..FilterBody::default() }))
 }
 
-pub async fn run(connection: &Connection, args: FindArgs, output: Output) -> Result<(), CliError> {
-    let FindArgs { search, context } = args;
-    let body = SearchBody {
-        rerank: search.reranking(),
-        filter: filter(search.filter.as_deref())?,
-        query: search.query,
-        collection: search.collection,
-        namespace: search.namespace,
-        k: search.k,
-        mode: search.mode.map(Into::into),
-        fusion: search.fusion.map(Into::into),
-        wordings: search.wordings,
-        rewrite: search.rewrite.then_some(true),
-        context_bytes: context,
-    };
-    let found: Value = connection.client.post("/rag/search", &body).await?;
+pub async fn run(connection: &Connection, args: SearchArgs, output: Output) -> Result<(), CliError> {
+    let found: Value = connection.client.post("/rag/search", &args.body()?).await?;
     if output.json {
         return print_json(&found);
     }

@@ -12,7 +12,7 @@ fn given_nothing_when_settings_are_read_then_the_defaults_hold() {
     assert_eq!(settings.data_dir, Path::new("/home/ann/.local/share/riverrun"));
     assert_eq!((settings.api_host.as_str(), settings.api_port, settings.broker_port), ("127.0.0.1", 8000, 9092));
     assert_eq!((settings.api.chunk_size, settings.api.chunk_overlap, settings.api.rag_top_k), (800, 100, 5));
-    assert_eq!(settings.api.rag_fusion, Fusion::Rrf);
+    assert_eq!((settings.api.rag_fusion, settings.api.rag_context_bytes), (Fusion::Rrf, 0));
     assert_eq!((settings.api.agent_max_iters, settings.api.agent_temperature), (8, 0.2));
     assert_eq!(settings.api.memory_window_tokens, 2_048);
     assert!(settings.kafka_brokers.is_none() && settings.api.tokens.is_empty());
@@ -33,6 +33,7 @@ fn given_values_that_can_not_be_when_settings_are_read_then_the_error_names_the_
         ("RIVERRUN_CHUNK_OVERLAP", "900"),
         ("RIVERRUN_RAG_TOP_K", "0"),
         ("RIVERRUN_RAG_FUSION", "RRF"),
+        ("RIVERRUN_RAG_CONTEXT_BYTES", "20001"),
         ("RIVERRUN_AGENT_TEMPERATURE", "hot"),
         ("RIVERRUN_AGENT_MAX_ITERS", "0"),
         ("RIVERRUN_MEMORY_WINDOW_TOKENS", "10"),

@@ -8,9 +8,10 @@ use tokio_util::sync::CancellationToken;
 use super::citations::{self, Checked};
 use super::markers::MarkerFilter;
 use super::prompt;
+use super::reading::{Reading, Source};
 use super::types::{AskError, AskReply, AskRequest, AskTimes, AskUsage, DroppedChunk};
 use crate::models::LanguageModels;
-use crate::retrieval::{Retriever, SearchItem, SearchResult};
+use crate::retrieval::{Retriever, SearchItem, SearchResult, Texts};
 use crate::room;
 
 /// Settings of answers.
@@ -42,8 +43,7 @@ struct Generated {
     reply: ChatReply,
     text: String,
     removed: Vec<String>,
-    /// How many of the chunks, from the best on, the model saw.
-    seen: usize,
+    read: Reading,
 }
 
 impl Answerer {
@@ -64,15 +64,29 @@ impl Answerer {
         if !self.is_related(&found.items) {
             return Ok(nothing_found(&request.search.collection, found, on_delta));
         }
-        let chunks: Vec<&SearchItem> = found.items.iter().collect();
+        let SearchResult { items, took_ms, mut notes, .. } = found;
+        let texts = self.texts(request, &items, &mut notes).await;
+        let source = Source { items: &items, texts: &texts };
         let since = Instant::now();
-        let generated = self.generate(request, &chunks, on_delta, cancel).await?;
-        let generate_ms = crate::retrieval::elapsed_ms(since);
-        let Generated { reply, text, removed, seen } = generated;
-        let checked = citations::check(&text, &request.search.query, &chunks[..seen]);
-        let dropped = dropped(&chunks[seen..], &reply.model);
-        let took_ms = AskTimes { search: found.took_ms, generate: Some(generate_ms) };
-        Ok(reply_of(checked, reply, took_ms, dropped, removed, found.notes))
+        let Generated { reply, text, removed, read } = self.generate(request, source, on_delta, cancel).await?;
+        let took_ms = AskTimes { search: took_ms, generate: Some(crate::retrieval::elapsed_ms(since)) };
+        notes.extend(read.shortened(request.context_bytes));
+        let passages: Vec<&SearchItem> = read.passages.iter().collect();
+        let checked = citations::check(&text, &request.search.query, &passages);
+        let dropped = dropped(&items[read.seen..], &reply.model);
+        Ok(reply_of(checked, reply, took_ms, dropped, removed, notes))
+    }
+
+    /// The texts of the chunks, where the model is to read what stands around them. What can't be read is left out.
+    async fn texts(&self, request: &AskRequest, items: &[SearchItem], notes: &mut Vec<String>) -> Texts {
+        if request.context_bytes == 0 {
+            return Texts::default();
+        }
+        let collection = &request.search.collection;
+        let found: Vec<(&Collection, &SearchItem)> = items.iter().map(|item| (collection, item)).collect();
+        let (texts, failure) = self.retriever.texts(&found).await;
+        notes.extend(failure.map(|failure| format!("what stands around chunks was left out: {failure}")));
+        texts
     }
 
     fn is_related(&self, items: &[SearchItem]) -> bool {
@@ -84,56 +98,60 @@ impl Answerer {
     async fn generate(
         &self,
         request: &AskRequest,
-        chunks: &[&SearchItem],
+        source: Source<'_>,
         on_delta: &mut (dyn FnMut(&str) + Send),
         cancel: CancellationToken,
     ) -> Result<Generated, AskError> {
-        let mut seen = self.fitting(request, chunks).await?;
+        let mut read = self.fitting(request, source).await?;
         loop {
-            let mut filter = MarkerFilter::new(seen);
+            let mut filter = MarkerFilter::new(read.passages.len());
             let mut text = String::new();
             let mut sink = |piece: &str| show(filter.push(piece), &mut text, on_delta);
-            let chat = self.chat_request(request, &chunks[..seen]);
+            let chat = self.chat_request(request, &read.passages);
             match self.models.chat(request.provider.as_deref(), chat, &mut sink, cancel.clone()).await {
                 Ok(reply) => {
                     show(filter.finish(), &mut text, on_delta);
                     let text = text.trim().to_owned();
-                    return Ok(Generated { reply, text, removed: filter.removed().to_vec(), seen });
+                    return Ok(Generated { reply, text, removed: filter.removed().to_vec(), read });
                 }
-                // The provider could not tell before; nothing was generated yet. Fewer chunks may do.
-                Err(ModelError::ContextOverflow { .. }) if seen > 1 && text.is_empty() => seen -= 1,
+                // The provider could not tell before; nothing was generated yet. Less may do.
+                Err(error @ ModelError::ContextOverflow { .. }) if text.is_empty() => {
+                    read = read.less(source).ok_or(error)?;
+                }
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// How many chunks, from the best on, fit in the model's context beside the answer. All of them where nobody tells its size:
-    /// then the provider refuses what does not fit.
-    async fn fitting(&self, request: &AskRequest, chunks: &[&SearchItem]) -> Result<usize, AskError> {
+    /// As much as fits in the model's context beside the answer. All of it where nobody tells its size: then the provider
+    /// refuses what does not fit.
+    async fn fitting(&self, request: &AskRequest, source: Source<'_>) -> Result<Reading, AskError> {
         let (provider, model) = (request.provider.as_deref(), request.model.as_deref().unwrap_or_default());
+        let mut read = source.all(request.context_bytes);
         let context = match self.models.context_tokens(provider, model).await {
             Ok(context) => context,
-            Err(ModelError::Unsupported { .. }) => return Ok(chunks.len()),
+            Err(ModelError::Unsupported { .. }) => return Ok(read),
             Err(error) => return Err(error.into()),
         };
         let most = context.saturating_sub(self.config.max_answer_tokens as usize);
-        let mut tokens = 0;
-        for seen in (1..=chunks.len()).rev() {
-            let chat = self.chat_request(request, &chunks[..seen]);
+        loop {
+            let chat = self.chat_request(request, &read.passages);
             let counted = room::count(self.models.as_ref(), provider, &chat).await;
             // An estimate is rather too large: about the best chunk alone, the model's server has the last word.
-            tokens = if counted.estimated && seen == 1 { room::at_least(&chat.messages) } else { counted.tokens };
+            let tokens =
+                if counted.estimated && read.is_least() { room::at_least(&chat.messages) } else { counted.tokens };
             if tokens <= most {
-                return Ok(seen);
+                return Ok(read);
             }
+            let overflow = AskError::ContextTooSmall { model: model.to_owned(), tokens, context };
+            read = read.less(source).ok_or(overflow)?;
         }
-        Err(AskError::ContextTooSmall { model: model.to_owned(), tokens, context })
     }
 
-    fn chat_request(&self, request: &AskRequest, chunks: &[&SearchItem]) -> ChatRequest {
+    fn chat_request(&self, request: &AskRequest, passages: &[SearchItem]) -> ChatRequest {
         ChatRequest {
             model: request.model.clone().unwrap_or_default(),
-            messages: prompt::messages(&request.search.query, chunks),
+            messages: prompt::messages(&request.search.query, passages),
             temperature: Some(request.temperature.unwrap_or(0.0)),
             max_tokens: Some(self.config.max_answer_tokens),
             ..ChatRequest::default()
@@ -168,7 +186,7 @@ fn nothing_found(collection: &Collection, found: SearchResult, on_delta: &mut (d
     }
 }
 
-fn dropped(chunks: &[&SearchItem], model: &str) -> Vec<DroppedChunk> {
+fn dropped(chunks: &[SearchItem], model: &str) -> Vec<DroppedChunk> {
     let reason = format!("it does not fit in the context of model {model:?} beside the better chunks");
     chunks
         .iter()

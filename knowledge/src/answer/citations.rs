@@ -213,16 +213,17 @@ fn citations(
         let (chunk, words) = (chunks.get(n - 1)?, chunk_words.get(n - 1)?);
         let citing: Vec<&Words> = own.iter().filter_map(|marker| sentence_words.get(marker.sentence)).collect();
         let quote = best_quote(&chunk.text, &citing);
+        let span = quote_span(chunk, &quote);
         let from_model = own.iter().any(|marker| marker.cited.attributed == Attribution::Model);
         Some(Citation {
             n,
             chunk_id: chunk.chunk_id,
             document_id: chunk.document_id,
             source: chunk.source.clone(),
-            span: quote_span(chunk, &quote),
-            chunk_span: chunk.span,
+            span,
+            chunk_span: chunk.chunk_span(),
             leaves: chunk.leaves(),
-            page: chunk.page,
+            page: chunk.page_of(span),
             quote: chunk.text[quote].to_owned(),
             supported: own.iter().any(|marker| cites_rightly(marker, markers, sentence_words, words, chunk_words)),
             attributed: if from_model { Attribution::Model } else { Attribution::Overlap },

@@ -16,6 +16,7 @@ fn chunk(id: &str, text: &str, start: i64) -> SearchItem {
         score: 1.0,
         scores: Scores { dense: None, sparse: None, fused: 1.0, rerank: None },
         span: Span { start, end: start + text.len() as i64 },
+        chunk: None,
         page: None,
         metadata: json!({}),
     }
@@ -134,4 +135,25 @@ fn given_no_chunks_when_checked_then_nothing_is_cited() {
     let checked = check("The Rhine rises [1].", "q", &[]);
     assert_eq!(checked.citations, []);
     assert_eq!(checked.sentences[0].supported, Some(false));
+}
+
+#[test]
+fn given_a_chunk_that_is_shown_with_its_surroundings_when_they_are_cited_then_the_span_is_theirs() {
+    // The chunk is the second sentence, on page 7; the model read the heading and the first one, too.
+    let own = RHINE.find("It flows").unwrap() as i64;
+    let wide = SearchItem {
+        chunk: Some(Span { start: 100 + own, end: 100 + RHINE.len() as i64 }),
+        page: Some(7),
+        ..chunk("rhine", RHINE, 100)
+    };
+    for (answer, quote, page) in [
+        ("The Rhine rises in the Swiss Alps [1].", "The Rhine rises in the Swiss Alps.", None),
+        ("It flows 1233 kilometres to the North Sea [1].", "It flows 1,233 kilometres to the North Sea.", Some(7)),
+    ] {
+        let checked = check(answer, "Where does the Rhine rise?", &[&wide]);
+        let citation = &checked.citations[0];
+        let at = 100 + RHINE.find(quote).unwrap() as i64;
+        assert_eq!((citation.span, citation.quote.as_str()), (Span { start: at, end: at + quote.len() as i64 }, quote));
+        assert_eq!((Some(citation.chunk_span), citation.page, citation.supported), (wide.chunk, page, true));
+    }
 }

@@ -78,7 +78,7 @@ const ROLE_WORDS: &[&str] = &[
 ];
 
 /// The conversation for a question and its chunks, which are numbered from 1 in the given order.
-pub(super) fn messages(question: &str, chunks: &[&SearchItem]) -> Vec<Message> {
+pub(super) fn messages(question: &str, chunks: &[SearchItem]) -> Vec<Message> {
     let system = format!(
         "You answer a question from numbered sources. Use only what the sources say. Be brief. \
          End every sentence with the number of the source that says it in square brackets, like [1]. \

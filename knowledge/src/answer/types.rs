@@ -15,12 +15,14 @@ pub struct AskRequest {
     pub model: Option<String>,
     /// Sampling temperature; `None` for 0, the same answer for the same chunks.
     pub temperature: Option<f32>,
+    /// How many bytes of the document the model reads before and behind each chunk, as far as its context has room.
+    pub context_bytes: usize,
 }
 
 impl AskRequest {
     /// A question with the defaults.
     pub fn new(search: SearchRequest) -> Self {
-        Self { search, provider: None, model: None, temperature: None }
+        Self { search, provider: None, model: None, temperature: None, context_bytes: 0 }
     }
 }
 
@@ -67,15 +69,15 @@ pub struct Citation {
     pub source: String,
     /// The quote's bytes in the document's stored text; of a summary, all that it is of.
     pub span: Span,
-    /// The chunk's bytes in the same.
+    /// The bytes of the chunk that was found, in the same. The quote may stand around it.
     pub chunk_span: Span,
     /// Of a summary: where the chunks lie that it was made of, in the same.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub leaves: Vec<Span>,
-    /// Page, from 1, where the format has pages.
+    /// Page, from 1, where the format has pages and the quote begins in the chunk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page: Option<i32>,
-    /// The sentence of the chunk that is nearest to what cites it.
+    /// The sentence of what the model read that is nearest to what cites it.
     pub quote: String,
     /// Whether the chunk has the words of a sentence that cites it.
     pub supported: bool,

@@ -4,6 +4,7 @@ pub mod fusion;
 pub mod metrics;
 pub mod score_fusion;
 
+mod context;
 mod error;
 mod figures;
 mod query_vectors;
@@ -11,6 +12,8 @@ mod retriever;
 mod rewrite;
 mod types;
 
+pub use context::{MAX_CONTEXT_BYTES, StoredTexts, TextFailure, window};
+pub(crate) use context::{Texts, widen};
 pub use error::RetrievalError;
 pub use figures::{RetrievalFigures, STAGE_BUCKETS, Stage};
 pub use retriever::Retriever;

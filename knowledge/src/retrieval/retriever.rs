@@ -9,12 +9,13 @@ use riverrun_stores::{
     Cache, CollectionInfo, Gap, Gaps, KeywordHit, KeywordIndex, StoreError, StoredChunk, VectorHit, VectorStore,
 };
 
+use super::context::{StoredTexts, TextFailure, Texts, widen};
 use super::error::RetrievalError;
 use super::figures::RetrievalFigures;
-use super::fusion;
+use super::fusion::{self, Ranked};
 use super::query_vectors;
 use super::rewrite;
-use super::score_fusion::{self, Hits};
+use super::score_fusion::{self, Hits, LEAST_BM25, LEAST_COSINE};
 use super::types::{
     Fusion, RERANKING_LEFT_OUT, Scores, SearchItem, SearchMode, SearchRequest, SearchResult, SearchTimes,
 };
@@ -27,6 +28,8 @@ const MIN_DEPTH: usize = 50;
 const DEPTH_FACTOR: usize = 4;
 /// How many fused chunks are re-ranked, at least and at most: a cross-encoder reads each of them with the query.
 const RERANK: std::ops::RangeInclusive<usize> = 20..=50;
+/// Most bytes before and behind each passage that an agent reads: the results of its searches go into every later prompt.
+const MAX_PASSAGE_BYTES: usize = 4_000;
 
 /// Finds chunks. Clones share the stores and models.
 #[derive(Clone)]
@@ -39,6 +42,10 @@ pub struct Retriever {
     cache: Option<Arc<dyn Cache>>,
     /// Collections that are not whole.
     gaps: Gaps,
+    /// What chunks are parts of.
+    stored: Option<Arc<dyn StoredTexts>>,
+    /// How many bytes before and behind a chunk agents read.
+    passage_bytes: usize,
 }
 
 impl std::fmt::Debug for Retriever {
@@ -71,7 +78,16 @@ impl Retriever {
         keywords: Arc<dyn KeywordIndex>,
         models: Arc<dyn LanguageModels>,
     ) -> Self {
-        Self { vectors, keywords, models, figures: Arc::default(), cache: None, gaps: Gaps::default() }
+        Self {
+            vectors,
+            keywords,
+            models,
+            figures: Arc::default(),
+            cache: None,
+            gaps: Gaps::default(),
+            stored: None,
+            passage_bytes: 0,
+        }
     }
 
     /// The same with vectors of queries kept for a while.
@@ -82,6 +98,34 @@ impl Retriever {
     /// The same that says of which collections something may be lacking.
     pub fn with_gaps(self, gaps: Gaps) -> Self {
         Self { gaps, ..self }
+    }
+
+    /// The same that can show what stands around chunks; to agents it shows `passage_bytes` of it, at most 4,000.
+    pub fn with_texts(self, stored: Arc<dyn StoredTexts>, passage_bytes: usize) -> Self {
+        Self { stored: Some(stored), passage_bytes: passage_bytes.min(MAX_PASSAGE_BYTES), ..self }
+    }
+
+    /// The texts that chunks are parts of, as far as they can be read, and why the rest can't.
+    pub(crate) async fn texts(&self, found: &[(&Collection, &SearchItem)]) -> (Texts, Option<TextFailure>) {
+        let mut texts = Texts::default();
+        let Some(stored) = &self.stored else {
+            return (texts, Some(TextFailure("no stored texts are at hand".to_owned())));
+        };
+        for (collection, item) in found {
+            if let Err(failure) = texts.add(stored.as_ref(), collection, item).await {
+                tracing::warn!(error = %failure, "what stands around chunks is left out");
+                return (texts, Some(failure));
+            }
+        }
+        (texts, None)
+    }
+
+    /// Chunks of any collections, best first, as agents read them: with what stands around them, where that is set.
+    pub async fn passages(&self, found: Vec<(Collection, SearchItem)>) -> Vec<SearchItem> {
+        let pairs: Vec<(&Collection, &SearchItem)> = found.iter().map(|pair| (&pair.0, &pair.1)).collect();
+        let texts = if self.passage_bytes > 0 { self.texts(&pairs).await.0 } else { Texts::default() };
+        let items: Vec<SearchItem> = found.into_iter().map(|(_, item)| item).collect();
+        widen(&items, &texts, self.passage_bytes)
     }
 
     /// What is to be said about collections of a namespace that are not whole; `None` asks about all of them.
@@ -375,9 +419,9 @@ fn fuse(found: Found, fusion: Fusion) -> Vec<SearchItem> {
 }
 
 fn by_ranks(dense: &[ScoredList], sparse: &[ScoredList]) -> Vec<(ChunkId, f64)> {
-    let ids: Vec<Vec<ChunkId>> =
-        dense.iter().chain(sparse).map(|list| list.iter().map(|(id, _)| *id).collect()).collect();
-    let lists: Vec<&[ChunkId]> = ids.iter().map(Vec::as_slice).collect();
+    let dense = dense.iter().map(|hits| Ranked { hits, least: LEAST_COSINE });
+    let sparse = sparse.iter().map(|hits| Ranked { hits, least: LEAST_BM25 });
+    let lists: Vec<Ranked<'_, ChunkId>> = dense.chain(sparse).collect();
     fusion::fuse(&lists, fusion::K)
 }
 

@@ -12,9 +12,9 @@ use super::fusion::best_first;
 pub const ALPHA: f64 = 0.8;
 
 /// The least that a cosine can be.
-const LEAST_COSINE: f64 = -1.0;
+pub(super) const LEAST_COSINE: f64 = -1.0;
 /// The least that BM25 can be.
-const LEAST_BM25: f64 = 0.0;
+pub(super) const LEAST_BM25: f64 = 0.0;
 
 /// What both searches found for one wording, in any order.
 #[derive(Debug, Clone, Copy)]

@@ -1,6 +1,6 @@
 use riverrun_schemas::{ChunkId, Collection, DocumentId, Failure};
 use riverrun_stores::{ChunkFilter, StoredChunk};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// A question to a collection.
@@ -112,8 +112,11 @@ pub struct SearchItem {
     pub score: f64,
     /// The score of every stage.
     pub scores: Scores,
-    /// The chunk's bytes in the document's stored text.
+    /// The bytes of `text` in the document's stored text.
     pub span: Span,
+    /// The chunk's own bytes, where `text` shows what stands around it, too.
+    #[serde(skip)]
+    pub chunk: Option<Span>,
     /// Page, from 1, where the format has pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page: Option<i32>,
@@ -136,7 +139,7 @@ pub struct Scores {
 }
 
 /// Bytes of a text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
     /// First byte.
     pub start: i64,
@@ -180,6 +183,7 @@ impl SearchItem {
             score: scores.rerank.map_or(scores.fused, f64::from),
             scores,
             span: Span { start: chunk.start, end: chunk.end },
+            chunk: None,
             page: chunk.page,
             metadata,
         }
@@ -195,6 +199,27 @@ impl SearchItem {
     /// Whether the text is what stands in the span, and no summary of it.
     pub fn is_verbatim(&self) -> bool {
         i64::try_from(self.text.len()).is_ok_and(|length| length == self.span.end - self.span.start)
+    }
+
+    /// The same chunk, shown with what stands around it: these bytes of the stored text.
+    pub(super) fn widened(&self, text: &str, span: Span) -> Self {
+        Self { text: text.to_owned(), span, chunk: Some(self.chunk_span()), ..self.clone() }
+    }
+
+    /// The chunk's own bytes in the document's stored text.
+    pub fn chunk_span(&self) -> Span {
+        self.chunk.unwrap_or(self.span)
+    }
+
+    /// The page of a quote from the text: of what stands around the chunk it is not known.
+    pub fn page_of(&self, quote: Span) -> Option<i32> {
+        let own = self.chunk_span();
+        self.page.filter(|_| self.chunk.is_none() || (own.start..own.end).contains(&quote.start))
+    }
+
+    /// The version of the document that the chunk is of.
+    pub fn version(&self) -> Option<&str> {
+        self.metadata.get("version").and_then(Value::as_str)
     }
 
     /// The headings above the chunk, joined by ` > `.

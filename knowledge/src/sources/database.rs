@@ -6,11 +6,14 @@
 //!
 //! What an account may read, a query may read: an account that may read only what is meant is the real limit.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use futures::{Stream, StreamExt};
+use serde::Deserializer;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use sha2::{Digest, Sha256};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
@@ -21,6 +24,7 @@ use tokio::sync::mpsc;
 
 use super::gather::{Gathered, Item};
 use super::place::{DatabaseAddress, Dialect};
+use super::table::column_names;
 use super::{Fault, SourceError, by_name};
 
 /// Most rows of one query.
@@ -305,7 +309,7 @@ fn mysql_row(row: &MySqlRow) -> Map<String, Value> {
         let is_number = ["INT", "FLOAT", "DOUBLE"].iter().any(|name| kind.contains(name));
         is_number.then(number).flatten().unwrap_or_else(|| text_or_size(&bytes))
     };
-    row.columns().iter().map(|column| (column.name().to_owned(), value(column))).collect()
+    named(row.columns(), row.columns().iter().map(value))
 }
 
 fn sqlite_row(row: &SqliteRow) -> Map<String, Value> {
@@ -322,7 +326,37 @@ fn sqlite_row(row: &SqliteRow) -> Map<String, Value> {
             _ => row.try_get_unchecked::<String, _>(at).map_or(Value::Null, Value::from),
         }
     };
-    row.columns().iter().map(|column| (column.name().to_owned(), value(column))).collect()
+    named(row.columns(), row.columns().iter().map(value))
+}
+
+/// Values by the names of their columns; a name that comes again, as in `SELECT a.id, b.id`, gets a number behind it.
+fn named<C: Column>(columns: &[C], values: impl Iterator<Item = Value>) -> Map<String, Value> {
+    column_names(columns.iter().map(|column| column.name().to_owned()).collect()).into_iter().zip(values).collect()
+}
+
+/// The first name that comes twice in a row that a database wrote as JSON: whoever reads it keeps only one of the two.
+fn repeated(json: &str) -> Option<String> {
+    struct Names;
+
+    impl<'de> Visitor<'de> for Names {
+        type Value = Option<String>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a row")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut row: A) -> Result<Self::Value, A::Error> {
+            let (mut seen, mut repeated) = (HashSet::new(), None);
+            while let Some((name, IgnoredAny)) = row.next_entry::<String, IgnoredAny>()? {
+                if !seen.insert(name.clone()) {
+                    repeated.get_or_insert(name);
+                }
+            }
+            Ok(repeated)
+        }
+    }
+
+    serde_json::Deserializer::from_str(json).deserialize_map(Names).ok().flatten()
 }
 
 /// Bytes that are text as text; of others only how many they are.
@@ -385,6 +419,14 @@ impl<'o> Batches<'o> {
                 format!("gives more than {MAX_ROWS} rows, the limit of one request"),
                 "choose fewer with the query, for example part by part",
             );
+        }
+        if let Some(column) = (self.total == 1).then(|| repeated(json)).flatten() {
+            return Err(SourceError::fault(
+                &self.shown,
+                Fault::QueryRefused,
+                format!("gives two columns with the name {column:?}, of which a row can have one"),
+                "give each a name of its own: SELECT a.id AS a_id, b.id AS b_id …",
+            ));
         }
         if size > MAX_ROW_BYTES {
             return over(format!("gives a row of more than {MAX_ROW_BYTES} bytes"), "leave large columns out");

@@ -66,7 +66,7 @@ impl Source for Spreadsheet {
             while let Some(cell) = cells.next_cell().map_err(failed)? {
                 rows.put(name, cell.get_position(), of_ref(cell.get_value()), &mut left)?;
             }
-            tables.extend(rows.table(&sheet));
+            tables.extend(rows.table(name, &sheet)?);
         }
         not_blank(name, tables)
     }
@@ -113,7 +113,7 @@ impl Source for OpenSpreadsheet {
                 let at = (u32::try_from(row).unwrap_or(u32::MAX), u32::try_from(column).unwrap_or(u32::MAX));
                 rows.put(name, at, of_data(value), &mut left)?;
             }
-            tables.extend(rows.table(&sheet));
+            tables.extend(rows.table(name, &sheet)?);
         }
         not_blank(name, tables)
     }
@@ -175,23 +175,31 @@ impl Sparse {
     }
 
     /// The table, its first row with a value as the header; columns without any value are left out.
-    fn table(self, sheet: &str) -> Option<Table> {
+    fn table(self, name: &str, sheet: &str) -> Result<Option<Table>, SourceError> {
         let mut columns: Vec<u32> = self.0.values().flat_map(|row| row.keys().copied()).collect();
         columns.sort_unstable();
         columns.dedup();
-        columns.truncate(MAX_COLUMNS);
+        if columns.len() > MAX_COLUMNS {
+            return Err(SourceError::fault(
+                name,
+                Fault::LimitExceeded,
+                format!("has {} columns in its sheet {sheet:?}; at most {MAX_COLUMNS} are read", columns.len()),
+                "leave columns out, or split the sheet",
+            ));
+        }
         let mut rows = self
             .0
             .into_values()
             .map(|mut row| -> Row { columns.iter().map(|column| row.remove(column).unwrap_or(Cell::Null)).collect() });
-        let header: Vec<String> = rows.next()?.iter().map(|cell| cell.text().into_owned()).collect();
+        let Some(first) = rows.next() else { return Ok(None) };
+        let header: Vec<String> = first.iter().map(|cell| cell.text().into_owned()).collect();
         let rows = rows.collect::<Vec<_>>();
-        Some(Table {
+        Ok(Some(Table {
             name: sheet.to_owned(),
             columns: column_names(header),
             types: Vec::new(),
             rows: Box::new(rows.into_iter().map(Ok)),
-        })
+        }))
     }
 }
 
@@ -238,5 +246,27 @@ fn time_text(time: ExcelDateTime) -> String {
         (true, _) => clock,
         (false, true) => format!("{year:04}-{month:02}-{day:02}"),
         (false, false) => format!("{year:04}-{month:02}-{day:02}T{clock}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sheet(columns: usize) -> Result<Option<Table>, SourceError> {
+        let (mut rows, mut left) = (Sparse::default(), MAX_CELLS);
+        for column in 0..columns {
+            rows.put("wide.xlsx", (0, u32::try_from(column).unwrap()), Cell::Int(1), &mut left).unwrap();
+        }
+        rows.table("wide.xlsx", "Sheet1")
+    }
+
+    #[test]
+    fn given_a_sheet_with_too_many_columns_when_read_then_it_is_refused_and_never_cut() {
+        assert_eq!(sheet(MAX_COLUMNS).unwrap().unwrap().columns.len(), MAX_COLUMNS);
+        assert!(sheet(0).unwrap().is_none());
+        let error = sheet(MAX_COLUMNS + 1).unwrap_err();
+        assert_eq!(error.code(), "limit_exceeded");
+        assert!(error.to_string().contains("2001 columns in its sheet \"Sheet1\""), "{error}");
     }
 }

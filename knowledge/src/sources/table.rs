@@ -84,6 +84,8 @@ impl Cell {
             Value::Bool(value) => Self::Bool(*value),
             Value::Number(number) => match (number.as_i64(), number.as_f64()) {
                 (Some(whole), _) => Self::Int(whole),
+                // As a real it would lose its last digits.
+                (None, _) if number.is_u64() => Self::Text(number.to_string()),
                 (None, Some(real)) => Self::Float(real),
                 (None, None) => Self::Text(number.to_string()),
             },
@@ -138,6 +140,19 @@ mod tests {
     fn given_blank_and_repeated_headers_when_named_then_every_column_has_its_own_name() {
         let names = column_names(["a", "", " A ", "a_2", "b\n c", ""].map(str::to_owned).to_vec());
         assert_eq!(names, ["a", "column_2", "A_2", "a_2_2", "b c", "column_6"]);
+    }
+
+    #[test]
+    fn given_numbers_of_json_when_they_are_cells_then_none_loses_a_digit() {
+        for (json, text) in [
+            ("9223372036854775807", "9223372036854775807"),
+            ("9223372036854775809", "9223372036854775809"),
+            ("18446744073709551615", "18446744073709551615"),
+            ("-1", "-1"),
+            ("0.5", "0.5"),
+        ] {
+            assert_eq!(Cell::of_json(&serde_json::from_str(json).unwrap()).text(), text);
+        }
     }
 
     #[test]

@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use riverrun_knowledge::chunking::{self, ChunkConfig};
+use riverrun_knowledge::retrieval::{StoredTexts, TextFailure};
 use riverrun_knowledge::{LanguageModels, Retriever, sources};
 use riverrun_models::{
     ChatReply, ChatRequest, DeltaSink, EmbedPurpose, EmbedReply, FinishReason, ModelError, Reranker, Usage,
 };
-use riverrun_schemas::{Collection, Namespace, ingest};
+use riverrun_schemas::{Collection, DocumentId, Namespace, ingest};
 use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
 use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
 use riverrun_stores::{KeywordIndex, StoredChunk, VectorPoint, VectorStore};
@@ -138,6 +139,24 @@ impl LanguageModels for TestModels {
 
 fn unsupported(what: &str) -> ModelError {
     ModelError::Unsupported { provider: "test".to_owned(), what: what.to_owned() }
+}
+
+/// Stored texts of documents, by their paths.
+pub(crate) struct Originals(pub Vec<(DocumentId, String)>);
+
+impl Originals {
+    pub(crate) fn of(collection: &Collection, documents: &[(&str, &str)]) -> Self {
+        let text = |(path, text): &(&str, &str)| (ingest::document_id(collection, path), (*text).to_owned());
+        Self(documents.iter().map(text).collect())
+    }
+}
+
+#[async_trait]
+impl StoredTexts for Originals {
+    async fn text(&self, _: &Collection, document: DocumentId, _: &str) -> Result<Option<String>, TextFailure> {
+        let text = self.0.iter().find(|(id, _)| *id == document).map(|(_, text)| text.clone());
+        text.map(Some).ok_or_else(|| TextFailure("the blob is damaged".to_owned()))
+    }
 }
 
 /// Stores in a folder of their own.

@@ -163,6 +163,7 @@ FLAGS = {
         rag ask --no-rerank
         rag ask --wording
         rag ask --rewrite
+        rag ask --context
         rag ask --provider
         rag ask --model
         rag ask --no-stream

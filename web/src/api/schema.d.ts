@@ -1960,11 +1960,16 @@ export interface components {
         ApprovalMode: "never" | "external" | "always";
         /** @description A question to a collection. */
         AskBody: {
-            /** @description The collection that the answer is grounded in. */
+            /** @description The collection to look in. */
             collection: string;
+            /**
+             * @description Bytes of the document before and behind each chunk, at most 20,000: a search shows them as `context`, and the model
+             *     that answers a question reads them. Left out, a search shows none and a question has `RIVERRUN_RAG_CONTEXT_BYTES`.
+             */
+            context_bytes?: number | null;
             filter?: components["schemas"]["FilterBody"] | null;
             fusion?: components["schemas"]["Fusion"] | null;
-            /** @description How many chunks the model reads, 1 to 100; `RIVERRUN_RAG_TOP_K` when left out. */
+            /** @description How many chunks to find, 1 to 100; `RIVERRUN_RAG_TOP_K` when left out. */
             k?: number | null;
             mode?: components["schemas"]["SearchMode"] | null;
             /** @description Chat model. */
@@ -1973,7 +1978,7 @@ export interface components {
             namespace?: string | null;
             /** @description Model provider. */
             provider?: string | null;
-            /** @description The question; at most 16 KiB. */
+            /** @description The question or words; at most 16 KiB. */
             query: string;
             /** @description Whether a cross-encoder orders the chunks; left out, it does where one is there. `true` has it fetched first. */
             rerank?: boolean | null;
@@ -1984,7 +1989,7 @@ export interface components {
              *     `error` with a problem document.
              */
             stream?: boolean | null;
-            /** @description Other wordings of the question, at most 8: what each finds is fused. */
+            /** @description Other wordings of the query, at most 8: what each finds is fused. */
             wordings?: string[];
         };
         /** @description An answer grounded in chunks. */
@@ -5265,18 +5270,21 @@ export interface components {
         SearchBody: {
             /** @description The collection to look in. */
             collection: string;
-            /** @description Bytes of the document to show before and behind each chunk, as `context`; at most 20,000. */
+            /**
+             * @description Bytes of the document before and behind each chunk, at most 20,000: a search shows them as `context`, and the model
+             *     that answers a question reads them. Left out, a search shows none and a question has `RIVERRUN_RAG_CONTEXT_BYTES`.
+             */
             context_bytes?: number | null;
             filter?: components["schemas"]["FilterBody"] | null;
             fusion?: components["schemas"]["Fusion"] | null;
-            /** @description How many results, 1 to 100; `RIVERRUN_RAG_TOP_K` when left out. */
+            /** @description How many chunks to find, 1 to 100; `RIVERRUN_RAG_TOP_K` when left out. */
             k?: number | null;
             mode?: components["schemas"]["SearchMode"] | null;
             /** @description Its namespace; `default` when left out. */
             namespace?: string | null;
             /** @description The question or words; at most 16 KiB. */
             query: string;
-            /** @description Whether a cross-encoder orders the results; left out, it does where one is there. `true` has it fetched first. */
+            /** @description Whether a cross-encoder orders the chunks; left out, it does where one is there. `true` has it fetched first. */
             rerank?: boolean | null;
             /** @description Whether the default chat model is asked for other wordings, too. */
             rewrite?: boolean | null;

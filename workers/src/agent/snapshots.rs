@@ -123,6 +123,7 @@ mod tests {
             text: "words".into(),
             start: 0,
             end: 5,
+            chunk: None,
             page: None,
             score: 0.1,
         };

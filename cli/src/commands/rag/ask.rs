@@ -4,7 +4,6 @@ use riverrun_api::wire::{AnswerSentence, AskBody, AskDone, CitationView};
 use serde_json::Value;
 
 use super::super::chat::stream;
-use super::super::search::filter;
 use crate::args::AskArgs;
 use crate::error::CliError;
 use crate::host::Connection;
@@ -14,23 +13,13 @@ use crate::output::{Output, clip, print_json, print_line, print_piece, stdout_is
 const SHOWN: usize = 200;
 
 pub async fn run(connection: &Connection, args: AskArgs, output: Output) -> Result<(), CliError> {
-    let search = args.search;
     // Numbers that the check adds are only in the whole answer: a file gets that, a person sees it being written.
     let streams = !args.no_stream && !output.json && stdout_is_terminal();
     let body = AskBody {
-        rerank: search.reranking(),
-        filter: filter(search.filter.as_deref())?,
-        query: search.query,
-        collection: search.collection,
-        namespace: search.namespace,
-        k: search.k,
-        mode: search.mode.map(Into::into),
-        fusion: search.fusion.map(Into::into),
-        wordings: search.wordings,
-        rewrite: search.rewrite.then_some(true),
         provider: args.provider,
         model: args.model,
         stream: Some(streams),
+        ..AskBody::from(args.search.body()?)
     };
     if !streams {
         let done: Value = connection.client.post("/rag/ask", &body).await?;

@@ -48,6 +48,24 @@ async fn given_a_database_when_asked_then_its_rows_are_lines_of_documents() {
 }
 
 #[tokio::test]
+async fn given_columns_of_one_name_when_asked_then_no_value_is_lost_or_the_query_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = sqlite_file(&dir).await;
+    let query = "SELECT a.id, b.id, b.price FROM t AS a JOIN t AS b ON b.id > a.id";
+    let (result, documents) = read(&source, Some(query)).await;
+    result.unwrap();
+    assert_eq!(documents[0].1, "{\"id\":1,\"id_2\":2,\"price\":2.0}\n");
+    // As PostgreSQL writes such a row.
+    let (sender, mut receiver) = mpsc::channel(1);
+    let mut batches = Batches::named("postgres://h/d", query, &sender);
+    let error = batches.take(20, r#"{"id":1,"x":{"id":3},"id":2}"#).await.unwrap_err();
+    assert_eq!(error.code(), "query_refused");
+    assert!(error.to_string().contains("two columns with the name \"id\""), "{error}");
+    assert!(receiver.try_recv().is_err());
+    Batches::named("postgres://h/d", query, &sender).take(20, r#"{"id":1,"x":{"id":3}}"#).await.unwrap();
+}
+
+#[tokio::test]
 async fn given_queries_that_do_more_than_read_or_do_not_end_when_asked_then_they_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let source = sqlite_file(&dir).await;
