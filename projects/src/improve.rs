@@ -135,9 +135,11 @@ fn request(task: &Task, before: &FileText, findings: &[Finding], number: i64) ->
     let wanted = task.instruction.as_deref().unwrap_or("Correct the findings and change nothing else.");
     let (text, masks) = masked(task, before);
     let user = masks.hide(&format!(
-        "File: {}\nFindings:\n{}\nTask: {wanted}\n\n```\n{text}\n```",
+        "File: {}\nFindings:\n{}\nTask: {wanted}\n\n```\n{text}{}```",
         task.file,
         if listed.is_empty() { "none\n".to_owned() } else { listed },
+        // A line more would come back as one of the file.
+        if text.is_empty() || text.ends_with('\n') { "" } else { "\n" },
     ));
     let of_secrets = match masks.count() {
         0 => String::new(),
@@ -363,6 +365,18 @@ mod tests {
             let block = |text: &str| format!("```\n{text}```\n");
             let why = checked_in(file, before, &block(&before.replace(gone, ""))).unwrap_err();
             assert_eq!(why, format!("the rewrite loses public names: {name}"), "{file}");
+        }
+    }
+
+    #[test]
+    fn given_files_with_any_ends_when_a_model_repeats_what_it_was_shown_then_nothing_changed() {
+        let task = Task { file: "a.py".into(), ..Task::default() };
+        for content in ["x = 1\n", "x = 1", "x = 1\r\ny = 2\r\n", "\u{feff}x = 1\n\n\n", "x = 1\r\ny = 2\nz = 3"] {
+            let before = FileText::read(content.as_bytes()).unwrap();
+            let shown = request(&task, &before, &[], 0).messages.pop().unwrap().content;
+            let answer = &shown[shown.find("```").unwrap()..];
+            let why = check(&task, &before, content.as_bytes(), answer).unwrap_err();
+            assert_eq!(why, "the model changed nothing", "{content:?}");
         }
     }
 
