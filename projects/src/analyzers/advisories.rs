@@ -65,6 +65,15 @@ pub(super) fn analyze(files: &Files, folder: Option<&Path>) -> (ToolRun, Vec<Fin
     (told("ran", found.len(), detail, None), found)
 }
 
+/// What is told when the look-up itself fails.
+pub(super) fn broken_off() -> ToolRun {
+    ToolRun {
+        status: "failed".to_owned(),
+        detail: Some("the analyzer broke off; this is a defect".to_owned()),
+        ..ToolRun::ran(TOOL, 0)
+    }
+}
+
 fn listed(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open = vec![(folder.to_owned(), 0)];

@@ -23,6 +23,7 @@ mod import_graph;
 mod leakage;
 mod licences;
 mod limits;
+mod node_locks;
 mod node_packages;
 mod package_licences;
 mod packages;
@@ -210,7 +211,7 @@ async fn gathered(
     (sandbox, settings): (Option<&Sandbox>, &ProjectSettings),
     progress: &Progress,
 ) -> Analyzed {
-    // The versions, which are looked up before ours begin.
+    // The versions, which are looked up beside ours.
     progress.expect(1);
     let counted = progress.clone();
     let (folder, table) = (settings.advisories.clone(), settings.licences.clone());
@@ -220,21 +221,30 @@ async fn gathered(
         None => (external::Reads::Projects, files),
     };
     let work = tokio::task::spawn_blocking(move || {
-        let begun = Instant::now();
-        let (mut run, found) = advisories::analyze(&own, folder.as_deref());
-        run.took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        counted.step();
+        let look_up = || {
+            let begun = Instant::now();
+            let (mut run, found) = advisories::analyze(&own, folder.as_deref());
+            run.took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+            counted.step();
+            (run, found)
+        };
         let (table, unread) = match LicenceTable::load(table.as_deref()) {
             Ok(table) => (table, None),
             Err(why) => (LicenceTable::default(), Some(why)),
         };
-        let mut analyzed = reading(&own, file.as_deref(), &table, &counted);
+        // An index of versions may be hundreds of thousands of files: nobody waits for it who does not need it.
+        let (mut analyzed, versions) = std::thread::scope(|scope| {
+            let versions = scope.spawn(look_up);
+            let analyzed = reading(&own, file.as_deref(), &table, &counted);
+            (analyzed, versions.join())
+        });
+        let versions = versions.unwrap_or_else(|_| (advisories::broken_off(), Vec::new()));
         let licences = analyzed.tools.iter_mut().find(|tool| tool.name == "licences");
         if let (Some(licences), Some(why)) = (licences, unread) {
             licences.tell(format!("the table of licences is not used: {why}"));
             licences.fix = Some("correct the file that RIVERRUN_PROJECT_LICENCES names".to_owned());
         }
-        (analyzed, (run, found))
+        (analyzed, versions)
     });
     // Ours and those of others side by side.
     let (external, work) = tokio::join!(external::analyze(&files, reads, (sandbox, settings), progress), work);
