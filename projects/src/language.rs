@@ -56,7 +56,18 @@ impl Language {
         };
         let mut parser = Parser::new();
         parser.set_language(&language.into()).ok()?;
-        parser.parse(text, None)
+        match self.ends_lines_with_returns() && has_lone_return(text) {
+            true => parser.parse(with_feeds(text), None),
+            false => parser.parse(text, None),
+        }
+    }
+
+    /// Whether a lone `\r` ends a line. No grammar knows that.
+    fn ends_lines_with_returns(self) -> bool {
+        match self {
+            Self::Python | Self::JavaScript | Self::TypeScript | Self::Tsx => true,
+            Self::Rust | Self::Go => false,
+        }
     }
 
     /// Whether a node is a function with a body.
@@ -111,6 +122,20 @@ impl Language {
     }
 }
 
+fn has_lone_return(text: &[u8]) -> bool {
+    text.contains(&b'\r') && (0..text.len()).any(|at| is_lone_return(text, at))
+}
+
+fn is_lone_return(text: &[u8], at: usize) -> bool {
+    text[at] == b'\r' && text.get(at + 1) != Some(&b'\n')
+}
+
+/// The same with `\n` for each lone `\r`: all places stay.
+fn with_feeds(text: &[u8]) -> Vec<u8> {
+    let byte = |at: usize| if is_lone_return(text, at) { b'\n' } else { text[at] };
+    (0..text.len()).map(byte).collect()
+}
+
 /// Visits a node and all below it, in the order of the text.
 pub(crate) fn each<'t>(root: Node<'t>, mut visit: impl FnMut(Node<'t>)) {
     let mut open = vec![root];
@@ -130,4 +155,23 @@ pub(crate) fn named(node: Node<'_>) -> Vec<Node<'_>> {
 /// The text of a node.
 pub(crate) fn text<'s>(node: Node<'_>, source: &'s [u8]) -> &'s str {
     source.get(node.byte_range()).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_sources_whose_lines_end_with_returns_when_they_are_parsed_then_they_are_what_they_are_with_feeds() {
+        for (language, source) in [
+            (Language::Python, "def f(x):\n    if x:\n        return 1\n    # so\n    return 2\n"),
+            (Language::JavaScript, "// so\nlet x = 1\nlet y = 2\n"),
+        ] {
+            let of = |end: &str| language.parse(source.replace('\n', end).as_bytes()).unwrap();
+            let (feeds, returns, both) = (of("\n"), of("\r"), of("\r\n"));
+            let (feeds, returns, both) = (feeds.root_node(), returns.root_node(), both.root_node());
+            assert!(!returns.has_error() && !both.has_error(), "{language:?}");
+            assert_eq!((feeds.to_sexp(), feeds.end_position()), (returns.to_sexp(), returns.end_position()));
+        }
+    }
 }

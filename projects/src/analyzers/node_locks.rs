@@ -32,7 +32,7 @@ fn nested(dependencies: &Map<String, Value>, line: &impl Fn(&str) -> usize, foun
     for (name, one) in dependencies {
         let version = one["version"].as_str().unwrap_or_default();
         let alias = version.strip_prefix("npm:").and_then(|real| split_behind_scope(real, '@'));
-        let (real, version) = alias.unwrap_or((name, version));
+        let (real, version) = alias.unwrap_or((name.as_str(), version));
         found.extend(is_version(version).then(|| package(real, version, line(name))));
         if let Some(inner) = one["dependencies"].as_object() {
             nested(inner, line, found);
