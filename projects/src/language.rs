@@ -136,12 +136,22 @@ fn with_feeds(text: &[u8]) -> Vec<u8> {
     (0..text.len()).map(byte).collect()
 }
 
-/// Visits a node and all below it, in the order of the text.
+/// Visits a node and all named ones below it, in the order of the text.
 pub(crate) fn each<'t>(root: Node<'t>, mut visit: impl FnMut(Node<'t>)) {
-    let mut open = vec![root];
-    while let Some(node) = open.pop() {
-        visit(node);
-        open.extend(named(node).into_iter().rev());
+    let mut cursor = root.walk();
+    loop {
+        // Words and signs have no names, and nothing below them.
+        if cursor.depth() == 0 || cursor.node().is_named() {
+            visit(cursor.node());
+            if cursor.goto_first_child() {
+                continue;
+            }
+        }
+        while !cursor.goto_next_sibling() {
+            if !cursor.goto_parent() {
+                return;
+            }
+        }
     }
 }
 
@@ -160,6 +170,28 @@ pub(crate) fn text<'s>(node: Node<'_>, source: &'s [u8]) -> &'s str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn given_a_part_of_a_tree_when_it_is_visited_then_all_named_nodes_of_it_come_in_the_order_of_the_text() {
+        let source = b"def f(a):\n    return a + 1\n\ndef g(b):\n    return (b, 2)\n";
+        let tree = Language::Python.parse(source).unwrap();
+        let visited = |root: Node<'_>| {
+            let mut seen = Vec::new();
+            each(root, |node| seen.push((node.kind().to_owned(), text(node, source).to_owned())));
+            seen
+        };
+        let words = |root: Node<'_>| -> Vec<String> {
+            let leaves =
+                visited(root).into_iter().filter(|(kind, _)| matches!(kind.as_str(), "identifier" | "integer"));
+            leaves.map(|(_, word)| word).collect()
+        };
+        let (all, first) = (tree.root_node(), named(tree.root_node())[0]);
+        assert_eq!(words(all), ["f", "a", "a", "1", "g", "b", "b", "2"]);
+        assert_eq!(words(first), ["f", "a", "a", "1"], "nothing behind it");
+        assert_eq!((visited(all)[0].0.as_str(), visited(first)[0].0.as_str()), ("module", "function_definition"));
+        let leaf = named(first)[0];
+        assert_eq!(visited(leaf), [("identifier".to_owned(), "f".to_owned())]);
+    }
 
     #[test]
     fn given_sources_whose_lines_end_with_returns_when_they_are_parsed_then_they_are_what_they_are_with_feeds() {

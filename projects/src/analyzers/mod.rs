@@ -1,6 +1,7 @@
 //! The analyzers: one file each, from the files of a copy to findings. They run side by side and execute nothing of the project.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use riverrun_agents::tools::sandbox::Sandbox;
@@ -119,8 +120,15 @@ pub fn deterministic(files: &Files) -> Analyzed {
 fn reading(files: &Files, focus: Option<&str>, table: &LicenceTable, progress: &Progress) -> Analyzed {
     type Analyzer<'a> = &'a (dyn Fn(&Files) -> Vec<Finding> + Sync);
     let licences = |files: &Files| licences::analyze(files, table);
+    let complexity = OnceLock::new();
+    let syntax = |files: &Files| {
+        let (found, ways) = syntax::analyze(files);
+        // It is set once.
+        let _ = complexity.set(ways);
+        found
+    };
     let all: [(&str, Analyzer<'_>); 7] = [
-        ("syntax", &syntax::analyze),
+        ("syntax", &syntax),
         ("dead-code", &dead_code::analyze),
         ("dependencies", &dependencies::analyze),
         ("leakage", &leakage::analyze),
@@ -131,9 +139,8 @@ fn reading(files: &Files, focus: Option<&str>, table: &LicenceTable, progress: &
     progress.expect(all.len());
     let lone = focus.map(|file| only(file, files));
     let by_file = lone.as_ref().unwrap_or(files);
-    let (runs, complexity, offered) = std::thread::scope(|scope| {
+    let (runs, offered) = std::thread::scope(|scope| {
         // Figures are those of a whole project.
-        let complexity = scope.spawn(|| if focus.is_none() { syntax::complexity(files) } else { BTreeMap::new() });
         let offered = scope.spawn(|| if focus.is_none() { surface(files) } else { Surface::default() });
         let started: Vec<_> = all
             .iter()
@@ -156,8 +163,9 @@ fn reading(files: &Files, focus: Option<&str>, table: &LicenceTable, progress: &
             })
             .collect();
         // Figures that break off leave the findings standing.
-        (runs, complexity.join().unwrap_or_default(), offered.join().unwrap_or_default())
+        (runs, offered.join().unwrap_or_default())
     });
+    let complexity = complexity.into_inner().unwrap_or_default();
     let mut analyzed = Analyzed { complexity, surface: offered, ..Analyzed::default() };
     for (name, found, took_ms) in runs {
         let mut run = ToolRun { took_ms, ..ToolRun::ran(name, 0) };
