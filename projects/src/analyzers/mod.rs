@@ -16,6 +16,7 @@ use crate::surface::{Surface, surface};
 use limits::{MAX_PARSED, too_large};
 
 mod advisories;
+mod cvss;
 mod dead_code;
 mod declared_packages;
 mod dependencies;
