@@ -85,8 +85,8 @@ pub fn origin(source: &str) -> Result<Origin, SourceError> {
 pub async fn read(source: &str, client: Option<&GuardedClient>, progress: &Progress) -> Result<Imported, ProjectError> {
     let progress = progress.clone();
     match origin(source)? {
-        Origin::Folder(path) => blocking(move || read_unchanged(&path, &progress)).await,
-        Origin::Zip(path) => blocking(move || read_archive(&path, &progress)).await,
+        Origin::Folder(path) => blocking(move || read_unchanged(&unmoved(&path)?, &progress)).await,
+        Origin::Zip(path) => blocking(move || read_archive(&unmoved(&path)?, &progress)).await,
         Origin::Git(address) => {
             let folder =
                 tempfile::Builder::new().prefix("riverrun-project-").tempdir().map_err(|error| no_place(&error))?;
@@ -94,7 +94,7 @@ pub async fn read(source: &str, client: Option<&GuardedClient>, progress: &Progr
                 ProjectError::refused("import_failed", "this process clones no repositories", "use riverrun serve")
             })?;
             clone_repository(&address, folder.path(), client).await?;
-            let root = folder.path().to_owned();
+            let root = fs::canonicalize(folder.path()).map_err(|error| no_place(&error))?;
             let read = blocking(move || read_folder(&root, &progress)).await;
             drop(folder);
             read
@@ -130,6 +130,19 @@ fn too_much(what: String) -> ProjectError {
     ProjectError::refused("limit_exceeded", what, "import what is needed of it")
 }
 
+/// The path that was asked for. Whoever asked followed its links: one that is on it now came since, and leads elsewhere.
+fn unmoved(path: &Path) -> Result<PathBuf, ProjectError> {
+    let canonical = fs::canonicalize(path).map_err(|error| unreadable(path, &error))?;
+    if canonical == path {
+        return Ok(canonical);
+    }
+    Err(ProjectError::refused(
+        "source_changed",
+        format!("{} leads to {}", path.display(), canonical.display()),
+        "import what it leads to by its own path",
+    ))
+}
+
 /// Reads a folder twice: the original is as it was.
 fn read_unchanged(root: &Path, progress: &Progress) -> Result<Imported, ProjectError> {
     let first = read_folder(root, progress)?;
@@ -145,13 +158,12 @@ fn read_unchanged(root: &Path, progress: &Progress) -> Result<Imported, ProjectE
 }
 
 fn read_folder(root: &Path, progress: &Progress) -> Result<Imported, ProjectError> {
-    let root = fs::canonicalize(root).map_err(|error| unreadable(root, &error))?;
     if !root.is_dir() {
         return Err(SourceError::NotAFolder { path: root.display().to_string() }.into());
     }
     let mut found = Imported::default();
     let mut total = 0;
-    let walk = WalkBuilder::new(&root)
+    let walk = WalkBuilder::new(root)
         .hidden(false)
         .git_global(false)
         .parents(false)
@@ -169,7 +181,7 @@ fn read_folder(root: &Path, progress: &Progress) -> Result<Imported, ProjectErro
         if kind.is_dir() {
             continue;
         }
-        let below = entry.path().strip_prefix(&root).ok().and_then(Path::to_str);
+        let below = entry.path().strip_prefix(root).ok().and_then(Path::to_str);
         let Some(name) = below.filter(|_| kind.is_file()) else {
             found.skipped += 1;
             continue;
@@ -184,7 +196,7 @@ fn read_folder(root: &Path, progress: &Progress) -> Result<Imported, ProjectErro
         found.files.insert(name.to_owned(), content.into());
         progress.step();
     }
-    for (name, path, size) in metadata(&root) {
+    for (name, path, size) in metadata(root) {
         check_size(&name, size, &mut total, found.files.len())?;
         let (content, _) = read_regular(&path, MAX_FILE_BYTES)?;
         found.files.insert(name, content.into());
@@ -208,17 +220,17 @@ fn check_size(name: &str, size: u64, total: &mut u64, files: usize) -> Result<()
 }
 
 fn read_archive(path: &Path, progress: &Progress) -> Result<Imported, ProjectError> {
-    let failed = |error: std::io::Error| unreadable(path, &error);
-    let metadata = fs::metadata(path).map_err(failed)?;
+    let metadata = fs::symlink_metadata(path).map_err(|error| unreadable(path, &error))?;
     if !metadata.is_file() {
         return Err(SourceError::SpecialFile { path: path.display().to_string(), kind: "folder or device" }.into());
     }
     if metadata.len() > MAX_PROJECT_BYTES {
         return Err(too_much(format!("{} has more than {MAX_PROJECT_BYTES} bytes", path.display())));
     }
-    let bytes = fs::read(path).map_err(failed)?;
+    // What was a file a moment ago may be a pipe, a link or larger by now.
+    let (bytes, _) = read_regular(path, MAX_PROJECT_BYTES)?;
     let imported = unpack(&path.display().to_string(), &bytes, progress)?;
-    let again = fs::read(path).map_err(failed)?;
+    let (again, _) = read_regular(path, MAX_PROJECT_BYTES)?;
     if sha256_hex(&again) != sha256_hex(&bytes) {
         return Err(ProjectError::refused(
             "source_changed",
@@ -292,4 +304,30 @@ fn finish(mut found: Imported, source: &str, progress: &Progress) -> Result<Impo
 pub fn hash(files: &Files) -> String {
     let lines: String = files.iter().map(|(name, content)| format!("{} {name}\n", sha256_hex(content))).collect();
     sha256_hex(lines.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn given_a_path_that_leads_elsewhere_since_it_was_asked_for_when_it_is_imported_then_nothing_behind_it_is_read()
+     {
+        let place = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(place.path()).unwrap();
+        fs::create_dir(root.join("theirs")).unwrap();
+        fs::write(root.join("theirs/secret.py"), "x = 1\n").unwrap();
+        fs::write(root.join("theirs/b.zip"), "PK").unwrap();
+        symlink(root.join("theirs"), root.join("ours")).unwrap();
+        symlink(root.join("theirs/b.zip"), root.join("a.zip")).unwrap();
+        for name in ["ours", "a.zip", "ours/b.zip"] {
+            let source = root.join(name).display().to_string();
+            let failure = read(&source, None, &Progress::default()).await.unwrap_err().failure();
+            assert_eq!(failure.code, "source_changed", "{name}: {failure:?}");
+        }
+        let source = root.join("theirs").display().to_string();
+        assert_eq!(read(&source, None, &Progress::default()).await.unwrap().files.len(), 2);
+    }
 }

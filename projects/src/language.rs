@@ -56,7 +56,18 @@ impl Language {
         };
         let mut parser = Parser::new();
         parser.set_language(&language.into()).ok()?;
-        parser.parse(text, None)
+        match self.ends_lines_with_returns() && has_lone_return(text) {
+            true => parser.parse(with_feeds(text), None),
+            false => parser.parse(text, None),
+        }
+    }
+
+    /// Whether a lone `\r` ends a line. No grammar knows that.
+    fn ends_lines_with_returns(self) -> bool {
+        match self {
+            Self::Python | Self::JavaScript | Self::TypeScript | Self::Tsx => true,
+            Self::Rust | Self::Go => false,
+        }
     }
 
     /// Whether a node is a function with a body.
@@ -111,12 +122,36 @@ impl Language {
     }
 }
 
-/// Visits a node and all below it, in the order of the text.
+fn has_lone_return(text: &[u8]) -> bool {
+    text.contains(&b'\r') && (0..text.len()).any(|at| is_lone_return(text, at))
+}
+
+fn is_lone_return(text: &[u8], at: usize) -> bool {
+    text[at] == b'\r' && text.get(at + 1) != Some(&b'\n')
+}
+
+/// The same with `\n` for each lone `\r`: all places stay.
+fn with_feeds(text: &[u8]) -> Vec<u8> {
+    let byte = |at: usize| if is_lone_return(text, at) { b'\n' } else { text[at] };
+    (0..text.len()).map(byte).collect()
+}
+
+/// Visits a node and all named ones below it, in the order of the text.
 pub(crate) fn each<'t>(root: Node<'t>, mut visit: impl FnMut(Node<'t>)) {
-    let mut open = vec![root];
-    while let Some(node) = open.pop() {
-        visit(node);
-        open.extend(named(node).into_iter().rev());
+    let mut cursor = root.walk();
+    loop {
+        // Words and signs have no names, and nothing below them.
+        if cursor.depth() == 0 || cursor.node().is_named() {
+            visit(cursor.node());
+            if cursor.goto_first_child() {
+                continue;
+            }
+        }
+        while !cursor.goto_next_sibling() {
+            if !cursor.goto_parent() {
+                return;
+            }
+        }
     }
 }
 
@@ -130,4 +165,45 @@ pub(crate) fn named(node: Node<'_>) -> Vec<Node<'_>> {
 /// The text of a node.
 pub(crate) fn text<'s>(node: Node<'_>, source: &'s [u8]) -> &'s str {
     source.get(node.byte_range()).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_a_part_of_a_tree_when_it_is_visited_then_all_named_nodes_of_it_come_in_the_order_of_the_text() {
+        let source = b"def f(a):\n    return a + 1\n\ndef g(b):\n    return (b, 2)\n";
+        let tree = Language::Python.parse(source).unwrap();
+        let visited = |root: Node<'_>| {
+            let mut seen = Vec::new();
+            each(root, |node| seen.push((node.kind().to_owned(), text(node, source).to_owned())));
+            seen
+        };
+        let words = |root: Node<'_>| -> Vec<String> {
+            let leaves =
+                visited(root).into_iter().filter(|(kind, _)| matches!(kind.as_str(), "identifier" | "integer"));
+            leaves.map(|(_, word)| word).collect()
+        };
+        let (all, first) = (tree.root_node(), named(tree.root_node())[0]);
+        assert_eq!(words(all), ["f", "a", "a", "1", "g", "b", "b", "2"]);
+        assert_eq!(words(first), ["f", "a", "a", "1"], "nothing behind it");
+        assert_eq!((visited(all)[0].0.as_str(), visited(first)[0].0.as_str()), ("module", "function_definition"));
+        let leaf = named(first)[0];
+        assert_eq!(visited(leaf), [("identifier".to_owned(), "f".to_owned())]);
+    }
+
+    #[test]
+    fn given_sources_whose_lines_end_with_returns_when_they_are_parsed_then_they_are_what_they_are_with_feeds() {
+        for (language, source) in [
+            (Language::Python, "def f(x):\n    if x:\n        return 1\n    # so\n    return 2\n"),
+            (Language::JavaScript, "// so\nlet x = 1\nlet y = 2\n"),
+        ] {
+            let of = |end: &str| language.parse(source.replace('\n', end).as_bytes()).unwrap();
+            let (feeds, returns, both) = (of("\n"), of("\r"), of("\r\n"));
+            let (feeds, returns, both) = (feeds.root_node(), returns.root_node(), both.root_node());
+            assert!(!returns.has_error() && !both.has_error(), "{language:?}");
+            assert_eq!((feeds.to_sexp(), feeds.end_position()), (returns.to_sexp(), returns.end_position()));
+        }
+    }
 }

@@ -15,6 +15,7 @@ use crate::review::Review;
 use crate::surface::{self, Surface, SurfaceChange};
 use crate::text::FileText;
 
+mod columns;
 mod comparison;
 
 pub use comparison::{NotCompared, Trend, trend};
@@ -89,6 +90,7 @@ impl Report {
     pub fn new(files: &Files, analyzed: Analyzed, took_ms: u64) -> Self {
         let mut findings = analyzed.findings;
         redact(files, &mut findings);
+        columns::in_characters(files, &mut findings);
         sort_worst_first(&mut findings);
         number(&mut findings);
         let findings_truncated = analyzed.left_out.total() > 0;
@@ -209,11 +211,16 @@ fn result(finding: &Finding) -> Value {
         Severity::Medium => "warning",
         Severity::Low | Severity::Info => "note",
     };
+    let mut properties = json!({ "severity": finding.severity.as_str() });
+    if let Some(fix) = &finding.fix {
+        properties["fix"] = json!(fix);
+    }
     json!({
         "ruleId": finding.rule,
         "level": level,
         "message": { "text": finding.message },
         "partialFingerprints": { "riverrun/v2": finding.id },
+        "properties": properties,
         "locations": [{ "physicalLocation": {
             "artifactLocation": { "uri": uri(&finding.file) },
             "region": { "startLine": finding.line.max(1), "startColumn": finding.column.max(1) },

@@ -1,5 +1,5 @@
 //! What a model says of the findings. It sees them with the lines that they are about; a number that it names and that none of them
-//! has is taken out of its words.
+//! has is taken out of its words, and so is a place that the copy does not have.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,9 @@ use crate::analyzers::SECRETS;
 use crate::copy::Files;
 use crate::error::ProjectError;
 use crate::finding::Finding;
+use crate::language::Language;
 use crate::masks::Masks;
-use crate::report::Report;
+use crate::report::{Report, lines};
 use crate::text::FileText;
 
 /// Its name among the tools of a report.
@@ -23,6 +24,8 @@ const MAX_FINDINGS: usize = 20;
 /// Longest line that it sees, in characters.
 const MAX_LINE: usize = 160;
 const MAX_ANSWER_TOKENS: u32 = 700;
+/// Instead of a place that is made up.
+const NO_PLACE: &str = "(no such place)";
 
 /// A place that the review names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +80,7 @@ pub async fn review(
     room::check(models, None, &request).await?;
     let reply = models.chat(None, request, &mut NoDeltas, CancellationToken::new()).await?;
     let (text, named) = backed(&reply.text, shown.len());
+    let text = without_made_up_places(&text, files);
     let citations = (1..).zip(&shown).filter(|(n, _)| named.contains(n));
     let citations = citations.map(|(n, one)| Citation { n, file: one.file.clone(), line: one.line }).collect();
     Ok(Some(Review { citations, text: text.trim().to_owned(), model: reply.model }))
@@ -134,6 +138,35 @@ fn close_gap(words: &mut String, rest: &str) {
     }
 }
 
+/// The words with [`NO_PLACE`] for each `file:line` of source code that is nowhere in the copy.
+fn without_made_up_places(text: &str, files: &Files) -> String {
+    text.split_inclusive(char::is_whitespace)
+        .map(|piece| {
+            let is_start = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '/');
+            let place =
+                piece.trim_start_matches(|c: char| !is_start(c)).trim_end_matches(|c: char| !c.is_alphanumeric());
+            match is_made_up(place, files) {
+                true => piece.replacen(place, NO_PLACE, 1),
+                false => piece.to_owned(),
+            }
+        })
+        .collect()
+}
+
+fn is_made_up(place: &str, files: &Files) -> bool {
+    let Some((file, rest)) = place.split_once(':') else { return false };
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).map_or(rest, |end| &rest[..end]);
+    let Ok(number) = digits.parse::<usize>() else { return false };
+    if Language::of(file).is_none() {
+        return false;
+    }
+    let file = file.trim_start_matches("./");
+    // A model may leave out the folders of a file.
+    let is_named =
+        |path: &str| path.strip_suffix(file).is_some_and(|folders| folders.is_empty() || folders.ends_with('/'));
+    !files.iter().any(|(path, content)| is_named(path) && (1..=lines(content)).contains(&number))
+}
+
 fn line(number: usize, finding: &Finding, files: &Files) -> String {
     let text = files.get(&finding.file).and_then(|content| FileText::read(content));
     let code = text.as_ref().and_then(|text| text.text.lines().nth(finding.line.saturating_sub(1))).unwrap_or_default();
@@ -160,6 +193,20 @@ mod tests {
         let rule = ("ruff", "E702", crate::finding::Severity::Low);
         let shown = line(1, &Finding::new(rule, ("a.py", 1, 1), "two statements in a line", ""), &files);
         assert!(shown.contains("import os; password = '[secret]'"), "{shown}");
+    }
+
+    #[test]
+    fn given_places_in_the_words_of_a_review_when_it_is_taken_then_those_that_the_copy_does_not_have_are_struck_out() {
+        let files = Files::from([("src/a.py".to_owned(), "x = 1\ny = 2\n".into()), ("b.rs".to_owned(), "\n".into())]);
+        for (words, expected) in [
+            ("See src/a.py:2, a.py:1:3 and `./b.rs:1`.", "See src/a.py:2, a.py:1:3 and `./b.rs:1`."),
+            ("See z.py:9 first", "See (no such place) first"),
+            ("(`src/a.py:3`), b.rs:0.\nThen rc/a.py:1", "(`(no such place)`), (no such place).\nThen (no such place)"),
+            ("http://x.org:80 at 10:30, x.org:443; a.py: 5 ways", "http://x.org:80 at 10:30, x.org:443; a.py: 5 ways"),
+            ("é: (…) z.py:", "é: (…) z.py:"),
+        ] {
+            assert_eq!(without_made_up_places(words, &files), expected, "{words}");
+        }
     }
 
     #[test]

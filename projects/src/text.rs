@@ -1,5 +1,7 @@
 //! The text of a file such that its bytes come back as they were.
 
+use std::collections::VecDeque;
+
 /// A text with what is needed to write it back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileText {
@@ -40,25 +42,37 @@ impl FileText {
         Some(bytes)
     }
 
+    /// The text with `\n` at the end of each line.
+    pub fn with_plain_ends(&self) -> String {
+        self.text.replace("\r\n", "\n").replace('\r', "\n")
+    }
+
     /// A rewrite with the line ends and the final line end of this text: a line that is unchanged but for its end keeps its own.
     pub fn with_own_ends(&self, rewrite: &str) -> String {
-        let usual = if self.text.matches("\r\n").count() * 2 > self.text.matches('\n').count() { "\r\n" } else { "\n" };
-        let old: Vec<&str> = self.text.split_inclusive('\n').collect();
+        let old = lines(&self.text);
+        let usual = usual_end(&old);
         let old_plain: Vec<&str> = old.iter().map(|line| plain(line)).collect();
-        let new_plain: Vec<&str> = rewrite.split_inclusive('\n').map(plain).collect();
+        let new_plain: Vec<&str> = lines(rewrite).into_iter().map(plain).collect();
         let diff = similar::TextDiff::from_slices(&old_plain, &new_plain);
         let mut out = String::with_capacity(rewrite.len());
+        // A line that comes in the place of another one has its end.
+        let mut freed: VecDeque<&str> = VecDeque::new();
         for change in diff.iter_all_changes() {
-            match (change.tag(), change.old_index()) {
-                (similar::ChangeTag::Delete, _) => {}
-                (similar::ChangeTag::Equal, Some(at)) if old[at].ends_with('\n') => out.push_str(old[at]),
-                _ => {
+            let own = change.old_index().map(|at| end(old[at])).filter(|end| !end.is_empty());
+            match change.tag() {
+                similar::ChangeTag::Delete => freed.extend(own),
+                similar::ChangeTag::Equal => {
+                    freed.clear();
                     out.push_str(change.value());
-                    out.push_str(usual);
+                    out.push_str(own.unwrap_or(usual));
+                }
+                similar::ChangeTag::Insert => {
+                    out.push_str(change.value());
+                    out.push_str(freed.pop_front().unwrap_or(usual));
                 }
             }
         }
-        if !self.text.ends_with('\n') {
+        if old.last().is_none_or(|line| end(line).is_empty()) {
             let length = out.trim_end_matches(['\r', '\n']).len();
             out.truncate(length);
         }
@@ -66,9 +80,41 @@ impl FileText {
     }
 }
 
+/// The lines of a text with their ends: `\n`, `\r\n` or a lone `\r`.
+fn lines(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(['\n', '\r']) {
+        let length = if rest[at..].starts_with("\r\n") { 2 } else { 1 };
+        let (line, others) = rest.split_at(at + length);
+        found.push(line);
+        rest = others;
+    }
+    if !rest.is_empty() {
+        found.push(rest);
+    }
+    found
+}
+
+/// The end that most lines have.
+fn usual_end(lines: &[&str]) -> &'static str {
+    let count = |wanted: &str| lines.iter().filter(|line| end(line) == wanted).count();
+    let (feeds, both, returns) = (count("\n"), count("\r\n"), count("\r"));
+    if both > feeds && both >= returns {
+        "\r\n"
+    } else if returns > feeds {
+        "\r"
+    } else {
+        "\n"
+    }
+}
+
 fn plain(line: &str) -> &str {
-    let line = line.strip_suffix('\n').unwrap_or(line);
-    line.strip_suffix('\r').unwrap_or(line)
+    line.trim_end_matches(['\r', '\n'])
+}
+
+fn end(line: &str) -> &str {
+    &line[plain(line).len()..]
 }
 
 #[cfg(test)]
@@ -83,14 +129,25 @@ mod tests {
             b"\xef\xbb\xbfa = 1\nb = 2".to_vec(),
             b"# caf\xe9\nb = 2\n".to_vec(),
             b"a = 1\n\nb = 2\n\n".to_vec(),
+            b"a = 1\rb = 2\r".to_vec(),
+            b"a = 1\rb = 2".to_vec(),
+            b"a = 1\n\r\r\nb = 2\r\r\n\n".to_vec(),
+            b"a = '\r'\nb = 2\nc = 3\r".to_vec(),
         ] {
             let text = FileText::read(&bytes).unwrap();
             assert_eq!(text.encode(&text.text).unwrap(), bytes);
-            let same = text.with_own_ends(&text.text.replace("\r\n", "\n"));
+            let same = text.with_own_ends(&text.with_plain_ends());
             assert_eq!(text.encode(&same).unwrap(), bytes, "an unchanged rewrite");
-            let other = text.with_own_ends(&text.text.replace("\r\n", "\n").replace("b = 2", "b = 4"));
-            let expected = text.text.replace("b = 2", "b = 4");
-            assert_eq!(other.replace("\r\n", "\n"), expected.replace("\r\n", "\n"));
+            let other = text.with_own_ends(&text.with_plain_ends().replace("b = 2", "b = 4"));
+            let (old, new) = (lines(&text.text), lines(&other));
+            assert_eq!(old.len(), new.len(), "{other:?}");
+            for (old, new) in old.iter().zip(new) {
+                let expected = if plain(old) == "b = 2" { old.replace('2', "4") } else { (*old).to_owned() };
+                assert_eq!(plain(new), plain(&expected));
+                // The last line had no end that another one could have.
+                assert!(end(new) == end(old), "{other:?}");
+            }
+            assert_eq!(end(&other).is_empty(), end(&text.text).is_empty(), "the final end: {other:?}");
         }
     }
 

@@ -52,6 +52,52 @@ fn given_twenty_clean_programs_when_they_are_analyzed_then_nothing_is_said() {
 }
 
 #[test]
+fn given_whatever_our_own_analyzers_find_when_it_is_reported_then_each_finding_says_where_it_is_and_what_to_do() {
+    let body = "    a = 1\n    b = 2\n    c = 3\n    d = 4\n    e = 5\n    return a + b + c + d + e\n";
+    let ways: String = (0..20).map(|number| format!("    if x > {number}:\n        x -= 1\n")).collect();
+    let lines: String = (0..110).map(|number| format!("    print({number})\n")).collect();
+    let files: Files = [
+        (
+            "a.py",
+            format!("import b\nimport json\nimport left_pad\n\n\ndef f():\n{body}\n\ndef ways(x):\n{ways}\n\nb.g()\n"),
+        ),
+        (
+            "b.py",
+            format!("import a\n\n\ndef g():\n{body}\n\ndef long():\n{lines}    return 1\n    print(1)\n\na.f()\n"),
+        ),
+        ("broken.py", "def f(:\n".to_owned()),
+        (
+            "leaks.py",
+            "X = StandardScaler().fit_transform(X)\nparts = train_test_split(X, y)\nmodel.fit(X_test, y_test)\n"
+                .to_owned(),
+        ),
+        ("k.py", "password = 'hunter2hunter2'\n".to_owned()),
+        ("requirements.txt", "flask\n".to_owned()),
+        ("package.json", "{\"license\": \"Nonsense\", \"dependencies\": {\"x\": \"*\"}}".to_owned()),
+        ("c.js", "import y from 'y';\nfunction f() { return 1; f(); }\n".to_owned()),
+    ]
+    .into_iter()
+    .map(|(path, text)| (path.to_owned(), text.into()))
+    .collect();
+    let report = Report::new(&files, deterministic(&files), 1);
+    let incomplete: Vec<_> = report
+        .findings
+        .iter()
+        .filter(|one| {
+            let words = [&one.rule, &one.message, &one.file];
+            let has_fix = one.fix.as_ref().is_some_and(|fix| !fix.is_empty());
+            words.iter().any(|word| word.is_empty()) || one.line == 0 || one.column == 0 || !has_fix
+        })
+        .collect();
+    assert!(incomplete.is_empty(), "{incomplete:?}");
+    let tools: BTreeSet<&str> = report.findings.iter().map(|one| one.tool.as_str()).collect();
+    let all = ["syntax", "dead-code", "dependencies", "leakage", "imports", "licences", "secrets"];
+    assert_eq!(tools, BTreeSet::from(all), "{:?}", report.findings);
+    let result = &report.sarif()["runs"][0]["results"][0]["properties"];
+    assert!(result["fix"].as_str().is_some_and(|fix| !fix.is_empty()) && result["severity"].is_string(), "{result}");
+}
+
+#[test]
 fn given_a_secret_when_it_is_found_then_no_report_quotes_it() {
     let key = format!("AKIA{}", "A1".repeat(8));
     let files = Files::from([("a.py".to_owned(), format!("k = '{key}'\n").into())]);

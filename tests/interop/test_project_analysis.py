@@ -36,6 +36,8 @@ SARIF = {
                         "level": {"enum": ["none", "note", "warning", "error"]},
                         "message": {"type": "object", "required": ["text"], "properties": {"text": {"type": "string", "minLength": 1}}},
                         "partialFingerprints": {"type": "object", "additionalProperties": {"type": "string"}},
+                        "properties": {"type": "object", "required": ["severity", "fix"],
+                                       "additionalProperties": {"type": "string", "minLength": 1}},
                         "locations": {"type": "array", "minItems": 1, "items": {
                             "type": "object", "required": ["physicalLocation"], "properties": {"physicalLocation": {
                                 "type": "object", "required": ["artifactLocation", "region"], "properties": {

@@ -23,6 +23,8 @@ CONTENTS = {
     "lf.py": PLAIN,
     "crlf.py": PLAIN.replace(b"\n", b"\r\n"),
     "mixed ends.py": b"def f(x):\r\n    if x:\r\n        return 1\r\n    return 2\n",
+    "returns.py": PLAIN.replace(b"\n", b"\r"),
+    "all three ends.py": b"def f(x):\r\n    if x:\r        return 1\n    return 2\r",
     "mark.py": b"\xef\xbb\xbf" + PLAIN,
     "no end.py": PLAIN.rstrip(b"\n"),
     "crlf mark no end.py": b"\xef\xbb\xbf" + PLAIN.replace(b"\n", b"\r\n").rstrip(b"\r\n"),
@@ -41,7 +43,7 @@ def shown(content):
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = content.decode("latin-1")
-    return text.replace("\r\n", "\n")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def block(text):

@@ -110,6 +110,7 @@ def test_a_review_cites_findings_by_file_and_line_and_what_it_invents_is_struck_
     places = {(one["file"], one["line"]) for one in report["findings"]}
     assert [one["n"] for one in review["citations"]] == [1, 2], review
     assert review["text"].startswith("Do [2] first, then [1];") and "[77]" not in review["text"], review
+    assert "z.py" not in review["text"] and "(no such place) are made up" in review["text"], review
     assert all((one["file"], one["line"]) in places and one["file"] != "c.py" for one in review["citations"]), review
     assert "hunter2" not in done.stdout, "a secret is not shown to a model, nor told by it"
     done = server.cli("project", "report", project_id)

@@ -15,7 +15,7 @@ const MAX_PARTS: usize = 20_000;
 
 /// How many times larger than packed a part may be once it has more than [`FREE_BYTES`]. Deflate reaches about 1,000 on zeros;
 /// the text of office documents is below 50.
-pub(super) const MAX_RATIO: u64 = 200;
+const MAX_RATIO: u64 = 200;
 
 /// Bytes up to which the ratio of a part does not matter.
 pub(super) const FREE_BYTES: u64 = 1 << 20;

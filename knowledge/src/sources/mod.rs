@@ -24,6 +24,7 @@ mod html;
 mod isolate;
 mod json;
 mod markdown;
+mod open;
 mod parquet;
 mod pdf;
 mod place;

@@ -1,12 +1,13 @@
 //! From a path to the documents behind it.
 
-use std::fs::{self, FileType, OpenOptions};
+use std::fs::{self, FileType};
 use std::io::{ErrorKind, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::folder::{FOLDER, FolderListing, list_folder};
 use super::globs::Globs;
+use super::open::open_without_links;
 use super::zip_archive::ZIP;
 use super::{PLACES, Source, SourceError, by_name, detect, holds_documents, may_be_readable, unsupported};
 
@@ -117,16 +118,15 @@ fn read_file(path: &Path, limits: Limits) -> Result<Vec<u8>, SourceError> {
     read_regular(path, limits.max_file_bytes).map(|(bytes, _)| bytes)
 }
 
-/// The bytes of a regular file, and whether its owner may execute it. Blocks.
+/// The bytes of a regular file, and whether its owner may execute it. The path is a canonical one. Blocks.
 ///
 /// # Errors
-/// When it is a link or a special file, has more bytes, or can't be read.
+/// When a part of the path is a link, or it is a special file, has more bytes, or can't be read.
 pub fn read_regular(path: &Path, max_bytes: u64) -> Result<(Vec<u8>, bool), SourceError> {
     let shown = path.display().to_string();
     let failed = |error: std::io::Error| io_failure(&shown, &error);
-    // What was a file during the scan may be something else now: no link is followed, and a pipe can't block the open.
-    let file =
-        OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).map_err(failed)?;
+    // What was a file during the scan may be something else now.
+    let file = open_without_links(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if let Some(kind) = special_kind(metadata.file_type()) {
         return Err(SourceError::SpecialFile { path: shown, kind });

@@ -10,7 +10,7 @@ use std::path::Path;
 use zip::ZipArchive;
 use zip::read::ZipFile;
 
-use super::archive::{FREE_BYTES, MAX_RATIO};
+use super::archive::FREE_BYTES;
 use super::gather::{Gathered, Item};
 use super::globs::Globs;
 use super::{Extension, Fault, Limits, SourceError, by_extension, detect, unsupported_extension};
@@ -20,6 +20,9 @@ pub const ZIP: &str = "zip";
 
 /// Most bytes that the members of one archive may unpack to together.
 pub const MAX_ARCHIVE_BYTES: u64 = 1 << 30;
+
+/// How many times larger than packed a member may be once it has more than [`FREE_BYTES`].
+const MAX_RATIO: u64 = 100;
 
 /// Most members in the list of an archive.
 const MAX_LISTED: usize = 100_000;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::ToolRun;
 use super::packages::{Package, packages, pypi};
+use super::{ToolRun, cvss};
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
 
@@ -63,6 +63,15 @@ pub(super) fn analyze(files: &Files, folder: Option<&Path>) -> (ToolRun, Vec<Fin
     }
     let detail = (unread > 0).then(|| format!("{unread} of {} advisories can't be read", paths.len()));
     (told("ran", found.len(), detail, None), found)
+}
+
+/// What is told when the look-up itself fails.
+pub(super) fn broken_off() -> ToolRun {
+    ToolRun {
+        status: "failed".to_owned(),
+        detail: Some("the analyzer broke off; this is a defect".to_owned()),
+        ..ToolRun::ran(TOOL, 0)
+    }
 }
 
 fn listed(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
@@ -120,15 +129,24 @@ fn judge(advisory: &Value, by_name: &HashMap<(&str, &str), Vec<&Package>>, found
     }
 }
 
-/// By the word that databases write; those that write none are taken to be bad.
+/// By the word that databases write, else by the vector; those that have neither are taken to be bad.
 fn severity(advisory: &Value, affected: &Value) -> Severity {
     let words = [&advisory["database_specific"]["severity"], &affected["database_specific"]["severity"]];
     match words.iter().find_map(|word| word.as_str()).unwrap_or_default().to_ascii_uppercase().as_str() {
         "CRITICAL" => Severity::Critical,
         "MODERATE" | "MEDIUM" => Severity::Medium,
         "LOW" => Severity::Low,
-        _ => Severity::High,
+        "HIGH" => Severity::High,
+        _ => by_vector(advisory, affected).unwrap_or(Severity::High),
     }
+}
+
+/// By the CVSS vectors of an advisory, which may be for one of its packages.
+fn by_vector(advisory: &Value, affected: &Value) -> Option<Severity> {
+    let lists = [&affected["severity"], &advisory["severity"]];
+    let vectors = lists.into_iter().filter_map(Value::as_array).flatten().filter_map(|one| one["score"].as_str());
+    // The worst is the least.
+    vectors.filter_map(cvss::severity).min()
 }
 
 /// The evaluation of the schema: a version that is listed, or that is in a range.
@@ -252,6 +270,21 @@ mod tests {
         }
         assert_eq!(fixed(&affected, "1.0.5").as_deref(), Some("1.2.0"));
         assert_eq!(fixed(&affected, "2.0.5"), None);
+    }
+
+    #[test]
+    fn given_advisories_with_a_word_a_vector_or_nothing_when_they_are_judged_then_the_word_counts_first() {
+        let vector = json!([{ "type": "CVSS_V3", "score": "CVSS:3.1/AV:N/AC:H/PR:N/UI:N/S:U/C:N/I:L/A:N" }]);
+        let none = json!({});
+        for (advisory, affected, expected) in [
+            (json!({ "database_specific": { "severity": "MODERATE" }, "severity": vector }), &none, Severity::Medium),
+            (json!({ "severity": vector }), &none, Severity::Low),
+            (none.clone(), &json!({ "severity": vector }), Severity::Low),
+            (json!({ "severity": [{ "type": "CVSS_V4", "score": "CVSS:4.0/AV:N" }] }), &none, Severity::High),
+            (none.clone(), &none, Severity::High),
+        ] {
+            assert_eq!(severity(&advisory, affected), expected, "{advisory} {affected}");
+        }
     }
 
     #[test]

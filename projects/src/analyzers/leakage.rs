@@ -34,7 +34,8 @@ const TRANSFORMERS: &[&str] = &[
 
 pub(super) fn analyze(files: &Files) -> Vec<Finding> {
     let mut found = Vec::new();
-    for (path, language, source) in parsed(files).filter(|(_, language, _)| *language == Language::Python) {
+    let is_asked = |(_, language, source): &(&str, Language, &[u8])| *language == Language::Python && may_leak(source);
+    for (path, language, source) in parsed(files).filter(is_asked) {
         let Some(tree) = language.parse(source) else { continue };
         for scope in scopes(tree.root_node(), source) {
             fit_before_split(path, &scope, &mut found);
@@ -47,12 +48,25 @@ pub(super) fn analyze(files: &Files) -> Vec<Finding> {
     found
 }
 
+/// Words without which no rule speaks, so that a file without them need not be parsed.
+const WORDS: [&str; 6] = ["fit", "train_test_split", "cross_val", "KFold", "target", "labels"];
+
+fn may_leak(source: &[u8]) -> bool {
+    // Latin-1 is parsed.
+    let Ok(text) = std::str::from_utf8(source) else { return true };
+    let assigns = |(at, _): (usize, &str)| text[at + 1..].trim_start().starts_with(['=', ':', '\\']);
+    WORDS.iter().any(|word| text.contains(word)) || text.match_indices('y').any(assigns)
+}
+
 fn at<'p>(path: &'p str, call: &Call) -> (&'p str, usize, usize) {
     (path, call.line, call.column)
 }
 
+/// What takes data apart into those that are learned from and those that are tested on.
+const SPLITS: [&str; 4] = ["train_test_split", "cross_val_score", "cross_val_predict", "cross_validate"];
+
 fn split(scope: &Scope) -> Option<&Call> {
-    scope.calls.iter().find(|call| call.name == "train_test_split")
+    scope.calls.iter().find(|call| SPLITS.contains(&call.name.as_str()))
 }
 
 /// Whether a text names a class, itself or through the variable that holds one of it.
@@ -128,7 +142,8 @@ fn target_in_features(path: &str, scope: &Scope, found: &mut Vec<Finding>) {
             continue;
         }
         for features in scope.assignments.iter().filter(|one| matches!(one.left.as_str(), "X" | "features" | "x")) {
-            let whole = takes_all(features, frame) && !dropped(scope, frame, column);
+            let takes = takes_all(features, frame) || drops_others(features, frame, column);
+            let whole = takes && !dropped(scope, frame, column);
             if whole || lists(features, frame, column) {
                 let message = format!("{} still has the target {column:?}", features.left);
                 let fix = format!("leave it out: {frame}.drop(columns=[\"{column}\"])");
@@ -142,6 +157,21 @@ fn target_in_features(path: &str, scope: &Scope, found: &mut Vec<Finding>) {
 fn takes_all(features: &Assignment, frame: &str) -> bool {
     let rest = features.right.strip_prefix(frame);
     rest.is_some_and(|rest| matches!(rest, "" | ".copy()" | ".values" | ".to_numpy()"))
+}
+
+/// `df.drop(columns=["id"])`: everything but columns that are written down, of which the target is none.
+fn drops_others(features: &Assignment, frame: &str, column: &str) -> bool {
+    let call = features.right.strip_prefix(frame).and_then(|rest| rest.strip_prefix(".drop("));
+    let Some(arguments) = call.and_then(|rest| rest.strip_suffix(')')) else { return false };
+    let (mut names, mut others) = (Vec::new(), String::new());
+    for (index, part) in arguments.split('"').enumerate() {
+        if index % 2 == 1 { names.push(part) } else { others.push_str(part) }
+    }
+    // A name that is computed may be the target's.
+    let is_literal = others
+        .split(['[', ']', '(', ')', ','])
+        .all(|part| matches!(part, "" | "axis=1" | "axis=" | "columns=" | "labels=" | "errors=" | "inplace=False"));
+    is_literal && !names.is_empty() && !names.contains(&column)
 }
 
 fn lists(features: &Assignment, frame: &str, column: &str) -> bool {
@@ -186,6 +216,64 @@ fn shuffled_time(path: &str, scope: &Scope, found: &mut Vec<Finding>) {
                 format!("{} shuffles rows that are in the order of time: the future gets into training", call.name);
             let fix = "split by time: shuffle=False, or TimeSeriesSplit";
             found.push(Finding::new((TOOL, "shuffled-time-series", Severity::High), at(path, call), message, fix));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(code: &str) -> Vec<String> {
+        let files = Files::from([("a.py".to_owned(), code.to_owned().into())]);
+        analyze(&files).into_iter().map(|one| one.rule).collect()
+    }
+
+    #[test]
+    fn given_features_without_some_columns_when_they_are_looked_at_then_only_a_target_that_is_surely_left_is_told() {
+        for (features, is_leak) in [
+            ("df.drop('id', axis=1)", true),
+            ("df.drop(columns=['id', 'name'])", true),
+            ("df.drop(labels=['id'], axis='columns')", true),
+            ("df.drop(columns=['id', 'price'])", false),
+            ("df.drop('price', axis=1)", false),
+            ("df.drop(columns=left_out)", false),
+            ("df.drop(columns=['id', TARGET])", false),
+            ("df.drop('id', axis=1).drop('price', axis=1)", false),
+            ("other.drop('id', axis=1)", false),
+        ] {
+            let found = rules(&format!("X = {features}\ny = df['price']\n"));
+            assert_eq!(found == ["target-in-features"], is_leak, "{features}: {found:?}");
+        }
+        assert!(
+            rules("df.drop('price', axis=1, inplace=True)\nX = df.drop('id', axis=1)\ny = df['price']\n").is_empty()
+        );
+    }
+
+    #[test]
+    fn given_files_without_a_word_of_any_rule_when_they_are_looked_at_then_only_these_are_not_parsed() {
+        for (code, is_parsed) in [
+            ("import os\nprint(os.name, 'why')\n", false),
+            ("y = df['a']\n", true),
+            ("y   =df['a']\n", true),
+            ("y: Series = df['a']\n", true),
+            ("model.fit(X_test)\n", true),
+            ("KFold(shuffle=True)\n", true),
+        ] {
+            assert_eq!(may_leak(code.as_bytes()), is_parsed, "{code}");
+        }
+        assert!(may_leak(b"# caf\xe9\n"));
+    }
+
+    #[test]
+    fn given_a_cross_validation_when_all_data_are_learned_from_before_it_then_that_is_told_and_a_pipeline_is_not() {
+        for split in SPLITS {
+            let scaled = format!("X = StandardScaler().fit_transform(X)\nscores = {split}(model, X, y)\n");
+            assert_eq!(rules(&scaled), ["fit-before-split"], "{split}");
+            let train =
+                format!("X_train = StandardScaler().fit_transform(X_train)\nscores = {split}(model, X_train, y)\n");
+            let piped = format!("model = make_pipeline(StandardScaler(), Ridge())\nscores = {split}(model, X, y)\n");
+            assert!(rules(&train).is_empty() && rules(&piped).is_empty(), "{split}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The analyzers: one file each, from the files of a copy to findings. They run side by side and execute nothing of the project.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use riverrun_agents::tools::sandbox::Sandbox;
@@ -15,6 +16,7 @@ use crate::surface::{Surface, surface};
 use limits::{MAX_PARSED, too_large};
 
 mod advisories;
+mod cvss;
 mod dead_code;
 mod declared_packages;
 mod dependencies;
@@ -23,6 +25,7 @@ mod import_graph;
 mod leakage;
 mod licences;
 mod limits;
+mod node_locks;
 mod node_packages;
 mod package_licences;
 mod packages;
@@ -118,8 +121,15 @@ pub fn deterministic(files: &Files) -> Analyzed {
 fn reading(files: &Files, focus: Option<&str>, table: &LicenceTable, progress: &Progress) -> Analyzed {
     type Analyzer<'a> = &'a (dyn Fn(&Files) -> Vec<Finding> + Sync);
     let licences = |files: &Files| licences::analyze(files, table);
+    let complexity = OnceLock::new();
+    let syntax = |files: &Files| {
+        let (found, ways) = syntax::analyze(files);
+        // It is set once.
+        let _ = complexity.set(ways);
+        found
+    };
     let all: [(&str, Analyzer<'_>); 7] = [
-        ("syntax", &syntax::analyze),
+        ("syntax", &syntax),
         ("dead-code", &dead_code::analyze),
         ("dependencies", &dependencies::analyze),
         ("leakage", &leakage::analyze),
@@ -130,9 +140,8 @@ fn reading(files: &Files, focus: Option<&str>, table: &LicenceTable, progress: &
     progress.expect(all.len());
     let lone = focus.map(|file| only(file, files));
     let by_file = lone.as_ref().unwrap_or(files);
-    let (runs, complexity, offered) = std::thread::scope(|scope| {
+    let (runs, offered) = std::thread::scope(|scope| {
         // Figures are those of a whole project.
-        let complexity = scope.spawn(|| if focus.is_none() { syntax::complexity(files) } else { BTreeMap::new() });
         let offered = scope.spawn(|| if focus.is_none() { surface(files) } else { Surface::default() });
         let started: Vec<_> = all
             .iter()
@@ -155,8 +164,9 @@ fn reading(files: &Files, focus: Option<&str>, table: &LicenceTable, progress: &
             })
             .collect();
         // Figures that break off leave the findings standing.
-        (runs, complexity.join().unwrap_or_default(), offered.join().unwrap_or_default())
+        (runs, offered.join().unwrap_or_default())
     });
+    let complexity = complexity.into_inner().unwrap_or_default();
     let mut analyzed = Analyzed { complexity, surface: offered, ..Analyzed::default() };
     for (name, found, took_ms) in runs {
         let mut run = ToolRun { took_ms, ..ToolRun::ran(name, 0) };
@@ -210,7 +220,7 @@ async fn gathered(
     (sandbox, settings): (Option<&Sandbox>, &ProjectSettings),
     progress: &Progress,
 ) -> Analyzed {
-    // The versions, which are looked up before ours begin.
+    // The versions, which are looked up beside ours.
     progress.expect(1);
     let counted = progress.clone();
     let (folder, table) = (settings.advisories.clone(), settings.licences.clone());
@@ -220,21 +230,30 @@ async fn gathered(
         None => (external::Reads::Projects, files),
     };
     let work = tokio::task::spawn_blocking(move || {
-        let begun = Instant::now();
-        let (mut run, found) = advisories::analyze(&own, folder.as_deref());
-        run.took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        counted.step();
+        let look_up = || {
+            let begun = Instant::now();
+            let (mut run, found) = advisories::analyze(&own, folder.as_deref());
+            run.took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+            counted.step();
+            (run, found)
+        };
         let (table, unread) = match LicenceTable::load(table.as_deref()) {
             Ok(table) => (table, None),
             Err(why) => (LicenceTable::default(), Some(why)),
         };
-        let mut analyzed = reading(&own, file.as_deref(), &table, &counted);
+        // An index of versions may be hundreds of thousands of files: nobody waits for it who does not need it.
+        let (mut analyzed, versions) = std::thread::scope(|scope| {
+            let versions = scope.spawn(look_up);
+            let analyzed = reading(&own, file.as_deref(), &table, &counted);
+            (analyzed, versions.join())
+        });
+        let versions = versions.unwrap_or_else(|_| (advisories::broken_off(), Vec::new()));
         let licences = analyzed.tools.iter_mut().find(|tool| tool.name == "licences");
         if let (Some(licences), Some(why)) = (licences, unread) {
             licences.tell(format!("the table of licences is not used: {why}"));
             licences.fix = Some("correct the file that RIVERRUN_PROJECT_LICENCES names".to_owned());
         }
-        (analyzed, (run, found))
+        (analyzed, versions)
     });
     // Ours and those of others side by side.
     let (external, work) = tokio::join!(external::analyze(&files, reads, (sandbox, settings), progress), work);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
+use super::node_locks;
 use super::python_manifests::{Requirement, manifest};
 use crate::copy::Files;
 
@@ -51,7 +52,9 @@ fn named(path: &str, content: &[u8]) -> Vec<Named> {
         "Cargo.lock" => |text| toml_lock("crates.io", text),
         "poetry.lock" | "uv.lock" | "pdm.lock" => |text| toml_lock("PyPI", text),
         "Pipfile.lock" => pipfile_lock,
-        "package-lock.json" | "npm-shrinkwrap.json" => npm_lock,
+        "package-lock.json" | "npm-shrinkwrap.json" => node_locks::npm,
+        "yarn.lock" => node_locks::yarn,
+        "pnpm-lock.yaml" => node_locks::pnpm,
         "go.mod" => go_mod,
         _ => return declared(path, content),
     };
@@ -59,12 +62,12 @@ fn named(path: &str, content: &[u8]) -> Vec<Named> {
 }
 
 /// A package without its file.
-struct Named {
-    ecosystem: &'static str,
-    name: String,
-    version: String,
-    line: usize,
-    licence: Option<String>,
+pub(super) struct Named {
+    pub(super) ecosystem: &'static str,
+    pub(super) name: String,
+    pub(super) version: String,
+    pub(super) line: usize,
+    pub(super) licence: Option<String>,
 }
 
 /// The name under which PyPI keeps a package (PEP 503).
@@ -91,26 +94,6 @@ fn toml_lock(ecosystem: &'static str, text: &str) -> Vec<Named> {
             let name = if ecosystem == "PyPI" { pypi(name) } else { name.to_owned() };
             found.push(Named { ecosystem, name, version: version.to_owned(), line, licence: None });
         }
-    }
-    found
-}
-
-/// `packages` of lock files of npm 7 and later, by their folder.
-fn npm_lock(text: &str) -> Vec<Named> {
-    let lock: Value = serde_json::from_str(text).unwrap_or_default();
-    let Some(packages) = lock["packages"].as_object() else { return Vec::new() };
-    let places = places(text);
-    let mut found = Vec::new();
-    for (place, one) in packages {
-        let Some((_, name)) = place.rsplit_once("node_modules/") else { continue };
-        let Some(version) = one["version"].as_str() else { continue };
-        found.push(Named {
-            ecosystem: "npm",
-            name: one["name"].as_str().unwrap_or(name).to_owned(),
-            version: version.to_owned(),
-            line: places.get(place.as_str()).copied().unwrap_or(1),
-            licence: one["license"].as_str().map(str::to_owned),
-        });
     }
     found
 }
@@ -156,7 +139,7 @@ fn pipfile_lock(text: &str) -> Vec<Named> {
 }
 
 /// The last line that begins with a name in quotes, by the name.
-fn places(text: &str) -> HashMap<&str, usize> {
+pub(super) fn places(text: &str) -> HashMap<&str, usize> {
     text.lines()
         .enumerate()
         .filter_map(|(index, line)| Some((line.trim_start().strip_prefix('"')?.split('"').next()?, index + 1)))
@@ -188,6 +171,8 @@ mod tests {
                 ("PyPI", "django", "2.0.1", 2),
             ),
             ("a/package-lock.json", npm, ("npm", "@a/b", "1.2.3", 4)),
+            ("yarn.lock", "lodash@^4:\n  version \"4.17.20\"\n", ("npm", "lodash", "4.17.20", 1)),
+            ("pnpm-lock.yaml", "packages:\n\n  lodash@4.17.20:\n", ("npm", "lodash", "4.17.20", 3)),
             ("Cargo.lock", cargo, ("crates.io", "time", "0.1.40", 6)),
             ("uv.lock", "[[package]]\nname = \"Jinja_2\"\nversion = \"2.0\"\n", ("PyPI", "jinja-2", "2.0", 1)),
             (

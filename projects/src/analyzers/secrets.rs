@@ -69,7 +69,12 @@ fn scan(path: &str, (number, line): (usize, &str), is_settings: bool, found: &mu
     }
     if let Some((at, _, what)) = keys(line).next() {
         let rule = (TOOL, "key", Severity::Critical);
-        found.push(Finding::new(rule, (path, number, at + 1), format!("{what} in line {number}"), fix));
+        found.push(Finding::new(
+            rule,
+            (path, number, line[..at].chars().count() + 1),
+            format!("{what} in line {number}"),
+            fix,
+        ));
     } else if !passwords(line, is_settings).is_empty() {
         let rule = (TOOL, "literal-password", Severity::High);
         found.push(Finding::new(rule, (path, number, 1), format!("a password or key in line {number}"), fix));

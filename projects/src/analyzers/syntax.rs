@@ -18,12 +18,15 @@ const MAX_LINES: usize = 100;
 /// Functions with fewer lines may be alike by chance.
 const MIN_DUPLICATE_LINES: usize = 6;
 
-pub(super) fn analyze(files: &Files) -> Vec<Finding> {
+/// What is found, and the ways through each file whose syntax is known.
+pub(super) fn analyze(files: &Files) -> (Vec<Finding>, BTreeMap<String, usize>) {
     let mut found = Vec::new();
+    let mut complexity = BTreeMap::new();
     let mut bodies: HashMap<String, (String, usize)> = HashMap::new();
     for (path, language, source) in parsed(files) {
         let Some(tree) = language.parse(source) else { continue };
         let root = tree.root_node();
+        complexity.insert(path.to_owned(), ways(language, root));
         if root.has_error() {
             found.push(broken(path, root));
         }
@@ -38,16 +41,7 @@ pub(super) fn analyze(files: &Files) -> Vec<Finding> {
             }
         });
     }
-    found
-}
-
-/// The ways through each file whose syntax is known.
-pub(super) fn complexity(files: &Files) -> BTreeMap<String, usize> {
-    let count = |(path, language, source): (&str, Language, &[u8])| {
-        let tree = language.parse(source)?;
-        Some((path.to_owned(), ways(language, tree.root_node())))
-    };
-    parsed(files).filter_map(count).collect()
+    (found, complexity)
 }
 
 fn place<'p>(path: &'p str, node: Node<'_>) -> (&'p str, usize, usize) {

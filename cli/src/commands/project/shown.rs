@@ -21,7 +21,10 @@ pub(super) fn row(one: &FindingView) -> [String; 4] {
         one.severity.clone(),
         format!("{}:{}", one.file, one.line),
         format!("{}/{}", one.tool, one.rule),
-        clip(&one.message, 100),
+        match &one.fix {
+            Some(fix) => format!("{} → {}", clip(&one.message, 100), clip(fix, 100)),
+            None => clip(&one.message, 100),
+        },
     ]
 }
 
@@ -107,6 +110,13 @@ mod tests {
             message: "m".into(),
             fix: None,
         }
+    }
+
+    #[test]
+    fn given_findings_with_and_without_a_fix_when_they_are_listed_then_what_to_do_stands_behind_what_is_wrong() {
+        let told = FindingView { fix: Some("split it\nby what it decides".into()), ..finding("low", "complexity") };
+        assert_eq!(row(&told), ["low", "a.py:1", "t/complexity", "m → split it by what it decides"]);
+        assert_eq!(row(&finding("low", "r"))[3], "m");
     }
 
     #[test]

@@ -315,12 +315,16 @@ fn understood(tool: &Tool, finished: &Finished, place: &str) -> (ToolRun, Vec<Fi
     let said = Said { stdout: &stdout, stderr: &finished.stderr, prefix: &prefix };
     let is_done = finished.code.is_some_and(|code| tool.done.contains(&code));
     let found = if is_done { (tool.read)(&said) } else { None };
-    let Some(found) = found else {
+    let Some(mut found) = found else {
         let told_why = if finished.stderr.is_empty() { &*stdout } else { finished.stderr.as_str() };
         let why: String = told_why.replace(place, ".").chars().filter(|c| !c.is_control()).take(300).collect();
         let run = told(tool, "failed", format!("it broke off: {why}"), "run it by hand to see why");
         return (run, Vec::new());
     };
+    for one in found.iter_mut().filter(|one| one.fix.is_none()) {
+        let is_broken = one.rule.ends_with("syntax");
+        one.fix = Some(if is_broken { "correct the syntax".to_owned() } else { (tool.advice)(&one.rule) });
+    }
     (ToolRun::ran(tool.name, found.len()), found)
 }
 
@@ -444,6 +448,9 @@ mod tests {
             assert_eq!((one.tool.as_str(), one.rule.as_str()), (name, rule));
             assert_eq!((one.file.as_str(), one.line, one.column), place, "{name}");
             assert!(!one.message.is_empty(), "{name}");
+            let fix = one.fix.as_deref().unwrap_or_default();
+            let is_told = matches!(name, "ruff" | "tsc") || fix.contains(rule.trim_start_matches("clippy::"));
+            assert!(!fix.is_empty() && is_told, "{name}: {fix}");
         }
     }
 }

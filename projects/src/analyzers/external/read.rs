@@ -136,7 +136,8 @@ pub(super) fn eslint(said: &Said<'_>) -> Option<Vec<Finding>> {
             let Some(rule) = message["ruleId"].as_str() else { continue };
             let severity = if message["severity"] == 2 { Severity::Medium } else { Severity::Low };
             let at = (file, number(&message["line"]), number(&message["column"]));
-            found.push(Finding::new(("eslint", rule, severity), at, word(&message["message"]), ""));
+            let fix = word(&message["suggestions"][0]["desc"]);
+            found.push(Finding::new(("eslint", rule, severity), at, word(&message["message"]), fix));
         }
     }
     Some(found)

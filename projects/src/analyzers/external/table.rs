@@ -44,6 +44,8 @@ pub(super) struct Tool {
     pub(super) read: fn(&Said<'_>) -> Option<Vec<Finding>>,
     /// What installs it.
     pub(super) install: &'static str,
+    /// What to do about a finding of a rule when it does not say so itself.
+    pub(super) advice: fn(&str) -> String,
 }
 
 /// A project for `tsc` that takes every file and no plugin, and no type that is not in the copy.
@@ -119,6 +121,7 @@ pub(super) static TOOLS: &[Tool] = &[
         again: None,
         read: read::ruff,
         install: "pip install ruff",
+        advice: |rule| format!("`ruff rule {rule}` explains it and shows what is right"),
     },
     Tool {
         name: "mypy",
@@ -151,6 +154,7 @@ pub(super) static TOOLS: &[Tool] = &[
         }),
         read: read::mypy,
         install: "pip install mypy",
+        advice: |rule| format!("correct the types, or say that it is meant: # type: ignore[{rule}]"),
     },
     Tool {
         name: "pyright",
@@ -168,6 +172,7 @@ pub(super) static TOOLS: &[Tool] = &[
         again: None,
         read: read::pyright,
         install: "pip install pyright",
+        advice: |rule| format!("correct the types, or say that it is meant: # pyright: ignore[{rule}]"),
     },
     Tool {
         name: "ty",
@@ -186,6 +191,7 @@ pub(super) static TOOLS: &[Tool] = &[
         again: None,
         read: read::ty,
         install: "pip install ty",
+        advice: |rule| format!("correct the types, or say that it is meant: # ty: ignore[{rule}]"),
     },
     Tool {
         name: "eslint",
@@ -206,6 +212,7 @@ pub(super) static TOOLS: &[Tool] = &[
         again: None,
         read: read::eslint,
         install: "npm install --global eslint (9 or later)",
+        advice: |rule| format!("https://eslint.org/docs/latest/rules/{rule} shows what is right"),
     },
     Tool {
         name: "tsc",
@@ -222,6 +229,7 @@ pub(super) static TOOLS: &[Tool] = &[
         again: None,
         read: read::tsc,
         install: "npm install --global typescript",
+        advice: |_| "correct the types, or say that it is meant: // @ts-expect-error".to_owned(),
     },
     Tool {
         name: "go-vet",
@@ -238,6 +246,7 @@ pub(super) static TOOLS: &[Tool] = &[
         again: None,
         read: read::go_vet,
         install: "install Go (1.26 or later): https://go.dev/dl",
+        advice: |rule| format!("`go tool vet help {rule}` explains it"),
     },
     Tool {
         name: "staticcheck",
@@ -254,6 +263,7 @@ pub(super) static TOOLS: &[Tool] = &[
         again: None,
         read: read::staticcheck,
         install: "go install honnef.co/go/tools/cmd/staticcheck@v0.8.2",
+        advice: |rule| format!("`staticcheck -explain {rule}` explains it and shows what is right"),
     },
     Tool {
         name: "clippy",
@@ -270,8 +280,19 @@ pub(super) static TOOLS: &[Tool] = &[
         again: None,
         read: read::clippy,
         install: "rustup component add clippy",
+        advice: of_clippy,
     },
 ];
+
+/// The lints of clippy and the errors of the compiler are explained; the compiler's own lints say what they want.
+fn of_clippy(rule: &str) -> String {
+    let is_error = rule.strip_prefix('E').is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
+    match rule.strip_prefix("clippy::") {
+        Some(lint) => format!("`cargo clippy --explain {lint}` explains it and shows what is right"),
+        None if is_error => format!("`rustc --explain {rule}` explains it"),
+        None => format!("do what it says, or say that it is meant: #[allow({rule})]"),
+    }
+}
 
 fn list(arguments: &[&str]) -> Vec<String> {
     arguments.iter().map(|one| (*one).to_owned()).collect()
