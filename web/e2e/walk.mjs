@@ -22,6 +22,21 @@ const {
 	imported,
 } = await walker(browser, base, shots);
 
+await step("the first load of a page is at most 300 KB of script, as it is sent", async () => {
+	for (const path of ["", "ui/runs/", "ui/collections/", "ui/finetuning/", "ui/projects/", "ui/documents/", "ui/system/"]) {
+		await page.goto(`${base}/${path}`);
+		const scripts = await page.evaluate(() => {
+			const named = [...document.querySelectorAll("script[src]")].map((one) => one.src);
+			const fetched = performance.getEntriesByType("resource").filter(({ name }) => named.includes(name));
+			return fetched.map(({ encodedBodySize, decodedBodySize }) => ({ encodedBodySize, decodedBodySize }));
+		});
+		const sum = (of) => scripts.reduce((total, one) => total + one[of], 0);
+		const [sent, whole] = [sum("encodedBodySize"), sum("decodedBodySize")];
+		assert.ok(scripts.length > 0 && sent <= 300_000, `/${path} fetches ${sent} bytes of script`);
+		assert.ok(sent < whole / 2, `/${path} is sent as it is: ${sent} of ${whole} bytes`);
+	}
+});
+
 await step("an empty canvas becomes a graph", async () => {
 	await page.goto(base);
 	await palette("react").dragTo(page.locator(".react-flow__pane"), { targetPosition: { x: 420, y: 420 } });
