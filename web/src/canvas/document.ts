@@ -61,6 +61,8 @@ export type CanvasDocument = {
 	edges: CanvasEdge[];
 	/** Its id on the server, where it is kept in its namespace. It goes with undo and redo, and not into an export. */
 	kept?: string;
+	/** Tells it from other canvases that undo and redo lead to; nothing of it is kept or exported. */
+	sheet?: number;
 };
 
 export function emptyCanvas(): CanvasDocument {
