@@ -18,9 +18,10 @@ import {
 import { useRef, useState } from "react";
 import { describe } from "@/api/client";
 import { Button, Dialog, IconButton, Input, Menu } from "@/ui";
+import { download } from "@/ui/download";
 import { Beginnings } from "./Beginnings";
 import { type Alignment, type Axis, emptyCanvas } from "./document";
-import { exportCanvas, importCanvas } from "./exchange";
+import { importCanvas, leftOut, sharedCanvas } from "./exchange";
 import { useKeeping } from "./keeping";
 import { KEYS } from "./keyboard";
 import { useCanvas } from "./store";
@@ -53,6 +54,12 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 		} catch (error) {
 			say(`${chosen.name} is not imported: ${describe(error)}`);
 		}
+	};
+
+	const give = () => {
+		const { text, keys } = sharedCanvas(document);
+		download(`${document.name || "canvas"}.json`, text, "application/json");
+		if (keys > 0) say(`exported${leftOut(keys)}`);
 	};
 
 	return (
@@ -126,7 +133,7 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 				<IconButton label="import" onClick={() => file.current?.click()}>
 					<Upload size={16} aria-hidden />
 				</IconButton>
-				<IconButton label="export" onClick={() => save(`${document.name || "canvas"}.json`, exportCanvas(document))}>
+				<IconButton label="export" onClick={give}>
 					<Download size={16} aria-hidden />
 				</IconButton>
 			</span>
@@ -156,14 +163,4 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 			</Dialog>
 		</div>
 	);
-}
-
-function save(name: string, text: string) {
-	const url = URL.createObjectURL(new Blob([text], { type: "application/json" }));
-	const link = Object.assign(window.document.createElement("a"), {
-		href: url,
-		download: name.replace(/[^\w. -]/g, "_"),
-	});
-	link.click();
-	URL.revokeObjectURL(url);
 }

@@ -100,7 +100,14 @@ describe("given a canvas with runs, when another one takes its place", () => {
 	const named = (name: string) => ({ ...emptyCanvas(), name });
 	const start = useRuns.getState().start;
 	beforeEach(() => {
-		useCanvas.setState({ history: begin(emptyCanvas()), runOf: {}, runBefore: {}, chains: {}, problems: {}, aside: {} });
+		useCanvas.setState({
+			history: begin(emptyCanvas()),
+			runOf: {},
+			runBefore: {},
+			chains: {},
+			problems: {},
+			aside: {},
+		});
 		canvas().replace(named("first"));
 		canvas().adopt("agent", "run_1");
 		canvas().adopt("agent", "run_2");
