@@ -103,7 +103,7 @@ def test_a_user_walks_through_the_pages(new_server, screenshots):
 
 
 def test_a_user_looks_closer_at_nodes_runs_and_documents(new_server, screenshots):
-    walk(screenshots, "details.mjs", new_server("details").start().url, "SHOTS")
+    walk(screenshots, "details.mjs", new_server("details").start().url, "SHOTS", timeout=400)
 
 
 # Nobody serves it: a call waits until it is over.

@@ -1,6 +1,7 @@
 // Walks through the pages in a real browser, as a user would. `node e2e/walk.mjs BASE_URL CONTROL_URL SHOTS_FOLDER`
 // CONTROL_URL takes /stop, /kill and /start, which end and begin the server behind BASE_URL.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { launch, walker } from "./browser.mjs";
 import { large } from "./graph.mjs";
@@ -23,7 +24,15 @@ const {
 } = await walker(browser, base, shots);
 
 await step("the first load of a page is at most 300 KB of script, as it is sent", async () => {
-	for (const path of ["", "ui/runs/", "ui/collections/", "ui/finetuning/", "ui/projects/", "ui/documents/", "ui/system/"]) {
+	for (const path of [
+		"",
+		"ui/runs/",
+		"ui/collections/",
+		"ui/finetuning/",
+		"ui/projects/",
+		"ui/documents/",
+		"ui/system/",
+	]) {
 		await page.goto(`${base}/${path}`);
 		const scripts = await page.evaluate(() => {
 			const named = [...document.querySelectorAll("script[src]")].map((one) => one.src);
@@ -49,7 +58,14 @@ await step("an empty canvas becomes a graph", async () => {
 
 await step("a run's steps and answer show on the node", async () => {
 	await agent("react").getByLabel("task").fill("[[steps=2 id=web-run]] What is 6 times 7?");
+	const asked = page.waitForRequest((one) => one.method() === "POST" && new URL(one.url()).pathname === "/chains");
 	await agent("react").getByRole("button", { name: "run", exact: true }).click();
+	// With exactly what is connected.
+	const { runs } = (await asked).postDataJSON();
+	assert.deepEqual(
+		runs.map(({ run }) => [run.tools, run.collections]),
+		[[["calculator"], []]],
+	);
 	await agent("react").getByText("succeeded").waitFor();
 	await counted(agent("react").getByText(/calculator\(/), (calls) => calls >= 2);
 	await agent("react")
@@ -212,9 +228,13 @@ await step("script in every label of a canvas is words", async () => {
 		],
 		edges: [],
 	});
-	// Names are of the server's kind, or else the file is refused; either way nothing of it is markup.
-	await page.locator(".react-flow__pane").waitFor();
-	await page.waitForTimeout(300);
+	// It is taken in, and all of it is shown as it stands in the file.
+	await page.getByText(/is imported: 4 nodes/).waitFor();
+	await page.getByRole("article", { name: "tool <b>tool</b>" }).waitFor();
+	await agent(script.slice(0, 40)).waitFor();
+	assert.equal(await agent(script.slice(0, 40)).getByLabel("task").inputValue(), script);
+	assert.equal(await page.getByLabel("note text").inputValue(), script);
+	assert.equal(await page.getByLabel("group title").inputValue(), script.slice(0, 60));
 	assert.equal(await page.evaluate(() => window.hacked), undefined);
 	await counted(page.locator("main img, main b"), 0);
 	while ((await agent("react").count()) === 0) await page.getByRole("button", { name: "undo" }).click();
@@ -231,6 +251,11 @@ await step("nodes are copied, aligned, grouped and found by keyboard", async () 
 	await counted(nodes, 2 * before);
 	await page.getByRole("button", { name: "align" }).click();
 	await page.getByRole("menuitem", { name: "left edges" }).click();
+	await page.waitForFunction(() => {
+		const chosen = [...document.querySelectorAll(".react-flow__node.selected")];
+		const lefts = chosen.map((node) => Math.round(new DOMMatrix(getComputedStyle(node).transform).e));
+		return lefts.length > 1 && new Set(lefts).size === 1;
+	});
 	await page.keyboard.press("Control+g");
 	await page.getByLabel("group title").waitFor();
 	await shot("group");
@@ -291,6 +316,13 @@ await step("a template runs as it is", async () => {
 	await counted(page.locator(".react-flow__edge"), 2);
 });
 
+await step("a canvas that another one took the place of comes back by undo with its runs", async () => {
+	await page.getByRole("button", { name: "new canvas" }).click();
+	await agent("react").waitFor({ state: "detached" });
+	await page.getByRole("button", { name: "undo" }).click();
+	await agent("react").getByText("succeeded").waitFor();
+});
+
 await step("a canvas of 500 nodes draws those in view", async () => {
 	const many = large(500);
 	await imported(many);
@@ -323,6 +355,10 @@ await step("a run of 5,000 steps has in the page what is looked at", async () =>
 	// Whoever looks at the end sees what comes.
 	await steps.getByText("thought 5000").waitFor();
 	assert.ok((await steps.getByRole("listitem").count()) < 100);
+	await page.getByRole("button", { name: "events", exact: true }).click();
+	const events = page.getByRole("list", { name: "events" }).getByRole("listitem");
+	await events.first().waitFor();
+	assert.ok((await events.count()) < 100);
 	await page.unrouteAll();
 });
 
@@ -387,6 +423,25 @@ await step("a run in full is accessible", async () => {
 		.waitFor();
 	await accessibleEverywhere("a run in full");
 	await shot("run-in-full");
+	await page.getByRole("button", { name: "events", exact: true }).click();
+	const events = page.getByRole("list", { name: "events" });
+	await page.getByLabel("kind of event").selectOption("tool_call");
+	await counted(events.getByRole("listitem"), 2);
+	await events.getByRole("button").first().click();
+	await events.getByText(/"kind": "tool_call"/).waitFor();
+	await accessibleEverywhere("events of a run");
+	await shot("events");
+	const [download] = await Promise.all([
+		page.waitForEvent("download"),
+		page.getByRole("button", { name: "Download as JSON lines" }).click(),
+	]);
+	const path = join(shots, "events.jsonl");
+	await download.saveAs(path);
+	const lines = readFileSync(path, "utf8").trimEnd().split("\n");
+	assert.deepEqual(
+		lines.map((line) => JSON.parse(line).kind),
+		["tool_call", "tool_call"],
+	);
 });
 
 await step("a dataset that is no dataset is refused by its lines", async () => {
