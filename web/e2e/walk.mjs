@@ -191,6 +191,17 @@ await step("an exported canvas comes back by import", async () => {
 	await page.getByLabel("canvas file").setInputFiles(path);
 	await page.getByText(/canvas.json is imported/).waitFor();
 	await counted(page.locator(".react-flow__edge"), 1);
+	const dropped = await page.evaluateHandle(
+		(text) => {
+			const data = new DataTransfer();
+			data.items.add(new File([text], "dropped.json", { type: "application/json" }));
+			return data;
+		},
+		readFileSync(path, "utf8"),
+	);
+	await page.locator(".react-flow__pane").dispatchEvent("drop", { dataTransfer: dropped });
+	await page.getByText(/dropped.json is imported/).waitFor();
+	await counted(page.locator(".react-flow__edge"), 1);
 	await imported('{"__proto__":{}}');
 	await page.getByText(/not imported: the key __proto__/).waitFor();
 });
@@ -305,6 +316,12 @@ await step("the canvas is accessible, in light and in dark", async () => {
 	await page.getByRole("button", { name: "Dark" }).click();
 	assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "dark");
 	await shot("dark");
+	// Also before the page's own scripts are there, so that nothing flashes.
+	const other = await page.context().newPage();
+	await other.route(/_next\/static\/chunks/, (route) => route.abort());
+	await other.goto(base);
+	assert.equal(await other.evaluate(() => document.documentElement.dataset.theme), "dark");
+	await other.close();
 	await page.getByRole("button", { name: "Light" }).click();
 });
 

@@ -31,10 +31,12 @@ import { movesOf, placed } from "./moves";
 import { type FlowNode, NODE_TYPES } from "./nodes";
 import { drawnOf, isFar } from "./nodes/far";
 import { SIZES } from "./nodes/sizes";
+import { noticeMs } from "./notices";
 import { DRAG_TYPE, Palette, readDragged } from "./Palette";
 import { Search } from "./Search";
 import { useCanvas } from "./store";
 import { Toolbar } from "./Toolbar";
+import { takeFile } from "./take";
 
 const ARROW = { type: MarkerType.ArrowClosed, width: 18, height: 18 } as const;
 const OVERVIEW = { width: 150, height: 100 };
@@ -71,7 +73,7 @@ function Workspace() {
 
 	useEffect(() => {
 		if (!notice) return;
-		const timer = setTimeout(() => say(null), 5_000);
+		const timer = setTimeout(() => say(null), noticeMs(notice));
 		return () => clearTimeout(timer);
 	}, [notice, say]);
 
@@ -128,6 +130,13 @@ function Workspace() {
 	);
 
 	const drop = (event: DragEvent) => {
+		const file = event.dataTransfer.files[0];
+		if (file) {
+			// Else the browser would leave the page for the file.
+			event.preventDefault();
+			void takeFile(file);
+			return;
+		}
 		const node = readDragged(event.dataTransfer);
 		if (!node) return;
 		event.preventDefault();
@@ -171,7 +180,8 @@ function Workspace() {
 						onDelete={({ nodes: gone, edges: cut }) => remove([...gone, ...cut].map((one) => one.id))}
 						onDrop={drop}
 						onDragOver={(event) => {
-							if (event.dataTransfer.types.includes(DRAG_TYPE)) event.preventDefault();
+							const { types } = event.dataTransfer;
+							if (types.includes(DRAG_TYPE) || types.includes("Files")) event.preventDefault();
 						}}
 						deleteKeyCode={["Delete", "Backspace"]}
 						multiSelectionKeyCode={["Shift", "Meta", "Control"]}

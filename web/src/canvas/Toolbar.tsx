@@ -16,15 +16,15 @@ import {
 	Upload,
 } from "lucide-react";
 import { useRef, useState } from "react";
-import { describe } from "@/api/client";
 import { Button, Dialog, IconButton, Input, Menu } from "@/ui";
 import { download } from "@/ui/download";
 import { Beginnings } from "./Beginnings";
 import { type Alignment, type Axis, emptyCanvas } from "./document";
-import { importCanvas, leftOut, sharedCanvas } from "./exchange";
+import { leftOut, sharedCanvas } from "./exchange";
 import { useKeeping } from "./keeping";
 import { KEYS } from "./keyboard";
 import { useCanvas } from "./store";
+import { takeFile } from "./take";
 
 const ARRANGEMENTS: { label: string; how: Alignment | Axis }[] = [
 	{ label: "left edges", how: "left" },
@@ -44,17 +44,6 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 	const { undo, redo, group, ungroup, arrange, copy, paste, edit, replace, say } = useCanvas.getState();
 	const file = useRef<HTMLInputElement>(null);
 	const [dialog, setDialog] = useState<"templates" | "keys" | null>(null);
-
-	const take = async (chosen: File | undefined) => {
-		if (!chosen) return;
-		try {
-			const canvas = importCanvas(await chosen.text());
-			replace(canvas);
-			say(`${chosen.name} is imported: ${canvas.nodes.length} node${canvas.nodes.length === 1 ? "" : "s"}`);
-		} catch (error) {
-			say(`${chosen.name} is not imported: ${describe(error)}`);
-		}
-	};
 
 	const give = () => {
 		const { text, keys } = sharedCanvas(document);
@@ -144,7 +133,8 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 				aria-label="canvas file"
 				hidden
 				onChange={(event) => {
-					void take(event.target.files?.[0]);
+					const chosen = event.target.files?.[0];
+					if (chosen) void takeFile(chosen);
 					event.target.value = "";
 				}}
 			/>

@@ -14,6 +14,7 @@ export const KEYS: { keys: string; does: string }[] = [
 	{ keys: "Ctrl S / Ctrl O", does: "save the canvas on the server, open one from there or from another tab" },
 	{ keys: "Ctrl K", does: "search the canvas" },
 	{ keys: "Ctrl Enter", does: "run the agent whose task is being typed" },
+	{ keys: "Shift drag, Shift click", does: "select all in a frame, one more" },
 	{ keys: "Delete", does: "remove what is selected" },
 	{ keys: "Arrows", does: "move what is selected; a burst of presses is undone at once" },
 	{ keys: "Tab, Enter", does: "go to the next node, select it" },
