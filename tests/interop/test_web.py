@@ -106,6 +106,10 @@ def test_a_user_looks_closer_at_nodes_runs_and_documents(new_server, screenshots
     walk(screenshots, "details.mjs", new_server("details").start().url, "SHOTS", timeout=400)
 
 
+def test_a_canvas_is_built_and_run_on_a_tablet(new_server, screenshots):
+    walk(screenshots, "tablet.mjs", new_server("tablet").start().url, "SHOTS")
+
+
 # Nobody serves it: a call waits until it is over.
 SLOW = '[[tool]]\nname = "slow"\ndescription = "d"\neffect = "external"\ntimeout_s = 600\nkafka = {}\n'
 

@@ -325,6 +325,28 @@ await step("the canvas is accessible, in light and in dark", async () => {
 	await page.getByRole("button", { name: "Light" }).click();
 });
 
+await step("the browser itself refuses scripts in a page, other servers and their pictures", async () => {
+	const other = await page.context().newPage();
+	await other.goto(base);
+	const refused = await other.evaluate(async () => {
+		const directives = [];
+		const seen = new Promise((resolve) => {
+			document.addEventListener("securitypolicyviolation", ({ effectiveDirective }) => {
+				directives.push(effectiveDirective);
+				if (directives.length === 3) resolve();
+			});
+		});
+		document.head.append(Object.assign(document.createElement("script"), { textContent: "window.hacked = 1" }));
+		new Image().src = "https://elsewhere.example/seen.png";
+		void fetch("https://elsewhere.example/").catch(() => {});
+		await seen;
+		return directives.sort();
+	});
+	assert.deepEqual(refused, ["connect-src", "img-src", "script-src-elem"]);
+	assert.equal(await other.evaluate(() => window.hacked), undefined);
+	await other.close();
+});
+
 await step("a template runs as it is", async () => {
 	await page.getByRole("button", { name: "new canvas" }).click();
 	await page.getByRole("button", { name: /^Calculate/ }).click();
