@@ -106,6 +106,10 @@ def test_a_user_looks_closer_at_nodes_runs_and_documents(new_server, screenshots
     walk(screenshots, "details.mjs", new_server("details").start().url, "SHOTS", timeout=400)
 
 
+def test_pages_keep_to_their_limits(new_server, screenshots):
+    walk(screenshots, "limits.mjs", new_server("limits").start().url, "SHOTS")
+
+
 def test_a_canvas_is_built_and_run_on_a_tablet(new_server, screenshots):
     walk(screenshots, "tablet.mjs", new_server("tablet").start().url, "SHOTS")
 

@@ -277,6 +277,32 @@ await step("whoever wants less motion sees none", async () => {
 	await ended("react", "succeeded");
 });
 
+await step("a node that is dragged into a group is in it, and undo takes it out", async () => {
+	await imported(
+		canvas([
+			{ id: "g", kind: "group", x: 0, y: 0, width: 500, height: 300, data: { title: "Notes" } },
+			{ id: "n", kind: "note", x: 600, y: 60, data: { text: "in" } },
+		]),
+	);
+	const note = page.getByRole("article", { name: "note" });
+	const kept = (group) =>
+		page.waitForFunction((wanted) => {
+			const { canvas } = JSON.parse(sessionStorage.getItem("riverrun.canvas"));
+			return JSON.parse(canvas).nodes.find(({ id }) => id === "n")?.group === wanted;
+		}, group);
+	await kept(undefined);
+	const from = await note.getByText("note", { exact: true }).boundingBox();
+	const to = await page.locator('.react-flow__node[data-id="g"]').boundingBox();
+	await page.mouse.move(from.x + 5, from.y + 5);
+	await page.mouse.down();
+	await page.mouse.move(to.x + to.width / 3, to.y + to.height / 3, { steps: 8 });
+	await page.mouse.up();
+	await kept("g");
+	await shot("in-a-group");
+	await page.getByRole("button", { name: "undo" }).click();
+	await kept(undefined);
+});
+
 await step("a graph is built and run by keyboard alone", async () => {
 	const settings = page.getByRole("complementary", { name: "settings" });
 	const pressed = async (at, key) => {

@@ -24,6 +24,7 @@ import { autosave } from "./autosave";
 import { Beginnings } from "./Beginnings";
 import { meant, reachOf, snapRadius } from "./connecting";
 import { type CanvasDocument, type CanvasNode, nodeOf, refusal } from "./document";
+import { regrouped } from "./groups";
 import { Inspector } from "./Inspector";
 import { Kept } from "./Kept";
 import { useKeyboard } from "./keyboard";
@@ -59,6 +60,7 @@ function Workspace() {
 	const flow = useReactFlow();
 	const [searching, setSearching] = useState(false);
 	const beforeDrag = useRef<CanvasDocument | null>(null);
+	const dragged = useRef<ReadonlySet<string>>(new Set());
 	useKeyboard(useCallback(() => setSearching(true), []));
 
 	useEffect(() => {
@@ -101,9 +103,11 @@ function Workspace() {
 	);
 
 	const endDrag = useCallback(() => {
-		if (beforeDrag.current) settle(beforeDrag.current);
+		if (!beforeDrag.current) return;
+		amend((now) => regrouped(now, dragged.current));
+		settle(beforeDrag.current);
 		beforeDrag.current = null;
-	}, [settle]);
+	}, [amend, settle]);
 
 	const onNodesChange = useCallback(
 		(changes: NodeChange<FlowNode>[]) => {
@@ -160,8 +164,9 @@ function Workspace() {
 							for (const c of changes) if (c.type === "select") c.selected ? next.add(c.id) : next.delete(c.id);
 							select(next);
 						}}
-						onNodeDragStart={() => {
+						onNodeDragStart={(_, __, together) => {
 							beforeDrag.current = useCanvas.getState().history.present;
+							dragged.current = new Set(together.map((node) => node.id));
 						}}
 						onNodeDragStop={endDrag}
 						onConnect={({ source, target }) => connect(source, target)}

@@ -10,7 +10,10 @@ export const KEYS: { keys: string; does: string }[] = [
 	{ keys: "Ctrl C / Ctrl X / Ctrl V", does: "copy, cut, paste" },
 	{ keys: "Ctrl D", does: "duplicate what is selected" },
 	{ keys: "Ctrl A", does: "select everything" },
-	{ keys: "Ctrl G / Ctrl Shift G", does: "group what is selected, dissolve a group" },
+	{
+		keys: "Ctrl G / Ctrl Shift G",
+		does: "group what is selected, dissolve a group; a node that is dragged into one or out of it joins or leaves",
+	},
 	{ keys: "Ctrl S / Ctrl O", does: "save the canvas on the server, open one from there or from another tab" },
 	{ keys: "Ctrl K", does: "search the canvas" },
 	{ keys: "Ctrl Enter", does: "run the agent whose task is being typed" },
