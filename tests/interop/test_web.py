@@ -1,5 +1,6 @@
 """The web pages in a real browser against the built binary. Needs Chromium and the pages' node_modules: `./x interop`
-installs both; without them (a binary tried on its own) the walk is skipped by name."""
+installs both; without them (a binary tried on its own) the walk is skipped by name. `RIVERRUN_SCREENSHOTS` names the folder that
+keeps what the pages looked like; `./x interop` names one, and CONTRIBUTING.md says where."""
 
 import hashlib
 import json
@@ -7,8 +8,10 @@ import os
 import shutil
 import subprocess
 import threading
+from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -46,9 +49,39 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def walk(tmp_path, script, *arguments, timeout=280):
+def gallery(folder):
+    """A page with all pictures of the folder, to look at them in one go."""
+    pictures = sorted(path.relative_to(folder).as_posix() for path in folder.glob("*/*.png"))
+    figures = "".join(
+        f'<figure><figcaption>{escape(name)}</figcaption><img loading="lazy" width="640" src="{quote(name)}" alt=""></figure>'
+        for name in pictures)
+    (folder / "index.html").write_text(f'<!doctype html><meta charset="utf-8"><title>Screenshots</title>{figures}\n')
+    return pictures
+
+
+@pytest.fixture(scope="module", autouse=True)
+def screenshots(tmp_path_factory):
+    """Where pictures go, a folder a walk. Older ones go first: one of a step that is well again would mislead."""
+    kept = os.environ.get("RIVERRUN_SCREENSHOTS")
+    folder = Path(kept) if kept else tmp_path_factory.mktemp("screenshots")
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*/*.png"):
+        old.unlink()
+    yield folder
+    gallery(folder)
+
+
+def test_pictures_of_walks_stand_on_one_page(tmp_path):
+    for name in ("walk/a.png", "runs/b&c.png"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(b"")
+    assert gallery(tmp_path) == ["runs/b&c.png", "walk/a.png"]
+    assert "runs/b&amp;c.png" in (tmp_path / "index.html").read_text()
+
+
+def walk(screenshots, script, *arguments, timeout=280):
     """Runs a walk of web/e2e; `SHOTS` among the arguments stands for the folder of its screenshots."""
-    shots = Path(os.environ.get("RIVERRUN_SCREENSHOTS") or tmp_path / "shots")
+    shots = screenshots / Path(script).stem
     done = subprocess.run(
         ["node", f"e2e/{script}", *(str(shots) if one == "SHOTS" else one for one in arguments)],
         cwd=WEB, capture_output=True, text=True, timeout=timeout, check=False,
@@ -57,55 +90,63 @@ def walk(tmp_path, script, *arguments, timeout=280):
     assert "not ok" not in done.stdout + done.stderr
 
 
-def walk_with_control(tmp_path, server, script, *arguments, timeout=280):
+def walk_with_control(screenshots, server, script, *arguments, timeout=280):
     control = control_of(server)
     try:
-        walk(tmp_path, script, server.url, f"http://127.0.0.1:{control.server_address[1]}", "SHOTS", *arguments, timeout=timeout)
+        walk(screenshots, script, server.url, f"http://127.0.0.1:{control.server_address[1]}", "SHOTS", *arguments, timeout=timeout)
     finally:
         control.shutdown()
 
 
-def test_a_user_walks_through_the_pages(new_server, tmp_path):
-    walk_with_control(tmp_path, new_server("web").start(), "walk.mjs", timeout=400)
+def test_a_user_walks_through_the_pages(new_server, screenshots):
+    walk_with_control(screenshots, new_server("web").start(), "walk.mjs", timeout=400)
 
 
-def test_a_user_looks_closer_at_nodes_runs_and_documents(new_server, tmp_path):
-    walk(tmp_path, "details.mjs", new_server("details").start().url, "SHOTS")
+def test_a_user_looks_closer_at_nodes_runs_and_documents(new_server, screenshots):
+    walk(screenshots, "details.mjs", new_server("details").start().url, "SHOTS", timeout=400)
+
+
+def test_pages_keep_to_their_limits(new_server, screenshots):
+    walk(screenshots, "limits.mjs", new_server("limits").start().url, "SHOTS")
+
+
+def test_a_canvas_is_built_and_run_on_a_tablet(new_server, screenshots):
+    walk(screenshots, "tablet.mjs", new_server("tablet").start().url, "SHOTS")
 
 
 # Nobody serves it: a call waits until it is over.
 SLOW = '[[tool]]\nname = "slow"\ndescription = "d"\neffect = "external"\ntimeout_s = 600\nkafka = {}\n'
 
 
-def test_a_run_that_waits_is_resumed_answered_and_compared(new_server, tmp_path):
+def test_a_run_that_waits_is_resumed_answered_and_compared(new_server, tmp_path, screenshots):
     tools = tmp_path / "tools.toml"
     tools.write_text(SLOW)
-    walk_with_control(tmp_path, new_server("runs", RIVERRUN_TOOLS_FILE=str(tools)).start(), "runs.mjs", timeout=400)
+    walk_with_control(screenshots, new_server("runs", RIVERRUN_TOOLS_FILE=str(tools)).start(), "runs.mjs", timeout=400)
 
 
-def test_a_real_model_of_this_machine_runs_a_canvas(tmp_path):
+def test_a_real_model_of_this_machine_runs_a_canvas(tmp_path, screenshots):
     # A small model may go on and on: it is given two turns.
     server = Server(tmp_path / "local", {"RIVERRUN_AGENT_MAX_ITERS": "2"}).start()
     try:
         if not has_base(server):
             pytest.skip(f"{BASE} is not on this machine; ./x models puts it there")
-        walk(tmp_path, "local.mjs", server.url, "SHOTS", timeout=900)
+        walk(screenshots, "local.mjs", server.url, "SHOTS", timeout=900)
     finally:
         server.stop()
 
 
-def test_a_model_is_tuned_on_its_page(new_server, tmp_path):
+def test_a_model_is_tuned_on_its_page(new_server, tmp_path, screenshots):
     tiny_model.write_gguf(tmp_path / "bases" / "tiny-llama")
     settings = {"RIVERRUN_MODELS_DIR": str(tmp_path / "bases"), "RIVERRUN_MODELS_CACHE_DIR": str(tmp_path / "models")}
-    walk_with_control(tmp_path, new_server("tuning", **settings).start(), "finetune.mjs", "tiny-llama", timeout=400)
+    walk_with_control(screenshots, new_server("tuning", **settings).start(), "finetune.mjs", "tiny-llama", timeout=400)
 
 
-def test_code_is_imported_and_reported_on_its_page(new_server, tmp_path):
-    walk(tmp_path, "projects.mjs", new_server("code").start().url, "SHOTS")
+def test_code_is_imported_and_reported_on_its_page(new_server, screenshots):
+    walk(screenshots, "projects.mjs", new_server("code").start().url, "SHOTS")
 
 
 @pytest.mark.skipif(GIT is None, reason="needs git")
-def test_code_is_imported_from_a_folder_and_a_repository_on_its_page(new_server, tmp_path):
+def test_code_is_imported_from_a_folder_and_a_repository_on_its_page(new_server, tmp_path, screenshots):
     folder, programs = tmp_path / "repositories/walked.git", tmp_path / "programs"
     folder.mkdir(parents=True)
     git(folder, "init", "-q", "--bare", "-b", "main", ".")
@@ -120,12 +161,12 @@ def test_code_is_imported_from_a_folder_and_a_repository_on_its_page(new_server,
     (code / "a.py").write_text("x = 1\n")
     served = Repositories(folder.parent)
     try:
-        walk(tmp_path, "imports.mjs", server.url, "SHOTS", str(code), served.url("walked"))
+        walk(screenshots, "imports.mjs", server.url, "SHOTS", str(code), served.url("walked"))
     finally:
         served.close()
 
 
-def test_a_linter_is_removed_on_the_projects_page_and_one_that_cannot_be_fetched_says_why(new_server, tmp_path):
+def test_a_linter_is_removed_on_the_projects_page_and_one_that_cannot_be_fetched_says_why(new_server, screenshots):
     # The system's programs alone, among which is no linter, and no registry.
     server = new_server("linters", PATH="/usr/bin:/bin", PIP_INDEX_URL="http://127.0.0.1:9/simple", PIP_FIND_LINKS="",
                         PIP_CONFIG_FILE=os.devnull).start()
@@ -135,25 +176,25 @@ def test_a_linter_is_removed_on_the_projects_page_and_one_that_cannot_be_fetched
     program.chmod(0o755)
     installed = {"version": "0", "starter": "site/bin/ruff", "interpreter": None, "python": False}
     (program.parents[2] / "installed.json").write_text(json.dumps(installed))
-    walk(tmp_path, "linters.mjs", server.url, "SHOTS", "away")
+    walk(screenshots, "linters.mjs", server.url, "SHOTS", "away")
 
 
 @pytest.mark.skipif("RIVERRUN_TEST_REGISTRY" not in os.environ, reason="fetches from a package registry: set RIVERRUN_TEST_REGISTRY=1")
-def test_a_linter_is_installed_on_the_projects_page(new_server, tmp_path):
-    walk(tmp_path, "linters.mjs", new_server("registry").start().url, "SHOTS", "there", timeout=600)
+def test_a_linter_is_installed_on_the_projects_page(new_server, screenshots):
+    walk(screenshots, "linters.mjs", new_server("registry").start().url, "SHOTS", "there", timeout=600)
 
 
-def test_dead_letters_are_handed_in_again_on_the_system_page(new_server, tmp_path):
+def test_dead_letters_are_handed_in_again_on_the_system_page(new_server, screenshots):
     server, topic = new_server("system").start(), "riverrun.agent.commands"
     assert server.cli("models", "probe", "stub", "--provider", "ollama").returncode == 0
     produce(server, topic, 0, b"nobody can read this")
     wait_for(lambda: server.get(f"/dlq?topic={topic}").json["items"], 60, "the dead letter", every_s=0.3)
-    walk(tmp_path, "system.mjs", server.url, "SHOTS", topic)
+    walk(screenshots, "system.mjs", server.url, "SHOTS", topic)
 
 
-def test_a_user_signs_in_with_a_token(new_server, tmp_path):
+def test_a_user_signs_in_with_a_token(new_server, screenshots):
     tokens = {"ann": "rr_ann_may_run_agents_here_1", "bob": "rr_bob_may_only_read_here_12"}
     scopes = {"ann": "read+run", "bob": "read"}
     known = ",".join(f"{name}:{hashlib.sha256(token.encode()).hexdigest()}:{scopes[name]}" for name, token in tokens.items())
     server = new_server("tokens", RIVERRUN_API_TOKENS=known).start()
-    walk(tmp_path, "tokens.mjs", server.url, "SHOTS", tokens["ann"], tokens["bob"])
+    walk(screenshots, "tokens.mjs", server.url, "SHOTS", tokens["ann"], tokens["bob"])

@@ -5,11 +5,8 @@ import { launch, walker } from "./browser.mjs";
 
 const [base, shots] = process.argv.slice(2);
 const browser = await launch();
-const { page, complaints, outside, shot, agent, step, counted, accessibleEverywhere, link, imported } = await walker(
-	browser,
-	base,
-	shots,
-);
+const { page, complaints, outside, shot, agent, palette, step, counted, accessibleEverywhere, link, imported } =
+	await walker(browser, base, shots);
 const json = async (path) => (await fetch(base + path)).json();
 const base64 = (text) => Buffer.from(text).toString("base64");
 /** Turns of the scripted model: what it says to one question after the other. */
@@ -26,20 +23,22 @@ const node = (name, task) => ({ id: "a", kind: "agent", x: 0, y: 0, data: { agen
 const run = (name) => agent(name).getByRole("button", { name: "run", exact: true }).click();
 const ended = (name, status) => agent(name).getByText(status, { exact: true }).waitFor();
 
-async function upload(text) {
-	await page.locator("input[type=file]").setInputFiles({
-		name: "winch.md",
+/** Files by their names. */
+async function upload(texts) {
+	const files = Object.entries(texts).map(([name, text]) => ({
+		name,
 		mimeType: "text/markdown",
 		buffer: Buffer.from(text),
-	});
+	}));
+	await page.locator("input[type=file]").setInputFiles(files);
 	await page.getByRole("button", { name: "Upload", exact: true }).click();
-	await page.getByText(/1 of 1: 1 indexed/).waitFor();
+	await page.getByText(`${files.length} of ${files.length}: ${files.length} indexed`).waitFor();
 }
 
 await step("a file goes into a collection", async () => {
 	await page.goto(`${base}/ui/collections/`);
 	await page.getByLabel("collection", { exact: true }).fill("club");
-	await upload(PAGE);
+	await upload({ "winch.md": PAGE });
 });
 
 await step("a supervisor routes, and its node says to whom", async () => {
@@ -191,6 +190,144 @@ function toolNode() {
 	return { id: "t", kind: "tool", x: -300, y: 0, data: { tool: "calculator" } };
 }
 
+await step("what a model writes is words: nothing of it is markup, a link or a picture", async () => {
+	const hostile = [
+		'<img src=x onerror="window.hacked=1">',
+		"<script>window.hacked=1</script>",
+		'<a href="https://elsewhere.example/">here</a>',
+		"![seen](https://elsewhere.example/seen.png)",
+		"[click](javascript:window.hacked=1)",
+		"https://elsewhere.example/",
+	].join(" ");
+	const task = says(
+		"web-hostile",
+		{ thought: hostile, tool: "calculator", arguments: { expression: "1 + 1" } },
+		{ thought: "enough", tool: "answer", arguments: {} },
+		hostile,
+	);
+	await imported(canvas([node("react", task), toolNode()], [{ from: "t", to: "a" }]));
+	await run("react");
+	await ended("react", "succeeded");
+	const { items } = await json("/runs?limit=1");
+	const { answer } = await json(`/runs/${items[0].run_id}`);
+	assert.ok(answer.includes("<img") && answer.includes("![seen]("), answer);
+	const shown = agent("react").locator('[aria-live="polite"]');
+	await shown.getByText("elsewhere.example").first().waitFor();
+	assert.equal(await shown.textContent(), answer);
+	await counted(page.locator("main").locator("img, script, a[href*=elsewhere], a[href^=javascript]"), 0);
+	assert.equal(await page.evaluate(() => window.hacked), undefined);
+	await shot("hostile-answer");
+});
+
+await step(
+	"text is seen on its node while a model writes it, and a lost connection goes on behind the last step",
+	async () => {
+		const other = await page.context().newPage();
+		const sockets = [];
+		await other.routeWebSocket(/\/ws\/runs\/run_written/, (socket) => {
+			sockets.push(socket);
+		});
+		const saved = {
+			canvas: JSON.stringify(canvas([node("react", "Tell me of the weather.")])),
+			runs: { a: "run_written" },
+			chains: {},
+		};
+		await other.addInitScript((text) => sessionStorage.setItem("riverrun.canvas", text), JSON.stringify(saved));
+		await other.goto(base);
+		const written = other.getByRole("article", { name: "agent react" });
+		/** The connection of that number, once it is there: it begins behind that step, and says so much. */
+		const heard = async (number, after, ...messages) => {
+			for (const until = Date.now() + 30_000; sockets.length < number; await other.waitForTimeout(50))
+				assert.ok(Date.now() < until, `there are ${sockets.length} connections`);
+			const socket = sockets[number - 1];
+			assert.equal(new URL(socket.url()).searchParams.get("after"), String(after));
+			for (const message of messages) socket.send(JSON.stringify(message));
+			return socket;
+		};
+		const start = { type: "start", run_id: "run_written", agent: "react" };
+		const token = (seq, text) => ({ type: "token", seq, text });
+		const step = { seq: 1, kind: "thought", agent: "react", text: "It rains on.", at: new Date().toISOString() };
+
+		const first = await heard(1, 0, start, token(1, "It "), token(1, "rains"));
+		await written.getByText("It rains", { exact: true }).waitFor();
+		await first.close();
+		const second = await heard(2, 0, start, token(1, "It rains on"));
+		await written.getByText("It rains on", { exact: true }).waitFor();
+		await heard(2, 0, { type: "step", step });
+		await written.getByText("It rains on.", { exact: true }).waitFor();
+		await counted(written.getByText("It rains on", { exact: true }), 0);
+		await second.close();
+		await heard(3, 1, start, token(2, "And on"));
+		await written.getByText("And on", { exact: true }).waitFor();
+		await other.close();
+	},
+);
+
+await step("whoever wants less motion sees none", async () => {
+	const slow = "[[steps=6 delay_ms=400 id=web-calm]] Count.";
+	await imported(canvas([node("react", slow), toolNode()], [{ from: "t", to: "a" }]));
+	const moving = () =>
+		page.evaluate(() => document.getAnimations().filter(({ playState }) => playState === "running").length);
+	await run("react");
+	await page.locator(".react-flow__edge.animated").first().waitFor({ state: "attached" });
+	assert.ok((await moving()) > 0);
+	await page.emulateMedia({ reducedMotion: "reduce" });
+	assert.equal(await moving(), 0);
+	await page.emulateMedia({ reducedMotion: null });
+	await ended("react", "succeeded");
+});
+
+await step("a node that is dragged into a group is in it, and undo takes it out", async () => {
+	await imported(
+		canvas([
+			{ id: "g", kind: "group", x: 0, y: 0, width: 500, height: 300, data: { title: "Notes" } },
+			{ id: "n", kind: "note", x: 600, y: 60, data: { text: "in" } },
+		]),
+	);
+	const note = page.getByRole("article", { name: "note" });
+	const kept = (group) =>
+		page.waitForFunction((wanted) => {
+			const { canvas } = JSON.parse(sessionStorage.getItem("riverrun.canvas"));
+			return JSON.parse(canvas).nodes.find(({ id }) => id === "n")?.group === wanted;
+		}, group);
+	await kept(undefined);
+	const from = await note.getByText("note", { exact: true }).boundingBox();
+	const to = await page.locator('.react-flow__node[data-id="g"]').boundingBox();
+	await page.mouse.move(from.x + 5, from.y + 5);
+	await page.mouse.down();
+	await page.mouse.move(to.x + to.width / 3, to.y + to.height / 3, { steps: 8 });
+	await page.mouse.up();
+	await kept("g");
+	await shot("in-a-group");
+	await page.getByRole("button", { name: "undo" }).click();
+	await kept(undefined);
+});
+
+await step("a graph is built and run by keyboard alone", async () => {
+	const settings = page.getByRole("complementary", { name: "settings" });
+	const pressed = async (at, key) => {
+		await at.focus();
+		await page.keyboard.press(key);
+	};
+	await pressed(page.getByRole("button", { name: "new canvas" }), "Enter");
+	await agent("react").waitFor({ state: "detached" });
+	await pressed(palette("calculator"), "Enter");
+	await pressed(palette("react"), "Enter");
+	await agent("react").waitFor();
+	await pressed(page.locator(".react-flow__node").filter({ has: agent("react") }), "Enter");
+	await pressed(settings.getByLabel("connect an input"), "ArrowDown");
+	await counted(page.locator(".react-flow__edge"), 1);
+	await agent("react").getByLabel("task").focus();
+	await page.keyboard.type("[[steps=1 id=web-keys]] Count.");
+	await page.keyboard.press("Control+Enter");
+	await ended("react", "succeeded");
+	await agent("react")
+		.getByText(/calculator\(/)
+		.first()
+		.waitFor();
+	await shot("by-keyboard");
+});
+
 await step("runs are found by what they are, and branches of one stand below each other", async () => {
 	const { items } = await json("/runs?limit=10");
 	const cited = items.find((one) => one.task.includes("web-cited"));
@@ -214,7 +351,7 @@ await step("runs are found by what they are, and branches of one stand below eac
 await step("a document keeps the versions that it had, and one is removed with a receipt", async () => {
 	await page.goto(`${base}/ui/collections/`);
 	await page.getByRole("button", { name: "upload/winch.md", exact: true }).waitFor();
-	await upload(PAGE.replace("12", "14"));
+	await upload({ "winch.md": PAGE.replace("12", "14") });
 	await page.getByRole("button", { name: "upload/winch.md", exact: true }).click();
 	const dialog = page.getByRole("dialog");
 	const versions = dialog.getByLabel("versions: 2");
@@ -231,6 +368,38 @@ await step("a document keeps the versions that it had, and one is removed with a
 	await receipt.waitFor();
 	await accessibleEverywhere("a receipt");
 	await shot("receipt");
+});
+
+await step("templates that read a collection run as they are", async () => {
+	await page.goto(`${base}/ui/collections/`);
+	await page.getByLabel("collection", { exact: true }).fill("handbook");
+	await upload({ "winch.md": PAGE });
+	await page.goto(base);
+	for (const [template, last] of [
+		["Ask the handbook", "react"],
+		["Research, then rewrite", "supervisor"],
+	]) {
+		await page.getByRole("button", { name: "new canvas" }).click();
+		await page.getByRole("button", { name: new RegExp(`^${template}`) }).click();
+		await run(last);
+		await ended(last, "succeeded");
+	}
+});
+
+await step("a collection of many documents is read page by page", async () => {
+	const names = Array.from({ length: 60 }, (_, n) => `page-${String(n).padStart(2, "0")}.md`);
+	const texts = Object.fromEntries(names.map((name) => [name, `# ${name}\n\n${FEE}\n`]));
+	await page.goto(`${base}/ui/collections/`);
+	await page.getByLabel("collection", { exact: true }).fill("many");
+	await upload(texts);
+	await page.getByRole("region", { name: "Collections", exact: true }).getByRole("button", { name: /^many/ }).click();
+	const documents = page.getByRole("button", { name: /^upload\/page-\d\d\.md$/ });
+	await counted(documents, 50);
+	await page.getByRole("button", { name: "Next page" }).click();
+	await counted(documents, 10);
+	await accessibleEverywhere("the second page of documents");
+	await page.getByRole("button", { name: "Previous page" }).click();
+	await counted(documents, 50);
 });
 
 await step("nothing is asked of anyone else, and nothing went wrong unseen", () => {

@@ -38,6 +38,15 @@ await step("one that needs nothing is dropped", async () => {
 	assert.deepEqual(states, ["redriven", "dropped"]);
 });
 
+await step("every service and every worker's lag is shown", async () => {
+	const { services, lag } = await (await fetch(`${base}/health`)).json();
+	const header = (region, name) =>
+		page.getByRole("region", { name: region, exact: true }).getByRole("rowheader").filter({ hasText: name }).first();
+	assert.ok(services.length > 0 && Object.keys(lag).length > 0);
+	for (const { name } of services) await header("Services", name).waitFor();
+	for (const group of Object.keys(lag)) await header("Behind", group).waitFor();
+});
+
 await step("what was measured of a model is shown", async () => {
 	const { items } = await (await fetch(`${base}/models/cards`)).json();
 	const models = page.getByRole("region", { name: "Models" });

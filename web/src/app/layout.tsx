@@ -12,6 +12,9 @@ export const metadata: Metadata = {
 export default function Layout({ children }: { children: ReactNode }) {
 	return (
 		<html lang="en" suppressHydrationWarning>
+			<head>
+				<script src="/theme.js" />
+			</head>
 			<body>
 				<Shell>{children}</Shell>
 			</body>

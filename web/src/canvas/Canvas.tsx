@@ -24,6 +24,7 @@ import { autosave } from "./autosave";
 import { Beginnings } from "./Beginnings";
 import { meant, reachOf, snapRadius } from "./connecting";
 import { type CanvasDocument, type CanvasNode, nodeOf, refusal } from "./document";
+import { regrouped } from "./groups";
 import { Inspector } from "./Inspector";
 import { Kept } from "./Kept";
 import { useKeyboard } from "./keyboard";
@@ -31,10 +32,12 @@ import { movesOf, placed } from "./moves";
 import { type FlowNode, NODE_TYPES } from "./nodes";
 import { drawnOf, isFar } from "./nodes/far";
 import { SIZES } from "./nodes/sizes";
+import { noticeMs } from "./notices";
 import { DRAG_TYPE, Palette, readDragged } from "./Palette";
 import { Search } from "./Search";
 import { useCanvas } from "./store";
 import { Toolbar } from "./Toolbar";
+import { takeFile } from "./take";
 
 const ARROW = { type: MarkerType.ArrowClosed, width: 18, height: 18 } as const;
 const OVERVIEW = { width: 150, height: 100 };
@@ -57,6 +60,7 @@ function Workspace() {
 	const flow = useReactFlow();
 	const [searching, setSearching] = useState(false);
 	const beforeDrag = useRef<CanvasDocument | null>(null);
+	const dragged = useRef<ReadonlySet<string>>(new Set());
 	useKeyboard(useCallback(() => setSearching(true), []));
 
 	useEffect(() => {
@@ -71,7 +75,7 @@ function Workspace() {
 
 	useEffect(() => {
 		if (!notice) return;
-		const timer = setTimeout(() => say(null), 5_000);
+		const timer = setTimeout(() => say(null), noticeMs(notice));
 		return () => clearTimeout(timer);
 	}, [notice, say]);
 
@@ -99,9 +103,11 @@ function Workspace() {
 	);
 
 	const endDrag = useCallback(() => {
-		if (beforeDrag.current) settle(beforeDrag.current);
+		if (!beforeDrag.current) return;
+		amend((now) => regrouped(now, dragged.current));
+		settle(beforeDrag.current);
 		beforeDrag.current = null;
-	}, [settle]);
+	}, [amend, settle]);
 
 	const onNodesChange = useCallback(
 		(changes: NodeChange<FlowNode>[]) => {
@@ -128,6 +134,13 @@ function Workspace() {
 	);
 
 	const drop = (event: DragEvent) => {
+		const file = event.dataTransfer.files[0];
+		if (file) {
+			// Else the browser would leave the page for the file.
+			event.preventDefault();
+			void takeFile(file);
+			return;
+		}
 		const node = readDragged(event.dataTransfer);
 		if (!node) return;
 		event.preventDefault();
@@ -151,8 +164,9 @@ function Workspace() {
 							for (const c of changes) if (c.type === "select") c.selected ? next.add(c.id) : next.delete(c.id);
 							select(next);
 						}}
-						onNodeDragStart={() => {
+						onNodeDragStart={(_, __, together) => {
 							beforeDrag.current = useCanvas.getState().history.present;
+							dragged.current = new Set(together.map((node) => node.id));
 						}}
 						onNodeDragStop={endDrag}
 						onConnect={({ source, target }) => connect(source, target)}
@@ -171,7 +185,8 @@ function Workspace() {
 						onDelete={({ nodes: gone, edges: cut }) => remove([...gone, ...cut].map((one) => one.id))}
 						onDrop={drop}
 						onDragOver={(event) => {
-							if (event.dataTransfer.types.includes(DRAG_TYPE)) event.preventDefault();
+							const { types } = event.dataTransfer;
+							if (types.includes(DRAG_TYPE) || types.includes("Files")) event.preventDefault();
 						}}
 						deleteKeyCode={["Delete", "Backspace"]}
 						multiSelectionKeyCode={["Shift", "Meta", "Control"]}

@@ -7,6 +7,13 @@ import type { CanvasNode } from "./document";
 import { useCanvas } from "./store";
 
 const MOST = 20;
+/** How long the view flies to what was found. */
+const FLIGHT_MS = 200;
+
+/** Whoever wants less motion is there at once: what a script moves no style sheet stops. */
+function isCalm(): boolean {
+	return window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+}
 
 /** Finds nodes by their words and goes there. */
 export function Search({ open, onClose }: { open: boolean; onClose: () => void }) {
@@ -19,7 +26,7 @@ export function Search({ open, onClose }: { open: boolean; onClose: () => void }
 	const go = (node: CanvasNode | undefined) => {
 		if (!node) return;
 		select([node.id]);
-		void fitView({ nodes: [{ id: node.id }], maxZoom: 1, duration: 200 });
+		void fitView({ nodes: [{ id: node.id }], maxZoom: 1, duration: isCalm() ? 0 : FLIGHT_MS });
 		onClose();
 	};
 	return (

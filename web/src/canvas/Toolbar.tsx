@@ -16,14 +16,15 @@ import {
 	Upload,
 } from "lucide-react";
 import { useRef, useState } from "react";
-import { describe } from "@/api/client";
 import { Button, Dialog, IconButton, Input, Menu } from "@/ui";
+import { download } from "@/ui/download";
 import { Beginnings } from "./Beginnings";
 import { type Alignment, type Axis, emptyCanvas } from "./document";
-import { exportCanvas, importCanvas } from "./exchange";
+import { leftOut, sharedCanvas } from "./exchange";
 import { useKeeping } from "./keeping";
 import { KEYS } from "./keyboard";
 import { useCanvas } from "./store";
+import { takeFile } from "./take";
 
 const ARRANGEMENTS: { label: string; how: Alignment | Axis }[] = [
 	{ label: "left edges", how: "left" },
@@ -44,15 +45,10 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 	const file = useRef<HTMLInputElement>(null);
 	const [dialog, setDialog] = useState<"templates" | "keys" | null>(null);
 
-	const take = async (chosen: File | undefined) => {
-		if (!chosen) return;
-		try {
-			const canvas = importCanvas(await chosen.text());
-			replace(canvas);
-			say(`${chosen.name} is imported: ${canvas.nodes.length} node${canvas.nodes.length === 1 ? "" : "s"}`);
-		} catch (error) {
-			say(`${chosen.name} is not imported: ${describe(error)}`);
-		}
+	const give = () => {
+		const { text, keys } = sharedCanvas(document);
+		download(`${document.name || "canvas"}.json`, text, "application/json");
+		if (keys > 0) say(`exported${leftOut(keys)}`);
 	};
 
 	return (
@@ -126,7 +122,7 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 				<IconButton label="import" onClick={() => file.current?.click()}>
 					<Upload size={16} aria-hidden />
 				</IconButton>
-				<IconButton label="export" onClick={() => save(`${document.name || "canvas"}.json`, exportCanvas(document))}>
+				<IconButton label="export" onClick={give}>
 					<Download size={16} aria-hidden />
 				</IconButton>
 			</span>
@@ -137,7 +133,8 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 				aria-label="canvas file"
 				hidden
 				onChange={(event) => {
-					void take(event.target.files?.[0]);
+					const chosen = event.target.files?.[0];
+					if (chosen) void takeFile(chosen);
 					event.target.value = "";
 				}}
 			/>
@@ -156,14 +153,4 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 			</Dialog>
 		</div>
 	);
-}
-
-function save(name: string, text: string) {
-	const url = URL.createObjectURL(new Blob([text], { type: "application/json" }));
-	const link = Object.assign(window.document.createElement("a"), {
-		href: url,
-		download: name.replace(/[^\w. -]/g, "_"),
-	});
-	link.click();
-	URL.revokeObjectURL(url);
 }

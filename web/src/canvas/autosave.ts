@@ -9,16 +9,16 @@ const PAUSE_MS = 300;
 export function autosave(): () => void {
 	let timer: ReturnType<typeof setTimeout> | undefined;
 	const save = () => {
-		const { history, runOf: runs, chains, revisions, say } = useCanvas.getState();
+		const { history, runOf: runs, runBefore: before, chains, revisions, say } = useCanvas.getState();
 		try {
-			writeSaved({ document: history.present, runs, chains, revisions });
+			writeSaved({ document: history.present, runs, before, chains, revisions });
 		} catch {
 			say("the browser does not keep this canvas: its storage is full or switched off");
 		}
 	};
 	const unsubscribe = useCanvas.subscribe((state, before) => {
-		const same = (key: "history" | "runOf" | "chains" | "revisions") => state[key] === before[key];
-		if (same("history") && same("runOf") && same("chains") && same("revisions")) return;
+		const kept = ["history", "runOf", "runBefore", "chains", "revisions"] as const;
+		if (kept.every((key) => state[key] === before[key])) return;
 		clearTimeout(timer);
 		timer = setTimeout(save, PAUSE_MS);
 	});

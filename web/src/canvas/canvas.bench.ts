@@ -1,7 +1,7 @@
 /** What a large canvas costs apart from drawing it: `npm run bench`. Each must stay well below a frame of 16 ms. */
 
 import { bench, describe } from "vitest";
-import { aligned, type CanvasDocument, edgeId, emptyCanvas, moved, refusal, takenAlong } from "./document";
+import { aligned, type CanvasDocument, edgeId, emptyCanvas, LIMITS, moved, refusal, takenAlong } from "./document";
 import { exportCanvas, importCanvas } from "./exchange";
 import { chainOf, notRunnable } from "./plan";
 
@@ -52,5 +52,22 @@ describe(`a canvas of ${NODES} nodes`, () => {
 	bench("is aligned", () => void aligned(document.nodes, "left", () => ({ width: 320, height: 160 })));
 	bench("is copied", () => void takenAlong(document, ids));
 	bench("is exported, as autosave does", () => void exportCanvas(document));
+	bench("is imported", () => void importCanvas(text));
+});
+
+describe("the largest canvas that there may be", () => {
+	const nodes = Array.from({ length: LIMITS.nodes }, (_, n) => ({
+		id: `a${n}`,
+		kind: "agent" as const,
+		x: 0,
+		y: 0,
+		data: { agent: "react", task: "{{input}}" },
+	}));
+	const edges = nodes.flatMap((_, at) =>
+		[1, 2, 3, 4]
+			.filter((back) => back <= at)
+			.map((back) => ({ id: `${at}-${back}`, from: `a${at - back}`, to: `a${at}` })),
+	);
+	const text = exportCanvas({ ...emptyCanvas(), nodes, edges });
 	bench("is imported", () => void importCanvas(text));
 });

@@ -6,6 +6,7 @@ import {
 	aligned,
 	type CanvasDocument,
 	type CanvasNode,
+	closing,
 	copied,
 	distributed,
 	edgeId,
@@ -227,10 +228,37 @@ describe("export and import", () => {
 		["a group that is none", file((p) => (p.nodes = [{ ...agent("a"), group: "b" }, agent("b")])), "group"],
 		["too many nodes", file((p) => (p.nodes = many(LIMITS.nodes + 1))), "nodes"],
 		["a place off the map", file((p) => (p.nodes = [{ ...agent("a"), x: 1e300 }])), "x"],
+		["100,000 nodes", file((p) => (p.nodes = many(100_000))), /nodes|MiB/],
+		["more than a file may have", `"${"a".repeat(LIMITS.bytes)}"`, "4 MiB"],
+		["an abyss of lists", "[".repeat(200_000) + "]".repeat(200_000), /JSON|the file/],
+		["a constructor", '{"nodes": [{"constructor": {"prototype": 1}}]}', "is not allowed"],
 		["a foreign namespace form", file((p) => (p.namespace = "a__b")), "namespace"],
 	])("%s is refused with its place", (_, json, words) => {
 		expect(() => importCanvas(json)).toThrow(ImportError);
 		expect(() => importCanvas(json)).toThrow(words);
+		expect(({} as Record<string, unknown>).a).toBeUndefined();
+	});
+
+	describe("given as many agents and connections as there may be", () => {
+		const agents = many(LIMITS.nodes);
+		/** Each waits for the four before it. */
+		const edges = agents.flatMap((_, at) =>
+			[1, 2, 3, 4].filter((back) => back <= at).map((back) => ({ from: `n${at - back}`, to: `n${at}` })),
+		);
+		const largest = (extra: { from: string; to: string }[]) =>
+			file((p) => Object.assign(p, { nodes: agents, edges: [...edges, ...extra] }));
+
+		test("then all of it is read", () => {
+			const read = importCanvas(largest([]));
+			expect([read.nodes.length, read.edges.length]).toEqual([2_000, 7_990]);
+			expect(closing(read)).toBeNull();
+		});
+		test("when the last one closes a circle through all of them, then it is refused", () => {
+			expect(() => importCanvas(largest([{ from: "n1999", to: "n0" }]))).toThrow("circle");
+		});
+		test("when one is there twice, then it is refused", () => {
+			expect(() => importCanvas(largest([{ from: "n0", to: "n1" }]))).toThrow("they are connected");
+		});
 	});
 
 	describe("the files that the command line reads, too", () => {

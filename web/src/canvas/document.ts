@@ -61,6 +61,8 @@ export type CanvasDocument = {
 	edges: CanvasEdge[];
 	/** Its id on the server, where it is kept in its namespace. It goes with undo and redo, and not into an export. */
 	kept?: string;
+	/** Tells it from other canvases that undo and redo lead to; nothing of it is kept or exported. */
+	sheet?: number;
 };
 
 export function emptyCanvas(): CanvasDocument {
@@ -79,16 +81,25 @@ export function nodeOf(document: CanvasDocument, id: string): CanvasNode | undef
 	return document.nodes.find((node) => node.id === id);
 }
 
+export const CONNECTED = "they are connected";
+export const CIRCLE = "that would be a circle: an agent can't wait for itself";
+
+/** Why two nodes can't be connected whatever else is, in words for the user; null when they can. */
+export function misfit(source: CanvasNode | undefined, target: CanvasNode | undefined): string | null {
+	if (!source || !target) return "one of the nodes is gone";
+	if (source.id === target.id) return "a node can't be connected to itself";
+	if (target.kind !== "agent") return "only an agent takes an input";
+	if (source.kind === "note" || source.kind === "group") return `a ${source.kind} gives nothing to an agent`;
+	return null;
+}
+
 /** Why two nodes can't be connected, in words for the user; null when they can. */
 export function refusal(document: CanvasDocument, from: string, to: string): string | null {
 	const [source, target] = [nodeOf(document, from), nodeOf(document, to)];
-	if (!source || !target) return "one of the nodes is gone";
-	if (from === to) return "a node can't be connected to itself";
-	if (target.kind !== "agent") return "only an agent takes an input";
-	if (source.kind === "note" || source.kind === "group") return `a ${source.kind} gives nothing to an agent`;
-	if (document.edges.some((edge) => edge.from === from && edge.to === to)) return "they are connected";
-	if (source.kind === "agent" && reaches(document, to, from))
-		return "that would be a circle: an agent can't wait for itself";
+	const reason = misfit(source, target);
+	if (reason) return reason;
+	if (document.edges.some((edge) => edge.from === from && edge.to === to)) return CONNECTED;
+	if (source?.kind === "agent" && reaches(document, to, from)) return CIRCLE;
 	if (document.edges.length >= LIMITS.edges) return `a canvas has at most ${LIMITS.edges} connections`;
 	return null;
 }
@@ -105,6 +116,29 @@ export function reaches(document: CanvasDocument, from: string, to: string): boo
 		open.push(...(next.get(at) ?? []));
 	}
 	return false;
+}
+
+/** A connection that closes a circle; null when none does. Looks at each one once, however many there are. */
+export function closing(document: CanvasDocument): { from: string; to: string } | null {
+	const next = outgoing(document);
+	const state = new Map<string, "open" | "done">();
+	for (const begin of next.keys()) {
+		const path = state.has(begin) ? [] : [{ id: begin, at: 0 }];
+		if (path.length > 0) state.set(begin, "open");
+		for (let last = path.at(-1); last; last = path.at(-1)) {
+			const to = next.get(last.id)?.[last.at];
+			last.at += 1;
+			if (to === undefined) {
+				state.set(last.id, "done");
+				path.pop();
+			} else if (state.get(to) === "open") return { from: last.id, to };
+			else if (!state.has(to)) {
+				state.set(to, "open");
+				path.push({ id: to, at: 0 });
+			}
+		}
+	}
+	return null;
 }
 
 function outgoing(document: CanvasDocument): Map<string, string[]> {

@@ -2,7 +2,8 @@
 
 import { en } from "zod/locales";
 import * as z from "zod/mini";
-import { type CanvasDocument, edgeId, FORMAT, LIMITS, refusal, VERSION } from "./document";
+import { type CanvasDocument, CIRCLE, CONNECTED, closing, edgeId, FORMAT, LIMITS, misfit, VERSION } from "./document";
+import { masked } from "./secrets";
 
 z.config(en());
 
@@ -76,28 +77,62 @@ export function importCanvas(json: string): CanvasDocument {
 	return connected(read.data);
 }
 
-/** Adds the connections one by one, as a user would, so that none is there that could not be drawn. */
+/** With its connections, of which none is there that could not be drawn. */
 function connected(read: z.infer<typeof schema>): CanvasDocument {
-	const ids = new Set(read.nodes.map((one) => one.id));
-	if (ids.size < read.nodes.length) throw new ImportError("two nodes have the same id");
+	const nodes = new Map(read.nodes.map((one) => [one.id, one]));
+	if (nodes.size < read.nodes.length) throw new ImportError("two nodes have the same id");
 	const groups = new Set(read.nodes.filter((one) => one.kind === "group").map((one) => one.id));
 	for (const { id, group, kind } of read.nodes) {
 		if (group !== undefined && (!groups.has(group) || kind === "group")) {
 			throw new ImportError(`node ${id} lies in ${group}, which is no group that it can lie in`);
 		}
 	}
-	const document: CanvasDocument = { ...read, edges: [] };
+	const seen = new Set<string>();
 	for (const { from, to } of read.edges) {
-		const reason = refusal(document, from, to);
-		if (reason) throw new ImportError(`connection ${from} to ${to}: ${reason}`);
-		document.edges.push({ id: edgeId(from, to), from, to });
+		const pair = JSON.stringify([from, to]);
+		const reason = misfit(nodes.get(from), nodes.get(to)) ?? (seen.has(pair) ? CONNECTED : null);
+		if (reason) throw notConnected(from, to, reason);
+		seen.add(pair);
 	}
+	const document = { ...read, edges: read.edges.map(({ from, to }) => ({ id: edgeId(from, to), from, to })) };
+	const circle = closing(document);
+	if (circle) throw notConnected(circle.from, circle.to, CIRCLE);
 	return document;
 }
 
-/** The canvas as a file. Holds no run, no key and no address. */
+function notConnected(from: string, to: string, reason: string): ImportError {
+	return new ImportError(`connection ${from} to ${to}: ${reason}`);
+}
+
+/** The canvas as this browser keeps it: in the exchange format, with what was typed as it was typed. */
 export function exportCanvas(document: CanvasDocument): string {
-	const { format, version, name, namespace, nodes, edges } = document;
-	const plain = { format, version, name, namespace, nodes, edges: edges.map(({ from, to }) => ({ from, to })) };
-	return `${JSON.stringify(plain, null, 2)}\n`;
+	return `${JSON.stringify(plain(document), null, 2)}\n`;
+}
+
+/** The canvas for others, as a file or on the server: without the keys that somebody typed into it, which are counted. */
+export function sharedCanvas(document: CanvasDocument): { text: string; keys: number } {
+	let keys = 0;
+	const words = (name: string, value: unknown) => {
+		if (typeof value !== "string" || NAMES.has(name)) return value;
+		const found = masked(value);
+		keys += found.keys;
+		return found.text;
+	};
+	return { text: `${JSON.stringify(plain(document), words, 2)}\n`, keys };
+}
+
+/** What must stay as it is for the canvas to be one. */
+const NAMES = new Set(["id", "from", "to", "group", "kind", "format", "namespace"]);
+
+/** What is exported: no run, and not where the server keeps it. */
+function plain({ format, version, name, namespace, nodes, edges }: CanvasDocument) {
+	return { format, version, name, namespace, nodes, edges: edges.map(({ from, to }) => ({ from, to })) };
+}
+
+/** What is said of keys that were left out; nothing where none was. */
+export function leftOut(keys: number): string {
+	if (keys === 0) return "";
+	return keys === 1
+		? "; one thing that looks like a key was left out"
+		: `; ${keys} things that look like keys were left out`;
 }

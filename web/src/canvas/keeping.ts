@@ -4,6 +4,7 @@
 
 import { create } from "zustand";
 import { type CanvasEntry, describe } from "@/api/client";
+import { leftOut, sharedCanvas } from "./exchange";
 import { copyName, drawn, isOvertaken, keyOf, look, overwrite, save, saveCopy } from "./kept";
 import { useCanvas } from "./store";
 
@@ -48,7 +49,8 @@ export const useKeeping = create<KeepingState>((set, get) => {
 	};
 	const saved = (entry: CanvasEntry) => {
 		canvas().keptAs(entry);
-		canvas().say(`the server keeps it as ${entry.canvas_id}, revision ${entry.revision}`);
+		const keys = leftOut(sharedCanvas(present()).keys);
+		canvas().say(`the server keeps it as ${entry.canvas_id}, revision ${entry.revision}${keys}`);
 	};
 
 	return {

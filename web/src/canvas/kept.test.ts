@@ -109,6 +109,17 @@ describe("a canvas of the server", () => {
 		expect(canvas().notice).toContain("revision 2");
 	});
 
+	test("goes there without the keys that were typed into it, which are said, and stay on the screen", async () => {
+		const key = `ghp_${"aB3".repeat(12)}`;
+		canvas().edit((now) => ({ ...now, name: `Plan ${key}` }));
+		await keeping().saveAs("plan");
+		expect(onServer("plan")).toEqual([1, "Plan [secret]"]);
+		expect([present().name, canvas().notice]).toEqual([
+			`Plan ${key}`,
+			expect.stringContaining("one thing that looks like"),
+		]);
+	});
+
 	test("that somebody else has saved is left alone until it is said what becomes of it", async () => {
 		await keeping().saveAs("plan");
 		elsewhere("plan", "Theirs");

@@ -3,7 +3,7 @@
 import { ApiError, type CanvasEntry, type CanvasView, call } from "@/api/client";
 import type { Page } from "@/api/shapes";
 import { type CanvasDocument, LIMITS } from "./document";
-import { exportCanvas, importCanvas } from "./exchange";
+import { importCanvas, sharedCanvas } from "./exchange";
 
 /** Longest id of a canvas on the server. */
 const ID_LENGTH = 63;
@@ -55,7 +55,7 @@ let tried = { what: "", key: "" };
 /** Saves a canvas over a revision, 0 for one that is new; fails with {@link isOvertaken} when another is there. */
 export async function save(document: CanvasDocument, id: string, revision: number): Promise<CanvasEntry> {
 	const { namespace } = document;
-	const text = exportCanvas(document);
+	const { text } = sharedCanvas(document);
 	const what = JSON.stringify([namespace, id, revision, text]);
 	if (tried.what !== what) tried = { what, key: crypto.randomUUID() };
 	const body = { namespace, revision, document: JSON.parse(text) as unknown };

@@ -10,6 +10,8 @@ import { keep, newPlace, opened, others, type Place, type Saved, SET_ASIDE, type
 export type Reopened = {
 	document: CanvasDocument;
 	runs: Record<string, string>;
+	/** Node → the run before its latest one. */
+	before: Record<string, string>;
 	chains: Record<string, string>;
 	revisions: Record<string, number>;
 };
@@ -38,10 +40,10 @@ export function readSaved(say: (why: string) => void): Reopened | null {
 }
 
 /** Keeps it; throws when there is no room, or no storage. */
-export function writeSaved({ document, runs, chains, revisions }: Reopened): void {
+export function writeSaved({ document, runs, before, chains, revisions }: Reopened): void {
 	const { namespace, kept: id } = document;
 	const kept = id === undefined ? undefined : { id, revision: revisions[keyOf(namespace, id)] ?? 0 };
-	const saved = { canvas: exportCanvas(document), runs, chains, kept };
+	const saved = { canvas: exportCanvas(document), runs, before: someOf(before), chains, kept };
 	const done = keep(shelf(), place ?? newPlace(), saved, Date.now());
 	place = done.place;
 	if (done.refused.length > 0) throw done.refused[0];
@@ -63,11 +65,16 @@ export function ofOtherTabs(): { key: string; at: number; canvas: Reopened }[] {
 	}
 }
 
-function reopen({ canvas, runs, chains, kept }: Saved): Reopened {
+function reopen({ canvas, runs, before = {}, chains, kept }: Saved): Reopened {
 	const document = importCanvas(canvas);
-	if (!kept) return { document, runs, chains, revisions: {} };
+	if (!kept) return { document, runs, before, chains, revisions: {} };
 	const revisions = { [keyOf(document.namespace, kept.id)]: kept.revision };
-	return { document: { ...document, kept: kept.id }, runs, chains, revisions };
+	return { document: { ...document, kept: kept.id }, runs, before, chains, revisions };
+}
+
+/** Nothing is kept as nothing: what was kept before there was such a thing is then not taken for another canvas. */
+function someOf(runs: Record<string, string>): Record<string, string> | undefined {
+	return Object.keys(runs).length > 0 ? runs : undefined;
 }
 
 /** What is drawn from now on would be kept in the place of this text. Says where it is. */

@@ -1,8 +1,10 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { useRuns } from "@/runs/store";
 import { type CanvasNode, emptyCanvas } from "./document";
 import { begin } from "./history";
 import { MemoryStore } from "./memory-store";
 import { movesOf, placed } from "./moves";
+import { readSaved, writeSaved } from "./saved";
 import { useCanvas } from "./store";
 
 afterEach(() => {
@@ -90,4 +92,70 @@ test.each([
 ])("given a move whose dragging is %s, then it ends its drag: %s", (dragging, ends) => {
 	expect(movesOf([{ type: "position", id: "a", position: { x: 1, y: 2 }, dragging }]).ends).toBe(ends);
 	expect(movesOf([{ type: "dimensions", id: "a", dimensions: { width: 1, height: 2 } }]).ends).toBe(false);
+});
+
+describe("given a canvas with runs, when another one takes its place", () => {
+	const canvas = useCanvas.getState;
+	const shown = () => [canvas().history.present.name, canvas().runOf, canvas().runBefore];
+	const named = (name: string) => ({ ...emptyCanvas(), name });
+	const start = useRuns.getState().start;
+	beforeEach(() => {
+		useCanvas.setState({
+			history: begin(emptyCanvas()),
+			runOf: {},
+			runBefore: {},
+			chains: {},
+			problems: {},
+			aside: {},
+		});
+		canvas().replace(named("first"));
+		canvas().adopt("agent", "run_1");
+		canvas().adopt("agent", "run_2");
+	});
+	afterEach(() => useRuns.setState({ start }));
+
+	test("then a node of the same id has none of them, and undo and redo bring each canvas with its own", () => {
+		canvas().replace(named("second"));
+		expect(shown()).toEqual(["second", {}, {}]);
+		canvas().adopt("agent", "run_3");
+		canvas().undo();
+		expect(shown()).toEqual(["first", { agent: "run_2" }, { agent: "run_1" }]);
+		canvas().redo();
+		expect(shown()).toEqual(["second", { agent: "run_3" }, {}]);
+	});
+
+	test("then steps within one canvas leave its newest runs", () => {
+		canvas().edit((now) => ({ ...now, name: "renamed" }));
+		canvas().adopt("agent", "run_3");
+		canvas().undo();
+		expect(shown()).toEqual(["first", { agent: "run_3" }, { agent: "run_2" }]);
+	});
+
+	test("then a run whose start was under way is of the canvas that it was started on", async () => {
+		let confirm: (runs: Record<string, string>) => void = () => {};
+		useRuns.setState({ start: () => new Promise((resolve) => (confirm = resolve)) });
+		const node: CanvasNode = { id: "agent", kind: "agent", x: 0, y: 0, data: { agent: "react", task: "do it" } };
+		canvas().edit((now) => ({ ...now, nodes: [node] }));
+		const underWay = canvas().run("agent");
+		canvas().replace(named("second"));
+		confirm({ agent: "run_3" });
+		await underWay;
+		expect([canvas().runOf, canvas().chains]).toEqual([{}, {}]);
+		canvas().undo();
+		expect([canvas().runOf, canvas().chains]).toEqual([{ agent: "run_3" }, {}]);
+	});
+
+	test("then runs of canvases that undo does not reach any more are forgotten", () => {
+		useCanvas.setState({ history: begin(canvas().history.present) });
+		for (let n = 0; n < 300; n++) canvas().replace(named(`canvas ${n}`));
+		expect(Object.keys(canvas().aside).length).toBeLessThanOrEqual(canvas().history.past.length);
+	});
+});
+
+test("given a run and the one before it, when the page is reloaded, then both are there to be compared", () => {
+	vi.stubGlobal("localStorage", new MemoryStore());
+	vi.stubGlobal("sessionStorage", new MemoryStore());
+	const runs = { agent: "run_2" };
+	writeSaved({ document: emptyCanvas(), runs, before: { agent: "run_1" }, chains: {}, revisions: {} });
+	expect(readSaved(() => {})).toMatchObject({ runs, before: { agent: "run_1" } });
 });

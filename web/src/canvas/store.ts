@@ -29,23 +29,19 @@ import {
 import * as history from "./history";
 import { keyOf } from "./kept";
 import { chainOf, notRunnable } from "./plan";
+import { type Aside, adopted, begun, NOTHING_RAN, type Ran, refused, settled, sheetOf } from "./ran";
 import { type Reopened, readSaved } from "./saved";
 
 const COPY_OFFSET = 32;
 let burst: history.Burst<CanvasDocument> | null = null;
 let loaded = false;
+let sheets = 0;
 
-type CanvasState = {
+type CanvasState = Ran & {
 	history: history.History<CanvasDocument>;
+	/** Runs of the canvases that undo and redo lead to. */
+	aside: Aside;
 	selected: ReadonlySet<string>;
-	/** Node → its latest run. */
-	runOf: Record<string, string>;
-	/** Node → the run before its latest one, to compare it with. */
-	runBefore: Record<string, string>;
-	/** Last node of a chain whose start the server has not confirmed yet → its key: after a reload it is asked for again. */
-	chains: Record<string, string>;
-	/** Node → why its run could not be started. */
-	problems: Record<string, string>;
 	/** Namespace and id of a canvas of the server → the revision of it that was seen last. */
 	revisions: Record<string, number>;
 	clipboard: { nodes: CanvasNode[]; edges: CanvasEdge[] };
@@ -94,29 +90,32 @@ export const useCanvas = create<CanvasState>((set, get) => {
 	const present = () => get().history.present;
 	const edit = (change: (document: CanvasDocument) => CanvasDocument) =>
 		set((state) => ({ history: history.record(state.history, change(state.history.present)) }));
+	/** Changes what was run on a canvas, which may not be on the screen any more. */
+	const ran = (sheet: number, change: (ran: Ran) => Ran) =>
+		set((state) =>
+			sheetOf(state.history.present) === sheet
+				? change(ranOn(state))
+				: { aside: { ...state.aside, [sheet]: change(state.aside[sheet] ?? NOTHING_RAN) } },
+		);
 	/** Starts a chain, which the server then carries on: a start that is repeated under its key starts nothing. */
 	const begin = async (id: string, chain: string) => {
-		set((state) => ({ chains: { ...state.chains, [id]: chain }, problems: omit(state.problems, id) }));
+		const sheet = sheetOf(present());
+		ran(sheet, (now) => begun(now, id, chain));
 		try {
 			const runs = await useRuns.getState().start(chainOf(present(), id), chain);
-			for (const [name, runId] of Object.entries(runs)) {
-				set((state) => ({ problems: omit(state.problems, name) }));
-				get().adopt(name, runId);
-			}
+			ran(sheet, (now) => Object.entries(runs).reduce((sum, [name, runId]) => adopted(sum, name, runId), now));
 		} catch (error) {
-			set((state) => ({ problems: { ...state.problems, [id]: describe(error) } }));
+			ran(sheet, (now) => refused(now, id, describe(error)));
 		}
-		set((state) => ({ chains: omit(state.chains, id) }));
+		ran(sheet, (now) => settled(now, id));
 	};
 	const selectedNodes = () => present().nodes.filter((node) => get().selected.has(node.id));
 
 	return {
 		history: history.begin(emptyCanvas()),
+		...NOTHING_RAN,
+		aside: {},
 		selected: new Set(),
-		runOf: {},
-		runBefore: {},
-		chains: {},
-		problems: {},
 		revisions: {},
 		clipboard: { nodes: [], edges: [] },
 		notice: null,
@@ -128,21 +127,29 @@ export const useCanvas = create<CanvasState>((set, get) => {
 			loaded = true;
 			const saved = readSaved((why) => set({ notice: why }));
 			if (!saved) return;
-			const { document, runs, chains, revisions } = saved;
-			set({ history: history.begin(document), runOf: runs, chains, revisions, selected: new Set() });
+			const { document, runs, before, chains, revisions } = saved;
+			set({
+				history: history.begin(document),
+				runOf: runs,
+				runBefore: before,
+				chains,
+				revisions,
+				selected: new Set(),
+			});
 			for (const runId of Object.values(runs)) useRuns.getState().follow(runId);
 			for (const [id, chain] of Object.entries(chains)) void begin(id, chain);
 		},
 
 		replace(document) {
-			edit(() => document);
-			set({ selected: new Set(), runOf: {}, runBefore: {}, chains: {}, problems: {}, shown: get().shown + 1 });
+			sheets += 1;
+			const next = { ...document, sheet: sheets };
+			set((state) => ({ ...turnedTo(state, history.record(state.history, next)), selected: new Set() }));
 		},
 
-		reopen({ document, runs, revisions }) {
+		reopen({ document, runs, before, revisions }) {
 			get().replace(document);
 			// A start that is under way is the other tab's to ask for again.
-			set((state) => ({ runOf: runs, revisions: { ...state.revisions, ...revisions } }));
+			set((state) => ({ runOf: runs, runBefore: before, revisions: { ...state.revisions, ...revisions } }));
 			for (const runId of Object.values(runs)) useRuns.getState().follow(runId);
 		},
 
@@ -166,8 +173,8 @@ export const useCanvas = create<CanvasState>((set, get) => {
 				const after = state.history.present;
 				return { history: history.record({ ...state.history, present: before }, after) };
 			}),
-		undo: () => set((state) => ({ history: history.undo(state.history) })),
-		redo: () => set((state) => ({ history: history.redo(state.history) })),
+		undo: () => set((state) => turnedTo(state, history.undo(state.history))),
+		redo: () => set((state) => turnedTo(state, history.redo(state.history))),
 		select: (ids) => set({ selected: new Set(ids) }),
 		say: (notice) => set({ notice }),
 
@@ -296,7 +303,7 @@ export const useCanvas = create<CanvasState>((set, get) => {
 			if (node?.kind !== "agent") return;
 			const reason = notRunnable(document, node);
 			if (reason) {
-				set((state) => ({ problems: { ...state.problems, [id]: reason } }));
+				ran(sheetOf(document), (now) => refused(now, id, reason));
 				return;
 			}
 			await begin(id, crypto.randomUUID());
@@ -311,27 +318,29 @@ export const useCanvas = create<CanvasState>((set, get) => {
 		async fork(id, seq) {
 			const runId = get().runOf[id];
 			if (!runId) return;
+			const sheet = sheetOf(present());
 			try {
 				const made = await useRuns.getState().fork(runId, seq);
-				set((state) => ({ problems: omit(state.problems, id) }));
-				get().adopt(id, made);
+				ran(sheet, (now) => adopted(now, id, made));
 			} catch (error) {
-				set((state) => ({ problems: { ...state.problems, [id]: describe(error) } }));
+				ran(sheet, (now) => refused(now, id, describe(error)));
 			}
 		},
 
-		adopt: (id, runId) =>
-			set((state) => {
-				const before = state.runOf[id];
-				return {
-					runOf: { ...state.runOf, [id]: runId },
-					runBefore: before && before !== runId ? { ...state.runBefore, [id]: before } : state.runBefore,
-				};
-			}),
+		adopt: (id, runId) => ran(sheetOf(present()), (now) => adopted(now, id, runId)),
 	};
 });
 
-function omit<T>(record: Record<string, T>, key: string): Record<string, T> {
-	const { [key]: _, ...rest } = record;
-	return rest;
+function ranOn({ runOf, runBefore, chains, problems }: Ran): Ran {
+	return { runOf, runBefore, chains, problems };
+}
+
+/** The canvas that the history has there; where it is another one, its runs come along, those of this one are put aside, and the view goes to it. */
+function turnedTo(state: CanvasState, next: history.History<CanvasDocument>): Partial<CanvasState> {
+	const [from, to] = [sheetOf(state.history.present), sheetOf(next.present)];
+	if (from === to) return { history: next };
+	const reached = new Set([...next.past, ...next.future].map(sheetOf));
+	const known = Object.entries({ ...state.aside, [from]: ranOn(state) });
+	const aside: Aside = Object.fromEntries(known.filter(([sheet]) => reached.has(Number(sheet))));
+	return { history: next, aside, ...(state.aside[to] ?? NOTHING_RAN), shown: state.shown + 1 };
 }

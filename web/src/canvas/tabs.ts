@@ -16,6 +16,8 @@ export const BOUNDS = { tabs: 8, characters: 2 << 20 } as const;
 export type Saved = {
 	canvas: string;
 	runs: Record<string, string>;
+	/** Node → the run before its latest one; left out where there is none. */
+	before?: Record<string, string>;
 	chains: Record<string, string>;
 	/** Where the server keeps it, and the revision that was seen last. */
 	kept?: { id: string; revision: number };
@@ -159,17 +161,17 @@ function read(text: string): Entry | null {
 	try {
 		const entry = JSON.parse(text) as Partial<Entry> | null;
 		if (typeof entry?.canvas !== "string") return null;
-		const { canvas, runs = {}, chains = {}, kept, tab = "", at = 0 } = entry;
-		return { canvas, runs, chains, kept, tab, at };
+		const { canvas, runs = {}, before, chains = {}, kept, tab = "", at = 0 } = entry;
+		return { canvas, runs, before, chains, kept, tab, at };
 	} catch {
 		return null;
 	}
 }
 
-function written({ canvas, runs, chains, kept }: Saved, tab: string, at: number): string {
-	return JSON.stringify({ canvas, runs, chains, kept, tab, at } satisfies Entry);
+function written({ canvas, runs, before, chains, kept }: Saved, tab: string, at: number): string {
+	return JSON.stringify({ canvas, runs, before, chains, kept, tab, at } satisfies Entry);
 }
 
-function contentOf({ canvas, runs, chains, kept }: Saved): string {
-	return JSON.stringify({ canvas, runs, chains, kept });
+function contentOf({ canvas, runs, before, chains, kept }: Saved): string {
+	return JSON.stringify({ canvas, runs, before, chains, kept });
 }

@@ -6,12 +6,15 @@ import { ApiError, type CollectionView, type DocumentView } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import type { DeletionView, Items, Page } from "@/api/shapes";
 import { homeNamespace, useSession } from "@/session/store";
-import { Empty, Field, Input, Loading, Panel, Status, Table } from "@/ui";
+import { Button, Empty, Field, Input, Loading, Panel, Status, Table } from "@/ui";
 import { count, moment } from "@/ui/words";
 import { DocumentDialog } from "./DocumentDialog";
 import { Remove, Removed } from "./Remove";
 import { SearchBench } from "./SearchBench";
 import { Upload } from "./Upload";
+
+/** So many documents are on a page. */
+const DOCUMENTS = 50;
 
 /** What is known, by collection: documents, upload, and a bench to try searches on. */
 export function Collections() {
@@ -74,6 +77,7 @@ export function Collections() {
 				<div className="min-w-0 space-y-3">
 					<SearchBench key={`${namespace}/${name}`} namespace={namespace} collection={name} />
 					<Documents
+						key={`documents of ${namespace}/${name}`}
 						namespace={namespace}
 						collection={name}
 						onRemoved={(removed) => {
@@ -98,12 +102,16 @@ function Documents({
 	collection: string;
 	onRemoved: (receipt: DeletionView) => void;
 }) {
-	const path = `/documents?${new URLSearchParams({ namespace, collection, limit: "200" })}`;
-	const documents = usePolled<Page<DocumentView>>(path, 5_000);
+	/** Where the pages begin that were turned; the first one is not among them. */
+	const [turned, setTurned] = useState<string[]>([]);
+	const cursor = turned.at(-1);
+	const query = new URLSearchParams({ namespace, collection, limit: String(DOCUMENTS), ...(cursor ? { cursor } : {}) });
+	const documents = usePolled<Page<DocumentView>>(`/documents?${query}`, 5_000);
 	const [open, setOpen] = useState<DocumentView | null>(null);
 	// The last answer is kept while nobody answers, but not when the answer is that there is nothing any more.
 	const gone = documents.error instanceof ApiError && documents.error.status === 404;
 	const items = gone ? [] : documents.data?.items;
+	const next = documents.data?.next_cursor;
 	const removed = (receipt: DeletionView) => {
 		setOpen(null);
 		documents.refresh();
@@ -130,8 +138,15 @@ function Documents({
 				))}
 			</Table>
 			{items?.length === 0 && <Empty>No documents.</Empty>}
-			{documents.data?.next_cursor && (
-				<p className="text-soft text-xs">These are the first 200; riverrun docs ls shows all.</p>
+			{(turned.length > 0 || next) && (
+				<div className="mt-2 flex justify-between">
+					<Button disabled={turned.length === 0} onClick={() => setTurned(turned.slice(0, -1))}>
+						Previous page
+					</Button>
+					<Button disabled={!next} onClick={() => next && setTurned([...turned, next])}>
+						Next page
+					</Button>
+				</div>
 			)}
 			<div className="mt-3">
 				<Remove

@@ -1,9 +1,12 @@
 "use client";
 
 import { useEffect, useState } from "react";
-import { call, describe, type IngestAccepted, type IngestView } from "@/api/client";
+import { describe, type IngestAccepted, type IngestView, send } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import { Alert, Button, Field, FileInput, Input, Panel, Refused, Status } from "@/ui";
+
+/** Longer than this no upload takes. */
+const SENDS_MS = 10 * 60_000;
 
 /** Sends files to a collection and shows what becomes of each. */
 export function Upload({
@@ -19,29 +22,27 @@ export function Upload({
 	const [files, setFiles] = useState<FileList | null>(null);
 	const [ingest, setIngest] = useState<string | null>(null);
 	const [problem, setProblem] = useState<string | null>(null);
-	const [sending, setSending] = useState(false);
+	/** How much of the files is sent, from 0 to 1; null while nothing is being sent. */
+	const [sent, setSent] = useState<number | null>(null);
+	const sending = sent !== null;
 	const target = name || collection || "";
 
-	const send = async () => {
+	const upload = async () => {
 		if (!files || !target) return;
 		const form = new FormData();
 		form.set("collection", target);
 		form.set("namespace", namespace);
 		for (const file of files) form.append("files", file);
-		setSending(true);
+		setSent(0);
 		setProblem(null);
 		try {
-			const accepted = await call<IngestAccepted>("/ingest", {
-				method: "POST",
-				form,
-				key: crypto.randomUUID(),
-				timeoutMs: 10 * 60_000,
-			});
+			const how = { key: crypto.randomUUID(), timeoutMs: SENDS_MS, onSent: setSent };
+			const accepted = await send<IngestAccepted>("/ingest", form, how);
 			setIngest(accepted.ingest_id);
 		} catch (error) {
 			setProblem(describe(error));
 		} finally {
-			setSending(false);
+			setSent(null);
 		}
 	};
 
@@ -54,9 +55,15 @@ export function Upload({
 				<Field label="files">
 					<FileInput multiple onChange={(event) => setFiles(event.target.files)} />
 				</Field>
-				<Button tone="accent" disabled={!files?.length || !target || sending} onClick={() => void send()}>
+				<Button tone="accent" disabled={!files?.length || !target || sending} onClick={() => void upload()}>
 					{sending ? "Sending…" : "Upload"}
 				</Button>
+				{sent !== null && (
+					<div>
+						<progress className="w-full" max={1} value={sent} aria-label="files sent" />
+						<p className="text-soft text-xs tabular-nums">{Math.floor(sent * 100)} % sent</p>
+					</div>
+				)}
 				<Alert>{problem}</Alert>
 				{ingest && <Progress id={ingest} onDone={onDone} />}
 			</div>

@@ -13,6 +13,7 @@ import { count, moment } from "@/ui/words";
 import { Answer } from "./Answer";
 import { ChainTotal } from "./ChainTotal";
 import { Comparison } from "./Comparison";
+import { Events } from "./Events";
 import { Figures } from "./Figures";
 import { hasEnded, pendingApprovals } from "./fold";
 import { Steps } from "./Steps";
@@ -20,6 +21,10 @@ import { useFollowed, useRuns } from "./store";
 import { Tree } from "./Tree";
 
 const STATUSES = ["queued", "running", "waiting_approval", "succeeded", "failed", "cancelled"];
+
+/** What happened in a run, to be read or as the log has it. */
+const VIEWS = ["steps", "events"] as const;
+const TRACE_PX = 560;
 
 /** All runs, and one or two of them in full: `?id=` and `?with=`. */
 export function Runs() {
@@ -157,6 +162,7 @@ function RunDetail({ id }: { id: string }) {
 	);
 	const [problem, setProblem] = useState<string | null>(null);
 	const [resumed, setResumed] = useState(false);
+	const [view, setView] = useState<(typeof VIEWS)[number]>("steps");
 	// The stream says at its end only what was asked.
 	const asked = usePolled<RunView>(run && !run.result ? `/runs/${encodeURIComponent(id)}` : null, 60_000);
 	if (!run) return null;
@@ -215,18 +221,38 @@ function RunDetail({ id }: { id: string }) {
 					)}
 				</Panel>
 			)}
-			<Panel title="Steps">
-				{run.steps.length === 0 && (
+			<Panel
+				title={view === "steps" ? "Steps" : "Events"}
+				actions={
+					<span className="flex gap-1">
+						{VIEWS.map((one) => (
+							<Button
+								key={one}
+								tone="quiet"
+								className={clsx(one === view && "bg-raised")}
+								aria-pressed={one === view}
+								onClick={() => setView(one)}
+							>
+								{one}
+							</Button>
+						))}
+					</span>
+				}
+			>
+				{view === "events" && <Events runId={id} steps={run.steps} height={TRACE_PX} growing={!hasEnded(run)} />}
+				{view === "steps" && run.steps.length === 0 && (
 					<Empty>{hasEnded(run) ? "It ended before its first step." : "No steps so far."}</Empty>
 				)}
-				<Steps
-					steps={run.steps}
-					height={560}
-					waiting={pendingApprovals(run)}
-					growing={!hasEnded(run)}
-					onDecide={(seq, decision) => void decide(id, seq, decision)}
-					onFork={(seq) => void forkAt(seq)}
-				/>
+				{view === "steps" && (
+					<Steps
+						steps={run.steps}
+						height={TRACE_PX}
+						waiting={pendingApprovals(run)}
+						growing={!hasEnded(run)}
+						onDecide={(seq, decision) => void decide(id, seq, decision)}
+						onFork={(seq) => void forkAt(seq)}
+					/>
+				)}
 			</Panel>
 		</>
 	);

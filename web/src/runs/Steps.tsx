@@ -14,9 +14,10 @@ import {
 	ShieldQuestion,
 	Wrench,
 } from "lucide-react";
-import { type ReactNode, useLayoutEffect, useRef, useState } from "react";
+import { type ReactNode, useState } from "react";
 import type { StepView } from "@/api/client";
 import { Button, IconButton } from "@/ui";
+import { ROW_PX, useRows } from "./rows";
 import { brief } from "./words";
 
 const ICONS: Record<string, typeof Wrench> = {
@@ -32,12 +33,6 @@ const ICONS: Record<string, typeof Wrench> = {
 	compaction: Scissors,
 };
 
-const ROW_PX = 30;
-/** Rows drawn beyond what is seen, above and below. */
-const MARGIN_ROWS = 10;
-/** More steps than this are drawn only where they are looked at. */
-const DRAW_ALL = 100;
-
 type Props = {
 	steps: StepView[];
 	height?: number;
@@ -52,26 +47,10 @@ type Props = {
 /** The trace of a run. Long ones are drawn only where they are looked at. */
 export function Steps({ steps, height, onFork, onDecide, waiting, growing }: Props) {
 	const [open, setOpen] = useState<number | null>(null);
-	const [top, setTop] = useState(0);
-	const box = useRef<HTMLDivElement>(null);
-	/** Whether the end of the list is in sight. */
-	const atEnd = useRef(true);
-	// biome-ignore lint/correctness/useExhaustiveDependencies: each step that comes moves the end
-	useLayoutEffect(() => {
-		if (growing && atEnd.current && box.current) box.current.scrollTop = box.current.scrollHeight;
-	}, [growing, steps.length, waiting?.length]);
-	const onScroll = () => {
-		if (!box.current) return;
-		const { scrollTop, scrollHeight, clientHeight } = box.current;
-		atEnd.current = scrollHeight - scrollTop - clientHeight < ROW_PX;
-		setTop(scrollTop);
-	};
-	const all = steps.length <= DRAW_ALL || height === undefined;
-	const first = all ? 0 : Math.max(0, Math.floor(top / ROW_PX) - MARGIN_ROWS);
-	const last = all ? steps.length : Math.min(steps.length, first + Math.ceil(height / ROW_PX) + 2 * MARGIN_ROWS);
+	const { box, onScroll, first, last, style } = useRows({ rows: steps.length, height, growing, more: waiting?.length });
 	return (
 		<div ref={box} className="nowheel overflow-auto" style={{ maxHeight: height }} onScroll={onScroll}>
-			<ol aria-label="steps" style={{ paddingTop: first * ROW_PX, paddingBottom: (steps.length - last) * ROW_PX }}>
+			<ol aria-label="steps" style={style}>
 				{steps.slice(first, last).map((step) => (
 					<Row
 						key={step.seq}

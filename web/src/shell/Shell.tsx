@@ -112,18 +112,17 @@ type Theme = "light" | "dark";
 
 function useTheme(): [Theme, () => void] {
 	const [theme, setTheme] = useState<Theme>("light");
-	useEffect(() => {
-		const kept = localStorage.getItem("riverrun.theme");
-		const dark = kept ? kept === "dark" : window.matchMedia("(prefers-color-scheme: dark)").matches;
-		setTheme(dark ? "dark" : "light");
-	}, []);
-	useEffect(() => {
-		document.documentElement.dataset.theme = theme;
-	}, [theme]);
+	// `theme.js` has chosen it before the page was drawn.
+	useEffect(() => setTheme(document.documentElement.dataset.theme === "dark" ? "dark" : "light"), []);
 	const toggle = () => {
 		const next = theme === "dark" ? "light" : "dark";
-		localStorage.setItem("riverrun.theme", next);
+		document.documentElement.dataset.theme = next;
 		setTheme(next);
+		try {
+			localStorage.setItem("riverrun.theme", next);
+		} catch {
+			// The browser's storage is switched off: it is for this page alone then.
+		}
 	};
 	return [theme, toggle];
 }

@@ -36,7 +36,8 @@ function Services() {
 								<th scope="row" className="py-1 pr-3 text-left font-medium">
 									{service.name}
 									<span className="block font-normal text-soft text-xs">
-										{service.required ? "required" : "optional"}
+										{service.required ? "required" : "optional"},{" "}
+										{[service.kind, service.version].filter(Boolean).join(" ")}
 									</span>
 								</th>
 								<td className="py-1">
@@ -44,6 +45,9 @@ function Services() {
 								</td>
 								<td className="py-1 pl-3">
 									{service.detail}
+									{service.address && (
+										<span className="block break-all font-mono text-soft text-xs">{service.address}</span>
+									)}
 									{service.fix && <code className="block font-mono text-xs">{service.fix}</code>}
 								</td>
 								<td className="whitespace-nowrap py-1 pl-2 text-right text-soft text-xs tabular-nums">

@@ -1,0 +1,1 @@
+export function compressed(name: string, content: Buffer): Buffer | null;
