@@ -1,12 +1,12 @@
 //! What has to be done now and then: retention, checkpoints, compaction, and forgetting what nobody uses any more.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio::time::MissedTickBehavior;
 
 use crate::clock::now_ms;
-use crate::groups::group::Phase;
+use crate::groups::expiry::{Standing, expired};
 use crate::meta::Entry;
 use crate::node::Node;
 use crate::storage::compaction::Compactor;
@@ -53,23 +53,34 @@ fn look_after_logs(node: &Node, compactor: &Compactor) {
     }
 }
 
-/// Drops offsets of groups without members that were committed too long ago.
+/// Drops offsets that have had their time, and groups of which neither offsets nor members are left.
 fn forget_offsets(node: &Node) {
     let before = now_ms() - node.config.offsets_retention.as_millis() as i64;
     let mut meta = node.journal.lock();
-    let mut old: HashMap<String, Vec<(String, i32)>> = HashMap::new();
+    let mut changes = Vec::new();
     for (group, offsets) in &meta.groups {
-        let expired = offsets.iter().filter(|(_, item)| item.committed_ms < before).map(|(key, _)| key.clone());
-        let expired: Vec<_> = expired.collect();
-        let in_use = || node.groups.peek(group, |group, _| group.phase() != Phase::Empty).unwrap_or(false);
-        if !expired.is_empty() && !in_use() {
-            old.insert(group.clone(), expired);
+        if offsets.is_empty() {
+            let is_known = node.groups.peek(group, |_, _| ()).is_some();
+            changes.extend((!is_known).then(|| Entry::GroupDeleted { group: group.clone() }));
+            continue;
+        }
+        // Most are young, which is seen without a look at their group.
+        if offsets.values().all(|item| item.committed_ms >= before) {
+            continue;
+        }
+        let emptied_ms = meta.emptied.get(group).copied();
+        let live = node
+            .groups
+            .peek(group, |group, _| expired(offsets, &Standing { group: Some(&*group), emptied_ms }, before));
+        let partitions = live.unwrap_or_else(|| expired(offsets, &Standing { group: None, emptied_ms }, before));
+        if !partitions.is_empty() {
+            tracing::info!(group = %group, offsets = partitions.len(), "committed offsets have expired");
+            changes.push(Entry::OffsetsDeleted { group: group.clone(), partitions });
         }
     }
-    for (group, partitions) in old {
-        tracing::info!(group = %group, offsets = partitions.len(), "committed offsets have expired");
+    for change in changes {
         // A refusal now is made up for the next time.
-        let _ = meta.record(Entry::OffsetsDeleted { group, partitions });
+        let _ = meta.record(change);
     }
 }
 
