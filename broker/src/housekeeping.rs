@@ -41,6 +41,7 @@ fn groups_with_offsets(node: &Node) -> HashSet<String> {
 fn look_after_logs(node: &Node, compactor: &Compactor) {
     let now = now_ms();
     let idle_before = now - node.config.producer_expiry.as_millis() as i64;
+    let mut compacted = HashSet::new();
     for partition in node.topics.all_partitions() {
         if node.shutdown.is_cancelled() {
             return;
@@ -49,8 +50,10 @@ fn look_after_logs(node: &Node, compactor: &Compactor) {
         partition.checkpoint_if_due(now, node.config.checkpoint_interval);
         if partition.config().compacts() {
             compactor.run(&partition, now);
+            compacted.insert(partition.folder().to_path_buf());
         }
     }
+    compactor.keep_only(&compacted);
 }
 
 /// Drops offsets that have had their time, and groups of which neither offsets nor members are left.
