@@ -5,7 +5,7 @@ mod common;
 
 use std::net::TcpStream;
 
-use common::wire::Asked;
+use common::wire::{Asked, produce_unasked};
 use common::*;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::ApiKey;
@@ -409,6 +409,47 @@ async fn given_the_newest_metadata_when_asked_for_then_it_ends_with_an_error_of_
         assert_eq!(answer.i16(), 0, "the error of the whole");
         answer.tagged();
         assert!(answer.is_at_end());
+    })
+    .await;
+    broker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_records_of_which_no_acknowledgement_is_wanted_when_refused_then_the_connection_ends_and_else_goes_on() {
+    let folder = TempDir::new().unwrap();
+    let broker = broker(&folder).await;
+    let address = broker.local_addr();
+    send(&producer(address), "t", 0, "k", "v").await;
+    blocking(move || {
+        let mut stream = connect(address);
+        produce_unasked(&mut stream, "t", 0);
+        assert!(api_versions(&mut stream).is_some(), "what was taken is not answered");
+        produce_unasked(&mut stream, "t", 5);
+        assert!(read_frame(&mut stream).is_none(), "a partition that there is not");
+    })
+    .await;
+    eventually("the one that was taken is there", || broker.topics()[0].partitions[0].end_offset == 2).await;
+    broker.shutdown().await;
+}
+
+/// `DescribeCluster` 2 for endpoints of a type: the error, and whether there is a message with it.
+fn describe_cluster(stream: &mut TcpStream, endpoint_type: i8) -> (i16, bool) {
+    let asked = Asked::default().i8(0).i8(endpoint_type).i8(0).end();
+    let mut answer = asked.ask(stream, ApiKey::DescribeCluster, 2);
+    answer.i32(); // throttle
+    (answer.i16(), answer.array() > 0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_endpoints_of_every_type_when_the_cluster_is_described_then_only_brokers_are_here() {
+    let folder = TempDir::new().unwrap();
+    let broker = broker(&folder).await;
+    let address = broker.local_addr();
+    blocking(move || {
+        let mut stream = connect(address);
+        assert_eq!(describe_cluster(&mut stream, 1), (0, false));
+        assert_eq!(describe_cluster(&mut stream, 2), (ResponseError::MismatchedEndpointType.code(), true));
+        assert_eq!(describe_cluster(&mut stream, 3), (ResponseError::UnsupportedEndpointType.code(), true));
     })
     .await;
     broker.shutdown().await;
