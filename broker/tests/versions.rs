@@ -454,3 +454,36 @@ async fn given_endpoints_of_every_type_when_the_cluster_is_described_then_only_b
     .await;
     broker.shutdown().await;
 }
+
+/// `OffsetForLeaderEpoch` 4 of a consumer for one partition: error, epoch, end.
+fn epoch_end(stream: &mut TcpStream, topic: &str, current: i32, epoch: i32) -> (i16, i32, i64) {
+    let one = Asked::default().i32(-1).array(1).text(topic).array(1).i32(0).i32(current).i32(epoch).end().end();
+    let mut answer = one.end().ask(stream, ApiKey::OffsetForLeaderEpoch, 4);
+    answer.i32(); // throttle
+    assert_eq!((answer.array(), answer.text().as_str(), answer.array()), (1, topic, 1));
+    let error = answer.i16();
+    assert_eq!(answer.i32(), 0, "the partition");
+    (error, answer.i32(), answer.i64())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_a_log_of_one_epoch_when_its_end_is_asked_for_then_only_that_epoch_has_one() {
+    let folder = TempDir::new().unwrap();
+    let broker = broker(&folder).await;
+    let address = broker.local_addr();
+    for value in ["one", "two"] {
+        send(&producer(address), "t", 0, "k", value).await;
+    }
+    blocking(move || {
+        let mut stream = connect(address);
+        let nothing = |error: ResponseError| (error.code(), -1, -1);
+        for current in [-1, 0] {
+            assert_eq!(epoch_end(&mut stream, "t", current, 0), (0, 0, 2), "{current}");
+            assert_eq!(epoch_end(&mut stream, "t", current, 1), (0, -1, -1), "{current}");
+        }
+        assert_eq!(epoch_end(&mut stream, "t", 1, 0), nothing(ResponseError::UnknownLeaderEpoch));
+        assert_eq!(epoch_end(&mut stream, "absent", -1, 0), nothing(ResponseError::UnknownTopicOrPartition));
+    })
+    .await;
+    broker.shutdown().await;
+}
