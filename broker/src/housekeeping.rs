@@ -21,6 +21,8 @@ pub(crate) async fn run(node: Arc<Node>) {
             _ = every.tick() => {}
             () = node.shutdown.cancelled() => return,
         }
+        node.journal.lock().mend();
+        take_back_refused_topics(&node);
         forget_offsets(&node);
         forget_transactional_ids(&node);
         let with_offsets = groups_with_offsets(&node);
@@ -46,6 +48,7 @@ fn look_after_logs(node: &Node, compactor: &Compactor) {
         if node.shutdown.is_cancelled() {
             return;
         }
+        partition.mend();
         partition.enforce_retention(now, idle_before);
         partition.checkpoint_if_due(now, node.config.checkpoint_interval);
         if partition.config().compacts() {
@@ -54,6 +57,20 @@ fn look_after_logs(node: &Node, compactor: &Compactor) {
         }
     }
     compactor.keep_only(&compacted);
+}
+
+/// What the journal could not write is part of its state and gets into the next file. A topic whose creation was refused for that
+/// would be there after the next start, though nobody was told of it.
+fn take_back_refused_topics(node: &Node) {
+    // Whoever creates one has it in the journal a moment before it is among the topics.
+    let Ok(_admin) = node.admin.try_lock() else { return };
+    let mut meta = node.journal.lock();
+    let refused: Vec<String> = meta.topics.keys().filter(|name| node.topics.get(name).is_none()).cloned().collect();
+    for name in refused {
+        if meta.record(Entry::TopicDeleted { name: name.clone() }).is_ok() {
+            tracing::info!(topic = %name, "a topic whose creation was refused is taken back");
+        }
+    }
 }
 
 /// Drops offsets that have had their time, and groups of which neither offsets nor members are left.
