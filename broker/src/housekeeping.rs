@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::clock::now_ms;
-use crate::groups::expiry::{Standing, expired};
+use crate::groups::expiry::{Standing, expired, may_begin};
 use crate::meta::Entry;
 use crate::node::Node;
 use crate::storage::compaction::Compactor;
@@ -16,6 +16,7 @@ pub(crate) async fn run(node: Arc<Node>) {
     let mut every = tokio::time::interval(node.config.housekeeping_interval);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let compactor = Arc::new(Compactor::default());
+    let started = Instant::now();
     loop {
         tokio::select! {
             _ = every.tick() => {}
@@ -23,7 +24,9 @@ pub(crate) async fn run(node: Arc<Node>) {
         }
         node.journal.lock().mend();
         take_back_refused_topics(&node);
-        forget_offsets(&node);
+        if may_begin(started.elapsed(), node.config.offsets_retention) {
+            forget_offsets(&node);
+        }
         forget_transactional_ids(&node);
         let with_offsets = groups_with_offsets(&node);
         node.groups.drop_empty(|id| with_offsets.contains(id));

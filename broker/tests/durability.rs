@@ -350,7 +350,8 @@ async fn given_a_disk_that_is_whole_again_when_nobody_writes_then_logs_are_mende
     let address = broker.local_addr();
     send(&producer(address), "t", 0, "k", "before").await;
     switches.syncs_fail.store(true, Ordering::SeqCst);
-    let hasty: FutureProducer = client(address).set("message.timeout.ms", "30000").set("retries", "0").create().unwrap();
+    let hasty: FutureProducer =
+        client(address).set("message.timeout.ms", "30000").set("retries", "0").create().unwrap();
     let refused = hasty.send(FutureRecord::to("t").partition(0).key("k").payload("lost"), PATIENCE).await;
     assert!(refused.is_err() && stats(&broker).error.is_some());
     switches.syncs_fail.store(false, Ordering::SeqCst);

@@ -1,7 +1,18 @@
 //! Which committed offsets have had their time (`offsets.retention.minutes` of Apache Kafka).
 
+use std::time::Duration;
+
 use super::group::{Group, Phase};
 use crate::meta::{GroupOffsets, OffsetItem};
+
+/// Time after a start in which no offset goes (`offsets.retention.check.interval.ms` of Apache Kafka).
+const GRACE: Duration = Duration::from_secs(600);
+
+/// Whether a broker has been up for long enough for offsets to go. Who could not come while it was down, because it was, is to find
+/// its place.
+pub(crate) fn may_begin(up: Duration, retention: Duration) -> bool {
+    up >= retention.min(GRACE)
+}
 
 /// What is known of a group besides its offsets.
 pub(crate) struct Standing<'a> {

@@ -5,7 +5,7 @@ use kafka_protocol::ResponseError;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::expiry::{Standing, expired};
+use super::expiry::{Standing, expired, may_begin};
 use super::group::{Group, Identity, Join, Joined, Life, Phase, Synced};
 use crate::meta::{GroupOffsets, OffsetItem};
 
@@ -350,6 +350,14 @@ fn given_a_member_that_never_comes_for_its_assignment_when_time_is_up_then_its_p
         assert_eq!((group.phase(), group.members().len()), expected);
         assert!(group.members().contains_key("a"));
     }
+}
+
+#[test]
+fn given_a_broker_that_was_down_for_long_when_it_starts_then_offsets_stay_until_their_owners_could_come() {
+    let (minute, day) = (Duration::from_secs(60), Duration::from_secs(24 * 3600));
+    assert!(!may_begin(Duration::ZERO, 7 * day) && !may_begin(9 * minute, 7 * day));
+    assert!(may_begin(10 * minute, 7 * day));
+    assert!(may_begin(minute, minute), "who keeps them for less waits no longer than that");
 }
 
 #[test]
