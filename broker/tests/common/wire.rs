@@ -39,6 +39,12 @@ fn records(topic: &str, partition: i32, acks: i16, timestamp: i64) -> Asked {
     asked.bytes(&batch).end().end().end()
 }
 
+/// `JoinGroup` 9 of a static consumer.
+pub(crate) fn join(group: &str, instance: &str) -> Asked {
+    let member = Asked::default().text(group).i32(60_000).i32(60_000).text("").text(instance).text("consumer");
+    member.array(1).text("range").bytes(b"").end().null().end()
+}
+
 /// A request being written.
 #[derive(Default)]
 pub(crate) struct Asked(Vec<u8>);
@@ -91,7 +97,7 @@ impl Asked {
     }
 
     /// The request with its header.
-    fn frame(self, key: ApiKey, version: i16) -> Vec<u8> {
+    pub(crate) fn frame(self, key: ApiKey, version: i16) -> Vec<u8> {
         assert!(is_flexible(key, version), "{key:?} {version} has the older form");
         let mut frame = Vec::new();
         frame.extend_from_slice(&(key as i16).to_be_bytes());
