@@ -101,7 +101,7 @@ async fn given_large_requests_behind_one_that_waits_when_sent_then_one_of_them_i
         // The second member waits until the first one has joined again.
         write_frame(&mut second, &join("g", "b").frame(ApiKey::JoinGroup, 9)).unwrap();
         // `ApiVersions` 0 with bytes behind it, which are passed over.
-        let versions = [&[0, 18, 0, 0, 0, 0, 0, 1, 0, 0][..], &vec![0; LARGE]].concat();
+        let versions: Vec<u8> = [&[0, 18, 0, 0, 0, 0, 0, 1, 0, 0][..], &vec![0; LARGE]].concat();
         let small = versions[..10].to_vec();
         let (mut sending, large) = (second.try_clone().unwrap(), versions);
         let sender = std::thread::spawn(move || (0..COUNT).for_each(|_| write_frame(&mut sending, &large).unwrap()));
