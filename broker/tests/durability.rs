@@ -309,38 +309,6 @@ impl DiskFile for FaultyFile {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
-async fn given_a_full_disk_or_a_failing_sync_when_it_passes_then_nothing_unsynced_was_acknowledged_and_all_goes_on() {
-    let folder = TempDir::new().unwrap();
-    let switches = Arc::new(Switches::default());
-    let broker = Broker::start(config(&folder).with_disk(Arc::new(FaultyDisk(switches.clone())))).await.unwrap();
-    let address = broker.local_addr();
-    let patient = producer(address);
-    send(&patient, "t", 0, "k", "before").await;
-    for (switch, word) in [(&switches.full, "full"), (&switches.syncs_fail, "sync")] {
-        switch.store(true, Ordering::SeqCst);
-        let plain: FutureProducer =
-            client(address).set("message.timeout.ms", "400").set("retries", "0").create().unwrap();
-        for _ in 0..3 {
-            let refused = plain.send(FutureRecord::to("t").partition(0).key("k").payload("lost"), PATIENCE).await;
-            assert!(refused.is_err(), "acknowledged although the disk failed");
-        }
-        assert_eq!(broker.topics()[0].partitions[0].end_offset, if word == "full" { 1 } else { 2 });
-        // A patient producer gets through as soon as there is room.
-        let sending = patient.clone();
-        let waiting = tokio::spawn(async move { send(&sending, "t", 0, "k", word).await });
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        switch.store(false, Ordering::SeqCst);
-        waiting.await.unwrap();
-    }
-    let expected = ["before", "full", "sync"];
-    assert_eq!(values(&read_all(address, "t", 1, "read_committed").await), expected);
-    broker.shutdown().await;
-    let broker = start(&folder).await;
-    assert_eq!(values(&read_all(broker.local_addr(), "t", 1, "read_committed").await), expected);
-    broker.shutdown().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
 async fn given_a_disk_that_is_whole_again_when_nobody_writes_then_logs_are_mended_and_refused_topics_taken_back() {
     let folder = TempDir::new().unwrap();
     let switches = Arc::new(Switches::default());
@@ -373,6 +341,38 @@ async fn given_a_disk_that_is_whole_again_when_nobody_writes_then_logs_are_mende
     let broker = start(&folder).await;
     let names: Vec<String> = broker.topics().into_iter().map(|topic| topic.name).collect();
     assert_eq!(names, ["t"]);
+    broker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_a_full_disk_or_a_failing_sync_when_it_passes_then_nothing_unsynced_was_acknowledged_and_all_goes_on() {
+    let folder = TempDir::new().unwrap();
+    let switches = Arc::new(Switches::default());
+    let broker = Broker::start(config(&folder).with_disk(Arc::new(FaultyDisk(switches.clone())))).await.unwrap();
+    let address = broker.local_addr();
+    let patient = producer(address);
+    send(&patient, "t", 0, "k", "before").await;
+    for (switch, word) in [(&switches.full, "full"), (&switches.syncs_fail, "sync")] {
+        switch.store(true, Ordering::SeqCst);
+        let plain: FutureProducer =
+            client(address).set("message.timeout.ms", "400").set("retries", "0").create().unwrap();
+        for _ in 0..3 {
+            let refused = plain.send(FutureRecord::to("t").partition(0).key("k").payload("lost"), PATIENCE).await;
+            assert!(refused.is_err(), "acknowledged although the disk failed");
+        }
+        assert_eq!(broker.topics()[0].partitions[0].end_offset, if word == "full" { 1 } else { 2 });
+        // A patient producer gets through as soon as there is room.
+        let sending = patient.clone();
+        let waiting = tokio::spawn(async move { send(&sending, "t", 0, "k", word).await });
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        switch.store(false, Ordering::SeqCst);
+        waiting.await.unwrap();
+    }
+    let expected = ["before", "full", "sync"];
+    assert_eq!(values(&read_all(address, "t", 1, "read_committed").await), expected);
+    broker.shutdown().await;
+    let broker = start(&folder).await;
+    assert_eq!(values(&read_all(broker.local_addr(), "t", 1, "read_committed").await), expected);
     broker.shutdown().await;
 }
 
