@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use crate::clock::now_ms;
 use crate::config::{BrokerConfig, StartError};
 use crate::fetch_sessions::FetchSessions;
 use crate::figures::{Counters, FiguresHandle};
@@ -170,8 +171,9 @@ async fn remember_members(node: Arc<Node>, mut changes: mpsc::UnboundedReceiver<
             change = changes.recv() => change,
             () = node.shutdown.cancelled() => changes.try_recv().ok(),
         };
-        let Some(Change { group, roster }) = change else { return };
-        if let Err(error) = node.journal.lock().record(Entry::GroupMembers { group, roster }) {
+        let Some(Change { group, roster, is_empty }) = change else { return };
+        let emptied_ms = is_empty.then(now_ms);
+        if let Err(error) = node.journal.lock().record(Entry::GroupMembers { group, roster, emptied_ms }) {
             tracing::debug!(error = %error, "members of a group not remembered");
         }
     }

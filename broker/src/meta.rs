@@ -113,6 +113,9 @@ pub(crate) enum Entry {
         group: String,
         /// Its members; nobody takes away what was remembered.
         roster: Roster,
+        /// When the last member went, milliseconds since 1970; none while there are members.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        emptied_ms: Option<i64>,
     },
     /// Producer ids below this one are taken.
     ProducerIds {
@@ -139,6 +142,8 @@ pub(crate) struct Meta {
     pub groups: HashMap<String, GroupOffsets>,
     /// Members by group, as they were when it was last stable.
     pub rosters: HashMap<String, Roster>,
+    /// When the last member of a group with offsets went, milliseconds since 1970.
+    pub emptied: HashMap<String, i64>,
     /// Next producer id that has not been reserved.
     pub next_producer_id: i64,
     /// Transactional ids.
@@ -162,6 +167,17 @@ impl Meta {
                 .get(group)
                 .is_some_and(|items| items.iter().any(|item| item.topic == topic && item.partition == partition))
         })
+    }
+
+    fn set_members(&mut self, group: String, roster: Roster, emptied_ms: Option<i64>) {
+        let has_offsets = self.groups.get(&group).is_some_and(|offsets| !offsets.is_empty());
+        self.emptied.remove(&group);
+        self.emptied.extend(emptied_ms.filter(|_| has_offsets).map(|at| (group.clone(), at)));
+        if roster.is_empty() {
+            self.rosters.remove(&group);
+        } else {
+            self.rosters.insert(group, roster);
+        }
     }
 
     fn commit(&mut self, group: String, offsets: Vec<OffsetItem>) {
@@ -231,14 +247,9 @@ impl Folded for Meta {
             Entry::GroupDeleted { group } => {
                 self.groups.remove(&group);
                 self.rosters.remove(&group);
+                self.emptied.remove(&group);
             }
-            Entry::GroupMembers { group, roster } => {
-                if roster.is_empty() {
-                    self.rosters.remove(&group);
-                } else {
-                    self.rosters.insert(group, roster);
-                }
-            }
+            Entry::GroupMembers { group, roster, emptied_ms } => self.set_members(group, roster, emptied_ms),
             Entry::ProducerIds { next } => self.next_producer_id = next,
             Entry::Txn(record) => self.set_txn(record),
             Entry::TxnForgotten { id } => {
@@ -259,9 +270,17 @@ impl Folded for Meta {
             offsets: offsets.values().cloned().collect(),
         }));
         let rosters = self.rosters.iter();
-        entries.extend(
-            rosters.map(|(group, roster)| Entry::GroupMembers { group: group.clone(), roster: roster.clone() }),
-        );
+        entries.extend(rosters.map(|(group, roster)| Entry::GroupMembers {
+            group: group.clone(),
+            roster: roster.clone(),
+            emptied_ms: None,
+        }));
+        // Behind the offsets, without which there is nothing to remember.
+        entries.extend(self.emptied.iter().map(|(group, at)| Entry::GroupMembers {
+            group: group.clone(),
+            roster: Roster::default(),
+            emptied_ms: Some(*at),
+        }));
         entries.extend(self.txns.values().cloned().map(Entry::Txn));
         entries
     }
@@ -304,12 +323,21 @@ mod tests {
         meta.apply(Entry::Topic { name: "t".into(), meta: topic });
         meta.apply(Entry::LogStart { name: "t".into(), partition: 1, offset: 9 });
         meta.apply(Entry::OffsetsCommitted { group: "g".into(), offsets: vec![item(3)] });
-        meta.apply(Entry::GroupMembers { group: "nobody".into(), roster: Roster::default() });
+        for group in ["g", "nobody"] {
+            meta.apply(Entry::GroupMembers { group: group.into(), roster: Roster::default(), emptied_ms: Some(8) });
+        }
         meta.apply(Entry::ProducerIds { next: 1000 });
         meta.apply(Entry::Txn(TxnRecord::new("x".into(), 5, 0, 1000, 0)));
         let mut again = Meta::default();
         meta.snapshot().into_iter().for_each(|entry| again.apply(entry));
         assert_eq!(format!("{meta:?}"), format!("{again:?}"));
         assert_eq!(again.topics["t"].log_starts[&1], 9);
+        assert_eq!(
+            again.emptied,
+            HashMap::from([("g".to_owned(), 8)]),
+            "of a group without offsets there is nothing to expire"
+        );
+        again.apply(Entry::GroupDeleted { group: "g".into() });
+        assert!(again.emptied.is_empty());
     }
 }

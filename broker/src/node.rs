@@ -17,7 +17,7 @@ use crate::meta::{Entry, Meta, TopicMeta};
 use crate::storage::flusher::FlushPool;
 use crate::storage::journal::{Journal, wait};
 use crate::storage::partition::Shared;
-use crate::topic_config::{TopicConfig, check};
+use crate::topic_config::{TopicConfig, check_all};
 use crate::topics::{Topic, Topics, folder_of, is_internal, is_valid_name};
 use crate::txn::coordinator::Coordinator;
 
@@ -234,8 +234,5 @@ impl Node {
 }
 
 fn check_configs(configs: &BTreeMap<String, String>) -> Result<(), Refusal> {
-    configs
-        .iter()
-        .try_for_each(|(name, value)| check(name, value))
-        .map_err(|error| Refusal::new(ResponseError::InvalidConfig, error.to_string()))
+    check_all(configs).map_err(|error| Refusal::new(ResponseError::InvalidConfig, error.to_string()))
 }

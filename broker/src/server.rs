@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use kafka_protocol::messages::ApiKey;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
@@ -25,6 +26,9 @@ use crate::security::users::Users;
 
 /// Requests of a connection whose answers are outstanding; a client that sends more waits.
 const MAX_IN_FLIGHT: usize = 32;
+/// Size from which on a request is large: the next one is read when this one is worked on, or a client could have us hold as many
+/// of the largest as may be in flight. Records do not count: a produce request copies them when it begins, which has its own bound.
+const LARGE_REQUEST: usize = 1 << 20;
 /// Bytes read ahead at a time.
 const READ_AHEAD: usize = 64 * 1024;
 /// How long answers in the making are still written after the client has closed its side.
@@ -173,11 +177,20 @@ async fn read_requests(
         };
         Counters::add(&context.node.counters.requests, 1);
         Counters::add(&context.node.counters.received, 4 + frame.len() as u64);
+        let is_held = frame.len() > LARGE_REQUEST && !is_produce(&frame);
         let answer = begin(context, &mut authentication, frame).await?;
         if answers.send(answer).await.is_err() {
             return Ok(());
         }
+        if is_held && answers.reserve_many(MAX_IN_FLIGHT).await.is_err() {
+            return Ok(());
+        }
     }
+}
+
+/// Whether the request in a frame is one to produce: its key stands first.
+fn is_produce(frame: &[u8]) -> bool {
+    frame.starts_with(&(ApiKey::Produce as i16).to_be_bytes())
 }
 
 /// The next frame without its length; none at the end of the stream.

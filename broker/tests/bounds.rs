@@ -7,7 +7,9 @@ mod common;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use common::wire::join;
 use common::*;
+use kafka_protocol::messages::ApiKey;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::producer::FutureProducer;
@@ -77,5 +79,47 @@ async fn given_a_thousand_partitions_when_written_and_read_then_few_files_are_op
     assert_eq!(read.len(), PARTITIONS as usize);
     eventually("few open files after reading", || open_segments(&path) <= OPEN_FILES).await;
     come_to_rest().await;
+    broker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn given_large_requests_behind_one_that_waits_when_sent_then_one_of_them_is_held_and_the_others_are_read_later() {
+    const LARGE: usize = 2 << 20;
+    const COUNT: usize = 24;
+    let folder = TempDir::new().unwrap();
+    let broker = start(&folder).await;
+    let (address, figures) = (broker.local_addr(), broker.figures());
+    blocking(move || {
+        let received = || usize::try_from(figures.read().unwrap().received_bytes).unwrap();
+        let (mut first, mut second, mut third) = (connect(address), connect(address), connect(address));
+        let is_in = |stream: &mut std::net::TcpStream| {
+            let mut answer = join("g", "a").ask(stream, ApiKey::JoinGroup, 9);
+            answer.i32(); // throttle
+            answer.i16() == 0
+        };
+        assert!(is_in(&mut first));
+        // The second member waits until the first one has joined again.
+        write_frame(&mut second, &join("g", "b").frame(ApiKey::JoinGroup, 9)).unwrap();
+        // `ApiVersions` 0 with bytes behind it, which are passed over.
+        let versions: Vec<u8> = [&[0, 18, 0, 0, 0, 0, 0, 1, 0, 0][..], &vec![0; LARGE]].concat();
+        let small = versions[..10].to_vec();
+        let (mut sending, large) = (second.try_clone().unwrap(), versions);
+        let sender = std::thread::spawn(move || (0..COUNT).for_each(|_| write_frame(&mut sending, &large).unwrap()));
+        let members = || figures.read().unwrap().groups.first().map_or(0, |group| group.members.len());
+        let since = Instant::now();
+        while received() < LARGE || members() < 2 {
+            assert!(since.elapsed() < PATIENCE, "the first large request is not read, or the second member not in");
+            std::thread::yield_now();
+        }
+        for _ in 0..200 {
+            assert!(call(&mut third, &small).is_some(), "others are answered meanwhile");
+            assert!(received() < 2 * LARGE, "a second large request is held");
+        }
+        assert!(is_in(&mut first));
+        // The answer to the join, and those to all that came behind it.
+        (0..=COUNT).for_each(|at| assert!(read_frame(&mut second).is_some(), "answer {at}"));
+        sender.join().unwrap();
+    })
+    .await;
     broker.shutdown().await;
 }

@@ -15,6 +15,7 @@ use rdkafka::consumer::{CommitMode, Consumer, StreamConsumer};
 use rdkafka::message::{Header, Headers, Message, OwnedHeaders};
 use rdkafka::producer::{FutureRecord, Producer};
 use rdkafka::{Offset, TopicPartitionList};
+use riverrun_broker::Broker;
 use tempfile::TempDir;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
@@ -199,6 +200,26 @@ async fn given_an_eager_group_when_members_come_and_go_then_each_partition_has_o
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
 async fn given_a_cooperative_group_when_members_come_and_go_then_each_partition_has_one_owner() {
     members_share("cooperative-sticky").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_offsets_that_have_had_their_time_when_the_last_member_goes_then_they_go_and_the_group_is_forgotten() {
+    let folder = TempDir::new().unwrap();
+    let mut config = config(&folder);
+    config.offsets_retention = Duration::ZERO;
+    config.housekeeping_interval = Duration::from_millis(20);
+    let broker = Broker::start(config).await.unwrap();
+    let producer = producer(broker.local_addr());
+    send(&producer, "t", 0, "k", "first").await;
+    let consumer = member(&broker, "range", None);
+    let committed = || broker.groups().first().and_then(|group| group.offsets.first().map(|(_, _, offset, _)| *offset));
+    eventually("the first is committed", || committed() == Some(1)).await;
+    // Housekeeping has come by many times when this one is committed, too.
+    send(&producer, "t", 0, "k", "second").await;
+    eventually("the second is committed", || committed() == Some(2)).await;
+    drop(consumer);
+    eventually("the group is forgotten", || broker.groups().is_empty()).await;
+    broker.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]

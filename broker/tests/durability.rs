@@ -313,6 +313,42 @@ impl DiskFile for FaultyFile {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_a_disk_that_is_whole_again_when_nobody_writes_then_logs_are_mended_and_refused_topics_taken_back() {
+    let folder = TempDir::new().unwrap();
+    let switches = Arc::new(Switches::default());
+    let mut config = config(&folder).with_disk(Arc::new(FaultyDisk(switches.clone())));
+    config.housekeeping_interval = Duration::from_millis(20);
+    let broker = Broker::start(config).await.unwrap();
+    let address = broker.local_addr();
+    send(&producer(address), "t", 0, "k", "before").await;
+    switches.syncs_fail.store(true, Ordering::SeqCst);
+    let hasty: FutureProducer =
+        client(address).set("message.timeout.ms", "30000").set("retries", "0").create().unwrap();
+    let refused = hasty.send(FutureRecord::to("t").partition(0).key("k").payload("lost"), PATIENCE).await;
+    assert!(refused.is_err() && stats(&broker).error.is_some());
+    switches.syncs_fail.store(false, Ordering::SeqCst);
+    eventually("the log takes records again", || stats(&broker).error.is_none()).await;
+
+    let (admin, options): (AdminClient<DefaultClientContext>, _) =
+        (client(address).create().unwrap(), AdminOptions::new());
+    switches.full.store(true, Ordering::SeqCst);
+    let refused =
+        admin.create_topics(&[NewTopic::new("refused", 1, TopicReplication::Fixed(1))], &options).await.unwrap();
+    assert!(refused[0].is_err());
+    switches.full.store(false, Ordering::SeqCst);
+    let since = std::time::Instant::now();
+    while admin.describe_configs(&[ResourceSpecifier::Topic("refused")], &options).await.unwrap()[0].is_ok() {
+        assert!(since.elapsed() < PATIENCE, "the topic is not taken back");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    broker.shutdown().await;
+    let broker = start(&folder).await;
+    let names: Vec<String> = broker.topics().into_iter().map(|topic| topic.name).collect();
+    assert_eq!(names, ["t"]);
+    broker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
 async fn given_a_full_disk_or_a_failing_sync_when_it_passes_then_nothing_unsynced_was_acknowledged_and_all_goes_on() {
     let folder = TempDir::new().unwrap();
     let switches = Arc::new(Switches::default());

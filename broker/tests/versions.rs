@@ -5,7 +5,7 @@ mod common;
 
 use std::net::TcpStream;
 
-use common::wire::Asked;
+use common::wire::{Asked, produce_unasked};
 use common::*;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::ApiKey;
@@ -409,6 +409,80 @@ async fn given_the_newest_metadata_when_asked_for_then_it_ends_with_an_error_of_
         assert_eq!(answer.i16(), 0, "the error of the whole");
         answer.tagged();
         assert!(answer.is_at_end());
+    })
+    .await;
+    broker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_records_of_which_no_acknowledgement_is_wanted_when_refused_then_the_connection_ends_and_else_goes_on() {
+    let folder = TempDir::new().unwrap();
+    let broker = broker(&folder).await;
+    let address = broker.local_addr();
+    send(&producer(address), "t", 0, "k", "v").await;
+    blocking(move || {
+        let mut stream = connect(address);
+        produce_unasked(&mut stream, "t", 0);
+        assert!(api_versions(&mut stream).is_some(), "what was taken is not answered");
+        produce_unasked(&mut stream, "t", 5);
+        assert!(read_frame(&mut stream).is_none(), "a partition that there is not");
+    })
+    .await;
+    eventually("the one that was taken is there", || broker.topics()[0].partitions[0].end_offset == 2).await;
+    broker.shutdown().await;
+}
+
+/// `DescribeCluster` 2 for endpoints of a type: the error, and whether there is a message with it.
+fn describe_cluster(stream: &mut TcpStream, endpoint_type: i8) -> (i16, bool) {
+    let asked = Asked::default().i8(0).i8(endpoint_type).i8(0).end();
+    let mut answer = asked.ask(stream, ApiKey::DescribeCluster, 2);
+    answer.i32(); // throttle
+    (answer.i16(), answer.array() > 0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_endpoints_of_every_type_when_the_cluster_is_described_then_only_brokers_are_here() {
+    let folder = TempDir::new().unwrap();
+    let broker = broker(&folder).await;
+    let address = broker.local_addr();
+    blocking(move || {
+        let mut stream = connect(address);
+        assert_eq!(describe_cluster(&mut stream, 1), (0, false));
+        assert_eq!(describe_cluster(&mut stream, 2), (ResponseError::MismatchedEndpointType.code(), true));
+        assert_eq!(describe_cluster(&mut stream, 3), (ResponseError::UnsupportedEndpointType.code(), true));
+    })
+    .await;
+    broker.shutdown().await;
+}
+
+/// `OffsetForLeaderEpoch` 4 of a consumer for one partition: error, epoch, end.
+fn epoch_end(stream: &mut TcpStream, topic: &str, current: i32, epoch: i32) -> (i16, i32, i64) {
+    let one = Asked::default().i32(-1).array(1).text(topic).array(1).i32(0).i32(current).i32(epoch).end().end();
+    let mut answer = one.end().ask(stream, ApiKey::OffsetForLeaderEpoch, 4);
+    answer.i32(); // throttle
+    assert_eq!((answer.array(), answer.text().as_str(), answer.array()), (1, topic, 1));
+    let error = answer.i16();
+    assert_eq!(answer.i32(), 0, "the partition");
+    (error, answer.i32(), answer.i64())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_a_log_of_one_epoch_when_its_end_is_asked_for_then_only_that_epoch_has_one() {
+    let folder = TempDir::new().unwrap();
+    let broker = broker(&folder).await;
+    let address = broker.local_addr();
+    for value in ["one", "two"] {
+        send(&producer(address), "t", 0, "k", value).await;
+    }
+    blocking(move || {
+        let mut stream = connect(address);
+        let nothing = |error: ResponseError| (error.code(), -1, -1);
+        for current in [-1, 0] {
+            assert_eq!(epoch_end(&mut stream, "t", current, 0), (0, 0, 2), "{current}");
+            assert_eq!(epoch_end(&mut stream, "t", current, 1), (0, -1, -1), "{current}");
+        }
+        assert_eq!(epoch_end(&mut stream, "t", 1, 0), nothing(ResponseError::UnknownLeaderEpoch));
+        assert_eq!(epoch_end(&mut stream, "absent", -1, 0), nothing(ResponseError::UnknownTopicOrPartition));
     })
     .await;
     broker.shutdown().await;

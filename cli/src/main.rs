@@ -9,6 +9,7 @@ mod commands;
 mod error;
 mod host;
 mod lock;
+mod open_files;
 mod output;
 mod paging;
 mod secure_broker;
@@ -68,6 +69,9 @@ fn run(cli: Cli) -> Result<(), CliError> {
     })?;
     let settings = Settings::load(&folder)?;
     start_logging(&settings, &cli)?;
+    if let Err(error) = open_files::raise() {
+        tracing::warn!(%error, "the limit on open files stays as it is; raise it with ulimit -n");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

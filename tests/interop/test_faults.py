@@ -366,6 +366,29 @@ def test_too_few_file_handles_hold_up_new_connections_and_nothing_else(new_serve
     assert server.run_end(server.start_run("[[steps=1 id=more-handles]]"))["status"] == "succeeded"
 
 
+def test_given_a_shell_that_allows_few_files_when_served_then_as_many_clients_as_are_promised_find_room(new_server):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = 1 << 20 if hard == resource.RLIM_INFINITY else hard
+    if most < 4_096:
+        pytest.skip(f"a process may have {most} files open here (ulimit -Hn)")
+    server = new_server()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        server.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2_048), hard))
+    assert resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)[0] == min(16_384, most)
+    host, port = server.brokers.split(":")
+    crowd = [socket.create_connection((host, int(port)), timeout=30) for _ in range(600)]
+    try:
+        wait_for(lambda: handles(server) > 600, 60, "the broker to take every connection")
+        assert server.run_end(server.start_run("[[steps=1 id=crowd]]"))["status"] == "succeeded"
+    finally:
+        for connection in crowd:
+            connection.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 # ---- F9: large messages -----------------------------------------------------------------------------------------------------
 
 

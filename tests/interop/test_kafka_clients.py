@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
@@ -208,6 +209,23 @@ def test_metrics_and_diagnose_tell_of_the_broker(server, topic):
     assert "riverrun_broker_connections" in page and 'riverrun_broker_log_damaged{topic=' in page
     rows = {row["name"]: row for row in server.get("/diagnose").json["services"]}
     assert "partitions" in rows["broker"]["detail"] and "MiB" in rows["broker"]["detail"]
+
+
+def test_given_a_group_that_is_behind_when_asked_then_its_lag_and_the_size_of_its_topic_are_told(server, topic):
+    producer = Producer({"bootstrap.servers": server.brokers})
+    for value in (b"one", b"two", b"three"):
+        producer.produce(topic, value, partition=1)
+    assert producer.flush(15) == 0
+    group = f"behind-{uuid.uuid4().hex}"
+    consumer = Consumer({"bootstrap.servers": server.brokers, "group.id": group, "enable.auto.commit": False})
+    consumer.commit(offsets=[Place(topic, 1, 1)], asynchronous=False)
+    consumer.close()
+    page = server.get("/metrics").body.decode()
+    assert f'riverrun_broker_group_lag{{group="{group}",topic="{topic}",partition="1"}} 2' in page
+    rows = {row["name"]: row for row in json.loads(server.cli("topics", "--json").stdout)["items"]}
+    assert (rows[topic]["foreign"], rows[topic]["partitions"], rows[topic]["record_count"]) == (True, 3, 3), rows[topic]
+    assert f'riverrun_broker_log_bytes{{topic="{topic}",partition="1"}} {rows[topic]["size_bytes"]}' in page
+    assert topic in server.cli("topics").stdout and "riverrun.agent.events" in rows
 
 
 def test_a_secure_listener_that_protects_nothing_is_refused(new_server):

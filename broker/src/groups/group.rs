@@ -138,6 +138,7 @@ impl Group {
             return;
         }
         let Some(member) = self.members.get_mut(who.member_id) else { return };
+        member.has_synced = true;
         member.syncing = Some(reply);
         if self.phase == Phase::CompletingRebalance && self.leader.as_deref() == Some(who.member_id) {
             let mut assignments: HashMap<String, Bytes> = assignments.into_iter().collect();
@@ -296,9 +297,9 @@ impl Group {
         if self.phase_deadline.is_some_and(|deadline| deadline <= now) {
             match self.phase {
                 Phase::PreparingRebalance => self.complete_join_if_ready(now, true),
-                // Whoever has not synced by now is gone; if that was the leader, the others begin anew.
-                Phase::CompletingRebalance => self.drop_unsynced(now),
-                Phase::Stable => self.drop_unsynced(now),
+                // Whoever has not come for its assignment by now is gone, and the others begin anew: it would keep partitions
+                // that it does not know of for as long as it sends heartbeats.
+                Phase::CompletingRebalance | Phase::Stable => self.drop_unsynced(now),
                 Phase::Empty | Phase::Dead => self.phase_deadline = None,
             }
         } else if some_never_came {
@@ -308,11 +309,11 @@ impl Group {
 
     fn drop_unsynced(&mut self, now: Instant) {
         self.phase_deadline = None;
-        if self.phase != Phase::CompletingRebalance {
+        let missing: Vec<String> =
+            self.members.iter().filter(|(_, member)| !member.has_synced).map(|(id, _)| id.clone()).collect();
+        if missing.is_empty() {
             return;
         }
-        let missing: Vec<String> =
-            self.members.iter().filter(|(_, member)| member.syncing.is_none()).map(|(id, _)| id.clone()).collect();
         missing.iter().for_each(|id| self.forget(id));
         self.rebalance(now);
         self.complete_join_if_ready(now, false);

@@ -1,5 +1,6 @@
 //! The groups of this broker: looking them up, and letting time pass for them.
 
+pub(crate) mod expiry;
 pub(crate) mod group;
 
 use std::collections::HashMap;
@@ -25,6 +26,8 @@ pub(crate) struct Change {
     pub group: String,
     /// Those that it has now.
     pub roster: Roster,
+    /// Whether there are none; one with too many to be remembered has members all the same.
+    pub is_empty: bool,
 }
 
 struct Cell {
@@ -39,7 +42,9 @@ impl Cell {
     /// Tells what is to be remembered. Under the group's lock, so that it is told in the order in which it came about.
     fn tell(&self, group: &mut Group) {
         if let Some(roster) = group.take_change() {
-            let _ = self.changes.send(Change { group: self.id.clone(), roster }); // nobody listens while the broker stops
+            let is_empty = matches!(group.phase(), Phase::Empty | Phase::Dead);
+            let change = Change { group: self.id.clone(), roster, is_empty };
+            let _ = self.changes.send(change); // nobody listens while the broker stops
         }
     }
 }

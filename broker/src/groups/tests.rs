@@ -5,7 +5,9 @@ use kafka_protocol::ResponseError;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::expiry::{Standing, expired, may_begin};
 use super::group::{Group, Identity, Join, Joined, Life, Phase, Synced};
+use crate::meta::{GroupOffsets, OffsetItem};
 
 const SESSION: Duration = Duration::from_secs(10);
 const REBALANCE: Duration = Duration::from_secs(60);
@@ -324,4 +326,71 @@ fn given_groups_of_every_kind_when_offsets_are_to_be_deleted_then_what_is_consum
     assert_eq!(workers.check_offset_delete(), Ok(()));
     workers.kill();
     assert_eq!(workers.check_offset_delete(), Err(ResponseError::GroupIdNotFound));
+}
+
+#[test]
+fn given_a_member_that_never_comes_for_its_assignment_when_time_is_up_then_its_partitions_go_to_the_others() {
+    let now = Instant::now();
+    let patient = |id: &str| Join { session_timeout: REBALANCE * 10, ..join(id, None) };
+    for comes in [true, false] {
+        let mut group = pair(now);
+        let mut leader = do_join(&mut group, now, patient("a"), "");
+        let follower = do_join(&mut group, now, patient("b"), "").try_recv().unwrap();
+        assert_eq!((leader.try_recv().unwrap().generation, follower.generation), (3, 3));
+        do_sync(&mut group, now, "a", 3, &["a", "b"]).try_recv().unwrap();
+        if comes {
+            do_sync(&mut group, now, "b", 3, &[]).try_recv().unwrap();
+        }
+        // Its heartbeats are good: to the group it is at work.
+        assert_eq!(group.heartbeat(now, who("b", 3)), Ok(()));
+        group.tick(now + REBALANCE - Duration::from_millis(1));
+        assert_eq!((group.phase(), group.members().len()), (Phase::Stable, 2));
+        group.tick(now + REBALANCE);
+        let expected = if comes { (Phase::Stable, 2) } else { (Phase::PreparingRebalance, 1) };
+        assert_eq!((group.phase(), group.members().len()), expected);
+        assert!(group.members().contains_key("a"));
+    }
+}
+
+#[test]
+fn given_a_broker_that_was_down_for_long_when_it_starts_then_offsets_stay_until_their_owners_could_come() {
+    let (minute, day) = (Duration::from_secs(60), Duration::from_secs(24 * 3600));
+    assert!(!may_begin(Duration::ZERO, 7 * day) && !may_begin(9 * minute, 7 * day));
+    assert!(may_begin(10 * minute, 7 * day));
+    assert!(may_begin(minute, minute), "who keeps them for less waits no longer than that");
+}
+
+#[test]
+fn given_old_offsets_when_looked_at_then_what_members_need_and_what_was_left_lately_stays() {
+    let item = |topic: &str, committed_ms| OffsetItem {
+        topic: topic.into(),
+        partition: 0,
+        offset: 7,
+        leader_epoch: -1,
+        metadata: String::new(),
+        committed_ms,
+    };
+    let committed = [("other", 10), ("t", 10), ("young", 90)];
+    let offsets: GroupOffsets =
+        committed.iter().map(|(topic, at)| (((*topic).to_owned(), 0), item(topic, *at))).collect();
+    let gone = |group: Option<&Group>, emptied_ms| -> Vec<String> {
+        let expired = expired(&offsets, &Standing { group, emptied_ms }, 50);
+        expired.into_iter().map(|(topic, _)| topic).collect()
+    };
+    let now = Instant::now();
+    let nobody = Group::default();
+    for group in [None, Some(&nobody)] {
+        assert_eq!(gone(group, None), ["other", "t"], "there never was a member");
+        assert_eq!(gone(group, Some(20)), ["other", "t"], "the last one went long ago");
+        assert!(gone(group, Some(60)).is_empty(), "the last one went a moment ago");
+    }
+    let mut consumers = alone(now, "consumer", subscription(&["t"]));
+    assert!(gone(Some(&consumers), None).is_empty(), "who needs what is not settled");
+    do_sync(&mut consumers, now, "a", 1, &["a"]).try_recv().unwrap();
+    assert_eq!(gone(Some(&consumers), None), ["other"], "nobody is subscribed to it");
+    let mut workers = alone(now, "connect", subscription(&[]));
+    let (sender, mut receiver) = oneshot::channel();
+    workers.sync(now, who("a", 1), None, None, Vec::new(), sender);
+    assert_eq!(receiver.try_recv().unwrap().error, None);
+    assert!(gone(Some(&workers), None).is_empty(), "only consumers say what they need");
 }

@@ -127,9 +127,14 @@ pub(super) async fn describe_cluster(
         .with_cluster_id(text(cluster))
         .with_controller_id(BrokerId(NODE_ID))
         .with_cluster_authorized_operations(may_with_cluster(request.include_cluster_authorized_operations));
-    // 1 is brokers, 2 would be controllers, which are not reachable by themselves.
-    if request.endpoint_type != 1 {
-        return answer.with_error_code(ResponseError::UnsupportedEndpointType.code());
+    // 1 is brokers; 2 is controllers, who would be asked elsewhere.
+    let refused = match request.endpoint_type {
+        1 => None,
+        2 => Some((ResponseError::MismatchedEndpointType, "this is the endpoint of a broker, not of a controller")),
+        _ => Some((ResponseError::UnsupportedEndpointType, "endpoint types are 1 (brokers) and 2 (controllers)")),
+    };
+    if let Some((error, message)) = refused {
+        return answer.with_error_code(error.code()).with_error_message(Some(text(message)));
     }
     let broker = DescribeClusterBroker::default().with_broker_id(BrokerId(NODE_ID)).with_host(host).with_port(port);
     answer.with_brokers(vec![broker])

@@ -76,6 +76,14 @@ pub(crate) enum RequestError {
     /// The codec refuses.
     #[error("malformed request: {0}")]
     Codec(String),
+    /// Records of a client that wants no answer.
+    #[error("records for partition {partition}, of which no acknowledgement is wanted, are refused: {reason}")]
+    Refused {
+        /// Index in its topic.
+        partition: i32,
+        /// Why.
+        reason: String,
+    },
     /// A request before the client has said who it is, or after it could not.
     #[error("request {key} before authentication")]
     Unauthenticated {
@@ -125,7 +133,7 @@ pub(crate) async fn begin(
         let request = decode::<ProduceRequest>(body, version)?;
         let answer = produce::begin(&context, version, request).await;
         return Ok(Box::pin(async move {
-            match answer.await {
+            match answer.await? {
                 Some(answer) => encode(ApiKey::Produce, version, correlation, &answer).map(Some),
                 None => Ok(None),
             }

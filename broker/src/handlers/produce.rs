@@ -15,7 +15,7 @@ use kafka_protocol::messages::produce_response::{
 use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
 
 use super::txn::{named, not_part};
-use super::{Context, text};
+use super::{Context, RequestError, text};
 use crate::node::{Node, Refusal};
 use crate::storage::partition::{Appended, Partition};
 use crate::storage::producers::Beginning;
@@ -56,6 +56,14 @@ struct Queued {
     outcome: Result<Appended, Rejected>,
 }
 
+impl Queued {
+    /// What is said of a batch that was not taken when no answer is wanted.
+    fn refusal(&self) -> Option<RequestError> {
+        let rejected = self.outcome.as_ref().err()?;
+        Some(RequestError::Refused { partition: self.index, reason: rejected.refusal.message.clone() })
+    }
+}
+
 /// Why a batch is not taken, and which of its records are to blame; none of them if it is not for a record's sake.
 struct Rejected {
     refusal: Refusal,
@@ -74,12 +82,13 @@ impl From<ResponseError> for Rejected {
     }
 }
 
-/// Queues every batch, in order; the answer resolves when all are durable, to none if the client wants no answer.
+/// Queues every batch, in order; the answer resolves when all are durable, to none if the client wants no answer. Where it wants
+/// none and a batch is not taken, the connection has to end: that is all that its client would notice, as with Apache Kafka.
 pub(super) async fn begin(
     context: &Context,
     version: i16,
     request: ProduceRequest,
-) -> impl Future<Output = Option<ProduceResponse>> + Send + use<> {
+) -> impl Future<Output = Result<Option<ProduceResponse>, RequestError>> + Send + use<> {
     let acks = request.acks;
     let transactional_id = request.transactional_id.map(|id| id.to_string());
     let mut topics = Vec::with_capacity(request.topic_data.len());
@@ -105,7 +114,11 @@ pub(super) async fn begin(
     }
     async move {
         if acks == 0 {
-            return None;
+            return queued
+                .iter()
+                .flat_map(|(_, partitions)| partitions)
+                .find_map(Queued::refusal)
+                .map_or(Ok(None), Err);
         }
         let mut responses = Vec::with_capacity(queued.len());
         for (topic, partitions) in queued {
@@ -115,7 +128,7 @@ pub(super) async fn begin(
             }
             responses.push(topic.with_partition_responses(answers));
         }
-        Some(ProduceResponse::default().with_responses(responses))
+        Ok(Some(ProduceResponse::default().with_responses(responses)))
     }
 }
 

@@ -18,17 +18,30 @@ use super::disk::{Disk, OpenMode};
 use super::partition::Partition;
 use super::producers::Aborted;
 use super::segment::{Checkpoint, Segment};
+use crate::topic_config::TopicConfig;
 use crate::wire::batch::{BatchHeader, Record, build_batch, records};
 use crate::wire::compression::{recompressed, uncompressed};
 
 /// Most keys remembered in one pass, at about 40 bytes each; the rest of the log waits for the next pass.
 const MAX_KEYS: usize = 4_000_000;
 
+/// Time after which a log is tried again that could not be compacted: each try reads all of it.
+const FAILURE_PAUSE_MS: i64 = 60_000;
+
 /// Remembers how far each log has been compacted.
 #[derive(Default)]
 pub(crate) struct Compactor {
-    cleaned: Mutex<HashMap<PathBuf, i64>>,
+    past: Mutex<HashMap<PathBuf, Past>>,
     hashers: [RandomState; 2],
+}
+
+/// What became of earlier passes over a log.
+#[derive(Clone, Copy, Default)]
+struct Past {
+    /// Records before this offset have been through compaction.
+    cleaned: i64,
+    /// It is left alone until then, milliseconds since 1970.
+    paused_until_ms: i64,
 }
 
 type KeyHash = (u64, u64);
@@ -54,6 +67,18 @@ struct Closed {
     end: i64,
 }
 
+impl Closed {
+    /// Whether enough has come since the last pass, or some of it has waited for long enough.
+    fn is_worth_it(&self, cleaned: i64, total: u64, now: i64, config: &TopicConfig) -> bool {
+        let new = || self.segments.iter().filter(move |segment| segment.base_offset >= cleaned && segment.size > 0);
+        let dirty: u64 = new().map(|segment| segment.size).sum();
+        let is_enough = dirty as f64 >= total as f64 * config.min_cleanable_dirty_ratio;
+        let oldest = new().filter_map(|segment| segment.first_ms).min();
+        let is_overdue = oldest.is_some_and(|first| now.saturating_sub(first) > config.max_compaction_lag_ms);
+        dirty > 0 && (is_enough || is_overdue)
+    }
+}
+
 /// What has been written so far in a pass.
 #[derive(Default)]
 struct Written {
@@ -67,24 +92,33 @@ impl Compactor {
         if !partition.is_good() {
             return;
         }
-        let config = partition.config();
-        let closed = partition.compactable(now, config.min_compaction_lag_ms);
-        let segments = &closed.segments;
-        let cleaned = self.cleaned.lock().get(partition.folder()).copied().unwrap_or(0);
-        let total: u64 = segments.iter().map(|segment| segment.size).sum();
-        let dirty: u64 =
-            segments.iter().filter(|segment| segment.base_offset >= cleaned).map(|segment| segment.size).sum();
-        if dirty == 0 || (dirty as f64) < total as f64 * config.min_cleanable_dirty_ratio {
+        let past = self.past.lock().get(partition.folder()).copied().unwrap_or_default();
+        if now < past.paused_until_ms {
             return;
         }
-        match self.compact(partition, &closed, now - config.delete_retention_ms) {
+        let config = partition.config();
+        let closed = partition.compactable(now, config.min_compaction_lag_ms);
+        let total: u64 = closed.segments.iter().map(|segment| segment.size).sum();
+        if !closed.is_worth_it(past.cleaned, total, now, &config) {
+            return;
+        }
+        let past = match self.compact(partition, &closed, now - config.delete_retention_ms) {
             Ok((cleaned, after)) => {
                 partition.forget_aborted_before(cleaned);
                 tracing::debug!(partition = %partition.name, before = total, after, "log compacted");
-                self.cleaned.lock().insert(partition.folder().to_path_buf(), cleaned);
+                Past { cleaned, paused_until_ms: 0 }
             }
-            Err(error) => tracing::warn!(partition = %partition.name, error = %error, "log not compacted"),
-        }
+            Err(error) => {
+                tracing::warn!(partition = %partition.name, error = %error, "log not compacted, tried again in a minute");
+                Past { paused_until_ms: now + FAILURE_PAUSE_MS, ..past }
+            }
+        };
+        self.past.lock().insert(partition.folder().to_path_buf(), past);
+    }
+
+    /// Forgets the logs that are not in these folders any more.
+    pub(crate) fn keep_only(&self, folders: &HashSet<PathBuf>) {
+        self.past.lock().retain(|folder, _| folders.contains(folder));
     }
 
     fn compact(&self, partition: &Partition, closed: &Closed, expired_before_ms: i64) -> io::Result<(i64, u64)> {
@@ -247,18 +281,16 @@ fn read_segment(partition: &Partition, segment: &Segment) -> io::Result<Bytes> {
     let mut bytes = vec![0; segment.size as usize];
     let read = file.read_at(&mut bytes, 0)?;
     bytes.truncate(read);
-    let sound: usize = {
-        let mut at = 0;
-        while let Ok(header) = BatchHeader::parse_checked(&bytes[at..]) {
-            at += header.size;
-        }
-        at
-    };
+    let (mut sound, mut end) = (0, segment.base_offset);
+    while let Ok(header) = BatchHeader::parse_checked(&bytes[sound..]) {
+        sound += header.size;
+        end = header.last_offset() + 1;
+    }
     if sound as u64 != segment.size {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!("{} is corrupt at byte {sound}", segment.path.display()),
-        ));
+        let path = segment.path.display();
+        let error = io::Error::new(io::ErrorKind::InvalidData, format!("{path} is corrupt at byte {sound}"));
+        partition.found_damage(end, &error);
+        return Err(error);
     }
     Ok(bytes.into())
 }

@@ -83,3 +83,58 @@ fn given_many_aborted_transactions_when_compacted_then_only_those_with_records_a
     assert!(told(&partition).is_empty());
     assert_eq!(partition.bounds().high_watermark, 101);
 }
+
+/// A compacted partition whose log is never new enough by its share alone, once it has been compacted.
+fn rarely_compacted(place: &TempDir) -> Arc<Partition> {
+    let settings = [
+        ("cleanup.policy", "compact"),
+        ("segment.bytes", "100"),
+        ("min.cleanable.dirty.ratio", "1"),
+        ("max.compaction.lag.ms", "600000"),
+    ];
+    let partition = open(place, Recovered::default(), &settings);
+    for key in *b"abcd" {
+        append(&partition, key, None);
+    }
+    partition
+}
+
+#[test]
+fn given_little_that_is_new_when_it_may_not_wait_any_longer_then_it_is_compacted_all_the_same() {
+    let place = TempDir::new().unwrap();
+    let partition = rarely_compacted(&place);
+    let compactor = Compactor::default();
+    compactor.run(&partition, now_ms());
+    for key in *b"ae" {
+        append(&partition, key, None);
+    }
+    let before = partition.stats().size_bytes;
+    compactor.run(&partition, now_ms());
+    assert_eq!(partition.stats().size_bytes, before, "there is time");
+    compactor.run(&partition, now_ms() + 601_000);
+    assert_eq!(partition.stats().size_bytes, before / 6 * 5, "the first record of the key that came again is gone");
+}
+
+#[test]
+fn given_damage_that_compaction_meets_when_it_has_passed_then_it_is_told_and_tried_again_a_minute_later() {
+    let place = TempDir::new().unwrap();
+    let partition = rarely_compacted(&place);
+    append(&partition, b'a', None);
+    append(&partition, b'e', None);
+    let before = partition.stats().size_bytes;
+    let file = folder(&place).join("00000000000000000001-0.log");
+    let sound = std::fs::read(&file).unwrap();
+    let mut damaged = sound.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    std::fs::write(&file, damaged).unwrap();
+    let (compactor, now) = (Compactor::default(), now_ms());
+    compactor.run(&partition, now);
+    let told = partition.error().expect("it is told");
+    assert!(told.contains("offset 1") && told.contains("00000000000000000001-0.log"), "{told}");
+    std::fs::write(&file, sound).unwrap();
+    compactor.run(&partition, now + 59_000);
+    assert_eq!(partition.stats().size_bytes, before, "it is left alone for a minute");
+    compactor.run(&partition, now + 61_000);
+    assert_eq!(partition.stats().size_bytes, before / 6 * 5);
+    compactor.keep_only(&std::collections::HashSet::new());
+}

@@ -160,10 +160,8 @@ pub(crate) async fn wait(durable: Durable) -> Result<(), ResponseError> {
 impl<S: Folded> Locked<'_, S> {
     /// Applies an entry and queues it for the disk. After a failed write nothing is taken until the journal is whole again.
     pub(crate) fn record(&mut self, entry: S::Entry) -> Result<Durable, ResponseError> {
-        if let Some(since) = self.inner.failed {
-            if since.elapsed() >= REPAIR_PAUSE {
-                self.core.ready.notify_all();
-            }
+        if self.inner.failed.is_some() {
+            self.mend();
             return Err(ResponseError::KafkaStorageError);
         }
         let inner = &mut *self.inner;
@@ -180,6 +178,13 @@ impl<S: Folded> Locked<'_, S> {
 }
 
 impl<S: Folded> Locked<'_, S> {
+    /// Has a journal that could not be written tried again when it is time, which needs nobody who has something to record.
+    pub(crate) fn mend(&self) {
+        if repair_due(&self.inner) {
+            self.core.ready.notify_all();
+        }
+    }
+
     /// Whether something that is part of the state may not be on the disk.
     pub(crate) fn is_behind(&self) -> bool {
         self.inner.writing || !self.inner.pending.is_empty() || self.inner.failed.is_some()

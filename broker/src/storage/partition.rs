@@ -231,6 +231,14 @@ impl Partition {
         }
     }
 
+    /// Tries to repair a log that could not be written when it is time, also if nobody writes to it.
+    pub(crate) fn mend(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        if matches!(state.health, Health::Failed { since } if since.elapsed() >= REPAIR_PAUSE) {
+            self.schedule(&mut state);
+        }
+    }
+
     fn schedule(self: &Arc<Self>, state: &mut State) {
         if !state.scheduled {
             state.scheduled = true;

@@ -40,6 +40,29 @@ impl Producer {
     pub(crate) fn last_sequence(&self) -> i32 {
         self.seen.back().map_or(-1, |batch| batch.last_sequence)
     }
+
+    /// Whether a batch goes on where this producer is; `first` is the answer where nothing is known of its epoch.
+    fn admit(&self, header: &BatchHeader, first: Result<Admission, ResponseError>) -> Result<Admission, ResponseError> {
+        if header.producer_epoch < self.epoch {
+            return Err(ResponseError::InvalidProducerEpoch);
+        }
+        if header.producer_epoch > self.epoch {
+            return if header.base_sequence == 0 {
+                Ok(Admission::New)
+            } else {
+                Err(ResponseError::OutOfOrderSequenceNumber)
+            };
+        }
+        let (from, to) = (header.base_sequence, header.last_sequence());
+        if let Some(seen) = self.seen.iter().find(|seen| seen.first_sequence == from && seen.last_sequence == to) {
+            return Ok(Admission::Duplicate { base_offset: seen.base_offset, last_offset: seen.last_offset });
+        }
+        match self.seen.back() {
+            None => first,
+            Some(seen) if from == advance_sequence(seen.last_sequence, 1) => Ok(Admission::New),
+            Some(_) => Err(ResponseError::OutOfOrderSequenceNumber),
+        }
+    }
 }
 
 /// A transaction that ended in an abort.
@@ -99,25 +122,12 @@ impl Producers {
         let begins_well = beginning == Beginning::Anywhere || header.base_sequence == 0;
         let first = if begins_well { Ok(Admission::New) } else { Err(ResponseError::OutOfOrderSequenceNumber) };
         let Some(known) = self.by_id.get(&header.producer_id) else { return first };
-        if header.producer_epoch < known.epoch {
-            return Err(ResponseError::InvalidProducerEpoch);
+        let admission = known.admit(header, first)?;
+        // It would be hidden until the transaction ends, and go with it if that is an abort.
+        if admission == Admission::New && known.open_since.is_some() && !header.is_transactional() {
+            return Err(ResponseError::InvalidTxnState);
         }
-        if header.producer_epoch > known.epoch {
-            return if header.base_sequence == 0 {
-                Ok(Admission::New)
-            } else {
-                Err(ResponseError::OutOfOrderSequenceNumber)
-            };
-        }
-        let (from, to) = (header.base_sequence, header.last_sequence());
-        if let Some(seen) = known.seen.iter().find(|seen| seen.first_sequence == from && seen.last_sequence == to) {
-            return Ok(Admission::Duplicate { base_offset: seen.base_offset, last_offset: seen.last_offset });
-        }
-        match known.seen.back() {
-            None => first,
-            Some(seen) if from == advance_sequence(seen.last_sequence, 1) => Ok(Admission::New),
-            Some(_) => Err(ResponseError::OutOfOrderSequenceNumber),
-        }
+        Ok(admission)
     }
 
     /// Whether this producer has a transaction open here, under this epoch.
@@ -297,6 +307,17 @@ mod tests {
         assert_eq!(producers.admit(&early, Beginning::AtZero), Ok(Admission::New));
         producers.apply(&batch(4, -1, 1, 1, 0x30), Some(Marker::Commit), 0);
         assert_eq!(producers.admit(&early, Beginning::AtZero), Err(ResponseError::InvalidProducerEpoch), "it is late");
+    }
+
+    #[test]
+    fn given_an_open_transaction_when_its_producer_writes_outside_of_it_then_that_is_refused_until_it_has_ended() {
+        let mut producers = Producers::default();
+        producers.apply(&batch(0, 0, 1, 0, 0x10), None, 0);
+        let outside = batch(0, 1, 1, 1, 0);
+        assert_eq!(producers.admit(&outside, Beginning::Anywhere), Err(ResponseError::InvalidTxnState));
+        assert_eq!(producers.admit(&batch(0, 1, 1, 1, 0x10), Beginning::Anywhere), Ok(Admission::New));
+        producers.apply(&batch(0, -1, 1, 1, 0x30), Some(Marker::Commit), 0);
+        assert_eq!(producers.admit(&outside, Beginning::Anywhere), Ok(Admission::New));
     }
 
     #[test]

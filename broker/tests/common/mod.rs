@@ -106,8 +106,12 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
 
 /// Sends raw bytes as a frame and returns the answer's frame, or none if the connection was closed.
 pub(crate) fn call(stream: &mut TcpStream, frame: &[u8]) -> Option<Vec<u8>> {
-    stream.write_all(&[&(frame.len() as u32).to_be_bytes(), frame].concat()).ok()?;
+    write_frame(stream, frame).ok()?;
     read_frame(stream)
+}
+
+pub(crate) fn write_frame(stream: &mut TcpStream, frame: &[u8]) -> std::io::Result<()> {
+    stream.write_all(&[&(frame.len() as u32).to_be_bytes(), frame].concat())
 }
 
 pub(crate) fn read_frame(stream: &mut TcpStream) -> Option<Vec<u8>> {

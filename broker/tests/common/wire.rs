@@ -6,11 +6,22 @@ use kafka_protocol::messages::ApiKey;
 use riverrun_broker::versions::is_flexible;
 use riverrun_broker::wire::batch::{BatchHeader, build_batch};
 
-use super::call;
+use super::{call, write_frame};
 
 /// `Produce` 11 of one record without key and value, outside of transactions, to partition 0; -1 is no time. Gives Kafka's code
 /// and the offset.
 pub(crate) fn produce(stream: &mut TcpStream, topic: &str, timestamp: i64) -> (i16, i64) {
+    let mut answer = records(topic, 0, -1, timestamp).ask(stream, ApiKey::Produce, 11);
+    assert_eq!((answer.array(), answer.text().as_str(), answer.array(), answer.i32()), (1, topic, 1, 0));
+    (answer.i16(), answer.i64())
+}
+
+/// The same without a wish for an answer.
+pub(crate) fn produce_unasked(stream: &mut TcpStream, topic: &str, partition: i32) {
+    write_frame(stream, &records(topic, partition, 0, 1_000).frame(ApiKey::Produce, 11)).unwrap();
+}
+
+fn records(topic: &str, partition: i32, acks: i16, timestamp: i64) -> Asked {
     let header = BatchHeader {
         base_offset: 0,
         size: 0,
@@ -24,10 +35,14 @@ pub(crate) fn produce(stream: &mut TcpStream, topic: &str, timestamp: i64) -> (i
         records: 1,
     };
     let batch = build_batch(&header, &[12, 0, 0, 0, 1, 1, 0]);
-    let asked = Asked::default().null().i16(-1).i32(10_000).array(1).text(topic).array(1).i32(0).bytes(&batch);
-    let mut answer = asked.end().end().end().ask(stream, ApiKey::Produce, 11);
-    assert_eq!((answer.array(), answer.text().as_str(), answer.array(), answer.i32()), (1, topic, 1, 0));
-    (answer.i16(), answer.i64())
+    let asked = Asked::default().null().i16(acks).i32(10_000).array(1).text(topic).array(1).i32(partition);
+    asked.bytes(&batch).end().end().end()
+}
+
+/// `JoinGroup` 9 of a static consumer.
+pub(crate) fn join(group: &str, instance: &str) -> Asked {
+    let member = Asked::default().text(group).i32(60_000).i32(60_000).text("").text(instance).text("consumer");
+    member.array(1).text("range").bytes(b"").end().null().end()
 }
 
 /// A request being written.
@@ -81,8 +96,8 @@ impl Asked {
         self.i8(0)
     }
 
-    /// Sends it, whose last structure is ended, and gives what stands behind the header of the answer.
-    pub(crate) fn ask(self, stream: &mut TcpStream, key: ApiKey, version: i16) -> Answer {
+    /// The request with its header.
+    pub(crate) fn frame(self, key: ApiKey, version: i16) -> Vec<u8> {
         assert!(is_flexible(key, version), "{key:?} {version} has the older form");
         let mut frame = Vec::new();
         frame.extend_from_slice(&(key as i16).to_be_bytes());
@@ -90,7 +105,13 @@ impl Asked {
         // Correlation id 7, a client id of one letter, no tagged fields.
         frame.extend_from_slice(&[0, 0, 0, 7, 0, 1, b'w', 0]);
         frame.extend_from_slice(&self.0);
-        let answer = call(stream, &frame).unwrap_or_else(|| panic!("{key:?} {version} is not answered"));
+        frame
+    }
+
+    /// Sends it, whose last structure is ended, and gives what stands behind the header of the answer.
+    pub(crate) fn ask(self, stream: &mut TcpStream, key: ApiKey, version: i16) -> Answer {
+        let answer =
+            call(stream, &self.frame(key, version)).unwrap_or_else(|| panic!("{key:?} {version} is not answered"));
         assert_eq!(answer[..4], [0, 0, 0, 7], "{key:?} {version}");
         // Only this answer has the older header, so that everyone can read it.
         let header = if key == ApiKey::ApiVersions { 4 } else { 5 };

@@ -105,6 +105,7 @@ impl Group {
             deadline: now + join.session_timeout,
             joining: Some(reply),
             syncing: None,
+            has_synced: false,
         };
         self.members.insert(id, member);
         self.rebalance(now);
@@ -154,6 +155,8 @@ impl Group {
             self.leader = Some(id.clone());
         }
         if unchanged {
+            // What it has is what its old self had: there is nothing to wait for.
+            member.has_synced = true;
             self.members.insert(id.clone(), member);
             self.changed = true;
             let mut answer = self.joined(&id);
@@ -233,6 +236,7 @@ impl Group {
             let answer = self.joined(&id);
             let Some(member) = self.members.get_mut(&id) else { continue };
             member.assignment = Bytes::new();
+            member.has_synced = false;
             if let Some(reply) = member.joining.take() {
                 member.deadline = now + member.session_timeout;
                 let _ = reply.send(answer);

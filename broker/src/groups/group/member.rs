@@ -150,6 +150,8 @@ pub(crate) struct Member {
     pub(super) deadline: Instant,
     pub(super) joining: Option<oneshot::Sender<Joined>>,
     pub(super) syncing: Option<oneshot::Sender<Synced>>,
+    /// Whether it has come for its assignment since it joined last.
+    pub(super) has_synced: bool,
 }
 
 impl Member {

@@ -112,6 +112,7 @@ impl Group {
             deadline: now + one.session_timeout,
             joining: None,
             syncing: None,
+            has_synced: true,
         };
         let members: BTreeMap<String, Member> = roster.members.into_iter().map(|(id, one)| (id, member(one))).collect();
         let instances = members.iter().filter_map(|(id, member)| Some((member.instance_id.clone()?, id.clone())));

@@ -23,6 +23,15 @@ impl Group {
         }
     }
 
+    /// Whether offsets of `topic` stay however old they are. Only a settled group of consumers can tell what it does not need.
+    pub(crate) fn keeps_offsets_of(&self, topic: &str) -> bool {
+        match self.phase {
+            Phase::Empty | Phase::Dead => false,
+            Phase::PreparingRebalance | Phase::CompletingRebalance => true,
+            Phase::Stable => self.protocol_type() != Some(CONSUMER) || self.is_subscribed_to(topic),
+        }
+    }
+
     /// Whether members of a consumer group consume `topic`. As long as that cannot be told, because no protocol has been chosen
     /// yet or a subscription is not readable, they may consume any.
     pub(crate) fn is_subscribed_to(&self, topic: &str) -> bool {

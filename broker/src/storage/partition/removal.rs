@@ -90,3 +90,24 @@ impl Partition {
         removed.is_ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use crate::storage::recovery::Recovered;
+    use crate::storage::test_log::{append, open};
+
+    #[test]
+    fn given_an_open_transaction_when_its_beginning_is_deleted_then_no_end_of_the_log_lies_before_its_start() {
+        let place = TempDir::new().unwrap();
+        let partition = open(&place, Recovered::default(), &[]);
+        append(&partition, b'a', None);
+        append(&partition, b'b', Some(0));
+        append(&partition, b'c', None);
+        assert_eq!(partition.bounds().last_stable, 1);
+        assert_eq!(partition.delete_before(2), Ok(2));
+        let bounds = partition.bounds();
+        assert_eq!((bounds.log_start, bounds.last_stable, bounds.high_watermark), (2, 2, 3));
+    }
+}

@@ -239,7 +239,8 @@ impl State {
         Bounds {
             log_start: self.log_start,
             high_watermark: self.high_watermark,
-            last_stable: self.durable.first_open().unwrap_or(i64::MAX).min(self.high_watermark),
+            // The beginning of an open transaction may have been deleted: it then covers the log from its start on.
+            last_stable: self.durable.first_open().unwrap_or(i64::MAX).min(self.high_watermark).max(self.log_start),
         }
     }
 
