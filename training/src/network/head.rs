@@ -2,6 +2,7 @@
 //! more than a few rows at a time: for a large vocabulary they would be most of the memory.
 
 use candle_core::{Device, Tensor};
+use rayon::prelude::*;
 
 /// Rows that are scored together: large enough that the product is fast, small enough that it stays in tens of megabytes.
 const ROWS: usize = 64;
@@ -30,23 +31,31 @@ pub(super) fn score(
         let from = chunk * ROWS;
         let rows = hidden.narrow(0, from, targets.len())?.contiguous()?;
         let mut logits = rows.matmul(&transposed)?.flatten_all()?.to_vec1::<f32>()?;
-        for (at, (row, target)) in logits.chunks_exact_mut(vocabulary).zip(targets).enumerate() {
-            let target = *target as usize;
-            let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-            let sum: f64 = row.iter().map(|score| f64::from((score - most).exp())).sum();
-            let Some(own) = row.get(target) else { candle_core::bail!("token {target} is not in the vocabulary") };
-            log_probabilities.push((f64::from(own - most) - sum.ln()) as f32);
-            if let Some(coefficients) = coefficients {
-                let coefficient = coefficients[from + at];
-                let factor = -coefficient / sum as f32;
-                row.iter_mut().for_each(|score| *score = factor * (*score - most).exp());
-                row[target] += coefficient;
-            }
-        }
+        let weights = coefficients.map(|all| &all[from..from + targets.len()]);
+        let rows = logits.par_chunks_exact_mut(vocabulary).zip(targets).enumerate();
+        let found = rows.map(|(at, (row, target))| of_row(row, *target as usize, weights.map(|all| all[at])));
+        log_probabilities.extend(found.collect::<candle_core::Result<Vec<f32>>>()?);
         if coefficients.is_some() {
             gradients.push(Tensor::from_vec(logits, (targets.len(), vocabulary), &Device::Cpu)?.matmul(head)?);
         }
     }
     let gradient = if gradients.is_empty() { None } else { Some(Tensor::cat(&gradients, 0)?) };
     Ok(Scores { log_probabilities, gradient })
+}
+
+/// The log probability of `target` by a row of scores, which become their gradient where a coefficient is given.
+fn of_row(row: &mut [f32], target: usize, coefficient: Option<f32>) -> candle_core::Result<f32> {
+    let Some(own) = row.get(target).copied() else { candle_core::bail!("token {target} is not in the vocabulary") };
+    let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let mut sum = 0f64;
+    for score in row.iter_mut() {
+        *score = (*score - most).exp();
+        sum += f64::from(*score);
+    }
+    if let Some(coefficient) = coefficient {
+        let factor = -coefficient / sum as f32;
+        row.iter_mut().for_each(|score| *score *= factor);
+        row[target] += coefficient;
+    }
+    Ok((f64::from(own - most) - sum.ln()) as f32)
 }

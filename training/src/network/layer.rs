@@ -6,6 +6,7 @@ use candle_core::Tensor;
 
 use super::attention::{Heads, attend};
 use super::batch::Span;
+use super::gated::gated;
 use super::linear::{AdapterWeights, project};
 use super::norm::rms_norm;
 use super::rope::{Angles, turn};
@@ -28,9 +29,9 @@ pub(super) fn forward(
 ) -> candle_core::Result<Tensor> {
     let attended = (input + attention(input, (number, weights), pass, adapter)?)?;
     let normed = rms_norm(&attended, &weights.mlp_norm, pass.config.norm_eps)?;
-    let gate = project(&normed, &weights.gate, (number, Target::Gate), adapter)?.silu()?;
+    let gate = project(&normed, &weights.gate, (number, Target::Gate), adapter)?;
     let up = project(&normed, &weights.up, (number, Target::Up), adapter)?;
-    let down = project(&(gate * up)?, &weights.down, (number, Target::Down), adapter)?;
+    let down = project(&gated(&gate, &up)?, &weights.down, (number, Target::Down), adapter)?;
     attended + down
 }
 

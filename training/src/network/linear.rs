@@ -4,8 +4,10 @@
 use std::collections::HashMap;
 
 use candle_core::backend::BackendStorage;
-use candle_core::{CpuStorage, CustomOp1, Device, Layout, Shape, Storage, Tensor};
+use candle_core::{CpuStorage, CustomOp1, CustomOp3, Device, Layout, Shape, Storage, Tensor};
+use rayon::prelude::*;
 
+use super::PIECE;
 use crate::base::Projection;
 use crate::lora::Target;
 use crate::rng::Rng;
@@ -23,18 +25,92 @@ impl CustomOp1 for Frozen {
     }
 
     fn cpu_fwd(&self, input: &CpuStorage, layout: &Layout) -> candle_core::Result<(CpuStorage, Shape)> {
-        let (rows, inner) = layout.shape().dims2()?;
-        let (outer, _) = self.weight.dims2()?;
-        let transposed = self.weight.t()?;
-        let (storage, weight_layout) = transposed.storage_and_layout();
-        let Storage::Cpu(weight) = &*storage else { candle_core::bail!("a frozen weight is not on the CPU") };
-        let product = input.matmul(weight, (1, rows, outer, inner), layout, weight_layout)?;
-        Ok((product, Shape::from((rows, outer))))
+        let (storage, weight) = self.weight.storage_and_layout();
+        let Storage::Cpu(storage) = &*storage else { candle_core::bail!("a frozen weight is not on the CPU") };
+        times_transposed((input, layout), (storage, weight))
     }
 
     fn bwd(&self, _: &Tensor, _: &Tensor, gradient: &Tensor) -> candle_core::Result<Option<Tensor>> {
         gradient.contiguous()?.matmul(&self.weight).map(Some)
     }
+}
+
+/// `x Wᵀ + scale · (x' Aᵀ) Bᵀ`, where `x'` is `x` without what is dropped. As one operation it keeps nothing but its output;
+/// what the way back needs of the adapter's narrow middle is computed again.
+struct Adapted {
+    frozen: Frozen,
+    scale: f64,
+    dropped: Option<Dropped>,
+}
+
+impl CustomOp3 for Adapted {
+    fn name(&self) -> &'static str {
+        "adapted-linear"
+    }
+
+    fn cpu_fwd(
+        &self,
+        input: &CpuStorage,
+        layout: &Layout,
+        a: &CpuStorage,
+        a_layout: &Layout,
+        b: &CpuStorage,
+        b_layout: &Layout,
+    ) -> candle_core::Result<(CpuStorage, Shape)> {
+        let (mut output, shape) = self.frozen.cpu_fwd(input, layout)?;
+        let seen = match &self.dropped {
+            Some(dropped) => Some(CpuStorage::F32(dropped.from(super::floats(input, layout)?))),
+            None => None,
+        };
+        let seen_layout = Layout::contiguous(layout.shape());
+        let seen = seen.as_ref().map_or((input, layout), |seen| (seen, &seen_layout));
+        let (narrow, narrow_shape) = times_transposed(seen, (a, a_layout))?;
+        let (added, _) = times_transposed((&narrow, &Layout::contiguous(narrow_shape)), (b, b_layout))?;
+        let (CpuStorage::F32(output), CpuStorage::F32(added)) = (&mut output, &added) else {
+            candle_core::bail!("a linear map is not of 32-bit floats")
+        };
+        let scale = self.scale as f32;
+        output.par_chunks_mut(PIECE).zip(added.par_chunks(PIECE)).for_each(|(output, added)| {
+            output.iter_mut().zip(added).for_each(|(output, added)| *output += scale * added);
+        });
+        Ok((CpuStorage::F32(std::mem::take(output)), shape))
+    }
+
+    fn bwd(
+        &self,
+        input: &Tensor,
+        a: &Tensor,
+        b: &Tensor,
+        _: &Tensor,
+        gradient: &Tensor,
+    ) -> candle_core::Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+        let (input, a, b) = (input.detach(), a.detach(), b.detach());
+        let gradient = gradient.contiguous()?;
+        let mask = self.dropped.as_ref().map(|dropped| dropped.mask(input.dims2()?)).transpose()?;
+        let seen = match &mask {
+            Some(mask) => (&input * mask)?,
+            None => input,
+        };
+        let narrow = (seen.matmul(&a.t()?)? * self.scale)?;
+        let upper = (gradient.matmul(&b)? * self.scale)?;
+        let mut through = upper.matmul(&a)?;
+        if let Some(mask) = mask {
+            through = (through * mask)?;
+        }
+        let of_input = (gradient.matmul(&self.frozen.weight)? + through)?;
+        Ok((Some(of_input), Some(upper.t()?.matmul(&seen)?), Some(gradient.t()?.matmul(&narrow)?)))
+    }
+}
+
+/// `x Mᵀ` for rows `x` and the rows of a matrix `M`.
+fn times_transposed(
+    (input, layout): (&CpuStorage, &Layout),
+    (matrix, matrix_layout): (&CpuStorage, &Layout),
+) -> candle_core::Result<(CpuStorage, Shape)> {
+    let (rows, inner) = layout.shape().dims2()?;
+    let (outer, _) = matrix_layout.shape().dims2()?;
+    let product = input.matmul(matrix, (1, rows, outer, inner), layout, &matrix_layout.transpose(0, 1)?)?;
+    Ok((product, Shape::from((rows, outer))))
 }
 
 /// The matrices of adapters for one pass. Whether gradients reach them depends on what they were made of.
@@ -54,24 +130,43 @@ pub(super) fn project(
     place: (usize, Target),
     adapter: &AdapterWeights,
 ) -> candle_core::Result<Tensor> {
-    let mut output = input.contiguous()?.apply_op1(Frozen { weight: projection.weight.clone() })?;
-    if let Some(bias) = &projection.bias {
-        output = output.broadcast_add(bias)?;
-    }
-    let Some((a, b)) = adapter.pairs.get(&place) else { return Ok(output) };
-    let seen = match adapter.dropout {
-        Some((part, seed)) => (input * mask(input, part, seed, place)?)?,
-        None => input.clone(),
+    let input = input.contiguous()?;
+    let frozen = Frozen { weight: projection.weight.clone() };
+    let output = match adapter.pairs.get(&place) {
+        Some((a, b)) => {
+            let dropped = adapter.dropout.map(|(part, seed)| Dropped { part, seed, place });
+            input.apply_op3(a, b, Adapted { frozen, scale: adapter.scale, dropped })?
+        }
+        None => input.apply_op1(frozen)?,
     };
-    let added = seen.matmul(&a.t()?)?.matmul(&b.t()?)?;
-    output + (added * adapter.scale)?
+    match &projection.bias {
+        Some(bias) => output.broadcast_add(bias),
+        None => Ok(output),
+    }
 }
 
-/// 0 for what is dropped, and `1 / (1 - part)` for the rest. It follows from seed and place, so that a pass that is computed
-/// twice drops the same.
-fn mask(input: &Tensor, part: f32, seed: u64, (layer, target): (usize, Target)) -> candle_core::Result<Tensor> {
-    let mut rng = Rng::of(seed, &[PURPOSE, layer as u64, target as u64]);
-    let kept = 1.0 / (1.0 - part);
-    let mask: Vec<f32> = (0..input.elem_count()).map(|_| if rng.unit() < part { 0.0 } else { kept }).collect();
-    Tensor::from_vec(mask, input.dims2()?, &Device::Cpu)
+/// What an adapter does not see of its input. It follows from seed and place, so that a pass that is computed twice drops the
+/// same.
+struct Dropped {
+    part: f32,
+    seed: u64,
+    place: (usize, Target),
+}
+
+impl Dropped {
+    /// 0 for what is dropped, and `1 / (1 - part)` for the rest.
+    fn factors(&self) -> impl Iterator<Item = f32> {
+        let (layer, target) = self.place;
+        let mut rng = Rng::of(self.seed, &[PURPOSE, layer as u64, target as u64]);
+        let (part, kept) = (self.part, 1.0 / (1.0 - self.part));
+        std::iter::repeat_with(move || if rng.unit() < part { 0.0 } else { kept })
+    }
+
+    fn mask(&self, shape: (usize, usize)) -> candle_core::Result<Tensor> {
+        Tensor::from_vec(self.factors().take(shape.0 * shape.1).collect(), shape, &Device::Cpu)
+    }
+
+    fn from(&self, input: &[f32]) -> Vec<f32> {
+        input.iter().zip(self.factors()).map(|(x, factor)| x * factor).collect()
+    }
 }

@@ -7,6 +7,7 @@
 
 mod attention;
 mod batch;
+mod gated;
 mod head;
 mod layer;
 mod linear;
@@ -18,7 +19,10 @@ pub(crate) use batch::Batch;
 pub(crate) use linear::AdapterWeights;
 pub(crate) use passes::{Memory, Network};
 
-use candle_core::{CpuStorage, Layout};
+use candle_core::{CpuStorage, Layout, Tensor};
+
+/// Numbers that one thread takes at a time: enough to be worth handing over, few enough to stay in its cache.
+const PIECE: usize = 8192;
 
 /// The numbers of a tensor that lies in one piece.
 fn floats<'s>(storage: &'s CpuStorage, layout: &Layout) -> candle_core::Result<&'s [f32]> {
@@ -26,5 +30,14 @@ fn floats<'s>(storage: &'s CpuStorage, layout: &Layout) -> candle_core::Result<&
     match layout.contiguous_offsets() {
         Some((start, end)) => Ok(&all[start..end]),
         None => candle_core::bail!("a tensor does not lie in one piece"),
+    }
+}
+
+/// Hands the numbers of a tensor that lies in one piece to `read`.
+fn with_floats<T>(tensor: &Tensor, read: impl FnOnce(&[f32]) -> T) -> candle_core::Result<T> {
+    let (storage, layout) = tensor.storage_and_layout();
+    match &*storage {
+        candle_core::Storage::Cpu(storage) => Ok(read(floats(storage, layout)?)),
+        _ => candle_core::bail!("a tensor is not on the CPU"),
     }
 }
