@@ -7,7 +7,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt, stream};
 use riverrun_knowledge::room;
-use riverrun_models::{ChatReply, FinishReason, NoDeltas, ToolCall};
+use riverrun_models::{ChatReply, FinishReason, NoDeltas, Purpose, ToolCall};
 use riverrun_schemas::EventId;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -18,6 +18,7 @@ use super::{now, request, usage};
 use crate::error::ApiError;
 use crate::routes::chat::{Piece, deltas};
 use crate::state::AppState;
+use crate::submit::namespace;
 use crate::wire::openai::CompletionBody;
 
 /// Answers a chat of a model.
@@ -25,8 +26,9 @@ pub(super) async fn complete(state: AppState, body: CompletionBody) -> Result<Re
     let streams = body.stream.unwrap_or(false);
     let with_usage = body.stream_options.as_ref().is_some_and(|options| options.include_usage);
     let shown = body.model.clone();
+    let namespace = body.namespace.as_deref().map(|name| namespace(Some(name))).transpose()?;
     let (request, forced) = request::chat_request(body)?;
-    let models = state.core().models().clone();
+    let models = state.core().models_for(namespace, Purpose::Chat);
     room::check(&models, None, &request).await?;
     let cancel = CancellationToken::new();
     let stop = cancel.clone().drop_guard(); // a caller that goes away stops the model

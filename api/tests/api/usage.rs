@@ -1,0 +1,60 @@
+//! What models were used for, outside of runs too.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Api, test, wait_for};
+
+/// The sum of a group, once it is there.
+async fn sum(api: &Api, query: &str, key: &str) -> Value {
+    wait_for(key, async || {
+        let reply = api.get(query).await;
+        assert_eq!(reply.status, 200, "{}", reply.body);
+        reply.body["items"].as_array().unwrap().iter().find(|item| item["key"] == key).cloned()
+    })
+    .await
+}
+
+#[test]
+fn given_model_calls_outside_of_runs_when_usage_is_asked_for_then_each_counts_where_it_belongs() {
+    test(async |api| {
+        let messages = json!([{ "role": "user", "content": "hello" }]);
+        let body = json!({ "model": "default", "messages": messages, "namespace": "used" });
+        assert_eq!(api.post("/v1/chat/completions", body).await.status, 200);
+        let talk = json!({ "text": "hello", "namespace": "used", "session": "talk", "stream": false });
+        let reply = api.post("/memory/chat", talk).await;
+        assert_eq!(reply.status, 200, "{}", reply.body);
+
+        let chat = sum(api, "/usage?by=purpose&namespace=used", "chat").await;
+        assert_eq!((&chat["runs"], &chat["calls"]), (&json!(0), &json!(1)));
+        assert_eq!((&chat["usage"]["prompt_tokens"], &chat["usage"]["completion_tokens"]), (&json!(10), &json!(5)));
+        let memory = sum(api, "/usage?by=session&namespace=used", "talk").await;
+        assert!(memory["usage"]["completion_tokens"].as_i64() >= Some(5), "{memory}");
+        let model = sum(api, "/usage?by=model&namespace=used", "ollama/stub").await;
+        assert!(model["calls"].as_i64() >= Some(1), "{model}");
+
+        assert_eq!(api.post("/embed", json!({ "inputs": ["a", "b"] })).await.status, 200);
+        let embed = sum(api, "/usage?by=purpose&namespace=default", "embed").await;
+        assert!(embed["usage"]["prompt_tokens"].as_i64() >= Some(2), "{embed}");
+    });
+}
+
+#[test]
+fn given_a_document_and_a_question_when_usage_is_asked_for_then_reading_searching_and_answering_count() {
+    test(async |api| {
+        let folder = api.files.join("accounted");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("a.md"), "The wing of the kite is seven metres long.").unwrap();
+        let body = json!({ "source": folder, "collection": "kites", "namespace": "accounted" });
+        let reply = api.post("/ingest", body).await;
+        assert_eq!(reply.status, 202, "{}", reply.body);
+        api.ingest_end(reply.body["ingest_id"].as_str().unwrap()).await;
+        let ask =
+            json!({ "query": "how long is the wing of the kite", "collection": "kites", "namespace": "accounted" });
+        let reply = api.post("/rag/ask", ask).await;
+        assert_eq!(reply.status, 200, "{}", reply.body);
+        for purpose in ["ingest", "search", "ask"] {
+            let found = sum(api, "/usage?by=purpose&namespace=accounted", purpose).await;
+            assert!(found["calls"].as_i64() >= Some(1), "{found}");
+        }
+    });
+}
