@@ -27,6 +27,7 @@ pub(super) async fn complete(state: AppState, body: CompletionBody) -> Result<Re
     let with_usage = body.stream_options.as_ref().is_some_and(|options| options.include_usage);
     let shown = body.model.clone();
     let namespace = body.namespace.as_deref().map(|name| namespace(Some(name))).transpose()?;
+    let at_most_one = body.parallel_tool_calls == Some(false);
     let (request, forced) = request::chat_request(body)?;
     let models = state.core().models_for(namespace, Purpose::Chat);
     room::check(&models, None, &request).await?;
@@ -36,14 +37,14 @@ pub(super) async fn complete(state: AppState, body: CompletionBody) -> Result<Re
     if !streams {
         let reply = models.chat(None, request, &mut NoDeltas, cancel).await?;
         drop(stop);
-        return Ok(Reply(head.whole(&settled(forced, reply))).into_response());
+        return Ok(Reply(head.whole(&settled(forced, at_most_one, reply))).into_response());
     }
     let slot = state.stream_slot()?;
     let first = head.first();
     let held_back = forced.is_some(); // the text of a call is no content
     let pieces = deltas(move |mut sender| async move {
         let reply = models.chat(None, request, &mut sender, cancel).await;
-        reply.map(|reply| settled(forced, reply)).map_err(ApiError::from)
+        reply.map(|reply| settled(forced, at_most_one, reply)).map_err(ApiError::from)
     });
     let chunks = pieces.flat_map(move |piece| {
         let _ = (&stop, &slot);
@@ -57,12 +58,16 @@ pub(super) async fn complete(state: AppState, body: CompletionBody) -> Result<Re
     Ok(sse(stream::iter([first]).chain(chunks)))
 }
 
-/// The reply, as a call where the client insisted on one.
-fn settled(forced: Option<Forced>, reply: ChatReply) -> ChatReply {
-    match forced {
+/// The reply, as a call where the client insisted on one, with one call where it wants no more.
+fn settled(forced: Option<Forced>, at_most_one: bool, reply: ChatReply) -> ChatReply {
+    let mut reply = match forced {
         Some(forced) => forced.into_call(reply),
         None => reply,
+    };
+    if at_most_one {
+        reply.tool_calls.truncate(1);
     }
+    reply
 }
 
 /// What all chunks of an answer have in common.
