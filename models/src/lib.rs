@@ -38,8 +38,8 @@ pub use provider::*;
 pub use reranker::Reranker;
 pub use secret::Secret;
 pub use settings::{
-    DEFAULT_CHAT_MODEL, DEFAULT_EMBED_MODEL, DEFAULT_HUB_ADDRESS, DEFAULT_OLLAMA_ADDRESS, DEFAULT_OPENAI_ADDRESS,
-    DEFAULT_RERANK_MODEL, ModelSettings, SettingError,
+    Access, DEFAULT_CHAT_MODEL, DEFAULT_EMBED_MODEL, DEFAULT_HUB_ADDRESS, DEFAULT_OLLAMA_ADDRESS,
+    DEFAULT_OPENAI_ADDRESS, DEFAULT_RERANK_MODEL, ModelSettings, SettingError,
 };
 pub use spans::{EmbedTokenizer, SpansRequest};
 pub use token_vectors::{TextTokens, TokenVectors, TokenVectorsRequest};

@@ -173,7 +173,10 @@ impl Values<'_> {
 
     fn secrets(&self) -> Vec<Secret> {
         let keys = self.0.iter().filter(|(name, _)| SECRET_NAMES.iter().any(|ending| name.ends_with(ending)));
-        keys.filter_map(|(_, value)| Secret::new(value)).collect()
+        let headers = self.0.iter().filter(|(name, _)| name.ends_with("_HEADERS"));
+        let pairs = headers.flat_map(|(_, value)| value.split(',')).filter_map(|pair| pair.split_once('='));
+        let sent = pairs.filter_map(|(_, value)| Secret::new(&percent_decoded(value)));
+        keys.filter_map(|(_, value)| Secret::new(value)).chain(sent).collect()
     }
 }
 
