@@ -210,6 +210,16 @@ impl Models {
         self.inner.prices.cost(provider, model, usage)
     }
 
+    /// The first field of a request that its provider would pass over, named as in [`Models::chat`].
+    pub fn leaves_out(
+        &self,
+        provider: Option<&str>,
+        request: &ChatRequest,
+    ) -> Result<Option<&'static str>, ModelError> {
+        let mut named = ChatRequest { model: request.model.clone(), ..ChatRequest::default() };
+        Ok(self.route_chat(provider, &mut named)?.leaves_out(request))
+    }
+
     /// Tokens of a whole chat request as its model reads it, where the provider can tell.
     pub async fn count_prompt(&self, provider: Option<&str>, request: &ChatRequest) -> Result<usize, ModelError> {
         let mut request = request.clone();
@@ -280,7 +290,10 @@ impl Models {
         if documents.is_empty() {
             return Ok(Vec::new());
         }
-        provider.rerank(RerankRequest { model: name.to_owned(), query, documents }).await
+        let charge = self.metering.begin(provider.name(), name);
+        let reply = provider.rerank(RerankRequest { model: name.to_owned(), query, documents }).await?;
+        self.settle(charge, reply.usage);
+        Ok(reply.scores)
     }
 
     /// The models of a provider, or of the default one.

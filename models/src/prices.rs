@@ -112,12 +112,12 @@ mod tests {
 
     #[test]
     fn given_the_table_when_it_is_read_then_every_group_says_whose_prices_they_are_and_of_which_day() {
-        let table: toml::Value = toml::from_str(include_str!("../prices.toml")).unwrap();
+        let table: toml::Table = toml::from_str(include_str!("../prices.toml")).unwrap();
         for group in table["group"].as_array().unwrap() {
             let text = |field: &str| group.get(field).and_then(toml::Value::as_str).unwrap_or_default();
             let day: Vec<usize> = text("as_of").split('-').map(str::len).collect();
-            assert_eq!(day, [4, 2, 2], "{group}");
-            assert!(text("source").contains(", as "), "{group}");
+            assert_eq!(day, [4, 2, 2], "{group:?}");
+            assert!(text("source").contains(", as "), "{group:?}");
         }
     }
 

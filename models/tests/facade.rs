@@ -100,6 +100,27 @@ async fn given_a_meter_when_models_are_called_then_it_is_told_of_calls_that_are_
     assert_eq!(*kept, [call("gpt-4o-mini", 1_000_000, Some(0.15)), call("e", 3, None)]);
 }
 
+#[test]
+fn given_choices_that_a_service_has_not_when_a_request_names_one_then_it_is_told_before_anything_is_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let models = Models::new(support::settings(dir.path())).unwrap();
+    let top_k = ChatRequest { top_k: Some(3), ..hello() };
+    let penalty = ChatRequest { repeat_penalty: Some(1.1), ..hello() };
+    for (model, request, field) in [
+        ("groq/m", &top_k, Some("top_k")),
+        ("anthropic/m", &top_k, None),
+        ("anthropic/m", &penalty, Some("repeat_penalty")),
+        ("gemini/m", &penalty, Some("repeat_penalty")),
+        ("cohere/m", &top_k, None),
+        ("vllm/m", &penalty, None),
+        ("ollama/m", &penalty, None),
+        ("local/m", &penalty, None),
+    ] {
+        let request = ChatRequest { model: model.to_owned(), ..request.clone() };
+        assert_eq!(models.leaves_out(None, &request).unwrap(), field, "{model}");
+    }
+}
+
 #[tokio::test]
 async fn given_a_model_server_when_nothing_is_named_then_chats_go_there_and_embeddings_stay_here() {
     let server = MockServer::start().await;

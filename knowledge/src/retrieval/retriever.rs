@@ -327,7 +327,7 @@ impl Retriever {
     async fn rerank(&self, request: &SearchRequest, items: &mut Vec<SearchItem>) -> Result<(), ModelError> {
         items.truncate((DEPTH_FACTOR * request.k).clamp(*RERANK.start(), (*RERANK.end()).max(request.k)));
         let documents: Vec<String> = items.iter().map(readable).collect();
-        let scores = self.models.rerank(request.query.clone(), documents).await?;
+        let scores = self.models_for(request).rerank(request.query.clone(), documents).await?;
         if scores.len() != items.len() || scores.iter().any(|score| !score.is_finite()) {
             return Err(ModelError::Internal {
                 reason: format!("{} usable scores came for {} chunks", scores.len(), items.len()),

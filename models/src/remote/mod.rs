@@ -27,7 +27,8 @@ use crate::http::client::LazyClient;
 use crate::http::lines::{SseParser, for_each_line};
 use crate::models::ProviderKind;
 use crate::provider::{
-    ChatReply, ChatRequest, DeltaSink, EmbedReply, EmbedRequest, ModelInfo, ProbeReport, Provider, RerankRequest, Usage,
+    ChatReply, ChatRequest, DeltaSink, EmbedReply, EmbedRequest, ModelInfo, ProbeReport, Provider, RerankReply,
+    RerankRequest, Usage,
 };
 use crate::settings::ModelSettings;
 use gathered::Gathered;
@@ -317,13 +318,18 @@ impl Provider for Remote {
         Ok(EmbedReply { model, vectors, dimensions, truncated: 0, usage })
     }
 
-    async fn rerank(&self, request: RerankRequest) -> Result<Vec<f32>, ModelError> {
+    async fn rerank(&self, request: RerankRequest) -> Result<RerankReply, ModelError> {
         let RerankRequest { model, query, documents } = request;
         let call = self.protocol.rerank(&model, &query, &documents).ok_or_else(|| self.unsupported("re-rank"))?;
         self.ready()?;
         let body = self.server.ask(&call).await.map_err(|error| self.explain(error, &model))?;
         let ranked = self.protocol.ranked(&body).map_err(|fault| self.faulty(fault, &model))?;
-        in_order(ranked, documents.len()).map_err(|reason| self.server.bad_response(None, reason))
+        let scores = in_order(ranked, documents.len()).map_err(|reason| self.server.bad_response(None, reason))?;
+        Ok(RerankReply { scores, usage: self.protocol.rank_usage(&body) })
+    }
+
+    fn leaves_out(&self, request: &ChatRequest) -> Option<&'static str> {
+        self.protocol.leaves_out(request)
     }
 
     async fn probe(&self) -> Result<ProbeReport, ModelError> {

@@ -30,6 +30,9 @@ pub(super) async fn complete(state: AppState, body: CompletionBody) -> Result<Re
     let at_most_one = body.parallel_tool_calls == Some(false);
     let (request, forced) = request::chat_request(body)?;
     let models = state.core().models_for(namespace, Purpose::Chat);
+    if let Some(field) = models.leaves_out(None, &request)? {
+        return Err(ApiError::field(field, "is not among the choices of the model's service; leave it out"));
+    }
     room::check(&models, None, &request).await?;
     let cancel = CancellationToken::new();
     let stop = cancel.clone().drop_guard(); // a caller that goes away stops the model
