@@ -2,7 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::provider::Usage;
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::ModelError;
+use crate::prices::Prices;
+use crate::provider::{
+    ChatReply, ChatRequest, DeltaSink, EmbedReply, EmbedRequest, ModelInfo, ProbeReport, Provider, RerankReply,
+    RerankRequest, Usage,
+};
 
 /// What a call was made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,6 +33,8 @@ pub enum Purpose {
     Finetune,
     /// Agents that a task is compared with.
     Routing,
+    /// A model's card.
+    Probe,
 }
 
 impl Purpose {
@@ -40,6 +50,7 @@ impl Purpose {
             Purpose::Project => "project",
             Purpose::Finetune => "finetune",
             Purpose::Routing => "routing",
+            Purpose::Probe => "probe",
         }
     }
 }
@@ -116,5 +127,61 @@ impl Charge {
         let Charge { meter, account, provider, model } = self;
         let cost_usd = price(&provider, &model);
         meter.record(&account, MeteredCall { provider, model, usage, cost_usd });
+    }
+}
+
+/// A provider whose chats are charged one by one, for those who ask it for many.
+pub(crate) struct Charging<'m> {
+    pub(crate) provider: &'m dyn Provider,
+    pub(crate) metering: &'m Metering,
+    pub(crate) prices: &'m Prices,
+}
+
+#[async_trait]
+impl Provider for Charging<'_> {
+    fn name(&self) -> &str {
+        self.provider.name()
+    }
+
+    async fn list_models(&self) -> Result<Vec<ModelInfo>, ModelError> {
+        self.provider.list_models().await
+    }
+
+    async fn chat(
+        &self,
+        request: ChatRequest,
+        sink: &mut dyn DeltaSink,
+        cancel: CancellationToken,
+    ) -> Result<ChatReply, ModelError> {
+        let charge = self.metering.begin(self.provider.name(), &request.model);
+        let reply = self.provider.chat(request, sink, cancel).await?;
+        if let Some(charge) = charge {
+            charge.settle(reply.usage, |provider, model| self.prices.cost(provider, model, reply.usage));
+        }
+        Ok(reply)
+    }
+
+    async fn embed(&self, request: EmbedRequest) -> Result<EmbedReply, ModelError> {
+        self.provider.embed(request).await
+    }
+
+    async fn rerank(&self, request: RerankRequest) -> Result<RerankReply, ModelError> {
+        self.provider.rerank(request).await
+    }
+
+    async fn probe(&self) -> Result<ProbeReport, ModelError> {
+        self.provider.probe().await
+    }
+
+    async fn count_tokens(&self, model: &str, text: &str) -> Result<usize, ModelError> {
+        self.provider.count_tokens(model, text).await
+    }
+
+    async fn count_prompt(&self, request: &ChatRequest) -> Result<usize, ModelError> {
+        self.provider.count_prompt(request).await
+    }
+
+    async fn context_tokens(&self, model: &str) -> Result<usize, ModelError> {
+        self.provider.context_tokens(model).await
     }
 }

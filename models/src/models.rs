@@ -13,7 +13,7 @@ use crate::catalog;
 use crate::error::ModelError;
 use crate::http::client::LazyClient;
 use crate::local::{Local, Presence};
-use crate::metering::{Account, Charge, Meter, Metering};
+use crate::metering::{Account, Charge, Charging, Meter, Metering};
 use crate::prices::Prices;
 use crate::progress::PullProgress;
 use crate::provider::{
@@ -329,7 +329,8 @@ impl Models {
         let _one = self.inner.measuring.lock().await;
         let settings = &self.inner.settings;
         let measuring = Measuring { most_tokens: settings.context_tokens, threads: settings.effective_threads() };
-        let card = card::measure(provider, &request.model, measuring, cancel).await?;
+        let charging = Charging { provider, metering: &self.metering, prices: &self.inner.prices };
+        let card = card::measure(&charging, &request.model, measuring, cancel).await?;
         self.know(&card.provider, &card.model, card.known());
         Ok(card)
     }

@@ -286,7 +286,7 @@ pub struct ModelUsed {
     pub namespace: Namespace,
     /// The conversation within it, where there is one.
     pub session: Option<String>,
-    /// What for: `chat`, `embed`, `search`, `ask`, `memory`, `ingest`, `project`, `finetune` or `routing`.
+    /// What for: `chat`, `embed`, `search`, `ask`, `memory`, `ingest`, `project`, `finetune`, `routing` or `probe`.
     pub purpose: String,
     /// The provider that answered.
     pub provider: String,

@@ -34,6 +34,10 @@ fn given_model_calls_outside_of_runs_when_usage_is_asked_for_then_each_counts_wh
         let model = sum(api, "/usage?by=model&namespace=used", "ollama/stub", 30).await;
         assert_eq!((&model["runs"], &model["calls"]), (&json!(0), &json!(2)));
 
+        assert_eq!(api.post("/models/probe", json!({ "model": "ollama/accounted" })).await.status, 200);
+        let probe = sum(api, "/usage?by=model&namespace=default", "ollama/accounted", 15).await;
+        assert_eq!(probe["runs"], 0, "{probe}");
+
         assert_eq!(api.post("/embed", json!({ "inputs": ["a", "b"] })).await.status, 200);
         let embed = sum(api, "/usage?by=purpose&namespace=default", "embed", 2).await;
         assert_eq!(embed["usage"]["completion_tokens"], 0, "{embed}");
