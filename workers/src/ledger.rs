@@ -1,7 +1,7 @@
 //! The ledger: what model calls outside of runs used, summed by account and model, and put on the log as `ModelUsed`.
 //!
-//! A call never waits for the log. What has come since the last write goes out in one write, so that many calls at once are few records;
-//! a write that fails is tried again with the same ids, and the read model counts an id once.
+//! A call never waits for the log. What comes within a moment goes out in one write, so that many calls are few records, and a process that is
+//! killed loses no more than that moment; a write that fails is tried again with the same ids, and the read model counts an id once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +19,8 @@ use tokio_util::sync::CancellationToken;
 const NAME: &str = "ledger";
 /// Sums that wait for the log; it takes a log that is away for long to get there.
 const MAX_SUMS: usize = 10_000;
+/// How long calls are gathered before they are written.
+const MOMENT: Duration = Duration::from_millis(250);
 /// Before a write is tried again.
 const PAUSE: Duration = Duration::from_secs(2);
 /// How long the last write of a process may take.
@@ -84,8 +86,12 @@ impl Ledger {
         let writer = tokio::spawn(async move {
             let end = &ledger.shared.end;
             while !end.is_cancelled() {
+                let gathered = async {
+                    ledger.shared.came.notified().await;
+                    tokio::time::sleep(MOMENT).await;
+                };
                 tokio::select! {
-                    () = ledger.shared.came.notified() => {}
+                    () = gathered => {}
                     () = end.cancelled() => {}
                 }
                 write(&producer, &ledger.take(), end).await;
