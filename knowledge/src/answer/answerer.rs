@@ -215,6 +215,7 @@ fn reply_of(
             prompt_tokens: reply.usage.prompt_tokens,
             completion_tokens: reply.usage.completion_tokens,
             total_tokens: reply.usage.total(),
+            cost_usd: None,
         },
         took_ms,
         trace_id: None,
