@@ -64,7 +64,7 @@ impl<'a> Crew<'a> {
     }
 
     /// `count` of a kind, in a process beside others. They have no name among the members of their group: which process does what may
-    /// change at any time.
+    /// change at any time. What their model calls use goes to the log, too, until the ledger is finished.
     pub fn beside_others(
         config: &'a StackConfig,
         log: LogConfig,
@@ -72,6 +72,7 @@ impl<'a> Crew<'a> {
         count: u16,
         stop: CancellationToken,
     ) -> Self {
+        config.core.ledger().write_to(producer.clone());
         Self { config, log, producer, instance: None, in_hand: in_hand(config), count, stop }
     }
 

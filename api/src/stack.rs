@@ -210,6 +210,8 @@ impl Stack {
                 "worker did not stop in time; its work is done again at the next start"
             );
         }
+        // Nobody calls models any more, and the log is still there.
+        self.state.core().ledger().finish().await;
         let close = async {
             self.state.parts().sql.close().await;
             if let Some(broker) = self.broker {
@@ -323,6 +325,7 @@ async fn start_rest(
         toolbox,
     };
     let state = AppState::new(config.core, parts)?;
+    state.core().ledger().write_to(state.parts().producer.clone());
     blob_sweeps::start(&state, stop.clone()).await;
     index_guard::start(&state, stop).await;
     Ok((state, workers, caught_up))

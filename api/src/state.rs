@@ -18,14 +18,16 @@ use riverrun_log::admin::{Admin, GroupTopics, PartitionLag};
 use riverrun_log::broker::FiguresHandle;
 use riverrun_log::dead_letters::DeadLetters;
 use riverrun_log::{BlobStore, LogConfig, LogError, Producer, lag};
-use riverrun_models::Models;
+use riverrun_models::{Account, Models, Purpose};
+use riverrun_schemas::Namespace;
 use riverrun_stores::{Cache, DocumentStore, Gaps, KeywordIndex, LocalCache, Sql, VectorStore, Warehouse};
+use riverrun_workers::ledger::Ledger;
 use riverrun_workers::runtime::{WorkerHandle, WorkerState, WorkerStatus};
 use riverrun_workers::tracer::TracingService;
 use riverrun_workers::{rebuilder, trainer};
 use tokio::sync::Semaphore;
 
-use crate::access::Access;
+use crate::access::{Access, caller};
 use crate::config::{ApiConfig, DEFAULT_STREAMS, SharedConfig};
 use crate::error::ApiError;
 use crate::hub::Hub;
@@ -49,6 +51,7 @@ struct CoreParts {
     config: SharedConfig,
     access: Arc<Access>,
     models: Models,
+    ledger: Ledger,
     tools: ToolParts,
     metrics: Metrics,
 }
@@ -81,7 +84,10 @@ impl Core {
     /// The same with tools of the operator's.
     pub fn with_tools(config: ApiConfig, models: Models, tools: ToolParts) -> Self {
         let access = Arc::new(Access::new(&config));
-        let parts = CoreParts { config: Arc::new(config), access, models, tools, metrics: Metrics::default() };
+        let ledger = Ledger::default();
+        let models = models.metered(Arc::new(ledger.clone()));
+        let metrics = Metrics::default();
+        let parts = CoreParts { config: Arc::new(config), access, models, ledger, tools, metrics };
         Self { inner: Arc::new(parts), tracing: TracingService::default(), cache: Arc::new(LocalCache::default()) }
     }
 
@@ -115,9 +121,19 @@ impl Core {
         &self.inner.access
     }
 
-    /// The model providers.
+    /// The model providers. What is charged to an account stands in the [`Core::ledger`].
     pub fn models(&self) -> &Models {
         &self.inner.models
+    }
+
+    /// The models, charged to the namespace of whoever asks, or the one that the request names.
+    pub(crate) fn models_for(&self, namespace: Option<Namespace>, purpose: Purpose) -> Models {
+        self.models().charged_to(Account::of(namespace.unwrap_or_else(caller::home), purpose))
+    }
+
+    /// What model calls outside of runs used.
+    pub fn ledger(&self) -> &Ledger {
+        &self.inner.ledger
     }
 
     /// What the operator decided about tools.

@@ -22,7 +22,7 @@ pub mod web;
 mod text;
 
 pub use answer::{Answerer, AskReply, AskRequest};
-pub use models::LanguageModels;
+pub use models::{LanguageModels, charged_to};
 pub use retrieval::{Retriever, SearchRequest, SearchResult};
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use riverrun_models::{
-    ChatReply, ChatRequest, DeltaSink, EmbedPurpose, EmbedReply, EmbedTokenizer, ModelError, Models, Reranker,
+    Account, ChatReply, ChatRequest, DeltaSink, EmbedPurpose, EmbedReply, EmbedTokenizer, ModelError, Models, Reranker,
     SpansRequest,
 };
 use tokio_util::sync::CancellationToken;
@@ -55,6 +55,16 @@ pub trait LanguageModels: Send + Sync {
 
     /// Tokens that prompt and answer may have together.
     async fn context_tokens(&self, provider: Option<&str>, model: &str) -> Result<usize, ModelError>;
+
+    /// The same models, whose calls are charged to an account; none where nobody takes them down.
+    fn charged_to(&self, _account: Account) -> Option<Arc<dyn LanguageModels>> {
+        None
+    }
+}
+
+/// Models whose calls are charged to an account, where calls are taken down.
+pub fn charged_to(models: &Arc<dyn LanguageModels>, account: Account) -> Arc<dyn LanguageModels> {
+    models.charged_to(account).unwrap_or_else(|| models.clone())
 }
 
 fn unsupported(model: &str, what: &str) -> ModelError {
@@ -108,5 +118,9 @@ impl LanguageModels for Models {
 
     async fn context_tokens(&self, provider: Option<&str>, model: &str) -> Result<usize, ModelError> {
         Models::context_tokens(self, provider, model).await
+    }
+
+    fn charged_to(&self, account: Account) -> Option<Arc<dyn LanguageModels>> {
+        Some(Arc::new(Models::charged_to(self, account)))
     }
 }

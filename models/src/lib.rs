@@ -15,6 +15,7 @@ mod error;
 mod http;
 mod hub;
 mod local;
+mod metering;
 mod models;
 mod prices;
 mod progress;
@@ -30,14 +31,15 @@ pub use card::{Known, ModelCard};
 pub use catalog::{CatalogEntry, CatalogFile, catalog, find as find_in_catalog};
 pub use error::ModelError;
 pub use local::{Local, Presence};
+pub use metering::{Account, Meter, MeteredCall, Purpose};
 pub use models::{Models, ProviderInfo, ProviderKind};
 pub use progress::{NoProgress, PullProgress, TerminalProgress, default_progress};
 pub use provider::*;
 pub use reranker::Reranker;
 pub use secret::Secret;
 pub use settings::{
-    DEFAULT_CHAT_MODEL, DEFAULT_EMBED_MODEL, DEFAULT_HUB_ADDRESS, DEFAULT_OLLAMA_ADDRESS, DEFAULT_OPENAI_ADDRESS,
-    DEFAULT_RERANK_MODEL, ModelSettings, SettingError,
+    Access, DEFAULT_CHAT_MODEL, DEFAULT_EMBED_MODEL, DEFAULT_HUB_ADDRESS, DEFAULT_OLLAMA_ADDRESS,
+    DEFAULT_OPENAI_ADDRESS, DEFAULT_RERANK_MODEL, ModelSettings, SettingError,
 };
 pub use spans::{EmbedTokenizer, SpansRequest};
 pub use token_vectors::{TextTokens, TokenVectors, TokenVectorsRequest};

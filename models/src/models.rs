@@ -13,6 +13,7 @@ use crate::catalog;
 use crate::error::ModelError;
 use crate::http::client::LazyClient;
 use crate::local::{Local, Presence};
+use crate::metering::{Account, Charge, Charging, Meter, Metering};
 use crate::prices::Prices;
 use crate::progress::PullProgress;
 use crate::provider::{
@@ -59,6 +60,7 @@ pub struct ProviderInfo {
 #[derive(Clone)]
 pub struct Models {
     inner: Arc<Inner>,
+    metering: Metering,
 }
 
 struct Inner {
@@ -82,7 +84,26 @@ impl Models {
         let remotes = PROVIDERS.iter().map(|spec| Remote::new(spec, &settings, client.clone())).collect();
         let (known, measuring, background_fetch) = (RwLock::default(), Mutex::default(), BackgroundFetch::default());
         let inner = Inner { settings, local, remotes, prices, known, measuring, background_fetch };
-        Ok(Models { inner: Arc::new(inner) })
+        Ok(Models { inner: Arc::new(inner), metering: Metering::default() })
+    }
+
+    /// The same with `meter` told what calls used that are charged to an account.
+    #[must_use]
+    pub fn metered(self, meter: Arc<dyn Meter>) -> Self {
+        Models { metering: Metering { meter: Some(meter), ..self.metering }, ..self }
+    }
+
+    /// The same models, whose calls are charged to `account`. Without a meter nobody is told.
+    #[must_use]
+    pub fn charged_to(&self, account: Account) -> Self {
+        let metering = Metering { meter: self.metering.meter.clone(), account: Some(Arc::new(account)) };
+        Models { inner: self.inner.clone(), metering }
+    }
+
+    fn settle(&self, charge: Option<Charge>, usage: Usage) {
+        if let Some(charge) = charge {
+            charge.settle(usage, |provider, model| self.inner.prices.cost(provider, model, usage));
+        }
     }
 
     /// The settings in force.
@@ -173,7 +194,10 @@ impl Models {
         cancel: CancellationToken,
     ) -> Result<ChatReply, ModelError> {
         let provider = self.route_chat(provider, &mut request)?;
-        provider.chat(request, sink, cancel).await
+        let charge = self.metering.begin(provider.name(), &request.model);
+        let reply = provider.chat(request, sink, cancel).await?;
+        self.settle(charge, reply.usage);
+        Ok(reply)
     }
 
     /// US dollars of a call that `provider` and `model` answered, named as in [`Models::chat`]; none where the price is not known, as for all
@@ -184,6 +208,16 @@ impl Models {
             None => model.split_once('/').filter(|(provider, _)| self.remote(provider).is_some())?,
         };
         self.inner.prices.cost(provider, model, usage)
+    }
+
+    /// The first field of a request that its provider would pass over, named as in [`Models::chat`].
+    pub fn leaves_out(
+        &self,
+        provider: Option<&str>,
+        request: &ChatRequest,
+    ) -> Result<Option<&'static str>, ModelError> {
+        let mut named = ChatRequest { model: request.model.clone(), ..ChatRequest::default() };
+        Ok(self.route_chat(provider, &mut named)?.leaves_out(request))
     }
 
     /// Tokens of a whole chat request as its model reads it, where the provider can tell.
@@ -222,7 +256,9 @@ impl Models {
         let model = model.filter(|model| !model.is_empty()).unwrap_or_else(|| self.default_embed_model());
         let (provider, name) = self.split(model);
         let request = EmbedRequest { model: name.to_owned(), inputs, purpose };
+        let charge = self.metering.begin(provider.name(), name);
         let reply = provider.embed(request).await?;
+        self.settle(charge, reply.usage);
         // Collections remember the model by the name that reaches it again.
         Ok(EmbedReply { model: model.to_owned(), ..reply })
     }
@@ -236,7 +272,9 @@ impl Models {
     /// Embeds spans of one text, each in the light of what stands around it.
     pub async fn embed_spans(&self, request: SpansRequest) -> Result<EmbedReply, ModelError> {
         let (provider, name) = self.split(&request.model);
+        let charge = self.metering.begin(provider.name(), name);
         let reply = provider.embed_spans(SpansRequest { model: name.to_owned(), ..request.clone() }).await?;
+        self.settle(charge, reply.usage);
         Ok(EmbedReply { model: request.model, ..reply })
     }
 
@@ -252,7 +290,10 @@ impl Models {
         if documents.is_empty() {
             return Ok(Vec::new());
         }
-        provider.rerank(RerankRequest { model: name.to_owned(), query, documents }).await
+        let charge = self.metering.begin(provider.name(), name);
+        let reply = provider.rerank(RerankRequest { model: name.to_owned(), query, documents }).await?;
+        self.settle(charge, reply.usage);
+        Ok(reply.scores)
     }
 
     /// The models of a provider, or of the default one.
@@ -288,7 +329,8 @@ impl Models {
         let _one = self.inner.measuring.lock().await;
         let settings = &self.inner.settings;
         let measuring = Measuring { most_tokens: settings.context_tokens, threads: settings.effective_threads() };
-        let card = card::measure(provider, &request.model, measuring, cancel).await?;
+        let charging = Charging { provider, metering: &self.metering, prices: &self.inner.prices };
+        let card = card::measure(&charging, &request.model, measuring, cancel).await?;
         self.know(&card.provider, &card.model, card.known());
         Ok(card)
     }

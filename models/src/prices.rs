@@ -13,9 +13,12 @@ const PER: f64 = 1e6;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Group {
-    /// The day of the service's price list.
+    /// The day on which the source said so.
     #[serde(rename = "as_of")]
     _as_of: String,
+    /// Whose list it is, and who quoted it; an operator's own file may leave it out.
+    #[serde(rename = "source", default)]
+    _source: Option<String>,
     provider: String,
     prices: Vec<Price>,
 }
@@ -108,6 +111,17 @@ mod tests {
     }
 
     #[test]
+    fn given_the_table_when_it_is_read_then_every_group_says_whose_prices_they_are_and_of_which_day() {
+        let table: toml::Table = toml::from_str(include_str!("../prices.toml")).unwrap();
+        for group in table["group"].as_array().unwrap() {
+            let text = |field: &str| group.get(field).and_then(toml::Value::as_str).unwrap_or_default();
+            let day: Vec<usize> = text("as_of").split('-').map(str::len).collect();
+            assert_eq!(day, [4, 2, 2], "{group:?}");
+            assert!(text("source").contains(", as "), "{group:?}");
+        }
+    }
+
+    #[test]
     fn given_calls_when_their_cost_is_asked_for_then_versions_count_and_unknown_models_have_none() {
         let prices = Prices::read(None).unwrap();
         let usage = Usage { prompt_tokens: 1_000_000, completion_tokens: 500_000 };
@@ -115,11 +129,13 @@ mod tests {
             ("openai", "gpt-4o-mini", Some(0.45)),
             ("openai", "gpt-4o-mini-2024-07-18", Some(0.45)),
             ("openai", "gpt-4o-mini-audio-preview", None),
-            ("anthropic", "claude-sonnet-4-5-20250929", Some(10.5)),
-            ("anthropic", "claude-sonnet-4-20250514", Some(10.5)),
+            ("anthropic", "claude-sonnet-4-5-20250929", Some(17.25)),
+            ("anthropic", "claude-sonnet-4-20250514", Some(17.25)),
+            ("anthropic", "claude-haiku-4-5-20251001", Some(3.5)),
             ("anthropic", "claude-sonnet-4-9", None),
             ("anthropic", "claude-sonnet-4-9-20280101", None),
             ("cohere", "command-r-08-2024", Some(0.45)),
+            ("cohere", "command-r-03-2024", None),
             ("gemini", "gpt-4o-mini", None),
             ("local", "gpt-4o-mini", None),
         ] {
@@ -131,11 +147,16 @@ mod tests {
     #[test]
     fn given_a_price_for_short_prompts_when_a_long_one_is_charged_then_its_own_row_counts_and_none_without_one() {
         let prices = Prices::read(None).unwrap();
-        let cost = |prompt_tokens| {
+        let cost = |provider, model, prompt_tokens| {
             let usage = Usage { prompt_tokens, completion_tokens: 100_000 };
-            prices.cost("gemini", "gemini-2.5-pro", usage).map(|cost| (cost * 1e6).round())
+            prices.cost(provider, model, usage).map(|cost| (cost * 1e6).round())
         };
-        assert_eq!((cost(200_000), cost(200_002)), (Some(1_250_000.0), Some(2_000_005.0)));
+        for (provider, model, short, long) in [
+            ("gemini", "gemini-2.5-pro", 1_250_000.0, 2_000_005.0),
+            ("anthropic", "claude-sonnet-4-5", 2_100_000.0, 3_450_012.0),
+        ] {
+            assert_eq!((cost(provider, model, 200_000), cost(provider, model, 200_002)), (Some(short), Some(long)));
+        }
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("prices.toml");
         let text = "[[group]]\nas_of = \"2026-01-01\"\nprovider = \"groq\"\nprices = [{ model = \"m\", prompt_up_to = 10, input = 1.0, output = 0.0 }]\n";

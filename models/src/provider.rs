@@ -64,7 +64,12 @@ pub trait Provider: Send + Sync {
     }
 
     /// Scores each document against the query; scores come in the order of the documents, higher is nearer.
-    async fn rerank(&self, request: RerankRequest) -> Result<Vec<f32>, ModelError>;
+    async fn rerank(&self, request: RerankRequest) -> Result<RerankReply, ModelError>;
+
+    /// The first field of a request that this provider would pass over because its API has no such choice.
+    fn leaves_out(&self, _request: &ChatRequest) -> Option<&'static str> {
+        None
+    }
 
     /// Asks whether the provider answers, cheaply: no model is loaded.
     async fn probe(&self) -> Result<ProbeReport, ModelError>;
@@ -101,7 +106,8 @@ pub struct ChatRequest {
     pub temperature: Option<f32>,
     /// Nucleus sampling; unset is the provider's default.
     pub top_p: Option<f32>,
-    /// Only so many of the likeliest tokens are drawn from; unset is the provider's default. Ignored by providers that have no such choice.
+    /// Only so many of the likeliest tokens are drawn from; unset is the provider's default. Left out where there is no such
+    /// choice, which [`Provider::leaves_out`] tells.
     pub top_k: Option<u32>,
     /// Tokens less likely than this part of the likeliest one are not drawn; as above.
     pub min_p: Option<f32>,
@@ -308,6 +314,15 @@ pub struct RerankRequest {
     pub query: String,
     /// The candidates.
     pub documents: Vec<String>,
+}
+
+/// What documents are worth.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RerankReply {
+    /// A score for each document, in their order; higher is nearer.
+    pub scores: Vec<f32>,
+    /// Tokens read, where the provider counts them.
+    pub usage: Usage,
 }
 
 /// What a model is for.

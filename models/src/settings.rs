@@ -10,6 +10,10 @@ use thiserror::Error;
 use crate::remote::table::{PROVIDERS, Spec};
 use crate::secret::Secret;
 
+mod access;
+
+pub use access::Access;
+
 /// Address of an Ollama server when none is set.
 pub const DEFAULT_OLLAMA_ADDRESS: &str = "http://127.0.0.1:11434";
 /// Address of the OpenAI API when no other compatible server is set.
@@ -47,6 +51,8 @@ pub struct ModelSettings {
     pub addresses: BTreeMap<String, String>,
     /// Keys of the providers by name.
     pub keys: BTreeMap<String, Secret>,
+    /// What requests carry beside the key, by name of the provider.
+    pub access: BTreeMap<String, Access>,
     /// Version of Azure's API: unset means its newer paths, which need none.
     pub azure_api_version: Option<String>,
     /// File of prices in front of the program's own.
@@ -90,6 +96,7 @@ impl Default for ModelSettings {
             runtime_base_url: None,
             addresses: BTreeMap::new(),
             keys: BTreeMap::new(),
+            access: BTreeMap::new(),
             azure_api_version: None,
             prices: None,
             threads: None,
@@ -127,6 +134,7 @@ impl ModelSettings {
     /// Reads the settings through `get`, which answers the value of a variable. Empty values count as unset.
     pub fn from_env(get: Lookup<'_>) -> Result<Self, SettingError> {
         let defaults = ModelSettings::default();
+        let keys = keys(get);
         Ok(ModelSettings {
             models_dir: text(get, "RIVERRUN_MODELS_DIR").map(PathBuf::from),
             cache_dir: cache_dir(get),
@@ -135,7 +143,8 @@ impl ModelSettings {
             default_rerank_model: text(get, "RIVERRUN_DEFAULT_RERANK_MODEL"),
             runtime_base_url: address(get, "RIVERRUN_MODEL_RUNTIME_BASE_URL")?,
             addresses: addresses(get)?,
-            keys: keys(get),
+            access: access::read(get, &keys)?,
+            keys,
             azure_api_version: text(get, "RIVERRUN_AZURE_API_VERSION"),
             prices: text(get, "RIVERRUN_MODEL_PRICES").map(PathBuf::from),
             threads: number(get, "RIVERRUN_MODEL_THREADS", 1..=1024)?,
@@ -169,6 +178,11 @@ impl ModelSettings {
     /// The key that the settings give a provider.
     pub(crate) fn key_of(&self, spec: &Spec) -> Option<&Secret> {
         self.keys.get(spec.name)
+    }
+
+    /// What the settings have requests to a provider carry beside the key.
+    pub(crate) fn access_of(&self, spec: &Spec) -> Option<&Access> {
+        self.access.get(spec.name)
     }
 
     /// The model that re-ranks when none is named: the one that is set, else that of a hosted re-ranker whose key is set, else the local one.
@@ -233,7 +247,7 @@ fn address(get: Lookup<'_>, name: &str) -> Result<Option<String>, SettingError> 
         Ok(url) if has_more_than_a_place(&url) => Err(SettingError {
             name: name.to_owned(),
             value: without_keys(&value),
-            expected: "an address without a name, a password, a query or a fragment: addresses are shown, and keys have settings of their own, RIVERRUN_<PROVIDER>_API_KEY",
+            expected: "an address without a name, a password, a query or a fragment: addresses are shown, and keys have settings of their own, RIVERRUN_<PROVIDER>_API_KEY, or _USER and _PASSWORD, or _HEADERS",
         }),
         Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => {
             Ok(Some(value.trim_end_matches('/').to_owned()))

@@ -2,8 +2,12 @@
 
 mod support;
 
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 use riverrun_models::{
-    ChatRequest, EmbedPurpose, Message, ModelKind, Models, NoDeltas, Presence, ProviderKind, Reranker, Secret,
+    Account, ChatRequest, EmbedPurpose, Message, Meter, MeteredCall, ModelKind, Models, NoDeltas, Presence,
+    ProviderKind, Purpose, Reranker, Secret, Usage,
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -47,6 +51,74 @@ async fn given_no_settings_when_providers_are_listed_then_local_is_the_default()
     let error = models.provider(Some("olama")).err().unwrap();
     assert_eq!(error.code(), "unknown_provider");
     assert!(error.to_string().contains("local, ollama, openai, anthropic"), "{error}");
+}
+
+/// Keeps what it is told.
+#[derive(Default)]
+struct Kept(Mutex<Vec<(Account, MeteredCall)>>);
+
+impl Meter for Kept {
+    fn record(&self, account: &Account, call: MeteredCall) {
+        self.0.lock().push((account.clone(), call));
+    }
+}
+
+#[tokio::test]
+async fn given_a_meter_when_models_are_called_then_it_is_told_of_calls_that_are_charged_and_of_no_others() {
+    let server = MockServer::start().await;
+    let answer = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"delta":{"content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1000000,"completion_tokens":0}}"#;
+    Mock::given(path("/v1/chat/completions"))
+        .respond_with(
+            ResponseTemplate::new(200).set_body_raw(format!("data: {answer}\n\ndata: [DONE]\n\n"), "text/event-stream"),
+        )
+        .mount(&server)
+        .await;
+    let vectors = json!({"data": [{"index": 0, "embedding": [1.0]}], "usage": {"prompt_tokens": 3, "total_tokens": 3}});
+    Mock::given(path("/v1/embeddings"))
+        .respond_with(ResponseTemplate::new(200).set_body_json(vectors))
+        .mount(&server)
+        .await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = support::settings(dir.path());
+    settings.addresses.insert("openai".to_owned(), server.uri());
+    let kept = Arc::new(Kept::default());
+    let models = Models::new(settings).unwrap().metered(kept.clone());
+    let request = || ChatRequest { model: "openai/gpt-4o-mini".to_owned(), ..hello() };
+    models.chat(None, request(), &mut NoDeltas, CancellationToken::new()).await.unwrap();
+    assert!(kept.0.lock().is_empty(), "a run's calls are charged to nobody");
+
+    let account = Account::of("team", Purpose::Memory).in_session("talk");
+    let charged = models.charged_to(account.clone());
+    charged.chat(None, request(), &mut NoDeltas, CancellationToken::new()).await.unwrap();
+    charged.embed(Some("openai/e"), vec!["x".into()], EmbedPurpose::Query).await.unwrap();
+    charged.embed(Some("vllm/e"), vec!["x".into()], EmbedPurpose::Query).await.unwrap_err();
+    let kept = kept.0.lock();
+    let call = |model: &str, prompt_tokens: u64, cost_usd: Option<f64>| {
+        let usage = Usage { prompt_tokens, completion_tokens: 0 };
+        (account.clone(), MeteredCall { provider: "openai".into(), model: model.into(), usage, cost_usd })
+    };
+    assert_eq!(*kept, [call("gpt-4o-mini", 1_000_000, Some(0.15)), call("e", 3, None)]);
+}
+
+#[test]
+fn given_choices_that_a_service_has_not_when_a_request_names_one_then_it_is_told_before_anything_is_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let models = Models::new(support::settings(dir.path())).unwrap();
+    let top_k = ChatRequest { top_k: Some(3), ..hello() };
+    let penalty = ChatRequest { repeat_penalty: Some(1.1), ..hello() };
+    for (model, request, field) in [
+        ("groq/m", &top_k, Some("top_k")),
+        ("anthropic/m", &top_k, None),
+        ("anthropic/m", &penalty, Some("repeat_penalty")),
+        ("gemini/m", &penalty, Some("repeat_penalty")),
+        ("cohere/m", &top_k, None),
+        ("vllm/m", &penalty, None),
+        ("ollama/m", &penalty, None),
+        ("local/m", &penalty, None),
+    ] {
+        let request = ChatRequest { model: model.to_owned(), ..request.clone() };
+        assert_eq!(models.leaves_out(None, &request).unwrap(), field, "{model}");
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,8 @@ mod support;
 use std::time::Duration;
 
 use riverrun_models::{
-    EmbedPurpose, EmbedRequest, FinishReason, ModelError, ModelSettings, Models, NoDeltas, RerankRequest, Secret, Usage,
+    Access, EmbedPurpose, EmbedRequest, FinishReason, ModelError, ModelSettings, Models, NoDeltas, RerankRequest,
+    Secret, Usage,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -284,6 +285,32 @@ async fn given_a_key_when_anything_is_asked_then_it_goes_into_its_header_and_now
             assert_hidden(&String::from_utf8_lossy(&body));
             let others = headers.iter().filter(|(other, _)| *other != header);
             others.for_each(|(_, value)| assert_hidden(value.to_str().unwrap_or_default()));
+        }
+    }
+}
+
+#[tokio::test]
+async fn given_a_server_behind_a_gate_when_it_is_asked_then_login_and_headers_are_sent_and_show_nowhere_else() {
+    for (name, _) in ALL {
+        let server = MockServer::start().await;
+        let quoted = format!("{{\"error\": \"Basic YW5uOnNrLWNhbmFyeS0wODE1 of ann:{CANARY} through {CANARY}\"}}");
+        Mock::given(any()).respond_with(ResponseTemplate::new(401).set_body_string(quoted)).mount(&server).await;
+        let secret = Secret::new(CANARY).unwrap();
+        let access = Access::default().with_login("ann", &secret).unwrap().with_header("X-Gate", &secret).unwrap();
+        let enter = |settings: &mut ModelSettings| {
+            settings.keys.clear();
+            settings.access.insert(name.to_owned(), access);
+        };
+        let error = support::provider(name, &server.uri(), CANARY, enter).embed(vectors_of(name)).await.unwrap_err();
+        let shown = format!("{error} {error:?} {:?}", error.hint());
+        assert_hidden(&shown);
+        assert!(!shown.contains("YW5u"), "{shown}");
+        for request in server.received_requests().await.unwrap() {
+            assert_eq!(request.headers["authorization"], "Basic YW5uOnNrLWNhbmFyeS0wODE1", "{name}");
+            assert_eq!(request.headers["x-gate"], CANARY, "{name}");
+        }
+        if error.code() == "model_unauthorized" {
+            assert!(error.hint().unwrap().contains(&format!("RIVERRUN_{}_PASSWORD", name.to_uppercase())), "{error}");
         }
     }
 }

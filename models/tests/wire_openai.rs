@@ -303,7 +303,7 @@ async fn given_a_server_when_it_lists_embeds_reranks_and_counts_then_orders_are_
         EmbedRequest { model: "e".into(), inputs: vec!["a".into(), "b".into()], purpose: EmbedPurpose::Document };
     assert_eq!(provider.embed(request).await.unwrap().vectors, [[1.0, 0.0], [2.0, 0.0]]);
     let request = |documents: Vec<String>| RerankRequest { model: "r".into(), query: "q".into(), documents };
-    assert_eq!(provider.rerank(request(vec!["a".into(), "b".into()])).await.unwrap(), [0.1, 0.9]);
+    assert_eq!(provider.rerank(request(vec!["a".into(), "b".into()])).await.unwrap().scores, [0.1, 0.9]);
     for wrong in [vec!["a".into()], vec!["a".into(), "b".into(), "c".into()]] {
         assert_eq!(provider.rerank(request(wrong)).await.unwrap_err().code(), "model_bad_response");
     }

@@ -4,7 +4,7 @@ mod support;
 
 use riverrun_models::{
     ChatReply, ChatRequest, EmbedPurpose, EmbedRequest, FinishReason, Message, ModelError, ModelKind, NoDeltas,
-    RerankRequest, ToolCall, ToolSpec,
+    RerankRequest, ToolCall, ToolSpec, Usage,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -268,7 +268,8 @@ async fn given_cohere_when_it_chats_embeds_and_ranks_then_shapes_are_its_own() {
         .respond_with(reply(ranks))
         .mount(&server)
         .await;
-    assert_eq!(provider.rerank(rerank()).await.unwrap(), [0.1, 0.9]);
+    let ranked = provider.rerank(rerank()).await.unwrap();
+    assert_eq!((ranked.scores, ranked.usage), (vec![0.1, 0.9], Usage::default()), "it bills by the search");
     post("/v1/tokenize").respond_with(reply(json!({"tokens": [1, 2]}))).mount(&server).await;
     assert_eq!(provider.count_tokens("m", "x").await.unwrap(), 2);
     let models = json!({"models": [{"name": "m", "endpoints": ["chat"], "context_length": 128000.0}, {"name": "r", "endpoints": ["rerank"]}]});
@@ -356,13 +357,14 @@ async fn given_services_that_only_embed_and_rank_when_they_are_asked_then_purpos
         let server = MockServer::start().await;
         let vectors = json!({"object": "list", "data": [{"object": "embedding", "index": 0, "embedding": [1.0]}], "usage": {"total_tokens": 3}});
         post("/v1/embeddings").and(body_partial_json(purpose)).respond_with(reply(vectors)).mount(&server).await;
-        let mut scores = json!({"model": "r"});
+        let mut scores = json!({"model": "r", "usage": {"total_tokens": 26}});
         scores[ranks] = json!([{"index": 1, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0.1}]);
         post("/v1/rerank").respond_with(reply(scores)).mount(&server).await;
         let provider = at(name, &server);
         let embedded = provider.embed(embed(1)).await.unwrap();
         assert_eq!((embedded.dimensions, embedded.usage.prompt_tokens), (1, 3), "{name}");
-        assert_eq!(provider.rerank(rerank()).await.unwrap(), [0.1, 0.9], "{name}");
+        let ranked = provider.rerank(rerank()).await.unwrap();
+        assert_eq!((ranked.scores, ranked.usage.prompt_tokens), (vec![0.1, 0.9], 26), "{name}");
         for error in [chat(&provider, ask("m", "x")).await.unwrap_err(), provider.list_models().await.unwrap_err()] {
             assert_eq!(error.code(), "model_unsupported", "{name}");
         }

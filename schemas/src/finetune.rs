@@ -1,12 +1,13 @@
 //! Fine-tuning: datasets, trainings and the models that came out. Events of a training are keyed by its id, a dataset by its
 //! name, a model by its name: versions of a model count from 1 in the order of its partition. What models can do, trained here or
-//! not, is beside them, keyed by `provider/model`.
+//! not, is beside them, keyed by `provider/model`, and so is what calls outside of runs used, keyed by namespace.
 
 use serde::{Deserialize, Serialize};
 
 use crate::codec::event_set;
-use crate::common::{BlobRef, Failure};
+use crate::common::{BlobRef, Failure, Usage};
 use crate::ids::{EventId, FinetuneId};
+use crate::names::Namespace;
 
 /// A model is to be trained.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -276,6 +277,29 @@ pub struct ModelProbed {
     pub at: i64,
 }
 
+/// Models were called outside of runs: the sum of some calls of one account and model. What a run's agent used is in the run's own events.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelUsed {
+    /// One that comes twice is the same one.
+    pub use_id: EventId,
+    /// The namespace.
+    pub namespace: Namespace,
+    /// The conversation within it, where there is one.
+    pub session: Option<String>,
+    /// What for: `chat`, `embed`, `search`, `ask`, `memory`, `ingest`, `project`, `finetune`, `routing` or `probe`.
+    pub purpose: String,
+    /// The provider that answered.
+    pub provider: String,
+    /// The model's name there.
+    pub model: String,
+    /// How many calls this is the sum of.
+    pub calls: i64,
+    /// What they used.
+    pub usage: Usage,
+    /// Milliseconds since the epoch.
+    pub at: i64,
+}
+
 macro_rules! id {
     ($($part:expr),+) => {
         EventId::derive(&[$(&$part.to_string()),+])
@@ -303,4 +327,6 @@ event_set! {
     ModelStaged = "riverrun.finetune.ModelStaged", key |e| e.model.clone(), id |e| id!("staged", e.model, e.version, e.stage.as_str(), e.at);
     /// What a model can do was measured.
     ModelProbed = "riverrun.finetune.ModelProbed", key |e| format!("{}/{}", e.provider, e.model), id |e| id!("probed", e.provider, e.model, e.machine, e.at);
+    /// Models were called outside of runs.
+    ModelUsed = "riverrun.finetune.ModelUsed", key |e| format!("used/{}", e.namespace), id |e| e.use_id;
 }

@@ -31,6 +31,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (192, "json documents", include_str!("../migrations/0192_json_documents.sql")),
     (200, "chains", include_str!("../migrations/0200_chains.sql")),
     (208, "model cards", include_str!("../migrations/0208_model_cards.sql")),
+    (209, "model calls", include_str!("../migrations/0209_model_calls.sql")),
 ];
 
 const READERS: u32 = 4;

@@ -97,6 +97,13 @@ def test_errors_are_those_that_the_client_knows(client):
     with pytest.raises(openai.BadRequestError) as refused:
         client.chat.completions.create(model="default", messages=say("x"), n=2)
     assert refused.value.param == "n" and refused.value.code == "invalid_request"
+    for name, value in {"logprobs": True, "top_logprobs": 2, "logit_bias": {"1": -100}, "presence_penalty": 1, "reasoning_effort": "high"}.items():
+        for model in ("default", "agent/react"):
+            with pytest.raises(openai.BadRequestError) as refused:
+                client.chat.completions.create(model=model, messages=say("x"), **{name: value})
+            assert refused.value.param == name and name in refused.value.message, refused.value
+    defaults = {"n": 1, "logprobs": False, "logit_bias": {}, "presence_penalty": 0, "user": "ann", "store": False}
+    assert client.chat.completions.create(model="default", messages=say("hello"), **defaults).choices[0].message.content
     with pytest.raises(openai.BadRequestError):
         client.chat.completions.create(model="agent/nobody", messages=say("x"))
     with pytest.raises(openai.NotFoundError) as missing:

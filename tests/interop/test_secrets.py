@@ -20,6 +20,10 @@ KEYS |= {f"RIVERRUN_SOURCE_{name}": f"canary-source-{number}-{secrets.token_hex(
 ADDRESSES = {f"RIVERRUN_{name}_BASE_URL": "http://127.0.0.1:9" for name in PROVIDERS if name != "OLLAMA"}
 # The one that is sent to the tracing service, as the password of its basic authentication.
 KEYS["RIVERRUN_TRACING_SECRET_KEY"] = f"canary-tracing-{secrets.token_hex(12)}"
+# Servers behind a gate: a password, and a header of another name.
+KEYS["RIVERRUN_ANTHROPIC_PASSWORD"] = f"canary-login-{secrets.token_hex(12)}"
+GATE = f"canary-gate-{secrets.token_hex(12)}"
+ADDRESSES |= {"RIVERRUN_ANTHROPIC_USER": "ann", "RIVERRUN_VLLM_HEADERS": f"x-gate={GATE}"}
 TOKENS = {f"user{number}": f"canary-token-{number}-{secrets.token_hex(12)}" for number in range(30)}
 
 PATHS = ["/health", "/diagnose", "/providers", "/models", "/agents", "/tools", "/topics", "/runs", "/collections", "/documents", "/metrics", "/usage", "/dead-letters", "/openapi.json",
@@ -118,7 +122,8 @@ def test_no_key_is_kept_logged_traced_exported_or_answered(new_server, tracing):
     assert exported.returncode == 0, exported
     answers.append(("export", (exported.stdout + exported.stderr).encode()))
 
-    canaries = [*KEYS.values(), *TOKENS.values()]
+    login = base64.b64encode(f"ann:{KEYS['RIVERRUN_ANTHROPIC_PASSWORD']}".encode()).decode()
+    canaries = [*KEYS.values(), *TOKENS.values(), GATE, login]
     found = []
     for canary in canaries:
         found += [f"{canary} in the answer to {path}" for path, answer in answers if canary.encode() in answer]

@@ -8,9 +8,10 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use riverrun_agents::tools::sandbox::Sandbox;
-use riverrun_knowledge::LanguageModels;
 use riverrun_knowledge::web::GuardedClient;
+use riverrun_knowledge::{LanguageModels, charged_to};
 use riverrun_log::{BlobStore, Outgoing};
+use riverrun_models::{Account, Purpose};
 use riverrun_projects::copy::{CopyStore, Executables, Files};
 use riverrun_projects::improve::{Rewrite, Task, improve};
 use riverrun_projects::language::Language;
@@ -25,7 +26,7 @@ use riverrun_schemas::projects::{
     AnalyzeProject, ImportProject, ImproveFile, ProjectAnalyzed, ProjectCommand, ProjectEvent, ProjectImported,
     ProjectRemoved, ProposalMade, RemoveProject,
 };
-use riverrun_schemas::{Envelope, Failure, now_ms};
+use riverrun_schemas::{Envelope, Failure, Namespace, now_ms};
 use serde_json::json;
 
 use crate::runtime::{Context, Delivery, Lanes, WorkError, Worker};
@@ -62,6 +63,11 @@ impl Analyzer {
         settings: ProjectSettings,
     ) -> Self {
         Self { copies: CopyStore::new(blobs.clone()), blobs, models, client, sandbox, settings }
+    }
+
+    /// The models, charged to a project's namespace.
+    fn models_for(&self, namespace: &Namespace) -> Arc<dyn LanguageModels> {
+        charged_to(&self.models, Account::of(namespace, Purpose::Project))
     }
 
     async fn import(&self, e: &ImportProject, progress: &Progress) -> Result<ProjectEvent, ProjectError> {
@@ -108,7 +114,7 @@ impl Analyzer {
         report.surface_change = self.surface_change(&report, state).await;
         if e.review {
             let begun = Instant::now();
-            let reviewed = review(self.models.as_ref(), e.model.as_deref(), &files, &report).await;
+            let reviewed = review(self.models_for(&e.namespace).as_ref(), e.model.as_deref(), &files, &report).await;
             let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
             let mut run = analyzers::ToolRun { took_ms, ..analyzers::ToolRun::ran(review::TOOL, 0) };
             match reviewed {
@@ -159,7 +165,7 @@ impl Analyzer {
             own_tests::check(&e.tests, &self.settings.programs)?;
         }
         let settings = (self.sandbox.as_ref(), &self.settings);
-        let made = improve(self.models.as_ref(), &task, &files, settings).await?;
+        let made = improve(self.models_for(&e.namespace).as_ref(), &task, &files, settings).await?;
         let (number, tests) = match e.tests.is_empty() || made.rewrites.is_empty() {
             true => (0, None),
             false => {

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use riverrun_knowledge::LanguageModels;
 use riverrun_knowledge::chunking::{Late, MAX_DIMENSIONS};
+use riverrun_knowledge::{LanguageModels, charged_to};
 use riverrun_log::{BlobStore, Outgoing};
-use riverrun_models::{EmbedPurpose, EmbedReply, ModelError, SpansRequest};
+use riverrun_models::{Account, EmbedPurpose, EmbedReply, ModelError, Purpose, SpansRequest};
 use riverrun_schemas::ingest::{
     ChunkEvent, ChunksEmbedded, ChunksReady, ChunksWithdrawn, DocumentEmbedded, DocumentFailed, EmbeddedChunk,
     EmbeddingEvent, EmbeddingsWithdrawn, IngestEvent,
 };
-use riverrun_schemas::{BlobRef, DocumentId, Envelope, EventSet, Failure, IngestId};
+use riverrun_schemas::{BlobRef, DocumentId, Envelope, EventSet, Failure, IngestId, Namespace};
 use riverrun_stores::VectorStore;
 
 use crate::about::about;
@@ -83,11 +83,16 @@ impl Embedder {
             batches.push((*ready, self.reuse.known(ready).await));
         }
         let mut plans = Plan::all(batches);
-        let made = self.fill(model, &mut plans).await?;
+        // Neighbours are of one namespace.
+        let models = match group.first() {
+            Some((ready, _)) => self.models_for(ready),
+            None => return Ok(Vec::new()),
+        };
+        let made = fill(models.as_ref(), model, &mut plans).await?;
         plans.iter().for_each(Plan::prove);
         let dimensions = made.or_else(|| plans.iter().find_map(Plan::dimensions)).unwrap_or(0);
         plans.iter_mut().for_each(|plan| plan.settle(dimensions));
-        self.fill(model, &mut plans).await?;
+        fill(models.as_ref(), model, &mut plans).await?;
         let mut out = Vec::new();
         for ((ready, cause), plan) in group.iter().zip(plans) {
             let lacking = || WorkError::retry("vectors_missing", format!("chunks of {} have no vector", ready.source));
@@ -97,16 +102,9 @@ impl Embedder {
         Ok(out)
     }
 
-    /// Embeds what has no vector yet; the length of the vectors, where something had none.
-    async fn fill(&self, model: &str, plans: &mut [Plan]) -> Result<Option<usize>, WorkError> {
-        let texts: Vec<String> = plans.iter().flat_map(|plan| plan.lacking().cloned()).collect();
-        if texts.is_empty() {
-            return Ok(None);
-        }
-        let reply = vectors(self.models.as_ref(), model, texts).await.map_err(|error| work_error(&error))?;
-        let mut made = reply.vectors.into_iter();
-        plans.iter_mut().for_each(|plan| plan.fill(&mut made));
-        Ok(Some(reply.dimensions))
+    /// The models, charged to the namespace of a document.
+    fn models_for(&self, ready: &ChunksReady) -> Arc<dyn LanguageModels> {
+        charged_to(&self.models, Account::of(&ready.namespace, Purpose::Ingest))
     }
 
     /// Embeds a batch within the text that it stands in.
@@ -135,7 +133,7 @@ impl Embedder {
             return Err(WorkError::poison("text_damaged", format!("{reason}{HINT_MARK}ingest the document again")));
         };
         let (model, count) = (ready.embed_model.clone(), spans.len());
-        let reply = self.models.embed_spans(SpansRequest { model: model.clone(), text, spans }).await;
+        let reply = self.models_for(ready).embed_spans(SpansRequest { model: model.clone(), text, spans }).await;
         let reply = reply.and_then(|reply| usable(&model, reply, count)).map_err(|error| work_error(&error))?;
         self.say(ready, &reply.vectors, reply.dimensions as i32, cause)
     }
@@ -180,6 +178,18 @@ impl Embedder {
     fn has_failed(&self, ready: &ChunksReady) -> bool {
         self.failed.lock().documents.contains(&(ready.ingest_id, ready.document_id))
     }
+}
+
+/// Embeds what has no vector yet; the length of the vectors, where something had none.
+async fn fill(models: &dyn LanguageModels, model: &str, plans: &mut [Plan]) -> Result<Option<usize>, WorkError> {
+    let texts: Vec<String> = plans.iter().flat_map(|plan| plan.lacking().cloned()).collect();
+    if texts.is_empty() {
+        return Ok(None);
+    }
+    let reply = vectors(models, model, texts).await.map_err(|error| work_error(&error))?;
+    let mut made = reply.vectors.into_iter();
+    plans.iter_mut().for_each(|plan| plan.fill(&mut made));
+    Ok(Some(reply.dimensions))
 }
 
 /// One usable vector for every text.
@@ -244,8 +254,8 @@ impl Worker for Embedder {
 
     async fn handle(&self, batch: &[Delivery<ChunkEvent>], _context: &Context) -> Result<Vec<Outgoing>, WorkError> {
         let mut out = Vec::new();
-        // Neighbours of one model go together; the order of a document's batches, and of its end, stays.
-        for group in batch.chunk_by(|a, b| model(a).is_some() && model(a) == model(b)) {
+        // Neighbours of one model and namespace go together; the order of a document's batches, and of its end, stays.
+        for group in batch.chunk_by(|a, b| work_of(a).is_some() && work_of(a) == work_of(b)) {
             let mut ready: Vec<ReadyDelivery<'_>> = Vec::with_capacity(group.len());
             for delivery in group {
                 match &delivery.event {
@@ -283,10 +293,10 @@ impl Worker for Embedder {
     }
 }
 
-/// The model that a batch is to be embedded with; `None` for what is only passed on.
-fn model(delivery: &Delivery<ChunkEvent>) -> Option<&str> {
+/// The model that a batch is to be embedded with, and for whom; `None` for what is only passed on.
+fn work_of(delivery: &Delivery<ChunkEvent>) -> Option<(&str, &Namespace)> {
     match &delivery.event {
-        ChunkEvent::ChunksReady(ready) => Some(&ready.embed_model),
+        ChunkEvent::ChunksReady(ready) => Some((ready.embed_model.as_str(), &ready.namespace)),
         ChunkEvent::ChunksWithdrawn(_) => None,
     }
 }

@@ -7,6 +7,7 @@ pub mod documents;
 pub mod embedder;
 pub mod indexer;
 pub mod ingester;
+pub mod ledger;
 pub mod memory;
 pub mod projector;
 pub mod rebuilder;

@@ -15,9 +15,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use riverrun_knowledge::LanguageModels;
 use riverrun_knowledge::chunking::embedding_text_of;
+use riverrun_knowledge::{LanguageModels, charged_to};
 use riverrun_log::Outgoing;
+use riverrun_models::{Account, Purpose};
 use riverrun_schemas::ingest::{
     CollectionReembedFailed, CollectionReembedded, CollectionReembedding, IngestCommand, IngestEvent, ReembedCollection,
 };
@@ -103,6 +104,11 @@ impl Reembedder {
 }
 
 impl Job<'_> {
+    /// The models, charged to the collection's namespace.
+    fn models(&self) -> Arc<dyn LanguageModels> {
+        charged_to(&self.reembedder.models, Account::of(&self.collection.namespace, Purpose::Ingest))
+    }
+
     async fn go_on(&self, command: &ReembedCollection, info: &CollectionInfo) -> Result<Came, WorkError> {
         let there = self.shadows.info(self.collection).await.map_err(|error| store_error(&error))?;
         let Some(shadow) = there.filter(|shadow| shadow.model == self.model) else {
@@ -127,7 +133,7 @@ impl Job<'_> {
     /// Makes an empty shadow, with vectors as long as the model's.
     async fn begin(&self) -> Result<(), WorkError> {
         self.forget().await?;
-        let probe = vectors(self.reembedder.models.as_ref(), self.model, vec!["length".to_owned()]).await;
+        let probe = vectors(self.models().as_ref(), self.model, vec!["length".to_owned()]).await;
         let probe = probe.map_err(|error| work_error(&error))?;
         let made = self.shadows.ensure(self.collection, probe.dimensions, self.model).await;
         made.map_err(|error| store_error(&error))
@@ -192,7 +198,7 @@ impl Job<'_> {
 
     async fn embed(&self, chunks: &[StoredChunk]) -> Result<(), WorkError> {
         let texts = chunks.iter().map(|chunk| embedding_text_of(chunk.heading.as_deref(), &chunk.text)).collect();
-        let reply = vectors(self.reembedder.models.as_ref(), self.model, texts).await;
+        let reply = vectors(self.models().as_ref(), self.model, texts).await;
         let reply = reply.map_err(|error| work_error(&error))?;
         let points = chunks.iter().cloned().zip(reply.vectors).map(|(chunk, vector)| VectorPoint { chunk, vector });
         self.shadows.upsert(self.collection, points.collect()).await.map_err(|error| store_error(&error))

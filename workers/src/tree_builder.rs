@@ -14,8 +14,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use riverrun_knowledge::tree::cluster::reduced;
 use riverrun_knowledge::tree::{Grown, Tree, Work, clean, summary_request};
-use riverrun_knowledge::{LanguageModels, room};
+use riverrun_knowledge::{LanguageModels, charged_to, room};
 use riverrun_log::{BlobError, BlobStore, LogConfig, Outgoing, Schemas, TopicPartition};
+use riverrun_models::{Account, Purpose};
 use riverrun_schemas::ingest::{BuildTree, DocumentFailed, IngestCommand, IngestEvent};
 use riverrun_schemas::{BlobRef, EventSet, Failure, now_ms};
 use serde::de::DeserializeOwned;
@@ -90,13 +91,18 @@ impl TreeBuilder {
         }
     }
 
+    /// The models, charged to the document's namespace.
+    fn models_for(&self, command: &BuildTree) -> Arc<dyn LanguageModels> {
+        charged_to(&self.models, Account::of(&command.namespace, Purpose::Ingest))
+    }
+
     /// Reduced vectors of these nodes, or of the first of them.
     async fn embed(&self, tree: &Tree, command: &BuildTree, nodes: Range<usize>) -> Result<Vec<Vec<f32>>, WorkError> {
         let until = Instant::now() + SLICE;
         let mut found: Vec<Vec<f32>> = Vec::new();
         while nodes.start + found.len() < nodes.end {
             let texts = tree.texts(nodes.start + found.len(), MAX_BATCH);
-            let reply = vectors(self.models.as_ref(), &command.embed_model, texts).await;
+            let reply = vectors(self.models_for(command).as_ref(), &command.embed_model, texts).await;
             let reply = reply.map_err(|error| work_error(&error))?;
             found.extend(reply.vectors.iter().map(|vector| reduced(vector)));
             if reply.vectors.is_empty() || Instant::now() >= until {
@@ -110,7 +116,7 @@ impl TreeBuilder {
         let request = summary_request(&tree.group(group));
         room::check(self.models.as_ref(), None, &request).await.map_err(|error| work_error(&error))?;
         let mut ignored = |_: &str| {};
-        let reply = self.models.chat(None, request, &mut ignored, CancellationToken::new()).await;
+        let reply = self.models_for(command).chat(None, request, &mut ignored, CancellationToken::new()).await;
         let reply = reply.map_err(|error| work_error(&error))?;
         clean(&reply.text).ok_or_else(|| {
             let reason = format!("model {} wrote no summary of chunks of {}", reply.model, command.source);

@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 pub use fit::{LeftOut, Shown, chat_request, fit};
 pub use fold::{Basis, OpenTurn, SessionFold, Taken, episode_id};
-pub use models::{MemoryModels, Written};
+pub use models::{MemoryModels, Written, account, charged_to};
 pub(crate) use opening::{Recalled, is_opening_call, opening, remembered, usable, with_memory, without_opening};
 pub use reader::StoredMemory;
 pub use summary::{Summarize, clean, plan, request as summary_request, room_for_turns};

@@ -1,8 +1,11 @@
 //! What memory asks of models, so that it can be tested without a model of hundreds of megabytes.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use riverrun_knowledge::room::{self, estimate_text};
-use riverrun_models::{ChatRequest, EmbedPurpose, EmbedReply, Message, ModelError, Models, NoDeltas};
+use riverrun_models::{Account, ChatRequest, EmbedPurpose, EmbedReply, Message, ModelError, Models, NoDeltas, Purpose};
+use riverrun_schemas::Session;
 use tokio_util::sync::CancellationToken;
 
 /// Text of a chat model, and which one wrote it.
@@ -30,6 +33,21 @@ pub trait MemoryModels: Send + Sync {
 
     /// Vectors of texts, in their order.
     async fn embed(&self, texts: Vec<String>, purpose: EmbedPurpose) -> Result<EmbedReply, ModelError>;
+
+    /// The same models, whose calls are charged to an account; none where nobody takes them down.
+    fn charged_to(&self, _account: Account) -> Option<Arc<dyn MemoryModels>> {
+        None
+    }
+}
+
+/// Models whose calls are charged to a conversation, where calls are taken down.
+pub fn charged_to(models: &Arc<dyn MemoryModels>, session: &Session) -> Arc<dyn MemoryModels> {
+    models.charged_to(account(session)).unwrap_or_else(|| models.clone())
+}
+
+/// The account of a conversation that is remembered.
+pub fn account(session: &Session) -> Account {
+    Account::of(&session.namespace, Purpose::Memory).in_session(&session.name)
 }
 
 #[async_trait]
@@ -58,5 +76,9 @@ impl MemoryModels for Models {
 
     async fn embed(&self, texts: Vec<String>, purpose: EmbedPurpose) -> Result<EmbedReply, ModelError> {
         Models::embed(self, None, texts, purpose).await
+    }
+
+    fn charged_to(&self, account: Account) -> Option<Arc<dyn MemoryModels>> {
+        Some(Arc::new(Models::charged_to(self, account)))
     }
 }

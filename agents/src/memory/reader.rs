@@ -11,7 +11,7 @@ use riverrun_schemas::{Session, TurnId, now_ms};
 use riverrun_stores::read_models::memory_queries as read;
 use riverrun_stores::{EpisodeHit, Episodes, Sql};
 
-use super::models::MemoryModels;
+use super::models::{MemoryModels, charged_to};
 use super::window::Window;
 use super::{
     ContextRequest, MAX_NOTES, MAX_RECALL, MAX_WINDOW_TURNS, Memory, MemoryContext, MemoryError, NewNote,
@@ -103,7 +103,8 @@ impl StoredMemory {
         k: usize,
         shown: &HashSet<TurnId>,
     ) -> Result<Vec<RecalledMemory>, MemoryError> {
-        let reply = self.models.embed(vec![query.to_owned()], EmbedPurpose::Query).await?;
+        let models = charged_to(&self.models, session);
+        let reply = models.embed(vec![query.to_owned()], EmbedPurpose::Query).await?;
         let Some(vector) = reply.vectors.first() else { return Ok(Vec::new()) };
         let hits = self.episodes.recall(session, &reply.model, vector, k + SLACK).await?;
         let mut found = Vec::new();

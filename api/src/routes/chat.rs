@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
 use riverrun_knowledge::room;
-use riverrun_models::{ChatReply, ChatRequest, EmbedPurpose, FinishReason, Message, Models, NoDeltas};
+use riverrun_models::{ChatReply, ChatRequest, EmbedPurpose, FinishReason, Message, Models, NoDeltas, Purpose};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::OpenApiRouter;
@@ -45,18 +45,19 @@ async fn chat(State(core): State<Core>, Json(body): Json<ChatBody>) -> Result<Re
     let stream = body.stream.unwrap_or(true);
     let provider = body.provider.clone();
     let request = chat_request(body, &core)?;
-    room::check(core.models(), provider.as_deref(), &request).await?;
+    let models = core.models_for(None, Purpose::Chat);
+    room::check(&models, provider.as_deref(), &request).await?;
     let asked = request.model.clone();
     let cancel = CancellationToken::new();
     let stop = cancel.clone().drop_guard(); // a caller that goes away stops the model
     if !stream {
-        let reply = core.models().chat(provider.as_deref(), request, &mut NoDeltas, cancel).await?;
+        let reply = models.chat(provider.as_deref(), request, &mut NoDeltas, cancel).await?;
         drop(stop);
-        return Ok(Reply(done(core.models(), provider.as_deref(), &asked, reply)).into_response());
+        return Ok(Reply(done(&models, provider.as_deref(), &asked, reply)).into_response());
     }
     let events = deltas(move |mut sender| async move {
-        let result = core.models().chat(provider.as_deref(), request, &mut sender, cancel).await;
-        result.map(|reply| done(core.models(), provider.as_deref(), &asked, reply)).map_err(ApiError::from)
+        let result = models.chat(provider.as_deref(), request, &mut sender, cancel).await;
+        result.map(|reply| done(&models, provider.as_deref(), &asked, reply)).map_err(ApiError::from)
     });
     let events = events.map(move |event| {
         let _ = &stop;
@@ -146,8 +147,9 @@ async fn embed(State(core): State<Core>, Json(body): Json<EmbedBody>) -> Result<
         checks.text(&format!("inputs[{index}]"), text, MAX_TEXT);
     }
     checks.finish()?;
-    let reply =
-        core.models().embed(embed_model(&body, core.models()).as_deref(), body.inputs, EmbedPurpose::Document).await?;
+    let model = embed_model(&body, core.models());
+    let models = core.models_for(None, Purpose::Embed);
+    let reply = models.embed(model.as_deref(), body.inputs, EmbedPurpose::Document).await?;
     Ok(Reply(EmbedDone {
         usage: usage(reply.usage),
         model: reply.model,

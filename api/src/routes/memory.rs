@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use riverrun_agents::memory::{
-    ContextRequest, DEFAULT_RECALL, MAX_RECALL, Memory, MemoryContext, MemoryError, RecalledMemory, Shown,
+    ContextRequest, DEFAULT_RECALL, MAX_RECALL, Memory, MemoryContext, MemoryError, RecalledMemory, Shown, account,
     chat_request, fit,
 };
 use riverrun_models::{ChatReply, ChatRequest, DeltaSink, ModelError, Models, NoDeltas};
@@ -28,6 +28,7 @@ use crate::state::AppState;
 use crate::submit::Checks;
 use crate::wire::{
     ForgetDone, LeftOutView, MemoryChatBody, MemoryChatDone, MemoryContextView, Page, Problem, RecalledView, TurnBody,
+    UsageView,
 };
 
 /// Longest query, in bytes.
@@ -314,7 +315,10 @@ async fn answer(
     let done = |text: String, model: Option<String>, used: riverrun_models::Usage, talk: &Talk| MemoryChatDone {
         text,
         model,
-        usage: usage(used),
+        usage: UsageView {
+            cost_usd: state.core().models().cost_usd(talk.provider.as_deref(), &talk.base.model, used),
+            ..usage(used)
+        },
         turn_id: talk.turn_id,
         answer_turn_id: answer_id,
         turns_shown: talk.shown.context.turns.len(),
@@ -327,7 +331,8 @@ async fn answer(
         sink.delta(&known.text);
         return Ok(done(known.text, None, riverrun_models::Usage::default(), &talk));
     }
-    let reply = ask(state.core().models(), &mut talk, sink, cancel).await?;
+    let models = state.core().models().charged_to(account(&talk.session));
+    let reply = ask(&models, &mut talk, sink, cancel).await?;
     let text = riverrun_agents::memory::shorten_bytes(&reply.text, riverrun_agents::memory::MAX_TURN_BYTES);
     if !text.trim().is_empty() {
         remember::record(state, &talk.session, answer_id, TurnRole::Assistant, &text).await?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Json as Reply;
 use axum::extract::State;
-use riverrun_models::{Known, ModelCard, Models};
+use riverrun_models::{Known, ModelCard, Models, Purpose};
 use riverrun_schemas::finetune::ModelProbed;
 use riverrun_schemas::now_ms;
 use riverrun_stores::read_models::{ModelCardView, Timestamp, model_cards};
@@ -64,7 +64,8 @@ async fn probe(State(state): State<AppState>, Json(body): Json<ProbeBody>) -> Re
     let _slot = state.stream_slot()?;
     let cancel = CancellationToken::new();
     let _stop = cancel.clone().drop_guard(); // a caller that goes away stops the model
-    let card = state.core().models().measure(body.provider.as_deref(), &body.model, &cancel).await?;
+    let models = state.core().models_for(None, Purpose::Probe);
+    let card = models.measure(body.provider.as_deref(), &body.model, &cancel).await?;
     let event = probed(card);
     tell(&state, event.clone()).await?;
     let view = shown(event);

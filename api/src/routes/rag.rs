@@ -4,10 +4,10 @@ use axum::Json as Reply;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
-use riverrun_knowledge::answer::AskError;
+use riverrun_knowledge::answer::{AskError, AskUsage};
 use riverrun_knowledge::retrieval::{MAX_CONTEXT_BYTES, RetrievalError};
 use riverrun_knowledge::{AskReply, AskRequest, SearchRequest, SearchResult};
-use riverrun_models::DeltaSink;
+use riverrun_models::{DeltaSink, Models, Usage};
 use riverrun_schemas::ingest::document_id;
 use riverrun_schemas::{Collection, CollectionName, DocumentId};
 use riverrun_stores::read_models::documents;
@@ -176,12 +176,13 @@ async fn ask(State(state): State<AppState>, Json(body): Json<AskBody>) -> Result
     let cancel = CancellationToken::new();
     let stop = cancel.clone().drop_guard(); // a caller that goes away stops the model
     let (answerer, cache) = (state.parts().answerer.clone(), state.core().cache().clone());
+    let models = state.core().models().clone();
     let key = answer_cache::key(&state, &request).await;
     if let Some(answer) = answer_cache::find(cache.as_ref(), key.as_deref()).await {
         return Ok(given_before(answer, body.stream.unwrap_or(false)));
     }
     if !body.stream.unwrap_or(false) {
-        let reply: AskReply = answerer.ask(&request, &mut |_| {}, cancel).await?;
+        let reply = priced(answerer.ask(&request, &mut |_| {}, cancel).await?, &request, &models);
         drop(stop);
         answer_cache::keep(cache.as_ref(), key.as_deref(), &reply).await;
         return Ok(Reply(reply).into_response());
@@ -194,6 +195,7 @@ async fn ask(State(state): State<AppState>, Json(body): Json<AskBody>) -> Result
     let pieces = deltas(move |mut sender| async move {
         let mut on_delta = |text: &str| sender.delta(text);
         let reply = answerer.ask(&request, &mut on_delta, cancel).await.map_err(ApiError::from)?;
+        let reply = priced(reply, &request, &models);
         answer_cache::keep(cache.as_ref(), key.as_deref(), &reply).await;
         Ok(reply)
     });
@@ -201,6 +203,15 @@ async fn ask(State(state): State<AppState>, Json(body): Json<AskBody>) -> Result
         let _ = (&stop, &slot);
         piece
     })))
+}
+
+/// The answer with what it cost, where the price is known.
+fn priced(mut reply: AskReply, request: &AskRequest, models: &Models) -> AskReply {
+    let AskUsage { prompt_tokens, completion_tokens, .. } = reply.usage;
+    let model = request.model.as_deref().unwrap_or_default();
+    let used = Usage { prompt_tokens, completion_tokens };
+    reply.usage.cost_usd = models.cost_usd(request.provider.as_deref(), model, used);
+    reply
 }
 
 /// An answer from the cache; its times are those of when it was given first.
@@ -248,6 +259,45 @@ impl From<AskError> for ApiError {
                 let answer = ApiError::new(axum::http::StatusCode::UNPROCESSABLE_ENTITY, code, text);
                 hint.map_or(answer.clone(), |hint| answer.hint(hint))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use riverrun_models::ModelSettings;
+    use serde_json::json;
+
+    use super::*;
+
+    fn reply() -> AskReply {
+        AskReply {
+            answer: "a".to_owned(),
+            found: true,
+            citations: Vec::new(),
+            sentences: Vec::new(),
+            usage: AskUsage { prompt_tokens: 1_000_000, completion_tokens: 0, ..AskUsage::default() },
+            took_ms: riverrun_knowledge::answer::AskTimes::default(),
+            trace_id: None,
+            model: Some("m".to_owned()),
+            finish: None,
+            dropped: Vec::new(),
+            removed_citations: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn given_an_answer_of_a_model_with_a_price_when_it_is_shown_then_its_cost_is_there_and_else_left_out() {
+        let models = Models::new(ModelSettings { offline: true, ..ModelSettings::default() }).unwrap();
+        let collection = Collection::new(riverrun_schemas::Namespace::default(), "c".parse().unwrap());
+        let asked = |model: &str| AskRequest {
+            model: Some(model.to_owned()),
+            ..AskRequest::new(SearchRequest::new(collection.clone(), "q"))
+        };
+        for (model, cost) in [("openai/gpt-4o-mini", json!(0.15)), ("ollama/m", Value::Null)] {
+            let shown = serde_json::to_value(priced(reply(), &asked(model), &models)).unwrap();
+            assert_eq!(shown["usage"]["cost_usd"], cost, "{model}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What runs used.
+//! What models were used for.
 
 use axum::Json;
 use axum::extract::State;
@@ -22,17 +22,18 @@ pub(super) fn router() -> OpenApiRouter<AppState> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 struct UsageQuery {
-    /// What runs are summed by: `namespace` (the default), `session`, `model` or `agent`.
+    /// What is summed by: `namespace` (the default), `session`, `model`, `agent` or `purpose`.
     #[serde(default)]
     #[param(value_type = Option<String>)]
     by: UsageBy,
-    /// Only runs of this namespace.
+    /// Only what is of this namespace.
     namespace: Option<String>,
-    /// Only runs that were accepted at or after this time, in milliseconds since the epoch.
+    /// Only runs that were accepted, and calls that were made, at or after this time, in milliseconds since the epoch.
     since_ms: Option<i64>,
 }
 
-/// Tokens and cost of runs, summed; the groups that used most come first, 500 at most. Runs that have not ended count with what they used so far.
+/// Tokens and cost of runs, and of model calls outside of runs, summed; the groups that used most come first, 500 at most. Runs that have not ended
+/// count with what they used so far.
 #[utoipa::path(get, path = "/usage", tag = "models", params(UsageQuery),
     responses((status = 200, body = Items<UsageSum>), (status = 422, body = Problem)))]
 async fn sums(

@@ -1,4 +1,5 @@
-//! The shapes of OpenAI's API that `/v1` reads. Fields that are not listed are ignored: clients send many that change nothing here.
+//! The shapes of OpenAI's API that `/v1` reads. Of those that it can't satisfy only values that change nothing are taken. Fields that are not
+//! listed are ignored: clients send labels and hints, which change nothing here.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -49,6 +50,50 @@ pub struct CompletionBody {
     pub min_p: Option<f32>,
     /// Of local models and servers that have it.
     pub repeat_penalty: Option<f32>,
+    /// Whether an answer may hold several calls (the default); with `false` it is given with its first one.
+    pub parallel_tool_calls: Option<bool>,
+    /// Probabilities of tokens; only `false`.
+    #[schema(value_type = Option<Object>)]
+    pub logprobs: Option<Value>,
+    /// The same of other tokens; only 0.
+    #[schema(value_type = Option<Object>)]
+    pub top_logprobs: Option<Value>,
+    /// Other chances of tokens; only an empty object.
+    #[schema(value_type = Option<Object>)]
+    pub logit_bias: Option<Value>,
+    /// Only 0.
+    #[schema(value_type = Option<Object>)]
+    pub frequency_penalty: Option<Value>,
+    /// Only 0.
+    #[schema(value_type = Option<Object>)]
+    pub presence_penalty: Option<Value>,
+    /// The older form of `tools`; only an empty list.
+    #[schema(value_type = Option<Object>)]
+    pub functions: Option<Value>,
+    /// The older form of `tool_choice`; only `auto` or `none`.
+    #[schema(value_type = Option<Object>)]
+    pub function_call: Option<Value>,
+    /// Only `["text"]`.
+    #[schema(value_type = Option<Object>)]
+    pub modalities: Option<Value>,
+    /// Not written; only null.
+    #[schema(value_type = Option<Object>)]
+    pub audio: Option<Value>,
+    /// Not done; only null.
+    #[schema(value_type = Option<Object>)]
+    pub web_search_options: Option<Value>,
+    /// Not passed on; only `none`.
+    #[schema(value_type = Option<Object>)]
+    pub reasoning_effort: Option<Value>,
+    /// Only `medium`.
+    #[schema(value_type = Option<Object>)]
+    pub verbosity: Option<Value>,
+    /// Completions are not kept; only `false`.
+    #[schema(value_type = Option<Object>)]
+    pub store: Option<Value>,
+    /// Only `auto` or `default`.
+    #[schema(value_type = Option<Object>)]
+    pub service_tier: Option<Value>,
 }
 
 /// What a stream tells besides.
@@ -76,6 +121,14 @@ pub enum OneOrMany {
 }
 
 impl OneOrMany {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            OneOrMany::One(_) => false,
+            OneOrMany::Many(texts) => texts.is_empty(),
+        }
+    }
+
     /// All of them.
     pub fn into_vec(self) -> Vec<String> {
         match self {
@@ -98,6 +151,9 @@ pub struct CompletionMessage {
     pub tool_calls: Option<Vec<CompletionCall>>,
     /// On `tool`: the call that this is the result of.
     pub tool_call_id: Option<String>,
+    /// The older form of `tool_calls`; only null.
+    #[schema(value_type = Option<Object>)]
+    pub function_call: Option<Value>,
 }
 
 /// A call that a model asked for.

@@ -28,4 +28,5 @@ mod sockets;
 mod sources;
 mod tools;
 mod traces;
+mod usage;
 mod warehouse;

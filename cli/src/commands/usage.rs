@@ -11,15 +11,15 @@ use crate::output::{Output, table};
 /// Options of `usage`.
 #[derive(Debug, Args)]
 pub struct UsageArgs {
-    /// What runs are summed by
+    /// What is summed by
     #[arg(long, value_enum, default_value_t = By::Namespace)]
     pub by: By,
-    /// Only runs of this namespace
+    /// Only what is of this namespace
     #[arg(short, long)]
     pub namespace: Option<String>,
 }
 
-/// What runs are summed by.
+/// What is summed by.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum By {
     /// Namespaces
@@ -30,6 +30,8 @@ pub enum By {
     Model,
     /// Agent types
     Agent,
+    /// What for: runs, chats, searches, documents, …
+    Purpose,
 }
 
 pub async fn run(connection: &Connection, args: UsageArgs, output: Output) -> Result<(), CliError> {
@@ -41,12 +43,13 @@ pub async fn run(connection: &Connection, args: UsageArgs, output: Output) -> Re
             [
                 if sum.key.is_empty() { "(default)".to_owned() } else { sum.key.clone() },
                 sum.runs.to_string(),
+                sum.calls.to_string(),
                 sum.usage.prompt_tokens.to_string(),
                 sum.usage.completion_tokens.to_string(),
                 sum.usage.cost_usd.map(|cost| format!("{cost:.4}")).unwrap_or_default(),
             ]
         };
-        let head = [by.as_deref().unwrap_or("group"), "runs", "tokens read", "tokens written", "cost (USD)"];
-        table(head, found.items.iter().map(row).collect(), "there are no runs yet")
+        let head = [by.as_deref().unwrap_or("group"), "runs", "calls", "tokens read", "tokens written", "cost (USD)"];
+        table(head, found.items.iter().map(row).collect(), "no model was called yet")
     })
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use riverrun_models::{ChatReply, ChatRequest, FinishReason, ModelError};
+use riverrun_models::{Account, ChatReply, ChatRequest, FinishReason, ModelError, Purpose};
 use riverrun_schemas::Collection;
 use tokio_util::sync::CancellationToken;
 
@@ -10,7 +10,7 @@ use super::markers::MarkerFilter;
 use super::prompt;
 use super::reading::{Reading, Source};
 use super::types::{AskError, AskReply, AskRequest, AskTimes, AskUsage, DroppedChunk};
-use crate::models::LanguageModels;
+use crate::models::{LanguageModels, charged_to};
 use crate::retrieval::{Retriever, SearchItem, SearchResult, Texts};
 use crate::room;
 
@@ -103,12 +103,13 @@ impl Answerer {
         cancel: CancellationToken,
     ) -> Result<Generated, AskError> {
         let mut read = self.fitting(request, source).await?;
+        let models = charged_to(&self.models, Account::of(&request.search.collection.namespace, Purpose::Ask));
         loop {
             let mut filter = MarkerFilter::new(read.passages.len());
             let mut text = String::new();
             let mut sink = |piece: &str| show(filter.push(piece), &mut text, on_delta);
             let chat = self.chat_request(request, &read.passages);
-            match self.models.chat(request.provider.as_deref(), chat, &mut sink, cancel.clone()).await {
+            match models.chat(request.provider.as_deref(), chat, &mut sink, cancel.clone()).await {
                 Ok(reply) => {
                     show(filter.finish(), &mut text, on_delta);
                     let text = text.trim().to_owned();
@@ -214,6 +215,7 @@ fn reply_of(
             prompt_tokens: reply.usage.prompt_tokens,
             completion_tokens: reply.usage.completion_tokens,
             total_tokens: reply.usage.total(),
+            cost_usd: None,
         },
         took_ms,
         trace_id: None,

@@ -118,7 +118,7 @@ pub struct DroppedChunk {
 }
 
 /// Tokens of the model call.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct AskUsage {
     /// Tokens read.
     pub prompt_tokens: u64,
@@ -126,6 +126,9 @@ pub struct AskUsage {
     pub completion_tokens: u64,
     /// Both.
     pub total_tokens: u64,
+    /// US dollars, where somebody who knows the price has said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
 }
 
 /// Milliseconds of each stage.

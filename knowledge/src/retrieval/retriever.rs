@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures::future::join_all;
-use riverrun_models::{ModelError, Reranker};
+use riverrun_models::{Account, ModelError, Purpose, Reranker};
 use riverrun_schemas::{ChunkId, Collection, CollectionName, Failure, Namespace};
 use riverrun_stores::{
     Cache, CollectionInfo, Gap, Gaps, KeywordHit, KeywordIndex, StoreError, StoredChunk, VectorHit, VectorStore,
@@ -20,7 +20,7 @@ use super::types::{
     Fusion, RERANKING_LEFT_OUT, Scores, SearchItem, SearchMode, SearchRequest, SearchResult, SearchTimes,
 };
 use crate::chunking::embedding_text_of;
-use crate::models::LanguageModels;
+use crate::models::{LanguageModels, charged_to};
 
 /// How many hits of each kind are fused, at least: a chunk that is far down in both lists can still come first.
 const MIN_DEPTH: usize = 50;
@@ -231,7 +231,7 @@ impl Retriever {
         wordings.extend(request.wordings.iter().cloned());
         if request.rewrite {
             let since = Instant::now();
-            match rewrite::wordings(self.models.as_ref(), &request.query).await {
+            match rewrite::wordings(self.models_for(request).as_ref(), &request.query).await {
                 Ok(found) => wordings.extend(found),
                 Err(error) => {
                     tracing::warn!(error = %error, "other wordings left out");
@@ -306,7 +306,8 @@ impl Retriever {
         wordings: &[String],
         info: &CollectionInfo,
     ) -> Result<Vec<Vec<f32>>, RetrievalError> {
-        let reply = query_vectors::embed(self.models.as_ref(), self.cache.as_deref(), info, wordings).await?;
+        let models = self.models_for(request);
+        let reply = query_vectors::embed(models.as_ref(), self.cache.as_deref(), info, wordings).await?;
         match reply.vectors.iter().find(|vector| vector.len() != info.dimensions) {
             Some(vector) => Err(RetrievalError::EmbeddingModelMismatch {
                 collection: request.collection.clone(),
@@ -317,11 +318,16 @@ impl Retriever {
         }
     }
 
+    /// The models, charged to the namespace that is searched.
+    fn models_for(&self, request: &SearchRequest) -> Arc<dyn LanguageModels> {
+        charged_to(&self.models, Account::of(&request.collection.namespace, Purpose::Search))
+    }
+
     /// Puts the best fused chunks into the order of the cross-encoder; the rest goes.
     async fn rerank(&self, request: &SearchRequest, items: &mut Vec<SearchItem>) -> Result<(), ModelError> {
         items.truncate((DEPTH_FACTOR * request.k).clamp(*RERANK.start(), (*RERANK.end()).max(request.k)));
         let documents: Vec<String> = items.iter().map(readable).collect();
-        let scores = self.models.rerank(request.query.clone(), documents).await?;
+        let scores = self.models_for(request).rerank(request.query.clone(), documents).await?;
         if scores.len() != items.len() || scores.iter().any(|score| !score.is_finite()) {
             return Err(ModelError::Internal {
                 reason: format!("{} usable scores came for {} chunks", scores.len(), items.len()),

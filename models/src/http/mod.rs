@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::error::ModelError;
 use crate::secret::Secret;
+use crate::settings::Access;
 use client::LazyClient;
 use refusal::{is_bad_key, is_missing_model, is_out_of_quota, message_of, overflow_of, retry_delay_of};
 
@@ -44,6 +45,8 @@ pub(crate) struct Server {
     /// Without a trailing slash.
     pub(crate) address: String,
     pub(crate) key: Option<Secret>,
+    /// What requests carry beside it.
+    pub(crate) access: Access,
     pub(crate) auth: Auth,
     /// Headers of every request.
     pub(crate) headers: &'static [(&'static str, &'static str)],
@@ -88,6 +91,9 @@ impl Server {
             })?;
             value.set_sensitive(true);
             request = request.header(name, value);
+        }
+        if !self.access.headers().is_empty() {
+            request = request.headers(self.access.headers().clone());
         }
         Ok(match &call.body {
             Some(body) => request.json(body),
@@ -223,6 +229,7 @@ impl Server {
     /// A text from outside, short and without the key.
     pub(crate) fn redact(&self, text: &str) -> String {
         let text = self.key.as_ref().map_or_else(|| text.to_owned(), |key| key.redact(text));
+        let text = self.access.redact(&text);
         text.chars().take(400).collect()
     }
 }

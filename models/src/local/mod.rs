@@ -17,7 +17,7 @@ use crate::error::ModelError;
 use crate::progress::{PullProgress, default_progress};
 use crate::provider::{
     ChatReply, ChatRequest, DeltaSink, EmbedReply, EmbedRequest, ModelInfo, ModelKind, ProbeReport, Provider,
-    RerankRequest,
+    RerankReply, RerankRequest, Usage,
 };
 use crate::settings::ModelSettings;
 use crate::spans::{EmbedTokenizer, SpansRequest};
@@ -135,9 +135,10 @@ impl Provider for Local {
         self.encoders.embed_spans(&found, request).await
     }
 
-    async fn rerank(&self, request: RerankRequest) -> Result<Vec<f32>, ModelError> {
+    async fn rerank(&self, request: RerankRequest) -> Result<RerankReply, ModelError> {
         let found = self.ensure(&request.model, ModelKind::Rerank, &CancellationToken::new()).await?;
-        self.encoders.rerank(&found, request).await
+        let scores = self.encoders.rerank(&found, request).await?;
+        Ok(RerankReply { scores, usage: Usage::default() })
     }
 
     async fn probe(&self) -> Result<ProbeReport, ModelError> {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::gathered::{Gathered, Schema};
-use super::protocol::{Fault, Listed, Protocol, json};
+use super::protocol::{Fault, Listed, Protocol, first_given, json};
 use super::{number, set};
 use crate::http::Call;
 use crate::http::refusal::message_of;
@@ -33,6 +33,10 @@ impl Protocol for Anthropic {
         set(&mut body, "top_k", request.top_k.map(Value::from));
         set(&mut body, "stop_sequences", (!request.stop.is_empty()).then(|| json!(request.stop)));
         Some(Call::post("/v1/messages", body))
+    }
+
+    fn leaves_out(&self, request: &ChatRequest) -> Option<&'static str> {
+        first_given(&[("min_p", request.min_p.is_some()), ("repeat_penalty", request.repeat_penalty.is_some())])
     }
 
     fn gather(

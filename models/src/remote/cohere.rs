@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::gathered::Gathered;
 use super::openai::wire_tools;
-use super::protocol::{EmbedPart, Embedded, Fault, Listed, Protocol, Rank, json};
+use super::protocol::{EmbedPart, Embedded, Fault, Listed, Protocol, Rank, first_given, json};
 use super::{number, set};
 use crate::http::Call;
 use crate::http::refusal::message_of;
@@ -38,6 +38,10 @@ impl Protocol for Cohere {
             None => set(&mut body, "tools", (!request.tools.is_empty()).then(|| wire_tools(&request.tools))),
         }
         Some(Call::post("/v2/chat", body))
+    }
+
+    fn leaves_out(&self, request: &ChatRequest) -> Option<&'static str> {
+        first_given(&[("min_p", request.min_p.is_some()), ("repeat_penalty", request.repeat_penalty.is_some())])
     }
 
     fn gather(

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::gathered::Gathered;
 use super::openai::encoded;
-use super::protocol::{EmbedPart, Embedded, Fault, Listed, Protocol, json};
+use super::protocol::{EmbedPart, Embedded, Fault, Listed, Protocol, first_given, json};
 use super::{number, set};
 use crate::http::Call;
 use crate::http::refusal::message_of;
@@ -31,6 +31,10 @@ impl Protocol for Gemini {
             body["generationConfig"] = config;
         }
         Some(Call::post(path, body))
+    }
+
+    fn leaves_out(&self, request: &ChatRequest) -> Option<&'static str> {
+        first_given(&[("min_p", request.min_p.is_some()), ("repeat_penalty", request.repeat_penalty.is_some())])
     }
 
     fn gather(

@@ -27,7 +27,8 @@ use crate::http::client::LazyClient;
 use crate::http::lines::{SseParser, for_each_line};
 use crate::models::ProviderKind;
 use crate::provider::{
-    ChatReply, ChatRequest, DeltaSink, EmbedReply, EmbedRequest, ModelInfo, ProbeReport, Provider, RerankRequest, Usage,
+    ChatReply, ChatRequest, DeltaSink, EmbedReply, EmbedRequest, ModelInfo, ProbeReport, Provider, RerankReply,
+    RerankRequest, Usage,
 };
 use crate::settings::ModelSettings;
 use gathered::Gathered;
@@ -60,13 +61,17 @@ impl Remote {
         let elsewhere = given.is_some() && spec.address.is_some();
         let kind = if elsewhere { ProviderKind::Server } else { spec.kind };
         let address = given.map(|address| with_path(address, spec.path)).or_else(|| spec.address.map(str::to_owned));
+        let key = settings.key_of(spec).cloned();
+        let access = settings.access_of(spec).cloned().unwrap_or_default();
+        let own_setting = access.setting(spec).filter(|_| key.is_none());
         let mut server = Server {
             provider: spec.name,
             address: address.unwrap_or_default(),
-            key: settings.key_of(spec).cloned(),
+            key,
+            access,
             auth: spec.auth,
             headers: spec.headers,
-            key_setting: spec.key_setting(),
+            key_setting: own_setting.unwrap_or_else(|| spec.key_setting()),
             fix: fix(spec),
             timeout: settings.timeout,
             idle_timeout: settings.idle_timeout,
@@ -104,8 +109,13 @@ impl Remote {
 
     /// Whether a key is set; none where none is needed and none is set.
     pub(crate) fn has_key(&self) -> Option<bool> {
-        let has = self.server.key.is_some();
+        let has = self.may_enter();
         (has || self.kind == ProviderKind::Hosted || self.spec.kind == ProviderKind::Hosted).then_some(has)
+    }
+
+    /// Whether there is a key, or what the settings send in its place.
+    fn may_enter(&self) -> bool {
+        self.server.key.is_some() || !self.server.access.headers().is_empty()
     }
 
     /// The service's row.
@@ -123,7 +133,7 @@ impl Remote {
                 fix: format!("set {}", self.spec.address_setting()),
             });
         }
-        if self.kind == ProviderKind::Hosted && self.server.key.is_none() {
+        if self.kind == ProviderKind::Hosted && !self.may_enter() {
             return Err(ModelError::Unauthorized {
                 provider: self.spec.name.to_owned(),
                 reason: "no key is set".to_owned(),
@@ -308,13 +318,18 @@ impl Provider for Remote {
         Ok(EmbedReply { model, vectors, dimensions, truncated: 0, usage })
     }
 
-    async fn rerank(&self, request: RerankRequest) -> Result<Vec<f32>, ModelError> {
+    async fn rerank(&self, request: RerankRequest) -> Result<RerankReply, ModelError> {
         let RerankRequest { model, query, documents } = request;
         let call = self.protocol.rerank(&model, &query, &documents).ok_or_else(|| self.unsupported("re-rank"))?;
         self.ready()?;
         let body = self.server.ask(&call).await.map_err(|error| self.explain(error, &model))?;
         let ranked = self.protocol.ranked(&body).map_err(|fault| self.faulty(fault, &model))?;
-        in_order(ranked, documents.len()).map_err(|reason| self.server.bad_response(None, reason))
+        let scores = in_order(ranked, documents.len()).map_err(|reason| self.server.bad_response(None, reason))?;
+        Ok(RerankReply { scores, usage: self.protocol.rank_usage(&body) })
+    }
+
+    fn leaves_out(&self, request: &ChatRequest) -> Option<&'static str> {
+        self.protocol.leaves_out(request)
     }
 
     async fn probe(&self) -> Result<ProbeReport, ModelError> {

@@ -117,6 +117,16 @@ pub(super) trait Protocol: Debug + Send + Sync {
         Err("it scores nothing".into())
     }
 
+    /// Tokens that scoring took, where the answer tells them.
+    fn rank_usage(&self, _body: &[u8]) -> Usage {
+        Usage::default()
+    }
+
+    /// The first field of a chat that the protocol has no place for.
+    fn leaves_out(&self, _request: &ChatRequest) -> Option<&'static str> {
+        None
+    }
+
     /// The call that counts the tokens of a whole request, and the address that it goes to where it is another one.
     fn count_prompt(&self, _request: &ChatRequest) -> Option<Call> {
         None
@@ -156,6 +166,11 @@ pub(super) trait Protocol: Debug + Send + Sync {
     fn trained_context(&self, _body: &[u8]) -> Result<Option<usize>, Fault> {
         Ok(None)
     }
+}
+
+/// The first field that is given.
+pub(super) fn first_given(fields: &[(&'static str, bool)]) -> Option<&'static str> {
+    fields.iter().find(|(_, given)| *given).map(|(name, _)| *name)
 }
 
 /// Reads JSON, or says what is wrong with it.

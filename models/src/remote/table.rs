@@ -177,6 +177,11 @@ impl Spec {
         }
     }
 
+    /// Whether its key goes into the `Authorization` header.
+    pub(crate) fn has_bearer(&self) -> bool {
+        self.auth == Auth::Bearer
+    }
+
     /// The setting of its key.
     pub(crate) fn key_setting(&self) -> String {
         format!("RIVERRUN_{}_API_KEY", self.name.to_uppercase())

@@ -181,6 +181,18 @@ pub(super) fn finetune() -> Vec<FinetuneEvent> {
             at,
         }
         .into(),
+        ModelUsed {
+            use_id: EventId::derive(&["golden"]),
+            namespace: "team-a".parse().unwrap(),
+            session: Some("talk".into()),
+            purpose: "memory".into(),
+            provider: "openai".into(),
+            model: "gpt-4o-mini".into(),
+            calls: 2,
+            usage: Usage { prompt_tokens: 1_200, completion_tokens: 34, cost_usd: Some(0.25) },
+            at,
+        }
+        .into(),
     ]
 }
 

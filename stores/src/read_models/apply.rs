@@ -147,6 +147,7 @@ pub async fn rebuild(sql: &Sql) -> Result<(), StoreError> {
             "DELETE FROM finetune_models",
             "DELETE FROM finetune_datasets",
             "DELETE FROM model_cards",
+            "DELETE FROM model_calls",
             "DELETE FROM project_changes",
             "DELETE FROM project_proposals",
             "DELETE FROM project_analyses",

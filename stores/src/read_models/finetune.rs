@@ -21,6 +21,7 @@ use crate::read_models::page::{Page, PageRequest, TimeCursor};
 use crate::read_models::run_views::failure_view;
 use crate::read_models::runs::number_text;
 use crate::read_models::time::Timestamp;
+use crate::read_models::usage;
 use crate::sql::{DbConnection, DbRow, Sql, storable};
 
 /// Steps that are read at a time.
@@ -50,6 +51,7 @@ pub(crate) async fn apply(connection: &mut DbConnection, event: &FinetuneEvent) 
         FinetuneEvent::ModelRegistered(event) => registered(connection, event).await,
         FinetuneEvent::ModelStaged(event) => staged(connection, event).await,
         FinetuneEvent::ModelProbed(event) => model_cards::probed(connection, event).await,
+        FinetuneEvent::ModelUsed(event) => usage::used(connection, event).await,
     }
 }
 

@@ -1,18 +1,20 @@
-//! What runs used: sums over the table of runs.
+//! What models were used for: sums over the table of runs, and over that of calls outside of runs.
 
+use riverrun_schemas::finetune::ModelUsed;
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 use utoipa::ToSchema;
 
 use crate::error::StoreError;
 use crate::read_models::run_views::UsageView;
+use crate::read_models::runs::number_text;
 use crate::read_models::within::Within;
-use crate::sql::Sql;
+use crate::sql::{DbConnection, Sql, storable};
 
 /// Groups of an answer at most; those that used most come first.
 const MAX_GROUPS: i64 = 500;
 
-/// What runs are summed by.
+/// What runs and calls are summed by.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageBy {
@@ -21,15 +23,17 @@ pub enum UsageBy {
     Namespace,
     /// The conversation that they belong to.
     Session,
-    /// The model that they asked for.
+    /// The model: of runs the one that they name, of calls the one that answered.
     Model,
-    /// The agent type.
+    /// The agent type; calls have none.
     Agent,
+    /// What for: `run`, or what a call was made for.
+    Purpose,
 }
 
 impl UsageBy {
-    /// The expression; what a run does not say is the empty text.
-    fn expression(self) -> &'static str {
+    /// The expression over runs; what a run does not say is the empty text.
+    fn of_runs(self) -> &'static str {
         match self {
             UsageBy::Namespace => "namespace",
             UsageBy::Session => "COALESCE(json_extract(request, '$.session'), '')",
@@ -38,35 +42,81 @@ impl UsageBy {
                  || COALESCE(json_extract(request, '$.model'), '')"
             }
             UsageBy::Agent => "COALESCE(agent, '')",
+            UsageBy::Purpose => "CAST('run' AS TEXT)",
+        }
+    }
+
+    /// The expression over calls.
+    fn of_calls(self) -> &'static str {
+        match self {
+            UsageBy::Namespace => "namespace",
+            UsageBy::Session => "COALESCE(session, '')",
+            UsageBy::Model => "provider || '/' || model",
+            UsageBy::Agent => "CAST('' AS TEXT)",
+            UsageBy::Purpose => "purpose",
         }
     }
 }
 
-/// What the runs of a group used.
+/// What the runs and calls of a group used.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct UsageSum {
     /// The group; empty for runs that name none, which for models means the default one.
     pub key: String,
     /// How many runs.
     pub runs: i64,
+    /// How many model calls outside of runs.
+    #[serde(default)]
+    pub calls: i64,
     /// Their tokens, and the cost of those whose price is known.
     pub usage: UsageView,
 }
 
-/// Sums over the runs that were accepted at or after `since_ms`, by group, the largest first.
+/// Takes down what calls used. A sum that comes twice counts once.
+pub(crate) async fn used(connection: &mut DbConnection, event: &ModelUsed) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO model_calls (use_id, namespace, session, purpose, provider, model, calls, prompt_tokens, completion_tokens, cost_usd, at_ms)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, CAST($10 AS DOUBLE PRECISION), $11)
+         ON CONFLICT (use_id) DO NOTHING",
+    )
+    .bind(event.use_id.to_string())
+    .bind(event.namespace.as_str())
+    .bind(event.session.as_deref().map(storable))
+    .bind(storable(&event.purpose))
+    .bind(storable(&event.provider))
+    .bind(storable(&event.model))
+    .bind(event.calls)
+    .bind(event.usage.prompt_tokens)
+    .bind(event.usage.completion_tokens)
+    // As text: see `number_text`.
+    .bind(number_text(event.usage.cost_usd))
+    .bind(event.at)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Sums over the runs that were accepted, and the calls that were taken down, at or after `since_ms`, by group, the largest first.
 pub async fn usage(
     sql: &Sql,
     by: UsageBy,
     within: Within<'_>,
     since_ms: Option<i64>,
 ) -> Result<Vec<UsageSum>, StoreError> {
-    // The expression is one of four texts of this file.
+    // The expressions are texts of this file.
     let query = format!(
-        "SELECT {} AS usage_key, COUNT(*) AS runs, CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens, CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens, SUM(cost_usd) AS cost_usd
-         FROM runs
-         WHERE (CAST($1 AS TEXT) IS NULL OR namespace = $1) AND (CAST($2 AS BIGINT) IS NULL OR created_at >= $2)
+        "SELECT usage_key, CAST(SUM(runs) AS BIGINT) AS runs, CAST(SUM(calls) AS BIGINT) AS calls, CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
+                CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens, SUM(cost_usd) AS cost_usd
+         FROM (SELECT {} AS usage_key, 1 AS runs, 0 AS calls, prompt_tokens, completion_tokens, cost_usd
+               FROM runs
+               WHERE (CAST($1 AS TEXT) IS NULL OR namespace = $1) AND (CAST($2 AS BIGINT) IS NULL OR created_at >= $2)
+               UNION ALL
+               SELECT {} AS usage_key, 0 AS runs, calls, prompt_tokens, completion_tokens, cost_usd
+               FROM model_calls
+               WHERE (CAST($1 AS TEXT) IS NULL OR namespace = $1) AND (CAST($2 AS BIGINT) IS NULL OR at_ms >= $2)) AS used
          GROUP BY usage_key ORDER BY SUM(prompt_tokens + completion_tokens) DESC, usage_key LIMIT $3",
-        by.expression()
+        by.of_runs(),
+        by.of_calls()
     );
     let rows = sqlx::query(sqlx::AssertSqlSafe(query))
         .bind(within.as_sql())
@@ -82,7 +132,8 @@ pub async fn usage(
             let total_tokens = prompt_tokens + completion_tokens;
             let cost_usd = row.try_get("cost_usd")?;
             let usage = UsageView { prompt_tokens, completion_tokens, total_tokens, cost_usd };
-            Ok(UsageSum { key: row.try_get("usage_key")?, runs: row.try_get("runs")?, usage })
+            let (runs, calls) = (row.try_get("runs")?, row.try_get("calls")?);
+            Ok(UsageSum { key: row.try_get("usage_key")?, runs, calls, usage })
         })
         .collect()
 }
@@ -90,11 +141,12 @@ pub async fn usage(
 #[cfg(test)]
 mod tests {
     use riverrun_schemas::agent::{AgentEvent, RunAccepted};
-    use riverrun_schemas::{RunId, Topic};
+    use riverrun_schemas::finetune::FinetuneEvent;
+    use riverrun_schemas::{EventId, RunId, Topic};
 
     use super::*;
     use crate::read_models::testing::{accepted, claimed, finished, fresh, of_run};
-    use crate::read_models::{LogRecord, Projected, apply};
+    use crate::read_models::{LogRecord, Projected, apply, rebuild};
 
     /// Three ended runs of 40 and 5 tokens each: two of the default namespace and model, one of another.
     async fn three_runs() -> (tempfile::TempDir, Sql) {
@@ -129,6 +181,7 @@ mod tests {
             (UsageBy::Session, &[("", 2), ("s", 1)]),
             (UsageBy::Model, &[("", 2), ("openai/gpt-4o", 1)]),
             (UsageBy::Agent, &[("react", 3)]),
+            (UsageBy::Purpose, &[("run", 3)]),
         ] {
             let sums = usage(&sql, by, Within::EveryNamespace, None).await.unwrap();
             let found: Vec<(&str, i64)> = sums.iter().map(|sum| (sum.key.as_str(), sum.runs)).collect();
@@ -139,5 +192,54 @@ mod tests {
         assert_eq!(other.len(), 1);
         let late = usage(&sql, UsageBy::Namespace, Within::EveryNamespace, Some(1_000)).await.unwrap();
         assert_eq!(late.iter().map(|sum| sum.runs).sum::<i64>(), 2);
+    }
+
+    fn used(number: &str, purpose: &str, session: Option<&str>, cost_usd: Option<f64>) -> FinetuneEvent {
+        ModelUsed {
+            use_id: EventId::derive(&["used", number]),
+            namespace: "other".parse().unwrap(),
+            session: session.map(Into::into),
+            purpose: purpose.into(),
+            provider: "openai".into(),
+            model: "gpt-4o".into(),
+            calls: 2,
+            usage: riverrun_schemas::Usage { prompt_tokens: 100, completion_tokens: 1, cost_usd },
+            at: 5_000,
+        }
+        .into()
+    }
+
+    #[tokio::test]
+    async fn given_calls_outside_of_runs_when_usage_is_summed_then_they_count_once_beside_the_runs_of_their_group() {
+        let (_folder, sql) = three_runs().await;
+        let events = [
+            used("1", "chat", None, Some(0.5)),
+            used("2", "memory", Some("s"), None),
+            used("1", "chat", None, Some(0.5)),
+        ];
+        let record = |(offset, event)| LogRecord {
+            topic: Topic::FinetuneEvents,
+            partition: 0,
+            offset,
+            body: Projected::Finetune(event),
+        };
+        let records: Vec<LogRecord> = (0..).zip(events).map(record).collect();
+        apply(&sql, &records).await.unwrap();
+        for (by, expected) in [
+            (UsageBy::Namespace, [("other", 1, 4, 247), ("default", 2, 0, 90)].as_slice()),
+            (UsageBy::Session, &[("", 2, 2, 191), ("s", 1, 2, 146)]),
+            (UsageBy::Model, &[("openai/gpt-4o", 1, 4, 247), ("", 2, 0, 90)]),
+            (UsageBy::Agent, &[("", 0, 4, 202), ("react", 3, 0, 135)]),
+            (UsageBy::Purpose, &[("run", 3, 0, 135), ("chat", 0, 2, 101), ("memory", 0, 2, 101)]),
+        ] {
+            let sums = usage(&sql, by, Within::EveryNamespace, None).await.unwrap();
+            let found: Vec<_> =
+                sums.iter().map(|sum| (sum.key.as_str(), sum.runs, sum.calls, sum.usage.total_tokens)).collect();
+            assert_eq!(found, expected, "{by:?}");
+        }
+        let by_model = usage(&sql, UsageBy::Model, Within::EveryNamespace, Some(3_000)).await.unwrap();
+        assert_eq!((by_model.len(), by_model[0].runs, by_model[0].usage.cost_usd), (1, 0, Some(0.5)));
+        rebuild(&sql).await.unwrap();
+        assert!(usage(&sql, UsageBy::Model, Within::EveryNamespace, None).await.unwrap().is_empty());
     }
 }

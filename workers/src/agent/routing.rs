@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use riverrun_agents::supervisor::{self, Judgement, Question, Similarity};
 use riverrun_agents::{Manifest, catalog};
-use riverrun_models::{EmbedPurpose, Models, Presence};
+use riverrun_models::{Account, EmbedPurpose, Models, Presence, Purpose};
 use riverrun_schemas::{Failure, Usage};
 use tokio::sync::Mutex;
 
@@ -112,7 +112,9 @@ impl Driver {
         let context = self.context.clone();
         let task = self.state.task_with_inputs();
         let similarity = {
-            let measured = context.agent_vectors.similarity(&context.models, &task, &manifests);
+            let account = Account::of(&self.state.request.namespace, Purpose::Routing);
+            let models = context.models.charged_to(account);
+            let measured = context.agent_vectors.similarity(&models, &task, &manifests);
             tokio::pin!(measured);
             tokio::select! {
                 similarity = &mut measured => similarity,

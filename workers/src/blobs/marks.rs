@@ -170,6 +170,7 @@ impl Marks {
             FinetuneEvent::ModelRegistered(_) => self.record(names),
             FinetuneEvent::ModelStaged(_)
             | FinetuneEvent::ModelProbed(_)
+            | FinetuneEvent::ModelUsed(_)
             | FinetuneEvent::FinetuneProgressed(_)
             | FinetuneEvent::FinetuneCancelRequested(_) => {}
         }

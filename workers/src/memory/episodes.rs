@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use riverrun_agents::memory::{MemoryModels, OpenTurn, SessionFold, episode_id};
+use riverrun_agents::memory::{MemoryModels, OpenTurn, SessionFold, charged_to, episode_id};
 use riverrun_log::{AssignedPartition, Outgoing, StartAt, TopicPartition};
 use riverrun_models::EmbedPurpose;
 use riverrun_schemas::memory::{EpisodeRemembered, MemoryEvent};
@@ -36,7 +36,8 @@ impl EpisodeKeeper {
 
     async fn embed(&self, session: &Session, memories: Vec<(String, String)>) -> Result<(), WorkError> {
         let texts = memories.iter().map(|(_, text)| text.clone()).collect();
-        let reply = self.models.embed(texts, EmbedPurpose::Document).await.map_err(|error| model_error(&error))?;
+        let reply = charged_to(&self.models, session).embed(texts, EmbedPurpose::Document).await;
+        let reply = reply.map_err(|error| model_error(&error))?;
         if reply.vectors.len() != memories.len() {
             let reason = format!("{} vectors came for {} memories", reply.vectors.len(), memories.len());
             return Err(WorkError::retry("bad_response", reason));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use riverrun_agents::memory::{
-    Basis, MemoryModels, SessionFold, Summarize, Window, clean, plan, room_for_turns, summary_request,
+    Basis, MemoryModels, SessionFold, Summarize, Window, charged_to, clean, plan, room_for_turns, summary_request,
 };
 use riverrun_log::{AssignedPartition, Outgoing, StartAt, TopicPartition};
 use riverrun_schemas::memory::{MemoryEvent, SummaryWritten};
@@ -84,8 +84,8 @@ impl Summarizer {
 
     async fn write(&self, session: &Session, due: &Summarize) -> Result<SummaryWritten, WorkError> {
         let most = u32::try_from(self.window.summary_tokens()).unwrap_or(u32::MAX);
-        let written =
-            self.models.write(summary_request(due), most.max(1)).await.map_err(|error| model_error(&error))?;
+        let written = charged_to(&self.models, session).write(summary_request(due), most.max(1)).await;
+        let written = written.map_err(|error| model_error(&error))?;
         let text = clean(&written.text).ok_or_else(|| {
             WorkError::retry("empty_summary", format!("model {} wrote no summary of {session}", written.model))
         })?;

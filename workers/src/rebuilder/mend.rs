@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use riverrun_knowledge::charged_to;
 use riverrun_knowledge::chunking::embedding_text_of;
 use riverrun_log::{Record, Schemas, StartAt, Tail, TopicPartition};
+use riverrun_models::{Account, Purpose};
 use riverrun_schemas::ingest::{ChunkEvent, EmbeddingEvent, IngestEvent};
 use riverrun_schemas::{ChunkId, Collection, Decoded, DocumentId, Envelope, EventSet, IngestId, Topic};
 use riverrun_stores::{Gap, GapState, StoreError, VectorPoint, Versions};
@@ -362,9 +364,11 @@ impl<'r> Mend<'r> {
         let there = self.there(batch).await?;
         let missing: Vec<_> = batch.chunks.iter().filter(|chunk| !there.contains(&chunk.chunk_id)).cloned().collect();
         let mut points = Vec::with_capacity(missing.len());
+        let account = Account::of(&self.collection.namespace, Purpose::Ingest);
+        let models = charged_to(&self.rebuilder.models, account);
         for part in missing.chunks(MAX_BATCH) {
             let texts = part.iter().map(|chunk| embedding_text_of(chunk.heading.as_deref(), &chunk.text)).collect();
-            let reply = vectors(self.rebuilder.models.as_ref(), &target.model, texts).await;
+            let reply = vectors(models.as_ref(), &target.model, texts).await;
             let reply = reply.map_err(|error| work_error(&error))?;
             batch.dimensions = reply.dimensions;
             self.done.embedded += part.len();

@@ -29,6 +29,9 @@ const PATIENCE: &str = "RIVERRUN_TRACING_PATIENCE_SECONDS";
 /// Endings of the names of settings whose values are keys.
 const SECRET_NAMES: [&str; 5] = ["_KEY", "_TOKEN", "_PASSWORD", "_SECRET", "_API_TOKENS"];
 
+/// A header's value of fewer bytes is a word, such as a team's name, and no key.
+const LEAST_HEADER: usize = 8;
+
 /// What the settings come to.
 #[derive(Debug, Clone, Default)]
 pub enum TracingSettings {
@@ -173,7 +176,11 @@ impl Values<'_> {
 
     fn secrets(&self) -> Vec<Secret> {
         let keys = self.0.iter().filter(|(name, _)| SECRET_NAMES.iter().any(|ending| name.ends_with(ending)));
-        keys.filter_map(|(_, value)| Secret::new(value)).collect()
+        let headers = self.0.iter().filter(|(name, _)| name.ends_with("_HEADERS"));
+        let pairs = headers.flat_map(|(_, value)| value.split(',')).filter_map(|pair| pair.split_once('='));
+        let decoded = pairs.map(|(_, value)| percent_decoded(value));
+        let sent = decoded.filter(|value| value.len() >= LEAST_HEADER).filter_map(|value| Secret::new(&value));
+        keys.filter_map(|(_, value)| Secret::new(value)).chain(sent).collect()
     }
 }
 
@@ -282,10 +289,11 @@ mod tests {
             ("RIVERRUN_OPENAI_API_KEY", "one"),
             ("RIVERRUN_HUB_TOKEN", "two"),
             ("RIVERRUN_KAFKA_SASL_PASSWORD", "three"),
+            ("RIVERRUN_VLLM_HEADERS", "x-gate=long%20enough,x-team=blue"),
             ("RIVERRUN_API_PORT", "8000"),
         ]);
         let mut secrets: Vec<_> = config.secrets.iter().map(Secret::expose).collect();
         secrets.sort_unstable();
-        assert_eq!(secrets, ["one", "three", "two"]);
+        assert_eq!(secrets, ["long enough", "one", "three", "two"]);
     }
 }

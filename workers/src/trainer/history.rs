@@ -31,7 +31,8 @@ impl History {
             | FinetuneEvent::DatasetRegistered(_)
             | FinetuneEvent::ModelRegistered(_)
             | FinetuneEvent::ModelStaged(_)
-            | FinetuneEvent::ModelProbed(_) => {}
+            | FinetuneEvent::ModelProbed(_)
+            | FinetuneEvent::ModelUsed(_) => {}
         }
     }
 }
@@ -89,7 +90,8 @@ impl Versions {
             | FinetuneEvent::DatasetRegistered(_)
             | FinetuneEvent::ModelRegistered(_)
             | FinetuneEvent::ModelStaged(_)
-            | FinetuneEvent::ModelProbed(_) => {}
+            | FinetuneEvent::ModelProbed(_)
+            | FinetuneEvent::ModelUsed(_) => {}
         }
     }
 

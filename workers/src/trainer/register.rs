@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use riverrun_models::{ChatRequest, FinishReason, Message, NoDeltas};
+use riverrun_models::{Account, ChatRequest, FinishReason, Message, NoDeltas, Purpose};
 use riverrun_schemas::finetune::{ModelRegistered, StartFinetune};
-use riverrun_schemas::{Envelope, Failure, now_ms};
+use riverrun_schemas::{Envelope, Failure, Namespace, now_ms};
 use riverrun_training::base::GGUF_FILE;
 use riverrun_training::dataset::{Example, Split, read};
 use riverrun_training::export::{self, Parity, PeftFiles, Said, Turn, Written};
@@ -216,6 +216,8 @@ impl Trainer {
             ));
         }
         let (mut stopped, all) = (0, prompts.len());
+        // Trainings are of no namespace.
+        let models = self.models.charged_to(Account::of(Namespace::default(), Purpose::Finetune));
         for prompt in prompts {
             let request = ChatRequest {
                 model: format!("local/{chat_model}"),
@@ -224,7 +226,7 @@ impl Trainer {
                 max_tokens: Some(MAX_ANSWER),
                 ..ChatRequest::default()
             };
-            let reply = self.models.chat(None, request, &mut NoDeltas, stop.token().clone()).await;
+            let reply = models.chat(None, request, &mut NoDeltas, stop.token().clone()).await;
             let reply = reply.map_err(|error| format!("the local runtime can't run it: {error}"))?;
             stopped += usize::from(reply.finish == FinishReason::Stop);
         }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::chat::{Head, sse};
 use super::error::error_body;
-use super::{AUTO, request, usage};
+use super::{AUTO, fields, request, usage};
 use crate::accept;
 use crate::error::{ApiError, run_failed};
 use crate::hub::StreamEnd;
@@ -49,7 +49,9 @@ pub(super) async fn complete(
 /// The run that a conversation asks for. A run has one task: what was said before stands in front of the last words.
 fn run_body(agent: &str, body: CompletionBody) -> Result<RunBody, ApiError> {
     let mut checks = Checks::default();
+    fields::check(&mut checks, &body);
     checks.require(body.tools.as_ref().is_none_or(Vec::is_empty), "tools", "are the agent's own; leave them out");
+    check_form(&mut checks, &body);
     let messages = request::messages(&mut checks, body.messages);
     checks.finish()?;
     Ok(RunBody {
@@ -59,6 +61,19 @@ fn run_body(agent: &str, body: CompletionBody) -> Result<RunBody, ApiError> {
         temperature: body.temperature.map(f64::from),
         ..RunBody::default()
     })
+}
+
+/// An agent answers in words of its own, once.
+fn check_form(checks: &mut Checks, body: &CompletionBody) {
+    let is_word = |given: &Option<Value>, words: &[&str]| {
+        given.as_ref().is_none_or(|given| given.as_str().is_some_and(|word| words.contains(&word)))
+    };
+    checks.require(body.n.is_none_or(|n| n == 1), "n", "must be 1");
+    checks.require(is_word(&body.tool_choice, &["auto", "none"]), "tool_choice", "is the agent's own; leave it out");
+    let kind = body.response_format.as_ref().map(|format| format["type"].clone()).filter(|kind| !kind.is_null());
+    checks.require(is_word(&kind, &["text"]), "response_format", "can only be text for an agent");
+    let stops = body.stop.as_ref().is_some_and(|stop| !stop.is_empty());
+    checks.require(!stops, "stop", "ends no answer of an agent; leave it out");
 }
 
 fn task(messages: &[Message]) -> String {
@@ -147,5 +162,32 @@ mod tests {
         assert_eq!(task(&[Message::user("add")]), "add");
         let long = task(&[Message::system("short"), Message::user("a"), Message::assistant("b"), Message::user("c")]);
         assert_eq!(long, "The conversation so far:\nInstructions: short\nUser: a\nAssistant: b\n\nThe task:\nc");
+    }
+
+    #[test]
+    fn given_what_an_agent_can_not_do_when_it_is_asked_for_then_the_field_is_named_and_what_changes_nothing_passes() {
+        let read = |field: &str, value: Value| {
+            let body = json!({"messages": [{"role": "user", "content": "x"}], field: value});
+            run_body("react", serde_json::from_value(body).unwrap())
+        };
+        for (field, value) in [
+            ("n", json!(2)),
+            ("tools", json!([{"type": "function", "function": {"name": "f"}}])),
+            ("tool_choice", json!("required")),
+            ("response_format", json!({"type": "json_object"})),
+            ("stop", json!(["end"])),
+            ("logprobs", json!(true)),
+        ] {
+            assert_eq!(read(field, value).unwrap_err().problem().errors[0].field, field);
+        }
+        for (field, value) in [
+            ("n", json!(1)),
+            ("tool_choice", json!("auto")),
+            ("response_format", json!({"type": "text"})),
+            ("stop", json!([])),
+            ("max_tokens", json!(1_000)),
+        ] {
+            assert!(read(field, value).is_ok(), "{field}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt, stream};
 use riverrun_knowledge::room;
-use riverrun_models::{ChatReply, FinishReason, NoDeltas, ToolCall};
+use riverrun_models::{ChatReply, FinishReason, NoDeltas, Purpose, ToolCall};
 use riverrun_schemas::EventId;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -18,6 +18,7 @@ use super::{now, request, usage};
 use crate::error::ApiError;
 use crate::routes::chat::{Piece, deltas};
 use crate::state::AppState;
+use crate::submit::namespace;
 use crate::wire::openai::CompletionBody;
 
 /// Answers a chat of a model.
@@ -25,8 +26,13 @@ pub(super) async fn complete(state: AppState, body: CompletionBody) -> Result<Re
     let streams = body.stream.unwrap_or(false);
     let with_usage = body.stream_options.as_ref().is_some_and(|options| options.include_usage);
     let shown = body.model.clone();
+    let namespace = body.namespace.as_deref().map(|name| namespace(Some(name))).transpose()?;
+    let at_most_one = body.parallel_tool_calls == Some(false);
     let (request, forced) = request::chat_request(body)?;
-    let models = state.core().models().clone();
+    let models = state.core().models_for(namespace, Purpose::Chat);
+    if let Some(field) = models.leaves_out(None, &request)? {
+        return Err(ApiError::field(field, "is not among the choices of the model's service; leave it out"));
+    }
     room::check(&models, None, &request).await?;
     let cancel = CancellationToken::new();
     let stop = cancel.clone().drop_guard(); // a caller that goes away stops the model
@@ -34,14 +40,14 @@ pub(super) async fn complete(state: AppState, body: CompletionBody) -> Result<Re
     if !streams {
         let reply = models.chat(None, request, &mut NoDeltas, cancel).await?;
         drop(stop);
-        return Ok(Reply(head.whole(&settled(forced, reply))).into_response());
+        return Ok(Reply(head.whole(&settled(forced, at_most_one, reply))).into_response());
     }
     let slot = state.stream_slot()?;
     let first = head.first();
     let held_back = forced.is_some(); // the text of a call is no content
     let pieces = deltas(move |mut sender| async move {
         let reply = models.chat(None, request, &mut sender, cancel).await;
-        reply.map(|reply| settled(forced, reply)).map_err(ApiError::from)
+        reply.map(|reply| settled(forced, at_most_one, reply)).map_err(ApiError::from)
     });
     let chunks = pieces.flat_map(move |piece| {
         let _ = (&stop, &slot);
@@ -55,12 +61,16 @@ pub(super) async fn complete(state: AppState, body: CompletionBody) -> Result<Re
     Ok(sse(stream::iter([first]).chain(chunks)))
 }
 
-/// The reply, as a call where the client insisted on one.
-fn settled(forced: Option<Forced>, reply: ChatReply) -> ChatReply {
-    match forced {
+/// The reply, as a call where the client insisted on one, with one call where it wants no more.
+fn settled(forced: Option<Forced>, at_most_one: bool, reply: ChatReply) -> ChatReply {
+    let mut reply = match forced {
         Some(forced) => forced.into_call(reply),
         None => reply,
+    };
+    if at_most_one {
+        reply.tool_calls.truncate(1);
     }
+    reply
 }
 
 /// What all chunks of an answer have in common.

@@ -4,7 +4,7 @@ use axum::Json as Reply;
 use axum::extract::State;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use riverrun_models::EmbedPurpose;
+use riverrun_models::{EmbedPurpose, Purpose};
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
@@ -39,7 +39,8 @@ pub(super) async fn embeddings(
     }
     checks.finish()?;
     let model = super::model_name(&body.model);
-    let reply = state.core().models().embed(Some(&model), inputs, EmbedPurpose::Document).await?;
+    let models = state.core().models_for(None, Purpose::Embed);
+    let reply = models.embed(Some(&model), inputs, EmbedPurpose::Document).await?;
     if let Some(asked) = body.dimensions.filter(|asked| *asked != reply.dimensions) {
         let reason = format!("is {asked}; vectors of {} have {}", reply.model, reply.dimensions);
         return Err(ApiError::field("dimensions", reason));

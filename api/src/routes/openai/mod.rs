@@ -4,6 +4,7 @@ mod agent;
 mod chat;
 mod embeddings;
 mod error;
+mod fields;
 mod forced;
 mod request;
 

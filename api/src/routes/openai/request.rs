@@ -3,6 +3,7 @@
 use riverrun_models::{ChatRequest, Grammar, Message, Role, ToolCall, ToolSpec};
 use serde_json::{Value, json};
 
+use super::fields;
 use super::forced::{self, Choice, Forced};
 use crate::error::ApiError;
 use crate::submit::Checks;
@@ -18,6 +19,7 @@ const MAX_STOPS: usize = 16;
 /// The request of a chat, and the call that its answer must be.
 pub(super) fn chat_request(body: CompletionBody) -> Result<(ChatRequest, Option<Forced>), ApiError> {
     let mut checks = Checks::default();
+    fields::check(&mut checks, &body);
     let messages = messages(&mut checks, body.messages);
     checks.require(body.n.is_none_or(|n| n == 1), "n", "must be 1");
     if let Some(temperature) = body.temperature {
@@ -73,6 +75,8 @@ fn message(checks: &mut Checks, index: usize, given: CompletionMessage) -> Optio
         }
     };
     let content = checks.take(&field("content"), text(given.content.as_ref()))?;
+    let old_call = given.function_call.is_some_and(|call| !call.is_null());
+    checks.require(!old_call, &field("function_call"), "is not read; give tool_calls");
     checks.require(role != Role::Tool || given.tool_call_id.is_some(), &field("tool_call_id"), "is missing");
     let calls = given.tool_calls.unwrap_or_default().into_iter().map(|call| ToolCall {
         id: call.id,
@@ -232,6 +236,11 @@ mod tests {
         for (body, field) in [
             (json!({"messages": []}), "messages"),
             (json!({"messages": user, "n": 2}), "n"),
+            (json!({"messages": user, "logprobs": true}), "logprobs"),
+            (
+                json!({"messages": [{"role": "assistant", "content": null, "function_call": {"name": "f"}}]}),
+                "messages[0].function_call",
+            ),
             (json!({"messages": user, "temperature": 3}), "temperature"),
             (json!({"messages": user, "tool_choice": "required", "tools": []}), "tool_choice"),
             (json!({"messages": user, "tool_choice": {"type": "function", "function": {"name": "f"}}}), "tool_choice"),

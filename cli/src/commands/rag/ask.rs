@@ -59,7 +59,8 @@ fn sources(done: &AskDone) -> Result<(), CliError> {
         tell(&format!("note: {note}"));
     }
     if let Some(model) = &done.model {
-        tell(&format!("\n{model} · {} tokens", done.usage.total_tokens));
+        let cost = done.usage.cost_usd.map(|cost| format!(" · {cost:.6} USD")).unwrap_or_default();
+        tell(&format!("\n{model} · {} tokens{cost}", done.usage.total_tokens));
     }
     Ok(())
 }

@@ -120,6 +120,7 @@ pub async fn run(args: WorkerArgs, settings: &Settings) -> Result<(), CliError> 
         () = tokio::time::sleep(STOP_PATIENCE) => tracing::warn!("a worker did not stop in time; its work is done again elsewhere"),
         () = signals.next() => return Err(CliError::interrupted()),
     }
+    core.ledger().finish().await;
     match ended {
         None => Ok(()),
         Some(name) => Err(CliError::new(Exit::Failed, format!("worker {name} can't go on"))

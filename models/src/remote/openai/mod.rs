@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::gathered::Gathered;
-use super::protocol::{EmbedPart, Embedded, Fault, Listed, Protocol, Rank, json};
+use super::protocol::{EmbedPart, Embedded, Fault, Listed, Protocol, Rank, first_given, json};
 use crate::http::Call;
 use crate::provider::{ChatRequest, DeltaSink, EmbedPurpose, FinishReason, ModelKind, Usage};
 use dialect::Dialect;
@@ -171,6 +171,25 @@ impl Protocol for OpenAi {
         let ranks: Vec<Rank> = serde_json::from_value(answer[self.dialect.ranks].take())
             .map_err(|error| Fault::Broken(format!("its {:?} are no scores: {error}", self.dialect.ranks)))?;
         Ok(ranks.into_iter().map(Into::into).collect())
+    }
+
+    fn rank_usage(&self, body: &[u8]) -> Usage {
+        #[derive(Default, Deserialize)]
+        struct Answer {
+            #[serde(default)]
+            usage: WireUsage,
+        }
+        // The scores count, whatever is said beside them.
+        serde_json::from_slice::<Answer>(body).unwrap_or_default().usage.into()
+    }
+
+    fn leaves_out(&self, request: &ChatRequest) -> Option<&'static str> {
+        let own = [
+            ("top_k", request.top_k.is_some()),
+            ("min_p", request.min_p.is_some()),
+            ("repeat_penalty", request.repeat_penalty.is_some()),
+        ];
+        first_given(&own).filter(|_| !self.dialect.sampling)
     }
 
     fn count_text(&self, model: &str, text: &str) -> Option<Call> {
