@@ -1773,7 +1773,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tokens and cost of runs, summed; the groups that used most come first, 500 at most. Runs that have not ended count with what they used so far. */
+        /**
+         * Tokens and cost of runs, and of model calls outside of runs, summed; the groups that used most come first, 500 at most. Runs that have not ended
+         *     count with what they used so far.
+         */
         get: operations["sums"];
         put?: never;
         post?: never;
@@ -2455,6 +2458,18 @@ export interface components {
         };
         /** @description A chat. */
         CompletionBody: {
+            /** @description Not written; only null. */
+            audio?: Record<string, never> | null;
+            /** @description Only 0. */
+            frequency_penalty?: Record<string, never> | null;
+            /** @description The older form of `tool_choice`; only `auto` or `none`. */
+            function_call?: Record<string, never> | null;
+            /** @description The older form of `tools`; only an empty list. */
+            functions?: Record<string, never> | null;
+            /** @description Other chances of tokens; only an empty object. */
+            logit_bias?: Record<string, never> | null;
+            /** @description Probabilities of tokens; only `false`. */
+            logprobs?: Record<string, never> | null;
             /**
              * Format: int32
              * @description The newer name of the same.
@@ -2478,6 +2493,8 @@ export interface components {
              * @default null
              */
             min_p: number | null;
+            /** @description Only `["text"]`. */
+            modalities?: Record<string, never> | null;
             /**
              * @description A chat model, `provider/model`, or `agent/<name>`; `agent/auto` lets the supervisor choose. Empty or `default` is the default model.
              * @default
@@ -2495,6 +2512,15 @@ export interface components {
              */
             namespace: string | null;
             /**
+             * @description Whether an answer may hold several calls (the default); with `false` it is given with its first one.
+             * @default null
+             */
+            parallel_tool_calls: boolean | null;
+            /** @description Only 0. */
+            presence_penalty?: Record<string, never> | null;
+            /** @description Not passed on; only `none`. */
+            reasoning_effort?: Record<string, never> | null;
+            /**
              * Format: float
              * @description Of local models and servers that have it.
              * @default null
@@ -2511,8 +2537,12 @@ export interface components {
              * @default null
              */
             seed: number | null;
+            /** @description Only `auto` or `default`. */
+            service_tier?: Record<string, never> | null;
             /** @description One or more texts that end the answer. */
             stop?: Record<string, never> | null;
+            /** @description Completions are not kept; only `false`. */
+            store?: Record<string, never> | null;
             /**
              * @description Answer with server-sent events.
              * @default null
@@ -2539,12 +2569,18 @@ export interface components {
              * @default null
              */
             top_k: number | null;
+            /** @description The same of other tokens; only 0. */
+            top_logprobs?: Record<string, never> | null;
             /**
              * Format: float
              * @description Nucleus sampling.
              * @default null
              */
             top_p: number | null;
+            /** @description Only `medium`. */
+            verbosity?: Record<string, never> | null;
+            /** @description Not done; only null. */
+            web_search_options?: Record<string, never> | null;
         };
         /** @description A call that a model asked for. */
         CompletionCall: {
@@ -2579,6 +2615,8 @@ export interface components {
         CompletionMessage: {
             /** @description Text, or parts of type `text`. */
             content?: Record<string, never> | null;
+            /** @description The older form of `tool_calls`; only null. */
+            function_call?: Record<string, never> | null;
             /**
              * @description `system`, `developer`, `user`, `assistant` or `tool`.
              * @default
@@ -3707,6 +3745,11 @@ export interface components {
         Items_UsageSum: {
             /** @description Its entries. */
             items: {
+                /**
+                 * Format: int64
+                 * @description How many model calls outside of runs.
+                 */
+                calls?: number;
                 /** @description The group; empty for runs that name none, which for models means the default one. */
                 key: string;
                 /**
@@ -5844,8 +5887,13 @@ export interface components {
             /** @description The turn. */
             turn_id: string;
         };
-        /** @description What the runs of a group used. */
+        /** @description What the runs and calls of a group used. */
         UsageSum: {
+            /**
+             * Format: int64
+             * @description How many model calls outside of runs.
+             */
+            calls?: number;
             /** @description The group; empty for runs that name none, which for models means the default one. */
             key: string;
             /**
@@ -10138,11 +10186,11 @@ export interface operations {
     sums: {
         parameters: {
             query?: {
-                /** @description What runs are summed by: `namespace` (the default), `session`, `model` or `agent`. */
+                /** @description What is summed by: `namespace` (the default), `session`, `model`, `agent` or `purpose`. */
                 by?: string | null;
-                /** @description Only runs of this namespace. */
+                /** @description Only what is of this namespace. */
                 namespace?: string | null;
-                /** @description Only runs that were accepted at or after this time, in milliseconds since the epoch. */
+                /** @description Only runs that were accepted, and calls that were made, at or after this time, in milliseconds since the epoch. */
                 since_ms?: number | null;
             };
             header?: never;
