@@ -167,8 +167,8 @@ async fn given_a_reranker_that_is_not_here_when_nobody_insists_then_the_search_g
     let fetching = Reranker::Fetching { model: model.clone() };
     let missing = Reranker::Missing { model, fix: "fetch it".to_owned() };
     for (reranker, wanted) in [
-        (fetching, Some("re-ranking was left out: the re-ranker 'someone/tiny' is being fetched")),
-        (missing, Some("re-ranking was left out: the re-ranker 'someone/tiny' is not here: fetch it")),
+        (fetching, Some("re-ranking was left out: the re-ranker \"someone/tiny\" is being fetched")),
+        (missing, Some("re-ranking was left out: the re-ranker \"someone/tiny\" is not here: fetch it")),
         (Reranker::Off, None),
     ] {
         let retriever = stores.retriever(&Arc::new(TestModels { reranker, ..TestModels::default() }));

@@ -147,7 +147,7 @@ async fn given_a_hub_without_the_re_ranker_then_it_is_asked_once_and_every_error
     }
     let error = models.rerank(None, "river".to_owned(), documents()).await.unwrap_err();
     assert_eq!(error.code(), "model_missing");
-    assert!(error.to_string().contains("'o/r'") && error.to_string().contains(&server.uri()), "{error}");
+    assert!(error.to_string().contains("\"o/r\"") && error.to_string().contains(&server.uri()), "{error}");
     assert!(error.hint().unwrap().contains("RIVERRUN_MODELS_DIR"), "{error}");
     assert_eq!(server.received_requests().await.unwrap().len(), 1);
 }

@@ -62,7 +62,7 @@ fn given_command_lines_that_are_none_when_they_are_run_then_the_exit_code_is_2()
         vec!["search", "x", "-k", "many"],
         vec!["search", "x", "--fusion", "magic"],
         vec!["search", "x", "--rerank", "--no-rerank"],
-        vec!["rag", "ask", "x", "--context", "100"],
+        vec!["rag", "ask", "x", "--context", "many"],
         vec!["rag", "ask", "x", "--fusion", "magic"],
         vec!["agent", "run"],
         vec!["models", "--nonsense"],
