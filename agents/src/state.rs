@@ -28,7 +28,7 @@ pub const DEFAULT_MAX_ITERS: i32 = 8;
 /// Most that may be asked for.
 pub const MAX_ITERS: i32 = 20_000;
 /// A call made with the same arguments this often is a loop.
-const LOOP_AFTER: usize = 3;
+const LOOP_AFTER: usize = 2;
 /// Passages that an answer can cite; what is found later has no number.
 const MAX_SOURCES: usize = 512;
 /// The duration of a result that says why its call was not made; calls that were made took longer.
@@ -208,7 +208,7 @@ impl RunState {
         let Some(tool) = tool else { return };
         self.calls.count(tool);
         if own {
-            self.loops |= self.own_calls.count(tool) >= LOOP_AFTER - 1;
+            self.loops |= self.own_calls.count(tool) >= LOOP_AFTER;
         }
     }
 

@@ -12,6 +12,7 @@ mod lock;
 mod open_files;
 mod output;
 mod paging;
+mod progress;
 mod secure_broker;
 mod serve;
 mod settings;

@@ -92,9 +92,13 @@ pub fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
+/// What stands in a column that has nothing to say, so that the columns behind it can still be told apart.
+const NOTHING: &str = "-";
+
 /// Rows under a head; nothing but `empty` when there are none.
 pub fn table<const N: usize>(head: [&str; N], rows: Vec<[String; N]>, empty: &str) -> String {
-    grid(&head.map(str::to_uppercase), rows.into_iter().map(Vec::from).collect(), empty)
+    let filled = |cell: String| if cell.is_empty() { NOTHING.to_owned() } else { cell };
+    grid(&head.map(str::to_uppercase), rows.into_iter().map(|row| Vec::from(row.map(filled))).collect(), empty)
 }
 
 /// The same with as many columns as there are, whose names stay as they are.
@@ -136,6 +140,12 @@ mod tests {
         assert!(lines[0].starts_with("NAME"), "{text}");
         assert_eq!(lines[1].find('1'), lines[2].find("22"), "{text}");
         assert!(!text.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn given_cells_without_a_text_when_a_table_is_made_then_each_column_has_something() {
+        let text = table(["run", "agent", "ended as"], vec![["run_1".into(), String::new(), String::new()]], "none");
+        assert_eq!(text.lines().nth(1).map(|line| line.split_whitespace().collect()), Some(vec!["run_1", "-", "-"]));
     }
 
     #[test]

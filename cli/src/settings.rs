@@ -248,7 +248,7 @@ fn shown(values: &BTreeMap<String, String>) -> BTreeMap<String, String> {
 }
 
 fn is_ours(name: &str) -> bool {
-    name.starts_with(PREFIX) || matches!(name, "HOME" | "XDG_DATA_HOME" | "XDG_CACHE_HOME")
+    name.starts_with(PREFIX) || matches!(name, "HOME" | "HF_HOME" | "XDG_DATA_HOME" | "XDG_CACHE_HOME")
 }
 
 fn is_wildcard(host: &str) -> bool {

@@ -41,7 +41,7 @@ impl PullProgress for TerminalProgress {
     fn start(&self, model: &str, file: &str, done: u64, total: Option<u64>) {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
         if let Ok(style) =
-            ProgressStyle::with_template("{msg} [{wide_bar}] {bytes}/{total_bytes} {bytes_per_sec} {eta}")
+            ProgressStyle::with_template("[{wide_bar}] {bytes}/{total_bytes} · {msg} · {bytes_per_sec} · {elapsed}")
         {
             bar.set_style(style);
         }

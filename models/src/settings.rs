@@ -1,5 +1,6 @@
 //! The settings of the model adapter.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -125,7 +126,7 @@ pub struct SettingError {
     /// Its value.
     pub value: String,
     /// What it should be.
-    pub expected: &'static str,
+    pub expected: Cow<'static, str>,
 }
 
 type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -247,7 +248,7 @@ fn address(get: Lookup<'_>, name: &str) -> Result<Option<String>, SettingError> 
         Ok(url) if has_more_than_a_place(&url) => Err(SettingError {
             name: name.to_owned(),
             value: without_keys(&value),
-            expected: "an address without a name, a password, a query or a fragment: addresses are shown, and keys have settings of their own, RIVERRUN_<PROVIDER>_API_KEY, or _USER and _PASSWORD, or _HEADERS",
+            expected: "an address without a name, a password, a query or a fragment: addresses are shown, and keys have settings of their own, RIVERRUN_<PROVIDER>_API_KEY, or _USER and _PASSWORD, or _HEADERS".into(),
         }),
         Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => {
             Ok(Some(value.trim_end_matches('/').to_owned()))
@@ -255,7 +256,7 @@ fn address(get: Lookup<'_>, name: &str) -> Result<Option<String>, SettingError> 
         _ => Err(SettingError {
             name: name.to_owned(),
             value: without_keys(&value),
-            expected: "an http or https address like http://127.0.0.1:11434",
+            expected: "an http or https address like http://127.0.0.1:11434".into(),
         }),
     }
 }
@@ -286,7 +287,10 @@ fn number(
     let Some(value) = text(get, name) else { return Ok(None) };
     match usize::from_str(&value) {
         Ok(number) if range.contains(&number) => Ok(Some(number)),
-        _ => Err(SettingError { name: name.to_owned(), value, expected: "a whole number in its range" }),
+        _ => {
+            let expected = format!("a whole number from {} to {}", range.start(), range.end()).into();
+            Err(SettingError { name: name.to_owned(), value, expected })
+        }
     }
 }
 
@@ -294,7 +298,7 @@ fn millis(get: Lookup<'_>, name: &'static str) -> Result<Option<Duration>, Setti
     let Some(value) = text(get, name) else { return Ok(None) };
     match u64::from_str(&value) {
         Ok(millis) if millis > 0 => Ok(Some(Duration::from_millis(millis))),
-        _ => Err(SettingError { name: name.to_owned(), value, expected: "a positive number of milliseconds" }),
+        _ => Err(SettingError { name: name.to_owned(), value, expected: "a positive number of milliseconds".into() }),
     }
 }
 
@@ -303,7 +307,7 @@ fn flag(get: Lookup<'_>, name: &'static str) -> Result<Option<bool>, SettingErro
     match value.to_ascii_lowercase().as_str() {
         "1" | "true" | "yes" | "on" => Ok(Some(true)),
         "0" | "false" | "no" | "off" => Ok(Some(false)),
-        _ => Err(SettingError { name: name.to_owned(), value, expected: "true or false" }),
+        _ => Err(SettingError { name: name.to_owned(), value, expected: "true or false".into() }),
     }
 }
 
@@ -332,6 +336,18 @@ mod tests {
         let settings = read(&[("RIVERRUN_MODEL_RUNTIME_BASE_URL", "http://127.0.0.1:11434/")]).unwrap();
         assert_eq!(settings.default_provider(), "ollama");
         assert_eq!(settings.runtime_base_url.as_deref(), Some("http://127.0.0.1:11434"));
+    }
+
+    #[test]
+    fn given_a_number_out_of_its_range_when_settings_are_read_then_the_error_says_the_range() {
+        for (name, value, range) in [
+            ("RIVERRUN_MODEL_PARALLEL", "65", "from 1 to 64"),
+            ("RIVERRUN_MODEL_CONTEXT_TOKENS", "255", "from 256 to 4194304"),
+            ("RIVERRUN_MODEL_QUEUE", "many", "from 1 to 10000"),
+        ] {
+            let error = read(&[(name, value)]).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains(value) && error.contains(range), "{error}");
+        }
     }
 
     #[test]

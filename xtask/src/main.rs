@@ -7,6 +7,8 @@ mod links;
 mod messages;
 mod names;
 mod proofs;
+mod routes;
+mod settings;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -36,6 +38,10 @@ enum Command {
     CheckNames,
     /// The tests that the tables of faults and attacks name are there.
     CheckProofs,
+    /// The page of the API names every operation, and no other path.
+    CheckRoutes,
+    /// The page of the configuration lists every setting that the code reads, and no other.
+    CheckSettings,
     /// Lists Rust files of more than 500 lines; a list, not a failure.
     CheckFiles,
 }
@@ -44,13 +50,15 @@ enum Command {
 type Findings = anyhow::Result<Vec<String>>;
 type Check = (&'static str, fn(&Path) -> Findings);
 
-const CHECKS: [Check; 6] = [
+const CHECKS: [Check; 8] = [
     ("events", events::check),
     ("layers", layers::check),
     ("links", links::check),
     ("messages", messages::check),
     ("names", names::check),
     ("proofs", proofs::check),
+    ("routes", routes::check),
+    ("settings", settings::check),
 ];
 
 fn main() -> ExitCode {
@@ -67,6 +75,8 @@ fn main() -> ExitCode {
         Command::CheckMessages => named("messages"),
         Command::CheckNames => named("names"),
         Command::CheckProofs => named("proofs"),
+        Command::CheckRoutes => named("routes"),
+        Command::CheckSettings => named("settings"),
         Command::CheckFiles => {
             files::report(&root);
             return ExitCode::SUCCESS;

@@ -83,7 +83,7 @@ fn arguments_that_break_the_tools_schema_are_refused_before_the_call() {
 }
 
 #[test]
-fn a_repeated_call_is_not_made_and_a_third_one_ends_the_loop() {
+fn a_repeated_call_is_not_made_and_ends_the_loop() {
     let again = calls("calculator", "6*7");
     let given =
         Given::new(RunRequest { max_iters: Some(8), ..request() }).replied(ModelMode::Act, &again).result(json!("42"));

@@ -20,7 +20,7 @@ and may come back with `after`, 1011 something failed; reasons say which.
 **Limits**: JSON bodies 1 MiB, uploads 64 MiB in 100 files of 20 MiB, 2,048 open streams (429 beyond), pages of 500.
 
 **Access**: requests must be for a loopback host or one of `RIVERRUN_API_ALLOWED_HOSTS`; pages of other origins must be in `RIVERRUN_API_ALLOWED_ORIGINS`. \
-Where there are tokens (`RIVERRUN_API_TOKENS`, `riverrun tokens create`), every operation but `/health`, `/metrics` and `/auth/session` wants \
+Where there are tokens (`RIVERRUN_API_TOKENS`, `riverrun tokens create`), every operation but `/health`, `/ready`, `/metrics` and `/auth/session` wants \
 `Authorization: Bearer <token>` with the scope that is named at it, or the cookie of a login. WebSocket clients that can't set headers ask for the \
 subprotocols `riverrun` and `riverrun.bearer.<token>`.";
 

@@ -82,7 +82,7 @@ async fn ls(connection: &Connection, namespace: Option<String>, output: Output) 
                 c.updated_at.to_string(),
             ]
         };
-        let empty = "there are no collections yet; make one: riverrun ingest <source> -c <collection>";
+        let empty = "there are no collections; make one: riverrun ingest <source> -c <collection>";
         table(
             ["collection", "namespace", "documents", "chunks", "embedding", "updated"],
             found.items.iter().map(row).collect(),

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use percent_encoding::percent_decode_str;
 use riverrun_api::ingest_source;
 use riverrun_api::submit::{self, IngestTarget};
@@ -18,7 +18,8 @@ use crate::args::IngestArgs;
 use crate::client::with_query;
 use crate::error::{CliError, Exit};
 use crate::host::{self, Connection};
-use crate::output::{Output, stderr_is_terminal, tell};
+use crate::output::{Output, tell};
+use crate::progress;
 use crate::settings::Settings;
 
 mod prune;
@@ -156,7 +157,7 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
     let known = known.items.iter().find(|collection| collection.name == command.collection);
     submit::same_embed_model(known, &command.embed_model)?;
     submit::submit_ingest(&connection.producer()?, command, COMPONENT).await.map_err(riverrun_api::ApiError::from)?;
-    let view = watch(connection, ingest_id, !output.json).await?;
+    let view = watch(connection, ingest_id, output).await?;
     if !output.json {
         view.failures.iter().for_each(|failure| {
             tell(&format!("failed: {}: {}", failure.source, failure.error.message));
@@ -176,13 +177,13 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
 }
 
 /// Waits for the end, with a bar where people look.
-async fn watch(connection: &Connection, ingest_id: IngestId, show: bool) -> Result<IngestView, CliError> {
-    let bar = bar(show && stderr_is_terminal());
+async fn watch(connection: &Connection, ingest_id: IngestId, output: Output) -> Result<IngestView, CliError> {
+    let bar = progress::bar(output, None, "documents");
     let since = tokio::time::Instant::now();
     loop {
         match connection.client.get::<IngestView>(&format!("/ingest/{ingest_id}")).await {
             Ok(view) => {
-                progress(&bar, &view);
+                advance(&bar, &view);
                 if view.ended() {
                     bar.finish_and_clear();
                     return Ok(view);
@@ -196,16 +197,7 @@ async fn watch(connection: &Connection, ingest_id: IngestId, show: bool) -> Resu
     }
 }
 
-fn bar(visible: bool) -> ProgressBar {
-    let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(None, target);
-    if let Ok(style) = ProgressStyle::with_template("[{wide_bar}] {pos}/{len} documents · {msg} · {elapsed}") {
-        bar.set_style(style);
-    }
-    bar
-}
-
-fn progress(bar: &ProgressBar, view: &IngestView) {
+fn advance(bar: &ProgressBar, view: &IngestView) {
     if let Some(documents) = view.documents {
         bar.set_length(u64::try_from(documents).unwrap_or(0));
     }

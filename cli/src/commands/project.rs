@@ -196,7 +196,7 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
                 table(
                     ["project", "name", "status", "files"],
                     found.items.iter().map(row).collect(),
-                    "there are no projects yet; import one: riverrun project import <folder>",
+                    "there are no projects; import one: riverrun project import <folder>",
                 )
             })?;
             output.tell_rest(found.next_cursor.as_deref());

@@ -80,7 +80,7 @@ pub fn run(command: TokensCommand, settings: &Settings, output: Output) -> Resul
                 table(
                     ["token", "scopes", "namespaces", "per minute", "created", "expires"],
                     items.items.iter().map(row).collect(),
-                    "there are no tokens yet; make one: riverrun tokens create <name> --scope <scope>",
+                    "there are no tokens; make one: riverrun tokens create <name> --scope <scope>",
                 )
             })
         }

@@ -55,7 +55,7 @@ async fn tables(connection: &Connection, namespace: Option<String>, csv: bool, o
         return table_lines(&found.items).iter().try_for_each(|line| print_line(line));
     }
     output.show(&found, |found| {
-        let empty = "there are no tables yet; make one: riverrun ingest <file.csv> --table <name>";
+        let empty = "there are no tables; make one: riverrun ingest <file.csv> --table <name>";
         table(HEADS, found.items.iter().map(table_row).collect(), empty)
     })
 }

@@ -114,3 +114,14 @@ fn given_a_dotenv_file_when_it_is_read_then_only_ours_counts_and_a_broken_line_i
     assert!(!error.message.contains("canary") && error.message.contains(".env"), "{error:?}");
     assert!(read_dotenv(&folder.path().join("none")).unwrap().is_empty());
 }
+
+#[test]
+fn given_the_folder_of_another_program_when_the_environment_is_read_then_it_is_the_cache_that_models_are_copied_from() {
+    for name in ["RIVERRUN_API_PORT", "HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "HF_HOME"] {
+        assert!(is_ours(name), "{name}");
+    }
+    assert!(!is_ours("PATH"));
+    let settings = read(&[("HF_HOME", "/srv/hub")]).unwrap();
+    assert_eq!(settings.models.hub_cache_dir.as_deref(), Some(Path::new("/srv/hub/hub")));
+    assert!(settings.shown.is_empty());
+}

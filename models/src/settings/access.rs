@@ -104,11 +104,13 @@ fn login(get: Lookup<'_>, spec: &Spec) -> Result<Access, SettingError> {
         (None, None) => Ok(Access::default()),
         (Some(name), Some(secret)) => {
             let login = Access::default().with_login(&name, &secret);
-            login.map_err(|expected| SettingError { name: user, value: name, expected })
+            login.map_err(|expected| SettingError { name: user, value: name, expected: expected.into() })
         }
-        (Some(name), None) => {
-            Err(SettingError { name: user, value: name, expected: "of use without its _PASSWORD, which is not set" })
-        }
+        (Some(name), None) => Err(SettingError {
+            name: user,
+            value: name,
+            expected: "of use without its _PASSWORD, which is not set".into(),
+        }),
         (None, Some(_)) => Err(hidden(password, "of use without its _USER, which is not set")),
     }
 }
@@ -129,7 +131,7 @@ fn with_headers(get: Lookup<'_>, spec: &Spec, mut access: Access) -> Result<Acce
 }
 
 fn hidden(name: String, expected: &'static str) -> SettingError {
-    SettingError { name, value: HIDDEN.to_owned(), expected }
+    SettingError { name, value: HIDDEN.to_owned(), expected: expected.into() }
 }
 
 #[cfg(test)]

@@ -20,18 +20,18 @@ pub async fn run(
     let found: Page<DocumentView> = connection.client.get(&path).await?;
     output.show(&found, |found| {
         let row = |document: &DocumentView| {
-            let trouble = document.error.as_ref().map(|error| error.message.clone()).unwrap_or_default();
+            let error = document.error.as_ref().map(|error| error.message.clone()).unwrap_or_default();
             [
                 document.document_id.to_string(),
                 document.source.clone(),
                 document.status.as_str().to_owned(),
                 document.chunks.to_string(),
                 document.updated_at.to_string(),
-                trouble,
+                error,
             ]
         };
         table(
-            ["document", "source", "status", "chunks", "updated", "trouble"],
+            ["document", "source", "status", "chunks", "updated", "error"],
             found.items.iter().map(row).collect(),
             "there are no documents in this collection; add some: riverrun ingest <source> -c <collection>",
         )

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use riverrun_api::wire::{
     CancelBody, EstimateView, FinetuneBody, FinetuneCancelled, FinetuneJobAccepted, JobView, LoraBody,
 };
@@ -14,6 +13,7 @@ use crate::client::encode;
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
 use crate::output::{Output, tell};
+use crate::progress;
 
 /// How often a training is looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -122,10 +122,7 @@ pub(super) fn duration(seconds: f64) -> String {
 pub(super) async fn watch(connection: &Connection, job_id: &str, output: Output) -> Result<(), CliError> {
     let path = format!("/finetune/jobs/{}", encode(job_id));
     let mut job: JobView = connection.client.get(&path).await?;
-    let bar = ProgressBar::new(u64::try_from(job.max_steps).unwrap_or_default());
-    bar.set_style(
-        ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar()),
-    );
+    let bar = progress::bar(output, u64::try_from(job.max_steps).ok(), "steps");
     while !job.ended() {
         bar.set_position(u64::try_from(job.step).unwrap_or_default());
         bar.set_message(line(&job));
@@ -149,9 +146,9 @@ pub(super) async fn watch(connection: &Connection, job_id: &str, output: Output)
 fn line(job: &JobView) -> String {
     match (job.loss, job.eta_s) {
         (Some(loss), Some(eta)) => {
-            let held_out = job.eval_loss.map_or(String::new(), |loss| format!("  held out {loss:.4}"));
+            let held_out = job.eval_loss.map_or(String::new(), |loss| format!(" · held out {loss:.4}"));
             format!(
-                "loss {loss:.4}{held_out}  {:.0} tokens/s  {} left",
+                "loss {loss:.4}{held_out} · {:.0} tokens/s · {} left",
                 job.tokens_per_s.unwrap_or_default(),
                 duration(eta)
             )

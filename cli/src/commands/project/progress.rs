@@ -1,9 +1,10 @@
 //! How far an import or an analysis is, on stderr, where people look.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use riverrun_api::wire::{ProjectProgressView, ProjectView};
 
-use crate::output::{Output, stderr_is_terminal};
+use crate::output::Output;
+use crate::progress;
 
 /// A line that is gone when the work is done.
 pub(super) struct Seen {
@@ -14,13 +15,7 @@ pub(super) struct Seen {
 impl Seen {
     /// `what` is counted.
     pub(super) fn new(output: Output, what: &'static str) -> Self {
-        let is_visible = stderr_is_terminal() && !output.json;
-        let target = if is_visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let line = ProgressBar::with_draw_target(None, target);
-        if let Ok(style) = ProgressStyle::with_template("{msg} · {elapsed}") {
-            line.set_style(style);
-        }
-        Self { line, what }
+        Self { line: progress::line(output), what }
     }
 
     pub(super) fn show(&self, view: &ProjectView) {

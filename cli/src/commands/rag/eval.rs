@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressDrawTarget};
 use riverrun_api::wire::{Fusion, SearchBody, SearchDone, SearchMode};
 use riverrun_knowledge::retrieval::metrics::{Judged, Quality, quality};
 use serde::Serialize;
 
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
-use crate::output::{Output, stderr_is_terminal, table};
+use crate::output::{Output, table};
+use crate::progress;
 
 /// Chunks that are asked for: their documents are the ranking.
 const DEPTH: usize = 100;
@@ -159,10 +159,10 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
     } else {
         args.configs.clone()
     };
-    let target = if stderr_is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(Some((configs.len() * queries.len()) as u64), target);
+    let bar = progress::bar(output, Some((configs.len() * queries.len()) as u64), "searches");
     let mut items = Vec::with_capacity(configs.len());
     for config in configs {
+        bar.set_message(config.name());
         let (mut rankings, mut took_ms) = (Vec::with_capacity(queries.len()), 0.0);
         for (query, _) in &queries {
             let (ranking, ms) = ranking(connection, &args, config, query).await?;

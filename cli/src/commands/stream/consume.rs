@@ -17,6 +17,7 @@ use super::produce::failed;
 use crate::error::{CliError, Exit};
 use crate::host::{self, Connection};
 use crate::output::{Output, tell};
+use crate::progress;
 use crate::settings::Settings;
 use crate::signals::Signals;
 
@@ -110,12 +111,12 @@ async fn consume(
         tell(&format!("taking documents from {topic}; Ctrl-C ends it, and the next time goes on from there"));
     }
     let mut signals = Signals::listen()?;
-    let progress = |so_far: &stream::Consumed| {
-        if !output.json {
-            tell(&format!("{} documents taken, {} dead letters", so_far.documents, so_far.dead_letters));
-        }
+    let line = progress::line(output);
+    let told = |so_far: &stream::Consumed| {
+        line.set_message(format!("{} documents taken, {} dead letters", so_far.documents, so_far.dead_letters));
+        line.tick();
     };
-    let work = stream::consume(config, &producer, &blobs, stop.clone(), progress);
+    let work = stream::consume(config, &producer, &blobs, stop.clone(), told);
     let mut work = std::pin::pin!(work);
     let done = tokio::select! {
         done = &mut work => done,
@@ -125,6 +126,7 @@ async fn consume(
             work.await
         }
     };
+    line.finish_and_clear();
     done.map_err(|error| failed(&error))
 }
 

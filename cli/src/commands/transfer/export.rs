@@ -13,7 +13,8 @@ use super::manifest::{BlobSum, FORMAT, Manifest, log_file};
 use super::place::{Place, down};
 use super::{ArchiveArgs, CARRIED, failed, files};
 use crate::error::{CliError, Exit};
-use crate::output::{Output, tell};
+use crate::output::Output;
+use crate::progress;
 use crate::settings::Settings;
 
 #[derive(Serialize)]
@@ -32,7 +33,7 @@ pub async fn run(args: ArchiveArgs, settings: &Settings, output: Output) -> Resu
         CliError::new(Exit::Failed, format!("making {} failed: {error}", args.folder.display())).hint("check the disk")
     })?;
     let place = Place::open(settings, "export").await?;
-    let result = export(&place, &args.folder, settings).await;
+    let result = export(&place, &args.folder, settings, output).await;
     place.close().await;
     let manifest = result?;
     let done = Exported {
@@ -47,7 +48,7 @@ pub async fn run(args: ArchiveArgs, settings: &Settings, output: Output) -> Resu
     })
 }
 
-async fn export(place: &Place, folder: &Path, settings: &Settings) -> Result<Manifest, CliError> {
+async fn export(place: &Place, folder: &Path, settings: &Settings, output: Output) -> Result<Manifest, CliError> {
     let partitions = place.partitions().await?;
     let (ends, groups) = (place.ends(&partitions).await?, groups(place, &partitions).await?);
     let mut asked = asked(&groups);
@@ -57,7 +58,7 @@ async fn export(place: &Place, folder: &Path, settings: &Settings) -> Result<Man
         let of = asked.entry(partition.clone()).or_default();
         log.push(archive::save(&place.log, partition, of, &path).await.map_err(failed)?);
     }
-    let blobs = copy_blobs(&place.blobs, &archive_blobs(folder)?).await?;
+    let blobs = copy_blobs(&place.blobs, &archive_blobs(folder)?, output).await?;
     if place.ends(&partitions).await? != ends || self::groups(place, &partitions).await? != groups {
         return Err(CliError::new(Exit::Failed, "the log went on while it was exported")
             .hint("end every riverrun process on that broker, then run it again"));
@@ -127,19 +128,22 @@ pub(super) fn archive_blobs(folder: &Path) -> Result<ObjectStoreBlobs, CliError>
 }
 
 /// Copies what the other store does not have; each content is checked against its hash. Gives all that were there.
-pub(super) async fn copy_blobs(from: &ObjectStoreBlobs, to: &ObjectStoreBlobs) -> Result<Vec<BlobRef>, CliError> {
+pub(super) async fn copy_blobs(
+    from: &ObjectStoreBlobs,
+    to: &ObjectStoreBlobs,
+    output: Output,
+) -> Result<Vec<BlobRef>, CliError> {
     let blobs = from.list().await.map_err(|error| failed(error.into()))?;
-    let mut told = 0usize;
-    for (index, blob) in blobs.iter().enumerate() {
+    let bar = progress::bar(output, Some(blobs.len() as u64), "blobs");
+    bar.set_message("copied");
+    for blob in &blobs {
         if !to.exists(blob).await.map_err(|error| failed(error.into()))? {
             let content = from.get(blob).await.map_err(|error| failed(error.into()))?;
             to.put_bytes(content, &blob.media_type).await.map_err(|error| failed(error.into()))?;
         }
-        if index >= told + 1_000 {
-            told = index;
-            tell(&format!("{index} of {} blobs", blobs.len()));
-        }
+        bar.inc(1);
     }
+    bar.finish_and_clear();
     Ok(blobs)
 }
 

@@ -35,7 +35,7 @@ pub async fn run(args: ArchiveArgs, settings: &Settings, output: Output) -> Resu
     check_archive(&manifest, &args.folder, settings).await?;
     check_folder(&settings.data_dir)?;
     let place = Place::open(settings, "import").await?;
-    let result = import(&place, &manifest, &args.folder, settings).await;
+    let result = import(&place, &manifest, &args.folder, settings, output).await;
     place.close().await;
     let written = result?;
     let done = Imported {
@@ -93,12 +93,18 @@ fn check_folder(data_dir: &Path) -> Result<(), CliError> {
     }
 }
 
-async fn import(place: &Place, manifest: &Manifest, folder: &Path, settings: &Settings) -> Result<u64, CliError> {
+async fn import(
+    place: &Place,
+    manifest: &Manifest,
+    folder: &Path,
+    settings: &Settings,
+    output: Output,
+) -> Result<u64, CliError> {
     place.admin.ensure_topics(all_specs()).await.map_err(down)?;
     check_partitions(place).await?;
     // Contents before what refers to them, what happened before what was asked for.
     let from = archive_blobs(folder)?;
-    let blobs = copy_blobs(&from, &place.blobs).await?;
+    let blobs = copy_blobs(&from, &place.blobs, output).await?;
     let producer = Producer::new(&place.log).map_err(down)?;
     let mut written = 0;
     for file in in_order(&manifest.log) {

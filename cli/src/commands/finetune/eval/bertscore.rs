@@ -9,7 +9,8 @@ use serde::Serialize;
 
 use super::EvalArgs;
 use crate::error::{CliError, Exit};
-use crate::output::tell;
+use crate::output::Output;
+use crate::progress;
 
 /// Samples that are encoded at once; each has two texts.
 const SAMPLES_AT_ONCE: usize = 64;
@@ -50,6 +51,7 @@ pub(super) async fn measure(
     settings: &ModelSettings,
     args: &EvalArgs,
     samples: &[Sample],
+    output: Output,
 ) -> Result<BertReport, CliError> {
     let models = Models::new(settings.clone()).map_err(ApiError::from)?;
     let encoder = args.encoder.clone().unwrap_or_else(|| models.hub_embed_model().to_owned());
@@ -57,8 +59,9 @@ pub(super) async fn measure(
     let encode = Encode { local: models.local(), encoder: &encoder };
     let rarity = if args.idf { Some(encode.rarity(samples).await?) } else { None };
     let (mut measured, mut layer, mut truncated, mut baseline) = (Vec::new(), 0, 0, None);
+    let bar = progress::bar(output, Some(samples.len() as u64), "samples");
+    bar.set_message("bertscore");
     for chunk in samples.chunks(SAMPLES_AT_ONCE) {
-        tell(&format!("sample {} of {}", measured.len() + 1, samples.len()));
         let texts = chunk.iter().flat_map(|sample| [sample.prediction.as_str(), sample.reference.as_str()]).collect();
         let found = encode.texts(texts, args.layer).await?;
         if let Some(file) = &baselines {
@@ -73,7 +76,9 @@ pub(super) async fn measure(
             let rescaled = score.map(|score| baseline.map_or(score, |baseline: Baseline| baseline.rescaled(score)));
             measured.push((sample.line, rescaled));
         }
+        bar.inc(chunk.len() as u64);
     }
+    bar.finish_and_clear();
     let report = report("bertscore", measured);
     Ok(BertReport { encoder, layer, idf: args.idf, rescaled: baseline.is_some(), truncated, report })
 }

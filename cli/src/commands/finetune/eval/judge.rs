@@ -12,7 +12,8 @@ use serde::de::DeserializeOwned;
 
 use crate::client::Client;
 use crate::error::{CliError, Exit};
-use crate::output::tell;
+use crate::output::Output;
+use crate::progress;
 
 /// Tokens of a judge's reply.
 const MAX_REPLY: u32 = 1_024;
@@ -70,10 +71,11 @@ impl<'c> Judge<'c> {
         Self { client, provider, model, pause: PAUSE }
     }
 
-    pub(super) async fn report(&self, samples: &[RagSample]) -> Result<JudgedReport, CliError> {
+    pub(super) async fn report(&self, samples: &[RagSample], output: Output) -> Result<JudgedReport, CliError> {
         let mut taken = Vec::new();
-        for (number, sample) in (1..).zip(samples) {
-            tell(&format!("sample {number} of {}", samples.len()));
+        let bar = progress::bar(output, Some(samples.len() as u64), "samples");
+        bar.set_message("ragas");
+        for sample in samples {
             for metric in JudgedMetric::ALL {
                 let found = match self.measure(metric, sample).await {
                     Ok(found) => Ok(found),
@@ -82,7 +84,9 @@ impl<'c> Judge<'c> {
                 };
                 taken.push((sample.line, metric, found));
             }
+            bar.inc(1);
         }
+        bar.finish_and_clear();
         Ok(JudgedReport::of(samples.len(), taken))
     }
 

@@ -119,14 +119,14 @@ pub(crate) async fn run(
         evaluation.rouge = Some(args.shown(rouge_report(&args.answers(&bytes)?, args.stem)));
     }
     if args.wants("bertscore") {
-        let mut found = bertscore::measure(settings, &args, &args.answers(&bytes)?).await?;
+        let mut found = bertscore::measure(settings, &args, &args.answers(&bytes)?, output).await?;
         found.report = args.shown(found.report);
         evaluation.bertscore = Some(found);
     }
     if let Some(connection) = connection.filter(|_| args.needs_judge()) {
         let found = rag_samples(&bytes).map_err(|error| args.refused(&error.to_string()))?;
         let judge = Judge::new(&connection.client, args.judge_provider, args.judge_model);
-        evaluation.ragas = Some(judge.report(&found).await?);
+        evaluation.ragas = Some(judge.report(&found, output).await?);
     }
     output.show(&evaluation, shown)
 }
