@@ -5,8 +5,8 @@ use std::path::Path;
 
 use riverrun_log::archive::{self, Committed, PartitionFile};
 use riverrun_log::{BlobError, BlobStore, ObjectStoreBlobs, Producer};
-use riverrun_schemas::{BlobRef, Topic};
 use riverrun_schemas::topics::all_specs;
+use riverrun_schemas::{BlobRef, Topic};
 use serde::Serialize;
 
 use super::export::{archive_blobs, copy_blobs};
