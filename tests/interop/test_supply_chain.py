@@ -73,3 +73,4 @@ def test_ci_runs_every_suite_of_stores_on_each_server_that_it_starts():
     suites = [*(ROOT / "stores/tests").glob("*.rs"), *(ROOT / "stores/tests").glob("*/main.rs")]
     wanted = {file.parent.name if file.name == "main.rs" else file.stem for file in suites if any(f'"{name}"' in file.read_text() for name in served)}
     assert {"cache", "documents"} <= wanted and wanted <= set(re.findall(r"--test (\w+)", against)), wanted
+    assert all(part in against for part in ("read_models::", "blobs::s3", "sources::database", "sources::document_store")), against
