@@ -2,10 +2,12 @@
 
 import json
 import os
+import random
 import shutil
 import socket
 import subprocess
 import threading
+import time
 import uuid
 from urllib.parse import urlsplit
 
@@ -18,10 +20,12 @@ DATABASE = os.environ.get("RIVERRUN_TEST_DATABASE_URL")
 
 
 class Proxy:
-    """Hands bytes on between clients and a server, until it is told to cut connections or to hold everything back."""
+    """Hands bytes on between clients and a server, late when it is told so, until it is to cut connections or to hold everything back."""
 
     def __init__(self, host, port):
         self.target, self.open, self.lock = (host, port), set(), threading.Lock()
+        # Most seconds that a piece is late; connections that were turned away, and pieces that were held back.
+        self.late_s, self.refused, self.held = 0, 0, 0
         self.flows, self.refuses = threading.Event(), False
         self.flows.set()
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -35,6 +39,7 @@ class Proxy:
             except OSError:
                 return  # closed
             if self.refuses:
+                self.refused += 1
                 client.close()
                 continue
             server = socket.create_connection(self.target)
@@ -46,6 +51,8 @@ class Proxy:
     def pump(self, source, sink):
         try:
             while piece := source.recv(65_536):
+                time.sleep(random.random() * self.late_s)
+                self.held += not self.flows.is_set()
                 self.flows.wait()
                 sink.sendall(piece)
         except OSError:
