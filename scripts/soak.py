@@ -8,8 +8,9 @@ does not read and one of five vanishes. Faults: the process is killed with SIGKI
 seconds: resident memory and open file handles of the process, and the time that each request took.
 
 The report says the slope of memory (least squares within each life of the process that lasted long enough, weighted by their lengths, first
-fifth left out), handles at the beginning and end of lives, the 99th percentiles of both halves, and what was lost. Exit code 1: something that was
-accepted is not there. How fast memory may grow, and whether 1.1 times is too much, whoever reads the report decides.
+fifth left out), handles at the beginning and end of lives, the 99th percentiles of both halves, what was lost, and which bounds were passed. Exit
+code 1: something that was accepted is not there, or a bound was passed in half an hour and more: a 99th percentile of the second half over 1.1 times
+that of the first, handles that become more, and, in two hours and more, memory that grows by a MiB an hour. Shorter ones tell too little to judge.
 """
 
 import argparse
@@ -42,6 +43,11 @@ from stub_model import StubModel  # noqa: E402
 SAMPLE_S = 5
 # A life of the process that is shorter tells nothing of a slope.
 MIN_LIFE_S = 60
+# From how long on a report is judged, and its slope of memory.
+JUDGED_MINUTES, SLOPE_MINUTES = 30, 120
+MOST_RATIO, MOST_SLOPE_MIB_PER_HOUR = 1.1, 1.0
+# Clients come and go: so many more sockets are no leak.
+MORE_HANDLES = 32
 SCRATCH = "soak.records"
 PATIENCE_S = 180
 
@@ -248,6 +254,20 @@ def summary(soak, lives, kills, missing, minutes):
     }
 
 
+def over(report):
+    """The bounds that a report passes, as lines; none of a soak that is too short."""
+    if report["minutes"] < JUDGED_MINUTES:
+        return []
+    found = [f"{kind} became {one['ratio']} times as slow, at most {MOST_RATIO} is allowed"
+             for kind, one in report["latency"].items() if one["ratio"] and one["ratio"] > MOST_RATIO]
+    first, last, slope_mib = report["handles_first"], report["handles_last"], report["memory_slope_mib_per_hour"]
+    if first is not None and last > first + MORE_HANDLES:
+        found.append(f"file handles became {last}, of {first}")
+    if report["minutes"] >= SLOPE_MINUTES and slope_mib is not None and slope_mib >= MOST_SLOPE_MIB_PER_HOUR:
+        found.append(f"memory grew by {slope_mib} MiB an hour, less than {MOST_SLOPE_MIB_PER_HOUR} is allowed")
+    return found
+
+
 def text(report):
     lines = [f"minutes            {report['minutes']}, {report['kills']} kills",
              f"done               {report['runs']} runs, {report['documents']} documents, {report['records']} records",
@@ -256,7 +276,7 @@ def text(report):
              f"file handles       {report['handles_first']} first, {report['handles_last']} last, {report['handles_max']} at most"]
     for kind, one in report["latency"].items():
         lines.append(f"{kind:18} {one['count']} times, p50 {one['p50_ms']} ms, p99 {one['p99_first_half_ms']} ms then {one['p99_second_half_ms']} ms (x{one['ratio']})")
-    return "\n".join([*lines, *report["lost"][:10], *report["errors"][:10]])
+    return "\n".join([*lines, *(f"OVER               {line}" for line in report["over"]), *report["lost"][:10], *report["errors"][:10]])
 
 
 def main():
@@ -282,10 +302,11 @@ def main():
         report = summary(soak, lives, kills, lost(server, soak), wanted.minutes)
         if left:
             report["errors"].append(f"{left} records were never acknowledged")
+        report["over"] = over(report)
         print(text(report))
         if wanted.report:
             wanted.report.write_text(json.dumps(report, indent=1) + "\n")
-        return 1 if report["lost"] else 0
+        return 1 if report["lost"] or report["over"] else 0
     finally:
         server.stop()
         model.close()

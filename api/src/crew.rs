@@ -185,6 +185,7 @@ impl<'a> Crew<'a> {
             default_temperature: core.config().agent_temperature,
             policy: Arc::new(core.tools().policy.clone()),
             predecessor_patience: agent::PREDECESSOR_PATIENCE,
+            cache: core.cache().clone(),
         };
         let agent = |_| {
             agent::spawn(

@@ -112,7 +112,7 @@ async fn cache(core: &Core) -> ServiceView {
     let CacheStatus { kind, address, version, trouble } = core.cache().status().await;
     let row = match trouble {
         None if address.is_some() => ServiceView::up("cache", kind, false, "answers").took(ms(since)),
-        None => ServiceView::up("cache", kind, false, "in this process"),
+        None => ServiceView::up("cache", kind, false, "in this process").built_in(),
         Some(trouble) => {
             let detail =
                 format!("{trouble}; what it would know is computed again, and each process counts requests for itself");
@@ -120,7 +120,7 @@ async fn cache(core: &Core) -> ServiceView {
                 .took(ms(since))
         }
     };
-    ServiceView { address, version, ..row }
+    ServiceView { address, version: version.or_else(|| row.version.clone()), ..row }
 }
 
 /// The tools file, each entry of it that can't be used, and each MCP server that did not start.
@@ -168,11 +168,13 @@ async fn broker(state: &AppState) -> ServiceView {
         Ok(Err(error)) => ServiceView::down("broker", kind, true, error.to_string(), fix),
         Err(_) => ServiceView::down("broker", kind, true, format!("no answer within {} s", PATIENCE.as_secs()), fix),
     };
+    // Kafka's protocol has no question for the version of a broker.
+    let row = if hosted { row.built_in() } else { row };
     row.at(&parts.log.brokers).took(ms(since))
 }
 
 fn built_in_schemas() -> ServiceView {
-    ServiceView::up("schema registry", "built-in", true, format!("{} schemas", registry::all().len()))
+    ServiceView::up("schema registry", "built-in", true, format!("{} schemas", registry::all().len())).built_in()
 }
 
 /// The outside one, where there is one. What this build writes is read without it, so nothing stops when it is away.
@@ -256,7 +258,7 @@ async fn vectors(state: &AppState) -> ServiceView {
     let row = match tokio::time::timeout(PATIENCE, asked).await {
         Ok(Ok((version, collections))) => {
             let row = ServiceView::up("vectors", kind, true, format!("{} collections", collections.len()));
-            ServiceView { version, ..row }
+            if version.is_some() { ServiceView { version, ..row } } else { row.built_in() }
         }
         Ok(Err(error)) => {
             let fix = error.hint().unwrap_or_else(|| fix.to_owned());
@@ -293,6 +295,7 @@ async fn warehouse(state: &AppState) -> ServiceView {
     let Some(address) = &parts.warehouse_address else {
         return match parts.workers.iter().next() {
             Some(_) => ServiceView::up(NAME, "duckdb", false, "opened when it is asked")
+                .built_in()
                 .at(parts.index_dir.display().to_string()),
             None => {
                 let error = WarehouseError::Elsewhere;
@@ -316,12 +319,13 @@ async fn warehouse(state: &AppState) -> ServiceView {
 }
 
 fn keyword_files(index_dir: &Path) -> ServiceView {
+    let since = Instant::now();
     let row = match std::fs::metadata(index_dir) {
         Ok(found) if found.is_dir() => ServiceView::up("keywords", "tantivy", true, "opened when they are searched"),
         Ok(_) => ServiceView::down("keywords", "tantivy", true, "its folder is a file", "move the file away"),
         Err(error) => ServiceView::down("keywords", "tantivy", true, error.to_string(), "check the data folder"),
     };
-    row.at(index_dir.display().to_string())
+    row.built_in().at(index_dir.display().to_string()).took(ms(since))
 }
 
 /// How many collections are not whole. Which ones is told to who may know: [`gaps`].
@@ -372,8 +376,8 @@ async fn blobs(state: &AppState) -> ServiceView {
     };
     let row = row.took(ms(since));
     match &state.parts().blobs_address {
-        Some(address) => row.at(address),
-        None => row,
+        Some(address) => row.at(address), // the protocol of S3 tells no version
+        None => row.built_in(),
     }
 }
 

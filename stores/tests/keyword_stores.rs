@@ -10,7 +10,7 @@ use common::{chunk, collection, document};
 use riverrun_schemas::Collection;
 use riverrun_stores::keywords::qdrant_index::QdrantKeywords;
 use riverrun_stores::keywords::tantivy_index::{TantivyConfig, TantivyIndex};
-use riverrun_stores::vectors::qdrant::QdrantConfig;
+use riverrun_stores::vectors::qdrant::{QdrantConfig, Quantization};
 use riverrun_stores::{ChunkFilter, KeywordIndex, StoreError, StoredChunk, Versions};
 use tempfile::TempDir;
 
@@ -21,7 +21,8 @@ struct Case {
 }
 
 fn server(url: &str) -> QdrantKeywords {
-    let config = QdrantConfig { url: url.to_owned(), api_key: None, quantized: false, keywords: true };
+    let quantization = Quantization::None;
+    let config = QdrantConfig { url: url.to_owned(), api_key: None, quantization, keywords: true };
     QdrantKeywords::open(&config).unwrap()
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use common::{collection, document, point};
 use riverrun_schemas::Collection;
 use riverrun_stores::vectors::edge::{EdgeConfig, EdgeVectors};
-use riverrun_stores::vectors::qdrant::{QdrantConfig, QdrantVectors};
+use riverrun_stores::vectors::qdrant::{QdrantConfig, QdrantVectors, Quantization};
 use riverrun_stores::{ChunkFilter, StoreError, VectorPoint, VectorStore, Versions};
 use tempfile::TempDir;
 
@@ -24,8 +24,8 @@ fn cases() -> Vec<Case> {
     let edge = EdgeVectors::open(EdgeConfig::at(folder.path())).unwrap();
     let mut cases = vec![Case { store: Arc::new(edge), _folder: Some(folder) }];
     if let Some(url) = std::env::var("RIVERRUN_TEST_QDRANT_URL").ok().filter(|url| !url.is_empty()) {
-        for quantized in [false, true] {
-            let config = QdrantConfig { url: url.clone(), api_key: None, quantized, keywords: false };
+        for quantization in Quantization::ALL {
+            let config = QdrantConfig { url: url.clone(), api_key: None, quantization, keywords: false };
             cases.push(Case { store: Arc::new(QdrantVectors::open(config, "test").unwrap()), _folder: None });
         }
     }
@@ -162,7 +162,8 @@ async fn given_a_shadow_when_it_is_swapped_again_and_again_then_searches_see_the
 #[tokio::test(flavor = "multi_thread")]
 async fn given_no_server_when_it_is_asked_then_the_error_can_be_tried_again_and_names_the_fix() {
     let url = "http://127.0.0.1:1".to_owned();
-    let config = QdrantConfig { url, api_key: Some("s3cret".into()), quantized: false, keywords: true };
+    let quantization = Quantization::None;
+    let config = QdrantConfig { url, api_key: Some("s3cret".into()), quantization, keywords: true };
     let store = QdrantVectors::open(config, "test").unwrap();
     let error = store.info(&own("notes")).await.unwrap_err();
     assert!(error.retryable() && error.code() == "store_server_down", "{error}");

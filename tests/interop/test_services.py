@@ -1,10 +1,13 @@
 """A service that breaks within a run and comes back: the run goes on, and what the service holds catches up."""
 
+import json
 import os
+import random
 import shutil
 import socket
 import subprocess
 import threading
+import time
 import uuid
 from urllib.parse import urlsplit
 
@@ -17,10 +20,12 @@ DATABASE = os.environ.get("RIVERRUN_TEST_DATABASE_URL")
 
 
 class Proxy:
-    """Hands bytes on between clients and a server, until it is told to cut connections or to hold everything back."""
+    """Hands bytes on between clients and a server, late when it is told so, until it is to cut connections or to hold everything back."""
 
     def __init__(self, host, port):
         self.target, self.open, self.lock = (host, port), set(), threading.Lock()
+        # Most seconds that a piece is late; connections that were turned away, and pieces that were held back.
+        self.late_s, self.refused, self.held = 0, 0, 0
         self.flows, self.refuses = threading.Event(), False
         self.flows.set()
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -34,6 +39,7 @@ class Proxy:
             except OSError:
                 return  # closed
             if self.refuses:
+                self.refused += 1
                 client.close()
                 continue
             server = socket.create_connection(self.target)
@@ -45,6 +51,8 @@ class Proxy:
     def pump(self, source, sink):
         try:
             while piece := source.recv(65_536):
+                time.sleep(random.random() * self.late_s)
+                self.held += not self.flows.is_set()
                 self.flows.wait()
                 sink.sendall(piece)
         except OSError:
@@ -105,4 +113,46 @@ def test_a_database_that_goes_within_a_run_holds_up_no_run_and_catches_up(new_se
     proxy.mend()
     assert server.run_end(run_id, 120)["status"] == "succeeded"
     assert server.run_end(server.start_run("[[steps=1 id=database-after]]"), 120)["status"] == "succeeded"
+    server.settle(120)
+
+
+@pytest.fixture(params=["s3", "mongodb"])
+def store(request):
+    """A store that answers through a proxy: its settings, the row of `diagnose`, the setting that its fix names, and the proxy."""
+    variable, row, names = {"s3": ("RIVERRUN_TEST_S3_ENDPOINT", "blobs", "RIVERRUN_S3_ENDPOINT"),
+                            "mongodb": ("RIVERRUN_TEST_MONGODB_URL", "documents", "RIVERRUN_MONGODB_URL")}[request.param]
+    if not os.environ.get(variable):
+        pytest.skip(f"{variable} is not set: ./x services")
+    parts = urlsplit(os.environ[variable])
+    proxy = Proxy(parts.hostname, parts.port)
+    address = parts._replace(netloc=f"127.0.0.1:{proxy.port}")
+    if request.param == "s3":
+        settings = {"RIVERRUN_S3_BUCKET": "riverrun-test", "RIVERRUN_S3_ENDPOINT": address.geturl(), "RIVERRUN_S3_ACCESS_KEY_ID": "test",
+                    "RIVERRUN_S3_SECRET_ACCESS_KEY": "s3cret"}
+    else:
+        settings = {"RIVERRUN_MONGODB_URL": address._replace(path=f"/faults_{uuid.uuid4().hex[:8]}").geturl()}
+    yield settings, row, names, proxy
+    proxy.close()
+
+
+def test_a_store_that_goes_within_a_run_holds_up_no_run_and_is_told_with_its_fix(new_server, store, tmp_path):
+    settings, name, names, proxy = store
+    server = new_server(RIVERRUN_INGEST_ROOTS=str(tmp_path), **settings).start()
+
+    def row(status):
+        found = next(one for one in server.get("/diagnose").json["services"] if one["name"] == name)
+        return found["status"] == status and found
+
+    wait_for(lambda: row("up"), 30, "the store to answer")
+    run_id = server.start_run(f"[[steps=4 delay_ms=300 id=store-{name}]]")
+    proxy.cut()
+    assert server.run_end(run_id, 120)["status"] == "succeeded"
+    down = wait_for(lambda: row("down"), 60, "the row of a store that is away")
+    assert names in down["fix"] and "s3cret" not in json.dumps(down), down
+    assert server.get("/ready").status == 503 or not down["required"], down
+    proxy.mend()
+    wait_for(lambda: row("up"), 60, "the store to answer again")
+    note = tmp_path / "note.md"
+    note.write_text("# Note\n\nThe keel is orange.\n")
+    assert server.ingest(note, f"after-{name}")["status"] == "done"
     server.settle(120)

@@ -63,3 +63,17 @@ def test_ci_runs_what_everyone_runs_and_that_checks_the_dependencies():
     assert re.search(r'^exec ".*/\.\./x" test ', (ROOT / ".ci/run").read_text(), re.M)
     everything = re.search(r"^run_tests\(\) {\n(.*?)^}", X, re.M | re.S).group(1)
     assert "cargo xtask check || failed+=" in everything and "./x deny || failed+=" in everything and "./x sbom " in everything
+
+
+def test_ci_runs_every_suite_of_stores_on_each_server_that_it_starts():
+    everything = re.search(r"^run_tests\(\) {\n(.*?)^}", X, re.M | re.S).group(1)
+    _, started, against = everything.partition("start_services")
+    assert started
+    served = re.findall(r'"(RIVERRUN_TEST_\w+)"', (ROOT / "scripts/services.py").read_text())
+    # The suites of vectors take what stands for Qdrant for one.
+    assert "RIVERRUN_TEST_QDRANT_URL=$RIVERRUN_TEST_QDRANT_WIRE_URL cargo test" in against and "RIVERRUN_TEST_QDRANT_WIRE_URL" in served
+    served.append("RIVERRUN_TEST_QDRANT_URL")
+    suites = [*(ROOT / "stores/tests").glob("*.rs"), *(ROOT / "stores/tests").glob("*/main.rs")]
+    wanted = {file.parent.name if file.name == "main.rs" else file.stem for file in suites if any(f'"{name}"' in file.read_text() for name in served)}
+    assert {"cache", "documents", "qdrant", "keyword_stores"} <= wanted and wanted <= set(re.findall(r"--test (\w+)", against)), wanted
+    assert all(part in against for part in ("read_models::", "blobs::s3", "sources::database", "sources::document_store")), against

@@ -77,6 +77,12 @@ impl ServiceView {
         Self { status: ServiceStatus::Missing, fix: Some(fix.into()), ..Self::up(name, kind, required, detail) }
     }
 
+    /// A part of this program: it has the program's version.
+    pub fn built_in(mut self) -> Self {
+        self.version = Some(env!("CARGO_PKG_VERSION").to_owned());
+        self
+    }
+
     /// Adds where it is.
     pub fn at(mut self, address: impl Into<String>) -> Self {
         self.address = Some(address.into());

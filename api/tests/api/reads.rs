@@ -35,7 +35,13 @@ fn given_a_running_stack_when_its_health_is_asked_then_every_service_is_up_and_n
         {
             assert!(lag.contains_key(group), "{lag:?}");
         }
-        assert_eq!(api.get("/diagnose").await.body["status"], "ok");
+        let diagnosis = api.get("/diagnose").await.body;
+        assert_eq!(diagnosis["status"], "ok");
+        for name in ["broker", "schema registry", "sql", "documents", "vectors", "keywords", "blobs", "cache"] {
+            let mut rows = diagnosis["services"].as_array().unwrap().iter();
+            let row = rows.find(|row| row["name"] == name).unwrap_or_else(|| panic!("{name} is not there"));
+            assert!(row["version"].as_str().is_some_and(|version| !version.is_empty()), "{row}");
+        }
     });
 }
 

@@ -1,7 +1,7 @@
 //! Which servers stand for embedded parts, and the keys to them.
 
 use riverrun_log::S3Config;
-use riverrun_stores::vectors::qdrant::QdrantConfig;
+use riverrun_stores::vectors::qdrant::{QdrantConfig, Quantization};
 use riverrun_stores::warehouse::RemoteConfig;
 
 use super::{Values, redact_url, wrong};
@@ -43,12 +43,14 @@ pub(super) fn mongodb_url(values: &Values) -> Result<Option<String>, CliError> {
 
 /// A Qdrant server where one is named. Its other settings without it would go unused in silence.
 pub(super) fn qdrant(values: &Values) -> Result<Option<QdrantConfig>, CliError> {
-    let (key, quantization) = ("RIVERRUN_QDRANT_API_KEY", "RIVERRUN_QDRANT_QUANTIZATION");
+    let (key, kind) = ("RIVERRUN_QDRANT_API_KEY", "RIVERRUN_QDRANT_QUANTIZATION");
     let api_key = values.text(key);
-    let quantized = match values.text(quantization).as_deref() {
-        None | Some("none") => false,
-        Some("int8") => true,
-        Some(other) => return Err(wrong(quantization, other, "none or int8")),
+    let quantization = match values.text(kind).as_deref() {
+        None => Quantization::None,
+        Some(name) => {
+            let known = || Quantization::ALL.map(Quantization::name).join(", ");
+            Quantization::named(name).ok_or_else(|| wrong(kind, name, &known()))?
+        }
     };
     let place = "RIVERRUN_QDRANT_KEYWORDS";
     let keywords = match values.text(place).as_deref() {
@@ -58,7 +60,7 @@ pub(super) fn qdrant(values: &Values) -> Result<Option<QdrantConfig>, CliError> 
         Some(other) => return Err(wrong(place, other, "sparse or local")),
     };
     let Some(url) = values.text("RIVERRUN_QDRANT_URL") else {
-        let named = [(quantized, quantization), (api_key.is_some(), key), (keywords.is_some(), place)];
+        let named = [(quantization != Quantization::None, kind), (api_key.is_some(), key), (keywords.is_some(), place)];
         let Some((_, named)) = named.into_iter().find(|(is_set, _)| *is_set) else { return Ok(None) };
         return Err(CliError::new(Exit::Usage, format!("{named} is set, and RIVERRUN_QDRANT_URL is not"))
             .hint(format!("set RIVERRUN_QDRANT_URL, or unset {named} (environment or .env)")));
@@ -73,7 +75,7 @@ pub(super) fn qdrant(values: &Values) -> Result<Option<QdrantConfig>, CliError> 
             "an address without a password; RIVERRUN_QDRANT_API_KEY has the key",
         ));
     }
-    Ok(Some(QdrantConfig { url, api_key, quantized, keywords: keywords.unwrap_or(true) }))
+    Ok(Some(QdrantConfig { url, api_key, quantization, keywords: keywords.unwrap_or(true) }))
 }
 
 /// The process that has the tables, where one is named.
@@ -144,7 +146,12 @@ mod tests {
         let found =
             qdrant(&values(&[server, ("RIVERRUN_QDRANT_API_KEY", "s3cret"), ("RIVERRUN_QDRANT_QUANTIZATION", "int8")]));
         let found = found.unwrap().unwrap();
-        assert!(found.quantized && !format!("{found:?}").contains("s3cret"), "{found:?}");
+        assert!(!format!("{found:?}").contains("s3cret"), "{found:?}");
+        assert_eq!(found.quantization, Quantization::Int8);
+        for kind in Quantization::ALL {
+            let pairs = [server, ("RIVERRUN_QDRANT_QUANTIZATION", kind.name())];
+            assert_eq!(qdrant(&values(&pairs)).unwrap().unwrap().quantization, kind);
+        }
         for (value, sparse) in [("sparse", true), ("local", false)] {
             let found = qdrant(&values(&[server, ("RIVERRUN_QDRANT_KEYWORDS", value)])).unwrap().unwrap();
             assert_eq!(found.keywords, sparse);

@@ -178,8 +178,10 @@ fn json(value: &Bson) -> Value {
 #[cfg(test)]
 mod tests {
     use mongodb::bson::{doc, oid::ObjectId};
+    use serde_json::json;
 
     use super::*;
+    use crate::sources::place::{Place, place};
 
     #[test]
     fn given_filters_when_checked_then_only_those_that_run_no_code_pass() {
@@ -224,5 +226,41 @@ mod tests {
         let error = read_documents(&address, "mongodb://u:hunter2@h:99999/d/c", None, &sender).await.unwrap_err();
         assert_eq!(error.code(), "address_refused");
         assert!(!format!("{error:?}").contains("hunter2"));
+    }
+
+    /// Where RIVERRUN_TEST_MONGODB_URL names a server.
+    #[tokio::test]
+    async fn given_a_server_when_asked_then_what_the_filter_finds_are_lines_in_the_order_of_their_ids() {
+        let Some(server) = std::env::var("RIVERRUN_TEST_MONGODB_URL").ok().filter(|url| !url.is_empty()) else {
+            return;
+        };
+        let name = format!("source_{}", std::process::id());
+        let client = Client::with_uri_str(&server).await.unwrap();
+        let animals = [
+            doc! { "_id": 2, "name": "Quokka", "legs": 4 },
+            doc! { "_id": 1, "name": "Axolotl", "legs": 4 },
+            doc! { "_id": 3, "name": "Dugong", "legs": 0 },
+        ];
+        client.database(&name).collection::<Document>("animals").insert_many(animals).await.unwrap();
+        let read = async |collection: &str, filter: &str| {
+            let url = server.replacen("/?", &format!("/{name}/{collection}?"), 1);
+            let Place::Documents(address) = place(&url, None).unwrap() else { panic!("{url}") };
+            let (sender, mut receiver) = mpsc::channel(8);
+            let result = read_documents(&address, &url, Some(filter), &sender).await;
+            drop(sender);
+            let mut lines: Vec<Value> = Vec::new();
+            while let Some(item) = receiver.recv().await {
+                let Item::Document(found) = item else { panic!("{item:?}") };
+                let text = String::from_utf8(found.bytes).unwrap();
+                lines.extend(text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()));
+            }
+            (result.map_err(|error| error.code()), lines)
+        };
+        let (result, lines) = read("animals", r#"{"legs":{"$gte":4}}"#).await;
+        assert_eq!(result, Ok(()));
+        let animal = |id: i32, name: &str| json!({"_id": id, "name": name, "legs": 4});
+        assert_eq!(lines, [animal(1, "Axolotl"), animal(2, "Quokka")]);
+        assert_eq!(read("nothing", "{}").await, (Err("no_text"), Vec::new()));
+        client.database(&name).drop().await.unwrap();
     }
 }

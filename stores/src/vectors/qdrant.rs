@@ -17,8 +17,8 @@ use async_trait::async_trait;
 use qdrant_client::qdrant::vector_output::Vector;
 use qdrant_client::qdrant::{
     CreateAliasBuilder, CreateCollectionBuilder, DeletePointsBuilder, DenseVector, Distance, Filter, PointId,
-    PointStruct, QuantizationSearchParamsBuilder, QueryPointsBuilder, RetrievedPoint, ScalarQuantizationBuilder,
-    ScrollPointsBuilder, SearchParamsBuilder, UpsertPointsBuilder, VectorParamsBuilder, VectorsOutput,
+    PointStruct, QueryPointsBuilder, RetrievedPoint, ScrollPointsBuilder, SearchParamsBuilder, UpsertPointsBuilder,
+    VectorParamsBuilder, VectorsOutput,
 };
 use qdrant_client::{Qdrant, QdrantError};
 use riverrun_schemas::{Collection, DocumentId};
@@ -29,6 +29,10 @@ use crate::error::StoreError;
 use crate::qdrant_server::Server;
 use crate::qdrant_server::requests::{allowed, is_missing, of_document, stored_point};
 use crate::vectors::{CollectionInfo, VectorHit, VectorPoint, VectorStore, must_match};
+
+mod quantization;
+
+pub use quantization::Quantization;
 
 /// The names that a collection's data has by turns.
 const DATA: [&str; 2] = ["data1", "data2"];
@@ -44,9 +48,8 @@ pub struct QdrantConfig {
     pub url: String,
     /// The key that it wants.
     pub api_key: Option<String>,
-    /// Collections that are made from now on hold a byte a dimension in memory beside the vectors on disk; what is found is
-    /// compared with the vectors themselves.
-    pub quantized: bool,
+    /// What collections that are made from now on hold in memory beside the vectors on disk.
+    pub quantization: Quantization,
     /// Keywords lie there too, as sparse vectors ([`crate::keywords::qdrant_index`]).
     pub keywords: bool,
 }
@@ -57,7 +60,7 @@ impl std::fmt::Debug for QdrantConfig {
         f.debug_struct("QdrantConfig")
             .field("url", &self.url)
             .field("api_key", &key)
-            .field("quantized", &self.quantized)
+            .field("quantization", &self.quantization)
             .field("keywords", &self.keywords)
             .finish()
     }
@@ -154,8 +157,8 @@ impl QdrantVectors {
         };
         let mut request =
             CreateCollectionBuilder::new(place).vectors_config(vectors).on_disk_payload(true).metadata(metadata);
-        if self.inner.config.quantized {
-            request = request.quantization_config(ScalarQuantizationBuilder::default().always_ram(true));
+        if let Some(kept) = self.inner.config.quantization.kept() {
+            request = request.quantization_config(kept);
         }
         self.client().create_collection(request).await.map_err(|error| self.failed(&error))?;
         Ok(())
@@ -313,8 +316,7 @@ impl VectorStore for QdrantVectors {
         if let Some(filter) = allowed(filter) {
             request = request.filter(filter);
         }
-        if self.inner.config.quantized {
-            let exactly = QuantizationSearchParamsBuilder::default().rescore(true);
+        if let Some(exactly) = self.inner.config.quantization.search() {
             request = request.params(SearchParamsBuilder::default().quantization(exactly));
         }
         let found = match self.client().query(request).await {

@@ -440,7 +440,7 @@ impl Driver {
         }
         self.snapshot_seq = self.state.last_seq();
         let offsets = (self.accepted_offset, self.next_offset);
-        match snapshots::take(self.context.blobs.as_ref(), &self.state, offsets).await {
+        match snapshots::take(self.context.shelves(), &self.state, offsets).await {
             Ok(snapshot) => self.append(snapshot.into()).await,
             Err(failure) => {
                 tracing::warn!(run_id = %self.state.run_id, error = failure.message, "no snapshot taken");

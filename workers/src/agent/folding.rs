@@ -130,8 +130,8 @@ impl Coordinator {
         let folded = partition.read(record, &|record: &Record| decode(schemas, record));
         if let Folded::Snapshot(snapshot) = folded {
             let place = (record.partition, record.offset);
-            let (blobs, log, schemas) = (self.context.blobs.as_ref(), &self.config.log, &self.config.schemas);
-            match snapshots::restore(blobs, log, schemas, place, &snapshot).await {
+            let (shelves, log, schemas) = (self.context.shelves(), &self.config.log, &self.config.schemas);
+            match snapshots::restore(shelves, log, schemas, place, &snapshot).await {
                 Ok(Some(state)) => {
                     if let Some(partition) = self.partitions.get_mut(&record.partition) {
                         partition.open_from(record.offset, snapshot.accepted_offset, state);

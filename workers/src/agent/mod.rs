@@ -51,6 +51,7 @@ use riverrun_log::{
 use riverrun_models::Models;
 use riverrun_schemas::agent::AgentEvent;
 use riverrun_schemas::{Failure, RunId, Topic};
+use riverrun_stores::Cache;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -98,6 +99,8 @@ pub struct AgentWorkerConfig {
     pub policy: Arc<Policy>,
     /// How long a run waits for one that was never asked for; see [`PREDECESSOR_PATIENCE`].
     pub predecessor_patience: Duration,
+    /// Has the folds of long runs for a while, for the process that takes one over.
+    pub cache: Arc<dyn Cache>,
 }
 
 /// Starts the worker.
@@ -118,6 +121,7 @@ pub fn spawn(
         toolbox,
         policy: config.policy.clone(),
         blobs,
+        cache: config.cache.clone(),
         agent_vectors: routing::AgentVectors::default(),
         places: Places::new(max_runs),
     });

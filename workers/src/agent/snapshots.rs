@@ -1,26 +1,43 @@
-//! Snapshots: the fold of a long run in the blob store, so that a takeover reads what came since and not the whole run.
+//! Snapshots: the fold of a long run in the blob store, so that a takeover reads what came since and not the whole run. The cache has
+//! it too, for whoever takes the run over soon.
 
 use std::ops::Range;
+use std::time::Duration;
 
+use bytes::Bytes;
 use riverrun_agents::RunState;
+use riverrun_log::blobs::sha256_hex;
 use riverrun_log::{BlobStore, LogConfig, LogError, Schemas, StartAt, Tail, TopicPartition};
 use riverrun_schemas::agent::{AgentEvent, RunSnapshotted};
-use riverrun_schemas::{Decoded, Failure, RunId, Topic, now_ms};
+use riverrun_schemas::{BlobRef, Decoded, Failure, RunId, Topic, now_ms};
+use riverrun_stores::Cache;
 
 /// Steps between two snapshots.
 pub(super) const EVERY: i64 = 1_000;
+/// How long the cache has one: a run that was quiet for longer is taken over in no hurry.
+const HOT: Duration = Duration::from_secs(60 * 60);
+
+/// Where folds are kept.
+#[derive(Clone, Copy)]
+pub(super) struct Shelves<'a> {
+    pub(super) blobs: &'a dyn BlobStore,
+    pub(super) cache: &'a dyn Cache,
+}
 
 /// Keeps the fold; gives the event that points at it.
 pub(super) async fn take(
-    blobs: &dyn BlobStore,
+    shelves: Shelves<'_>,
     state: &RunState,
     (accepted_offset, next_offset): (i64, i64),
 ) -> Result<RunSnapshotted, Failure> {
     let json = serde_json::to_vec(state).map_err(|error| Failure::new("snapshot_failed", error.to_string()))?;
-    let blob = blobs
-        .put_bytes(json.into(), "application/json")
+    let json = Bytes::from(json);
+    let blob = shelves
+        .blobs
+        .put_bytes(json.clone(), "application/json")
         .await
         .map_err(|error| Failure::new(error.code(), error.to_string()))?;
+    shelves.cache.put(&hot(&blob), json.into(), HOT).await;
     Ok(RunSnapshotted {
         run_id: state.run_id,
         epoch: state.epoch(),
@@ -35,14 +52,14 @@ pub(super) async fn take(
 /// The fold up to a snapshot at `offset`; from the run's first event when the blob is not to be had. `None` when the run
 /// is not on the log.
 pub(super) async fn restore(
-    blobs: &dyn BlobStore,
+    shelves: Shelves<'_>,
     log: &LogConfig,
     schemas: &Schemas,
     (partition, offset): (i32, i64),
     snapshot: &RunSnapshotted,
 ) -> Result<Option<RunState>, LogError> {
     let place = TopicPartition::new(Topic::AgentEvents.name(), partition);
-    match load(blobs, snapshot).await {
+    match load(shelves, snapshot).await {
         // Words to the run may have come between the fold and the event that tells of it.
         Ok(state) => fold(log, schemas, place, snapshot.next_offset..offset, (snapshot.run_id, Some(state))).await,
         Err(error) => {
@@ -52,9 +69,23 @@ pub(super) async fn restore(
     }
 }
 
-async fn load(blobs: &dyn BlobStore, snapshot: &RunSnapshotted) -> Result<RunState, String> {
-    let bytes = blobs.get(&snapshot.state).await.map_err(|error| error.to_string())?;
-    let state: RunState = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+/// Its key in the cache.
+fn hot(blob: &BlobRef) -> String {
+    format!("run:{}", blob.sha256)
+}
+
+async fn load(shelves: Shelves<'_>, snapshot: &RunSnapshotted) -> Result<RunState, String> {
+    let kept = shelves.cache.get(&hot(&snapshot.state)).await;
+    // A cache is never truth: only what has the hash that the log names is the fold.
+    if let Some(bytes) = kept.filter(|bytes| sha256_hex(bytes) == snapshot.state.sha256) {
+        return read(&bytes, snapshot);
+    }
+    let bytes = shelves.blobs.get(&snapshot.state).await.map_err(|error| error.to_string())?;
+    read(&bytes, snapshot)
+}
+
+fn read(bytes: &[u8], snapshot: &RunSnapshotted) -> Result<RunState, String> {
+    let state: RunState = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     if state.run_id == snapshot.run_id && state.last_seq() == snapshot.seq {
         Ok(state)
     } else {
@@ -99,6 +130,7 @@ mod tests {
     use riverrun_log::{EmbeddedBroker, ObjectStoreBlobs, Producer, admin};
     use riverrun_schemas::agent::*;
     use riverrun_schemas::{ChunkId, DocumentId, topics};
+    use riverrun_stores::LocalCache;
     use serde_json::json;
 
     use super::*;
@@ -176,7 +208,8 @@ mod tests {
                 accepted_offset = at.offset;
             }
         }
-        let snapshot = take(&blobs, &state, (accepted_offset, next_offset)).await.unwrap();
+        let shelves = Shelves { blobs: &blobs, cache: &LocalCache::default() };
+        let snapshot = take(shelves, &state, (accepted_offset, next_offset)).await.unwrap();
         // Words that come while the snapshot is on its way are not in it.
         let cancel = AgentEvent::from(RunCancelRequested { run_id, reason: Some("enough".into()), at: 3 });
         producer.send_to_partition(&cancel, partition, "test", None).await.unwrap();
@@ -185,10 +218,36 @@ mod tests {
         let place = (partition, producer.send_to_partition(&event, partition, "test", None).await.unwrap().offset);
 
         let schemas = Schemas::built_in();
-        let restored = || restore(&blobs, &log, &schemas, place, &snapshot);
+        // Another process, whose cache knows nothing.
+        let elsewhere = Shelves { blobs: &blobs, cache: &LocalCache::default() };
+        let restored = || restore(elsewhere, &log, &schemas, place, &snapshot);
         assert_eq!(restored().await.unwrap(), Some(state.clone()));
         assert_eq!((state.sources().len(), state.cancel_requested.is_some()), (2, true));
         std::fs::remove_dir_all(folder.path().join("blobs")).unwrap();
         assert_eq!(restored().await.unwrap(), Some(state), "folded again");
+    }
+
+    #[tokio::test]
+    async fn given_a_fold_in_the_cache_when_it_is_loaded_then_no_blob_is_read_and_what_has_another_hash_does_not_count()
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let blobs = ObjectStoreBlobs::local(&folder.path().join("blobs")).unwrap();
+        let cache = LocalCache::default();
+        let shelves = Shelves { blobs: &blobs, cache: &cache };
+        let mut state = RunState::accepted(&accepted());
+        let claim = RunClaimed { run_id: state.run_id, epoch: 1, worker: "w".into(), at: 1 };
+        for event in [AgentEvent::from(claim), searched(1, 1).into()] {
+            state.apply(&event);
+        }
+        let snapshot = take(shelves, &state, (0, 3)).await.unwrap();
+        let key = hot(&snapshot.state);
+        let forged = String::from_utf8(cache.get(&key).await.unwrap()).unwrap().replace("words", "other");
+        let good = cache.get(&key).await.unwrap();
+        cache.put(&key, forged.into_bytes(), HOT).await;
+        assert_eq!(load(shelves, &snapshot).await.as_ref(), Ok(&state), "the blob store has it");
+        std::fs::remove_dir_all(folder.path().join("blobs")).unwrap();
+        assert!(load(shelves, &snapshot).await.is_err(), "what was forged is not taken");
+        cache.put(&key, good, HOT).await;
+        assert_eq!(load(shelves, &snapshot).await, Ok(state));
     }
 }

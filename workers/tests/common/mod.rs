@@ -18,6 +18,7 @@ use riverrun_schemas::agent::{
     AgentCommand, AgentEvent, ApprovalPolicy, RunFinished, RunRequest, StartRun, ToolEffect,
 };
 use riverrun_schemas::{CollectionName, Decoded, Namespace, RunId, Topic, now_ms, topics};
+use riverrun_stores::LocalCache;
 use riverrun_workers::agent::{self, AgentWorkerConfig};
 use riverrun_workers::runtime::WorkerHandle;
 use serde_json::{Value, json};
@@ -221,6 +222,7 @@ impl World {
             default_temperature: 0.0,
             policy: Arc::default(),
             predecessor_patience: PREDECESSOR_PATIENCE,
+            cache: Arc::new(LocalCache::default()),
         };
         (agent::spawn(config, self.producer.clone(), models, toolbox, blobs, stop.clone()), stop)
     }

@@ -10,6 +10,7 @@ use riverrun_agents::tools::{Hit, Search, SearchFailure, Toolbox};
 use riverrun_log::{EmbeddedBroker, LogConfig, ObjectStoreBlobs, Producer, Schemas, admin};
 use riverrun_models::{ModelSettings, Models};
 use riverrun_schemas::{CollectionName, Namespace, topics};
+use riverrun_stores::LocalCache;
 use riverrun_workers::agent::{self, AgentWorkerConfig};
 use tokio_util::sync::CancellationToken;
 
@@ -117,6 +118,7 @@ fn start_worker(
         default_temperature: 0.0,
         policy: Arc::default(),
         predecessor_patience: agent::PREDECESSOR_PATIENCE,
+        cache: Arc::new(LocalCache::default()),
     };
     Ok(agent::spawn(config, producer, models, toolbox, Arc::new(blobs), stop))
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use riverrun_log::archive::{self, Committed, PartitionFile};
-use riverrun_log::{BlobStore, Producer};
-use riverrun_schemas::Topic;
+use riverrun_log::{BlobError, BlobStore, ObjectStoreBlobs, Producer};
 use riverrun_schemas::topics::all_specs;
+use riverrun_schemas::{BlobRef, Topic};
 use serde::Serialize;
 
 use super::export::{archive_blobs, copy_blobs};
@@ -79,7 +79,19 @@ async fn check_archive(manifest: &Manifest, folder: &Path, settings: &Settings) 
         )
         .hint("copy the archive again from where it was made"));
     }
+    read_each(&archive_blobs(folder)?, &blobs).await.map_err(|error| {
+        CliError::new(Exit::Failed, format!("a blob of the archive can't be used: {error}"))
+            .hint("copy the archive again from where it was made")
+    })?;
     files::check(settings, folder, &manifest.files)
+}
+
+/// That a content is there says nothing of what it is: each is read, and with that compared with its hash.
+async fn read_each(store: &ObjectStoreBlobs, blobs: &[BlobRef]) -> Result<(), BlobError> {
+    for blob in blobs {
+        store.get(blob).await?;
+    }
+    Ok(())
 }
 
 fn check_folder(data_dir: &Path) -> Result<(), CliError> {
@@ -114,13 +126,10 @@ async fn import(
     for file in &manifest.log {
         archive::verify(&place.log, file).await.map_err(failed)?;
     }
-    for blob in &blobs {
-        if !place.blobs.exists(blob).await.map_err(|error| failed(error.into()))? {
-            return Err(
-                CliError::new(Exit::Failed, format!("blob {} did not arrive", blob.sha256)).hint("run it again")
-            );
-        }
-    }
+    read_each(&place.blobs, &blobs).await.map_err(|error| {
+        CliError::new(Exit::Failed, format!("a blob did not arrive whole: {error}"))
+            .hint("remove that blob from the target's blob store, then run it again")
+    })?;
     for (group, places) in by_group(&manifest.groups) {
         archive::commit(&place.log, &group, &places).await.map_err(down)?;
     }
@@ -203,5 +212,20 @@ mod tests {
         check_folder(folder.path()).unwrap();
         std::fs::write(folder.path().join("read.db"), "").unwrap();
         assert_eq!(check_folder(folder.path()).unwrap_err().exit, Exit::Refused);
+    }
+
+    #[tokio::test]
+    async fn given_a_blob_that_is_there_under_its_name_with_another_content_when_blobs_are_compared_then_it_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = archive_blobs(folder.path()).unwrap();
+        let mut kept = Vec::new();
+        for text in ["first", "other"] {
+            kept.push(store.put_bytes(text.into(), "text/plain").await.unwrap());
+        }
+        read_each(&store, &kept).await.unwrap();
+        let sha256 = &kept[1].sha256;
+        std::fs::write(folder.path().join("blobs").join(&sha256[..2]).join(&sha256[2..]), "Other").unwrap();
+        assert!(store.exists(&kept[1]).await.unwrap(), "it is there, and as long");
+        assert_eq!(read_each(&store, &kept).await.unwrap_err().code(), "blob_damaged");
     }
 }

@@ -1,3 +1,5 @@
+use serde_json::json;
+
 use super::*;
 use crate::sources::place::{Place, place};
 
@@ -113,4 +115,39 @@ async fn given_a_server_that_is_not_there_when_asked_then_the_error_has_no_passw
         assert_eq!(error.code(), "source_failed");
         assert!(!format!("{error} {error:?} {:?}", error.hint()).contains("hunter2"), "{error}");
     }
+}
+
+/// Where RIVERRUN_TEST_DATABASE_URL names a server.
+#[tokio::test]
+async fn given_a_postgresql_server_when_asked_then_its_rows_are_lines_and_no_query_changes_anything() {
+    let Some(url) = std::env::var("RIVERRUN_TEST_DATABASE_URL").ok().filter(|url| !url.is_empty()) else { return };
+    let table = format!("source_{}", std::process::id());
+    let made = format!(
+        "CREATE TABLE {table} (id SERIAL, name TEXT, price NUMERIC); \
+         INSERT INTO {table} (name, price) VALUES ('Ada; or not', 1.5), (NULL, 2)"
+    );
+    let mut connection = PgConnection::connect(&url).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(made)).execute(&mut connection).await.unwrap();
+    let all = format!("SELECT * FROM {table} ORDER BY id;");
+    let rows = async || {
+        let (result, documents) = read(&url, Some(all.as_str())).await;
+        result.unwrap();
+        let [(name, lines)] = documents.as_slice() else { panic!("{documents:?}") };
+        assert!(name.starts_with("postgres") && name.ends_with("/1"), "{name}");
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>()
+    };
+    let expected = [json!({"id": 1, "name": "Ada; or not", "price": 1.5}), json!({"id": 2, "name": null, "price": 2})];
+    assert_eq!(rows().await, expected);
+    for query in [
+        format!("WITH gone AS (DELETE FROM {table} RETURNING *) SELECT * FROM gone"),
+        format!("SELECT nextval('{table}_id_seq')"),
+        "SELECT set_config('transaction_read_only', 'off', true)".to_owned(),
+        format!("SELECT * FROM {table}) AS x, (DELETE FROM {table}"),
+        format!("SELECT * FROM {table} FOR UPDATE"),
+    ] {
+        let (result, documents) = read(&url, Some(query.as_str())).await;
+        assert!(result.is_err() && documents.is_empty(), "{query}: {documents:?}");
+    }
+    assert_eq!(rows().await, expected);
+    sqlx::raw_sql(AssertSqlSafe(format!("DROP TABLE {table}"))).execute(&mut connection).await.unwrap();
 }

@@ -1,0 +1,31 @@
+"""What `./x soak` takes for a failure, of reports that are written down here: nothing is started."""
+
+import sys
+
+import pytest
+
+from server import ROOT
+
+sys.path.insert(0, str(ROOT / "scripts"))
+import soak  # noqa: E402
+
+
+def report(minutes=30, ratio=1.0, handles=(200, 200), slope=0.0):
+    return {"minutes": minutes, "latency": {"search": {"ratio": ratio}, "turn": {"ratio": None}}, "handles_first": handles[0],
+            "handles_last": handles[1], "memory_slope_mib_per_hour": slope}
+
+
+@pytest.mark.parametrize(("given", "named"), [
+    (report(ratio=1.11), "search"), (report(handles=(200, 233)), "handles"), (report(minutes=120, slope=1.0), "memory"),
+])
+def test_given_a_bound_that_is_passed_when_a_report_is_judged_then_it_is_named(given, named):
+    found = soak.over(given)
+    assert len(found) == 1 and named in found[0], found
+
+
+@pytest.mark.parametrize("given", [
+    report(ratio=1.1), report(handles=(200, 232)), report(handles=(None, None), slope=None), report(slope=9.0), report(minutes=120, slope=0.99),
+    report(minutes=29, ratio=3.0, handles=(200, 900), slope=99.0),
+])
+def test_given_a_report_within_its_bounds_or_of_a_short_soak_when_it_is_judged_then_nothing_is_said(given):
+    assert soak.over(given) == []
