@@ -177,7 +177,10 @@ mod tests {
         assert_eq!(history, History { epoch: 2, ..History::default() });
         history.apply(own, &cancel(own));
         history.apply(own, &finished(own, 0));
-        assert!(history.cancelled && !history.finished, "the end of one that nobody had claimed is void behind a claim");
+        assert!(
+            history.cancelled && !history.finished,
+            "the end of one that nobody had claimed is void behind a claim"
+        );
         history.apply(own, &finished(own, 2));
         assert!(history.cancelled && history.finished);
         let mut unclaimed = History::default();
