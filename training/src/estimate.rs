@@ -1,6 +1,7 @@
 //! How long a training will take and how much memory it needs, before it starts. The arithmetic of the passes is counted; how
 //! fast this machine multiplies is measured.
 
+use std::path::Path;
 use std::time::Instant;
 
 use candle_core::{Device, Tensor};
@@ -29,6 +30,8 @@ const WRITING: u64 = 2;
 const MERGED: u64 = 2;
 /// The adapter at export: itself, and as the bytes of its file.
 const EXPORTED: u64 = 2;
+/// Where a process finds the limits of its control group.
+const GROUP: &str = "/sys/fs/cgroup";
 /// Of memory that is free now, what a training may take.
 const SHARE: f64 = 0.9;
 /// What passes take beside their products: norms, rotations, softmax, gates, sums of gradients, copies.
@@ -114,11 +117,17 @@ pub fn available_bytes() -> Option<u64> {
         let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
         Some(kib * 1024)
     });
-    let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    let of_group = number("/sys/fs/cgroup/memory.max")
-        .zip(number("/sys/fs/cgroup/memory.current"))
-        .map(|(most, used)| most.saturating_sub(used));
+    let read = |file: &str| std::fs::read_to_string(Path::new(GROUP).join(file)).unwrap_or_default();
+    let of_group = group_bytes(&read("memory.max"), &read("memory.current"), &read("memory.stat"));
     of_machine.into_iter().chain(of_group).min()
+}
+
+/// What a control group leaves. What it uses includes pages of files that were read, which go when room is needed: a log and models
+/// that were read once would else fill any container. `None` without a limit.
+fn group_bytes(most: &str, used: &str, stat: &str) -> Option<u64> {
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let of_files = stat.lines().find_map(|line| number(line.strip_prefix("inactive_file ")?)).unwrap_or_default();
+    Some(number(most)?.saturating_sub(number(used)?.saturating_sub(of_files)))
 }
 
 /// Estimates a training of a model of those measures. Its memory is that of the steps or of the export, whichever is more: what
@@ -367,6 +376,16 @@ mod tests {
             operations(&small(), &Plan { seq_len: 8192, ..Plan::default() }, load, Memory::Keep)
         };
         assert!(of(8000.0) > 12.0 * of(800.0));
+    }
+
+    #[test]
+    fn given_a_container_then_files_that_it_has_read_take_nothing_from_its_limit() {
+        let stat = "anon 300\nfile 600\ninactive_anon 7\ninactive_file 500\nactive_file 100\n";
+        assert_eq!(group_bytes("1000\n", "900\n", stat), Some(600));
+        assert_eq!(group_bytes("1000\n", "900\n", ""), Some(100));
+        assert_eq!(group_bytes("1000\n", "1200\n", ""), Some(0));
+        assert_eq!(group_bytes("max\n", "900\n", stat), None);
+        assert_eq!(group_bytes("", "", ""), None);
     }
 
     #[test]
