@@ -177,25 +177,6 @@ def test_a_cancelled_training_registers_nothing(tuning):
     assert tuning.post(f"/finetune/jobs/{job_id}/cancel", {}).status == 409
 
 
-def test_a_training_that_waits_for_another_ends_at_once_when_it_is_cancelled(tuning):
-    if not has_base(tuning):
-        pytest.skip(f"{BASE} is not on this machine; ./x models puts it there")
-    assert hand_in(tuning, lines()).returncode == 0
-    body = {"dataset": "cities", "base_model": BASE, "max_steps": 5000, "batch_size": 2, "seq_len": 96}
-    first, second = [tuning.post("/finetune/jobs", body | {"name": name}).json["job_id"] for name in ("first", "second")]
-    view = lambda job_id: tuning.get(f"/finetune/jobs/{job_id}").json  # noqa: E731
-    wait_for(lambda: any(view(job_id)["step"] >= 1 for job_id in (first, second)), 600, "a step")
-    working, waiting = (first, second) if view(first)["step"] else (second, first)
-    assert view(waiting)["status"] == "queued"
-    assert tuning.post(f"/finetune/jobs/{waiting}/cancel", {}).status == 202
-    assert ended(tuning, waiting)["status"] == "cancelled" and view(working)["status"] == "running"
-    assert tuning.post(f"/finetune/jobs/{waiting}/cancel", {}).status == 409
-    assert tuning.post(f"/finetune/jobs/{working}/cancel", {}).status == 202
-    assert ended(tuning, working)["status"] == "cancelled"
-    tuning.settle()
-    assert view(waiting)["status"] == "cancelled" and tuning.get("/finetune/registry").json["items"] == []
-
-
 def test_the_example_runs(tuning):
     if not has_base(tuning):
         pytest.skip(f"{BASE} is not on this machine; ./x models puts it there")
