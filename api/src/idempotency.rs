@@ -1,9 +1,9 @@
 //! `Idempotency-Key` of every POST that writes: a repeat gets the first answer and starts nothing.
 //!
-//! - `KEY-1` what was answered with success is kept for a day under caller, path, namespace and key, in the cache of the
+//! - `API-3` what was answered with success is kept for a day under caller, path, namespace and key, in the cache of the
 //!   process or the one that processes share. The same key with another body is refused. What failed is not kept: nothing
 //!   was started, and the same request may be sent again.
-//! - `KEY-2` a cache may forget. Behind it, the ids of whatever is started follow from the key, so that a repeat after a
+//! - `API-4` a cache may forget. Behind it, the ids of whatever is started follow from the key, so that a repeat after a
 //!   restart finds what was started on the log, and starts nothing either.
 
 use std::collections::HashMap;

@@ -3,7 +3,7 @@
 //!
 //! - `API-1` 202 is said only after the broker has acknowledged the command.
 //! - `API-2` every error is a problem document with a stable code ([`error`]).
-//! - `KEY-1` a repeat with its `Idempotency-Key` gets the first answer and starts nothing (`idempotency`).
+//! - `API-3` a repeat with its `Idempotency-Key` gets the first answer and starts nothing (`idempotency`).
 //! - `HUB-1` a stream shows each step once and one end, from whatever point it begins ([`hub`]).
 
 pub mod accept;

@@ -1,6 +1,8 @@
 //! One way for every command to speak to the API: to a running server over HTTP, or to the same router in this process.
 //! What `--json` prints is what the API said.
 
+use std::path::{Path, PathBuf};
+
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::{Method, Request, StatusCode, header};
@@ -11,6 +13,7 @@ use riverrun_models::Secret;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::io::AsyncWriteExt;
 use tower::ServiceExt;
 
 use crate::error::{CliError, Exit};
@@ -133,12 +136,24 @@ impl Client {
         read_answer(self.send_content(Method::POST, path, Some(body)).await?).await
     }
 
-    /// Reads a file.
-    pub async fn get_bytes(&self, path: &str) -> Result<Vec<u8>, CliError> {
+    /// Reads a file of any size into `to`. What was there before stays until all of it has come.
+    pub async fn save(&self, path: &str, to: &Path) -> Result<(), CliError> {
         let answer = self.send(Method::GET, path, None).await?;
-        let status = answer.status;
-        let bytes = collect(answer).await?;
-        if status.is_success() { Ok(bytes) } else { Err(failure(status, &bytes)) }
+        if !answer.status.is_success() {
+            let status = answer.status;
+            return Err(failure(status, &collect(answer).await?));
+        }
+        let mut beside = to.as_os_str().to_owned();
+        beside.push(".part");
+        let beside = PathBuf::from(beside);
+        let saved = match write(answer, &beside).await {
+            Ok(()) => tokio::fs::rename(&beside, to).await.map_err(|error| unwritable(to, &error)),
+            Err(error) => Err(error),
+        };
+        if saved.is_err() {
+            let _ = tokio::fs::remove_file(&beside).await; // perhaps it was never made
+        }
+        saved
     }
 
     async fn call<T: DeserializeOwned>(&self, method: Method, path: &str, body: Option<Value>) -> Result<T, CliError> {
@@ -295,6 +310,20 @@ async fn collect(mut answer: Answer) -> Result<Vec<u8>, CliError> {
     Ok(bytes)
 }
 
+/// Writes a body as it comes.
+async fn write(mut answer: Answer, to: &Path) -> Result<(), CliError> {
+    let mut file = tokio::fs::File::create(to).await.map_err(|error| unwritable(to, &error))?;
+    while let Some(chunk) = answer.body.next().await {
+        let chunk = chunk.map_err(|error| broken(&error))?;
+        file.write_all(&chunk).await.map_err(|error| unwritable(to, &error))?;
+    }
+    file.sync_all().await.map_err(|error| unwritable(to, &error))
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> CliError {
+    CliError::new(Exit::Failed, format!("{} can't be written: {error}", path.display()))
+}
+
 fn broken(reason: &str) -> CliError {
     CliError::new(Exit::Failed, format!("the connection broke: {reason}"))
         .hint("what was accepted goes on: riverrun runs ls")
@@ -403,6 +432,25 @@ mod tests {
         assert!(
             bytes.starts_with(b"--riverrun-form-boundaryx\r\n") && bytes.ends_with(b"--riverrun-form-boundaryx--\r\n")
         );
+    }
+
+    #[tokio::test]
+    async fn given_a_file_that_breaks_off_then_what_was_there_stays_and_a_whole_one_replaces_it() {
+        let half = || async { Body::from_stream(futures::stream::iter([Ok("half"), Err("cut off")])) };
+        let router = Router::new()
+            .route("/whole", axum::routing::get(|| async { "whole" }))
+            .route("/half", axum::routing::get(half));
+        let client = Client::InProcess(router);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.gguf");
+        std::fs::write(&path, "old").unwrap();
+        for wrong in ["/half", "/none"] {
+            client.save(wrong, &path).await.unwrap_err();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), "old", "{wrong}");
+        }
+        client.save("/whole", &path).await.unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "whole");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::record::TopicPartition;
 const REQUEST: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(50);
 /// Dead letters are their original record and some headers: they need more room than records elsewhere.
-const DEAD_LETTER_MAX_BYTES: &str = "4194304";
+pub(crate) const DEAD_LETTER_MAX_BYTES: &str = "4194304";
 
 /// A topic as the broker has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

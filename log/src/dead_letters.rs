@@ -21,6 +21,11 @@ use crate::tail::Tail;
 pub const SUFFIX: &str = ".dlq";
 /// A reason is cut to this many characters.
 const MAX_REASON_CHARS: usize = 2_000;
+/// Most bytes of a record that a letter holds. Its topic takes 4 MiB, of which our own headers need some; a record is larger than that
+/// when it came in a compressed batch, where a topic's limit counts compressed bytes.
+const MAX_KEPT_BYTES: usize = (4 << 20) - (64 << 10);
+/// What a header takes beside its name and value, at most.
+const HEADER_BYTES: usize = 10;
 /// Headers of ours begin so; they are taken off when a letter is sent again.
 const PREFIX: &str = "dlq_";
 
@@ -32,6 +37,7 @@ const CODE: &str = "dlq_code";
 const REASON: &str = "dlq_reason";
 const ATTEMPTS: &str = "dlq_attempts";
 const SCHEMA_ID: &str = "dlq_schema_id";
+const BYTES: &str = "dlq_bytes";
 const MARK: &str = "dlq_mark";
 const MARKED: &str = "dlq_marked_offset";
 
@@ -74,6 +80,9 @@ pub struct DeadLetter {
     pub attempts: u32,
     /// The schema that it claims to be written with, when its frame can be read.
     pub schema_id: Option<u32>,
+    /// Bytes of the record, where it is larger than a letter may be: then only the beginning of its payload is here, and of key and
+    /// headers what there was room for.
+    pub whole_bytes: Option<usize>,
     /// The record's key, unchanged.
     pub key: Option<Bytes>,
     /// The record's bytes, unchanged.
@@ -119,7 +128,13 @@ impl FromStr for LetterId {
 impl DeadLetter {
     /// The record to write for `record`, which `group` gives up after `attempts` tries.
     pub fn of(record: &Record, group: &str, code: &str, reason: &str, attempts: u32) -> Outgoing {
-        let reason: String = reason.chars().take(MAX_REASON_CHARS).collect();
+        let mut reason: String = reason.chars().take(MAX_REASON_CHARS).collect();
+        let kept = Kept::of(record);
+        if let Some(bytes) = kept.whole_bytes {
+            let more =
+                format!("; only the beginning of its {bytes} bytes is kept, all of them lie at {}", record.position());
+            reason.push_str(&more);
+        }
         let schema_id =
             framing::unframe(record.payload.as_deref().unwrap_or_default()).ok().map(|(id, _)| id.to_string());
         let ours = [
@@ -131,15 +146,15 @@ impl DeadLetter {
             (REASON, reason),
             (ATTEMPTS, attempts.to_string()),
         ];
-        let ours = ours.into_iter().chain(schema_id.map(|id| (SCHEMA_ID, id)));
-        let mut headers: Vec<_> =
-            record.headers.iter().filter(|(name, _)| !name.starts_with(PREFIX)).cloned().collect();
+        let whole = kept.whole_bytes.map(|bytes| (BYTES, bytes.to_string()));
+        let ours = ours.into_iter().chain(schema_id.map(|id| (SCHEMA_ID, id))).chain(whole);
+        let mut headers = kept.headers;
         headers.extend(ours.map(|(name, value)| (name.to_owned(), value.into_bytes())));
         Outgoing {
             topic: format!("{}{SUFFIX}", record.topic).into(),
             partition: Some(0),
-            key: record.key.clone(),
-            payload: record.payload.clone(),
+            key: kept.key,
+            payload: kept.payload,
             headers,
         }
     }
@@ -160,6 +175,7 @@ impl DeadLetter {
             reason: text(REASON).unwrap_or_default(),
             attempts: text(ATTEMPTS).and_then(|n| n.parse().ok()).unwrap_or(0),
             schema_id: text(SCHEMA_ID).and_then(|id| id.parse().ok()),
+            whole_bytes: text(BYTES).and_then(|bytes| bytes.parse().ok()),
             key: record.key.clone(),
             payload: record.payload.clone(),
             headers: record.headers.iter().filter(|(name, _)| !name.starts_with(PREFIX)).cloned().collect(),
@@ -177,6 +193,37 @@ impl DeadLetter {
             payload: self.payload.clone(),
             headers: self.headers.clone(),
         }
+    }
+}
+
+/// What a letter holds of its record.
+struct Kept {
+    key: Option<Bytes>,
+    payload: Option<Bytes>,
+    headers: Vec<(String, Vec<u8>)>,
+    /// Bytes of the record, where they are not all here.
+    whole_bytes: Option<usize>,
+}
+
+impl Kept {
+    /// All of it; or, where a letter has no room for that, the key, headers one after the other, and the beginning of the payload.
+    fn of(record: &Record) -> Self {
+        let headers = record.headers.iter().filter(|(name, _)| !name.starts_with(PREFIX));
+        let bytes = record.size_bytes() + HEADER_BYTES * record.headers.len();
+        if bytes <= MAX_KEPT_BYTES {
+            let (key, payload) = (record.key.clone(), record.payload.clone());
+            return Self { key, payload, headers: headers.cloned().collect(), whole_bytes: None };
+        }
+        let mut room = MAX_KEPT_BYTES;
+        let mut fits = |bytes: usize| {
+            let left = room.checked_sub(bytes);
+            room = left.unwrap_or(room);
+            left.is_some()
+        };
+        let key = record.key.clone().filter(|key| fits(key.len()));
+        let headers = headers.filter(|(name, value)| fits(name.len() + value.len() + HEADER_BYTES)).cloned().collect();
+        let payload = record.payload.as_ref().map(|payload| payload.slice(..payload.len().min(room)));
+        Self { key, payload, headers, whole_bytes: Some(record.size_bytes()) }
     }
 }
 
@@ -303,11 +350,15 @@ impl DeadLetters {
     }
 
     /// Sends the original bytes to the original topic again, then marks the letter. A letter that was handled already is
-    /// sent again only with `again`.
+    /// sent again only with `again`; one that does not hold all of its record never is.
     pub async fn redrive(&self, id: &LetterId, again: bool) -> Result<Position, LogError> {
         let letter = self.show(id).await?;
         if letter.state != LetterState::Open && !again {
             return Err(LogError::NotFound(format!("open dead letter {id}: it was {} already", letter.state.as_str())));
+        }
+        if let Some(bytes) = letter.whole_bytes {
+            let topic = letter.origin.topic.to_string();
+            return Err(LogError::TooLarge { topic, bytes, limit: MAX_KEPT_BYTES });
         }
         let position = self.producer.send_one(letter.restored()).await?;
         self.producer.send_one(mark(id, LetterState::Redriven)).await?;
@@ -365,6 +416,30 @@ mod tests {
             );
             assert_eq!(back.headers, record(17, payload).headers);
             assert_eq!(letter.id.to_string().parse::<LetterId>().unwrap(), letter.id);
+        }
+    }
+
+    #[test]
+    fn given_a_record_that_is_larger_than_its_letter_may_be_then_the_letter_fits_and_says_what_is_missing() {
+        let topic_takes: usize = crate::admin::DEAD_LETTER_MAX_BYTES.parse().unwrap();
+        let large = || Bytes::from(vec![b'x'; 6 << 20]);
+        let usual = record(17, b"x");
+        let (key, header) = (Some(large()), ("ce_large".to_owned(), large().to_vec()));
+        let many = (0..1_000_000).map(|_| (String::new(), Vec::new())).collect();
+        for (what, whole) in [
+            ("payload", Record { payload: Some(large()), ..record(17, b"x") }),
+            ("key", Record { key, ..record(17, b"x") }),
+            ("header", Record { headers: vec![header, usual.headers[0].clone()], ..record(17, b"x") }),
+            ("headers", Record { headers: many, ..record(17, b"x") }),
+        ] {
+            let reason = "\u{10ffff}".repeat(MAX_REASON_CHARS);
+            let out = DeadLetter::of(&whole, "riverrun.ingester", "bad_body", &reason, 3);
+            let landed = landed(&out, 0);
+            assert!(landed.size_bytes() + HEADER_BYTES * (landed.headers.len() + 10) < topic_takes, "{what}");
+            let letter = DeadLetter::read(&landed).unwrap();
+            assert_eq!(letter.whole_bytes, Some(whole.size_bytes()), "{what}");
+            assert!(letter.reason.ends_with(&format!("all of them lie at {}", whole.position())), "{what}");
+            assert_eq!(letter.key.is_none(), what == "key");
         }
     }
 

@@ -155,6 +155,13 @@ def test_a_training_that_is_killed_goes_on_and_its_model_chats(tuning):
     folder = tuning.folder / "adapter"
     done = tuning.cli("finetune", "export", "cities@1", "--to", str(folder))
     assert done.returncode == 0 and json.loads((folder / "adapter_config.json").read_text())["peft_type"] == "LORA"
+    assert not (folder / "model.gguf").exists(), done
+    done = tuning.cli("finetune", "export", "cities@1", "--to", str(folder), "--merged")
+    kept = Path(tuning.env["RIVERRUN_MODELS_CACHE_DIR"]) / "cities@1" / "model.gguf"
+    assert done.returncode == 0 and (folder / "model.gguf").read_bytes() == kept.read_bytes(), done
+    kept.unlink()
+    done = tuning.cli("finetune", "export", "cities@1", "--to", str(folder), "--merged")
+    assert done.returncode != 0 and "RIVERRUN_MODELS_CACHE_DIR" in done.stderr, done
 
 
 def test_a_cancelled_training_registers_nothing(tuning):

@@ -198,6 +198,25 @@ def test_a_training_whose_cancelling_was_accepted_registers_nothing_even_while_i
         assert asked.status == 409 and view["status"] == "succeeded", (asked, view)
 
 
+def test_a_training_that_waits_for_another_ends_at_once_when_it_is_cancelled(make):
+    server = make("waits").start()
+    # So few that none is held out: nothing ends the first one early.
+    assert hand_in(server, "".join(examples().splitlines(True)[:8]), "few", "--base-model", BASE).returncode == 0
+    body = {"dataset": "few", "base_model": BASE, "max_steps": 100_000, "batch_size": 2, "seq_len": 128}
+    first, second = [server.post("/finetune/jobs", body | {"name": name}).json["job_id"] for name in ("first", "second")]
+    wait_for(lambda: any(job(server, one)["step"] >= 1 for one in (first, second)), 120, "a step")
+    working, waiting = (first, second) if job(server, first)["step"] else (second, first)
+    assert job(server, waiting)["status"] == "queued"
+    assert server.post(f"/finetune/jobs/{waiting}/cancel", {}).status == 202
+    assert ended(server, waiting)["status"] == "cancelled" and job(server, working)["status"] == "running"
+    assert server.post(f"/finetune/jobs/{waiting}/cancel", {}).status == 409
+    assert server.post(f"/finetune/jobs/{working}/cancel", {}).status == 202
+    assert ended(server, working)["status"] == "cancelled"
+    # The command of the one that waited comes to its turn, and changes nothing.
+    server.settle()
+    assert job(server, waiting)["status"] == "cancelled" and registered(server) == []
+
+
 def test_a_disk_that_fills_up_keeps_the_last_checkpoint_whole(make):
     server = make("full").start()
     disk = server.folder / "data/finetune"

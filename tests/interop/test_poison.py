@@ -200,6 +200,26 @@ def test_an_unreadable_event_is_one_dead_letter_however_many_follow_its_topic(ne
         assert len({log_client.headers(letter)["dlq_group"] for letter in letters}) == 1, topic
 
 
+def test_garbage_that_is_small_only_when_compressed_is_one_dead_letter_and_stops_nobody(new_server):
+    server = new_server().start()
+    packing = Producer({"bootstrap.servers": server.brokers, "acks": "all", "compression.type": "zstd", "message.max.bytes": 64 << 20})
+    topics = ["riverrun.agent.commands", "riverrun.agent.events", "riverrun.ingest.embeddings"]
+    large = lambda topic: [letter for letter in dead_letters(server, topic) if "dlq_bytes" in log_client.headers(letter)]  # noqa: E731
+    for topic in topics:
+        packing.produce(topic, b"\0" * (24 << 20), key=b"large", partition=0)
+    assert packing.flush(60) == 0
+    for topic in topics:
+        wait_for(lambda topic=topic: large(topic), 60, f"the dead letter of {topic}", every_s=0.3)
+    server.settle()
+    for topic in topics:
+        [letter] = large(topic)
+        found = log_client.headers(letter)
+        assert int(found["dlq_bytes"]) == (24 << 20) + len(b"large") and found["dlq_code"] and topic in found["dlq_reason"], found
+        assert set(letter.value()) == {0} and letter.key() == b"large"
+    # Workers and read models go on.
+    assert server.run_end(server.start_run("[[steps=1]]"))["status"] == "succeeded"
+
+
 def test_a_dead_letter_is_listed_and_can_be_handed_in_again(server):
     topic = "riverrun.agent.commands"
     produce(server, topic, 0, b"hand me in again")

@@ -2,8 +2,8 @@
 //! the same first adapter and the same tokens.
 //!
 //! `peer <base folder> <dataset.jsonl> <sft|dpo> <plan.json> <out folder>` writes `adapter_model.safetensors` and
-//! `adapter_config.json` of the first adapter and `steps.jsonl` (tokens of each step) there, and prints a JSON line a step. At the
-//! end `trained/` has the trained adapter, and `said.json` what it says of the sequences of the first step.
+//! `adapter_config.json` of the first adapter, `steps.jsonl` (tokens of each step) and `estimate.json` there, and prints a JSON line a
+//! step. At the end `trained/` has the trained adapter, and `said.json` what it says of the sequences of the first step.
 
 use std::error::Error;
 use std::io::Write;
@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use riverrun_training::dataset::{Format, read};
+use riverrun_training::estimate::{self, Load};
 use riverrun_training::export::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, PeftFiles, Said, initial_files, peft_files};
 use riverrun_training::{BaseModel, Examples, Plan, Sets, StepReport, Watch, train};
 use serde_json::json;
@@ -51,6 +52,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         steps.push(b'\n');
     }
     std::fs::write(out.join("steps.jsonl"), steps)?;
+    let load = Load {
+        train: sets.train.len() as u64,
+        held_out: sets.held_out.len() as u64,
+        mean_tokens: 1.0, // tells time, which is measured here
+        longest: sets.longest() as u64,
+    };
+    // As the training sees it: the base is in memory already.
+    let measures = riverrun_training::base::measure(&folder)?;
+    let estimate = estimate::estimate(&measures, &plan, load, 1.0, estimate::available_bytes());
+    std::fs::write(out.join("estimate.json"), serde_json::to_vec(&estimate)?)?;
     let trained = train(&plan, base, &sets, &dataset.sha256(), &out.join("checkpoints"), &mut Told(began))?;
     let folder = out.join("trained");
     write(&folder, peft_files(&trained, &base_name, &folder)?)?;

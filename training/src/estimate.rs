@@ -1,6 +1,7 @@
 //! How long a training will take and how much memory it needs, before it starts. The arithmetic of the passes is counted; how
 //! fast this machine multiplies is measured.
 
+use std::path::Path;
 use std::time::Instant;
 
 use candle_core::{Device, Tensor};
@@ -16,8 +17,9 @@ use crate::plan::{Method, Plan};
 const PROCESS_BYTES: u64 = 300 << 20;
 /// Numbers are 32-bit floats.
 const FLOAT: u64 = 4;
-/// Matrices of a trained number: itself, its gradient twice while passes are summed, two moments, the best one.
-const COPIES: u64 = 6;
+/// Copies of a trained number: itself, its gradient of a pass as it comes and as plain numbers, the sum over passes, two moments, the
+/// best one.
+const COPIES: u64 = 7;
 /// Rows that the head scores at a time, with their gradient and what the product packs.
 const HEAD_ROWS: u64 = 64 * 3;
 /// Matrices that are there while one is merged: itself, `B A`, its turned rows, the sum, and that in 16 bits with what packs it.
@@ -28,10 +30,33 @@ const WRITING: u64 = 2;
 const MERGED: u64 = 2;
 /// The adapter at export: itself, and as the bytes of its file.
 const EXPORTED: u64 = 2;
+/// Where a process finds the limits of its control group.
+const GROUP: &str = "/sys/fs/cgroup";
 /// Of memory that is free now, what a training may take.
 const SHARE: f64 = 0.9;
-/// What passes take beside their products: norms, softmax, copies.
-const BESIDE_PRODUCTS: f64 = 1.35;
+/// What passes take beside their products: norms, rotations, softmax, gates, sums of gradients, copies.
+const BESIDE_PRODUCTS: f64 = 1.25;
+/// Products of an adapter on the way back, over those forward: its middle again, what goes through it, and its two gradients.
+const ADAPTER_BACKWARD: f64 = 2.5;
+
+/// What a layer keeps of each token for the way back, in hidden states: its input, both norms, what attention and the MLP give (the
+/// first perhaps with a bias), and the two sums.
+const KEPT_HIDDEN: u64 = 8;
+/// The same in numbers of the MLP: gate, up, and their product.
+const KEPT_MLP: u64 = 3;
+/// In queries: projected, with their bias, turned, as they lie for the product; and what is taken: of the product, as it lies for the
+/// projection, beside that of the other sequences.
+const KEPT_QUERIES: u64 = 7;
+/// In keys, which are as wide as values: keys as queries are kept, values projected, with their bias, as they lie for the product.
+const KEPT_KEYS: u64 = 7;
+/// Of each query and what it may see: its raw score, and its weight.
+const KEPT_SCORES: u64 = 2;
+/// Gradients that the way back through a layer has in hand at most, each beside the sum that it is added to: in hidden states, in
+/// numbers of the MLP, in queries, keys and values, and in scores, of which those of one sequence are there at a time.
+const MOVING_HIDDEN: u64 = 10;
+const MOVING_MLP: u64 = 5;
+const MOVING_HEADS: u64 = 6;
+const MOVING_SCORES: u64 = 4;
 
 /// What a training will take.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -92,11 +117,17 @@ pub fn available_bytes() -> Option<u64> {
         let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
         Some(kib * 1024)
     });
-    let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    let of_group = number("/sys/fs/cgroup/memory.max")
-        .zip(number("/sys/fs/cgroup/memory.current"))
-        .map(|(most, used)| most.saturating_sub(used));
+    let read = |file: &str| std::fs::read_to_string(Path::new(GROUP).join(file)).unwrap_or_default();
+    let of_group = group_bytes(&read("memory.max"), &read("memory.current"), &read("memory.stat"));
     of_machine.into_iter().chain(of_group).min()
+}
+
+/// What a control group leaves. What it uses includes pages of files that were read, which go when room is needed: a log and models
+/// that were read once would else fill any container. `None` without a limit.
+fn group_bytes(most: &str, used: &str, stat: &str) -> Option<u64> {
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let of_files = stat.lines().find_map(|line| number(line.strip_prefix("inactive_file ")?)).unwrap_or_default();
+    Some(number(most)?.saturating_sub(number(used)?.saturating_sub(of_files)))
 }
 
 /// Estimates a training of a model of those measures. Its memory is that of the steps or of the export, whichever is more: what
@@ -154,23 +185,38 @@ fn sequences(plan: &Plan) -> u64 {
 fn memory_bytes(config: &Config, plan: &Plan, longest: u64, memory: Memory) -> u64 {
     let tokens = sequences(plan) * longest;
     let hidden = config.hidden as u64;
-    let of_layer = layer_bytes(config, tokens, longest);
+    let kept = kept_bytes(config, tokens, longest);
     let layers = config.layers as u64;
     let activations = match memory {
-        Memory::Keep => layers * of_layer + of_layer,
-        // Inputs of all layers; one layer with its gradients.
-        Memory::Recompute => layers * tokens * hidden * FLOAT + 2 * of_layer,
+        Memory::Keep => layers * kept,
+        // Inputs of all layers, and one layer.
+        Memory::Recompute => layers * tokens * hidden * FLOAT + kept,
     };
+    let back = moving_bytes(config, tokens, longest);
     let adapter = COPIES * plan.lora.parameters(config) * FLOAT;
-    PROCESS_BYTES + config.parameters() * FLOAT + activations + head_bytes(config, tokens) + adapter
+    PROCESS_BYTES + config.parameters() * FLOAT + activations + back + head_bytes(config, tokens) + adapter
 }
 
-/// What a layer computes for so many tokens, in sequences of at most `longest`.
-fn layer_bytes(config: &Config, tokens: u64, longest: u64) -> u64 {
+/// Numbers of all heads of a token: of its queries, and of its keys.
+fn widths(config: &Config) -> (u64, u64) {
+    ((config.heads * config.head_dim) as u64, (config.kv_heads * config.head_dim) as u64)
+}
+
+/// What a layer keeps of so many tokens, in sequences of at most `longest`: what an operation gave and the way back reads. An
+/// adapter keeps nothing of its middle.
+fn kept_bytes(config: &Config, tokens: u64, longest: u64) -> u64 {
     let (hidden, mlp) = (config.hidden as u64, config.intermediate as u64);
-    let heads = ((config.heads + 2 * config.kv_heads) * config.head_dim) as u64;
-    let attention = 3 * tokens * config.heads as u64 * longest;
-    (tokens * (10 * hidden + 6 * mlp + 6 * heads) + attention) * FLOAT
+    let (queries, keys) = widths(config);
+    let of_token = KEPT_HIDDEN * hidden + KEPT_MLP * mlp + KEPT_QUERIES * queries + KEPT_KEYS * keys;
+    tokens * (of_token + KEPT_SCORES * config.heads as u64 * longest) * FLOAT
+}
+
+/// What the way back through a layer has in hand beside what is kept.
+fn moving_bytes(config: &Config, tokens: u64, longest: u64) -> u64 {
+    let (hidden, mlp) = (config.hidden as u64, config.intermediate as u64);
+    let (queries, keys) = widths(config);
+    let of_token = MOVING_HIDDEN * hidden + MOVING_MLP * mlp + MOVING_HEADS * (queries + 2 * keys);
+    (tokens * of_token + MOVING_SCORES * config.heads as u64 * longest * longest) * FLOAT
 }
 
 fn head_bytes(config: &Config, tokens: u64) -> u64 {
@@ -189,7 +235,7 @@ fn export_bytes(base: &Measures, plan: &Plan, longest: u64) -> u64 {
         }
     };
     let tokens = SEQUENCES as u64 * longest;
-    let comparing = layer_bytes(config, tokens, longest) + head_bytes(config, tokens);
+    let comparing = kept_bytes(config, tokens, longest) + head_bytes(config, tokens);
     let adapter = EXPORTED * plan.lora.parameters(config) * FLOAT;
     PROCESS_BYTES + config.parameters() * FLOAT + adapter + merging.max(comparing)
 }
@@ -199,19 +245,26 @@ fn operations(config: &Config, plan: &Plan, load: Load, memory: Memory) -> f64 {
     let embeddings = config.vocab as f64 * config.hidden as f64;
     let body = config.parameters() as f64 - embeddings * if config.own_output { 2.0 } else { 1.0 };
     let answers = if plan.method == Method::Dpo { 2.0 } else { 1.0 };
-    let tokens = load.mean_tokens.min(plan.seq_len as f64) * answers;
+    let length = load.mean_tokens.min(plan.seq_len as f64);
+    let tokens = length * answers;
     // About half of an example is scored.
     let scored = tokens / 2.0;
-    let forward = 2.0 * body * tokens + 2.0 * embeddings * scored;
-    let backward = 2.0 * body * tokens + 2.0 * embeddings * scored;
+    let head = 2.0 * embeddings * scored;
+    let adapter = 2.0 * plan.lora.parameters(config) as f64 * tokens;
+    // Scores of every pair of a sequence, and what is taken by them; on the way back each product becomes two.
+    let attention = 4.0 * (config.layers * config.heads * config.head_dim) as f64 * length * tokens;
+    let layers = 2.0 * body * tokens + adapter + attention;
+    let forward = layers + head;
+    let backward = 2.0 * body * tokens + ADAPTER_BACKWARD * adapter + 2.0 * attention + head;
     let again = match memory {
         Memory::Keep => 0.0,
-        Memory::Recompute => 2.0 * body * tokens,
+        Memory::Recompute => layers,
     };
     // The reference; and the scores, which the loss of a preference needs before its gradient.
-    let reference = if plan.method == Method::Dpo { forward + 2.0 * embeddings * scored } else { 0.0 };
+    let reference = if plan.method == Method::Dpo { forward + head } else { 0.0 };
     let trained = plan.max_steps as f64 * plan.examples_per_step() as f64;
-    let measured = (plan.max_steps / plan.eval_every + 1) as f64 * load.held_out as f64;
+    // The base before the first step; behind every so many steps, and the last; at the end base and adapter, example by example.
+    let measured = (1 + plan.max_steps.div_ceil(plan.eval_every) + 2) as f64 * load.held_out as f64;
     trained * (forward + backward + again + reference) + measured * (forward + reference)
 }
 
@@ -279,6 +332,60 @@ mod tests {
             estimate(&base, &plan, load, 5e10, Some(8 << 30))
         };
         assert!(of(100).fits && !of(8192).fits);
+    }
+
+    #[test]
+    fn given_a_layer_then_every_tensor_that_it_keeps_is_counted_and_little_else() {
+        let (config, tokens) = (small(), 400);
+        let (hidden, queries, keys, mlp): (u64, u64, u64, u64) = (576, 9 * 64, 3 * 64, 1536);
+        // As network::layer makes them, in its order; this family has no biases.
+        let attention = [hidden, hidden, queries, keys, keys, queries, keys, queries, keys, keys];
+        let taken = [queries, queries, queries, hidden, hidden];
+        let gated = [hidden, mlp, mlp, mlp, hidden, hidden];
+        let numbers: u64 = attention.into_iter().chain(taken).chain(gated).sum();
+        let biases = hidden + queries + 2 * keys;
+        for longest in [100, 400] {
+            let kept = tokens * (numbers + 2 * 9 * longest) * FLOAT;
+            assert_eq!(kept_bytes(&config, tokens, longest), kept + tokens * biases * FLOAT, "sequences of {longest}");
+        }
+    }
+
+    #[test]
+    fn given_two_sequences_of_a_length_then_the_way_back_has_the_scores_of_one_in_hand() {
+        let of = |tokens| moving_bytes(&small(), tokens, 1000);
+        let scores = MOVING_SCORES * 9 * 1000 * 1000 * FLOAT;
+        assert_eq!(of(2000) - scores, 2 * (of(1000) - scores));
+    }
+
+    #[test]
+    fn given_examples_that_are_held_out_then_every_time_that_they_are_measured_is_counted() {
+        let of = |eval_every, held_out| {
+            let plan = Plan { eval_every, ..Plan::default() };
+            let load = Load { train: 100, held_out, mean_tokens: 100.0, longest: 300 };
+            operations(&small(), &plan, load, Memory::Keep)
+        };
+        let measuring = |eval_every| of(eval_every, 1000) - of(eval_every, 0);
+        // Of 200 steps: 8 times and once more before, and base and adapter at the end; or behind the last step alone.
+        assert!((measuring(25) / measuring(1000) - 11.0 / 4.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn given_long_examples_then_their_attention_takes_more_than_its_share() {
+        let of = |mean_tokens| {
+            let load = Load { train: 100, held_out: 0, mean_tokens, longest: 8192 };
+            operations(&small(), &Plan { seq_len: 8192, ..Plan::default() }, load, Memory::Keep)
+        };
+        assert!(of(8000.0) > 12.0 * of(800.0));
+    }
+
+    #[test]
+    fn given_a_container_then_files_that_it_has_read_take_nothing_from_its_limit() {
+        let stat = "anon 300\nfile 600\ninactive_anon 7\ninactive_file 500\nactive_file 100\n";
+        assert_eq!(group_bytes("1000\n", "900\n", stat), Some(600));
+        assert_eq!(group_bytes("1000\n", "900\n", ""), Some(100));
+        assert_eq!(group_bytes("1000\n", "1200\n", ""), Some(0));
+        assert_eq!(group_bytes("max\n", "900\n", stat), None);
+        assert_eq!(group_bytes("", "", ""), None);
     }
 
     #[test]

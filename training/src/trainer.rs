@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use candle_core::{Device, Tensor};
 use sha2::{Digest, Sha256};
@@ -24,6 +24,8 @@ use crate::rng::Rng;
 const DROPOUT_PURPOSE: u64 = 5;
 /// A measurement must be better by so much to count as a gain.
 const LEAST_GAIN: f64 = 1e-4;
+/// Work that a crash may cost, about: where steps take minutes, a number of them is too long to wait for a checkpoint.
+const CHECKPOINT_AFTER: Duration = Duration::from_secs(10 * 60);
 
 /// What a step came to.
 #[derive(Debug, Clone, PartialEq)]
@@ -194,11 +196,13 @@ impl<'s> Session<'s> {
         if self.state.step == 0 && self.state.base_loss.is_none() {
             self.state.base_loss = self.measure(&AdapterWeights::default(), watch)?;
         }
+        let mut saved = Instant::now();
         while self.state.step < self.plan.max_steps && !self.gave_up() {
             let report = self.step(watch)?;
-            let saves = report.step.is_multiple_of(self.plan.checkpoint_every) || report.step == self.plan.max_steps;
+            let saves = is_due(self.plan, report.step, saved.elapsed());
             watch.step(&report);
             if saves && watch.settled() {
+                saved = Instant::now(); // one that can't be written is no reason to try at every step
                 match self.save(folder) {
                     Ok(()) => watch.saved(),
                     // What is on the disk already is whole: a crash now costs more steps, and nothing else.
@@ -364,6 +368,11 @@ impl<'s> Session<'s> {
     }
 }
 
+/// Whether a checkpoint is to be written behind a step, so long after the one before it. When does not change what comes out.
+fn is_due(plan: &Plan, step: u64, since: Duration) -> bool {
+    step.is_multiple_of(plan.checkpoint_every) || step == plan.max_steps || since >= CHECKPOINT_AFTER
+}
+
 /// What all passes of a step have together.
 struct Whole {
     scored: usize,
@@ -387,5 +396,18 @@ fn sum(logs: &[f32]) -> f64 {
 fn add(sum: &mut [Vec<f32>], more: &[Vec<f32>]) {
     for (sum, more) in sum.iter_mut().zip(more) {
         sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_steps_that_take_long_then_a_checkpoint_comes_by_time_and_else_by_their_number() {
+        let plan = Plan { max_steps: 60, checkpoint_every: 25, ..Plan::default() };
+        let due = |since: Duration| (1..=60).filter(|step| is_due(&plan, *step, since)).collect::<Vec<u64>>();
+        assert_eq!(due(Duration::from_secs(1)), [25, 50, 60]);
+        assert_eq!(due(CHECKPOINT_AFTER).len(), 60);
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use echo::{Echo, PER_KEY, PER_PARTITION, command, source};
-use riverrun_log::Outgoing;
 use riverrun_log::dead_letters::LetterState;
+use riverrun_log::{Outgoing, Producer};
 use riverrun_schemas::framing::frame;
 use riverrun_schemas::ingest::{IngestCommand, IngestEvent};
 use riverrun_schemas::{EventSet, Topic};
@@ -222,6 +222,35 @@ async fn given_a_worker_that_can_not_go_on_then_it_stops_with_the_reason_and_los
     assert_eq!(error.to_string(), "worker echo can't go on: the store is gone (no_store)");
     assert_eq!(stack.lag("echo", TOPIC).await, 1);
     assert!(stack.letters(TOPIC).await.is_empty());
+}
+
+/// A topic's limit counts compressed bytes, so a small batch may hold a record that is larger than any letter.
+#[tokio::test]
+async fn given_garbage_that_is_small_only_when_compressed_then_its_letter_holds_the_beginning_and_the_next_event_is_handled()
+ {
+    const BYTES: usize = 6 << 20;
+    for (lanes, mode) in every_way() {
+        let stack = Stack::start().await;
+        let mut log = stack.log().clone();
+        log.extra.insert("compression.type".to_owned(), "zstd".to_owned());
+        let packing = Producer::new(&log).unwrap();
+        packing.send_one(raw("large", Some(vec![b'x'; BYTES])).to_partition(0)).await.unwrap();
+        let good = Outgoing::event(&command("d", 0, "ok"), "test", None).unwrap().to_partition(0);
+        stack.send_records(vec![good]).await;
+        let stop = CancellationToken::new();
+        let handle = spawn(Echo { mode, ..Echo::new(lanes) }, stack.config(), stop.clone());
+        assert_eq!(sources(&stack, 1).await, ["d/0/ok"], "{lanes:?} {mode:?}");
+        stack.drained("echo", TOPIC).await;
+        let letters = stack.letters(TOPIC).await;
+        assert_eq!(letters.iter().map(|letter| letter.code.as_str()).collect::<Vec<_>>(), ["bad_frame"]);
+        assert_eq!(letters[0].whole_bytes, Some(BYTES + "large".len()));
+        let kept = letters[0].payload.as_deref().unwrap();
+        assert!((1 << 20..BYTES).contains(&kept.len()) && kept.iter().all(|byte| *byte == b'x'));
+        let refused = stack.dead_letters().redrive(&letters[0].id, false).await.unwrap_err();
+        assert_eq!(refused.code(), "event_too_large");
+        stop.cancel();
+        handle.join().await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use echo::{Echo, PER_KEY, PER_PARTITION, command, commands, source};
-use riverrun_log::{GroupConfig, GroupConsumer, Outgoing, StartAt, Tail, TopicPartition, TransactionalProducer};
+use riverrun_log::{
+    GroupConfig, GroupConsumer, LogConfig, Outgoing, Producer, StartAt, Tail, TopicPartition, TransactionalProducer,
+};
 use riverrun_schemas::ingest::IngestEvent;
 use riverrun_schemas::{Envelope, Topic};
 use riverrun_workers::runtime::testkit::{Stack, eventually};
@@ -245,6 +247,19 @@ async fn given_an_event_when_answered_then_the_answer_names_its_cause_and_goes_o
     let envelope: Envelope = stack.records(Topic::IngestEvents.name()).await[0].envelope();
     assert_eq!(envelope.cause, Some(id));
     assert!(envelope.traceparent.unwrap().contains("0af7651916cd43dd8448eb211c80319c"));
+    stop.cancel();
+    handle.join().await.unwrap();
+}
+
+#[tokio::test]
+async fn given_a_log_that_is_away_when_a_worker_of_transactions_is_stopped_between_two_tries_then_it_ends() {
+    let log = LogConfig::new("127.0.0.1:1", "test");
+    let pause = Duration::from_secs(3600);
+    let usual = RuntimeConfig::new(log.clone(), Producer::new(&log).unwrap());
+    let config = RuntimeConfig { backoff_base: pause, backoff_max: pause, ..usual };
+    let stop = CancellationToken::new();
+    let handle = spawn(Echo { mode: DeliveryMode::Transactional, ..Echo::new(PER_KEY) }, config, stop.clone());
+    eventually("its first failure", || async { handle.status().trouble }).await;
     stop.cancel();
     handle.join().await.unwrap();
 }

@@ -34,7 +34,7 @@ enum Command {
     CheckLinks,
     /// Messages of errors and logs are lowercase and end without a full stop.
     CheckMessages,
-    /// What ARCHITECTURE.md names is in the code.
+    /// What ARCHITECTURE.md names is in the code, and every invariant of the code is in it.
     CheckNames,
     /// The tests that the tables of faults and attacks name are there.
     CheckProofs,

@@ -648,7 +648,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Asks a training to stop; it does within a step. */
+        /** Asks a training to stop; it does within a step, and at once where it waits for others. */
         post: operations["cancel"];
         delete?: never;
         options?: never;
@@ -698,8 +698,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * A file of a version: of its adapter, in the layout of PEFT, `adapter_model.safetensors` or `adapter_config.json`; or the examples
-         *     that it was trained on, `dataset.jsonl`, with their runs where they were made of runs.
+         * A file of a version: of its adapter, in the layout of PEFT, `adapter_model.safetensors` or `adapter_config.json`; the merged model,
+         *     `model.gguf`, where this server has it; or the examples that it was trained on, `dataset.jsonl`, with their runs where they were
+         *     made of runs.
          */
         get: operations["file"];
         put?: never;

@@ -112,7 +112,10 @@ async fn open_transactions(
                 failures += 1;
                 progress.trouble(&error);
                 tracing::warn!(worker = name, error = %error, "transactions can't be opened; trying again");
-                tokio::time::sleep(backoff::draw(config.backoff_base, config.backoff_max, failures)).await;
+                tokio::select! {
+                    () = stop.cancelled() => return Ok(None),
+                    () = tokio::time::sleep(backoff::draw(config.backoff_base, config.backoff_max, failures)) => {}
+                }
             }
             Err(error) => return Err(error),
         }

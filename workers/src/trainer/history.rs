@@ -176,8 +176,16 @@ mod tests {
         }
         assert_eq!(history, History { epoch: 2, ..History::default() });
         history.apply(own, &cancel(own));
+        history.apply(own, &finished(own, 0));
+        assert!(
+            history.cancelled && !history.finished,
+            "the end of one that nobody had claimed is void behind a claim"
+        );
         history.apply(own, &finished(own, 2));
         assert!(history.cancelled && history.finished);
+        let mut unclaimed = History::default();
+        unclaimed.apply(own, &finished(own, 0));
+        assert!(unclaimed.finished);
     }
 
     fn registered(model: &str, job: &str, gate_passed: bool) -> FinetuneEvent {

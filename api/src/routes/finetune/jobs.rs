@@ -6,7 +6,9 @@ use axum::Json as Reply;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use riverrun_models::ModelKind;
-use riverrun_schemas::finetune::{FinetuneAccepted, FinetuneCancelRequested, FinetuneCommand, StartFinetune};
+use riverrun_schemas::finetune::{
+    FinetuneAccepted, FinetuneCancelRequested, FinetuneCommand, FinetuneFinished, FinetuneOutcome, StartFinetune,
+};
 use riverrun_schemas::{BlobRef, FinetuneId, now_ms};
 use riverrun_stores::read_models::finetune_views::RUNS;
 use riverrun_stores::read_models::{DatasetView, JobView, finetune};
@@ -235,7 +237,23 @@ pub(crate) fn unknown_job(job_id: FinetuneId) -> ApiError {
         .hint("riverrun finetune jobs")
 }
 
-/// Asks a training to stop; it does within a step.
+/// The end of a training that no worker has claimed: its turn may be hours away. It is void behind a claim (`TUNE-2`), so that it does
+/// no harm where the read model is late: the worker hears of the wish.
+fn unclaimed_end(job_id: FinetuneId) -> FinetuneFinished {
+    FinetuneFinished {
+        job_id,
+        epoch: 0,
+        status: FinetuneOutcome::Cancelled,
+        steps: 0,
+        loss: None,
+        eval_loss: None,
+        model: None,
+        error: None,
+        at: now_ms(),
+    }
+}
+
+/// Asks a training to stop; it does within a step, and at once where it waits for others.
 #[utoipa::path(post, path = "/finetune/jobs/{id}/cancel", tag = "finetune", params(("id" = String, Path)), request_body = CancelBody,
     responses((status = 202, body = FinetuneCancelled), (status = 404, body = Problem), (status = 409, description = "it has ended", body = Problem)))]
 async fn cancel(
@@ -252,5 +270,8 @@ async fn cancel(
     checks.reason("reason", body.reason.as_deref());
     checks.finish()?;
     tell(&state, FinetuneCancelRequested { job_id, reason: body.reason, at: now_ms() }).await?;
+    if job.started_at.is_none() {
+        tell(&state, unclaimed_end(job_id)).await?;
+    }
     Ok((StatusCode::ACCEPTED, place(job_id), Reply(FinetuneCancelled { job_id: job_id.to_string() })))
 }

@@ -1,16 +1,21 @@
 //! Versions of models: the registry, stages, the adapter's files.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use axum::Json as Reply;
+use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use riverrun_schemas::finetune::{ModelStage, ModelStaged};
 use riverrun_schemas::{BlobRef, now_ms};
 use riverrun_stores::read_models::finetune_views::AdapterFiles;
 use riverrun_stores::read_models::{ModelVersionView, finetune};
+use riverrun_training::base::GGUF_FILE;
 use riverrun_training::export;
+use tokio_util::io::ReaderStream;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -122,8 +127,9 @@ fn point(state: &AppState, model: &str, version: i64, stage: ModelStage) -> Resu
     }
 }
 
-/// A file of a version: of its adapter, in the layout of PEFT, `adapter_model.safetensors` or `adapter_config.json`; or the examples
-/// that it was trained on, `dataset.jsonl`, with their runs where they were made of runs.
+/// A file of a version: of its adapter, in the layout of PEFT, `adapter_model.safetensors` or `adapter_config.json`; the merged model,
+/// `model.gguf`, where this server has it; or the examples that it was trained on, `dataset.jsonl`, with their runs where they were
+/// made of runs.
 #[utoipa::path(get, path = "/finetune/registry/{model}/{version}/files/{file}", tag = "finetune",
     params(("model" = String, Path), ("version" = i64, Path), ("file" = String, Path)),
     responses((status = 200, description = "the file", content_type = "application/octet-stream", body = Vec<u8>), (status = 404, body = Problem)))]
@@ -135,10 +141,11 @@ async fn file(
     let content = match file.as_str() {
         export::ADAPTER_WEIGHTS => state.parts().blobs.get(&files.weights).await?,
         export::ADAPTER_CONFIG => files.config.into_bytes().into(),
+        GGUF_FILE => return merged(&state, &view).await,
         DATASET => state.parts().blobs.get(&examples(view.dataset_sha256)).await?,
         _ => {
             return Err(ApiError::not_found("not_found", "a version has no such file").hint(format!(
-                "{}, {} or {DATASET}",
+                "{}, {}, {GGUF_FILE} or {DATASET}",
                 export::ADAPTER_WEIGHTS,
                 export::ADAPTER_CONFIG
             )));
@@ -149,4 +156,42 @@ async fn file(
         (CONTENT_DISPOSITION, format!("attachment; filename=\"{file}\"")),
     ];
     Ok((headers, content).into_response())
+}
+
+/// The merged model of a version. It is too large for the blob store, and lies where its trainer keeps models.
+async fn merged(state: &AppState, view: &ModelVersionView) -> Result<Response, ApiError> {
+    let folder = export::merged_folder(&state.core().models().settings().cache_dir, &view.model, view.version);
+    let path = folder.join(GGUF_FILE);
+    let file = match tokio::fs::File::open(&path).await {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(no_merged(view, path)),
+        Err(error) => return Err(unreadable(&path, &error)),
+    };
+    let length = file.metadata().await.map_err(|error| unreadable(&path, &error))?.len();
+    let headers = [
+        (CONTENT_TYPE, "application/octet-stream".to_owned()),
+        (CONTENT_DISPOSITION, format!("attachment; filename=\"{}.gguf\"", view.chat_model)),
+        (CONTENT_LENGTH, length.to_string()),
+    ];
+    Ok((headers, Body::from_stream(ReaderStream::new(file))).into_response())
+}
+
+fn no_merged(view: &ModelVersionView, path: PathBuf) -> ApiError {
+    let what = format!("{} has no merged model on this server: {} is not there", view.chat_model, path.display());
+    let told = ApiError::not_found("merged_model_missing", what);
+    match &view.gate.reason {
+        Some(reason) if !view.gate.passed => {
+            told.hint(format!("it did not pass its gate: {reason}; the adapter can be exported"))
+        }
+        Some(_) | None => told
+            .hint("it lies in RIVERRUN_MODELS_CACHE_DIR of the process that trained it; the adapter can be exported"),
+    }
+}
+
+fn unreadable(path: &std::path::Path, error: &std::io::Error) -> ApiError {
+    ApiError::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "merged_model_unreadable",
+        format!("{} can't be read: {error}", path.display()),
+    )
 }

@@ -62,13 +62,16 @@ pub enum FinetuneCommand {
         /// The stage: ready, retired or candidate
         stage: String,
     },
-    /// Write a version's adapter to a folder, in the layout of PEFT
+    /// Write a version's adapter to a folder, in the layout of PEFT, and its merged model where that is asked for
     Export {
         /// A version: model@number
         model: String,
         /// The folder; made when it is not there
         #[arg(long, value_name = "FOLDER")]
         to: PathBuf,
+        /// Write the merged model, too: a GGUF file, as llama.cpp loads it
+        #[arg(long)]
+        merged: bool,
         /// Write the examples that it was trained on, too
         #[arg(long)]
         dataset: bool,
@@ -172,8 +175,9 @@ pub async fn run(
         FinetuneCommand::Registry(page) => versions::ls(connection, page, output).await,
         FinetuneCommand::Show { model } => versions::show(connection, &model, output).await,
         FinetuneCommand::Stage { model, stage } => versions::stage(connection, &model, &stage, output).await,
-        FinetuneCommand::Export { model, to, dataset } => {
-            versions::export(connection, &model, &to, dataset, output).await
+        FinetuneCommand::Export { model, to, merged, dataset } => {
+            let more = [(merged, versions::MERGED), (dataset, versions::DATASET)];
+            versions::export(connection, &model, &to, more, output).await
         }
         FinetuneCommand::Eval(args) => eval::run(Some(connection), models, args, output).await,
     }

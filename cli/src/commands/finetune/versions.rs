@@ -13,6 +13,10 @@ use crate::paging::PageArgs;
 
 /// Files of an adapter.
 const ADAPTER: [&str; 2] = ["adapter_model.safetensors", "adapter_config.json"];
+/// The merged model.
+pub(super) const MERGED: &str = "model.gguf";
+/// The examples.
+pub(super) const DATASET: &str = "dataset.jsonl";
 /// Runs that are told one by one.
 const RUNS_SHOWN: usize = 10;
 
@@ -95,22 +99,23 @@ pub(super) async fn stage(connection: &Connection, version: &str, stage: &str, o
     output.show(&view, |view| format!("{} is {}", view.chat_model, view.stage))
 }
 
+/// Writes the files of an adapter, and `more` of a version where they are asked for.
 pub(super) async fn export(
     connection: &Connection,
     version: &str,
     to: &Path,
-    dataset: bool,
+    more: [(bool, &'static str); 2],
     output: Output,
 ) -> Result<(), CliError> {
     let place = place(version)?;
     let failed =
         |error: std::io::Error| CliError::new(Exit::Failed, format!("{} can't be written: {error}", to.display()));
     std::fs::create_dir_all(to).map_err(failed)?;
+    let more = more.into_iter().filter_map(|(asked, name)| asked.then_some(name));
     let mut files = Vec::new();
-    for name in ADAPTER.into_iter().chain(dataset.then_some("dataset.jsonl")) {
-        let content = connection.client.get_bytes(&format!("{place}/files/{name}")).await?;
+    for name in ADAPTER.into_iter().chain(more) {
         let path = to.join(name);
-        std::fs::write(&path, content).map_err(failed)?;
+        connection.client.save(&format!("{place}/files/{name}"), &path).await?;
         files.push(path.display().to_string());
     }
     output.show(&json!({ "files": files }), |_| files.join("\n"))

@@ -1,5 +1,5 @@
 use riverrun_schemas::Topic;
-use riverrun_schemas::finetune::{FinetuneClaimed, StartFinetune};
+use riverrun_schemas::finetune::{FinetuneCancelRequested, FinetuneClaimed, StartFinetune};
 
 use super::*;
 use crate::read_models::{LogRecord, Projected, apply, rebuild};
@@ -121,6 +121,27 @@ async fn given_a_worker_that_lost_its_claim_then_what_it_says_does_not_count() {
     assert_eq!(steps(&sql, job_id(), 1).await.unwrap().len(), 1);
     assert_eq!(jobs(&sql, Some("queued"), &PageRequest::default()).await.unwrap().items.len(), 0);
     assert_eq!(jobs(&sql, None, &PageRequest::default()).await.unwrap().items, [view]);
+}
+
+async fn status(events: &[FinetuneEvent]) -> String {
+    let (_folder, sql) = database(events).await;
+    job(&sql, job_id()).await.unwrap().unwrap().status
+}
+
+#[tokio::test]
+async fn given_a_training_that_nobody_has_claimed_when_cancelled_then_it_has_ended_and_a_claimed_one_ends_with_its_worker()
+ {
+    let wish: FinetuneEvent = FinetuneCancelRequested { job_id: job_id(), reason: None, at: 3 }.into();
+    let unclaimed = || finished_event(0, FinetuneOutcome::Cancelled);
+    let waiting = [accepted_event(), wish.clone(), unclaimed()];
+    assert_eq!(status(&waiting).await, "cancelled");
+    // Its worker had not read that when it claimed it, and hears of the wish.
+    let late = [claimed(1), step(1, 1, 3.0), finished_event(1, FinetuneOutcome::Succeeded)];
+    assert_eq!(status(&[&waiting[..], &late[..]].concat()).await, "cancelled");
+    let mut events = vec![accepted_event(), claimed(1), wish, unclaimed()];
+    assert_eq!(status(&events).await, "running");
+    events.push(finished_event(1, FinetuneOutcome::Cancelled));
+    assert_eq!(status(&events).await, "cancelled");
 }
 
 #[tokio::test]
