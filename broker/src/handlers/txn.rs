@@ -170,6 +170,15 @@ pub(super) async fn add_offsets_to_txn(
     AddOffsetsToTxnResponse::default().with_error_code(code(&named(added, version >= 2)))
 }
 
+/// Whether `who` may commit offsets of a group within a transaction.
+fn check_commit(context: &Context, group: &str, who: Identity<'_>) -> Result<(), ResponseError> {
+    if group.is_empty() {
+        return Err(ResponseError::InvalidGroupId);
+    }
+    let unknown = if who.generation < 0 { Ok(()) } else { Err(ResponseError::IllegalGeneration) };
+    context.node.groups.peek(group, |group, now| group.check_commit(now, who, true)).unwrap_or(unknown)
+}
+
 pub(super) async fn txn_offset_commit(
     context: &Context,
     version: i16,
@@ -182,9 +191,7 @@ pub(super) async fn txn_offset_commit(
         instance_id: request.group_instance_id.as_deref(),
         generation: if version >= 3 { request.generation_id } else { -1 },
     };
-    let is_member = who.generation >= 0 || !who.member_id.is_empty() || who.instance_id.is_some();
-    let known = context.node.groups.peek(&group, |group, now| group.check_commit(now, who, true));
-    let allowed = known.unwrap_or(if is_member { Err(ResponseError::UnknownMemberId) } else { Ok(()) });
+    let allowed = check_commit(context, &group, who);
     let now = now_ms();
     let mut items = Vec::new();
     let mut outcomes = Vec::new();
