@@ -265,8 +265,8 @@ pub(super) async fn describe_producers(
                         .with_producer_id(ProducerId(id))
                         .with_producer_epoch(i32::from(producer.epoch))
                         .with_last_sequence(producer.last_sequence())
-                        .with_last_timestamp(producer.last_ms)
-                        .with_coordinator_epoch(0)
+                        .with_last_timestamp(producer.last_timestamp)
+                        .with_coordinator_epoch(producer.coordinator_epoch)
                         .with_current_txn_start_offset(producer.open_since.unwrap_or(-1))
                 });
                 states.collect()
@@ -336,9 +336,7 @@ pub(super) async fn list_transactions(
                 || request.state_filters.iter().any(|name| &**name == txn.state.as_str());
             let by_producer = request.producer_id_filters.is_empty()
                 || request.producer_id_filters.iter().any(|id| id.0 == txn.producer_id);
-            let by_duration = version < 1
-                || request.duration_filter < 0
-                || txn.started_ms >= 0 && now - txn.started_ms > request.duration_filter;
+            let by_duration = version < 1 || txn.has_lasted(now, request.duration_filter);
             by_state && by_producer && by_duration
         })
         .map(|txn| {
