@@ -244,14 +244,18 @@ impl Node {
     ) -> Result<(), Refusal> {
         let _admin = self.admin.lock().await;
         let mut configs = self.journal.lock().topics.get(name).map(|meta| meta.configs.clone()).unwrap_or_default();
+        let before = configs.clone();
         change(&mut configs)?;
         check_configs(&configs)?;
         // A setting that cannot be is told even of a topic that is not there, as Apache Kafka does.
         let topic = self.topics.get(name).ok_or(ResponseError::UnknownTopicOrPartition)?;
         if !validate_only {
-            let durable =
-                self.journal.lock().record(Entry::ConfigsSet { name: name.to_owned(), configs: configs.clone() })?;
-            wait(durable).await?;
+            let set = |configs| Entry::ConfigsSet { name: name.to_owned(), configs };
+            let durable = self.journal.lock().record(set(configs.clone()))?;
+            if let Err(error) = wait(durable).await {
+                self.journal.lock().take_back(set(before));
+                return Err(error.into());
+            }
             topic.set_config(TopicConfig::new(&configs, self.config.segment_bytes));
         }
         Ok(())

@@ -351,9 +351,9 @@ async fn given_a_disk_that_is_whole_again_when_nobody_writes_then_logs_are_mende
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
-async fn given_creations_that_were_refused_when_started_with_or_without_room_then_nothing_of_them_is_there() {
-    for mended in [false, true] {
-        for fails in ["full", "sync"] {
+async fn given_changes_that_were_refused_when_started_with_or_without_room_then_nothing_of_them_is_there() {
+    for (what, fails) in [("partitions", "full"), ("partitions", "sync"), ("settings", "full"), ("settings", "sync")] {
+        for mended in [false, true] {
             let folder = TempDir::new().unwrap();
             let switches = Arc::new(Switches::default());
             let switch = if fails == "full" { &switches.full } else { &switches.syncs_fail };
@@ -364,22 +364,27 @@ async fn given_creations_that_were_refused_when_started_with_or_without_room_the
             create(&broker, "t", 1, &[]).await;
             let (admin, options): (AdminClient<DefaultClientContext>, _) =
                 (client(broker.local_addr()).create().unwrap(), AdminOptions::new());
-            let topic = |name| NewTopic::new(name, 1, TopicReplication::Fixed(1));
             switch.store(true, Ordering::SeqCst);
-            assert!(admin.create_partitions(&[NewPartitions::new("t", 3)], &options).await.unwrap()[0].is_err());
-            assert!(admin.create_topics(&[topic("refused")], &options).await.unwrap()[0].is_err());
+            if what == "partitions" {
+                assert!(admin.create_partitions(&[NewPartitions::new("t", 3)], &options).await.unwrap()[0].is_err());
+            } else {
+                let change = AlterConfig::new(ResourceSpecifier::Topic("t")).set("retention.ms", "1");
+                assert!(admin.alter_configs(&[change], &options).await.unwrap()[0].is_err());
+            }
             switch.store(!mended, Ordering::SeqCst);
+            let later = || NewTopic::new("later", 1, TopicReplication::Fixed(1));
             let since = std::time::Instant::now();
-            while mended && admin.create_topics(&[topic("later")], &options).await.unwrap()[0].is_err() {
+            while mended && admin.create_topics(&[later()], &options).await.unwrap()[0].is_err() {
                 assert!(since.elapsed() < PATIENCE, "the journal takes nothing");
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
             broker.shutdown().await;
             let broker = start(&folder).await;
-            let there: Vec<(String, usize)> =
-                broker.topics().into_iter().map(|topic| (topic.name, topic.partitions.len())).collect();
-            let expected: &[(String, usize)] = &[("later".into(), 1), ("t".into(), 1)];
-            assert_eq!(there, expected[usize::from(!mended)..], "{fails}, mended: {mended}");
+            let topics = broker.topics();
+            let topic = topics.iter().find(|topic| topic.name == "t").unwrap();
+            let found = (topics.len(), topic.partitions.len(), topic.retention_ms);
+            let expected = (1 + usize::from(mended), 1, Some(604_800_000));
+            assert_eq!(found, expected, "{what}, {fails}, mended: {mended}");
             broker.shutdown().await;
         }
     }

@@ -287,8 +287,9 @@ pub(super) async fn describe_transactions(
     let meta = context.node.journal.lock();
     let states = request.transactional_ids.into_iter().map(|id| {
         let Some(txn) = meta.txns.get(&*id.0 as &str) else {
-            let unknown = ResponseError::TransactionalIdNotFound.code();
-            return TransactionState::default().with_transactional_id(id).with_error_code(unknown);
+            let is_name = !id.0.is_empty();
+            let unknown = if is_name { ResponseError::TransactionalIdNotFound } else { ResponseError::InvalidRequest };
+            return TransactionState::default().with_transactional_id(id).with_error_code(unknown.code());
         };
         let mut topics: Vec<TopicData> = Vec::new();
         for (topic, partition) in &txn.partitions {

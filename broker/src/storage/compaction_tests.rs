@@ -196,8 +196,7 @@ fn given_a_segment_with_more_keys_than_a_pass_remembers_when_compacted_again_the
 }
 
 #[test]
-fn given_a_segment_that_does_not_fit_behind_its_neighbour_when_compacted_then_both_are_whole_and_what_stays_is_not_written()
- {
+fn given_a_segment_that_does_not_fit_behind_its_neighbour_when_compacted_then_what_stays_whole_is_not_written() {
     let place = TempDir::new().unwrap();
     let partition = written(&place, "300", b"abcdaefghi");
     compact(&partition);

@@ -214,3 +214,17 @@ async fn given_clients_of_both_protocols_when_they_take_turns_under_one_id_then_
     drop(node);
     broker.shutdown().await;
 }
+
+#[tokio::test]
+async fn given_a_transactional_id_without_a_name_when_it_is_used_then_the_request_is_invalid() {
+    let folder = TempDir::new().unwrap();
+    let (broker, node) = broker(&folder).await;
+    let (nobody, part) = (producer(1, 0), vec![("t".to_owned(), 0)]);
+    for (id, expected) in [("", ResponseError::InvalidRequest), ("unknown", ResponseError::InvalidProducerIdMapping)] {
+        assert_eq!(coordinator::verify(&node, id, nobody, &part), Err(expected));
+        assert_eq!(coordinator::add_partitions(&node, id, nobody, part.clone()).await, Err(expected));
+        assert_eq!(coordinator::end(&node, id, nobody, true, Protocol::Two).await, Err(expected));
+    }
+    drop(node);
+    broker.shutdown().await;
+}
