@@ -62,17 +62,16 @@ fn look_after_logs(node: &Node, compactor: &Compactor) {
     compactor.keep_only(&compacted);
 }
 
-/// What the journal could not write is part of its state and gets into the next file. A topic whose creation was refused for that
-/// would be there after the next start, though nobody was told of it.
+/// What the journal could not write is part of its state and gets into the next file. A topic or partitions whose creation was
+/// refused for that, or whose client went away meanwhile, would be there after the next start, though nobody was told of it.
 fn take_back_refused_topics(node: &Node) {
     // Whoever creates one has it in the journal a moment before it is among the topics.
     let Ok(_admin) = node.admin.try_lock() else { return };
     let mut meta = node.journal.lock();
-    let refused: Vec<String> = meta.topics.keys().filter(|name| node.topics.get(name).is_none()).cloned().collect();
-    for name in refused {
-        if meta.record(Entry::TopicDeleted { name: name.clone() }).is_ok() {
-            tracing::info!(topic = %name, "a topic whose creation was refused is taken back");
-        }
+    let undone: Vec<Entry> = meta.topics.iter().filter_map(|(name, known)| node.undo(name, known)).collect();
+    for entry in undone {
+        tracing::info!(?entry, "a topic or partitions whose creation was refused are taken back");
+        meta.take_back(entry);
     }
 }
 

@@ -131,7 +131,11 @@ impl Node {
         self.check_partitions(0, partitions)?;
         let meta = TopicMeta { id: Uuid::new_v4(), partitions, configs, log_starts: BTreeMap::new() };
         if !validate_only {
-            self.journal.record(Entry::Topic { name: name.to_owned(), meta: meta.clone() }).await?;
+            let recorded = self.journal.record(Entry::Topic { name: name.to_owned(), meta: meta.clone() }).await;
+            if let Err(error) = recorded {
+                self.take_back(name);
+                return Err(error.into());
+            }
             self.topics.add(name, &meta, self.config.segment_bytes, &self.storage);
             tracing::info!(topic = name, partitions, "topic created");
         }
@@ -204,10 +208,31 @@ impl Node {
         let topic = self.topics.get(name).ok_or(ResponseError::UnknownTopicOrPartition)?;
         self.check_partitions(topic.partition_count() as i32, count)?;
         if !validate_only {
-            self.journal.record(Entry::PartitionsAdded { name: name.to_owned(), partitions: count }).await?;
+            let recorded =
+                self.journal.record(Entry::PartitionsAdded { name: name.to_owned(), partitions: count }).await;
+            if let Err(error) = recorded {
+                self.take_back(name);
+                return Err(error.into());
+            }
             topic.grow(count, &self.storage);
         }
         Ok(())
+    }
+
+    /// Makes the journal say of a topic what there is of it, where something that was refused is part of its state.
+    fn take_back(&self, name: &str) {
+        let mut meta = self.journal.lock();
+        if let Some(undo) = meta.topics.get(name).and_then(|known| self.undo(name, known)) {
+            meta.take_back(undo);
+        }
+    }
+
+    /// What undoes that the journal has a topic, or partitions of it, which are not here; none where they are.
+    pub(crate) fn undo(&self, name: &str, known: &TopicMeta) -> Option<Entry> {
+        let name = name.to_owned();
+        let Some(topic) = self.topics.get(&name) else { return Some(Entry::TopicDeleted { name }) };
+        let partitions = topic.partition_count() as i32;
+        (known.partitions > partitions).then_some(Entry::PartitionsAdded { name, partitions })
     }
 
     /// Changes a topic's settings through `change`, which gets those that are set.
@@ -219,14 +244,18 @@ impl Node {
     ) -> Result<(), Refusal> {
         let _admin = self.admin.lock().await;
         let mut configs = self.journal.lock().topics.get(name).map(|meta| meta.configs.clone()).unwrap_or_default();
+        let before = configs.clone();
         change(&mut configs)?;
         check_configs(&configs)?;
         // A setting that cannot be is told even of a topic that is not there, as Apache Kafka does.
         let topic = self.topics.get(name).ok_or(ResponseError::UnknownTopicOrPartition)?;
         if !validate_only {
-            let durable =
-                self.journal.lock().record(Entry::ConfigsSet { name: name.to_owned(), configs: configs.clone() })?;
-            wait(durable).await?;
+            let set = |configs| Entry::ConfigsSet { name: name.to_owned(), configs };
+            let durable = self.journal.lock().record(set(configs.clone()))?;
+            if let Err(error) = wait(durable).await {
+                self.journal.lock().take_back(set(before));
+                return Err(error.into());
+            }
             topic.set_config(TopicConfig::new(&configs, self.config.segment_bytes));
         }
         Ok(())

@@ -1,5 +1,7 @@
 //! Settings of a topic: one table of names, defaults and meanings.
 
+pub(crate) mod words;
+
 use std::collections::BTreeMap;
 
 use crate::wire::compression::Codec;
@@ -45,7 +47,7 @@ fn positive(value: &str) -> bool {
     value.parse::<i64>().is_ok_and(|value| value >= 1)
 }
 fn segment_size(value: &str) -> bool {
-    value.parse::<i64>().is_ok_and(|value| (14..=1 << 31).contains(&value))
+    value.parse::<i64>().is_ok_and(|value| (14..=i64::from(i32::MAX)).contains(&value))
 }
 fn message_size(value: &str) -> bool {
     value.parse::<i64>().is_ok_and(|value| (0..=i64::from(i32::MAX)).contains(&value))
@@ -112,7 +114,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("min.compaction.lag.ms", "0", SettingType::Long, natural, "0 or more"),
     setting("retention.bytes", "-1", SettingType::Long, any_number, "-1 or more"),
     setting("retention.ms", "604800000", SettingType::Long, any_number, "-1 or more"),
-    setting("segment.bytes", "67108864", SettingType::Int, segment_size, "14 to 2147483648"),
+    setting("segment.bytes", "67108864", SettingType::Int, segment_size, "14 to 2147483647"),
     setting("segment.ms", "604800000", SettingType::Long, positive, "1 or more"),
 ];
 

@@ -16,7 +16,9 @@ use std::time::Duration;
 
 use common::*;
 use kafka_protocol::ResponseError;
-use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::admin::{
+    AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication,
+};
 use rdkafka::client::{ClientContext, DefaultClientContext};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance, StreamConsumer};
 use rdkafka::message::Message;
@@ -351,6 +353,46 @@ async fn given_a_disk_that_is_whole_again_when_nobody_writes_then_logs_are_mende
     let names: Vec<String> = broker.topics().into_iter().map(|topic| topic.name).collect();
     assert_eq!(names, ["t"]);
     broker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_changes_that_were_refused_when_started_with_or_without_room_then_nothing_of_them_is_there() {
+    for (what, fails) in [("partitions", "full"), ("partitions", "sync"), ("settings", "full"), ("settings", "sync")] {
+        for mended in [false, true] {
+            let folder = TempDir::new().unwrap();
+            let switches = Arc::new(Switches::default());
+            let switch = if fails == "full" { &switches.full } else { &switches.syncs_fail };
+            // Nobody else is to take anything back.
+            let mut config = config(&folder).with_disk(Arc::new(FaultyDisk(switches.clone())));
+            config.housekeeping_interval = PATIENCE;
+            let broker = Broker::start(config).await.unwrap();
+            create(&broker, "t", 1, &[]).await;
+            let (admin, options): (AdminClient<DefaultClientContext>, _) =
+                (client(broker.local_addr()).create().unwrap(), AdminOptions::new());
+            switch.store(true, Ordering::SeqCst);
+            if what == "partitions" {
+                assert!(admin.create_partitions(&[NewPartitions::new("t", 3)], &options).await.unwrap()[0].is_err());
+            } else {
+                let change = AlterConfig::new(ResourceSpecifier::Topic("t")).set("retention.ms", "1");
+                assert!(admin.alter_configs(&[change], &options).await.unwrap()[0].is_err());
+            }
+            switch.store(!mended, Ordering::SeqCst);
+            let later = || NewTopic::new("later", 1, TopicReplication::Fixed(1));
+            let since = std::time::Instant::now();
+            while mended && admin.create_topics(&[later()], &options).await.unwrap()[0].is_err() {
+                assert!(since.elapsed() < PATIENCE, "the journal takes nothing");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            broker.shutdown().await;
+            let broker = start(&folder).await;
+            let topics = broker.topics();
+            let topic = topics.iter().find(|topic| topic.name == "t").unwrap();
+            let found = (topics.len(), topic.partitions.len(), topic.retention_ms);
+            let expected = (1 + usize::from(mended), 1, Some(604_800_000));
+            assert_eq!(found, expected, "{what}, {fails}, mended: {mended}");
+            broker.shutdown().await;
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]

@@ -110,8 +110,13 @@ impl Client {
         answer.text()
     }
 
-    /// `DescribeProducers` 0: the epoch of a producer in partition 0.
+    /// The epoch of a producer in partition 0.
     fn epoch_in(&mut self, topic: &str, producer_id: i64) -> Option<i32> {
+        self.producer_in(topic, producer_id).map(|found| found.epoch)
+    }
+
+    /// `DescribeProducers` 0: what is known of a producer in partition 0.
+    fn producer_in(&mut self, topic: &str, producer_id: i64) -> Option<Known> {
         let asked = Asked::default().array(1).text(topic).array(1).i32(0).end().end();
         let mut answer = asked.ask(&mut self.0, ApiKey::DescribeProducers, 0);
         answer.i32(); // throttle
@@ -121,14 +126,20 @@ impl Client {
         let mut found = (0..count).map(|_| {
             let (id, epoch) = (answer.i64(), answer.i32());
             answer.i32(); // last sequence
-            answer.i64(); // last time
-            answer.i32(); // coordinator's epoch
+            let (last_timestamp, coordinator_epoch) = (answer.i64(), answer.i32());
             answer.i64(); // start of its transaction
             answer.tagged();
-            (id, epoch)
+            (id, Known { epoch, last_timestamp, coordinator_epoch })
         });
-        found.find(|(id, _)| *id == producer_id).map(|(_, epoch)| epoch)
+        found.find(|(id, _)| *id == producer_id).map(|(_, known)| known)
     }
+}
+
+/// What a partition knows of a producer.
+struct Known {
+    epoch: i32,
+    last_timestamp: i64,
+    coordinator_epoch: i32,
 }
 
 /// A batch of one record without a key, in a transaction unless its producer has no id.
@@ -198,6 +209,25 @@ async fn given_records_that_nobody_has_announced_when_their_transaction_ends_the
     .await;
     let expected = ["first", "0", "2"].map(String::from).to_vec();
     assert_eq!(committed(&broker).await, [expected.clone(), expected]);
+    broker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_a_producer_when_described_then_its_time_is_that_of_its_records_until_a_marker_comes() {
+    let folder = TempDir::new().unwrap();
+    let broker = with_topics(&folder).await;
+    let address = broker.local_addr();
+    blocking(move || {
+        let mut client = Client::connect(address);
+        let producer = client.init(TIMEOUT_MS);
+        assert_eq!(client.produce(12, producer, "a", 0, "open").0, 0);
+        let known = client.producer_in("a", producer.0).unwrap();
+        assert_eq!((known.last_timestamp, known.coordinator_epoch), (1_000, -1));
+        assert_eq!(client.end(5, producer, true).0, 0);
+        let known = client.producer_in("a", producer.0).unwrap();
+        assert!(known.last_timestamp > 1_000 && known.coordinator_epoch == 0, "those of the marker");
+    })
+    .await;
     broker.shutdown().await;
 }
 

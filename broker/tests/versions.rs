@@ -363,6 +363,113 @@ async fn given_offsets_when_deleted_then_the_group_is_looked_at_before_the_parti
     broker.shutdown().await;
 }
 
+/// `OffsetCommit` of partition 0 in a version of flexible form, by a member: Kafka's code.
+fn commit_as(stream: &mut TcpStream, version: i16, group: &str, member: &str, generation: i32) -> i16 {
+    let asked = Asked::default().text(group).i32(generation).text(member).null().array(1).text("t").array(1);
+    let asked = asked.i32(0).i64(7).i32(-1).null().end().end().end();
+    let mut answer = asked.ask(stream, ApiKey::OffsetCommit, version);
+    answer.i32(); // throttle
+    assert_eq!((answer.array(), answer.text().as_str(), answer.array(), answer.i32()), (1, "t", 1, 0));
+    answer.i16()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_members_of_groups_that_are_not_known_when_they_ask_then_they_are_told_so_and_make_none() {
+    let folder = TempDir::new().unwrap();
+    let broker = broker(&folder).await;
+    let address = broker.local_addr();
+    send(&producer(address), "t", 0, "k", "v").await;
+    blocking(move || {
+        let mut stream = connect(address);
+        let (unknown, absent) = (ResponseError::UnknownMemberId.code(), ResponseError::GroupIdNotFound.code());
+        assert_eq!(commit_as(&mut stream, 8, "absent", "m", 1), ResponseError::IllegalGeneration.code());
+        assert_eq!(commit_as(&mut stream, 9, "absent", "m", 1), absent);
+        assert_eq!(commit_as(&mut stream, 9, "g", "m", -1), 0, "of no generation");
+        assert_eq!(commit_as(&mut stream, 9, "g", "m", 1), unknown, "its offsets are known");
+        let join = Asked::default().text("absent").i32(60_000).i32(60_000).text("m").null().text("consumer");
+        let join = join.array(1).text("range").bytes(b"").end().null().end();
+        let mut answer = join.ask(&mut stream, ApiKey::JoinGroup, 9);
+        answer.i32(); // throttle
+        assert_eq!(answer.i16(), unknown);
+        let beat = Asked::default().text("").i32(1).text("m").null().end();
+        let mut answer = beat.ask(&mut stream, ApiKey::Heartbeat, 4);
+        answer.i32(); // throttle
+        assert_eq!(answer.i16(), ResponseError::InvalidGroupId.code());
+    })
+    .await;
+    assert!(broker.groups().iter().all(|group| group.id != "absent"), "who is no newcomer makes no group");
+    broker.shutdown().await;
+}
+
+/// A setting as it is described.
+struct Described {
+    name: String,
+    value: String,
+    /// Name and source of each.
+    synonyms: Vec<(String, i8)>,
+    documentation: String,
+}
+
+/// `DescribeConfigs` 4 of these settings of a resource, none for all: Kafka's code and what it says.
+fn describe(stream: &mut TcpStream, kind: i8, name: &str, keys: &[&str], documented: bool) -> (i16, Vec<Described>) {
+    let asked = Asked::default().array(1).i8(kind).text(name).array(keys.len());
+    let asked = keys.iter().fold(asked, |asked, key| asked.text(key)).end().i8(1).i8(i8::from(documented)).end();
+    let mut answer = asked.ask(stream, ApiKey::DescribeConfigs, 4);
+    answer.i32(); // throttle
+    assert_eq!(answer.array(), 1);
+    let error = answer.i16();
+    answer.text(); // message
+    assert_eq!((answer.i8(), answer.text().as_str()), (kind, name));
+    let count = answer.array();
+    let described = (0..count).map(|_| {
+        let (name, value) = (answer.text(), answer.text());
+        answer.i8(); // read only
+        answer.i8(); // source
+        answer.i8(); // sensitive
+        let count = answer.array();
+        let synonyms = (0..count).map(|_| {
+            let (name, _, source) = (answer.text(), answer.text(), answer.i8());
+            answer.tagged();
+            (name, source)
+        });
+        let synonyms = synonyms.collect();
+        answer.i8(); // type
+        let documentation = answer.text();
+        answer.tagged();
+        Described { name, value, synonyms, documentation }
+    });
+    (error, described.collect())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn given_settings_when_described_then_they_have_their_words_and_where_their_values_come_from() {
+    let folder = TempDir::new().unwrap();
+    let broker = broker(&folder).await;
+    let address = broker.local_addr();
+    send(&producer(address), "t", 0, "k", "v").await;
+    blocking(move || {
+        let (topic, node) = (2, 4);
+        let mut stream = connect(address);
+        let (error, all) = describe(&mut stream, topic, "t", &[], true);
+        assert!(error == 0 && all.len() > 20, "no names are all of them");
+        assert!(all.iter().all(|one| one.documentation.ends_with('.')));
+        let (_, some) = describe(&mut stream, topic, "t", &["segment.bytes", "retention.ms"], false);
+        let known_as = |name: &str| some.iter().find(|one| one.name == name).unwrap().synonyms.clone();
+        assert_eq!(
+            (known_as("segment.bytes"), known_as("retention.ms")),
+            (vec![("log.segment.bytes".into(), 5)], vec![])
+        );
+        assert!(some.len() == 2 && some.iter().all(|one| one.documentation.is_empty()), "nobody asked for words");
+        let (_, own) = describe(&mut stream, node, "1", &["group.min.session.timeout.ms"], true);
+        assert!(own.len() == 1 && own[0].value == "50" && own[0].documentation.ends_with('.'));
+        assert_eq!(describe(&mut stream, node, "", &[], true).1.len(), 0, "nothing was changed for all nodes");
+        let (invalid, _) = describe(&mut stream, topic, "a/b", &[], true);
+        assert_eq!(invalid, ResponseError::InvalidTopicException.code());
+    })
+    .await;
+    broker.shutdown().await;
+}
+
 /// `ListOffsets` of partition 0 in a version of flexible form: error, time, offset, leader epoch.
 fn offset_at(stream: &mut TcpStream, version: i16, topic: &str, timestamp: i64) -> (i16, i64, i64, i32) {
     let one = Asked::default().i32(-1).i8(0).array(1).text(topic).array(1).i32(0).i32(-1).i64(timestamp).end().end();

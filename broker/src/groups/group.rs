@@ -212,13 +212,13 @@ impl Group {
         who: Identity<'_>,
         transactional: bool,
     ) -> Result<(), ResponseError> {
+        if who.generation < 0 && self.phase == Phase::Empty {
+            // An admin client, or a lone consumer that uses the group only as a name.
+            return Ok(());
+        }
         if who.generation < 0 && who.member_id.is_empty() && who.instance_id.is_none() {
-            // A lone consumer that uses the group only as a name; transactional producers of old versions do so too.
-            return if self.phase == Phase::Empty || transactional {
-                Ok(())
-            } else {
-                Err(ResponseError::UnknownMemberId)
-            };
+            // Transactional producers of old versions do not say who they are.
+            return if transactional { Ok(()) } else { Err(ResponseError::UnknownMemberId) };
         }
         self.check(now, who)?;
         if self.phase == Phase::CompletingRebalance && !transactional {

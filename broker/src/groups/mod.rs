@@ -87,6 +87,11 @@ impl Groups {
         self.life.new_member_id(prefix)
     }
 
+    /// Whether this start of the broker gave out the member id.
+    pub(crate) fn gave(&self, member_id: &str) -> bool {
+        self.life.gave(member_id)
+    }
+
     /// Runs a transition of a group, which comes into being if need be.
     pub(crate) fn with<T>(&self, id: &str, mut transition: impl FnMut(&mut Group, Instant) -> T) -> T {
         loop {

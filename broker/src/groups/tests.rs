@@ -266,7 +266,12 @@ fn given_commits_when_checked_then_only_current_members_and_lone_consumers_of_em
     assert_eq!(group.check_commit(now, who("a", 1), false), Err(ResponseError::IllegalGeneration));
     assert_eq!(group.check_commit(now, who("x", 2), false), Err(ResponseError::UnknownMemberId));
     assert_eq!(group.check_commit(now, who("", -1), false), Err(ResponseError::UnknownMemberId));
-    assert_eq!(Group::default().check_commit(now, who("", -1), false), Ok(()));
+    assert_eq!(group.check_commit(now, who("", -1), true), Ok(()), "a transactional producer of an old version");
+    let mut empty = Group::default();
+    for member in ["", "a"] {
+        assert_eq!(empty.check_commit(now, who(member, -1), false), Ok(()), "{member}");
+    }
+    assert_eq!(empty.check_commit(now, who("a", 0), false), Err(ResponseError::UnknownMemberId));
 }
 
 #[test]

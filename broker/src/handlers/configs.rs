@@ -1,6 +1,7 @@
 //! Settings of topics, read and changed; the broker's own are only read.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::alter_configs_response::AlterConfigsResourceResponse as AlterAnswer;
@@ -14,9 +15,13 @@ use kafka_protocol::messages::{
     IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
 };
 
+use super::offsets::MAX_METADATA;
 use super::{Context, text};
+use crate::groups::group::MAX_MEMBERS;
 use crate::node::{NODE_ID, Refusal};
-use crate::topic_config::{SettingType, all_settings};
+use crate::topic_config::words::{broker_name, documentation};
+use crate::topic_config::{Setting, SettingType, all_settings};
+use crate::topics::is_valid_name;
 
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
@@ -32,7 +37,17 @@ struct Value {
     source: i8,
     kind: SettingType,
     read_only: bool,
-    default: Option<&'static str>,
+    /// The setting of the broker that is its default, if there is one, and its value.
+    default: Option<(&'static str, String)>,
+    documentation: &'static str,
+}
+
+/// What is wanted besides values.
+#[derive(Clone, Copy)]
+struct Wanted {
+    version: i16,
+    synonyms: bool,
+    documentation: bool,
 }
 
 pub(super) async fn describe_configs(
@@ -40,18 +55,16 @@ pub(super) async fn describe_configs(
     version: i16,
     request: DescribeConfigsRequest,
 ) -> DescribeConfigsResponse {
-    let synonyms = request.include_synonyms;
+    let wanted = Wanted { version, synonyms: request.include_synonyms, documentation: request.include_documentation };
     let results = request.resources.into_iter().map(|resource| {
         let result = DescribeConfigsResult::default()
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone());
         match values(context, &resource) {
             Ok(values) => {
-                let wanted = |value: &Value| match &resource.configuration_keys {
-                    Some(keys) => keys.iter().any(|key| &**key == value.name),
-                    None => true,
-                };
-                let configs = values.into_iter().filter(wanted).map(|value| describe(value, version, synonyms));
+                let keys = resource.configuration_keys.as_deref().unwrap_or_default();
+                let is_asked = |value: &Value| keys.is_empty() || keys.iter().any(|key| &**key == value.name);
+                let configs = values.into_iter().filter(is_asked).map(|value| describe(value, wanted));
                 result.with_configs(configs.collect())
             }
             Err(refusal) => {
@@ -66,13 +79,23 @@ fn values(context: &Context, resource: &DescribeConfigsResource) -> Result<Vec<V
     match resource.resource_type {
         TOPIC => {
             let name: &str = &resource.resource_name;
+            if !is_valid_name(name) {
+                let message =
+                    format!("{name} is no name of a topic: 1 to 249 letters, digits, dots, underscores or hyphens");
+                return Err(Refusal::new(ResponseError::InvalidTopicException, message));
+            }
             let set = context.node.journal.lock().topics.get(name).map(|meta| meta.configs.clone());
             let set = set.ok_or(ResponseError::UnknownTopicOrPartition)?;
-            Ok(all_settings().map(|setting| topic_value(setting, &set)).collect())
+            let segment_bytes = context.node.config.segment_bytes;
+            Ok(all_settings().map(|setting| topic_value(setting, &set, segment_bytes)).collect())
         }
         BROKER => {
             let name: &str = &resource.resource_name;
-            if !name.is_empty() && name.parse() != Ok(NODE_ID) {
+            // Without a name it is asked for what has been changed for all nodes while they ran, which nothing can be.
+            if name.is_empty() {
+                return Ok(Vec::new());
+            }
+            if name.parse() != Ok(NODE_ID) {
                 return Err(Refusal::new(
                     ResponseError::InvalidRequest,
                     format!("there is no node {name}, only {NODE_ID}"),
@@ -87,48 +110,126 @@ fn values(context: &Context, resource: &DescribeConfigsResource) -> Result<Vec<V
     }
 }
 
-fn topic_value(setting: &'static crate::topic_config::Setting, set: &BTreeMap<String, String>) -> Value {
+fn topic_value(setting: &'static Setting, set: &BTreeMap<String, String>, segment_bytes: u64) -> Value {
     let own = set.get(setting.name);
+    let default = if setting.name == "segment.bytes" { segment_bytes.to_string() } else { setting.default.to_owned() };
     Value {
         name: setting.name,
-        value: own.map_or(setting.default, String::as_str).to_owned(),
+        value: own.unwrap_or(&default).clone(),
         source: if own.is_some() { SOURCE_TOPIC } else { SOURCE_DEFAULT },
         kind: setting.kind,
         read_only: false,
-        default: Some(setting.default),
+        default: broker_name(setting.name).map(|name| (name, default)),
+        documentation: documentation(setting.name).unwrap_or_default(),
     }
 }
 
 fn broker_values(context: &Context) -> Vec<Value> {
     let config = &context.node.config;
-    let fixed =
-        |name, value: String, kind| Value { name, value, source: SOURCE_STATIC, kind, read_only: true, default: None };
+    let fixed = |name, value: String, kind, documentation| Value {
+        name,
+        value,
+        source: SOURCE_STATIC,
+        kind,
+        read_only: true,
+        default: None,
+        documentation,
+    };
+    let (number, long) = (SettingType::Int, SettingType::Long);
+    let (minutes, millis) =
+        (|time: Duration| (time.as_secs() / 60).to_string(), |time: Duration| time.as_millis().to_string());
     vec![
-        fixed("auto.create.topics.enable", config.auto_create_topics.to_string(), SettingType::Boolean),
-        fixed("default.replication.factor", "1".into(), SettingType::Int),
-        fixed("log.dirs", config.data_dir.display().to_string(), SettingType::Text),
-        fixed("log.segment.bytes", config.segment_bytes.to_string(), SettingType::Int),
-        fixed("max.connections", config.max_connections.to_string(), SettingType::Int),
-        fixed("node.id", NODE_ID.to_string(), SettingType::Int),
-        fixed("num.partitions", config.default_partitions.to_string(), SettingType::Int),
-        fixed("socket.request.max.bytes", config.max_frame_bytes.to_string(), SettingType::Int),
-        fixed("transaction.max.timeout.ms", config.max_transaction_timeout_ms.to_string(), SettingType::Int),
+        fixed(
+            "auto.create.topics.enable",
+            config.auto_create_topics.to_string(),
+            SettingType::Boolean,
+            "Whether asking for a topic, or producing to it, creates it.",
+        ),
+        fixed(
+            "connections.max.idle.ms",
+            millis(config.idle_timeout),
+            long,
+            "Time after which a connection without requests is closed.",
+        ),
+        fixed("default.replication.factor", "1".into(), number, "Replicas of a topic: there is one node."),
+        fixed(
+            "group.initial.rebalance.delay.ms",
+            "0".into(),
+            number,
+            "How long the first members of a group wait for others.",
+        ),
+        fixed(
+            "group.max.session.timeout.ms",
+            millis(config.max_session_timeout),
+            number,
+            "The longest session of a member of a group.",
+        ),
+        fixed("group.max.size", MAX_MEMBERS.to_string(), number, "Most members of a group."),
+        fixed(
+            "group.min.session.timeout.ms",
+            millis(config.min_session_timeout),
+            number,
+            "The shortest session of a member of a group.",
+        ),
+        fixed("log.dirs", config.data_dir.display().to_string(), SettingType::Text, "The data folder."),
+        fixed(
+            "log.segment.bytes",
+            config.segment_bytes.to_string(),
+            number,
+            "The size at which a segment file is closed, for topics that say nothing.",
+        ),
+        fixed("max.connections", config.max_connections.to_string(), number, "Most connections of a listener."),
+        fixed("node.id", NODE_ID.to_string(), number, "The number of the node."),
+        fixed(
+            "num.partitions",
+            config.default_partitions.to_string(),
+            number,
+            "Partitions of a topic when nothing is said.",
+        ),
+        fixed(
+            "offset.metadata.max.bytes",
+            MAX_METADATA.to_string(),
+            number,
+            "The longest text beside a committed offset.",
+        ),
+        fixed(
+            "offsets.retention.minutes",
+            minutes(config.offsets_retention),
+            number,
+            "How long offsets of a group without members are kept.",
+        ),
+        fixed(
+            "producer.id.expiration.ms",
+            millis(config.producer_expiry),
+            number,
+            "Time after which a partition forgets a producer that does not write.",
+        ),
+        fixed("socket.request.max.bytes", config.max_frame_bytes.to_string(), number, "The largest request."),
+        fixed(
+            "transaction.max.timeout.ms",
+            config.max_transaction_timeout_ms.to_string(),
+            number,
+            "The longest time that a transaction may stay open.",
+        ),
+        fixed(
+            "transactional.id.expiration.ms",
+            millis(config.transactional_id_expiry),
+            number,
+            "Time after which a transactional id that nobody uses is forgotten.",
+        ),
     ]
 }
 
-fn describe(value: Value, version: i16, synonyms: bool) -> DescribeConfigsResourceResult {
+fn describe(value: Value, wanted: Wanted) -> DescribeConfigsResourceResult {
     let mut known_as = Vec::new();
-    if synonyms {
-        let of = |text_value: String, source| {
-            DescribeConfigsSynonym::default()
-                .with_name(text(value.name))
-                .with_value(Some(text(text_value)))
-                .with_source(source)
+    if wanted.synonyms {
+        let of = |name: &'static str, value: String, source| {
+            DescribeConfigsSynonym::default().with_name(text(name)).with_value(Some(text(value))).with_source(source)
         };
-        known_as.push(of(value.value.clone(), value.source));
         if value.source != SOURCE_DEFAULT {
-            known_as.extend(value.default.map(|default| of(default.to_owned(), SOURCE_DEFAULT)));
+            known_as.push(of(value.name, value.value.clone(), value.source));
         }
+        known_as.extend(value.default.map(|(name, default)| of(name, default, SOURCE_DEFAULT)));
     }
     let described = DescribeConfigsResourceResult::default()
         .with_name(text(value.name))
@@ -136,7 +237,12 @@ fn describe(value: Value, version: i16, synonyms: bool) -> DescribeConfigsResour
         .with_read_only(value.read_only)
         .with_config_source(value.source)
         .with_synonyms(known_as);
-    if version >= 3 { described.with_config_type(value.kind as i8) } else { described }
+    if wanted.version < 3 {
+        return described;
+    }
+    described
+        .with_config_type(value.kind as i8)
+        .with_documentation(wanted.documentation.then(|| text(value.documentation)))
 }
 
 async fn change(

@@ -40,8 +40,7 @@ pub(super) async fn join_group(context: &Context, version: i16, request: JoinGro
         None
     };
     if let Some(error) = refused {
-        let member_id = request.member_id.to_string();
-        return join_answer(version, Joined { error: Some(error), member_id, generation: -1, ..Joined::default() });
+        return refuse_join(version, error, request.member_id.to_string());
     }
     let rebalance_timeout = if version >= 1 { millis(request.rebalance_timeout_ms) } else { session_timeout };
     let join = Join {
@@ -50,27 +49,43 @@ pub(super) async fn join_group(context: &Context, version: i16, request: JoinGro
         client_id: context.client_id.clone(),
         client_host: format!("/{}", context.peer.ip()),
         session_timeout,
-        rebalance_timeout: rebalance_timeout.min(config.max_session_timeout),
+        rebalance_timeout,
         protocol_type: request.protocol_type.to_string(),
         protocols: request.protocols.into_iter().map(|p| (p.name.to_string(), own(&p.metadata))).collect(),
         must_return: version >= 4,
         can_skip_assignment: version >= 9,
     };
+    let Some(receiver) = enter(context, &request.group_id, join) else {
+        return refuse_join(version, ResponseError::UnknownMemberId, request.member_id.to_string());
+    };
+    match receiver.await {
+        Ok(joined) => join_answer(version, joined),
+        Err(_) => refuse_join(version, ResponseError::CoordinatorNotAvailable, String::new()),
+    }
+}
+
+/// Has a group take the request. Only a newcomer makes one: none where a member asks for a group that there is not.
+fn enter(context: &Context, group: &str, join: Join) -> Option<oneshot::Receiver<Joined>> {
+    let is_new = join.member_id.is_empty();
     let prefix = join.instance_id.clone().unwrap_or_else(|| context.client_id.clone());
     let (sender, receiver) = oneshot::channel();
     let mut once = Some((join, sender));
     let groups = &context.node.groups;
-    groups.with(&request.group_id, |group, now| {
+    let transition = |group: &mut Group, now| {
         if let Some((join, sender)) = once.take() {
             group.join(now, join, || groups.new_member_id(&prefix), sender);
         }
-    });
-    let joined = receiver.await.unwrap_or_else(|_| Joined {
-        error: Some(ResponseError::CoordinatorNotAvailable),
-        generation: -1,
-        ..Joined::default()
-    });
-    join_answer(version, joined)
+    };
+    if is_new {
+        groups.with(group, transition);
+    } else {
+        groups.peek(group, transition)?;
+    }
+    Some(receiver)
+}
+
+fn refuse_join(version: i16, error: ResponseError, member_id: String) -> JoinGroupResponse {
+    join_answer(version, Joined { error: Some(error), member_id, generation: -1, ..Joined::default() })
 }
 
 fn join_answer(version: i16, joined: Joined) -> JoinGroupResponse {
@@ -99,6 +114,9 @@ pub(super) async fn sync_group(context: &Context, version: i16, request: SyncGro
     };
     let assignments = request.assignments.iter().map(|one| (one.member_id.to_string(), own(&one.assignment))).collect();
     let (sender, receiver) = oneshot::channel();
+    if request.group_id.is_empty() {
+        return SyncGroupResponse::default().with_error_code(ResponseError::InvalidGroupId.code());
+    }
     let known = context.node.groups.peek(&request.group_id, |group, now| {
         group.sync(now, who, request.protocol_type.as_deref(), request.protocol_name.as_deref(), assignments, sender);
     });
@@ -122,6 +140,9 @@ pub(super) async fn heartbeat(context: &Context, _: i16, request: HeartbeatReque
         instance_id: request.group_instance_id.as_deref(),
         generation: request.generation_id,
     };
+    if request.group_id.is_empty() {
+        return HeartbeatResponse::default().with_error_code(ResponseError::InvalidGroupId.code());
+    }
     let beat = context.node.groups.peek(&request.group_id, |group, now| group.heartbeat(now, who));
     HeartbeatResponse::default().with_error_code(code(&beat.unwrap_or(Err(ResponseError::UnknownMemberId))))
 }
@@ -131,6 +152,9 @@ pub(super) async fn leave_group(context: &Context, version: i16, request: LeaveG
         let left = context.node.groups.peek(&request.group_id, |group, now| group.leave(now, member, instance));
         left.unwrap_or(Err(ResponseError::UnknownMemberId))
     };
+    if request.group_id.is_empty() {
+        return LeaveGroupResponse::default().with_error_code(ResponseError::InvalidGroupId.code());
+    }
     if version < 3 {
         return LeaveGroupResponse::default().with_error_code(code(&leave(&request.member_id, None)));
     }

@@ -120,21 +120,49 @@ pub(super) async fn offset_for_leader_epoch(
     OffsetForLeaderEpochResponse::default().with_topics(topics.collect())
 }
 
-pub(super) async fn offset_commit(context: &Context, _: i16, request: OffsetCommitRequest) -> OffsetCommitResponse {
+/// First version whose clients are told that there is no such group.
+const SINCE_GROUP_NOT_FOUND: i16 = 9;
+
+/// Whether `who` may commit offsets of a group. One that is not known comes into being by a commit of nobody's member.
+fn check_commit(context: &Context, version: i16, group: &str, who: Identity<'_>) -> Result<(), ResponseError> {
+    let known = context.node.groups.peek(group, |group, now| group.check_commit(now, who, false));
+    known.unwrap_or_else(|| {
+        if who.generation < 0 {
+            return Ok(());
+        }
+        // A group without members is forgotten sooner here than by Apache Kafka: who may have been one of them is to join again.
+        let had_members = has_offsets(context, group) || context.node.groups.gave(who.member_id);
+        Err(of_unknown_group(version, had_members))
+    })
+}
+
+fn has_offsets(context: &Context, group: &str) -> bool {
+    context.node.journal.lock().groups.get(group).is_some_and(|offsets| !offsets.is_empty())
+}
+
+/// What a member is told of which no group is known.
+fn of_unknown_group(version: i16, had_members: bool) -> ResponseError {
+    if had_members {
+        ResponseError::UnknownMemberId
+    } else if version >= SINCE_GROUP_NOT_FOUND {
+        ResponseError::GroupIdNotFound
+    } else {
+        ResponseError::IllegalGeneration
+    }
+}
+
+pub(super) async fn offset_commit(
+    context: &Context,
+    version: i16,
+    request: OffsetCommitRequest,
+) -> OffsetCommitResponse {
     let group = request.group_id.to_string();
     let who = Identity {
         member_id: &request.member_id,
         instance_id: request.group_instance_id.as_deref(),
         generation: request.generation_id_or_member_epoch,
     };
-    let allowed = if group.is_empty() {
-        Err(ResponseError::InvalidGroupId)
-    } else if who.generation < 0 && who.member_id.is_empty() {
-        context.node.groups.peek(&group, |group, now| group.check_commit(now, who, false)).unwrap_or(Ok(()))
-    } else {
-        let known = context.node.groups.peek(&group, |group, now| group.check_commit(now, who, false));
-        known.unwrap_or(Err(ResponseError::UnknownMemberId))
-    };
+    let allowed = check_commit(context, version, &group, who);
     let now = now_ms();
     let mut accepted = Vec::new();
     let mut topics = Vec::with_capacity(request.topics.len());

@@ -170,6 +170,15 @@ pub(super) async fn add_offsets_to_txn(
     AddOffsetsToTxnResponse::default().with_error_code(code(&named(added, version >= 2)))
 }
 
+/// Whether `who` may commit offsets of a group within a transaction.
+fn check_commit(context: &Context, group: &str, who: Identity<'_>) -> Result<(), ResponseError> {
+    if group.is_empty() {
+        return Err(ResponseError::InvalidGroupId);
+    }
+    let unknown = if who.generation < 0 { Ok(()) } else { Err(ResponseError::IllegalGeneration) };
+    context.node.groups.peek(group, |group, now| group.check_commit(now, who, true)).unwrap_or(unknown)
+}
+
 pub(super) async fn txn_offset_commit(
     context: &Context,
     version: i16,
@@ -182,9 +191,7 @@ pub(super) async fn txn_offset_commit(
         instance_id: request.group_instance_id.as_deref(),
         generation: if version >= 3 { request.generation_id } else { -1 },
     };
-    let is_member = who.generation >= 0 || !who.member_id.is_empty() || who.instance_id.is_some();
-    let known = context.node.groups.peek(&group, |group, now| group.check_commit(now, who, true));
-    let allowed = known.unwrap_or(if is_member { Err(ResponseError::UnknownMemberId) } else { Ok(()) });
+    let allowed = check_commit(context, &group, who);
     let now = now_ms();
     let mut items = Vec::new();
     let mut outcomes = Vec::new();
@@ -258,8 +265,8 @@ pub(super) async fn describe_producers(
                         .with_producer_id(ProducerId(id))
                         .with_producer_epoch(i32::from(producer.epoch))
                         .with_last_sequence(producer.last_sequence())
-                        .with_last_timestamp(producer.last_ms)
-                        .with_coordinator_epoch(0)
+                        .with_last_timestamp(producer.last_timestamp)
+                        .with_coordinator_epoch(producer.coordinator_epoch)
                         .with_current_txn_start_offset(producer.open_since.unwrap_or(-1))
                 });
                 states.collect()
@@ -280,8 +287,9 @@ pub(super) async fn describe_transactions(
     let meta = context.node.journal.lock();
     let states = request.transactional_ids.into_iter().map(|id| {
         let Some(txn) = meta.txns.get(&*id.0 as &str) else {
-            let unknown = ResponseError::TransactionalIdNotFound.code();
-            return TransactionState::default().with_transactional_id(id).with_error_code(unknown);
+            let is_name = !id.0.is_empty();
+            let unknown = if is_name { ResponseError::TransactionalIdNotFound } else { ResponseError::InvalidRequest };
+            return TransactionState::default().with_transactional_id(id).with_error_code(unknown.code());
         };
         let mut topics: Vec<TopicData> = Vec::new();
         for (topic, partition) in &txn.partitions {
@@ -329,9 +337,7 @@ pub(super) async fn list_transactions(
                 || request.state_filters.iter().any(|name| &**name == txn.state.as_str());
             let by_producer = request.producer_id_filters.is_empty()
                 || request.producer_id_filters.iter().any(|id| id.0 == txn.producer_id);
-            let by_duration = version < 1
-                || request.duration_filter < 0
-                || txn.started_ms >= 0 && now - txn.started_ms > request.duration_filter;
+            let by_duration = version < 1 || txn.has_lasted(now, request.duration_filter);
             by_state && by_producer && by_duration
         })
         .map(|txn| {

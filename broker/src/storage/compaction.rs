@@ -3,21 +3,28 @@
 //! Closed segments are rewritten without records that a later one of the same key replaces, without records of aborted
 //! transactions, and without tombstones and markers of empty transactions whose segment was closed for longer than
 //! `delete.retention.ms`; small neighbours become one file. Offsets never change, and records that are not decided yet are
-//! never touched. With its records an aborted transaction leaves the list that readers get. Kept whole are records without keys, and compressed batches that cannot be read; while there is one of
-//! those, no tombstone goes, since it may stand for a record in there.
+//! never touched. With its records an aborted transaction leaves the list that readers get. Kept whole are records without keys,
+//! and compressed batches that cannot be read; while there is one of those, no tombstone goes, since it may stand for a record in
+//! there.
+//!
+//! A pass takes note of the keys that have come since the last one, as many as fit into memory, and then rewrites the log up to
+//! where it has looked. Segments are read and written a batch at a time, however large they are.
+
+mod merge;
+mod reader;
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::disk::{Disk, OpenMode};
+use self::merge::{Merge, Outcome};
+use self::reader::Batches;
 use super::partition::Partition;
 use super::producers::Aborted;
-use super::segment::{Checkpoint, Segment};
+use super::segment::Segment;
 use crate::topic_config::TopicConfig;
 use crate::wire::batch::{BatchHeader, Record, build_batch, records};
 use crate::wire::compression::{recompressed, uncompressed};
@@ -25,21 +32,32 @@ use crate::wire::compression::{recompressed, uncompressed};
 /// Most keys remembered in one pass, at about 40 bytes each; the rest of the log waits for the next pass.
 const MAX_KEYS: usize = 4_000_000;
 
+/// Bytes that are read, and written, at a time. Tests go over the edges of chunks with few bytes.
+const CHUNK: usize = if cfg!(test) { 100 } else { 1 << 20 };
+
 /// Time after which a log is tried again that could not be compacted: each try reads all of it.
 const FAILURE_PAUSE_MS: i64 = 60_000;
 
 /// Remembers how far each log has been compacted.
-#[derive(Default)]
 pub(crate) struct Compactor {
     past: Mutex<HashMap<PathBuf, Past>>,
     hashers: [RandomState; 2],
+    max_keys: usize,
+}
+
+impl Default for Compactor {
+    fn default() -> Self {
+        Self::remembering(MAX_KEYS)
+    }
 }
 
 /// What became of earlier passes over a log.
 #[derive(Clone, Copy, Default)]
 struct Past {
-    /// Records before this offset have been through compaction.
+    /// Of the records before this offset each has a key of its own.
     cleaned: i64,
+    /// There is a batch among them that cannot be read.
+    opaque: bool,
     /// It is left alone until then, milliseconds since 1970.
     paused_until_ms: i64,
 }
@@ -48,12 +66,15 @@ type KeyHash = (u64, u64);
 
 /// What a pass over the log has learnt.
 struct Plan {
+    /// Of keys in what has come since the last pass.
     last: HashMap<KeyHash, i64>,
     /// Last batch of each producer: kept, if need be without records, so that its sequence number survives.
     last_of_producer: HashMap<i64, i64>,
     aborted: Vec<Aborted>,
-    /// Records from here on have not been looked at.
+    /// Segments from here on wait for the next pass.
     end: i64,
+    /// Keys from here on have not been looked at.
+    known: i64,
     /// Some compressed batch cannot be read.
     opaque: bool,
 }
@@ -68,9 +89,15 @@ struct Closed {
 }
 
 impl Closed {
+    /// Where a segment ends.
+    fn end_of(&self, at: usize) -> i64 {
+        self.segments.get(at + 1).map_or(self.end, |next| next.base_offset)
+    }
+
     /// Whether enough has come since the last pass, or some of it has waited for long enough.
     fn is_worth_it(&self, cleaned: i64, total: u64, now: i64, config: &TopicConfig) -> bool {
-        let new = || self.segments.iter().filter(move |segment| segment.base_offset >= cleaned && segment.size > 0);
+        let is_new = |(at, segment): &(usize, &Segment)| self.end_of(*at) > cleaned && segment.size > 0;
+        let new = || self.segments.iter().enumerate().filter(is_new).map(|(_, segment)| segment);
         let dirty: u64 = new().map(|segment| segment.size).sum();
         let is_enough = dirty as f64 >= total as f64 * config.min_cleanable_dirty_ratio;
         let oldest = new().filter_map(|segment| segment.first_ms).min();
@@ -79,14 +106,20 @@ impl Closed {
     }
 }
 
-/// What has been written so far in a pass.
-#[derive(Default)]
-struct Written {
-    /// Producers with records of a transaction whose marker is still to come.
-    open: HashSet<i64>,
+/// How far a pass has come.
+struct Compacted {
+    cleaned: i64,
+    opaque: bool,
+    /// Bytes that are left.
+    bytes: u64,
 }
 
 impl Compactor {
+    /// One that remembers so many keys in a pass, and those of one batch more.
+    pub(super) fn remembering(max_keys: usize) -> Self {
+        Self { past: Mutex::default(), hashers: Default::default(), max_keys }
+    }
+
     /// Compacts a partition if enough has come since the last time. Blocks.
     pub(crate) fn run(&self, partition: &Partition, now: i64) {
         if !partition.is_good() {
@@ -102,11 +135,11 @@ impl Compactor {
         if !closed.is_worth_it(past.cleaned, total, now, &config) {
             return;
         }
-        let past = match self.compact(partition, &closed, now - config.delete_retention_ms) {
-            Ok((cleaned, after)) => {
+        let past = match self.compact(partition, &closed, past, now - config.delete_retention_ms) {
+            Ok(Compacted { cleaned, opaque, bytes }) => {
                 partition.forget_aborted_before(cleaned);
-                tracing::debug!(partition = %partition.name, before = total, after, "log compacted");
-                Past { cleaned, paused_until_ms: 0 }
+                tracing::debug!(partition = %partition.name, before = total, after = bytes, "log compacted");
+                Past { cleaned, opaque, paused_until_ms: 0 }
             }
             Err(error) => {
                 tracing::warn!(partition = %partition.name, error = %error, "log not compacted, tried again in a minute");
@@ -121,121 +154,151 @@ impl Compactor {
         self.past.lock().retain(|folder, _| folders.contains(folder));
     }
 
-    fn compact(&self, partition: &Partition, closed: &Closed, expired_before_ms: i64) -> io::Result<(i64, u64)> {
-        let (segments, end) = (&closed.segments, closed.end);
-        let plan = self.plan(partition, segments, end)?;
-        let mut written = Written::default();
+    fn compact(
+        &self,
+        partition: &Partition,
+        closed: &Closed,
+        past: Past,
+        expired_before_ms: i64,
+    ) -> io::Result<Compacted> {
+        let plan = self.plan(partition, closed, past)?;
         let limit = partition.config().segment_bytes;
-        let mut group: Vec<(Segment, Vec<u8>)> = Vec::new();
-        let mut after = 0;
-        for (at, segment) in segments.iter().enumerate() {
-            let next = segments.get(at + 1).map_or(end, |next| next.base_offset);
-            if segment.base_offset >= plan.end {
-                return Ok((segment.base_offset, after));
+        // Producers with records of a transaction whose marker is still to come.
+        let mut open = HashSet::new();
+        let mut merge: Option<Merge<'_>> = None;
+        let mut bytes = 0;
+        let planned =
+            closed.segments.iter().zip(&closed.closed_ms).take_while(|(segment, _)| segment.base_offset < plan.end);
+        for (segment, closed_ms) in planned {
+            let expired = closed_ms.is_some_and(|closed| closed < expired_before_ms);
+            if let Some(mut neighbours) = merge.take() {
+                let before = open.clone();
+                let decide = |header: &BatchHeader, batch: &[u8]| self.decide(header, batch, &plan, expired, &mut open);
+                if neighbours.add(segment, limit, decide)? {
+                    merge = Some(neighbours);
+                    continue;
+                }
+                open = before;
+                bytes += neighbours.finish(segment.base_offset)?;
             }
-            let expired = closed.closed_ms[at].is_some_and(|closed| closed < expired_before_ms);
-            let bytes = self.rewrite(&read_segment(partition, segment)?, &plan, expired, &mut written);
-            let size: usize = group.iter().map(|(_, bytes)| bytes.len()).sum();
-            if !group.is_empty() && (size + bytes.len()) as u64 > limit {
-                after += replace(partition, std::mem::take(&mut group), segment.base_offset)?;
-            }
-            group.push((segment.clone(), bytes));
-            if next == end || segments.get(at + 1).is_none_or(|next| next.base_offset >= plan.end) {
-                after += replace(partition, std::mem::take(&mut group), next)?;
-            }
+            let decide = |header: &BatchHeader, batch: &[u8]| self.decide(header, batch, &plan, expired, &mut open);
+            let mut alone = Merge::begin(partition, segment);
+            alone.add(segment, limit, decide)?;
+            merge = Some(alone);
         }
-        Ok((end, after))
+        if let Some(last) = merge {
+            bytes += last.finish(plan.end)?;
+        }
+        Ok(Compacted { cleaned: plan.known, opaque: plan.opaque, bytes })
     }
 
-    fn plan(&self, partition: &Partition, segments: &[Segment], end: i64) -> io::Result<Plan> {
-        let start = segments.first().map_or(0, |segment| segment.base_offset);
+    fn plan(&self, partition: &Partition, closed: &Closed, past: Past) -> io::Result<Plan> {
+        let start = closed.segments.first().map_or(0, |segment| segment.base_offset);
         let mut plan = Plan {
             last: HashMap::new(),
             last_of_producer: HashMap::new(),
-            aborted: partition.aborted_in(start, end),
-            end,
-            opaque: false,
+            aborted: partition.aborted_in(start, closed.end),
+            end: closed.end,
+            known: closed.end,
+            opaque: past.opaque,
         };
-        for segment in segments {
-            if plan.last.len() >= MAX_KEYS {
-                plan.end = segment.base_offset;
-                break;
-            }
-            let bytes = read_segment(partition, segment)?;
-            for (header, batch) in batches(&bytes) {
-                if header.producer_id >= 0 {
-                    plan.last_of_producer.insert(header.producer_id, header.base_offset);
-                }
-                if header.is_control() || plan.is_aborted(&header) {
-                    continue;
-                }
-                let Some((header, batch)) = uncompressed(&header, batch) else {
-                    plan.opaque = true;
-                    continue;
-                };
-                for record in records(&header, &batch).filter_map(Result::ok) {
-                    if let Some(key) = record.key {
-                        plan.last.insert(self.hash(key), record.offset);
-                    }
-                }
-            }
+        for (at, segment) in closed.segments.iter().enumerate() {
+            let Some(unknown) = self.learn(partition, segment, past.cleaned, &mut plan)? else { continue };
+            // A segment of which not all keys are known waits for the next pass, but for the first of those that are new: it
+            // would wait for ever.
+            let is_first = at == 0 || segment.base_offset <= past.cleaned;
+            (plan.end, plan.known) =
+                if is_first { (closed.end_of(at), unknown) } else { (segment.base_offset, segment.base_offset) };
+            break;
         }
         Ok(plan)
+    }
+
+    /// Takes note of the keys of a segment that stand behind `cleaned`, and of its producers. Returns the offset from which on
+    /// there were too many keys.
+    fn learn(
+        &self,
+        partition: &Partition,
+        segment: &Segment,
+        cleaned: i64,
+        plan: &mut Plan,
+    ) -> io::Result<Option<i64>> {
+        let mut unknown = None;
+        let mut batches = Batches::of(partition, segment)?;
+        while let Some((header, batch)) = batches.advance()? {
+            if header.producer_id >= 0 {
+                plan.last_of_producer.insert(header.producer_id, header.base_offset);
+            }
+            if unknown.is_some() || header.base_offset < cleaned || header.is_control() || plan.is_aborted(&header) {
+                continue;
+            }
+            if plan.last.len() >= self.max_keys {
+                unknown = Some(header.base_offset);
+                continue;
+            }
+            self.learn_keys(&header, batch, plan);
+        }
+        Ok(unknown)
+    }
+
+    fn learn_keys(&self, header: &BatchHeader, batch: &[u8], plan: &mut Plan) {
+        let Some((header, batch)) = uncompressed(header, batch) else {
+            plan.opaque = true;
+            return;
+        };
+        for record in records(&header, &batch).filter_map(Result::ok) {
+            if let Some(key) = record.key {
+                plan.last.insert(self.hash(key), record.offset);
+            }
+        }
     }
 
     fn hash(&self, key: &[u8]) -> KeyHash {
         (self.hashers[0].hash_one(key), self.hashers[1].hash_one(key))
     }
 
-    /// The segment without what may go. `expired` says that tombstones and needless markers are among that.
-    fn rewrite(&self, bytes: &[u8], plan: &Plan, expired: bool, written: &mut Written) -> Vec<u8> {
-        let mut out = Vec::with_capacity(bytes.len());
-        for (header, batch) in batches(bytes) {
-            let is_last = plan.last_of_producer.get(&header.producer_id) == Some(&header.base_offset);
-            if header.is_control() {
-                // Without it a later start could not tell what became of the records before it; without records, it could.
-                let has_records = written.open.remove(&header.producer_id);
-                if has_records || is_last || !expired {
-                    out.extend_from_slice(batch);
-                }
-                continue;
-            }
-            let before = out.len();
-            if plan.is_aborted(&header) {
-                if is_last {
-                    out.extend_from_slice(&without(&header, &[]));
-                }
-            } else {
-                self.rewrite_batch(&header, batch, plan, expired, is_last, &mut out);
-            }
-            if header.is_transactional() && out.len() > before {
-                written.open.insert(header.producer_id);
-            }
-        }
-        out
-    }
-
-    fn rewrite_batch(
+    /// What becomes of a batch. `expired` says that tombstones and needless markers go; `open` are the producers with records of
+    /// a transaction that stay and whose marker is still to come.
+    fn decide(
         &self,
         header: &BatchHeader,
         batch: &[u8],
         plan: &Plan,
         expired: bool,
-        is_last: bool,
-        out: &mut Vec<u8>,
-    ) {
-        let Some((plain_header, plain)) = uncompressed(header, batch) else {
-            out.extend_from_slice(batch);
-            return;
+        open: &mut HashSet<i64>,
+    ) -> Outcome {
+        let is_last = plan.last_of_producer.get(&header.producer_id) == Some(&header.base_offset);
+        if header.is_control() {
+            // Without it a later start could not tell what became of the records before it; without records, it could.
+            let has_records = open.remove(&header.producer_id);
+            return if has_records || is_last || !expired { Outcome::Stays } else { Outcome::Goes };
+        }
+        let outcome = if plan.is_aborted(header) {
+            without_any(header, is_last)
+        } else if header.base_offset >= plan.known {
+            Outcome::Stays
+        } else {
+            self.thin_out(header, batch, plan, expired, is_last)
         };
+        if header.is_transactional() && !matches!(outcome, Outcome::Goes) {
+            open.insert(header.producer_id);
+        }
+        outcome
+    }
+
+    fn thin_out(&self, header: &BatchHeader, batch: &[u8], plan: &Plan, expired: bool, is_last: bool) -> Outcome {
+        let Some((plain_header, plain)) = uncompressed(header, batch) else { return Outcome::Stays };
         let all: Vec<Record<'_>> = records(&plain_header, &plain).filter_map(Result::ok).collect();
-        let stays = |record: &&Record<'_>| self.stays(record, plan, expired);
-        let kept: Vec<&Record<'_>> = all.iter().filter(stays).collect();
+        let kept: Vec<&Record<'_>> = all.iter().filter(|record| self.stays(record, plan, expired)).collect();
         // Where the records are not as many as the header says, the batch is not what we understand: it is left alone.
-        if all.len() != header.records as usize || kept.len() == all.len() && !kept.is_empty() {
-            out.extend_from_slice(batch);
-        } else if !kept.is_empty() || is_last {
-            out.extend_from_slice(&without(header, &kept));
+        if all.len() != header.records as usize {
+            Outcome::Stays
+        } else if kept.is_empty() {
+            without_any(header, is_last)
+        } else if kept.len() == all.len() {
+            Outcome::Stays
+        } else {
+            Outcome::Becomes(without(header, &kept))
         }
     }
 
@@ -266,76 +329,13 @@ fn without(header: &BatchHeader, kept: &[&Record<'_>]) -> Vec<u8> {
     build_batch(&BatchHeader { records: kept.len() as i32, max_timestamp: newest, attributes, ..*header }, &body)
 }
 
-fn batches(bytes: &[u8]) -> impl Iterator<Item = (BatchHeader, &[u8])> {
-    let mut rest = bytes;
-    std::iter::from_fn(move || {
-        let header = BatchHeader::parse(rest).ok()?;
-        let batch = rest.get(..header.size)?;
-        rest = &rest[header.size..];
-        Some((header, batch))
-    })
-}
-
-fn read_segment(partition: &Partition, segment: &Segment) -> io::Result<Bytes> {
-    let file = partition.shared.files.get(segment.id, &segment.path)?;
-    let mut bytes = vec![0; segment.size as usize];
-    let read = file.read_at(&mut bytes, 0)?;
-    bytes.truncate(read);
-    let (mut sound, mut end) = (0, segment.base_offset);
-    while let Ok(header) = BatchHeader::parse_checked(&bytes[sound..]) {
-        sound += header.size;
-        end = header.last_offset() + 1;
+/// What becomes of a batch of which no record stays: the last one of its producer stays without them.
+fn without_any(header: &BatchHeader, is_last: bool) -> Outcome {
+    match (is_last, header.records) {
+        (false, _) => Outcome::Goes,
+        (true, 0) => Outcome::Stays,
+        (true, _) => Outcome::Becomes(without(header, &[])),
     }
-    if sound as u64 != segment.size {
-        let path = segment.path.display();
-        let error = io::Error::new(io::ErrorKind::InvalidData, format!("{path} is corrupt at byte {sound}"));
-        partition.found_damage(end, &error);
-        return Err(error);
-    }
-    Ok(bytes.into())
-}
-
-/// Puts the rewritten contents of neighbouring segments, which end at `end_offset`, into one file in their place.
-fn replace(partition: &Partition, group: Vec<(Segment, Vec<u8>)>, end_offset: i64) -> io::Result<u64> {
-    let before: u64 = group.iter().map(|(segment, _)| segment.size).sum();
-    let bytes: Vec<u8> = group.iter().flat_map(|(_, bytes)| bytes.iter().copied()).collect();
-    if group.len() == 1 && bytes.len() as u64 == before || group.is_empty() {
-        return Ok(before);
-    }
-    let old: Vec<Segment> = group.into_iter().map(|(segment, _)| segment).collect();
-    let generation = old.iter().map(|segment| segment.generation).max().unwrap_or(0) + 1;
-    let mut new = Segment::new(&partition.folder, old[0].base_offset, generation);
-    for (header, _) in batches(&bytes) {
-        new.push(&header);
-    }
-    new.first_ms = old[0].first_ms;
-    new.last_ms = old.last().and_then(|segment| segment.last_ms);
-    let disk = partition.shared.files.disk();
-    let temporary = new.path.with_extension("log.tmp");
-    let file = disk.open(&temporary, OpenMode::Truncate)?;
-    file.write_all_at(&bytes, 0)?;
-    file.sync_data()?;
-    // The producers at the end of the group are those of its last segment's checkpoint.
-    let last = old.last().and_then(|segment| Checkpoint::read(&**disk, &segment.checkpoint_path()));
-    let checkpoint = last.map(|last| Checkpoint::of(&new, end_offset, last.producers));
-    if let Err(error) = put_in_place(&**disk, &temporary, &new, checkpoint) {
-        // Without its segment it would say that something was lost.
-        let _ = disk.remove_file(&new.checkpoint_path());
-        return Err(error);
-    }
-    partition.swap_segments(&old, new, end_offset);
-    Ok(bytes.len() as u64)
-}
-
-/// Gives a complete file its name, behind its checkpoint if there is one.
-fn put_in_place(disk: &dyn Disk, temporary: &Path, new: &Segment, checkpoint: Option<Checkpoint>) -> io::Result<()> {
-    match checkpoint {
-        Some(checkpoint) => checkpoint.write(disk, &new.checkpoint_path())?,
-        // One of an earlier attempt would describe other contents.
-        None => drop(disk.remove_file(&new.checkpoint_path())),
-    }
-    disk.rename(temporary, &new.path)?;
-    new.path.parent().map_or(Ok(()), |folder| disk.sync_dir(folder))
 }
 
 impl Partition {

@@ -138,3 +138,76 @@ fn given_damage_that_compaction_meets_when_it_has_passed_then_it_is_told_and_tri
     assert_eq!(partition.stats().size_bytes, before / 6 * 5);
     compactor.keep_only(&std::collections::HashSet::new());
 }
+
+/// The offsets of the batches of each segment by the name of its file, all of them with good checksums.
+fn batches(place: &TempDir) -> Vec<(String, Vec<i64>)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder(place)).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        assert!(!name.ends_with("log.tmp"), "{name} is left");
+        if name.ends_with(".log") {
+            let bytes = std::fs::read(&path).unwrap();
+            let (mut at, mut offsets) = (0, Vec::new());
+            while at < bytes.len() {
+                let header = BatchHeader::parse_checked(&bytes[at..]).unwrap();
+                offsets.push(header.base_offset);
+                at += header.size;
+            }
+            found.push((name, offsets));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// A compacted partition with segments of this size and a record of each of these keys.
+fn written(place: &TempDir, segment_bytes: &str, keys: &[u8]) -> Arc<Partition> {
+    let settings =
+        [("cleanup.policy", "compact"), ("segment.bytes", segment_bytes), ("min.cleanable.dirty.ratio", "0.01")];
+    let partition = open(place, Recovered::default(), &settings);
+    keys.iter().for_each(|key| append(&partition, *key, None));
+    partition
+}
+
+#[test]
+fn given_more_keys_than_a_pass_remembers_when_compacted_again_then_each_pass_goes_on_where_the_last_one_ended() {
+    let place = TempDir::new().unwrap();
+    let partition = written(&place, "100", b"abcdabcdx");
+    let compactor = Compactor::remembering(2);
+    let left = || batches(&place).into_iter().flat_map(|(_, offsets)| offsets).collect::<Vec<_>>();
+    for expected in
+        [&[0, 1, 2, 3, 4, 5, 6, 7, 8][..], &[0, 1, 2, 3, 4, 5, 6, 7, 8], &[2, 3, 4, 5, 6, 7, 8], &[4, 5, 6, 7, 8]]
+    {
+        compactor.run(&partition, now_ms());
+        assert_eq!(left(), expected);
+    }
+}
+
+#[test]
+fn given_a_segment_with_more_keys_than_a_pass_remembers_when_compacted_again_then_it_is_gone_through_in_parts() {
+    let place = TempDir::new().unwrap();
+    let partition = written(&place, "300", b"ababc");
+    let compactor = Compactor::remembering(1);
+    for expected in [&[0, 1, 2, 3][..], &[0, 1, 2, 3], &[1, 2, 3], &[2, 3]] {
+        compactor.run(&partition, now_ms());
+        assert_eq!(batches(&place)[0].1, expected);
+    }
+}
+
+#[test]
+fn given_a_segment_that_does_not_fit_behind_its_neighbour_when_compacted_then_what_stays_whole_is_not_written() {
+    let place = TempDir::new().unwrap();
+    let partition = written(&place, "300", b"abcdaefghi");
+    compact(&partition);
+    let first = ("00000000000000000000-1.log".to_owned(), vec![1, 2, 3]);
+    let second = ("00000000000000000004-0.log".to_owned(), vec![4, 5, 6, 7]);
+    let newest = ("00000000000000000008-0.log".to_owned(), vec![8, 9]);
+    assert_eq!(batches(&place), [first, second, newest]);
+    let recovered = recover(&disk(), &folder(&place)).unwrap();
+    assert_eq!((recovered.end_offset, recovered.corrupt), (10, None));
+    b"efbcgzk".iter().for_each(|key| append(&partition, *key, None));
+    compact(&partition);
+    let merged = ("00000000000000000000-2.log".to_owned(), vec![3, 4]);
+    assert_eq!(batches(&place)[0], merged, "of both little is left");
+}

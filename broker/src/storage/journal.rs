@@ -178,6 +178,18 @@ impl<S: Folded> Locked<'_, S> {
 }
 
 impl<S: Folded> Locked<'_, S> {
+    /// Records what undoes an entry that was refused, also while nothing else is taken: the refused one is part of the state,
+    /// from which the next file is written. Nobody waits for it.
+    pub(crate) fn take_back(&mut self, entry: S::Entry) {
+        let inner = &mut *self.inner;
+        if let Err(error) = push_entry(&mut inner.pending, &entry) {
+            tracing::error!(error = %error, "journal entry not encodable");
+            return;
+        }
+        inner.state.apply(entry);
+        self.core.ready.notify_all();
+    }
+
     /// Has a journal that could not be written tried again when it is time, which needs nobody who has something to record.
     pub(crate) fn mend(&self) {
         if repair_due(&self.inner) {
@@ -258,10 +270,13 @@ impl<S: Folded> Core<S> {
 
 impl File {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, self.size)?;
-        self.file.sync_data()?;
-        self.size += bytes.len() as u64;
-        Ok(())
+        let written = self.file.write_all_at(bytes, self.size).and_then(|()| self.file.sync_data());
+        match &written {
+            Ok(()) => self.size += bytes.len() as u64,
+            // What is refused is not to be found by a start that comes before the next file. Where that fails too, it may be.
+            Err(_) => drop(self.file.set_len(self.size)),
+        }
+        written
     }
 }
 

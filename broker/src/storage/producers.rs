@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use kafka_protocol::ResponseError;
 use serde::{Deserialize, Serialize};
 
-use crate::wire::batch::{BatchHeader, Marker, advance_sequence};
+use crate::wire::batch::{BatchHeader, COORDINATOR_EPOCH, Marker, advance_sequence};
 
 /// Batches remembered per producer for the recognition of duplicates.
 pub(crate) const REMEMBERED_BATCHES: usize = 5;
@@ -32,7 +32,21 @@ pub(crate) struct Producer {
     pub open_since: Option<i64>,
     /// Broker time of its last batch, milliseconds since 1970.
     pub last_ms: i64,
+    /// Greatest time of the records of its last batch, or that of its last marker; -1 if there is none, or a checkpoint of before
+    /// this field has no word of it.
+    #[serde(default = "unknown_time")]
+    pub last_timestamp: i64,
+    /// Epoch of the coordinator that wrote its last marker, -1 before the first.
+    #[serde(default = "unknown_epoch")]
+    pub coordinator_epoch: i32,
     seen: VecDeque<SeenBatch>,
+}
+
+fn unknown_time() -> i64 {
+    -1
+}
+fn unknown_epoch() -> i32 {
+    -1
 }
 
 impl Producer {
@@ -152,14 +166,18 @@ impl Producers {
             epoch: header.producer_epoch,
             open_since: None,
             last_ms: now_ms,
+            last_timestamp: unknown_time(),
+            coordinator_epoch: unknown_epoch(),
             seen: VecDeque::new(),
         });
         producer.last_ms = now_ms;
+        producer.last_timestamp = header.max_timestamp;
         if header.producer_epoch > producer.epoch {
             producer.epoch = header.producer_epoch;
             producer.seen.clear();
         }
         if header.is_control() {
+            producer.coordinator_epoch = COORDINATOR_EPOCH;
             if let Some(first_offset) = producer.open_since.take() {
                 self.open.remove(&first_offset);
                 if marker == Some(Marker::Abort) {
@@ -318,6 +336,22 @@ mod tests {
         assert_eq!(producers.admit(&batch(0, 1, 1, 1, 0x10), Beginning::Anywhere), Ok(Admission::New));
         producers.apply(&batch(0, -1, 1, 1, 0x30), Some(Marker::Commit), 0);
         assert_eq!(producers.admit(&outside, Beginning::Anywhere), Ok(Admission::New));
+    }
+
+    #[test]
+    fn given_batches_and_a_marker_when_applied_then_their_times_and_the_coordinators_epoch_are_known() {
+        let mut producers = Producers::default();
+        let at = |time, header: BatchHeader| BatchHeader { max_timestamp: time, ..header };
+        let told = |producers: &Producers| {
+            producers.iter().map(|(_, one)| (one.last_timestamp, one.coordinator_epoch)).collect::<Vec<_>>()
+        };
+        producers.apply(&at(500, batch(0, 0, 1, 0, 0x10)), None, 9_000);
+        assert_eq!(told(&producers), [(500, -1)]);
+        producers.apply(&at(700, batch(0, -1, 1, 1, 0x30)), Some(Marker::Commit), 9_000);
+        assert_eq!(told(&producers), [(700, 0)]);
+        let old = r#"{"producers":[[9,{"epoch":0,"open_since":null,"last_ms":1,"seen":[]}]],"aborted":[]}"#;
+        let old: Snapshot = serde_json::from_str(old).unwrap();
+        assert_eq!(told(&old.into()), [(-1, -1)], "of before these fields");
     }
 
     #[test]

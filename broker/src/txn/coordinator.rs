@@ -128,6 +128,14 @@ pub(crate) async fn add_partitions(
     change(node, id, producer, |record| record.partitions.extend(partitions)).await
 }
 
+/// What is known of a transactional id, which has to have a name.
+fn record_of<'a>(meta: &'a Meta, id: &str) -> Result<&'a TxnRecord, ResponseError> {
+    if id.is_empty() {
+        return Err(ResponseError::InvalidRequest);
+    }
+    meta.txns.get(id).ok_or(ResponseError::InvalidProducerIdMapping)
+}
+
 /// Which of these partitions are part of the producer's transaction, in their order.
 pub(crate) fn verify(
     node: &Node,
@@ -136,7 +144,7 @@ pub(crate) fn verify(
     partitions: &[(String, i32)],
 ) -> Result<Vec<bool>, ResponseError> {
     let meta = node.journal.lock();
-    let record = meta.txns.get(id).ok_or(ResponseError::InvalidProducerIdMapping)?;
+    let record = record_of(&meta, id)?;
     record.check(producer)?;
     Ok(partitions.iter().map(|partition| record.partitions.contains(partition)).collect())
 }
@@ -159,7 +167,7 @@ async fn change(
 ) -> Result<(), ResponseError> {
     let durable = {
         let mut meta = node.journal.lock();
-        let record = meta.txns.get(id).ok_or(ResponseError::InvalidProducerIdMapping)?;
+        let record = record_of(&meta, id)?;
         record.check(producer)?;
         let mut changed = record.begun(now_ms());
         change(&mut changed);
@@ -221,7 +229,7 @@ pub(crate) async fn end(
     };
     let (prepared, durable) = {
         let mut meta = node.journal.lock();
-        let record = meta.txns.get(id).ok_or(ResponseError::InvalidProducerIdMapping)?;
+        let record = record_of(&meta, id)?;
         if record.ending(producer, commit, protocol)? == Ending::Reached {
             return Ok(record.producer());
         }

@@ -98,7 +98,7 @@ pub(crate) struct TxnRecord {
     pub groups: BTreeSet<String>,
     /// Offsets that become committed with the transaction.
     pub offsets: BTreeMap<String, Vec<OffsetItem>>,
-    /// When the open transaction began, milliseconds since 1970.
+    /// When the open transaction began, or the last one that has ended, milliseconds since 1970; -1 before the first.
     pub started_ms: i64,
     /// Last change, milliseconds since 1970.
     pub updated_ms: i64,
@@ -167,7 +167,7 @@ impl TxnRecord {
 
     /// The record of a producer that asks once more for the epoch that it was given.
     pub(crate) fn initialized_again(&self, timeout_ms: i32, now_ms: i64) -> Self {
-        Self { state: TxnState::Empty, timeout_ms, updated_ms: now_ms, ..self.clone() }
+        Self { state: TxnState::Empty, timeout_ms, started_ms: -1, updated_ms: now_ms, ..self.clone() }
     }
 
     /// Whether `producer` names itself as it was before it got the present epoch, of which it may not have heard.
@@ -275,7 +275,7 @@ impl TxnRecord {
                 last_epoch: self.epoch,
                 next_producer_id,
                 // An abort may come before anything was added.
-                started_ms: if self.started_ms < 0 { now_ms } else { self.started_ms },
+                started_ms: if self.state == TxnState::Ongoing { self.started_ms } else { now_ms },
                 ..prepared
             },
         }
@@ -315,10 +315,15 @@ impl TxnRecord {
             partitions: BTreeSet::new(),
             groups: BTreeSet::new(),
             offsets: BTreeMap::new(),
-            started_ms: -1,
             updated_ms: now_ms,
             ..self.clone()
         }
+    }
+
+    /// Whether its transaction, open or ended, began more than `duration_ms` ago; below zero that asks for nothing. An id
+    /// without one passes too, as with Apache Kafka.
+    pub(crate) fn has_lasted(&self, now_ms: i64, duration_ms: i64) -> bool {
+        duration_ms < 0 || now_ms.saturating_sub(self.started_ms) > duration_ms
     }
 
     /// When an open transaction must be aborted, milliseconds since 1970.

@@ -94,6 +94,21 @@ fn given_the_last_epoch_when_its_transaction_ends_then_another_producer_id_comes
 }
 
 #[test]
+fn given_transactions_when_listed_by_duration_then_ended_ones_count_from_their_beginning_and_unused_ids_always() {
+    let ended = ongoing(EPOCH).decided(true, Protocol::Two, NO_ID, 20).completed(30);
+    for record in [ongoing(EPOCH), ended.clone()] {
+        assert_eq!(record.started_ms, 5);
+        for (duration, lasted) in [(-1, true), (0, true), (94, true), (95, false), (i64::MAX, false)] {
+            assert_eq!(record.has_lasted(100, duration), lasted, "{:?} {duration}", record.state);
+        }
+    }
+    let empty_abort = ended.decided(false, Protocol::Two, NO_ID, 40);
+    assert_eq!(empty_abort.started_ms, 40, "nothing was added to it before");
+    let unused = ended.initialized_again(TIMEOUT_MS, 50);
+    assert!(unused.started_ms == -1 && unused.has_lasted(100, 100));
+}
+
+#[test]
 fn given_a_producer_that_was_fenced_when_it_ends_its_transaction_then_it_may_only_abort_what_is_aborted() {
     let fenced = ongoing(EPOCH).fenced(7).completed(8);
     assert_eq!((fenced.state, fenced.epoch), (TxnState::CompleteAbort, EPOCH + 1));
@@ -195,6 +210,20 @@ async fn given_clients_of_both_protocols_when_they_take_turns_under_one_id_then_
             own = next;
         }
         last = own;
+    }
+    drop(node);
+    broker.shutdown().await;
+}
+
+#[tokio::test]
+async fn given_a_transactional_id_without_a_name_when_it_is_used_then_the_request_is_invalid() {
+    let folder = TempDir::new().unwrap();
+    let (broker, node) = broker(&folder).await;
+    let (nobody, part) = (producer(1, 0), vec![("t".to_owned(), 0)]);
+    for (id, expected) in [("", ResponseError::InvalidRequest), ("unknown", ResponseError::InvalidProducerIdMapping)] {
+        assert_eq!(coordinator::verify(&node, id, nobody, &part), Err(expected));
+        assert_eq!(coordinator::add_partitions(&node, id, nobody, part.clone()).await, Err(expected));
+        assert_eq!(coordinator::end(&node, id, nobody, true, Protocol::Two).await, Err(expected));
     }
     drop(node);
     broker.shutdown().await;

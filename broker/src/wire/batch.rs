@@ -178,6 +178,9 @@ pub enum Marker {
     Commit,
 }
 
+/// Epoch of the transaction coordinator, which markers carry: there is only one.
+pub const COORDINATOR_EPOCH: i32 = 0;
+
 /// Builds the control batch that ends a producer's transaction in a partition; the base offset is 0 until it is appended.
 pub fn marker_batch(marker: Marker, producer_id: i64, producer_epoch: i16, now_ms: i64) -> Vec<u8> {
     let mut record = BytesMut::new();
@@ -192,7 +195,7 @@ pub fn marker_batch(marker: Marker, producer_id: i64, producer_epoch: i16, now_m
     });
     put_varint(&mut record, 6); // value: version, coordinator epoch
     record.put_i16(0);
-    record.put_i32(0);
+    record.put_i32(COORDINATOR_EPOCH);
     put_varint(&mut record, 0); // headers
     let mut records = BytesMut::new();
     put_varint(&mut records, record.len() as i64);
