@@ -200,6 +200,13 @@ impl Models {
         Ok(reply)
     }
 
+    /// Who answers a chat that names these, or neither: the provider, and its own name of the model.
+    pub fn who_chats(&self, provider: Option<&str>, model: Option<&str>) -> Result<(String, String), ModelError> {
+        let mut request = ChatRequest { model: model.unwrap_or_default().to_owned(), ..ChatRequest::default() };
+        let provider = self.route_chat(provider, &mut request)?;
+        Ok((provider.name().to_owned(), request.model))
+    }
+
     /// US dollars of a call that `provider` and `model` answered, named as in [`Models::chat`]; none where the price is not known, as for all
     /// models that run on machines of the operator's.
     pub fn cost_usd(&self, provider: Option<&str>, model: &str, usage: Usage) -> Option<f64> {

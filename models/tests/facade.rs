@@ -101,6 +101,26 @@ async fn given_a_meter_when_models_are_called_then_it_is_told_of_calls_that_are_
 }
 
 #[test]
+fn given_any_way_to_name_a_model_when_it_is_asked_who_answers_then_provider_and_model_are_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = support::settings(dir.path());
+    settings.default_chat_model = Some("small".to_owned());
+    let models = Models::new(settings).unwrap();
+    for (provider, model, expected) in [
+        (None, None, ("local", "small")),
+        (None, Some("large"), ("local", "large")),
+        (None, Some("owner/large"), ("local", "owner/large")),
+        (None, Some("openai/gpt-4o"), ("openai", "gpt-4o")),
+        (Some("openrouter"), Some("openai/gpt-4o"), ("openrouter", "openai/gpt-4o")),
+    ] {
+        let (server, name) = models.who_chats(provider, model).unwrap();
+        assert_eq!((server.as_str(), name.as_str()), expected, "{provider:?} {model:?}");
+        assert_eq!(models.who_chats(Some(&server), Some(&name)).unwrap(), (server, name), "told again it is the same");
+    }
+    assert_eq!(models.who_chats(Some("openai"), None).unwrap_err().code(), "model_bad_request");
+}
+
+#[test]
 fn given_choices_that_a_service_has_not_when_a_request_names_one_then_it_is_told_before_anything_is_sent() {
     let dir = tempfile::tempdir().unwrap();
     let models = Models::new(support::settings(dir.path())).unwrap();
