@@ -126,6 +126,10 @@ fn given_choices_that_a_service_has_not_when_a_request_names_one_then_it_is_told
     let models = Models::new(support::settings(dir.path())).unwrap();
     let top_k = ChatRequest { top_k: Some(3), ..hello() };
     let penalty = ChatRequest { repeat_penalty: Some(1.1), ..hello() };
+    let seed = ChatRequest { seed: Some(7), temperature: None, ..hello() };
+    let cold = ChatRequest { temperature: Some(0.0), ..hello() };
+    let narrow = ChatRequest { temperature: None, top_p: Some(0.5), ..hello() };
+    let usual = ChatRequest { temperature: Some(1.0), top_p: Some(1.0), ..hello() };
     for (model, request, field) in [
         ("groq/m", &top_k, Some("top_k")),
         ("anthropic/m", &top_k, None),
@@ -135,6 +139,14 @@ fn given_choices_that_a_service_has_not_when_a_request_names_one_then_it_is_told
         ("vllm/m", &penalty, None),
         ("ollama/m", &penalty, None),
         ("local/m", &penalty, None),
+        ("anthropic/m", &seed, Some("seed")),
+        ("deepseek/m", &seed, Some("seed")),
+        ("openai/gpt-4o", &seed, None),
+        ("mistral/m", &seed, None),
+        ("openai/gpt-5-mini", &cold, Some("temperature")),
+        ("openai/gpt-5-mini", &narrow, Some("top_p")),
+        ("openai/gpt-5-mini", &usual, None),
+        ("openai/gpt-4o", &cold, None),
     ] {
         let request = ChatRequest { model: model.to_owned(), ..request.clone() };
         assert_eq!(models.leaves_out(None, &request).unwrap(), field, "{model}");
