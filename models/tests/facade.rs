@@ -53,6 +53,31 @@ async fn given_no_settings_when_providers_are_listed_then_local_is_the_default()
     assert!(error.to_string().contains("local, ollama, openai, anthropic"), "{error}");
 }
 
+#[tokio::test]
+async fn given_a_call_that_fails_behind_its_prompt_when_it_is_charged_then_what_the_service_told_until_then_counts() {
+    let server = MockServer::start().await;
+    let began = r#"{"type":"message_start","message":{"usage":{"input_tokens":70,"output_tokens":1}}}"#;
+    let broke = r#"{"type":"error","error":{"type":"api_error","message":"it broke"}}"#;
+    let stream = format!("data: {began}\n\ndata: {broke}\n\n");
+    Mock::given(path("/v1/messages"))
+        .respond_with(ResponseTemplate::new(200).set_body_raw(stream, "text/event-stream"))
+        .mount(&server)
+        .await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = support::settings(dir.path());
+    settings.addresses.insert("anthropic".to_owned(), server.uri());
+    let kept = Arc::new(Kept::default());
+    let account = Account::of("team", Purpose::Chat);
+    let models = Models::new(settings).unwrap().metered(kept.clone()).charged_to(account.clone());
+    for model in ["anthropic/m", "vllm/m"] {
+        let request = ChatRequest { model: model.to_owned(), ..hello() };
+        models.chat(None, request, &mut NoDeltas, CancellationToken::new()).await.unwrap_err();
+    }
+    let usage = Usage { prompt_tokens: 70, completion_tokens: 0 };
+    let call = MeteredCall { provider: "anthropic".into(), model: "m".into(), usage, cost_usd: None };
+    assert_eq!(*kept.0.lock(), [(account, call)], "a server that was not reached used nothing");
+}
+
 /// Keeps what it is told.
 #[derive(Default)]
 struct Kept(Mutex<Vec<(Account, MeteredCall)>>);

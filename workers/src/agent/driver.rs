@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::context::AgentContext;
+use super::heard::Heard;
 use super::partition::ReadyRun;
 use super::places::{Place, Turn};
 use super::room::{Fit, Meter};
@@ -67,6 +68,8 @@ pub(super) struct Driver {
     /// Texts that models began to write here.
     texts: u32,
     pub(super) meter: Meter,
+    /// What calls used that failed: the next step, or the end, carries it.
+    failed: Usage,
     inbox: mpsc::UnboundedReceiver<Seen>,
     stop: CancellationToken,
     /// How the run is to end without having begun: a run that it waited for gave no answer.
@@ -94,6 +97,7 @@ impl Driver {
             snapshot_seq,
             texts: 0,
             meter: Meter::default(),
+            failed: Usage::default(),
             inbox,
             stop,
             ends,
@@ -274,14 +278,21 @@ impl Driver {
         }
     }
 
+    /// What a reply took, with its tries that failed.
+    pub(super) fn usage_of(&mut self, reply: &ChatReply) -> Usage {
+        let mut usage = self.priced(reply.usage);
+        usage += std::mem::take(&mut self.failed);
+        usage
+    }
+
     /// What a call used, with its US dollars where the price is known.
-    pub(super) fn usage_of(&self, reply: &ChatReply) -> Usage {
+    fn priced(&self, used: riverrun_models::Usage) -> Usage {
         let request = &self.state.request;
-        let model = request.model.as_deref().unwrap_or(&reply.model);
+        let model = request.model.as_deref().unwrap_or_default();
         Usage {
-            prompt_tokens: i64::try_from(reply.usage.prompt_tokens).unwrap_or(i64::MAX),
-            completion_tokens: i64::try_from(reply.usage.completion_tokens).unwrap_or(i64::MAX),
-            cost_usd: self.context.models.cost_usd(request.provider.as_deref(), model, reply.usage),
+            prompt_tokens: i64::try_from(used.prompt_tokens).unwrap_or(i64::MAX),
+            completion_tokens: i64::try_from(used.completion_tokens).unwrap_or(i64::MAX),
+            cost_usd: self.context.models.cost_usd(request.provider.as_deref(), model, used),
         }
     }
 
@@ -303,14 +314,9 @@ impl Driver {
         let context = self.context.clone();
         let provider = self.state.request.provider.clone();
         let cancel = CancellationToken::new();
-        let stream = (call.mode == ModelMode::Answer).then(|| self.begin_text());
-        let mut sink = |text: &str| {
-            if let Some(stream) = &stream {
-                stream.push(text);
-            }
-        };
+        let mut heard = Heard::new((call.mode == ModelMode::Answer).then(|| self.begin_text()));
         let finished = {
-            let chat = context.models.chat(provider.as_deref(), request, &mut sink, cancel.clone());
+            let chat = context.models.chat(provider.as_deref(), request, &mut heard, cancel.clone());
             tokio::pin!(chat);
             tokio::select! {
                 reply = &mut chat => Ok(reply),
@@ -319,8 +325,9 @@ impl Driver {
         };
         let interrupted = match finished {
             Ok(reply) => {
-                if let Some(stream) = stream {
-                    stream.finish().await;
+                let used = self.priced(heard.finish().await);
+                if reply.is_err() {
+                    self.failed += used;
                 }
                 return Ok(reply);
             }
@@ -406,7 +413,8 @@ impl Driver {
     }
 
     async fn finish(&mut self, ending: decide::Ending) -> Result<(), Interrupted> {
-        let finished = ending::of(&self.state, ending);
+        let mut finished = ending::of(&self.state, ending);
+        finished.usage += self.failed;
         tracing::info!(run_id = %finished.run_id, status = ?finished.status, stop_reason = finished.stop_reason, "run finished");
         self.append(finished.into()).await
     }
