@@ -69,7 +69,7 @@ pub(super) struct Driver {
     texts: u32,
     pub(super) meter: Meter,
     /// What calls used that failed: the next step, or the end, carries it.
-    failed: Usage,
+    pub(super) failed: Usage,
     inbox: mpsc::UnboundedReceiver<Seen>,
     stop: CancellationToken,
     /// How the run is to end without having begun: a run that it waited for gave no answer.
@@ -275,24 +275,6 @@ impl Driver {
                     self.pause(pause).await?;
                 }
             }
-        }
-    }
-
-    /// What a reply took, with its tries that failed.
-    pub(super) fn usage_of(&mut self, reply: &ChatReply) -> Usage {
-        let mut usage = self.priced(reply.usage);
-        usage += std::mem::take(&mut self.failed);
-        usage
-    }
-
-    /// What a call used, with its US dollars where the price is known.
-    fn priced(&self, used: riverrun_models::Usage) -> Usage {
-        let request = &self.state.request;
-        let model = request.model.as_deref().unwrap_or_default();
-        Usage {
-            prompt_tokens: i64::try_from(used.prompt_tokens).unwrap_or(i64::MAX),
-            completion_tokens: i64::try_from(used.completion_tokens).unwrap_or(i64::MAX),
-            cost_usd: self.context.models.cost_usd(request.provider.as_deref(), model, used),
         }
     }
 
