@@ -81,16 +81,32 @@ fn changed(original: RunRequest, body: ForkBody, known: &Known) -> Result<RunReq
     submit::one_of(&mut checks, "agent", body.agent.as_deref(), agents.iter().map(|manifest| manifest.name));
     known.provider(&mut checks, body.provider.as_deref());
     checks.finish()?;
+    let (provider, model) = asked((original.provider, original.model), (body.provider, body.model), known);
     Ok(RunRequest {
         task: body.task.unwrap_or(original.task),
         agent: body.agent.or(original.agent),
-        provider: body.provider.or(original.provider),
-        model: body.model.or(original.model),
+        provider,
+        model,
         // What the source was to do to others of its session was said of that moment: a branch takes its turn.
         session_policy: SessionPolicy::Enqueue,
         chain: None,
         ..original
     })
+}
+
+/// A provider and a model, where they are named.
+type Named = (Option<String>, Option<String>);
+
+/// Whom a fork asks. A model that names its provider is asked there, and another provider is not asked for the source's model.
+fn asked(source: Named, fork: Named, known: &Known) -> Named {
+    let names_provider = |model: &str| {
+        model.split_once('/').is_some_and(|(prefix, _)| known.providers.iter().any(|provider| provider == prefix))
+    };
+    match fork {
+        (None, Some(model)) if names_provider(&model) => (None, Some(model)),
+        (Some(provider), None) if source.0.as_deref() != Some(provider.as_str()) => (Some(provider), None),
+        (provider, model) => (provider.or(source.0), model.or(source.1)),
+    }
 }
 
 /// Steps 1 to `at_seq`, without the tokens that the source has paid for.
@@ -164,6 +180,25 @@ mod tests {
             let body: ForkBody = serde_json::from_value(serde_json::json!({ "at_seq": 1 })).unwrap();
             let request = changed(original, body, &Known::default()).unwrap();
             assert_eq!((request.session.as_deref(), request.session_policy), (Some("s"), SessionPolicy::Enqueue));
+        }
+    }
+
+    #[test]
+    fn given_another_model_or_provider_when_a_run_is_forked_then_no_provider_is_asked_for_a_model_of_another() {
+        let named =
+            |provider: Option<&str>, model: Option<&str>| (provider.map(str::to_owned), model.map(str::to_owned));
+        let known = Known { providers: vec!["ollama".into(), "openai".into()], ..Known::default() };
+        let source = named(Some("ollama"), Some("small"));
+        for (fork, expected) in [
+            (named(None, None), source.clone()),
+            (named(None, Some("large")), named(Some("ollama"), Some("large"))),
+            (named(None, Some("openai/gpt-4o")), named(None, Some("openai/gpt-4o"))),
+            (named(None, Some("owner/large")), named(Some("ollama"), Some("owner/large"))),
+            (named(Some("openai"), None), named(Some("openai"), None)),
+            (named(Some("ollama"), None), source.clone()),
+            (named(Some("openai"), Some("gpt-4o")), named(Some("openai"), Some("gpt-4o"))),
+        ] {
+            assert_eq!(asked(source.clone(), fork.clone(), &known), expected, "{fork:?}");
         }
     }
 

@@ -17,6 +17,7 @@ use riverrun_schemas::topics::all_specs;
 use riverrun_stores::DocumentStore;
 use riverrun_stores::vectors::qdrant::QdrantConfig;
 use riverrun_stores::warehouse::RemoteConfig;
+use riverrun_workers::ledger::Ledger;
 use riverrun_workers::runtime::{RuntimeConfig, WorkerHandle, WorkerState, group_of};
 use riverrun_workers::tracer::{self, TracingState};
 use riverrun_workers::{rebuilder, trainer};
@@ -325,6 +326,7 @@ async fn start_rest(
         toolbox,
     };
     let state = AppState::new(config.core, parts)?;
+    Ledger::take_over(&config.data_dir, &state.parts().producer).await;
     state.core().ledger().write_to(state.parts().producer.clone());
     blob_sweeps::start(&state, stop.clone()).await;
     index_guard::start(&state, stop).await;

@@ -37,6 +37,8 @@ pub struct Connection {
     pub client: Client,
     log: Option<LogConfig>,
     hosted: Option<Hosted>,
+    /// Of a command that has no log: its model calls wait in the data folder for a process that has one.
+    light: Option<Core>,
 }
 
 /// A stack of our own and the lock that makes it ours.
@@ -56,7 +58,8 @@ impl Connection {
         {
             return to_server(settings, &owner);
         }
-        Ok(Self { client: Client::InProcess(light_app(core(settings)?)), log: None, hosted: None })
+        let core = core(settings)?;
+        Ok(Self { client: Client::InProcess(light_app(core.clone())), log: None, hosted: None, light: Some(core) })
     }
 
     /// For commands that need the log or the stores: a running server, or a stack of our own.
@@ -97,6 +100,15 @@ impl Connection {
         }
     }
 
+    /// Keeps what a command without a log used of models, for a process that has one.
+    pub fn keep_usage(&self, settings: &Settings) {
+        let kept = self.light.as_ref().map_or(Ok(()), |core| core.ledger().keep(&settings.data_dir));
+        if let Err(error) = kept {
+            let folder = settings.data_dir.display();
+            tracing::warn!(%error, %folder, "what this command used of models is not accounted");
+        }
+    }
+
     /// Ends what was started for the command.
     pub async fn close(self) {
         if let Some(hosted) = self.hosted {
@@ -130,6 +142,7 @@ pub async fn reach(settings: &Settings, command: &str) -> Result<Reached, CliErr
                 client,
                 log: Some(hosted.stack.log().clone()),
                 hosted: Some(hosted),
+                light: None,
             }))
         }
     })
@@ -200,7 +213,7 @@ fn to_server(settings: &Settings, owner: &Owner) -> Result<Connection, CliError>
     let client = Client::server(url, settings.api_token.clone())?;
     let mut log = LogConfig::new(owner.brokers.clone(), "riverrun-cli");
     log.extra = settings.kafka_extra.clone();
-    Ok(Connection { client, log: Some(log), hosted: None })
+    Ok(Connection { client, log: Some(log), hosted: None, light: None })
 }
 
 enum Found {

@@ -130,7 +130,24 @@ impl Charge {
     }
 }
 
-/// A provider whose chats are charged one by one, for those who ask it for many.
+/// Passes on what a call says, and keeps what one that fails used.
+struct Heard<'s> {
+    sink: &'s mut dyn DeltaSink,
+    failed: Usage,
+}
+
+impl DeltaSink for Heard<'_> {
+    fn delta(&mut self, text: &str) {
+        self.sink.delta(text);
+    }
+
+    fn used(&mut self, usage: Usage) {
+        self.failed = usage;
+        self.sink.used(usage);
+    }
+}
+
+/// A provider whose chats are charged one by one.
 pub(crate) struct Charging<'m> {
     pub(crate) provider: &'m dyn Provider,
     pub(crate) metering: &'m Metering,
@@ -154,11 +171,16 @@ impl Provider for Charging<'_> {
         cancel: CancellationToken,
     ) -> Result<ChatReply, ModelError> {
         let charge = self.metering.begin(self.provider.name(), &request.model);
-        let reply = self.provider.chat(request, sink, cancel).await?;
-        if let Some(charge) = charge {
-            charge.settle(reply.usage, |provider, model| self.prices.cost(provider, model, reply.usage));
+        let mut heard = Heard { sink, failed: Usage::default() };
+        let reply = self.provider.chat(request, &mut heard, cancel).await;
+        let used = match &reply {
+            Ok(reply) => Some(reply.usage),
+            Err(_) => Some(heard.failed).filter(|usage| usage.total() > 0),
+        };
+        if let (Some(charge), Some(usage)) = (charge, used) {
+            charge.settle(usage, |provider, model| self.prices.cost(provider, model, usage));
         }
-        Ok(reply)
+        reply
     }
 
     async fn embed(&self, request: EmbedRequest) -> Result<EmbedReply, ModelError> {

@@ -100,6 +100,10 @@ impl Models {
         Models { inner: self.inner.clone(), metering }
     }
 
+    fn charging<'m>(&'m self, provider: &'m dyn Provider) -> Charging<'m> {
+        Charging { provider, metering: &self.metering, prices: &self.inner.prices }
+    }
+
     fn settle(&self, charge: Option<Charge>, usage: Usage) {
         if let Some(charge) = charge {
             charge.settle(usage, |provider, model| self.inner.prices.cost(provider, model, usage));
@@ -194,10 +198,14 @@ impl Models {
         cancel: CancellationToken,
     ) -> Result<ChatReply, ModelError> {
         let provider = self.route_chat(provider, &mut request)?;
-        let charge = self.metering.begin(provider.name(), &request.model);
-        let reply = provider.chat(request, sink, cancel).await?;
-        self.settle(charge, reply.usage);
-        Ok(reply)
+        self.charging(provider).chat(request, sink, cancel).await
+    }
+
+    /// Who answers a chat that names these, or neither: the provider, and its own name of the model.
+    pub fn who_chats(&self, provider: Option<&str>, model: Option<&str>) -> Result<(String, String), ModelError> {
+        let mut request = ChatRequest { model: model.unwrap_or_default().to_owned(), ..ChatRequest::default() };
+        let provider = self.route_chat(provider, &mut request)?;
+        Ok((provider.name().to_owned(), request.model))
     }
 
     /// US dollars of a call that `provider` and `model` answered, named as in [`Models::chat`]; none where the price is not known, as for all
@@ -329,8 +337,7 @@ impl Models {
         let _one = self.inner.measuring.lock().await;
         let settings = &self.inner.settings;
         let measuring = Measuring { most_tokens: settings.context_tokens, threads: settings.effective_threads() };
-        let charging = Charging { provider, metering: &self.metering, prices: &self.inner.prices };
-        let card = card::measure(&charging, &request.model, measuring, cancel).await?;
+        let card = card::measure(&self.charging(provider), &request.model, measuring, cancel).await?;
         self.know(&card.provider, &card.model, card.known());
         Ok(card)
     }

@@ -14,6 +14,9 @@ use crate::spans::{EmbedTokenizer, SpansRequest};
 pub trait DeltaSink: Send {
     /// Takes the next piece of the answer. Must not block: it runs on the task that reads the stream.
     fn delta(&mut self, text: &str);
+
+    /// Takes what a call used that fails, where that is known: services charge for it. Of a call that ends well its reply tells.
+    fn used(&mut self, _usage: Usage) {}
 }
 
 impl<F: FnMut(&str) + Send> DeltaSink for F {

@@ -53,6 +53,31 @@ async fn given_no_settings_when_providers_are_listed_then_local_is_the_default()
     assert!(error.to_string().contains("local, ollama, openai, anthropic"), "{error}");
 }
 
+#[tokio::test]
+async fn given_a_call_that_fails_behind_its_prompt_when_it_is_charged_then_what_the_service_told_until_then_counts() {
+    let server = MockServer::start().await;
+    let began = r#"{"type":"message_start","message":{"usage":{"input_tokens":70,"output_tokens":1}}}"#;
+    let broke = r#"{"type":"error","error":{"type":"api_error","message":"it broke"}}"#;
+    let stream = format!("data: {began}\n\ndata: {broke}\n\n");
+    Mock::given(path("/v1/messages"))
+        .respond_with(ResponseTemplate::new(200).set_body_raw(stream, "text/event-stream"))
+        .mount(&server)
+        .await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = support::settings(dir.path());
+    settings.addresses.insert("anthropic".to_owned(), server.uri());
+    let kept = Arc::new(Kept::default());
+    let account = Account::of("team", Purpose::Chat);
+    let models = Models::new(settings).unwrap().metered(kept.clone()).charged_to(account.clone());
+    for model in ["anthropic/m", "vllm/m"] {
+        let request = ChatRequest { model: model.to_owned(), ..hello() };
+        models.chat(None, request, &mut NoDeltas, CancellationToken::new()).await.unwrap_err();
+    }
+    let usage = Usage { prompt_tokens: 70, completion_tokens: 0 };
+    let call = MeteredCall { provider: "anthropic".into(), model: "m".into(), usage, cost_usd: None };
+    assert_eq!(*kept.0.lock(), [(account, call)], "a server that was not reached used nothing");
+}
+
 /// Keeps what it is told.
 #[derive(Default)]
 struct Kept(Mutex<Vec<(Account, MeteredCall)>>);
@@ -101,11 +126,35 @@ async fn given_a_meter_when_models_are_called_then_it_is_told_of_calls_that_are_
 }
 
 #[test]
+fn given_any_way_to_name_a_model_when_it_is_asked_who_answers_then_provider_and_model_are_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = support::settings(dir.path());
+    settings.default_chat_model = Some("small".to_owned());
+    let models = Models::new(settings).unwrap();
+    for (provider, model, expected) in [
+        (None, None, ("local", "small")),
+        (None, Some("large"), ("local", "large")),
+        (None, Some("owner/large"), ("local", "owner/large")),
+        (None, Some("openai/gpt-4o"), ("openai", "gpt-4o")),
+        (Some("openrouter"), Some("openai/gpt-4o"), ("openrouter", "openai/gpt-4o")),
+    ] {
+        let (server, name) = models.who_chats(provider, model).unwrap();
+        assert_eq!((server.as_str(), name.as_str()), expected, "{provider:?} {model:?}");
+        assert_eq!(models.who_chats(Some(&server), Some(&name)).unwrap(), (server, name), "told again it is the same");
+    }
+    assert_eq!(models.who_chats(Some("openai"), None).unwrap_err().code(), "model_bad_request");
+}
+
+#[test]
 fn given_choices_that_a_service_has_not_when_a_request_names_one_then_it_is_told_before_anything_is_sent() {
     let dir = tempfile::tempdir().unwrap();
     let models = Models::new(support::settings(dir.path())).unwrap();
     let top_k = ChatRequest { top_k: Some(3), ..hello() };
     let penalty = ChatRequest { repeat_penalty: Some(1.1), ..hello() };
+    let seed = ChatRequest { seed: Some(7), temperature: None, ..hello() };
+    let cold = ChatRequest { temperature: Some(0.0), ..hello() };
+    let narrow = ChatRequest { temperature: None, top_p: Some(0.5), ..hello() };
+    let usual = ChatRequest { temperature: Some(1.0), top_p: Some(1.0), ..hello() };
     for (model, request, field) in [
         ("groq/m", &top_k, Some("top_k")),
         ("anthropic/m", &top_k, None),
@@ -115,6 +164,14 @@ fn given_choices_that_a_service_has_not_when_a_request_names_one_then_it_is_told
         ("vllm/m", &penalty, None),
         ("ollama/m", &penalty, None),
         ("local/m", &penalty, None),
+        ("anthropic/m", &seed, Some("seed")),
+        ("deepseek/m", &seed, Some("seed")),
+        ("openai/gpt-4o", &seed, None),
+        ("mistral/m", &seed, None),
+        ("openai/gpt-5-mini", &cold, Some("temperature")),
+        ("openai/gpt-5-mini", &narrow, Some("top_p")),
+        ("openai/gpt-5-mini", &usual, None),
+        ("openai/gpt-4o", &cold, None),
     ] {
         let request = ChatRequest { model: model.to_owned(), ..request.clone() };
         assert_eq!(models.leaves_out(None, &request).unwrap(), field, "{model}");

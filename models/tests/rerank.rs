@@ -4,7 +4,7 @@ mod support;
 
 use std::path::Path;
 
-use riverrun_models::{EmbedPurpose, Models, Reranker};
+use riverrun_models::{EmbedPurpose, Models, RerankRequest, Reranker};
 use serde_json::json;
 use support::tiny::{self, HIDDEN};
 use wiremock::matchers::path;
@@ -62,6 +62,22 @@ async fn given_a_cross_encoder_when_documents_are_scored_then_scores_do_not_depe
     let other = models.rerank(Some("tiny"), "kafka".to_owned(), documents()).await.unwrap();
     assert!(other.iter().zip(&together).any(|(a, b)| (a - b).abs() > 1e-4), "the query matters");
     assert_eq!(models.rerank(Some("tiny"), query, vec![]).await.unwrap(), Vec::<f32>::new());
+}
+
+#[tokio::test]
+async fn given_a_cross_encoder_when_documents_are_scored_then_the_tokens_of_all_pairs_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    write_model(&dir.path().join("models/tiny"), true, true);
+    let models = Models::new(support::settings(dir.path())).unwrap();
+    let local = models.provider(Some("local")).unwrap();
+    let tokens = async |documents: &[&str]| {
+        let documents = documents.iter().map(|text| (*text).to_owned()).collect();
+        let request = RerankRequest { model: "tiny".to_owned(), query: "river runs".to_owned(), documents };
+        local.rerank(request).await.unwrap().usage.prompt_tokens
+    };
+    let (short, long) = (tokens(&["log"]).await, tokens(&["log log"]).await);
+    assert!(short > 0 && long == short + 1, "{short} {long}");
+    assert_eq!(tokens(&["log", "log log"]).await, short + long);
 }
 
 #[tokio::test]

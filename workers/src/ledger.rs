@@ -3,7 +3,11 @@
 //! A call never waits for the log. What comes within a moment goes out in one write, so that many calls are few records, and a process that is
 //! killed loses no more than that moment; a write that fails is tried again with the same ids, and the read model counts an id once.
 
+mod kept;
+
 use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,7 +84,7 @@ impl Meter for Ledger {
 }
 
 impl Ledger {
-    /// Writes what comes to the log until [`Ledger::finish`]. A process without a log has nobody do this, and its sums go with it.
+    /// Writes what comes to the log until [`Ledger::finish`]. A process without a log has [`Ledger::keep`] instead.
     pub fn write_to(&self, producer: Producer) {
         let ledger = self.clone();
         let writer = tokio::spawn(async move {
@@ -108,6 +112,20 @@ impl Ledger {
             && let Err(error) = writer.await
         {
             tracing::warn!(error = %error, "the last model calls are not accounted");
+        }
+    }
+
+    /// Keeps what has come in a file of the data folder, for the next process that has a log.
+    pub fn keep(&self, folder: &Path) -> io::Result<()> {
+        let events = self.take();
+        if events.is_empty() { Ok(()) } else { kept::append(folder, &events) }
+    }
+
+    /// Puts on the log what processes without one kept in the data folder. Where that fails it stays there for the next start; what comes
+    /// twice counts once.
+    pub async fn take_over(folder: &Path, producer: &Producer) {
+        if let Err(error) = send_kept(folder, producer).await {
+            tracing::warn!(error, "model calls that commands made without a log are not on it yet");
         }
     }
 
@@ -162,6 +180,12 @@ async fn write(producer: &Producer, events: &[FinetuneEvent], end: &Cancellation
     }
 }
 
+async fn send_kept(folder: &Path, producer: &Producer) -> Result<(), String> {
+    let Some(kept) = kept::Kept::open(folder).map_err(|error| error.to_string())? else { return Ok(()) };
+    send(producer, &kept.events).await.map_err(|error| error.to_string())?;
+    kept.forget().map_err(|error| error.to_string())
+}
+
 /// Some time after the process was to end.
 async fn too_late(end: &CancellationToken) {
     end.cancelled().await;
@@ -211,6 +235,33 @@ mod tests {
         assert_eq!((found[2].session.as_deref(), found[2].namespace.as_str()), (Some("s"), "team"));
         assert_ne!(found[0].use_id, found[1].use_id);
         assert!(ledger.take().is_empty());
+    }
+
+    #[test]
+    fn given_processes_without_a_log_when_they_keep_calls_then_the_next_one_finds_each_once_with_its_id() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let account = Account::of("team", Purpose::Chat);
+        let ledger = Ledger::default();
+        ledger.keep(&data).unwrap();
+        assert!(!data.exists(), "nothing to keep leaves nothing");
+        for tokens in [10, 20] {
+            ledger.record(&account, call("a", tokens, Some(0.5)));
+            ledger.keep(&data).unwrap();
+        }
+        let found = || kept::Kept::open(&data).unwrap();
+        let first = used(found().unwrap().events);
+        let tokens: Vec<i64> = first.iter().map(|used| used.usage.prompt_tokens).collect();
+        assert_eq!(tokens, [10, 20]);
+        assert_eq!(used(found().unwrap().events), first, "until it is on the log it is there, under the same ids");
+        let file = std::fs::read_dir(&data).unwrap().next().unwrap().unwrap().path();
+        let mut cut = std::fs::read(&file).unwrap();
+        cut.truncate(cut.len() - 9);
+        std::fs::write(&file, cut).unwrap();
+        let left = found().unwrap();
+        assert_eq!(left.events.len(), 1, "a line that was cut off is passed over");
+        left.forget().unwrap();
+        assert!(found().is_none());
     }
 
     #[test]

@@ -64,3 +64,31 @@ fn given_a_document_and_a_question_when_usage_is_asked_for_then_reading_searchin
         }
     });
 }
+
+#[test]
+fn given_a_run_that_names_no_model_when_usage_is_asked_for_then_it_counts_under_the_one_that_answers_as_calls_do() {
+    test(async |api| {
+        let namespace = "unnamed-model";
+        let body = json!({ "task": "count [[steps=0 id=unnamed-model]]", "agent": "react", "namespace": namespace });
+        let reply = api.post("/runs", body).await;
+        assert_eq!(reply.status, 202, "{}", reply.body);
+        let path = format!("/runs/{}", reply.body["run_id"].as_str().unwrap());
+        let run = wait_for("the run to end", async || {
+            let run = api.get(&path).await.body;
+            run["finished_at"].is_string().then_some(run)
+        })
+        .await;
+        assert_eq!(run["status"], "succeeded", "{run}");
+        let messages = json!([{ "role": "user", "content": "hello" }]);
+        let body = json!({ "model": "default", "messages": messages, "namespace": namespace });
+        assert_eq!(api.post("/v1/chat/completions", body).await.status, 200);
+
+        let path = format!("/usage?by=model&namespace={namespace}");
+        let tokens = run["usage"]["total_tokens"].as_i64().unwrap() + 15;
+        let model = sum(api, &path, "ollama/stub", tokens).await;
+        assert_eq!((&model["runs"], &model["calls"]), (&json!(1), &json!(1)), "{model}");
+        let keys: Vec<Value> =
+            api.get(&path).await.body["items"].as_array().unwrap().iter().map(|item| item["key"].clone()).collect();
+        assert!(!keys.contains(&json!("")), "{keys:?}");
+    });
+}

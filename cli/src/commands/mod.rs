@@ -184,7 +184,9 @@ async fn with_light(
     work: impl AsyncFnOnce(&Connection) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     let connection = Connection::light(settings).await?;
-    until_signal(work(&connection)).await
+    let result = until_signal(work(&connection)).await;
+    connection.keep_usage(settings);
+    result
 }
 
 /// Runs with log and stores; what was started for it is stopped however it ends.

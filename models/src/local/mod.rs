@@ -17,7 +17,7 @@ use crate::error::ModelError;
 use crate::progress::{PullProgress, default_progress};
 use crate::provider::{
     ChatReply, ChatRequest, DeltaSink, EmbedReply, EmbedRequest, ModelInfo, ModelKind, ProbeReport, Provider,
-    RerankReply, RerankRequest, Usage,
+    RerankReply, RerankRequest,
 };
 use crate::settings::ModelSettings;
 use crate::spans::{EmbedTokenizer, SpansRequest};
@@ -137,8 +137,7 @@ impl Provider for Local {
 
     async fn rerank(&self, request: RerankRequest) -> Result<RerankReply, ModelError> {
         let found = self.ensure(&request.model, ModelKind::Rerank, &CancellationToken::new()).await?;
-        let scores = self.encoders.rerank(&found, request).await?;
-        Ok(RerankReply { scores, usage: Usage::default() })
+        self.encoders.rerank(&found, request).await
     }
 
     async fn probe(&self) -> Result<ProbeReport, ModelError> {

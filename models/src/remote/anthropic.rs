@@ -36,7 +36,11 @@ impl Protocol for Anthropic {
     }
 
     fn leaves_out(&self, request: &ChatRequest) -> Option<&'static str> {
-        first_given(&[("min_p", request.min_p.is_some()), ("repeat_penalty", request.repeat_penalty.is_some())])
+        first_given(&[
+            ("seed", request.seed.is_some()),
+            ("min_p", request.min_p.is_some()),
+            ("repeat_penalty", request.repeat_penalty.is_some()),
+        ])
     }
 
     fn gather(

@@ -295,7 +295,10 @@ impl Provider for Remote {
             outcome = self.server.within(self.stream(&request, sink, &mut gathered)) => Some(outcome),
         };
         match outcome {
-            Some(Err(error)) => Err(error),
+            Some(Err(error)) => {
+                sink.used(gathered.usage);
+                Err(error)
+            }
             Some(Ok(())) => Ok(gathered.into_reply(request.model, false)),
             None => Ok(gathered.into_reply(request.model, true)),
         }

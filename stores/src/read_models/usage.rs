@@ -23,7 +23,7 @@ pub enum UsageBy {
     Namespace,
     /// The conversation that they belong to.
     Session,
-    /// The model: of runs the one that they name, of calls the one that answered.
+    /// The model: as `provider/model`, the one that answers.
     Model,
     /// The agent type; calls have none.
     Agent,

@@ -216,12 +216,18 @@ impl Coordinator {
     }
 
     fn with_defaults(&self, request: RunRequest) -> RunRequest {
-        let models = &self.context.models;
+        // Written down, so that a run that goes on tomorrow goes on with the same model, and is traced and accounted under the one that
+        // answers. Where nobody would answer it stays as it was asked for: the run's first call says what is wrong with it.
+        let answering = self.context.models.who_chats(request.provider.as_deref(), request.model.as_deref());
+        let (provider, model) = match answering {
+            Ok((provider, model)) => (Some(provider), Some(model)),
+            Err(_) => (request.provider, request.model),
+        };
         RunRequest {
             max_iters: request.max_iters.or(Some(self.config.default_max_iters)),
             temperature: request.temperature.or(Some(self.config.default_temperature)),
-            // Written down, so that a run that goes on tomorrow goes on with the same model.
-            model: request.model.or_else(|| Some(models.default_chat_model().to_owned())),
+            provider,
+            model,
             ..request
         }
     }

@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::context::AgentContext;
+use super::heard::Heard;
 use super::partition::ReadyRun;
 use super::places::{Place, Turn};
 use super::room::{Fit, Meter};
@@ -67,6 +68,8 @@ pub(super) struct Driver {
     /// Texts that models began to write here.
     texts: u32,
     pub(super) meter: Meter,
+    /// What calls used that failed: the next step, or the end, carries it.
+    pub(super) failed: Usage,
     inbox: mpsc::UnboundedReceiver<Seen>,
     stop: CancellationToken,
     /// How the run is to end without having begun: a run that it waited for gave no answer.
@@ -94,6 +97,7 @@ impl Driver {
             snapshot_seq,
             texts: 0,
             meter: Meter::default(),
+            failed: Usage::default(),
             inbox,
             stop,
             ends,
@@ -274,17 +278,6 @@ impl Driver {
         }
     }
 
-    /// What a call used, with its US dollars where the price is known.
-    pub(super) fn usage_of(&self, reply: &ChatReply) -> Usage {
-        let request = &self.state.request;
-        let model = request.model.as_deref().unwrap_or(&reply.model);
-        Usage {
-            prompt_tokens: i64::try_from(reply.usage.prompt_tokens).unwrap_or(i64::MAX),
-            completion_tokens: i64::try_from(reply.usage.completion_tokens).unwrap_or(i64::MAX),
-            cost_usd: self.context.models.cost_usd(request.provider.as_deref(), model, reply.usage),
-        }
-    }
-
     /// What the model is asked for a call.
     pub(super) fn request_of(&self, call: &ModelCall) -> ChatRequest {
         ChatRequest {
@@ -303,14 +296,9 @@ impl Driver {
         let context = self.context.clone();
         let provider = self.state.request.provider.clone();
         let cancel = CancellationToken::new();
-        let stream = (call.mode == ModelMode::Answer).then(|| self.begin_text());
-        let mut sink = |text: &str| {
-            if let Some(stream) = &stream {
-                stream.push(text);
-            }
-        };
+        let mut heard = Heard::new((call.mode == ModelMode::Answer).then(|| self.begin_text()));
         let finished = {
-            let chat = context.models.chat(provider.as_deref(), request, &mut sink, cancel.clone());
+            let chat = context.models.chat(provider.as_deref(), request, &mut heard, cancel.clone());
             tokio::pin!(chat);
             tokio::select! {
                 reply = &mut chat => Ok(reply),
@@ -319,8 +307,9 @@ impl Driver {
         };
         let interrupted = match finished {
             Ok(reply) => {
-                if let Some(stream) = stream {
-                    stream.finish().await;
+                let used = self.priced(heard.finish().await);
+                if reply.is_err() {
+                    self.failed += used;
                 }
                 return Ok(reply);
             }
@@ -406,7 +395,8 @@ impl Driver {
     }
 
     async fn finish(&mut self, ending: decide::Ending) -> Result<(), Interrupted> {
-        let finished = ending::of(&self.state, ending);
+        let mut finished = ending::of(&self.state, ending);
+        finished.usage += self.failed;
         tracing::info!(run_id = %finished.run_id, status = ?finished.status, stop_reason = finished.stop_reason, "run finished");
         self.append(finished.into()).await
     }

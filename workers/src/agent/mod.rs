@@ -23,6 +23,7 @@ mod driver;
 mod ending;
 mod folding;
 mod forks;
+mod heard;
 mod held;
 mod lookup;
 mod partition;

@@ -405,11 +405,22 @@ impl RunTrace {
     }
 }
 
+/// A provider under the name that the conventions have for it, where they have one.
+fn conventional(provider: &str) -> String {
+    match provider {
+        "azure" => "azure.ai.openai",
+        "gemini" => "gcp.gemini",
+        "mistral" => "mistral_ai",
+        other => other,
+    }
+    .to_owned()
+}
+
 impl Request {
     fn of(request: &RunRequest, defaults: &Defaults) -> Self {
         let label = |text: &String| defaults.content.label(text);
         Self {
-            provider: request.provider.as_ref().map_or_else(|| defaults.provider.clone(), label),
+            provider: conventional(&request.provider.as_ref().map_or_else(|| defaults.provider.clone(), label)),
             model: request.model.as_ref().map_or_else(|| defaults.model.clone(), label),
             namespace: request.namespace.to_string(),
             session: request.session.as_ref().map(label),

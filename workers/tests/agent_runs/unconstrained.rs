@@ -5,13 +5,39 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use riverrun_schemas::RunId;
-use riverrun_schemas::agent::{RunOutcome, ToolEffect};
+use riverrun_schemas::agent::{RunOutcome, RunRequest, StartRun, ToolEffect};
+use riverrun_schemas::{RunId, now_ms};
 use serde_json::{Value, json};
 use wiremock::matchers::path;
 use wiremock::{Mock, Request, ResponseTemplate};
 
-use super::common::World;
+use super::common::{World, request};
+
+/// Services charge for calls that break off, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_break_off_behind_their_prompt_count_in_what_a_run_used() {
+    let world = World::new(ToolEffect::None, Duration::ZERO, Duration::ZERO).await;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let model = move |_: &Request| {
+        count.fetch_add(1, Ordering::SeqCst);
+        let began = json!({ "choices": [{ "delta": { "content": "it" }, "finish_reason": null }],
+            "usage": { "prompt_tokens": 100, "completion_tokens": 1 } });
+        let broke = json!({ "error": { "message": "it broke" } });
+        ResponseTemplate::new(200).set_body_raw(format!("data: {began}\n\ndata: {broke}\n\n"), "text/event-stream")
+    };
+    Mock::given(path("/v1/chat/completions")).respond_with(model).mount(world.model()).await;
+    let (_worker, _stop) = world.worker("w");
+    let run_id = RunId::new();
+    let (provider, model) = (Some("llamacpp".to_owned()), Some("served".to_owned()));
+    let request = RunRequest { provider, model, ..request() };
+    world.command(StartRun { run_id, request, at: now_ms() }.into()).await;
+    let end = world.finished(run_id).await;
+    let tries = i64::try_from(asked.load(Ordering::SeqCst)).unwrap();
+    assert_eq!(end.status, RunOutcome::Failed, "{end:?}");
+    assert!(tries > 0);
+    assert_eq!((end.usage.prompt_tokens, end.usage.completion_tokens), (100 * tries, tries));
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runtime_that_refuses_the_schema_is_asked_without_it() {

@@ -233,10 +233,10 @@ impl Engine {
     ) -> Result<ChatReply, ModelError> {
         let Generated { mut text, shown, mut finish, usage } = generated;
         let constrained = is_constrained(request);
-        if request.response_schema.is_some() && finish == FinishReason::Stop && request.stop.is_empty() {
-            serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(|error| {
-                ModelError::bad_response(NAME, None, format!("constrained decoding gave no JSON: {error}"))
-            })?;
+        let is_whole = request.response_schema.is_some() && finish == FinishReason::Stop && request.stop.is_empty();
+        if is_whole && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&text) {
+            sink.used(usage);
+            return Err(ModelError::bad_response(NAME, None, format!("constrained decoding gave no JSON: {error}")));
         }
         let mut calls = Vec::new();
         if !request.tools.is_empty() && !constrained && finish != FinishReason::Cancelled {

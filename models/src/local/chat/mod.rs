@@ -12,6 +12,8 @@ mod template;
 mod tool_calls;
 
 use std::collections::HashMap;
+use std::fs::{self, Metadata};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -19,8 +21,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, OnceCell};
 use tokio_util::sync::CancellationToken;
 
-use super::NAME;
 use super::store::Found;
+use super::{NAME, adapter};
 use crate::error::ModelError;
 use crate::provider::{ChatReply, ChatRequest, DeltaSink};
 use crate::settings::ModelSettings;
@@ -63,11 +65,26 @@ struct Slot {
     weights: Weights,
 }
 
-/// The file of a model's weights, as far as it tells one from another under the same name.
+/// The files of a model's weights, as far as they tell one from another under the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Weights {
     bytes: u64,
     written: Option<SystemTime>,
+    /// When the adapter was written that is applied to them, where one is.
+    adapted: Option<SystemTime>,
+}
+
+impl Weights {
+    fn of(path: &Path, adapter: Option<&Path>) -> Self {
+        let written = |meta: &Metadata| meta.modified().ok();
+        let meta = fs::metadata(path).ok();
+        let adapted = adapter.and_then(|folder| fs::metadata(folder.join(adapter::WEIGHTS)).ok());
+        Weights {
+            bytes: meta.as_ref().map_or(0, Metadata::len),
+            written: meta.as_ref().and_then(written),
+            adapted: adapted.as_ref().and_then(written),
+        }
+    }
 }
 
 /// Keeps a model loaded while it is in use.
@@ -134,9 +151,8 @@ impl ChatEngines {
     /// The model, loaded. Waits for a loaded one to become idle when there is no room.
     async fn acquire(&self, found: &Found) -> Result<(Arc<Engine>, InUse), ModelError> {
         let path = found.folder.join("model.gguf");
-        let meta = std::fs::metadata(&path).ok();
-        let bytes = meta.as_ref().map_or(0, |meta| meta.len());
-        let weights = Weights { bytes, written: meta.and_then(|meta| meta.modified().ok()) };
+        let weights = Weights::of(&path, found.adapter.as_deref());
+        let bytes = weights.bytes;
         if bytes > self.room.bytes {
             let reason = format!(
                 "model {:?} has {bytes} bytes of weights; RIVERRUN_MODEL_MEMORY_MB leaves room for {}",
@@ -213,7 +229,7 @@ mod tests {
     use super::*;
 
     fn of(bytes: u64) -> Weights {
-        Weights { bytes, written: Some(SystemTime::UNIX_EPOCH) }
+        Weights { bytes, written: Some(SystemTime::UNIX_EPOCH), adapted: None }
     }
 
     #[test]
@@ -225,6 +241,22 @@ mod tests {
         let later = Weights { written: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1)), ..of(1) };
         assert!(!Arc::ptr_eq(&first, &map.claim("a", later, room).unwrap()));
         assert_eq!(names(&map), ["a"]);
+    }
+
+    #[test]
+    fn given_an_adapter_that_was_written_anew_when_it_is_asked_for_then_it_is_another_model_on_the_same_weights() {
+        let folder = tempfile::tempdir().unwrap();
+        let (base, weights) = (folder.path().join("model.gguf"), folder.path().join(adapter::WEIGHTS));
+        fs::write(&base, "base").unwrap();
+        fs::write(&weights, "first").unwrap();
+        let first = Weights::of(&base, Some(folder.path()));
+        assert_eq!(first, Weights::of(&base, Some(folder.path())));
+        assert_ne!(first, Weights::of(&base, None));
+        let later = SystemTime::now() + Duration::from_secs(60);
+        fs::File::options().write(true).open(&weights).unwrap().set_modified(later).unwrap();
+        let second = Weights::of(&base, Some(folder.path()));
+        assert_eq!((second.bytes, second.written), (first.bytes, first.written));
+        assert_ne!(second, first);
     }
 
     fn names(map: &SlotMap) -> Vec<&str> {

@@ -1,6 +1,8 @@
 //! Chat templates: the model's own Jinja template from its GGUF file, rendered as `transformers` does (trimmed blocks, Python methods,
 //! `tojson` like `json.dumps`).
 
+use chrono::Local;
+use chrono::format::StrftimeItems;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Serde, Value as JinjaValue};
 use minijinja::{Environment, Error, ErrorKind, context};
@@ -65,6 +67,7 @@ impl ChatTemplate {
         environment.add_function("raise_exception", |message: String| -> Result<String, Error> {
             Err(Error::new(ErrorKind::InvalidOperation, format!("{REFUSAL}{message}")))
         });
+        environment.add_function("strftime_now", now_in);
         let messages: Vec<Value> = messages.iter().map(|message| guarded(wire(message), guard)).collect();
         let tools = tools.as_array().filter(|tools| !tools.is_empty());
         environment.template_from_str(&self.source)?.render(context! {
@@ -75,6 +78,14 @@ impl ChatTemplate {
             eos_token => self.eos.as_str(),
         })
     }
+}
+
+/// The time, in the form that a template asks for: some, as SmolLM3's, tell the model which day it is, and fail where they can't.
+fn now_in(form: String) -> Result<String, Error> {
+    let items = StrftimeItems::new(&form).parse().map_err(|error| {
+        Error::new(ErrorKind::InvalidOperation, format!("strftime_now can't write {form:?}: {error}"))
+    })?;
+    Ok(Local::now().format_with_items(items.iter()).to_string())
 }
 
 const REFUSAL: &str = "the chat template refuses: ";
@@ -289,6 +300,22 @@ mod tests {
     fn given_a_template_that_refuses_system_messages_when_one_comes_then_it_opens_the_first_user_message() {
         let strict = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}{% for m in messages %}[{{ m.role }}] {{ m.content | trim }}\n{% endfor %}";
         assert_eq!(render(strict, &request(vec![Message::system("S"), Message::user("U ")])), "[user] S\n\nU\n");
+    }
+
+    #[test]
+    fn given_a_template_that_tells_the_day_when_it_is_rendered_then_it_is_a_day_and_a_form_that_is_none_is_refused() {
+        let day = render("{{ strftime_now('%Y-%m-%d') }}", &request(vec![Message::user("x")]));
+        assert!(day.parse::<chrono::NaiveDate>().is_ok(), "{day}");
+        let template = ChatTemplate::new("{{ strftime_now('%!') }}".into(), String::new(), String::new());
+        let error = template.render(&request(vec![]), &|text| text.to_owned()).unwrap_err();
+        assert!(error.contains("%!"), "{error}");
+    }
+
+    #[test]
+    fn given_a_template_that_reads_a_conversation_from_its_end_when_it_is_rendered_then_it_can() {
+        let backwards = "{%- set ns = namespace(last='') -%}{%- for m in messages[::-1] -%}{%- if m.content is string and not (m.content.startswith('<') and m.content.endswith('>')) and not ns.last -%}{%- set ns.last = m.content.split('</think>')[-1].lstrip('\\n') -%}{%- endif -%}{%- endfor -%}{{ ns.last }}";
+        let asked = request(vec![Message::user("a"), Message::assistant("x</think>\n\nb"), Message::user("<c>")]);
+        assert_eq!(render(backwards, &asked), "b");
     }
 
     #[test]

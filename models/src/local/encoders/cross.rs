@@ -21,6 +21,13 @@ pub(super) struct CrossEncoder {
     sigmoid: bool,
 }
 
+/// Scores in the order of the documents.
+pub(super) struct Scored {
+    pub(super) scores: Vec<f32>,
+    /// Tokens of all pairs.
+    pub(super) tokens: u64,
+}
+
 /// What makes a score of the vectors of a pair's tokens.
 struct Head {
     dense: Linear,
@@ -108,7 +115,7 @@ impl CrossEncoder {
     }
 
     /// Scores in the order of the documents; higher is nearer to the query.
-    pub(super) fn scores(&self, query: &str, documents: Vec<String>) -> Result<Vec<f32>, EncodeError> {
+    pub(super) fn scores(&self, query: &str, documents: Vec<String>) -> Result<Scored, EncodeError> {
         let pairs = documents.into_iter().map(|document| (query.to_owned(), document)).collect();
         let encodings = self.reader.encode::<(String, String)>(pairs)?;
         let lengths: Vec<usize> = encodings.iter().map(|encoding| encoding.len()).collect();
@@ -119,7 +126,7 @@ impl CrossEncoder {
                 logits.into_iter().map(|logit| if self.sigmoid { 1.0 / (1.0 + (-logit).exp()) } else { logit }),
             );
         }
-        Ok(scores)
+        Ok(Scored { scores, tokens: lengths.iter().sum::<usize>() as u64 })
     }
 
     fn forward(&self, encodings: &[Encoding], lengths: &[usize]) -> Result<Tensor, EncodeError> {

@@ -12,6 +12,7 @@ use llama_cpp_2::token::LlamaToken;
 use tokio::sync::{mpsc, oneshot};
 
 use super::batching;
+use super::cross::Scored;
 use super::layout::Prompts;
 use super::sentence::Embedded;
 use super::stock::Family;
@@ -140,16 +141,18 @@ impl GgufEncoder {
     }
 
     /// Scores between 0 and 1, in the order of the pairs; higher is nearer.
-    pub(super) async fn scores(&self, pairs: Texts) -> Result<Vec<f32>, EncodeError> {
+    pub(super) async fn scores(&self, pairs: Texts) -> Result<Scored, EncodeError> {
         if pairs.truncated > 0 {
             tracing::warn!(
                 truncated = pairs.truncated,
                 "documents are longer than the model reads; only their beginnings were scored"
             );
         }
+        let tokens = pairs.tokens.iter().map(Vec::len).sum::<usize>() as u64;
         let outputs = self.run(pairs.tokens).await?;
         let squash = |logit: f32| 1.0 / (1.0 + (-logit).exp());
-        Ok(outputs.into_iter().map(|output| squash(output.first().copied().unwrap_or(0.0))).collect())
+        let scores = outputs.into_iter().map(|output| squash(output.first().copied().unwrap_or(0.0))).collect();
+        Ok(Scored { scores, tokens })
     }
 
     async fn run(&self, texts: Vec<Vec<LlamaToken>>) -> Result<Vec<Vec<f32>>, EncodeError> {

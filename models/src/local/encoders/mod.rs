@@ -25,11 +25,11 @@ use super::NAME;
 use super::store::Found;
 use crate::catalog;
 use crate::error::ModelError;
-use crate::provider::{EmbedPurpose, EmbedReply, EmbedRequest, RerankRequest, Usage};
+use crate::provider::{EmbedPurpose, EmbedReply, EmbedRequest, RerankReply, RerankRequest, Usage};
 use crate::spans::{EmbedTokenizer, SpansRequest};
 use crate::token_vectors::{TokenVectors, TokenVectorsRequest};
 
-use cross::CrossEncoder;
+use cross::{CrossEncoder, Scored};
 use encoder::Encoder;
 use gguf::GgufEncoder;
 use layout::Prompts;
@@ -143,16 +143,18 @@ impl Encoders {
         self.run(found, move || states::embed(&encoder, texts, layer)).await
     }
 
-    pub(super) async fn rerank(&self, found: &Found, request: RerankRequest) -> Result<Vec<f32>, ModelError> {
+    pub(super) async fn rerank(&self, found: &Found, request: RerankRequest) -> Result<RerankReply, ModelError> {
         check_count(request.documents.len())?;
-        if found.is_gguf() {
+        let Scored { scores, tokens } = if found.is_gguf() {
             let encoder = self.gguf(found).await?;
             let reader = Arc::clone(&encoder);
             let pairs = self.run(found, move || reader.pairs(&request.query, &request.documents)).await?;
-            return encoder.scores(pairs).await.map_err(|error| failed(found, &error));
-        }
-        let encoder = loaded(&self.cross, found, CrossEncoder::load).await?;
-        self.run(found, move || encoder.scores(&request.query, request.documents)).await
+            encoder.scores(pairs).await.map_err(|error| failed(found, &error))?
+        } else {
+            let encoder = loaded(&self.cross, found, CrossEncoder::load).await?;
+            self.run(found, move || encoder.scores(&request.query, request.documents)).await?
+        };
+        Ok(RerankReply { scores, usage: Usage { prompt_tokens: tokens, completion_tokens: 0 } })
     }
 
     async fn run<T: Send + 'static>(

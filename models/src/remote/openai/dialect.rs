@@ -39,6 +39,13 @@ pub(in crate::remote) struct Dialect {
     pub(in crate::remote) deployments: bool,
 }
 
+impl Dialect {
+    /// Whether a model chooses by itself how it samples.
+    pub(in crate::remote) fn samples_itself(&self, model: &str) -> bool {
+        self.own_sampling.iter().any(|start| model.starts_with(start))
+    }
+}
+
 /// What a server knows of JSON answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::remote) enum JsonMode {

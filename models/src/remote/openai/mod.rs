@@ -184,12 +184,18 @@ impl Protocol for OpenAi {
     }
 
     fn leaves_out(&self, request: &ChatRequest) -> Option<&'static str> {
-        let own = [
-            ("top_k", request.top_k.is_some()),
-            ("min_p", request.min_p.is_some()),
-            ("repeat_penalty", request.repeat_penalty.is_some()),
-        ];
-        first_given(&own).filter(|_| !self.dialect.sampling)
+        let Dialect { sampling, seed, .. } = self.dialect;
+        let chooses = self.dialect.samples_itself(&request.model);
+        // 1 is what such models have, and changes nothing.
+        let changes = |value: Option<f32>| value.is_some_and(|value| value != 1.0);
+        first_given(&[
+            ("temperature", chooses && changes(request.temperature)),
+            ("top_p", chooses && changes(request.top_p)),
+            ("seed", seed.is_none() && request.seed.is_some()),
+            ("top_k", !sampling && request.top_k.is_some()),
+            ("min_p", !sampling && request.min_p.is_some()),
+            ("repeat_penalty", !sampling && request.repeat_penalty.is_some()),
+        ])
     }
 
     fn count_text(&self, model: &str, text: &str) -> Option<Call> {

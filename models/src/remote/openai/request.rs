@@ -11,7 +11,7 @@ pub(super) fn chat_body(request: &ChatRequest, dialect: &Dialect) -> Value {
     let mut body = json!({"model": request.model, "messages": messages(request, dialect), "stream": true});
     set(&mut body, "stream_options", dialect.stream_usage.then(|| json!({"include_usage": true})));
     // A temperature that a model refuses is left out: every run has one, and the model's own is the only one that it has.
-    let own_sampling = dialect.own_sampling.iter().any(|start| request.model.starts_with(start));
+    let own_sampling = dialect.samples_itself(&request.model);
     set(&mut body, "temperature", request.temperature.filter(|_| !own_sampling).map(number));
     set(&mut body, "top_p", request.top_p.filter(|_| !own_sampling).map(number));
     set(&mut body, dialect.max_tokens, request.max_tokens.map(Value::from));
