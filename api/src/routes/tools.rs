@@ -11,7 +11,7 @@ use riverrun_agents::Verdict;
 use riverrun_agents::memory::{ContextRequest, Memory, MemoryContext, MemoryError, NewNote};
 use riverrun_agents::state::Reading;
 use riverrun_agents::tools::{
-    Dependencies, Document, Documents, Hit, ReadFailure, Search, SearchFailure, ToolContext, ToolError, ToolManifest,
+    Dependencies, Document, Documents, Passages, ReadFailure, Search, SearchFailure, ToolContext, ToolError, ToolManifest,
     Toolbox,
 };
 use riverrun_schemas::agent::{RunRequest, ToolEffect};
@@ -56,7 +56,7 @@ impl Search for Uncalled {
         _: Option<&[CollectionName]>,
         _: &str,
         _: usize,
-    ) -> Result<Vec<Hit>, SearchFailure> {
+    ) -> Result<Passages, SearchFailure> {
         Err(SearchFailure(UNCALLED.to_owned()))
     }
 }
