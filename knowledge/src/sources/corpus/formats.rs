@@ -80,6 +80,28 @@ fn given_a_word_document_when_read_then_headings_lists_tables_and_notes_are_ther
 }
 
 #[test]
+fn given_text_boxes_and_moved_text_when_a_word_document_is_read_then_each_word_is_there_once() {
+    let run = |text: &str| format!("<w:r><w:t xml:space='preserve'>{text}</w:t></w:r>");
+    let inner = format!("<w:p>{}</w:p>", run("Boxed words."));
+    let box_of = format!(
+        "<w:r><mc:AlternateContent><mc:Choice><wps:txbx><w:txbxContent>{inner}</w:txbxContent></wps:txbx></mc:Choice>\
+         <mc:Fallback><w:pict><w:txbxContent>{inner}</w:txbxContent></w:pict></mc:Fallback></mc:AlternateContent></w:r>"
+    );
+    let body = format!(
+        "<w:p><w:pPr><w:pStyle w:val='berschrift1'/></w:pPr>{}{box_of}{}</w:p>\
+         <w:p><w:pPr><w:rPr><w:moveFrom w:id='1'/></w:rPr></w:pPr><w:moveFrom w:id='2'>{moved}</w:moveFrom></w:p>\
+         <w:p>{}</w:p><w:p><w:moveTo w:id='3'>{moved}</w:moveTo></w:p>",
+        run("Before "),
+        run("and after"),
+        run("Between."),
+        moved = run("Moved words."),
+    );
+    let text = read("docx", &build::docx(&body)).unwrap();
+    let expected = "Boxed words.\n\n# Before and after\n\nBetween.\n\nMoved words.\n\n";
+    assert!(text.text.starts_with(expected), "{}", text.text);
+}
+
+#[test]
 fn given_a_presentation_when_read_then_slides_are_pages_in_their_order_with_notes() {
     let text = read("pptx", &build::pptx()).unwrap();
     let headings: Vec<_> = text.sections.iter().map(|section| section.heading.as_str()).collect();
