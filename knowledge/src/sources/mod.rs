@@ -23,6 +23,7 @@ mod globs;
 mod html;
 mod isolate;
 mod json;
+mod json_digits;
 mod markdown;
 mod open;
 mod parquet;
