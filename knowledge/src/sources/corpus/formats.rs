@@ -22,6 +22,12 @@ fn given_a_pdf_with_ligatures_when_read_then_its_words_can_be_found() {
 }
 
 #[test]
+fn given_a_pdf_whose_words_are_in_forms_when_read_then_they_stand_where_they_are_shown() {
+    let text = read("pdf", &build::saved(build::pdf_of_forms())).unwrap().text;
+    assert_eq!(text, "On the page\nIn the outer form\nIn the inner form\nand below\n");
+}
+
+#[test]
 fn given_an_encrypted_pdf_when_read_then_the_empty_password_opens_it_and_any_other_is_an_error() {
     let document = || build::pdf(&["Secret words"], Font::Plain);
     assert_eq!(read("pdf", &build::encrypted(document(), "")).unwrap().text, "Secret words\n");
