@@ -94,6 +94,12 @@ pub trait Source: Send + Sync {
     fn hostile(&self) -> bool {
         false
     }
+
+    /// Whether the library that reads its documents takes files and no bytes. They are read in a process of their own, too, which
+    /// has a folder for that.
+    fn needs_folder(&self) -> bool {
+        false
+    }
 }
 
 /// Every source of documents; a new one is one line here. [`FOLDER`], [`ZIP`] and [`PLACES`] stand beside them as the sources
