@@ -15,8 +15,11 @@ use super::xml::{self, Node};
 use super::{Fault, Limits, Source, SourceError, by_media_type, detect};
 use crate::web::{FetchLimits, Fetched, GuardedClient, WebError};
 
+mod links;
 #[cfg(test)]
 mod site_tests;
+
+use links::links;
 
 /// Most pages of one site.
 pub const MAX_PAGES: usize = 1_000;
@@ -354,30 +357,6 @@ fn labelled(content_type: Option<&str>, body: Vec<u8>, kind: &dyn Source) -> Vec
     }
 }
 
-/// Where the links of a page lead.
-fn links(url: &Url, fetched: &Fetched) -> Vec<Url> {
-    let is_html = fetched.content_type.as_deref().is_none_or(|kind| kind.to_lowercase().contains("html"));
-    if !is_html {
-        return Vec::new();
-    }
-    let base = arrived(url, fetched);
-    let page = String::from_utf8_lossy(&fetched.body);
-    let mut found = Vec::new();
-    for anchor in page.split('<').filter(|tag| {
-        tag.get(..2).is_some_and(|name| name.eq_ignore_ascii_case("a ") || name.eq_ignore_ascii_case("a\n"))
-    }) {
-        let tag = anchor.split('>').next().unwrap_or_default();
-        let Some(at) = tag.to_ascii_lowercase().find("href") else { continue };
-        let Some(value) = tag[at + 4..].trim_start().strip_prefix('=').map(str::trim_start) else { continue };
-        let href = match value.chars().next() {
-            Some(quote @ ('"' | '\'')) => value[1..].split(quote).next().unwrap_or_default(),
-            _ => value.split_whitespace().next().unwrap_or_default(),
-        };
-        found.extend(base.join(&href.replace("&amp;", "&")));
-    }
-    found
-}
-
 #[derive(Debug, Default, PartialEq)]
 struct Sitemap {
     pages: Vec<String>,
@@ -412,20 +391,6 @@ impl Sitemap {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn given_a_page_when_its_links_are_read_then_they_are_whole_addresses() {
-        let body = b"<a href='/b?x=1&amp;y=2'>b</a><A class=x HREF=c.html>c</A> <a\nhref=\"https://other.example/\">d</a><abbr href='no'>";
-        let fetched = Fetched {
-            final_url: "https://host/dir/a".into(),
-            status: 200,
-            content_type: Some("text/html".into()),
-            body: body.to_vec(),
-        };
-        let found: Vec<String> =
-            links(&Url::parse("https://host/").unwrap(), &fetched).iter().map(Url::to_string).collect();
-        assert_eq!(found, ["https://host/b?x=1&y=2", "https://host/dir/c.html", "https://other.example/"]);
-    }
 
     #[test]
     fn given_a_sitemap_when_read_then_pages_and_further_maps_are_told_apart() {
