@@ -230,3 +230,26 @@ async fn given_hostile_queries_when_searched_then_they_are_only_words() {
         retriever.search(&SearchRequest::new(docs.clone(), query)).await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn given_a_collection_that_cannot_be_searched_when_several_are_then_the_others_answer_and_a_note_tells() {
+    let (stores, docs) = rivers().await;
+    let other = collection("other");
+    // Made by a model whose vectors had another length.
+    stores.vectors.ensure(&other, common::DIMENSIONS / 2, common::MODEL).await.unwrap();
+    let retriever = stores.retriever(&Arc::new(TestModels::default()));
+    let namespace = docs.namespace.clone();
+    let query = "Where does the Elbe rise?";
+    let named = [other.name.clone(), docs.name.clone()];
+    for collections in [None, Some(&named[..])] {
+        let several = retriever.search_several(&namespace, collections, query, 2).await.unwrap();
+        assert_eq!((several.found[0].0.clone(), several.found[0].1.source.as_str()), (docs.clone(), "/docs/elbe.md"));
+        assert!(several.found.len() <= 2);
+        assert_eq!(several.notes.len(), 1, "{:?}", several.notes);
+        assert!(several.notes[0].contains("\"other\"") && several.notes[0].contains("was not searched"));
+    }
+    let error = retriever.search_several(&namespace, Some(&[other.name]), query, 2).await.unwrap_err();
+    assert_eq!(error.code(), "embedding_model_mismatch");
+    let error = retriever.search_several(&namespace, None, " ", 2).await.unwrap_err();
+    assert_eq!(error.code(), "empty_query");
+}

@@ -1,12 +1,11 @@
 //! Search in the collections of the run's namespace.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use riverrun_knowledge::retrieval::{Retriever, SearchItem, SearchRequest, Span};
+use riverrun_knowledge::retrieval::{Retriever, SearchItem, Span};
 use riverrun_schemas::agent::ToolEffect;
-use riverrun_schemas::{ChunkId, Collection, CollectionName, DocumentId, Namespace};
+use riverrun_schemas::{ChunkId, CollectionName, DocumentId, Namespace};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -45,6 +44,15 @@ pub struct Hit {
     pub score: f64,
 }
 
+/// What a search found.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Passages {
+    /// Best first.
+    pub hits: Vec<Hit>,
+    /// Which collections could not be searched, and why.
+    pub notes: Vec<String>,
+}
+
 /// The knowledge base could not be searched.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -60,7 +68,7 @@ pub trait Search: Send + Sync {
         collections: Option<&[CollectionName]>,
         query: &str,
         k: usize,
-    ) -> Result<Vec<Hit>, SearchFailure>;
+    ) -> Result<Passages, SearchFailure>;
 
     /// What is to be said about collections that are not whole: that nothing was found there proves nothing.
     fn lacking(&self, _namespace: &Namespace, _collections: Option<&[CollectionName]>) -> Vec<String> {
@@ -80,37 +88,12 @@ impl Search for Retriever {
         collections: Option<&[CollectionName]>,
         query: &str,
         k: usize,
-    ) -> Result<Vec<Hit>, SearchFailure> {
-        let failed = |error: &dyn std::fmt::Display| SearchFailure(error.to_string());
-        let names: Vec<CollectionName> = match collections {
-            Some(names) => names.to_vec(),
-            None => self.collections(namespace).await.map_err(|error| failed(&error))?,
-        };
-        let mut found: Vec<(Collection, SearchItem)> = Vec::new();
-        for name in names {
-            let collection = Collection::new(namespace.clone(), name);
-            let request = SearchRequest { k, ..SearchRequest::new(collection.clone(), query) };
-            let result = Retriever::search(self, &request).await.map_err(|error| failed(&error))?;
-            found.extend(result.items.into_iter().map(|item| (collection.clone(), item)));
-        }
-        found.sort_by(|(_, a), (_, b)| better(a, b));
-        found.truncate(k);
-        Ok(self.passages(found).await.into_iter().map(hit).collect())
+    ) -> Result<Passages, SearchFailure> {
+        let several = self.search_several(namespace, collections, query, k).await;
+        let several = several.map_err(|error| SearchFailure(error.to_string()))?;
+        let hits = self.passages(several.found).await.into_iter().map(hit).collect();
+        Ok(Passages { hits, notes: several.notes })
     }
-}
-
-/// Scores of one kind compare across collections: both are ranks fused, or both are the cross-encoder's. The best chunks of
-/// two collections often have equal ranks: then the nearer one by meaning comes first, then by words, ids last.
-fn better(a: &SearchItem, b: &SearchItem) -> Ordering {
-    let by = |score: fn(&SearchItem) -> Option<f32>| {
-        let of = |item: &SearchItem| score(item).unwrap_or(f32::NEG_INFINITY);
-        of(b).total_cmp(&of(a))
-    };
-    b.score
-        .total_cmp(&a.score)
-        .then_with(|| by(|item| item.scores.dense))
-        .then_with(|| by(|item| item.scores.sparse))
-        .then_with(|| a.chunk_id.cmp(&b.chunk_id))
 }
 
 fn hit(item: SearchItem) -> Hit {
@@ -168,55 +151,17 @@ impl Tool for KnowledgeSearch {
         }
         let k = k.unwrap_or(DEFAULT_HITS).clamp(1, MAX_HITS);
         let collections = context.collections.as_deref();
-        let lacking = self.search.lacking(&context.namespace, collections);
-        let hits = self
+        let mut notes = self.search.lacking(&context.namespace, collections);
+        let passages = self
             .search
             .search(&context.namespace, collections, &query, k)
             .await
             .map_err(|failure| ToolError::Failed(failure.to_string()))?;
-        let mut found = json!({ "query": query, "passages": hits });
-        if !lacking.is_empty() {
-            found["notes"] = json!(lacking);
+        notes.extend(passages.notes);
+        let mut found = json!({ "query": query, "passages": passages.hits });
+        if !notes.is_empty() {
+            found["notes"] = json!(notes);
         }
         Ok(found)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use riverrun_knowledge::retrieval::Scores;
-
-    use super::*;
-
-    fn item(id: &str, score: f64, dense: Option<f32>, sparse: Option<f32>) -> SearchItem {
-        SearchItem {
-            chunk_id: ChunkId::derive(&[id]),
-            document_id: DocumentId::derive(&[id]),
-            source: id.to_owned(),
-            text: String::new(),
-            score,
-            scores: Scores { dense, sparse, fused: score, rerank: None },
-            span: Span { start: 0, end: 0 },
-            chunk: None,
-            page: None,
-            metadata: json!({}),
-        }
-    }
-
-    #[test]
-    fn given_equal_ranks_in_two_collections_when_they_become_one_list_then_the_nearer_one_comes_first() {
-        let best = [
-            item("score", 0.9, None, None),
-            item("meaning", 0.5, Some(0.8), None),
-            item("words", 0.5, Some(0.2), Some(9.0)),
-            item("fewer words", 0.5, Some(0.2), Some(3.0)),
-            item("no meaning", 0.5, None, Some(99.0)),
-        ];
-        let mut items = best.to_vec();
-        items.reverse();
-        items.sort_by(better);
-        assert_eq!(items, best);
-        let (a, b) = (item("a", 0.5, None, None), item("b", 0.5, None, None));
-        assert_eq!(better(&a, &b), a.chunk_id.cmp(&b.chunk_id));
     }
 }

@@ -33,7 +33,7 @@ pub use beginning::beginning;
 pub use defined::{DefinedConfig, DefinedTools};
 pub(crate) use document_read::DOCUMENT_READ;
 pub use document_read::{Document, Documents, ReadFailure};
-pub use knowledge_search::{Hit, KNOWLEDGE_SEARCH, Search, SearchFailure};
+pub use knowledge_search::{Hit, KNOWLEDGE_SEARCH, Passages, Search, SearchFailure};
 pub use manifest::{
     DEFAULT_RESULT_BYTES, DEFAULT_TOOL_TIME, MAX_RESULT_BYTES, MAX_TOOL_TIME, Permission, ToolLimits, ToolManifest,
     ToolSource,

@@ -11,8 +11,8 @@ use riverrun_agents::Verdict;
 use riverrun_agents::memory::{ContextRequest, Memory, MemoryContext, MemoryError, NewNote};
 use riverrun_agents::state::Reading;
 use riverrun_agents::tools::{
-    Dependencies, Document, Documents, Hit, ReadFailure, Search, SearchFailure, ToolContext, ToolError, ToolManifest,
-    Toolbox,
+    Dependencies, Document, Documents, Passages, ReadFailure, Search, SearchFailure, ToolContext, ToolError,
+    ToolManifest, Toolbox,
 };
 use riverrun_schemas::agent::{RunRequest, ToolEffect};
 use riverrun_schemas::{CollectionName, DocumentId, EventId, Namespace, Session};
@@ -56,7 +56,7 @@ impl Search for Uncalled {
         _: Option<&[CollectionName]>,
         _: &str,
         _: usize,
-    ) -> Result<Vec<Hit>, SearchFailure> {
+    ) -> Result<Passages, SearchFailure> {
         Err(SearchFailure(UNCALLED.to_owned()))
     }
 }
@@ -95,6 +95,16 @@ impl Warehouse for Uncalled {
     }
 
     async fn remove_document(&self, _: &Namespace, _: &DocumentId) -> Result<Vec<TableInfo>, WarehouseError> {
+        Err(uncalled_warehouse())
+    }
+
+    async fn remove_outdated(
+        &self,
+        _: &Namespace,
+        _: &DocumentId,
+        _: &str,
+        _: &str,
+    ) -> Result<Vec<TableInfo>, WarehouseError> {
         Err(uncalled_warehouse())
     }
 

@@ -44,17 +44,43 @@ pub struct Prepared {
 }
 
 /// What `stream consume` is to do, when the source is a topic.
-pub fn of_topic(args: &IngestArgs) -> Option<ConsumeArgs> {
+pub fn of_topic(args: &IngestArgs) -> Result<Option<ConsumeArgs>, CliError> {
     let is_topic = args.source_type.as_deref() == Some("kafka") || args.source.starts_with("kafka://");
-    // What goes with no topic is refused where sources are checked.
-    (is_topic && !args.prune).then(|| ConsumeArgs {
+    if !is_topic {
+        return Ok(None);
+    }
+    if let Some(option) = not_for_topics(args) {
+        let reason = format!("{option} does not go with topics, and {} is one", args.source);
+        return Err(CliError::new(Exit::Usage, reason)
+            .hint("leave it out; topics take --follow, --metadata, --embed-backend and the sizes of chunks"));
+    }
+    Ok(Some(ConsumeArgs {
         collection: args.collection.clone(),
         namespace: args.namespace.clone(),
         topic: args.source.trim_start_matches("kafka://").to_owned(),
         idle_timeout: (!args.follow).then_some(USUAL_IDLE_SECONDS),
         source_type: None,
+        embed_backend: args.embed_backend.clone(),
+        chunk_size: args.chunk_size,
+        chunk_overlap: args.chunk_overlap,
+        chunk_unit: args.chunk_unit.clone(),
         metadata: args.metadata.clone(),
-    })
+    }))
+}
+
+/// An option that was given and says nothing to a reader of topics.
+fn not_for_topics(args: &IngestArgs) -> Option<&'static str> {
+    let given = [
+        ("--table", args.table.is_some()),
+        ("--query", args.query.is_some()),
+        ("--include", !args.include.is_empty()),
+        ("--exclude", !args.exclude.is_empty()),
+        ("--depth", args.depth.is_some()),
+        ("--sitemap", args.sitemap),
+        ("--prune", args.prune),
+        ("--strategy", args.strategy.is_some()),
+    ];
+    given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
 }
 
 /// Checks request and source: a missing file must not cost the start of a stack. The settings that come back know the
@@ -233,4 +259,46 @@ fn outcome(view: &IngestView) -> Result<(), CliError> {
 
 fn exit_of(code: &str) -> Exit {
     if matches!(code, "model_runtime_down" | "model_missing") { Exit::ServiceDown } else { Exit::Failed }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: IngestArgs,
+    }
+
+    fn of(line: &str) -> Result<Option<ConsumeArgs>, CliError> {
+        of_topic(&Line::try_parse_from(std::iter::once("ingest").chain(line.split(' '))).unwrap().args)
+    }
+
+    #[test]
+    fn given_a_topic_when_options_come_with_it_then_each_is_heard_or_refused_by_name() {
+        let consume = of(
+            "notes -t kafka -c c --follow --chunk-size 200 --chunk-overlap 20 --chunk-unit tokens --embed-backend hf",
+        );
+        let consume = consume.unwrap().unwrap();
+        assert_eq!((consume.topic.as_str(), consume.idle_timeout), ("notes", None));
+        assert_eq!((consume.chunk_size, consume.chunk_overlap), (Some(200), Some(20)));
+        assert_eq!((consume.chunk_unit.as_deref(), consume.embed_backend.as_deref()), (Some("tokens"), Some("hf")));
+        for option in [
+            "--table t",
+            "--query q",
+            "--include *.md",
+            "--exclude *.md",
+            "--depth 1",
+            "--sitemap",
+            "--prune",
+            "--strategy late",
+        ] {
+            let error = of(&format!("kafka://notes -c c {option}")).unwrap_err().to_string();
+            assert!(error.contains(option.split(' ').next().unwrap()), "{option}: {error}");
+            assert!(of(&format!("notes.md -c c {option}")).unwrap().is_none());
+        }
+    }
 }

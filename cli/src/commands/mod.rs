@@ -93,7 +93,7 @@ pub async fn run(command: Command, settings: &Settings, output: Output) -> Resul
             None => with_light(settings, async |c| models::ls::run(c, args.provider, output).await).await,
         },
         Command::Ingest(args) => {
-            if let Some(consume) = ingest::of_topic(&args) {
+            if let Some(consume) = ingest::of_topic(&args)? {
                 return stream::consume::run(consume, settings, name, output).await;
             }
             let (prepared, settings) = ingest::prepare(args, settings)?;

@@ -37,6 +37,23 @@ fn given_a_document_on_stdin_when_it_is_read_then_its_text_or_the_error_is_on_st
 }
 
 #[test]
+fn given_a_parquet_file_when_it_is_read_apart_then_its_rows_come_typed_and_a_broken_one_is_refused() {
+    let bytes = include_bytes!("../../../knowledge/src/sources/corpus/data/rows.parquet");
+    let output = read("parquet", "text", "rows.parquet", bytes);
+    assert!(output.status.success(), "{output:?}");
+    let text = answer(&output)["Ok"]["Text"]["text"].as_str().unwrap().to_owned();
+    let output = read("parquet", "tables", "rows.parquet", bytes);
+    let told = answer(&output);
+    let table = &told["Ok"]["Tables"][0];
+    let count = |list: &str| table[list].as_array().map_or(0, Vec::len);
+    assert_eq!(table["name"], "rows");
+    assert!(count("columns") > 0 && count("types") == count("columns"), "{table}");
+    assert!(count("rows") > 0 && text.lines().count() <= count("rows"), "{table} {text}");
+    let output = read("parquet", "text", "broken.parquet", &bytes[..bytes.len() / 2]);
+    assert_eq!(answer(&output)["Err"]["code"], "malformed_document");
+}
+
+#[test]
 fn given_anything_else_when_it_is_started_then_it_ends_without_an_answer() {
     for (source, task) in [("folder", "text"), ("nonsense", "text"), ("pdf", "nonsense")] {
         let output = read(source, task, "a", b"x");

@@ -207,7 +207,7 @@ fn reply_of(
         notes.push("the answer reached its limit of tokens and is cut".to_owned());
     }
     AskReply {
-        found: !citations::is_refusal(&checked.answer),
+        found: checked.is_answer(),
         answer: checked.answer,
         citations: checked.citations,
         sentences: checked.sentences,

@@ -19,6 +19,13 @@ pub struct Checked {
     pub sentences: Vec<AnswerSentence>,
 }
 
+impl Checked {
+    /// Whether it answers the question: models add that the sources do not say more to what they do say.
+    pub(super) fn is_answer(&self) -> bool {
+        !is_refusal(&self.answer) || self.sentences.iter().any(|sentence| sentence.supported == Some(true))
+    }
+}
+
 /// A number that stands in the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cited {

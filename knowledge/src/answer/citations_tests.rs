@@ -131,6 +131,20 @@ fn given_a_refusal_or_an_empty_answer_when_checked_then_nothing_is_claimed() {
 }
 
 #[test]
+fn given_a_refusal_beside_other_sentences_when_checked_then_supported_ones_make_it_an_answer() {
+    for (answer, is_answer) in [
+        ("The Rhine rises in the Swiss Alps [1]. The sources do not say.", true),
+        ("The sources do not say. The Rhine rises in the Swiss Alps.", true),
+        ("The Rhine is haunted by pirates. The sources do not say.", false),
+        ("Yes. The sources do not say.", false),
+        ("The sources do not say [1].", false),
+        ("The Rhine is haunted by pirates.", true),
+    ] {
+        assert_eq!(checked(answer).is_answer(), is_answer, "{answer}");
+    }
+}
+
+#[test]
 fn given_no_chunks_when_checked_then_nothing_is_cited() {
     let checked = check("The Rhine rises [1].", "q", &[]);
     assert_eq!(checked.citations, []);

@@ -31,7 +31,8 @@ impl AskRequest {
 pub struct AskReply {
     /// The answer; its `[n]` are the numbers of `citations`.
     pub answer: String,
-    /// Whether the collection had an answer: false when nothing was found, and when the model said that the chunks do not say.
+    /// Whether the collection had an answer: false when nothing was found, and when the model said that the chunks do not say
+    /// and nothing beside it that they support.
     pub found: bool,
     /// What the answer cites, by number.
     pub citations: Vec<Citation>,

@@ -10,6 +10,7 @@ mod figures;
 mod query_vectors;
 mod retriever;
 mod rewrite;
+mod several;
 mod types;
 
 pub use context::{MAX_CONTEXT_BYTES, StoredTexts, TextFailure, window};
@@ -18,6 +19,7 @@ pub use error::RetrievalError;
 pub use figures::{RetrievalFigures, STAGE_BUCKETS, Stage};
 pub use retriever::Retriever;
 pub(crate) use retriever::elapsed_ms;
+pub use several::Several;
 pub use types::{
     Fusion, RERANKING_LEFT_OUT, Scores, SearchItem, SearchMode, SearchRequest, SearchResult, SearchTimes, Span,
 };

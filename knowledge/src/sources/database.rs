@@ -6,26 +6,26 @@
 //!
 //! What an account may read, a query may read: an account that may read only what is meant is the real limit.
 
-use std::collections::HashSet;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use futures::{Stream, StreamExt};
-use serde::Deserializer;
-use serde::de::{IgnoredAny, MapAccess, Visitor};
+use futures::StreamExt;
 use serde_json::{Map, Number, Value};
-use sha2::{Digest, Sha256};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteRow};
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Connection, Row, TypeInfo, ValueRef};
 use tokio::sync::mpsc;
 
-use super::gather::{Gathered, Item};
+use super::gather::Item;
 use super::place::{DatabaseAddress, Dialect};
 use super::table::column_names;
-use super::{Fault, SourceError, by_name};
+use super::{Fault, SourceError};
+
+mod batches;
+
+pub(super) use batches::Batches;
 
 /// Most rows of one query.
 pub const MAX_ROWS: usize = 100_000;
@@ -38,15 +38,6 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 
 /// How long the query may run on its server, and its rows may take to come.
 const QUERY_TIME: Duration = Duration::from_secs(60);
-
-/// Rows of one document.
-const BATCH_ROWS: usize = 100;
-
-/// Bytes of rows from which on a document is full.
-const BATCH_BYTES: usize = 1 << 20;
-
-/// Most bytes of one row.
-const MAX_ROW_BYTES: usize = 4 << 20;
 
 /// SQLite asks whether to go on each time that it has done so many steps.
 const STEPS_BETWEEN_LOOKS: i32 = 10_000;
@@ -334,140 +325,11 @@ fn named<C: Column>(columns: &[C], values: impl Iterator<Item = Value>) -> Map<S
     column_names(columns.iter().map(|column| column.name().to_owned()).collect()).into_iter().zip(values).collect()
 }
 
-/// The first name that comes twice in a row that a database wrote as JSON: whoever reads it keeps only one of the two.
-fn repeated(json: &str) -> Option<String> {
-    struct Names;
-
-    impl<'de> Visitor<'de> for Names {
-        type Value = Option<String>;
-
-        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("a row")
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, mut row: A) -> Result<Self::Value, A::Error> {
-            let (mut seen, mut repeated) = (HashSet::new(), None);
-            while let Some((name, IgnoredAny)) = row.next_entry::<String, IgnoredAny>()? {
-                if !seen.insert(name.clone()) {
-                    repeated.get_or_insert(name);
-                }
-            }
-            Ok(repeated)
-        }
-    }
-
-    serde_json::Deserializer::from_str(json).deserialize_map(Names).ok().flatten()
-}
-
 /// Bytes that are text as text; of others only how many they are.
 fn text_or_size(bytes: &[u8]) -> Value {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.contains('\0') => Value::from(text),
         _ => Value::from(format!("({} bytes)", bytes.len())),
-    }
-}
-
-/// Rows on their way into documents.
-pub(super) struct Batches<'o> {
-    base: String,
-    shown: String,
-    out: &'o mpsc::Sender<Item>,
-    lines: String,
-    in_batch: usize,
-    total: usize,
-    sent: usize,
-}
-
-impl<'o> Batches<'o> {
-    /// The documents of one query have its hash in their names: another query makes others.
-    fn new(address: &DatabaseAddress, query: &str, out: &'o mpsc::Sender<Item>) -> Self {
-        Self::named(&address.shown, query, out)
-    }
-
-    pub(super) fn named(shown: &str, query: &str, out: &'o mpsc::Sender<Item>) -> Self {
-        let hash: String = Sha256::digest(query).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-        Self {
-            base: format!("{shown}#{hash}"),
-            shown: shown.to_owned(),
-            out,
-            lines: String::new(),
-            in_batch: 0,
-            total: 0,
-            sent: 0,
-        }
-    }
-
-    async fn take_all(
-        &mut self,
-        address: &DatabaseAddress,
-        rows: impl Stream<Item = Result<(usize, String), sqlx::Error>>,
-    ) -> Result<(), SourceError> {
-        let mut rows = std::pin::pin!(rows);
-        while let Some(row) = rows.next().await {
-            let (size, json) = row.map_err(|error| failed(address, &error))?;
-            self.take(size, &json).await?;
-        }
-        Ok(())
-    }
-
-    /// Takes one row as JSON in one line.
-    pub(super) async fn take(&mut self, size: usize, json: &str) -> Result<(), SourceError> {
-        let over = |reason: String, fix: &str| Err(SourceError::fault(&self.shown, Fault::LimitExceeded, reason, fix));
-        self.total += 1;
-        if self.total > MAX_ROWS {
-            return over(
-                format!("gives more than {MAX_ROWS} rows, the limit of one request"),
-                "choose fewer with the query, for example part by part",
-            );
-        }
-        if let Some(column) = (self.total == 1).then(|| repeated(json)).flatten() {
-            return Err(SourceError::fault(
-                &self.shown,
-                Fault::QueryRefused,
-                format!("gives two columns with the name {column:?}, of which a row can have one"),
-                "give each a name of its own: SELECT a.id AS a_id, b.id AS b_id …",
-            ));
-        }
-        if size > MAX_ROW_BYTES {
-            return over(format!("gives a row of more than {MAX_ROW_BYTES} bytes"), "leave large columns out");
-        }
-        self.lines.push_str(json);
-        self.lines.push('\n');
-        self.in_batch += 1;
-        if self.in_batch >= BATCH_ROWS || self.lines.len() >= BATCH_BYTES {
-            self.send().await?;
-        }
-        Ok(())
-    }
-
-    async fn send(&mut self) -> Result<(), SourceError> {
-        let kind = by_name("jsonl")?;
-        self.in_batch = 0;
-        self.sent += 1;
-        let document = Gathered {
-            source: format!("{}/{}", self.base, self.sent),
-            bytes: std::mem::take(&mut self.lines).into_bytes(),
-            kind,
-        };
-        // A receiver that is gone wants no more.
-        let _ = self.out.send(Item::Document(document)).await;
-        Ok(())
-    }
-
-    /// Sends what is left. A query without rows is an error.
-    pub(super) async fn finish(mut self) -> Result<(), SourceError> {
-        if self.in_batch > 0 {
-            self.send().await?;
-        }
-        if self.total == 0 {
-            return Err(SourceError::fault(
-                &self.shown,
-                Fault::NoText,
-                "gives no rows",
-                "check the query with the database's own client",
-            ));
-        }
-        Ok(())
     }
 }
 

@@ -127,15 +127,18 @@ struct Tables {
 
 fn read_body(name: &str, xml: &str, styles: &HashMap<String, u8>, out: &mut Builder) -> Result<(), SourceError> {
     let mut paragraph = Paragraph::default();
+    // Those that the text box stands in whose paragraphs are read.
+    let mut around = Vec::new();
     let mut tables = Tables::default();
     // What was deleted in tracked changes, and field codes, are no text.
     let mut text = false;
-    let mut fallback = 0usize;
+    // Within what stands elsewhere once more: other forms of a drawing, and the old places of what was moved.
+    let mut unseen = 0usize;
     xml::walk(name, FORMAT, xml, |node| match node {
         Node::Open(tag) => match tag.name() {
-            "Fallback" => fallback += 1,
-            _ if fallback > 0 => {}
-            "p" => paragraph = Paragraph::default(),
+            "Fallback" | "moveFrom" => unseen += 1,
+            _ if unseen > 0 => {}
+            "p" => around.push(std::mem::take(&mut paragraph)),
             "pStyle" => paragraph.level = tag.attribute("val").and_then(|style| level_of(&style, styles)),
             "ilvl" => paragraph.list = tag.attribute("val").and_then(|level| level.parse().ok()),
             "numPr" => paragraph.list = paragraph.list.or(Some(0)),
@@ -146,12 +149,15 @@ fn read_body(name: &str, xml: &str, styles: &HashMap<String, u8>, out: &mut Buil
             "tbl" => tables.depth += 1,
             _ => {}
         },
-        Node::Text(words) if text && fallback == 0 => paragraph.text.push_str(words),
+        Node::Text(words) if text && unseen == 0 => paragraph.text.push_str(words),
         Node::Text(_) => {}
-        Node::Close("Fallback") => fallback = fallback.saturating_sub(1),
-        Node::Close(_) if fallback > 0 => {}
+        Node::Close("Fallback" | "moveFrom") => unseen = unseen.saturating_sub(1),
+        Node::Close(_) if unseen > 0 => {}
         Node::Close("t") => text = false,
-        Node::Close("p") => end_paragraph(&std::mem::take(&mut paragraph), &mut tables, out),
+        Node::Close("p") => {
+            let ended = std::mem::replace(&mut paragraph, around.pop().unwrap_or_default());
+            end_paragraph(&ended, &mut tables, out);
+        }
         Node::Close("tc") if tables.depth == 1 => tables.row.push(std::mem::take(&mut tables.cell)),
         Node::Close("tr") if tables.depth == 1 => tables.rows.push(std::mem::take(&mut tables.row)),
         Node::Close("tbl") => {

@@ -33,16 +33,16 @@ impl Globs {
 
     /// Whether a file is wanted, by its path below the root.
     pub(super) fn wants(&self, file: &Path) -> bool {
-        let matches = |globs: &Override| globs.matched(file, false).is_whitelist();
-        let left_out = |globs: &Override| {
-            matches(globs)
+        // What matches a folder means everything in it, on both sides.
+        let matches = |globs: &Override| {
+            globs.matched(file, false).is_whitelist()
                 || file
                     .ancestors()
                     .skip(1)
                     .filter(|folder| *folder != Path::new(""))
                     .any(|folder| globs.matched(folder, true).is_whitelist())
         };
-        self.include.as_ref().is_none_or(matches) && !self.exclude.as_ref().is_some_and(left_out)
+        self.include.as_ref().is_none_or(matches) && !self.exclude.as_ref().is_some_and(matches)
     }
 }
 
@@ -88,6 +88,9 @@ mod tests {
         assert!(!wanted(&["*.md"], &[], "a/b/c.txt"));
         assert!(wanted(&["docs/**"], &[], "docs/a/b.txt"));
         assert!(!wanted(&["docs/**"], &[], "src/docs.txt"));
+        assert!(wanted(&["docs/"], &[], "docs/a/b.txt") && wanted(&["docs"], &[], "x/docs/a.txt"));
+        assert!(!wanted(&["docs/"], &[], "src/docs") && !wanted(&["/docs/"], &[], "x/docs/a.txt"));
+        assert!(!wanted(&["docs/"], &["*.log"], "docs/a.log"));
         assert!(!wanted(&["*.md"], &["drafts/"], "drafts/a.md"));
         assert!(!wanted(&[], &["*.log"], "x/y.log"));
         assert!(wanted(&["*.md", "*.txt"], &["old/**"], "new/a.txt"));

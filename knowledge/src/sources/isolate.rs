@@ -6,6 +6,7 @@
 //! crate, documents are read in the process that asks.
 //!
 //! - `ISO-1` the reading process has no environment, no files and no connections: bytes come on stdin, the result goes to stdout.
+//!   One whose library takes only files has an empty folder, which is gone afterwards however it ends.
 //! - `ISO-2` its memory, its processor time and the size of its answer are limited; it is ended after [`DEADLINE`].
 
 use std::ffi::OsString;
@@ -31,6 +32,13 @@ pub const DEADLINE: Duration = Duration::from_secs(60);
 /// Most bytes of address space of the reading process.
 pub const MAX_MEMORY_BYTES: u64 = 2 << 30;
 
+/// The same of one with a folder: the engine of the warehouse is in it, with a limit of its own, and all rows beside it.
+const MAX_ENGINE_MEMORY_BYTES: u64 = 4 << 30;
+
+/// Most bytes of a file, and most files that are open, in a reading process with a folder.
+const MAX_FOLDER_FILE_BYTES: u64 = 1 << 30;
+const MAX_FOLDER_FILES: u64 = 64;
+
 /// Most bytes of its answer: the text in JSON, where every character may be escaped.
 const MAX_ANSWER_BYTES: u64 = 3 * MAX_TEXT_BYTES as u64;
 
@@ -46,7 +54,7 @@ pub fn isolate_with(program: PathBuf) {
 
 /// Takes the text out of a document, apart from this process where its format asks for it. Blocks up to [`DEADLINE`].
 pub fn extract(source: &dyn Source, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError> {
-    let Some(program) = PROGRAM.get().filter(|_| source.hostile()) else { return source.extract(name, bytes) };
+    let Some(program) = reader_of(source) else { return source.extract(name, bytes) };
     match ask(program, source, Task::Text, name, bytes)? {
         Answer::Text(text) => Ok(text.into()),
         Answer::Tables(_) => Err(crashed(name, "it gave another answer than was asked for")),
@@ -55,11 +63,16 @@ pub fn extract(source: &dyn Source, name: &str, bytes: &[u8]) -> Result<Extracte
 
 /// Takes the tables out of a document, in the same way.
 pub fn tables(source: &dyn Source, name: &str, bytes: &[u8]) -> Result<Vec<Table>, SourceError> {
-    let Some(program) = PROGRAM.get().filter(|_| source.hostile()) else { return source.tables(name, bytes) };
+    let Some(program) = reader_of(source) else { return source.tables(name, bytes) };
     match ask(program, source, Task::Tables, name, bytes)? {
         Answer::Tables(tables) => Ok(tables.into_iter().map(Table::from).collect()),
         Answer::Text(_) => Err(crashed(name, "it gave another answer than was asked for")),
     }
+}
+
+/// The program that reads documents of a source, where this process doesn't.
+fn reader_of(source: &dyn Source) -> Option<&'static PathBuf> {
+    PROGRAM.get().filter(|_| source.hostile() || source.needs_folder())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,6 +189,9 @@ fn ask(program: &PathBuf, source: &dyn Source, task: Task, name: &str, bytes: &[
     command.args([ISOLATED_COMMAND, source.name(), task.name()]).env_clear().current_dir("/");
     // Where shared libraries are is all that it may know.
     command.envs(std::env::var_os("LD_LIBRARY_PATH").map(|path| ("LD_LIBRARY_PATH", path)));
+    let folder = source.needs_folder().then(tempfile::tempdir).transpose();
+    let folder = folder.map_err(|error| crashed(name, &format!("it has no folder to be read in: {error}")))?;
+    command.envs(folder.as_ref().map(|folder| ("TMPDIR", folder.path())));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command
         .spawn()
@@ -268,14 +284,14 @@ fn send(input: &mut impl Write, name: &str, bytes: &[u8]) -> std::io::Result<()>
 /// What the reading process does: one document from stdin, one answer to stdout. `arguments` are those behind
 /// [`ISOLATED_COMMAND`]. Says whether there was an answer.
 pub fn run_isolated(arguments: &[OsString]) -> bool {
-    if let Err(error) = limit_self() {
-        tracing::error!(%error, "limits can't be set");
-        return false;
-    }
     let job = arguments.first().zip(arguments.get(1)).and_then(|(source, task)| source.to_str().zip(task.to_str()));
     let Some((source, task)) = job.and_then(|(source, task)| Some((by_name(source).ok()?, task_of(task)?))) else {
         return false;
     };
+    if let Err(error) = limit_self(source.needs_folder()) {
+        tracing::error!(%error, "limits can't be set");
+        return false;
+    }
     let mut input = Vec::new();
     if std::io::stdin().read_to_end(&mut input).is_err() {
         return false;
@@ -317,15 +333,20 @@ fn read(source: &dyn Source, task: Task, name: &str, bytes: &[u8]) -> Result<Ans
 }
 
 /// Gives up what a reader does not need, for good.
-fn limit_self() -> std::io::Result<()> {
+fn limit_self(has_folder: bool) -> std::io::Result<()> {
     let seconds = DEADLINE.as_secs();
-    for (resource, limit) in [
-        (libc::RLIMIT_AS, MAX_MEMORY_BYTES),
-        (libc::RLIMIT_CPU, seconds),
-        (libc::RLIMIT_FSIZE, 0),
-        (libc::RLIMIT_CORE, 0),
+    let (memory, file_bytes, files) = if has_folder {
+        (MAX_ENGINE_MEMORY_BYTES, MAX_FOLDER_FILE_BYTES, MAX_FOLDER_FILES)
+    } else {
         // No file and no connection can be opened beyond what is open.
-        (libc::RLIMIT_NOFILE, 3),
+        (MAX_MEMORY_BYTES, 0, 3)
+    };
+    for (resource, limit) in [
+        (libc::RLIMIT_AS, memory),
+        (libc::RLIMIT_CPU, seconds),
+        (libc::RLIMIT_FSIZE, file_bytes),
+        (libc::RLIMIT_CORE, 0),
+        (libc::RLIMIT_NOFILE, files),
     ] {
         let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
         // SAFETY: setrlimit only reads the struct, which lives through the call.

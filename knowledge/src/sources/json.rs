@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::builder::Builder;
 use super::table::{Cell, MAX_COLUMNS, Row, Table};
-use super::{ExtractedText, Fault, Source, SourceError, decode, stem};
+use super::{ExtractedText, Fault, Source, SourceError, decode, json_digits, stem};
 use crate::chunking::{self, Chunker};
 
 /// Most values of one document: each takes some tens of bytes of memory however short it is.
@@ -96,7 +96,7 @@ fn read(name: &str, bytes: &[u8]) -> Result<String, SourceError> {
 
 fn parse(name: &str, bytes: &[u8]) -> Result<Value, SourceError> {
     let text = read(name, bytes)?;
-    serde_json::from_str(&text).map_err(|error| SourceError::malformed(name, "JSON", error))
+    serde_json::from_str(&json_digits::kept(&text)).map_err(|error| SourceError::malformed(name, "JSON", error))
 }
 
 fn parse_lines(name: &str, bytes: &[u8]) -> Result<Vec<Value>, SourceError> {
@@ -104,7 +104,7 @@ fn parse_lines(name: &str, bytes: &[u8]) -> Result<Vec<Value>, SourceError> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines
         .map(|(index, line)| {
-            serde_json::from_str(line)
+            serde_json::from_str(&json_digits::kept(line))
                 .map_err(|error| SourceError::malformed(name, "JSON Lines", format!("line {}: {error}", index + 1)))
         })
         .collect()
@@ -210,6 +210,17 @@ mod tests {
         }
         let many = format!("[{}1]", "1,".repeat(MAX_VALUES));
         assert_eq!(text(&many).unwrap_err().code(), "limit_exceeded");
+    }
+
+    #[test]
+    fn given_numbers_of_any_length_when_read_then_text_and_rows_have_them_as_they_are_written() {
+        let json = b"[{\"id\":123456789012345678901234567890,\"sum\":1234567890123456.78,\"far\":[1e400,2.50]}]";
+        let text = Json.extract("a.json", json).unwrap().text;
+        assert_eq!(text, "id: 123456789012345678901234567890; sum: 1234567890123456.78; far: 1e400, 2.5\n");
+        let line = b"{\"id\":18446744073709551616,\"rate\":0.1234567890123456789}\n";
+        let row = JsonLines.tables("a.jsonl", line).unwrap().remove(0).rows.next().unwrap().unwrap();
+        assert_eq!(row, ["18446744073709551616", "0.1234567890123456789"].map(|text| Cell::Text(text.into())));
+        assert_eq!(Json.extract("a.json", b"{18446744073709551616:1}").unwrap_err().code(), "malformed_document");
     }
 
     #[test]

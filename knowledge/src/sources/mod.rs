@@ -23,6 +23,7 @@ mod globs;
 mod html;
 mod isolate;
 mod json;
+mod json_digits;
 mod markdown;
 mod open;
 mod parquet;
@@ -91,6 +92,12 @@ pub trait Source: Send + Sync {
     /// Whether its documents are read in a process of their own: the library that reads them can be made to fail, to run for
     /// ever or to ask for all memory.
     fn hostile(&self) -> bool {
+        false
+    }
+
+    /// Whether the library that reads its documents takes files and no bytes. They are read in a process of their own, too, which
+    /// has a folder for that.
+    fn needs_folder(&self) -> bool {
         false
     }
 }

@@ -32,6 +32,10 @@ impl Source for Parquet {
         &chunking::Recursive
     }
 
+    fn needs_folder(&self) -> bool {
+        true
+    }
+
     fn extract(&self, name: &str, bytes: &[u8]) -> Result<ExtractedText, SourceError> {
         let found = read(name, bytes)?;
         let mut out = Builder::default();

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use lopdf::content::{Content, Operation};
-use lopdf::{Document, Encoding, Error, Object, ObjectId};
+use lopdf::{Dictionary, Document, Encoding, Error, Object, ObjectId, Stream};
 
 use super::builder::Builder;
 use super::{ExtractedText, Fault, Source, SourceError};
@@ -14,6 +14,10 @@ use crate::chunking::{self, Chunker};
 
 /// Most pages of a document.
 const MAX_PAGES: usize = 10_000;
+
+/// Most forms that one page draws, and deepest that they stand in each other.
+const MAX_FORMS: usize = 1_000;
+const MAX_FORM_DEPTH: usize = 16;
 
 /// A gap in a line, in thousandths of the font's size, from which on it stands for a space (9.4.3, operator `TJ`).
 const SPACE_GAP: f32 = -180.0;
@@ -139,33 +143,106 @@ fn page_text(document: &Document, page: ObjectId, seen: &mut Seen) -> String {
         seen.broken_pages += 1;
         return String::new();
     };
-    let fonts = document.get_page_fonts(page).unwrap_or_default();
-    seen.fonts += fonts.len();
-    let encodings: BTreeMap<Vec<u8>, Encoding<'_>> = fonts
-        .into_iter()
-        .filter_map(|(name, font)| font.get_font_encoding(document).ok().map(|encoding| (name, encoding)))
-        .collect();
-    let mut lines = Lines { encodings: &encodings, font: None, text: String::new(), height: None };
-    for operation in &content.operations {
-        match operation.operator.as_str() {
-            "Tj" | "TJ" | "'" | "\"" => seen.shown += 1,
-            "Do" | "BI" => seen.images = true,
-            _ => {}
-        }
-        lines.take(operation);
+    let mut resources = Vec::new();
+    if let Ok((own, shared)) = document.get_page_resources(page) {
+        resources.extend(own);
+        resources.extend(shared.into_iter().filter_map(|id| document.get_dictionary(id).ok()));
     }
-    lines.text
+    let mut text = String::new();
+    Drawing { document, seen, open: Vec::new(), left: MAX_FORMS }.draw(&content, &resources, &mut text);
+    text
+}
+
+/// A page, with the forms that it shows: pieces of content with resources of their own (8.10).
+struct Drawing<'d, 's> {
+    document: &'d Document,
+    seen: &'s mut Seen,
+    /// Forms that are being drawn, the outermost first.
+    open: Vec<&'d Stream>,
+    /// How many more may be drawn: a few that show each other many times are a great many.
+    left: usize,
+}
+
+impl<'d> Drawing<'d, '_> {
+    fn draw(&mut self, content: &Content, resources: &[&'d Dictionary], text: &mut String) {
+        let document = self.document;
+        let fonts = fonts(document, resources);
+        self.seen.fonts += fonts.len();
+        let encodings: BTreeMap<Vec<u8>, Encoding<'_>> = fonts
+            .into_iter()
+            .filter_map(|(name, font)| font.get_font_encoding(document).ok().map(|encoding| (name, encoding)))
+            .collect();
+        let mut lines = Lines { encodings: &encodings, font: None, text, height: None };
+        for operation in &content.operations {
+            match operation.operator.as_str() {
+                "Tj" | "TJ" | "'" | "\"" => self.seen.shown += 1,
+                "BI" => self.seen.images = true,
+                "Do" => match form(document, resources, operation) {
+                    Some(form) => {
+                        lines.new_line();
+                        self.draw_form(form, resources, lines.text);
+                        lines.new_line();
+                    }
+                    None => self.seen.images = true,
+                },
+                _ => {}
+            }
+            lines.take(operation);
+        }
+    }
+
+    /// One within itself, and one that is broken, is blank.
+    fn draw_form(&mut self, form: &'d Stream, around: &[&'d Dictionary], text: &mut String) {
+        let within_itself = self.open.iter().any(|open| std::ptr::eq(*open, form));
+        if within_itself || self.open.len() >= MAX_FORM_DEPTH || self.left == 0 {
+            return;
+        }
+        self.left -= 1;
+        let Ok(content) = form.get_plain_content().and_then(|bytes| Content::decode(&bytes)) else { return };
+        self.open.push(form);
+        // Old ones have no resources of their own and use those of their page.
+        match self.document.get_dict_in_dict(&form.dict, b"Resources") {
+            Ok(own) => self.draw(&content, &[own], text),
+            Err(_) => self.draw(&content, around, text),
+        }
+        self.open.pop();
+    }
+}
+
+/// Fonts by the names that they have here; of two with one name the nearer one.
+fn fonts<'d>(document: &'d Document, resources: &[&'d Dictionary]) -> BTreeMap<Vec<u8>, &'d Dictionary> {
+    let mut fonts = BTreeMap::new();
+    for named in resources.iter().copied().filter_map(|of| document.get_dict_in_dict(of, b"Font").ok()) {
+        for (name, font) in named.iter() {
+            if let Ok((_, Object::Dictionary(font))) = document.dereference(font) {
+                fonts.entry(name.clone()).or_insert(font);
+            }
+        }
+    }
+    fonts
+}
+
+/// The form that an operation shows; everything else that it may show is a picture.
+fn form<'d>(document: &'d Document, resources: &[&'d Dictionary], operation: &Operation) -> Option<&'d Stream> {
+    let name = operation.operands.first()?.as_name().ok()?;
+    let shown = resources.iter().copied().find_map(|of| {
+        let named = document.get_dict_in_dict(of, b"XObject").ok()?;
+        document.dereference(named.get(name).ok()?).ok()
+    });
+    let (_, Object::Stream(stream)) = shown? else { return None };
+    let kind = stream.dict.get(b"Subtype").and_then(Object::as_name).ok()?;
+    (kind == b"Form").then_some(stream)
 }
 
 /// The lines of a page in the making.
-struct Lines<'p> {
+struct Lines<'p, 't> {
     encodings: &'p BTreeMap<Vec<u8>, Encoding<'p>>,
     font: Option<&'p Encoding<'p>>,
-    text: String,
+    text: &'t mut String,
     height: Option<f32>,
 }
 
-impl Lines<'_> {
+impl Lines<'_, '_> {
     fn take(&mut self, operation: &Operation) {
         let number = |index: usize| operation.operands.get(index).and_then(|operand| operand.as_float().ok());
         match operation.operator.as_str() {
@@ -211,7 +288,7 @@ impl Lines<'_> {
             match part {
                 Object::String(bytes, _) => {
                     // What its font can't tell is left out.
-                    let _ = font.write_to_string(bytes, &mut self.text);
+                    let _ = font.write_to_string(bytes, self.text);
                 }
                 part => {
                     if part.as_float().is_ok_and(|gap| gap < SPACE_GAP) {

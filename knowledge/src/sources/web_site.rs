@@ -15,6 +15,12 @@ use super::xml::{self, Node};
 use super::{Fault, Limits, Source, SourceError, by_media_type, detect};
 use crate::web::{FetchLimits, Fetched, GuardedClient, WebError};
 
+mod links;
+#[cfg(test)]
+mod site_tests;
+
+use links::links;
+
 /// Most pages of one site.
 pub const MAX_PAGES: usize = 1_000;
 
@@ -30,7 +36,13 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Sitemaps that one sitemap may name.
 const MAX_SITEMAPS: usize = 50;
 
+/// Addresses that are remembered; those that come behind them are not even counted.
+const MAX_SEEN: usize = 100_000;
+
 /// Reads a page and, if asked, more of its site. The first page has to be there; others that are not are refused one by one.
+///
+/// The host is that of the first page behind its redirects. A later page that leads to another host is refused, and one that leads to
+/// a page that is read anyway is left out, as is what comes behind the limit of pages.
 pub(super) async fn read_site(
     start: &Url,
     request: &SourceRequest,
@@ -47,22 +59,27 @@ pub(super) async fn read_site(
             "begin at several pages instead",
         ));
     }
-    let site = Site {
-        start,
-        client,
-        fetch: FetchLimits {
-            max_bytes: usize::try_from(limits.max_file_bytes).unwrap_or(usize::MAX),
-            ..FetchLimits::default()
-        },
+    let fetch = FetchLimits {
+        max_bytes: usize::try_from(limits.max_file_bytes).unwrap_or(usize::MAX),
+        ..FetchLimits::default()
     };
+    let mut site = Site { home: start.clone(), client, fetch, robots: None };
     let most = limits.max_files.min(MAX_PAGES);
     // A page that was named alone is asked for as a browser would; whatever follows links or a map is a crawler.
-    let robots = if request.sitemap || request.depth > 0 { Some(site.robots().await?) } else { None };
-    let mut crawl = if request.sitemap { site.sitemap_pages(most).await? } else { Crawl::begin(start) };
+    let crawls = request.sitemap || request.depth > 0;
+    if crawls {
+        site.robots = Some(site.asked_robots().await?);
+    }
+    let mut crawl = if request.sitemap { site.sitemap_pages(globs, most).await? } else { Crawl::begin(start, most) };
     let forced =
         request.forced.as_deref().filter(|name| super::is_document_type(name)).map(super::by_name).transpose()?;
     let began = Instant::now();
     let mut first = true;
+    for (source, error) in std::mem::take(&mut crawl.refused) {
+        if out.send(Item::Refused { source, error }).await.is_err() {
+            return Ok(());
+        }
+    }
     while let Some((url, depth)) = crawl.next() {
         if began.elapsed() > MAX_TIME {
             return Err(SourceError::fault(
@@ -75,22 +92,25 @@ pub(super) async fn read_site(
         if !first {
             tokio::time::sleep(PAUSE).await;
         }
-        let fetched = match robots.as_ref().map_or(Ok(()), |robots| permitted(robots, &url)) {
-            Ok(()) => site.fetch(&url).await,
-            Err(error) => Err(error),
-        };
-        let item = match fetched {
-            Err(error) if first && !request.sitemap => return Err(error),
+        let begins = first && !request.sitemap;
+        first = false;
+        let item = match site.page(&url, begins, &mut crawl).await {
+            Err(error) if begins => return Err(error),
             Err(error) => Item::Refused { source: url.to_string(), error },
-            Ok(fetched) => {
+            Ok(None) => Item::Skipped { extension: None },
+            Ok(Some(fetched)) => {
                 if depth < request.depth {
-                    crawl.add(links(&url, &fetched), start, depth + 1, most, globs);
+                    crawl.add(links(&url, &fetched), &site.home, depth + 1, globs);
                 }
                 document(&url, fetched, forced)
             }
         };
-        first = false;
         if out.send(item).await.is_err() {
+            return Ok(());
+        }
+    }
+    for _ in 0..crawl.left_out {
+        if out.send(Item::Skipped { extension: None }).await.is_err() {
             return Ok(());
         }
     }
@@ -98,12 +118,51 @@ pub(super) async fn read_site(
 }
 
 struct Site<'s> {
-    start: &'s Url,
+    /// A page of the host that is read.
+    home: Url,
     client: &'s GuardedClient,
     fetch: FetchLimits,
+    /// What the host allows, where it is crawled.
+    robots: Option<Robots>,
 }
 
 impl Site<'_> {
+    /// A page of the site; nothing for one that is read under another address.
+    async fn page(&mut self, url: &Url, begins: bool, crawl: &mut Crawl) -> Result<Option<Fetched>, SourceError> {
+        self.permits(url)?;
+        let fetched = self.fetch(url).await?;
+        let end = arrived(url, &fetched);
+        if self.robots.is_none() || end == *url {
+            return Ok(Some(fetched));
+        }
+        if begins {
+            self.move_to(&end).await?;
+        } else if !same_site(&self.home, &end) {
+            return Err(SourceError::fault(
+                url.as_str(),
+                Fault::SourceFailed,
+                format!("leads to {}, which is not on the site", super::shown(end.as_str())),
+                "ingest that address by itself",
+            ));
+        }
+        self.permits(&end)?;
+        Ok(crawl.meet(end).then_some(fetched))
+    }
+
+    /// Takes the host of an address as that of the site.
+    async fn move_to(&mut self, end: &Url) -> Result<(), SourceError> {
+        let moved = !same_site(&self.home, end);
+        self.home = end.clone();
+        if moved && self.robots.is_some() {
+            self.robots = Some(self.asked_robots().await?);
+        }
+        Ok(())
+    }
+
+    fn permits(&self, url: &Url) -> Result<(), SourceError> {
+        self.robots.as_ref().map_or(Ok(()), |robots| permitted(robots, url))
+    }
+
     async fn fetch(&self, url: &Url) -> Result<Fetched, SourceError> {
         let fetched = self.client.get(url.as_str(), self.fetch).await.map_err(|error| refused(url, &error))?;
         if !(200..300).contains(&fetched.status) {
@@ -117,9 +176,9 @@ impl Site<'_> {
         Ok(fetched)
     }
 
-    /// What the site allows.
-    async fn robots(&self) -> Result<Robots, SourceError> {
-        let mut place = self.start.clone();
+    /// What the host allows.
+    async fn asked_robots(&self) -> Result<Robots, SourceError> {
+        let mut place = self.home.clone();
         place.set_path("/robots.txt");
         place.set_query(None);
         place.set_fragment(None);
@@ -129,34 +188,51 @@ impl Site<'_> {
         }
     }
 
-    async fn sitemap_pages(&self, most: usize) -> Result<Crawl, SourceError> {
-        let mut crawl = Crawl::default();
-        let mut maps = VecDeque::from([self.start.clone()]);
+    /// The pages of a sitemap. The first map has to be there; others that are not are refused one by one.
+    async fn sitemap_pages(&mut self, globs: &Globs, most: usize) -> Result<Crawl, SourceError> {
+        let mut crawl = Crawl::of_at_most(most);
+        let mut maps = VecDeque::from([self.home.clone()]);
         let mut read = 0;
         while let Some(map) = maps.pop_front() {
             read += 1;
             if read > MAX_SITEMAPS {
-                break;
+                crawl.left_out += 1;
+                continue;
             }
-            let fetched = self.fetch(&map).await?;
-            let text = xml::decode(&fetched.body)
-                .ok_or_else(|| SourceError::malformed(map.as_str(), "sitemap", "it is no text"))?;
-            let found = Sitemap::read(map.as_str(), &text)?;
-            let own = |locations: Vec<String>| {
-                locations
-                    .into_iter()
-                    .filter_map(|location| Url::parse(&location).ok())
-                    .filter(|url| same_site(self.start, url))
-                    .collect::<Vec<_>>()
+            let found = match self.sitemap(&map, read == 1).await {
+                Ok(found) => found,
+                Err(error) if read == 1 => return Err(error),
+                Err(error) => {
+                    crawl.refused.push((map.to_string(), error));
+                    continue;
+                }
             };
-            maps.extend(own(found.maps));
-            own(found.pages).into_iter().for_each(|page| crawl.push(page, 0, most));
+            let urls = |locations: Vec<String>| locations.into_iter().filter_map(|at| Url::parse(&at).ok());
+            maps.extend(urls(found.maps).filter(|url| same_site(&self.home, url)));
+            crawl.add(urls(found.pages).collect(), &self.home, 0, globs);
         }
-        if crawl.queue.is_empty() {
-            return Err(SourceError::no_text(self.start.as_str(), "the sitemap lists no page of its own host"));
+        if crawl.queue.is_empty() && crawl.refused.is_empty() {
+            return Err(SourceError::no_text(self.home.as_str(), "the sitemap lists no page of its own host to read"));
         }
         Ok(crawl)
     }
+
+    async fn sitemap(&mut self, map: &Url, begins: bool) -> Result<Sitemap, SourceError> {
+        let fetched = self.fetch(map).await?;
+        if begins {
+            self.move_to(&arrived(map, &fetched)).await?;
+        }
+        let text = xml::decode(&fetched.body)
+            .ok_or_else(|| SourceError::malformed(map.as_str(), "sitemap", "it is no text"))?;
+        Sitemap::read(map.as_str(), &text)
+    }
+}
+
+/// Where an answer came from, behind its redirects.
+fn arrived(url: &Url, fetched: &Fetched) -> Url {
+    let mut end = Url::parse(&fetched.final_url).unwrap_or_else(|_| url.clone());
+    end.set_fragment(None);
+    end
 }
 
 /// The reason why a page may not be read, if there is one.
@@ -186,12 +262,22 @@ fn refused(url: &Url, error: &WebError) -> SourceError {
 struct Crawl {
     queue: VecDeque<(Url, u32)>,
     seen: HashSet<String>,
+    /// How many more pages may be taken.
+    room: usize,
+    /// Pages and maps that came when there was no room.
+    left_out: usize,
+    /// Maps that could not be read.
+    refused: Vec<(String, SourceError)>,
 }
 
 impl Crawl {
-    fn begin(start: &Url) -> Self {
-        let mut crawl = Self::default();
-        crawl.push(start.clone(), 0, 1);
+    fn of_at_most(most: usize) -> Self {
+        Self { room: most, ..Self::default() }
+    }
+
+    fn begin(start: &Url, most: usize) -> Self {
+        let mut crawl = Self::of_at_most(most.max(1));
+        crawl.push(start.clone(), 0);
         crawl
     }
 
@@ -199,20 +285,27 @@ impl Crawl {
         self.queue.pop_front()
     }
 
-    /// Pages beyond `most` are not taken.
-    fn push(&mut self, mut url: Url, depth: u32, most: usize) {
+    fn push(&mut self, mut url: Url, depth: u32) {
         url.set_fragment(None);
-        if self.seen.len() < most && self.seen.insert(url.to_string()) {
+        if self.seen.len() >= MAX_SEEN || !self.seen.insert(url.to_string()) {
+            return;
+        }
+        if self.room == 0 {
+            self.left_out += 1;
+        } else {
+            self.room -= 1;
             self.queue.push_back((url, depth));
         }
     }
 
-    fn add(&mut self, links: Vec<Url>, start: &Url, depth: u32, most: usize, globs: &Globs) {
+    /// Notes where another address led to; whether that page is new.
+    fn meet(&mut self, end: Url) -> bool {
+        self.seen.insert(end.into())
+    }
+
+    fn add(&mut self, links: Vec<Url>, home: &Url, depth: u32, globs: &Globs) {
         let wanted = |url: &Url| globs.wants(Path::new(url.path().trim_start_matches('/')));
-        links
-            .into_iter()
-            .filter(|url| same_site(start, url) && wanted(url))
-            .for_each(|url| self.push(url, depth, most));
+        links.into_iter().filter(|url| same_site(home, url) && wanted(url)).for_each(|url| self.push(url, depth));
     }
 }
 
@@ -264,30 +357,6 @@ fn labelled(content_type: Option<&str>, body: Vec<u8>, kind: &dyn Source) -> Vec
     }
 }
 
-/// Where the links of a page lead.
-fn links(url: &Url, fetched: &Fetched) -> Vec<Url> {
-    let is_html = fetched.content_type.as_deref().is_none_or(|kind| kind.to_lowercase().contains("html"));
-    if !is_html {
-        return Vec::new();
-    }
-    let base = Url::parse(&fetched.final_url).unwrap_or_else(|_| url.clone());
-    let page = String::from_utf8_lossy(&fetched.body);
-    let mut found = Vec::new();
-    for anchor in page.split('<').filter(|tag| {
-        tag.get(..2).is_some_and(|name| name.eq_ignore_ascii_case("a ") || name.eq_ignore_ascii_case("a\n"))
-    }) {
-        let tag = anchor.split('>').next().unwrap_or_default();
-        let Some(at) = tag.to_ascii_lowercase().find("href") else { continue };
-        let Some(value) = tag[at + 4..].trim_start().strip_prefix('=').map(str::trim_start) else { continue };
-        let href = match value.chars().next() {
-            Some(quote @ ('"' | '\'')) => value[1..].split(quote).next().unwrap_or_default(),
-            _ => value.split_whitespace().next().unwrap_or_default(),
-        };
-        found.extend(base.join(&href.replace("&amp;", "&")));
-    }
-    found
-}
-
 #[derive(Debug, Default, PartialEq)]
 struct Sitemap {
     pages: Vec<String>,
@@ -324,20 +393,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn given_a_page_when_its_links_are_read_then_they_are_whole_addresses() {
-        let body = b"<a href='/b?x=1&amp;y=2'>b</a><A class=x HREF=c.html>c</A> <a\nhref=\"https://other.example/\">d</a><abbr href='no'>";
-        let fetched = Fetched {
-            final_url: "https://host/dir/a".into(),
-            status: 200,
-            content_type: Some("text/html".into()),
-            body: body.to_vec(),
-        };
-        let found: Vec<String> =
-            links(&Url::parse("https://host/").unwrap(), &fetched).iter().map(Url::to_string).collect();
-        assert_eq!(found, ["https://host/b?x=1&y=2", "https://host/dir/c.html", "https://other.example/"]);
-    }
-
-    #[test]
     fn given_a_sitemap_when_read_then_pages_and_further_maps_are_told_apart() {
         let pages =
             Sitemap::read("s", "<urlset><url><loc> https://h/a </loc></url><url><loc>https://h/b</loc></url></urlset>")
@@ -352,7 +407,7 @@ mod tests {
     fn given_links_when_they_are_added_then_each_page_of_the_site_is_read_once_and_not_too_many() {
         let start = Url::parse("https://h/").unwrap();
         let url = |path: &str| start.join(path).unwrap();
-        let mut crawl = Crawl::begin(&start);
+        let mut crawl = Crawl::begin(&start, 3);
         crawl.add(
             vec![
                 url("/a#x"),
@@ -365,11 +420,11 @@ mod tests {
             ],
             &start,
             1,
-            3,
             &Globs::all(),
         );
         let queued: Vec<String> = std::iter::from_fn(|| crawl.next()).map(|(url, _)| url.to_string()).collect();
         assert_eq!(queued, ["https://h/", "https://h/a", "https://h/b"]);
+        assert_eq!(crawl.left_out, 1);
     }
 
     #[test]

@@ -22,6 +22,16 @@ impl Warehouse for ElsewhereWarehouse {
         Err(WarehouseError::Elsewhere)
     }
 
+    async fn remove_outdated(
+        &self,
+        _: &Namespace,
+        _: &DocumentId,
+        _: &str,
+        _: &str,
+    ) -> Result<Vec<TableInfo>, WarehouseError> {
+        Err(WarehouseError::Elsewhere)
+    }
+
     async fn tables(&self, _: &Namespace) -> Result<Vec<TableInfo>, WarehouseError> {
         Err(WarehouseError::Elsewhere)
     }

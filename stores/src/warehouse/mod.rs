@@ -168,6 +168,15 @@ pub trait Warehouse: Send + Sync + 'static {
         document: &DocumentId,
     ) -> Result<Vec<TableInfo>, WarehouseError>;
 
+    /// Removes tables with rows of other versions of the document whose names begin with `prefix`; returns what they were.
+    async fn remove_outdated(
+        &self,
+        namespace: &Namespace,
+        document: &DocumentId,
+        version: &str,
+        prefix: &str,
+    ) -> Result<Vec<TableInfo>, WarehouseError>;
+
     /// Every table of the namespace, by name.
     async fn tables(&self, namespace: &Namespace) -> Result<Vec<TableInfo>, WarehouseError>;
 

@@ -143,6 +143,16 @@ impl Warehouse for RemoteWarehouse {
         Err(WarehouseError::Elsewhere)
     }
 
+    async fn remove_outdated(
+        &self,
+        _: &Namespace,
+        _: &DocumentId,
+        _: &str,
+        _: &str,
+    ) -> Result<Vec<TableInfo>, WarehouseError> {
+        Err(WarehouseError::Elsewhere)
+    }
+
     async fn tables(&self, namespace: &Namespace) -> Result<Vec<TableInfo>, WarehouseError> {
         let place = format!("{}/warehouse/tables", self.address);
         let place = Url::parse_with_params(&place, [("namespace", namespace.as_str())])

@@ -3,6 +3,7 @@
 //! A table is loaded before its document is said to be split, and again when it is not there although the document is:
 //! so a warehouse that was lost comes back with the next ingest of its sources.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -56,16 +57,11 @@ impl Tables {
             Err(join) if join.is_panic() => return Ok(Err(super::extraction_panicked(&submit.source))),
             Err(_) => return Err(stopping()),
         };
-        for (at, table) in tables.into_iter().enumerate() {
-            let name = if at == 0 { name.clone() } else { format!("{name}_{}", name_part(&table.name)) };
-            if let Err(error) = warehouse.load(&submit.namespace, load_of(submit, version, name, table)).await {
-                if error.retryable() {
-                    return Err(retry(&error));
-                }
-                return Ok(Err(failure(&error)));
-            }
+        match loaded(warehouse.as_ref(), submit, version, name, tables).await {
+            Ok(()) => Ok(Ok(())),
+            Err(error) if error.retryable() => Err(retry(&error)),
+            Err(error) => Ok(Err(failure(&error))),
         }
-        Ok(Ok(()))
     }
 
     /// Removes the tables that hold the document's rows.
@@ -73,6 +69,44 @@ impl Tables {
         let Some(warehouse) = &self.0 else { return Ok(Vec::new()) };
         warehouse.remove_document(&delete.namespace, &delete.document_id).await.map_err(|error| retry(&error))
     }
+}
+
+/// Loads the tables of a document, the first one last: that it is there says that all of them are. Before it, those go whose sheets
+/// are gone.
+async fn loaded(
+    warehouse: &dyn Warehouse,
+    submit: &SubmitDocument,
+    version: &str,
+    name: &str,
+    tables: Vec<Table>,
+) -> Result<(), WarehouseError> {
+    let mut tables = named(name, tables).into_iter();
+    let first = tables.next();
+    for (name, table) in tables {
+        warehouse.load(&submit.namespace, load_of(submit, version, name, table)).await?;
+    }
+    let of_sheets = format!("{name}_");
+    warehouse.remove_outdated(&submit.namespace, &submit.document_id, version, &of_sheets).await?;
+    if let Some((name, table)) = first {
+        warehouse.load(&submit.namespace, load_of(submit, version, name, table)).await?;
+    }
+    Ok(())
+}
+
+/// The tables of a document with their names: the first has the given one, others their sheet's behind it, and a number where two
+/// sheets would have the same.
+fn named(name: &str, tables: Vec<Table>) -> Vec<(String, Table)> {
+    let mut taken = HashSet::new();
+    let mut free = |wanted: String| {
+        let numbered = (2..u32::MAX).map(|number| format!("{wanted}_{number}"));
+        let mut names = std::iter::once(wanted.clone()).chain(numbered);
+        names.find(|name| taken.insert(name.to_lowercase())).unwrap_or_default()
+    };
+    let own = |(at, table): (usize, Table)| {
+        let wanted = if at == 0 { name.to_owned() } else { format!("{name}_{}", name_part(&table.name)) };
+        (free(wanted), table)
+    };
+    tables.into_iter().enumerate().map(own).collect()
 }
 
 fn load_of(submit: &SubmitDocument, version: &str, name: String, table: Table) -> TableLoad {
@@ -104,4 +138,83 @@ fn failure(error: &WarehouseError) -> Failure {
 
 fn retry(error: &WarehouseError) -> WorkError {
     WorkError::retry(error.code(), error)
+}
+
+#[cfg(test)]
+mod tests {
+    use riverrun_schemas::{BlobRef, DocumentId, IngestId, Namespace};
+    use riverrun_stores::warehouse::{DuckConfig, DuckWarehouse};
+
+    use super::*;
+
+    fn sheet(name: &str) -> Table {
+        Table {
+            name: name.to_owned(),
+            columns: vec!["a".to_owned()],
+            types: Vec::new(),
+            rows: Box::new(std::iter::once(Ok(vec![Cell::Text(name.to_owned())]))),
+        }
+    }
+
+    fn sheets(names: &[&str]) -> Vec<Table> {
+        names.iter().map(|name| sheet(name)).collect()
+    }
+
+    fn submission() -> SubmitDocument {
+        SubmitDocument {
+            document_id: DocumentId::derive(&["book"]),
+            ingest_id: IngestId::derive(&["book"]),
+            namespace: Namespace::default(),
+            collection: "docs".parse().unwrap(),
+            source: "/docs/book.xlsx".to_owned(),
+            source_type: None,
+            content: BlobRef { sha256: String::new(), size_bytes: 0, media_type: String::new() },
+            embed_model: "m".to_owned(),
+            chunk_size: 800,
+            chunk_overlap: 100,
+            metadata_json: None,
+            table: Some("t".to_owned()),
+            strategy: None,
+            chunk_unit: None,
+            again: false,
+            at: 0,
+        }
+    }
+
+    #[test]
+    fn given_sheets_with_names_alike_when_named_then_each_has_its_own_table() {
+        let names = |sheet_names: &[&str]| -> Vec<String> {
+            named("t", sheets(sheet_names)).into_iter().map(|(name, _)| name).collect()
+        };
+        assert_eq!(names(&["Prices"]), ["t"]);
+        assert_eq!(
+            names(&["Prices", "May 1", "may-1", "May_1", "B"]),
+            ["t", "t_may_1", "t_may_1_2", "t_may_1_3", "t_b"]
+        );
+        assert_eq!(names(&[]), Vec::<String>::new());
+    }
+
+    #[tokio::test]
+    async fn given_a_workbook_that_lost_a_sheet_or_was_cut_short_when_loaded_then_its_tables_are_those_of_its_sheets() {
+        let dir = tempfile::tempdir().unwrap();
+        let warehouse = DuckWarehouse::open(DuckConfig::at(dir.path())).unwrap();
+        let submit = submission();
+        let there = async || -> Vec<(String, String)> {
+            let tables = warehouse.tables(&submit.namespace).await.unwrap();
+            tables.into_iter().map(|table| (table.name, table.version)).collect()
+        };
+        let all = |version: &str, names: &[&str]| -> Vec<(String, String)> {
+            names.iter().map(|name| ((*name).to_owned(), version.to_owned())).collect()
+        };
+        loaded(&warehouse, &submit, "v1", "t", sheets(&["A", "B", "C"])).await.unwrap();
+        assert_eq!(there().await, all("v1", &["t", "t_b", "t_c"]));
+        loaded(&warehouse, &submit, "v2", "t", sheets(&["A", "C"])).await.unwrap();
+        assert_eq!(there().await, all("v2", &["t", "t_c"]));
+        // A sheet that can't be loaded: the table that stands for the document is not of the new version, so it is loaded again.
+        let mut broken = sheets(&["A", "C"]);
+        broken[1].rows = Box::new(std::iter::once(Ok(Vec::new())));
+        loaded(&warehouse, &submit, "v3", "t", broken).await.unwrap_err();
+        assert!(!warehouse.holds(&submit.namespace, "t", &submit.document_id, "v3").await.unwrap());
+        assert_eq!(there().await, all("v2", &["t", "t_c"]));
+    }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use riverrun_agents::tools::{
-    Hit, MAX_TOOL_TIME, Search, SearchFailure, Tool, ToolContext, ToolError, ToolLimits, ToolManifest, Toolbox,
+    MAX_TOOL_TIME, Passages, Search, SearchFailure, Tool, ToolContext, ToolError, ToolLimits, ToolManifest, Toolbox,
 };
 use riverrun_log::{
     EmbeddedBroker, LogConfig, ObjectStoreBlobs, Producer, Schemas, StartAt, Tail, TopicPartition, admin,
@@ -108,8 +108,8 @@ impl Search for NoKnowledge {
         _: Option<&[CollectionName]>,
         _: &str,
         _: usize,
-    ) -> Result<Vec<Hit>, SearchFailure> {
-        Ok(vec![])
+    ) -> Result<Passages, SearchFailure> {
+        Ok(Passages::default())
     }
 }
 

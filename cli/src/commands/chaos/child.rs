@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clap::Args;
-use riverrun_agents::tools::{Hit, Search, SearchFailure, Toolbox};
+use riverrun_agents::tools::{Passages, Search, SearchFailure, Toolbox};
 use riverrun_log::{EmbeddedBroker, LogConfig, ObjectStoreBlobs, Producer, Schemas, admin};
 use riverrun_models::{ModelSettings, Models};
 use riverrun_schemas::{CollectionName, Namespace, topics};
@@ -134,7 +134,7 @@ impl Search for NoKnowledge {
         _: Option<&[CollectionName]>,
         _: &str,
         _: usize,
-    ) -> Result<Vec<Hit>, SearchFailure> {
-        Ok(Vec::new())
+    ) -> Result<Passages, SearchFailure> {
+        Ok(Passages::default())
     }
 }

@@ -45,6 +45,18 @@ pub struct ConsumeArgs {
     /// Force the type of every document
     #[arg(short = 't', long = "type", value_name = "TYPE")]
     pub source_type: Option<String>,
+    /// Where embeddings are made: hf runs a model of the hub in this process, whatever the default model is
+    #[arg(long)]
+    pub embed_backend: Option<String>,
+    /// Most characters, or tokens, of a chunk
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub chunk_size: Option<i64>,
+    /// Characters, or tokens, that neighbouring chunks share at most
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub chunk_overlap: Option<i64>,
+    /// What both count: characters, or tokens of the embedding model
+    #[arg(long, value_name = "UNIT")]
+    pub chunk_unit: Option<String>,
     /// A JSON object to keep with each document
     #[arg(long, value_name = "JSON")]
     pub metadata: Option<String>,
@@ -152,6 +164,10 @@ fn target(args: &ConsumeArgs, settings: &Settings) -> Result<StreamTarget, CliEr
         collection: args.collection.clone(),
         namespace: args.namespace.clone(),
         source_type: args.source_type.clone(),
+        embed_backend: args.embed_backend.clone(),
+        chunk_size: args.chunk_size,
+        chunk_overlap: args.chunk_overlap,
+        chunk_unit: args.chunk_unit.clone(),
         metadata: metadata.clone(),
         ..IngestBody::default()
     };

@@ -90,6 +90,41 @@ pub(super) fn pdf(pages: &[&str], font: Font) -> Document {
     document
 }
 
+/// A PDF whose page shows a form with words, which shows another one and itself.
+pub(super) fn pdf_of_forms() -> Document {
+    let mut document = pdf(&["Replaced"], Font::Plain);
+    let font = document.add_object(
+        dictionary! { "Type" => "Font", "Subtype" => "Type1", "BaseFont" => "Helvetica", "Encoding" => "WinAnsiEncoding" },
+    );
+    let words = |font: &str, words: &str| {
+        vec![
+            Operation::new("BT", vec![]),
+            Operation::new("Tf", vec![font.into(), 12.into()]),
+            Operation::new("Tj", vec![Object::string_literal(words)]),
+            Operation::new("ET", vec![]),
+        ]
+    };
+    let show = |form: &str| Operation::new("Do", vec![form.into()]);
+    let encoded = |operations: Vec<Operation>| Content { operations }.encode().unwrap();
+    let form = |forms: lopdf::Dictionary, operations: Vec<Operation>| {
+        let resources = dictionary! { "Font" => dictionary! { "Own" => font }, "XObject" => forms };
+        let dict = dictionary! { "Type" => "XObject", "Subtype" => "Form", "Resources" => resources };
+        Stream::new(dict, encoded(operations))
+    };
+    let inner = document.add_object(form(dictionary! {}, words("Own", "In the inner form")));
+    let outer = document.new_object_id();
+    let operations = [words("Own", "In the outer form"), vec![show("Inner"), show("Outer")]].concat();
+    let stream = form(dictionary! { "Inner" => inner, "Outer" => outer }, operations);
+    document.objects.insert(outer, Object::Stream(stream));
+    let operations = [words("F1", "On the page"), vec![show("Outer")], words("F1", "and below")].concat();
+    let content = document.add_object(Stream::new(dictionary! {}, encoded(operations)));
+    let page = document.page_iter().next().unwrap();
+    let page = document.get_object_mut(page).unwrap().as_dict_mut().unwrap();
+    page.set("Contents", content);
+    page.set("Resources", dictionary! { "XObject" => dictionary! { "Outer" => outer } });
+    document
+}
+
 pub(super) fn saved(mut document: Document) -> Vec<u8> {
     let mut bytes = Vec::new();
     document.save_to(&mut bytes).unwrap();

@@ -22,6 +22,12 @@ fn given_a_pdf_with_ligatures_when_read_then_its_words_can_be_found() {
 }
 
 #[test]
+fn given_a_pdf_whose_words_are_in_forms_when_read_then_they_stand_where_they_are_shown() {
+    let text = read("pdf", &build::saved(build::pdf_of_forms())).unwrap().text;
+    assert_eq!(text, "On the page\nIn the outer form\nIn the inner form\nand below\n");
+}
+
+#[test]
 fn given_an_encrypted_pdf_when_read_then_the_empty_password_opens_it_and_any_other_is_an_error() {
     let document = || build::pdf(&["Secret words"], Font::Plain);
     assert_eq!(read("pdf", &build::encrypted(document(), "")).unwrap().text, "Secret words\n");
@@ -77,6 +83,28 @@ fn given_a_word_document_when_read_then_headings_lists_tables_and_notes_are_ther
     }
     assert!(!text.text.contains("deleted"));
     assert_eq!(refusal("docx", &build::zip(&[("word/document.xml", b"<w:document/>")])), "no_text");
+}
+
+#[test]
+fn given_text_boxes_and_moved_text_when_a_word_document_is_read_then_each_word_is_there_once() {
+    let run = |text: &str| format!("<w:r><w:t xml:space='preserve'>{text}</w:t></w:r>");
+    let inner = format!("<w:p>{}</w:p>", run("Boxed words."));
+    let box_of = format!(
+        "<w:r><mc:AlternateContent><mc:Choice><wps:txbx><w:txbxContent>{inner}</w:txbxContent></wps:txbx></mc:Choice>\
+         <mc:Fallback><w:pict><w:txbxContent>{inner}</w:txbxContent></w:pict></mc:Fallback></mc:AlternateContent></w:r>"
+    );
+    let body = format!(
+        "<w:p><w:pPr><w:pStyle w:val='berschrift1'/></w:pPr>{}{box_of}{}</w:p>\
+         <w:p><w:pPr><w:rPr><w:moveFrom w:id='1'/></w:rPr></w:pPr><w:moveFrom w:id='2'>{moved}</w:moveFrom></w:p>\
+         <w:p>{}</w:p><w:p><w:moveTo w:id='3'>{moved}</w:moveTo></w:p>",
+        run("Before "),
+        run("and after"),
+        run("Between."),
+        moved = run("Moved words."),
+    );
+    let text = read("docx", &build::docx(&body)).unwrap();
+    let expected = "Boxed words.\n\n# Before and after\n\nBetween.\n\nMoved words.\n\n";
+    assert!(text.text.starts_with(expected), "{}", text.text);
 }
 
 #[test]

@@ -50,6 +50,29 @@ async fn given_a_database_when_asked_then_its_rows_are_lines_of_documents() {
 }
 
 #[tokio::test]
+async fn given_rows_in_another_order_when_a_query_names_none_then_its_documents_are_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = sqlite_file(&dir).await;
+    let rows = |order: &str| {
+        format!(
+            "SELECT * FROM (WITH RECURSIVE n(i) AS (SELECT 100 UNION ALL SELECT i + 1 FROM n WHERE i < 349) SELECT i FROM n) AS q{order}"
+        )
+    };
+    let lines = |documents: Vec<(String, String)>| documents.into_iter().map(|(_, lines)| lines).collect::<Vec<_>>();
+    let (result, up) = read(&source, Some(&rows(" WHERE 1"))).await;
+    result.unwrap();
+    // The other way round, without a word that says so.
+    let down = "WITH RECURSIVE n(i) AS (SELECT 349 UNION ALL SELECT i - 1 FROM n WHERE i > 100) SELECT i FROM n";
+    let (result, down) = read(&source, Some(down)).await;
+    result.unwrap();
+    assert_eq!(lines(up.clone()), lines(down));
+    assert_eq!(up.len(), 3);
+    let (result, ordered) = read(&source, Some(&rows("\nORDER\n BY i DESC"))).await;
+    result.unwrap();
+    assert!(ordered[0].1.starts_with("{\"i\":349}\n{\"i\":348}\n"), "{ordered:?}");
+}
+
+#[tokio::test]
 async fn given_columns_of_one_name_when_asked_then_no_value_is_lost_or_the_query_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let source = sqlite_file(&dir).await;

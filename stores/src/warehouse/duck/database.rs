@@ -173,24 +173,42 @@ impl Database {
     }
 
     pub(super) fn remove_document(&self, document: &DocumentId) -> Result<Vec<TableInfo>, WarehouseError> {
+        self.remove(|table| table.document_id == *document)
+    }
+
+    pub(super) fn remove_outdated(
+        &self,
+        document: &DocumentId,
+        version: &str,
+        prefix: &str,
+    ) -> Result<Vec<TableInfo>, WarehouseError> {
+        let prefix = prefix.to_lowercase();
+        self.remove(|table| {
+            table.document_id == *document && table.version != version && table.name.to_lowercase().starts_with(&prefix)
+        })
+    }
+
+    fn remove(&self, is_doomed: impl Fn(&TableInfo) -> bool) -> Result<Vec<TableInfo>, WarehouseError> {
         let _alone = self.loading.lock();
-        let doomed: Vec<TableInfo> =
-            self.tables()?.into_iter().filter(|table| table.document_id == *document).collect();
+        let connection = self.connect()?;
+        // Whoever else writes waits, so what is listed stays so. Columns are asked only of what goes.
+        let registered = registered(&connection).map_err(|error| self.failed(&error))?;
+        let mut doomed: Vec<TableInfo> = registered.into_iter().filter(is_doomed).collect();
         if doomed.is_empty() {
             return Ok(doomed);
         }
-        let connection = self.connect()?;
-        let mut statements = "BEGIN TRANSACTION;".to_owned();
-        for table in &doomed {
-            statements.push_str(&format!("DROP TABLE IF EXISTS main.{};", quoted(&table.name)));
+        for table in &mut doomed {
+            table.columns = columns_of(&connection, &table.name).map_err(|error| self.failed(&error))?;
         }
-        connection
-            .execute_batch(&statements)
-            .and_then(|()| {
-                connection.execute("DELETE FROM riverrun.tables WHERE document_id = ?", params![document.to_string()])
-            })
-            .and_then(|_| connection.execute_batch("COMMIT"))
-            .map_err(|error| self.failed(&error))?;
+        let removed = || -> duckdb::Result<()> {
+            connection.execute_batch("BEGIN TRANSACTION")?;
+            for table in &doomed {
+                connection.execute_batch(&format!("DROP TABLE IF EXISTS main.{}", quoted(&table.name)))?;
+                connection.execute("DELETE FROM riverrun.tables WHERE name = ?", params![table.name])?;
+            }
+            connection.execute_batch("COMMIT")
+        };
+        removed().map_err(|error| self.failed(&error))?;
         Ok(doomed)
     }
 

@@ -191,6 +191,20 @@ impl Warehouse for DuckWarehouse {
         self.blocking(namespace, move |database| database.remove_document(&document)).await
     }
 
+    async fn remove_outdated(
+        &self,
+        namespace: &Namespace,
+        document: &DocumentId,
+        version: &str,
+        prefix: &str,
+    ) -> Result<Vec<TableInfo>, WarehouseError> {
+        if !self.inner.path(namespace).exists() {
+            return Ok(Vec::new());
+        }
+        let (document, version, prefix) = (*document, version.to_owned(), prefix.to_owned());
+        self.blocking(namespace, move |database| database.remove_outdated(&document, &version, &prefix)).await
+    }
+
     async fn tables(&self, namespace: &Namespace) -> Result<Vec<TableInfo>, WarehouseError> {
         if !self.inner.path(namespace).exists() {
             return Ok(Vec::new());
