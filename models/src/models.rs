@@ -224,8 +224,9 @@ impl Models {
         provider: Option<&str>,
         request: &ChatRequest,
     ) -> Result<Option<&'static str>, ModelError> {
-        let mut named = ChatRequest { model: request.model.clone(), ..ChatRequest::default() };
-        Ok(self.route_chat(provider, &mut named)?.leaves_out(request))
+        let mut named = request.clone();
+        let server = self.route_chat(provider, &mut named)?;
+        Ok(server.leaves_out(&named))
     }
 
     /// Tokens of a whole chat request as its model reads it, where the provider can tell.

@@ -250,7 +250,7 @@ def _(w):
         return done, done.json["items"][0]["scores"]["rerank"], len(hub.asked)
 
     (first, unranked, asked), (second, score, asked_then) = search(), search()
-    assert unranked is None and "the re-ranker 'someone/tiny' is being fetched" in first.json["notes"][0], first
+    assert unranked is None and 'the re-ranker "someone/tiny" is being fetched' in first.json["notes"][0], first
     assert score is not None and "notes" not in second.json and asked == asked_then > 0, (second, hub.paths())
     other, afresh = first_use(w, "rerank-insisted")
     insist = ["rag", "eval", "-c", "first", "--qrels", w.file("first.qrels", "1 auk 1\n"), "--queries", w.file("first.tsv", "1\tauk\n"), "--config", "rerank", "--json"]

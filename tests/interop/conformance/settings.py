@@ -155,7 +155,7 @@ def _(w):
     refused = place.cli("providers")
     done = place.cli("providers", "--json", RIVERRUN_RAG_TOP_K="3").ok()
     assert next(item["has_key"] for item in done.json["items"] if item["name"] == "openai") is True, done
-    return [Told(f".env: RIVERRUN_RAG_TOP_K=none; {refused.sent}", refused.failed(2, "RIVERRUN_RAG_TOP_K is 'none'").came),
+    return [Told(f".env: RIVERRUN_RAG_TOP_K=none; {refused.sent}", refused.failed(2, 'RIVERRUN_RAG_TOP_K is "none"').came),
             Told(f".env: RIVERRUN_OPENAI_API_KEY=…; {done.sent}", "exit 0 · openai has a key")]
 
 
