@@ -205,6 +205,10 @@ FLAGS = {
         stream consume --topic
         stream consume --type
         stream consume --metadata
+        stream consume --chunk-size
+        stream consume --chunk-overlap
+        stream consume --chunk-unit
+        stream consume --embed-backend
         stream produce --key
         stream produce --format
         stream produce --content-type

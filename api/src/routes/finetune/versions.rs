@@ -178,14 +178,13 @@ async fn merged(state: &AppState, view: &ModelVersionView) -> Result<Response, A
 
 fn no_merged(view: &ModelVersionView, path: PathBuf) -> ApiError {
     let what = format!("{} has no merged model on this server: {} is not there", view.chat_model, path.display());
-    let told = ApiError::not_found("merged_model_missing", what);
-    match &view.gate.reason {
-        Some(reason) if !view.gate.passed => {
-            told.hint(format!("it did not pass its gate: {reason}; the adapter can be exported"))
-        }
-        Some(_) | None => told
-            .hint("it lies in RIVERRUN_MODELS_CACHE_DIR of the process that trained it; the adapter can be exported"),
-    }
+    let gate = match &view.gate.reason {
+        Some(reason) if !view.gate.passed => format!("; it did not pass its gate: {reason}"),
+        Some(_) | None => String::new(),
+    };
+    ApiError::not_found("merged_model_missing", what).hint(format!(
+        "it lies in RIVERRUN_MODELS_CACHE_DIR of the process that trained it{gate}; the adapter can be exported"
+    ))
 }
 
 fn unreadable(path: &std::path::Path, error: &std::io::Error) -> ApiError {
