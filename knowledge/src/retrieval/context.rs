@@ -4,6 +4,7 @@
 //! own. What a better piece shows is left out of what stands around the others.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::Range;
 
 use async_trait::async_trait;
@@ -43,10 +44,9 @@ impl Texts {
         collection: &Collection,
         item: &SearchItem,
     ) -> Result<(), TextFailure> {
-        let key = key(item);
-        if !self.0.contains_key(&key) {
-            let text = from.text(collection, key.0, &key.1).await?;
-            self.0.insert(key, text);
+        let (document, version) = key(item);
+        if let Entry::Vacant(place) = self.0.entry((document, version.clone())) {
+            place.insert(from.text(collection, document, &version).await?);
         }
         Ok(())
     }
@@ -199,7 +199,7 @@ mod tests {
             (&gate, Some("kurz")),
             (&summary, Some(TEXT)),
         ] {
-            assert_eq!(widen(from_ref(item), &texts(text), 50), [item.clone()]);
+            assert_eq!(widen(from_ref(item), &texts(text), 50), from_ref(item));
         }
         assert_eq!(widen(from_ref(&gate), &Texts::default(), 50), [gate]);
     }

@@ -56,7 +56,8 @@ mod tests {
 
     use super::*;
 
-    const WAYS: [fn(&Path) -> Result<File, Error>; 2] = [open_without_links, by_steps];
+    type Open = fn(&Path) -> Result<File, Error>;
+    const WAYS: [Open; 2] = [open_without_links, by_steps];
 
     fn text(file: Result<File, Error>) -> String {
         let mut text = String::new();

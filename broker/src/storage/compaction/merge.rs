@@ -126,7 +126,7 @@ impl<'a> Merge<'a> {
         self.file = Some(file.clone());
         let (id, path) = &self.first;
         let from = self.partition.shared.files.get(*id, path)?;
-        let mut chunk = vec![0; CHUNK];
+        let mut chunk = vec![0; CHUNK].into_boxed_slice();
         let mut at = 0;
         while at < self.flushed {
             let size = (self.flushed - at).min(CHUNK as u64) as usize;
