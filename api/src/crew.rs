@@ -9,7 +9,7 @@ use riverrun_agents::memory::StoredMemory;
 use riverrun_agents::tools::Toolbox;
 use riverrun_knowledge::LanguageModels;
 use riverrun_log::{BlobStore, LogConfig, Producer};
-use riverrun_stores::{DocumentStore, Gaps, KeywordIndex, Sql, VectorStore, Warehouse};
+use riverrun_stores::{DocumentStore, Gaps, KeywordIndex, Sql, VectorStore, WarehouseLoader};
 use riverrun_workers::agent::{self, AgentWorkerConfig};
 use riverrun_workers::analyzer::Analyzer;
 use riverrun_workers::documents::{self, DocumentsConfig};
@@ -106,7 +106,7 @@ impl<'a> Crew<'a> {
     pub(crate) fn ingesters(
         &self,
         blobs: &Arc<dyn BlobStore>,
-        warehouse: Option<&Arc<dyn Warehouse>>,
+        warehouse: Option<&Arc<dyn WarehouseLoader>>,
     ) -> Vec<WorkerHandle> {
         let models = self.models();
         let config = IngesterConfig {

@@ -397,7 +397,7 @@ fn spawn_workers(
     let (projector, read_models) = crew.projector(&stores.sql);
     let (keeper, documents) = crew.documents(documents, Some(&stores.blobs));
     let mut workers = vec![projector, keeper];
-    workers.extend(crew.ingesters(&stores.blobs, Some(&stores.warehouse)));
+    workers.extend(crew.ingesters(&stores.blobs, stores.loader.as_ref()));
     workers.extend(crew.analyzers(&stores.blobs));
     workers.extend(crew.embedders(Some(&stores.blobs), Some(&stores.vectors)));
     workers.extend(crew.indexers(&stores.sql, &stores.vectors, &stores.keywords, &stores.gaps));

@@ -28,7 +28,7 @@ pub use keywords::{KeywordHit, KeywordIndex};
 pub use read_models::run_fold::{RunGate, Verdict, Void};
 pub use sql::{Sql, SqlKind};
 pub use vectors::{CollectionInfo, VectorHit, VectorPoint, VectorStore};
-pub use warehouse::{Warehouse, WarehouseError};
+pub use warehouse::{Warehouse, WarehouseError, WarehouseLoader};
 
 #[cfg(test)]
 #[path = "../../fuzz/harness.rs"]

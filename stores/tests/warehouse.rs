@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use riverrun_schemas::{DocumentId, Namespace};
 use riverrun_stores::warehouse::{DuckConfig, DuckWarehouse, LoadRow, QueryLimits, QueryResult, TableLoad, parquet};
-use riverrun_stores::{Warehouse, WarehouseError};
+use riverrun_stores::{Warehouse, WarehouseError, WarehouseLoader};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -18,7 +18,7 @@ use riverrun_schemas::ingest::{
     IngestEvent, IngestFailed, IngestScanned, StartIngest, SubmitDocument, document_id,
 };
 use riverrun_schemas::{BlobRef, Collection, Envelope, EventSet, Failure, now_ms};
-use riverrun_stores::Warehouse;
+use riverrun_stores::WarehouseLoader;
 use riverrun_stores::warehouse::table_name;
 
 use crate::about::about;
@@ -107,7 +107,7 @@ impl Ingester {
     }
 
     /// The same, with a warehouse for tabular documents.
-    pub fn with_warehouse(mut self, warehouse: Arc<dyn Warehouse>) -> Self {
+    pub fn with_warehouse(mut self, warehouse: Arc<dyn WarehouseLoader>) -> Self {
         self.tables = Tables::of(warehouse);
         self
     }

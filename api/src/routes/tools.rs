@@ -16,7 +16,7 @@ use riverrun_agents::tools::{
 };
 use riverrun_schemas::agent::{RunRequest, ToolEffect};
 use riverrun_schemas::{CollectionName, DocumentId, EventId, Namespace, Session};
-use riverrun_stores::warehouse::{QueryLimits, QueryResult, TableInfo, TableLoad};
+use riverrun_stores::warehouse::{QueryLimits, QueryResult, TableInfo};
 use riverrun_stores::{Warehouse, WarehouseError};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -86,28 +86,6 @@ impl Memory for Uncalled {
 
 #[async_trait]
 impl Warehouse for Uncalled {
-    async fn load(&self, _: &Namespace, _: TableLoad) -> Result<TableInfo, WarehouseError> {
-        Err(uncalled_warehouse())
-    }
-
-    async fn holds(&self, _: &Namespace, _: &str, _: &DocumentId, _: &str) -> Result<bool, WarehouseError> {
-        Err(uncalled_warehouse())
-    }
-
-    async fn remove_document(&self, _: &Namespace, _: &DocumentId) -> Result<Vec<TableInfo>, WarehouseError> {
-        Err(uncalled_warehouse())
-    }
-
-    async fn remove_outdated(
-        &self,
-        _: &Namespace,
-        _: &DocumentId,
-        _: &str,
-        _: &str,
-    ) -> Result<Vec<TableInfo>, WarehouseError> {
-        Err(uncalled_warehouse())
-    }
-
     async fn tables(&self, _: &Namespace) -> Result<Vec<TableInfo>, WarehouseError> {
         Err(uncalled_warehouse())
     }

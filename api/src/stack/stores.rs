@@ -11,7 +11,7 @@ use riverrun_stores::vectors::qdrant::{QdrantConfig, QdrantVectors};
 use riverrun_stores::warehouse::{DuckConfig, DuckWarehouse, ElsewhereWarehouse, RemoteWarehouse};
 use riverrun_stores::{
     DocumentStore, Episodes, Gaps, KeywordIndex, MongoDocuments, Sql, SqlDocuments, StoreError, VectorStore, Warehouse,
-    WarehouseError,
+    WarehouseError, WarehouseLoader,
 };
 
 use super::{DOCUMENTS, StackConfig, StackError};
@@ -25,27 +25,33 @@ pub(super) struct Stores {
     pub(super) keywords: Arc<dyn KeywordIndex>,
     pub(super) gaps: Gaps,
     pub(super) warehouse: Arc<dyn Warehouse>,
+    /// The same to load, where they are in this process.
+    pub(super) loader: Option<Arc<dyn WarehouseLoader>>,
     pub(super) blobs: Arc<dyn BlobStore>,
 }
 
 /// Opens them.
 pub(super) async fn open_stores(config: &StackConfig) -> Result<Stores, StackError> {
     let (Index { sql, vectors, keywords, gaps }, memories) = open_index(config).await?;
-    let warehouse = open_warehouse(config)?;
+    let (warehouse, loader) = open_warehouse(config)?;
     let blobs = open_blobs(config).await?;
-    Ok(Stores { sql, vectors, episodes: Episodes::new(memories), keywords, gaps, warehouse, blobs })
+    Ok(Stores { sql, vectors, episodes: Episodes::new(memories), keywords, gaps, warehouse, loader, blobs })
 }
 
+/// Who answers for tables, and who loads them here.
+type Tables = (Arc<dyn Warehouse>, Option<Arc<dyn WarehouseLoader>>);
+
 /// Who has the ingester has the tables, whatever address the others have for them.
-fn open_warehouse(config: &StackConfig) -> Result<Arc<dyn Warehouse>, WarehouseError> {
+fn open_warehouse(config: &StackConfig) -> Result<Tables, WarehouseError> {
     if config.workers {
-        return Ok(Arc::new(DuckWarehouse::open(DuckConfig::at(config.data_dir.join("warehouse")))?));
+        let tables = Arc::new(DuckWarehouse::open(DuckConfig::at(config.data_dir.join("warehouse")))?);
+        return Ok((tables.clone(), Some(tables)));
     }
     let elsewhere: Arc<dyn Warehouse> = match &config.warehouse {
         Some(place) => Arc::new(RemoteWarehouse::open(place)?),
         None => Arc::new(ElsewhereWarehouse),
     };
-    Ok(elsewhere)
+    Ok((elsewhere, None))
 }
 
 /// What is searched, and the database whose locks its writers take turns by.

@@ -149,6 +149,17 @@ pub struct QueryResult {
 /// `TABLE-2` a table has as many rows as its source, or the load fails.
 #[async_trait]
 pub trait Warehouse: Send + Sync + 'static {
+    /// Every table of the namespace, by name.
+    async fn tables(&self, namespace: &Namespace) -> Result<Vec<TableInfo>, WarehouseError>;
+
+    /// Runs one reading statement (SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE) and refuses everything else.
+    async fn query(&self, namespace: &Namespace, sql: &str, limits: QueryLimits)
+    -> Result<QueryResult, WarehouseError>;
+}
+
+/// Makes and removes the tables of a [`Warehouse`]: only the process that has them can.
+#[async_trait]
+pub trait WarehouseLoader: Send + Sync + 'static {
     /// Makes the table of these rows, in place of one of the same name. Loading what is there already does nothing.
     async fn load(&self, namespace: &Namespace, load: TableLoad) -> Result<TableInfo, WarehouseError>;
 
@@ -176,13 +187,6 @@ pub trait Warehouse: Send + Sync + 'static {
         version: &str,
         prefix: &str,
     ) -> Result<Vec<TableInfo>, WarehouseError>;
-
-    /// Every table of the namespace, by name.
-    async fn tables(&self, namespace: &Namespace) -> Result<Vec<TableInfo>, WarehouseError>;
-
-    /// Runs one reading statement (SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE) and refuses everything else.
-    async fn query(&self, namespace: &Namespace, sql: &str, limits: QueryLimits)
-    -> Result<QueryResult, WarehouseError>;
 }
 
 #[cfg(test)]

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use reqwest::{Client, RequestBuilder, Response, redirect};
-use riverrun_schemas::{DocumentId, Namespace};
+use riverrun_schemas::Namespace;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use url::Url;
 
-use super::{QueryLimits, QueryResult, TableInfo, TableLoad, Warehouse, WarehouseError};
+use super::{QueryLimits, QueryResult, TableInfo, Warehouse, WarehouseError};
 
 /// Where somebody listens, a connection takes no longer.
 const CONNECT: Duration = Duration::from_secs(3);
@@ -45,7 +45,7 @@ impl fmt::Debug for RemoteConfig {
     }
 }
 
-/// Reads the tables of another process. It loads none: tables are made where documents are ingested.
+/// Reads the tables of another process.
 pub struct RemoteWarehouse {
     http: Client,
     address: String,
@@ -131,28 +131,6 @@ impl RemoteWarehouse {
 
 #[async_trait]
 impl Warehouse for RemoteWarehouse {
-    async fn load(&self, _: &Namespace, _: TableLoad) -> Result<TableInfo, WarehouseError> {
-        Err(WarehouseError::Elsewhere)
-    }
-
-    async fn holds(&self, _: &Namespace, _: &str, _: &DocumentId, _: &str) -> Result<bool, WarehouseError> {
-        Err(WarehouseError::Elsewhere)
-    }
-
-    async fn remove_document(&self, _: &Namespace, _: &DocumentId) -> Result<Vec<TableInfo>, WarehouseError> {
-        Err(WarehouseError::Elsewhere)
-    }
-
-    async fn remove_outdated(
-        &self,
-        _: &Namespace,
-        _: &DocumentId,
-        _: &str,
-        _: &str,
-    ) -> Result<Vec<TableInfo>, WarehouseError> {
-        Err(WarehouseError::Elsewhere)
-    }
-
     async fn tables(&self, namespace: &Namespace) -> Result<Vec<TableInfo>, WarehouseError> {
         let place = format!("{}/warehouse/tables", self.address);
         let place = Url::parse_with_params(&place, [("namespace", namespace.as_str())])

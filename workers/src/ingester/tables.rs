@@ -11,14 +11,14 @@ use riverrun_knowledge::sources::{self, Cell, Source, Table};
 use riverrun_schemas::Failure;
 use riverrun_schemas::ingest::{DeleteDocument, SubmitDocument};
 use riverrun_stores::warehouse::{TableInfo, TableLoad, name_part};
-use riverrun_stores::{Warehouse, WarehouseError};
+use riverrun_stores::{WarehouseError, WarehouseLoader};
 
 use super::stopping;
 use crate::runtime::WorkError;
 
 /// The warehouse, in a process that has one.
 #[derive(Default)]
-pub(super) struct Tables(Option<Arc<dyn Warehouse>>);
+pub(super) struct Tables(Option<Arc<dyn WarehouseLoader>>);
 
 impl std::fmt::Debug for Tables {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -27,7 +27,7 @@ impl std::fmt::Debug for Tables {
 }
 
 impl Tables {
-    pub(super) fn of(warehouse: Arc<dyn Warehouse>) -> Self {
+    pub(super) fn of(warehouse: Arc<dyn WarehouseLoader>) -> Self {
         Self(Some(warehouse))
     }
 
@@ -74,7 +74,7 @@ impl Tables {
 /// Loads the tables of a document, the first one last: that it is there says that all of them are. Before it, those go whose sheets
 /// are gone.
 async fn loaded(
-    warehouse: &dyn Warehouse,
+    warehouse: &dyn WarehouseLoader,
     submit: &SubmitDocument,
     version: &str,
     name: &str,
@@ -143,6 +143,7 @@ fn retry(error: &WarehouseError) -> WorkError {
 #[cfg(test)]
 mod tests {
     use riverrun_schemas::{BlobRef, DocumentId, IngestId, Namespace};
+    use riverrun_stores::Warehouse;
     use riverrun_stores::warehouse::{DuckConfig, DuckWarehouse};
 
     use super::*;

@@ -17,7 +17,7 @@ use riverrun_schemas::{DocumentId, Namespace};
 use tokio::sync::Semaphore;
 
 use crate::warehouse::duck::database::Database;
-use crate::warehouse::{QueryLimits, QueryResult, TableInfo, TableLoad, Warehouse, WarehouseError};
+use crate::warehouse::{QueryLimits, QueryResult, TableInfo, TableLoad, Warehouse, WarehouseError, WarehouseLoader};
 
 mod check;
 mod database;
@@ -163,7 +163,7 @@ impl Drop for Watch {
 }
 
 #[async_trait]
-impl Warehouse for DuckWarehouse {
+impl WarehouseLoader for DuckWarehouse {
     async fn load(&self, namespace: &Namespace, load: TableLoad) -> Result<TableInfo, WarehouseError> {
         self.blocking(namespace, move |database| database.load(load)).await
     }
@@ -204,7 +204,10 @@ impl Warehouse for DuckWarehouse {
         let (document, version, prefix) = (*document, version.to_owned(), prefix.to_owned());
         self.blocking(namespace, move |database| database.remove_outdated(&document, &version, &prefix)).await
     }
+}
 
+#[async_trait]
+impl Warehouse for DuckWarehouse {
     async fn tables(&self, namespace: &Namespace) -> Result<Vec<TableInfo>, WarehouseError> {
         if !self.inner.path(namespace).exists() {
             return Ok(Vec::new());
