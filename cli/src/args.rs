@@ -299,6 +299,17 @@ pub struct IngestArgs {
     /// Chunking strategy: recursive, markdown, late or raptor; left out, it goes by the type of the source
     #[arg(long)]
     pub strategy: Option<String>,
+    /// How they are split and embedded.
+    #[command(flatten)]
+    pub chunks: ChunkArgs,
+    /// A JSON object to keep with each document
+    #[arg(long, value_name = "JSON")]
+    pub metadata: Option<String>,
+}
+
+/// How documents are split and embedded: options of `ingest` and `stream consume`.
+#[derive(Debug, Clone, Args)]
+pub struct ChunkArgs {
     /// Where embeddings are made: hf runs a model of the hub in this process, whatever the default model is
     #[arg(long)]
     pub embed_backend: Option<String>,
@@ -311,9 +322,6 @@ pub struct IngestArgs {
     /// What both count: characters, or tokens of the embedding model
     #[arg(long, value_name = "UNIT")]
     pub chunk_unit: Option<String>,
-    /// A JSON object to keep with each document
-    #[arg(long, value_name = "JSON")]
-    pub metadata: Option<String>,
 }
 
 /// Options of searches and questions.

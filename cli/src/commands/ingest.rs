@@ -60,10 +60,7 @@ pub fn of_topic(args: &IngestArgs) -> Result<Option<ConsumeArgs>, CliError> {
         topic: args.source.trim_start_matches("kafka://").to_owned(),
         idle_timeout: (!args.follow).then_some(USUAL_IDLE_SECONDS),
         source_type: None,
-        embed_backend: args.embed_backend.clone(),
-        chunk_size: args.chunk_size,
-        chunk_overlap: args.chunk_overlap,
-        chunk_unit: args.chunk_unit.clone(),
+        chunks: args.chunks.clone(),
         metadata: args.metadata.clone(),
     }))
 }
@@ -99,10 +96,10 @@ pub fn prepare(args: IngestArgs, settings: &Settings) -> Result<(Prepared, Setti
         table: args.table,
         query: args.query,
         strategy: args.strategy,
-        embed_backend: args.embed_backend,
-        chunk_size: args.chunk_size,
-        chunk_overlap: args.chunk_overlap,
-        chunk_unit: args.chunk_unit,
+        embed_backend: args.chunks.embed_backend,
+        chunk_size: args.chunks.chunk_size,
+        chunk_overlap: args.chunks.chunk_overlap,
+        chunk_unit: args.chunks.chunk_unit,
         include: args.include,
         exclude: args.exclude,
         depth: args.depth,
@@ -284,8 +281,9 @@ mod tests {
         );
         let consume = consume.unwrap().unwrap();
         assert_eq!((consume.topic.as_str(), consume.idle_timeout), ("notes", None));
-        assert_eq!((consume.chunk_size, consume.chunk_overlap), (Some(200), Some(20)));
-        assert_eq!((consume.chunk_unit.as_deref(), consume.embed_backend.as_deref()), (Some("tokens"), Some("hf")));
+        let chunks = consume.chunks;
+        assert_eq!((chunks.chunk_size, chunks.chunk_overlap), (Some(200), Some(20)));
+        assert_eq!((chunks.chunk_unit.as_deref(), chunks.embed_backend.as_deref()), (Some("tokens"), Some("hf")));
         for option in [
             "--table t",
             "--query q",

@@ -14,6 +14,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::produce::failed;
+use crate::args::ChunkArgs;
 use crate::error::{CliError, Exit};
 use crate::host::{self, Connection};
 use crate::output::{Output, tell};
@@ -45,18 +46,9 @@ pub struct ConsumeArgs {
     /// Force the type of every document
     #[arg(short = 't', long = "type", value_name = "TYPE")]
     pub source_type: Option<String>,
-    /// Where embeddings are made: hf runs a model of the hub in this process, whatever the default model is
-    #[arg(long)]
-    pub embed_backend: Option<String>,
-    /// Most characters, or tokens, of a chunk
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    pub chunk_size: Option<i64>,
-    /// Characters, or tokens, that neighbouring chunks share at most
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    pub chunk_overlap: Option<i64>,
-    /// What both count: characters, or tokens of the embedding model
-    #[arg(long, value_name = "UNIT")]
-    pub chunk_unit: Option<String>,
+    /// How they are split and embedded.
+    #[command(flatten)]
+    pub chunks: ChunkArgs,
     /// A JSON object to keep with each document
     #[arg(long, value_name = "JSON")]
     pub metadata: Option<String>,
@@ -164,10 +156,10 @@ fn target(args: &ConsumeArgs, settings: &Settings) -> Result<StreamTarget, CliEr
         collection: args.collection.clone(),
         namespace: args.namespace.clone(),
         source_type: args.source_type.clone(),
-        embed_backend: args.embed_backend.clone(),
-        chunk_size: args.chunk_size,
-        chunk_overlap: args.chunk_overlap,
-        chunk_unit: args.chunk_unit.clone(),
+        embed_backend: args.chunks.embed_backend.clone(),
+        chunk_size: args.chunks.chunk_size,
+        chunk_overlap: args.chunks.chunk_overlap,
+        chunk_unit: args.chunks.chunk_unit.clone(),
         metadata: metadata.clone(),
         ..IngestBody::default()
     };
