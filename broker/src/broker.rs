@@ -92,7 +92,8 @@ impl Broker {
         let rosters = node.journal.lock().rosters.clone();
         node.groups.restore(rosters);
         node.tasks.spawn(remember_members(node.clone(), changes));
-        node.tasks.spawn(async move { coordinator::resume(&resuming).await });
+        let inherited = coordinator::inherit(&node);
+        node.tasks.spawn(async move { coordinator::resume(&resuming, inherited).await });
         node.tasks.spawn(coordinator::run_timeouts(timing));
         node.tasks.spawn(housekeeping::run(keeping));
         node.tasks.spawn(server::accept(serving, listener));

@@ -310,6 +310,8 @@ fn load<S: Folded>(disk: &Arc<dyn Disk>, folder: &Path, path: &Path) -> Result<(
         return Ok((S::default(), File { file, size: 0, snapshot_size: 0 }));
     }
     let file = disk.open(path, OpenMode::Existing).map_err(fail)?;
+    // What a process that was killed had written or renamed and not synced can be read and may not be on the medium yet.
+    file.sync_data().and_then(|()| disk.sync_dir(folder)).map_err(fail)?;
     let mut bytes = vec![0; file.len().map_err(fail)? as usize];
     let read = file.read_at(&mut bytes, 0).map_err(fail)?;
     bytes.truncate(read);

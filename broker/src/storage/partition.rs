@@ -388,6 +388,11 @@ impl Partition {
         read(&self.state.lock().durable)
     }
 
+    /// Whose transactions the durable log leaves open: producer ids with their epochs.
+    pub(crate) fn open_transactions(&self) -> Vec<(i64, i16)> {
+        self.with_producers(Producers::open_transactions)
+    }
+
     /// Whether what is in the log, or queued for it, leaves a transaction of this producer open, under this epoch.
     pub(crate) fn is_within_transaction(&self, producer_id: i64, epoch: i16) -> bool {
         self.state.lock().queued.is_within_transaction(producer_id, epoch)

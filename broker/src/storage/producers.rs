@@ -141,7 +141,9 @@ impl Producers {
         if admission == Admission::New && known.open_since.is_some() && !header.is_transactional() {
             return Err(ResponseError::InvalidTxnState);
         }
-        Ok(admission)
+        // What an earlier epoch has left open would be decided with this transaction. A start ends it, and tries on until it can.
+        let inherits = known.open_since.is_some() && header.producer_epoch > known.epoch;
+        if admission == Admission::New && inherits { Err(ResponseError::KafkaStorageError) } else { Ok(admission) }
     }
 
     /// Whether this producer has a transaction open here, under this epoch.
@@ -203,6 +205,11 @@ impl Producers {
             producer.open_since = Some(header.base_offset);
             self.open.insert(header.base_offset, header.producer_id);
         }
+    }
+
+    /// Whose transactions are open: producer ids with their epochs.
+    pub(crate) fn open_transactions(&self) -> Vec<(i64, i16)> {
+        self.iter().filter(|(_, known)| known.open_since.is_some()).map(|(id, known)| (id, known.epoch)).collect()
     }
 
     /// First offset that an undecided transaction covers.
@@ -336,6 +343,19 @@ mod tests {
         assert_eq!(producers.admit(&batch(0, 1, 1, 1, 0x10), Beginning::Anywhere), Ok(Admission::New));
         producers.apply(&batch(0, -1, 1, 1, 0x30), Some(Marker::Commit), 0);
         assert_eq!(producers.admit(&outside, Beginning::Anywhere), Ok(Admission::New));
+    }
+
+    #[test]
+    fn given_a_transaction_that_an_earlier_epoch_left_open_when_the_next_one_begins_then_it_waits_for_the_end_of_that()
+    {
+        let mut producers = Producers::default();
+        producers.apply(&batch(1, 0, 1, 0, 0x10), None, 0);
+        let next = batch(2, 0, 1, 1, 0x10);
+        assert_eq!(producers.admit(&next, Beginning::AtZero), Err(ResponseError::KafkaStorageError));
+        assert_eq!(producers.open_transactions(), [(9, 1)]);
+        producers.apply(&batch(1, -1, 1, 1, 0x30), Some(Marker::Abort), 0);
+        assert_eq!(producers.admit(&next, Beginning::AtZero), Ok(Admission::New));
+        assert_eq!(producers.open_transactions(), []);
     }
 
     #[test]

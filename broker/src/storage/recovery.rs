@@ -186,6 +186,12 @@ fn load(disk: &dyn Disk, segment: &mut Segment, found: &mut Recovered) -> io::Re
         }
         None => {}
     }
+    if segment.size < size || segment.checkpointed == 0 {
+        // What a process that was killed had written, or had only given its name, can be read and may not be on the medium yet;
+        // from now on others build on it.
+        file.sync_data()?;
+        segment.path.parent().map_or(Ok(()), |folder| disk.sync_dir(folder))?;
+    }
     let bad = scan(file, size, segment, found)?;
     found.corrupt = lost.map(|synced| {
         format!(

@@ -7,6 +7,7 @@
 //! Two forms of the protocol are spoken, also by clients that come one after the other under one transactional id: see
 //! [`Protocol`].
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,12 +20,15 @@ use crate::clock::now_ms;
 use crate::meta::{Entry, Meta, OffsetItem};
 use crate::node::Node;
 use crate::storage::journal::{Durable, Journal, wait};
+use crate::storage::partition::{Appended, Partition};
 use crate::wire::batch::{BatchHeader, Marker, marker_batch};
 
 /// Producer ids are reserved in the journal in blocks of this many.
 const ID_BLOCK: i64 = 1_000;
 /// Pause between attempts to write a decision down.
 const DECISION_PAUSE: Duration = Duration::from_millis(300);
+/// Pause between attempts to end parts of logs that no transaction covers.
+const ORPHAN_PAUSE: Duration = Duration::from_secs(1);
 
 /// What the coordinator holds besides the journal.
 #[derive(Default)]
@@ -287,14 +291,16 @@ async fn decide(node: &Arc<Node>, prepared: &TxnRecord, durable: Durable) -> Res
 }
 
 /// Writes the markers of a decided transaction, again and again until all are durable, and completes it.
+///
+/// `TXN-3`: a marker is queued only while the decision that it carries out stands. One that came later, from a second call for
+/// the same transaction, would decide the next one of its producer.
 pub(crate) async fn finish(node: &Arc<Node>, prepared: TxnRecord) -> Result<(), ResponseError> {
-    let marker = if prepared.state == TxnState::PrepareCommit { Marker::Commit } else { Marker::Abort };
     let mut open = prepared.partitions.clone();
     let mut pause = Duration::from_millis(20);
     loop {
-        let written = write_markers(node, &open, marker, &prepared).await;
-        for (partition, result) in open.clone().into_iter().zip(written) {
-            match result {
+        let Some(queued) = queue_markers(node, &open, &prepared) else { return Ok(()) };
+        for (partition, queued) in open.clone().into_iter().zip(queued) {
+            match written(queued).await {
                 // A topic that is gone needs no marker, and a higher epoch in the log has ended the transaction already.
                 Ok(()) | Err(ResponseError::UnknownTopicOrPartition | ResponseError::InvalidProducerEpoch) => {
                     open.remove(&partition);
@@ -307,7 +313,7 @@ pub(crate) async fn finish(node: &Arc<Node>, prepared: TxnRecord) -> Result<(), 
         }
         // The completion is not waited for: a start that finds only the decision writes the markers again, which changes
         // nothing.
-        if open.is_empty() && node.journal.lock().record(Entry::Txn(prepared.completed(now_ms()))).is_ok() {
+        if open.is_empty() && complete(node, &prepared).is_ok() {
             return Ok(());
         }
         tokio::select! {
@@ -317,80 +323,118 @@ pub(crate) async fn finish(node: &Arc<Node>, prepared: TxnRecord) -> Result<(), 
     }
 }
 
-async fn write_markers(
-    node: &Node,
-    partitions: &std::collections::BTreeSet<(String, i32)>,
-    marker: Marker,
-    txn: &TxnRecord,
-) -> Vec<Result<(), ResponseError>> {
-    let mut queued = Vec::with_capacity(partitions.len());
-    for (topic, index) in partitions {
-        queued.push(match node.topics.partition(topic, *index) {
-            None => Err(ResponseError::UnknownTopicOrPartition),
-            Some(partition) => {
-                let bytes = marker_batch(marker, txn.producer_id, txn.epoch, now_ms());
-                match BatchHeader::parse(&bytes) {
-                    Ok(header) => partition.append_marker(header, marker, BytesMut::from(&bytes[..])),
-                    Err(_) => Err(ResponseError::UnknownServerError),
-                }
-            }
-        });
+/// A marker that waits for the disk, or why it does not.
+type QueuedMarker = Result<Appended, ResponseError>;
+
+async fn written(queued: QueuedMarker) -> Result<(), ResponseError> {
+    match queued?.durable {
+        Some(durable) => durable.await.unwrap_or(Err(ResponseError::KafkaStorageError)),
+        None => Ok(()),
     }
-    let mut results = Vec::with_capacity(queued.len());
-    for queued in queued {
-        results.push(match queued.map(|appended| appended.durable) {
-            Ok(Some(durable)) => durable.await.unwrap_or(Err(ResponseError::KafkaStorageError)),
-            Ok(None) => Ok(()),
-            Err(error) => Err(error),
-        });
-    }
-    results
 }
 
-/// After a start: finishes decided transactions and ends those parts of the log that no known transaction covers.
-pub(crate) async fn resume(node: &Arc<Node>) {
-    let open: Vec<TxnRecord> = {
+/// Queues a marker for each of these partitions; none once the transaction is not decided any more, but completed.
+fn queue_markers(node: &Node, partitions: &BTreeSet<(String, i32)>, prepared: &TxnRecord) -> Option<Vec<QueuedMarker>> {
+    let marker = if prepared.state == TxnState::PrepareCommit { Marker::Commit } else { Marker::Abort };
+    // Held until all are queued: nobody completes the transaction meanwhile.
+    let meta = node.journal.lock();
+    if meta.txns.get(&prepared.id) != Some(prepared) {
+        return None;
+    }
+    let queued = partitions.iter().map(|(topic, index)| {
+        let partition = node.topics.partition(topic, *index).ok_or(ResponseError::UnknownTopicOrPartition)?;
+        queue_marker(&partition, marker, prepared.producer())
+    });
+    Some(queued.collect())
+}
+
+fn queue_marker(partition: &Arc<Partition>, marker: Marker, producer: ProducerIdentity) -> QueuedMarker {
+    let bytes = marker_batch(marker, producer.id, producer.epoch, now_ms());
+    let header = BatchHeader::parse(&bytes).map_err(|_| ResponseError::UnknownServerError)?;
+    partition.append_marker(header, marker, BytesMut::from(&bytes[..]))
+}
+
+/// Records that a decided transaction is carried out, unless somebody else has done so.
+fn complete(node: &Node, prepared: &TxnRecord) -> Result<(), ResponseError> {
+    let mut meta = node.journal.lock();
+    if meta.txns.get(&prepared.id) == Some(prepared) {
+        meta.record(Entry::Txn(prepared.completed(now_ms())))?;
+    }
+    Ok(())
+}
+
+/// What a start has found of transactions of before.
+pub(crate) struct Inherited {
+    /// Decided and not carried out.
+    decided: Vec<TxnRecord>,
+    /// Markers of parts of logs that no transaction covers.
+    orphans: Vec<QueuedMarker>,
+}
+
+/// Takes note of what was left of transactions, and ends at once what nobody else would. Before anyone is served: whatever is
+/// decided from then on is carried out by whoever decides it, and what a producer writes then comes behind these markers.
+pub(crate) fn inherit(node: &Node) -> Inherited {
+    let decided = {
         let meta = node.journal.lock();
-        meta.open_txns.iter().filter_map(|id| meta.txns.get(id).cloned()).collect()
+        let open = meta.open_txns.iter().filter_map(|id| meta.txns.get(id));
+        open.filter(|record| record.state.is_prepared()).cloned().collect()
     };
-    for record in open.into_iter().filter(|record| record.state.is_prepared()) {
-        let id = record.id.clone();
-        if let Err(error) = finish(node, record).await {
-            tracing::error!(transaction = %id, error = %error, "decided transaction not finished");
+    Inherited { decided, orphans: end_orphans(node) }
+}
+
+/// Finishes decided transactions of before the start, and sees to it that parts of logs that no transaction covers are ended.
+pub(crate) async fn resume(node: &Arc<Node>, inherited: Inherited) {
+    let Inherited { decided, orphans } = inherited;
+    let finishing = async {
+        for record in decided {
+            let id = record.id.clone();
+            if let Err(error) = finish(node, record).await {
+                tracing::error!(transaction = %id, error = %error, "decided transaction not finished");
+            }
+        }
+    };
+    tokio::join!(finishing, until_ended(node, orphans));
+}
+
+/// Waits for the markers of orphans, and queues them again where one could not be written.
+async fn until_ended(node: &Node, mut orphans: Vec<QueuedMarker>) {
+    loop {
+        let mut failed = false;
+        for orphan in orphans {
+            failed |= written(orphan).await.is_err();
+        }
+        if !failed {
+            return;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(ORPHAN_PAUSE) => orphans = end_orphans(node),
+            () = node.shutdown.cancelled() => return,
         }
     }
-    end_orphans(node);
 }
 
 /// Ends parts of logs that no known transaction covers, as a journal that could not be written may leave them: nobody else
 /// ever would, and readers of committed records would wait for them for ever.
-fn end_orphans(node: &Node) {
+fn end_orphans(node: &Node) -> Vec<QueuedMarker> {
+    let mut markers = Vec::new();
     for partition in node.topics.all_partitions() {
         // Locked like a produce request's, so that no transaction begins between the look and the marker.
         let meta = node.journal.lock();
-        let open: Vec<(i64, i16)> = partition.with_producers(|producers| {
-            producers
-                .iter()
-                .filter(|(_, known)| known.open_since.is_some())
-                .map(|(id, known)| (id, known.epoch))
-                .collect()
-        });
         let key = (partition.name.topic.clone(), partition.name.index);
-        let is_covered = |producer_id: &i64| {
-            let txn = meta.txn_of_producer.get(producer_id).and_then(|id| meta.txns.get(id));
-            txn.is_some_and(|txn| txn.state.is_open() && txn.partitions.contains(&key))
+        let is_covered = |producer: &ProducerIdentity| {
+            let txn = meta.txn_of_producer.get(&producer.id).and_then(|id| meta.txns.get(id));
+            let is_its = |txn: &TxnRecord| txn.state.is_prepared() || txn.epoch == producer.epoch;
+            txn.is_some_and(|txn| txn.state.is_open() && txn.partitions.contains(&key) && is_its(txn))
         };
-        for (producer_id, epoch) in open.into_iter().filter(|(producer_id, _)| !is_covered(producer_id)) {
-            tracing::warn!(partition = %partition.name, producer_id, "records of an unknown transaction are aborted");
-            let bytes = marker_batch(Marker::Abort, producer_id, epoch, now_ms());
-            let queued = BatchHeader::parse(&bytes)
-                .map_err(|_| ResponseError::UnknownServerError)
-                .and_then(|header| partition.append_marker(header, Marker::Abort, BytesMut::from(&bytes[..])));
-            if let Err(error) = queued {
-                tracing::error!(partition = %partition.name, producer_id, error = %error, "unknown transaction not ended");
-            }
+        let open = partition.open_transactions().into_iter().map(|(id, epoch)| ProducerIdentity { id, epoch });
+        for producer in open.filter(|producer| !is_covered(producer)) {
+            let queued = queue_marker(&partition, Marker::Abort, producer);
+            tracing::warn!(partition = %partition.name, producer_id = producer.id, refused = ?queued.as_ref().err(),
+                "records of an unknown transaction are aborted");
+            markers.push(queued);
         }
     }
+    markers
 }
 
 /// Aborts transactions that are open for longer than they said; sleeps until the next one is due. Ends at shutdown.

@@ -1,13 +1,17 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use bytes::BytesMut;
 use tempfile::TempDir;
 
 use super::*;
 use crate::meta::Entry;
 use crate::node::Node;
+use crate::storage::producers::Beginning;
+use crate::wire::batch::{BatchHeader, build_batch};
 use crate::{Broker, BrokerConfig};
 
+const TRANSACTIONAL: i16 = 0x10;
 const EPOCH: i16 = 4;
 const TIMEOUT_MS: i32 = 60_000;
 
@@ -213,6 +217,69 @@ async fn given_clients_of_both_protocols_when_they_take_turns_under_one_id_then_
     }
     drop(node);
     broker.shutdown().await;
+}
+
+/// Queues a record of the producer within its transaction, past the coordinator.
+fn write(node: &Node, producer: ProducerIdentity, sequence: i32) {
+    let header = BatchHeader {
+        base_offset: 0,
+        size: 0,
+        attributes: TRANSACTIONAL,
+        last_offset_delta: 0,
+        base_timestamp: 1_000,
+        max_timestamp: 1_000,
+        producer_id: producer.id,
+        producer_epoch: producer.epoch,
+        base_sequence: sequence,
+        records: 1,
+    };
+    let bytes = build_batch(&header, &[16, 0, 0, 0, 2, b'k', 2, b'v', 0]);
+    let header = BatchHeader::parse_checked(&bytes).unwrap();
+    let partition = node.topics.partition("t", 0).unwrap();
+    partition.append(header, BytesMut::from(&bytes[..]), None, Beginning::Anywhere).unwrap();
+}
+
+#[tokio::test]
+async fn given_a_decided_transaction_that_two_carry_out_when_the_next_one_has_begun_then_the_slower_leaves_it_alone() {
+    let folder = TempDir::new().unwrap();
+    let (broker, node) = broker(&folder).await;
+    let own = coordinator::init_producer(&node, "x", TIMEOUT_MS, None).await.unwrap();
+    let part = vec![("t".to_owned(), 0)];
+    coordinator::add_partitions(&node, "x", own, part.clone()).await.unwrap();
+    write(&node, own, 0);
+    let prepared = node.journal.lock().txns["x"].decided(true, Protocol::One, NO_ID, 1);
+    node.journal.record(Entry::Txn(prepared.clone())).await.unwrap();
+    let inherited = coordinator::inherit(&node);
+    coordinator::finish(&node, prepared).await.unwrap();
+    // Under protocol 1 the epoch stays, so that a marker would fit.
+    coordinator::add_partitions(&node, "x", own, part).await.unwrap();
+    write(&node, own, 1);
+    coordinator::resume(&node, inherited).await;
+    assert_eq!(state_of(&node, "x"), (TxnState::Ongoing, own));
+    assert!(node.topics.partition("t", 0).unwrap().is_within_transaction(own.id, own.epoch));
+    drop(node);
+    broker.shutdown().await;
+}
+
+#[tokio::test]
+async fn given_records_without_their_transaction_when_a_start_serves_its_first_client_then_their_end_is_queued_before()
+{
+    let folder = TempDir::new().unwrap();
+    let (before, node) = broker(&folder).await;
+    let lost = coordinator::init_producer(&node, "x", TIMEOUT_MS, None).await.unwrap();
+    write(&node, lost, 0);
+    drop(node);
+    before.shutdown().await;
+    let (after, node) = broker(&folder).await;
+    let partition = node.topics.partition("t", 0).unwrap();
+    assert!(!partition.is_within_transaction(lost.id, lost.epoch), "it is ended, if perhaps not yet on the disk");
+    let own = coordinator::init_producer(&node, "x", TIMEOUT_MS, None).await.unwrap();
+    coordinator::add_partitions(&node, "x", own, vec![("t".into(), 0)]).await.unwrap();
+    write(&node, own, 0);
+    coordinator::end(&node, "x", own, true, Protocol::One).await.unwrap();
+    assert_eq!(partition.aborted_in(0, i64::MAX).len(), 1, "what was lost is not committed with it");
+    drop((partition, node));
+    after.shutdown().await;
 }
 
 #[tokio::test]

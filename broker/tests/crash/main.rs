@@ -1,4 +1,4 @@
-//! Power cuts and failing calls over a disk in memory.
+//! Power cuts, kills and failing calls over a disk in memory.
 //!
 //! `BROKER_CRASH_SEEDS` says how many power cuts are tried (200 without it), `BROKER_CRASH_FIRST` with which seed they begin;
 //! `BROKER_FAILING_PROGRAMMES` in how many programmes each single call fails once (2 without it). A quarter of the power cuts
@@ -194,6 +194,18 @@ fn verify(client: &mut Client, promised: &mut Promised, what: &str) {
     assert!(successor.id >= 0);
 }
 
+/// What is left of a disk on which the broker started after it had been killed, until the power went: what it found and had not
+/// synced itself may be what it went on from.
+fn started_and_cut_off(runtime: &Runtime, folder: &TempDir, disk: &SimDisk, dice: &mut Dice) -> SimDisk {
+    disk.die_at(1 + dice.roll(60) as u64);
+    let broker = start(runtime, folder, disk, false);
+    let left = disk.after_power_cut(dice);
+    if let Ok(broker) = broker {
+        runtime.block_on(broker.shutdown());
+    }
+    left
+}
+
 fn power_cuts(runtime: &Runtime, seed: u64) {
     // Every fourth programme is one of several clients.
     let has_several = seed % 4 == 3;
@@ -214,9 +226,13 @@ fn power_cuts(runtime: &Runtime, seed: u64) {
             } else {
                 work(&mut Client::connect(address, disk.clone()), &mut dice, &mut promised, &mut next, 40)
             };
-            let stopped = disk.after_power_cut(&mut dice);
+            let killed = dice.roll(4) == 0;
+            let stopped = if killed { disk.after_kill() } else { disk.after_power_cut(&mut dice) };
             runtime.block_on(broker.shutdown());
             disk = stopped;
+            if killed {
+                disk = started_and_cut_off(runtime, &folder, &disk, &mut dice);
+            }
         } else {
             disk = disk.after_power_cut(&mut dice);
         }

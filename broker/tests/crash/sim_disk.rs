@@ -50,7 +50,7 @@ struct State {
     unsynced: Vec<Naming>,
     contents: HashMap<u64, Contents>,
     next_file: u64,
-    /// Counts power cuts; handles from before one are of no use.
+    /// Counts power cuts and kills; handles from before one are of no use.
     life: u64,
     calls: u64,
     /// The call with this number fails, once.
@@ -124,6 +124,13 @@ impl SimDisk {
         }
         state.names = names.clone();
         state.durable_names = names;
+        drop(state);
+        self.after_kill()
+    }
+
+    /// What a process finds that starts after another one was killed: everything that was written, synced or not.
+    pub(crate) fn after_kill(&self) -> Self {
+        let mut state = self.state.lock();
         state.life += 1;
         state.dead = false;
         state.fail_at = None;
