@@ -22,6 +22,8 @@ const MAX_EDGES: usize = 8_000;
 /// Longest task or note, in UTF-16 units, which is how browsers count.
 const MAX_TEXT: usize = 20_000;
 const MAX_NAME: usize = 120;
+/// Longest name of an agent: whatever its letters, it fits into the name of a run in its chain.
+const MAX_AGENT_NAME: usize = 60;
 const MAX_PLACE: f64 = 1e6;
 const MAX_EXTENT: f64 = 1e5;
 
@@ -75,6 +77,9 @@ pub struct AgentData {
     pub agent: Option<String>,
     /// Its task; `{{input}}` in it stands for what is given.
     pub task: String,
+    /// What it is called; canvases of before agents had names have none.
+    #[serde(default, deserialize_with = "present")]
+    pub name: Option<String>,
     /// The chat model.
     #[serde(default, deserialize_with = "present")]
     pub model: Option<String>,
@@ -253,6 +258,13 @@ fn agent(place: &str, value: Value) -> Result<AgentData, ApiError> {
     for (field, value) in [("agent", &read.agent), ("model", &read.model), ("session", &read.session)] {
         if let Some(value) = value {
             length(&format!("{place}: {field}"), value, 1, MAX_NAME)?;
+        }
+    }
+    if let Some(name) = &read.name {
+        let place = format!("{place}: name");
+        length(&place, name, 1, MAX_AGENT_NAME)?;
+        if name.trim().is_empty() {
+            return Err(refused(&place, &format!("is {name:?}, which has no letter")));
         }
     }
     if let Some(iters) = read.max_iters

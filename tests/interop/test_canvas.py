@@ -92,6 +92,20 @@ def test_people_get_the_last_answer_and_can_choose_where_to_end(server, tmp_path
     assert "1 of 1: first" in done.stderr
 
 
+def test_agents_with_names_are_spoken_of_by_them(server, tmp_path):
+    nodes = [agent("a1", "{{input}}", name="Researcher"), agent("a2", "Shorten: {{input}}", name="Критик")]
+    path = canvas(tmp_path, nodes, [("a1", "a2")])
+    done = server.cli("canvas", "run", path, "--task", "[[steps=0 id=canvas-named]] Go.", "--json")
+    assert done.returncode == 0, done
+    items = json.loads(done.stdout)["items"]
+    assert [(item["node"], item["name"]) for item in items] == [("a1", "Researcher"), ("a2", "Критик")]
+    assert [item["run"]["chain"]["name"] for item in items] == ["Researcher", "Критик"]
+    one = server.cli("canvas", "run", path, "--task", "[[steps=0]] Go.", "--node", "Researcher")
+    assert one.returncode == 0 and "1 of 1: Researcher" in one.stderr, one
+    wrong = server.cli("canvas", "run", path, "--task", "x", "--node", "Nobody")
+    assert wrong.returncode == 4 and "a1 (Researcher), a2 (Критик)" in wrong.stderr, wrong
+
+
 @pytest.mark.parametrize("wrong", ["unknown tool", "no task", "unknown node"])
 def test_what_can_not_run_is_refused_before_anything_starts(server, tmp_path, wrong):
     before = server.get("/runs?limit=1").json["items"]

@@ -2,6 +2,7 @@
 installs both; without them (a binary tried on its own) the walk is skipped by name. `RIVERRUN_SCREENSHOTS` names the folder that
 keeps what the pages looked like; `./x interop` names one, and CONTRIBUTING.md says where."""
 
+import base64
 import hashlib
 import json
 import os
@@ -17,6 +18,7 @@ import pytest
 
 import tiny_model
 from server import Server, wait_for
+from stub_model import StubModel
 from test_finetune import BASE, has_base
 from test_poison import produce
 from test_project_git import CERTIFICATE, GIT, Repositories, blob, commit, git, tree
@@ -51,7 +53,7 @@ pytestmark = pytest.mark.skipif(
 
 def gallery(folder):
     """A page with all pictures of the folder, to look at them in one go."""
-    pictures = sorted(path.relative_to(folder).as_posix() for path in folder.glob("*/*.png"))
+    pictures = sorted(path.relative_to(folder).as_posix() for path in folder.glob("**/*.png"))
     figures = "".join(
         f'<figure><figcaption>{escape(name)}</figcaption><img loading="lazy" width="640" src="{quote(name)}" alt=""></figure>'
         for name in pictures)
@@ -59,16 +61,36 @@ def gallery(folder):
     return pictures
 
 
+@pytest.fixture
+def model():
+    """Each try has a scripted model of its own: one that has heard the words of a script before goes on where they were, and a walk
+    that is run again would fail of that, whatever the first try failed of."""
+    stub = StubModel()
+    yield stub
+    stub.close()
+
+
 @pytest.fixture(scope="module", autouse=True)
-def screenshots(tmp_path_factory):
+def pictures(tmp_path_factory):
     """Where pictures go, a folder a walk. Older ones go first: one of a step that is well again would mislead."""
     kept = os.environ.get("RIVERRUN_SCREENSHOTS")
     folder = Path(kept) if kept else tmp_path_factory.mktemp("screenshots")
     folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("*/*.png"):
+    for old in [*folder.glob("**/*.png"), *folder.glob("**/failed.txt")]:
         old.unlink()
     yield folder
     gallery(folder)
+
+
+def folder_of_try(folder, number):
+    """What a second try leaves lies beside what the first one did, which is still there to be looked at."""
+    return folder if number < 2 else folder / f"try-{number}"
+
+
+@pytest.fixture
+def screenshots(pictures, request):
+    """Where this try's pictures go. Who runs a test again counts its tries."""
+    return folder_of_try(pictures, getattr(request.node, "execution_count", 1))
 
 
 def test_pictures_of_walks_stand_on_one_page(tmp_path):
@@ -79,6 +101,29 @@ def test_pictures_of_walks_stand_on_one_page(tmp_path):
     assert "runs/b&amp;c.png" in (tmp_path / "index.html").read_text()
 
 
+def test_pictures_of_a_second_try_stand_beside_those_of_the_first(tmp_path):
+    for number in (1, 2):
+        folder = folder_of_try(tmp_path, number) / "walk"
+        folder.mkdir(parents=True)
+        (folder / "failed-a.png").write_bytes(b"")
+    assert gallery(tmp_path) == ["try-2/walk/failed-a.png", "walk/failed-a.png"]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_try_meets_a_model_that_has_heard_nothing(model, number):
+    words = [base64.b64encode(text).decode() for text in (b"first", b"second")]
+    asked = {"messages": [{"role": "user", "content": f"[[id=same says={','.join(words)}]]"}]}
+    assert [model.reply_to(asked)["content"] for _ in words] == ["first", "second"]
+
+
+def test_a_walk_that_fails_keeps_its_words_with_its_pictures(tmp_path, monkeypatch):
+    failed = subprocess.CompletedProcess([], 1, stdout="ok a\n", stderr="not ok b\n")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
+    with pytest.raises(AssertionError, match="not ok b"):
+        walk(tmp_path, "walk.mjs")
+    assert (tmp_path / "walk/failed.txt").read_text() == "ok a\nnot ok b\n"
+
+
 def walk(screenshots, script, *arguments, timeout=280):
     """Runs a walk of web/e2e; `SHOTS` among the arguments stands for the folder of its screenshots."""
     shots = screenshots / Path(script).stem
@@ -86,8 +131,13 @@ def walk(screenshots, script, *arguments, timeout=280):
         ["node", f"e2e/{script}", *(str(shots) if one == "SHOTS" else one for one in arguments)],
         cwd=WEB, capture_output=True, text=True, timeout=timeout, check=False,
     )
+    said = done.stdout + done.stderr
+    if done.returncode or "not ok" in said:
+        # The summary of a test that is run again has the words of its last try alone.
+        shots.mkdir(parents=True, exist_ok=True)
+        (shots / "failed.txt").write_text(said)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\nscreenshots in {shots}"
-    assert "not ok" not in done.stdout + done.stderr
+    assert "not ok" not in said
 
 
 def walk_with_control(screenshots, server, script, *arguments, timeout=280):

@@ -387,6 +387,67 @@ await step("templates that read a collection run as they are", async () => {
 	}
 });
 
+await step("an agent is named by keyboard, and the name is there wherever it is spoken of", async () => {
+	await page.goto(base);
+	await page.locator(".react-flow__pane").waitFor();
+	await imported(canvas([node("react", "[[steps=1 id=web-named]] Count."), toolNode()], [{ from: "t", to: "a" }]));
+	await page.locator('.react-flow__node[data-id="a"]').focus();
+	await page.keyboard.press("Enter");
+	await page.getByRole("complementary", { name: "settings" }).getByLabel("name", { exact: true }).waitFor();
+	await page.keyboard.press("F2");
+	await page.keyboard.type("Counter");
+	await page.keyboard.press("Enter");
+	await run("Counter");
+	await ended("Counter", "succeeded");
+	await accessibleEverywhere("an agent with a name");
+	await shot("named");
+	await page.keyboard.press("Control+k");
+	await page.getByLabel("search the canvas").fill("counter");
+	await page
+		.getByRole("dialog")
+		.getByRole("button", { name: /Counter/ })
+		.waitFor();
+	await page.keyboard.press("Escape");
+	await page.reload();
+	await ended("Counter", "succeeded");
+	await agent("Counter").getByRole("link", { name: "in full" }).click();
+	await page
+		.getByRole("region", { name: "Runs" })
+		.getByText(/Counter · react/)
+		.first()
+		.waitFor();
+	await page.goBack();
+	await agent("Counter").waitFor();
+});
+
+await step("everything on a canvas runs at once, rows as rows, and is stopped at once", async () => {
+	const at = (id, x, y, task) => ({ ...node("react", task), id, x, y });
+	const states = (status, count) => counted(page.getByRole("article").getByText(status, { exact: true }), count);
+	await imported(
+		canvas(
+			[
+				at("a", 0, 0, "[[steps=0 id=web-all-1]] Think."),
+				at("b", 500, 0, "[[steps=0 id=web-all-2]] Go on: {{input}}"),
+				at("c", 0, 400, "[[steps=0 id=web-all-3]] Think."),
+				at("d", 500, 400, ""),
+			],
+			[{ from: "a", to: "b" }],
+		),
+	);
+	await page.getByRole("button", { name: "run all" }).click();
+	await page.getByText("3 agents are started; 1 agent is left out for want of a task").waitFor();
+	await states("succeeded", 3);
+	await shot("run-all");
+	const slow = (id) => `[[steps=50 delay_ms=400 id=${id}]] Count for ever.`;
+	await imported(canvas([at("a", 0, 0, slow("web-all-4")), at("c", 0, 400, slow("web-all-5"))]));
+	await page.locator(".react-flow__pane").click({ position: { x: 8, y: 8 } });
+	await page.keyboard.press("Control+Shift+Enter");
+	await states("running", 2);
+	await page.keyboard.press("Control+.");
+	await states("cancelled", 2);
+	await page.getByRole("button", { name: "stop all", disabled: true }).waitFor();
+});
+
 await step("a collection of many documents is read page by page", async () => {
 	const names = Array.from({ length: 60 }, (_, n) => `page-${String(n).padStart(2, "0")}.md`);
 	const texts = Object.fromEntries(names.map((name) => [name, `# ${name}\n\n${FEE}\n`]));

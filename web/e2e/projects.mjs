@@ -111,5 +111,24 @@ await step("linters that an analysis may use are listed with what is there", asy
 	await shot("linters");
 });
 
+await step("another namespace has projects of its own", async () => {
+	await page.goto(`${base}/ui/projects/`);
+	const namespace = page.getByLabel("namespace", { exact: true });
+	await namespace.fill("elsewhere");
+	await namespace.press("Enter");
+	await page.getByText("No projects.").waitFor();
+	const archive = { name: "theirs.zip", mimeType: "application/zip", buffer: zip(files) };
+	await page.locator("input[type=file]").setInputFiles(archive);
+	await page.getByRole("button", { name: "Import", exact: true }).click();
+	await page.waitForURL((url) => url.searchParams.has("id"));
+	await page.getByText("imported", { exact: true }).first().waitFor();
+	const { searchParams } = new URL(page.url());
+	const { items } = await (await fetch(`${base}/projects?namespace=elsewhere`)).json();
+	assert.deepEqual(
+		[searchParams.get("namespace"), items.map((one) => one.project_id)],
+		["elsewhere", [searchParams.get("id")]],
+	);
+});
+
 await step("nothing went wrong unseen", () => assert.deepEqual(complaints, []));
 await browser.close();

@@ -5,7 +5,7 @@ import { launch, walker } from "./browser.mjs";
 const [base, shots] = process.argv.slice(2);
 const browser = await launch();
 const tablet = { viewport: { width: 768, height: 1024 }, hasTouch: true };
-const { page, complaints, shot, agent, palette, step, counted, accessible } = await walker(
+const { page, complaints, shot, agent, palette, step, counted, accessible, imported } = await walker(
 	browser,
 	base,
 	shots,
@@ -35,6 +35,55 @@ await step("an agent and its tool are put on the canvas, connected and run by fi
 	await agent("react").getByRole("definition").first().waitFor();
 	await shot("run");
 });
+
+await step("an agent is connected by finger: from handle to handle, by taps and by a drag", async () => {
+	const edges = page.locator(".react-flow__edge");
+	// The note makes the canvas tall: what is tapped lies above the settings, which a tap on a node brings up.
+	await imported({
+		format: "riverrun.canvas",
+		version: 1,
+		name: "By finger",
+		namespace: "default",
+		nodes: [
+			{ id: "t", kind: "tool", x: -250, y: 0, data: { tool: "clock" } },
+			{ id: "a", kind: "agent", x: 0, y: 0, data: { agent: "react", task: "Wait." } },
+			{ id: "n", kind: "note", x: 0, y: 700, data: { text: "" } },
+		],
+		edges: [],
+	});
+	const from = page.getByRole("article", { name: "tool clock" }).locator(".react-flow__handle.source");
+	const to = agent("react").locator(".react-flow__handle.target");
+	// What can't be connected says why, by taps as well.
+	await agent("react").locator(".react-flow__handle.source").tap();
+	await from.tap();
+	await page.getByText("not connected: only an agent takes an input").waitFor();
+	await from.tap();
+	await to.tap();
+	await counted(edges, 1);
+	await page.getByRole("button", { name: "undo" }).tap();
+	await counted(edges, 0);
+	await draggedByFinger(from, to);
+	await counted(edges, 1);
+	await shot("connected-by-finger");
+});
+
+/** A finger goes down on one, moves to the other in small steps, and is lifted there. */
+async function draggedByFinger(from, to) {
+	const screen = await page.context().newCDPSession(page);
+	const middle = async (at) => {
+		const { x, y, width, height } = await at.boundingBox();
+		return { x: x + width / 2, y: y + height / 2 };
+	};
+	const [start, end] = [await middle(from), await middle(to)];
+	const touch = (type, ...touchPoints) => screen.send("Input.dispatchTouchEvent", { type, touchPoints });
+	await touch("touchStart", start);
+	for (let moved = 1; moved <= 10; moved++) {
+		const part = moved / 10;
+		await touch("touchMove", { x: start.x + (end.x - start.x) * part, y: start.y + (end.y - start.y) * part });
+	}
+	await touch("touchEnd");
+	await screen.detach();
+}
 
 await step("the palette folds away, and every page is reached and as wide as the screen", async () => {
 	await page.getByRole("button", { name: "hide the palette" }).tap();

@@ -22,7 +22,7 @@ import { useRuns } from "@/runs/store";
 import { homeNamespace, useSession } from "@/session/store";
 import { autosave } from "./autosave";
 import { Beginnings } from "./Beginnings";
-import { meant, reachOf, snapRadius } from "./connecting";
+import { meant, reachOf, type Start, snapRadius } from "./connecting";
 import { type CanvasDocument, type CanvasNode, nodeOf, refusal } from "./document";
 import { regrouped } from "./groups";
 import { Inspector } from "./Inspector";
@@ -61,6 +61,8 @@ function Workspace() {
 	const [searching, setSearching] = useState(false);
 	const beforeDrag = useRef<CanvasDocument | null>(null);
 	const dragged = useRef<ReadonlySet<string>>(new Set());
+	/** The handle that was tapped or clicked first of two; none as soon as they are connected. */
+	const tapped = useRef<Start | null>(null);
 	useKeyboard(useCallback(() => setSearching(true), []));
 
 	useEffect(() => {
@@ -169,7 +171,10 @@ function Workspace() {
 							dragged.current = new Set(together.map((node) => node.id));
 						}}
 						onNodeDragStop={endDrag}
-						onConnect={({ source, target }) => connect(source, target)}
+						onConnect={({ source, target }) => {
+							tapped.current = null;
+							connect(source, target);
+						}}
 						onConnectEnd={(event, link) => {
 							const [from, to] = [link.fromNode?.id, link.toNode?.id];
 							if (from && to) {
@@ -177,6 +182,14 @@ function Workspace() {
 								return;
 							}
 							const ends = link.fromHandle && meant(document, link.fromHandle, nodeUnder(event));
+							if (ends) connect(ends.from, ends.to);
+						}}
+						onClickConnectStart={(_, { nodeId, handleType }) => {
+							tapped.current = nodeId && handleType ? { nodeId, type: handleType } : null;
+						}}
+						onClickConnectEnd={(event) => {
+							const ends = tapped.current && meant(document, tapped.current, nodeUnder(event));
+							tapped.current = null;
 							if (ends) connect(ends.from, ends.to);
 						}}
 						isValidConnection={isValidConnection}

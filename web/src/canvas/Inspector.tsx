@@ -5,9 +5,11 @@ import type { ReactNode } from "react";
 import type { AgentEntry, CollectionView, ToolEntry } from "@/api/client";
 import { usePolled } from "@/api/polling";
 import type { Items, ModelEntry } from "@/api/shapes";
-import { Button, Field, IconButton, Input, Select } from "@/ui";
+import { Button, FIELD, Field, IconButton, Input, Select } from "@/ui";
 import { count } from "@/ui/words";
 import { type AgentNode, type Approval, type CanvasNode, LIMITS, nodeOf, refusal } from "./document";
+import { NameField } from "./NameField";
+import { nameOf, retyped } from "./names";
 import { useCanvas } from "./store";
 
 /** A longer list is no list to choose from. */
@@ -39,8 +41,16 @@ function AgentSettings({ node }: { node: AgentNode }) {
 	const { data } = node;
 	return (
 		<Settings title="Agent">
+			<Field label="name">
+				<NameField node={node} label="name" className={FIELD} />
+			</Field>
 			<Field label="type">
-				<Select value={data.agent ?? ""} onChange={(event) => change(node.id, { agent: event.target.value || null })}>
+				<Select
+					value={data.agent ?? ""}
+					onChange={(event) =>
+						change(node.id, retyped(useCanvas.getState().history.present, node, event.target.value || null))
+					}
+				>
 					<option value="">supervisor chooses</option>
 					{agents.data?.items.map((agent) => (
 						<option key={agent.name}>{agent.name}</option>
@@ -116,7 +126,7 @@ function SourceSettings({ node }: { node: SourceNode }) {
 		node.kind === "collection" ? `/collections${query}` : null,
 		60_000,
 	);
-	const name = nameOf(node);
+	const name = wordsOf(node);
 	const tool = tools.data?.items.find((one) => one.name === name);
 	const collection = collections.data?.items.find((one) => one.name === name);
 	const isMissing = node.kind === "tool" ? tools.data && !tool : collections.data && !collection;
@@ -186,7 +196,7 @@ function Inputs({ node }: { node: AgentNode }) {
 			<h3 className="text-soft text-xs">inputs</h3>
 			<ul>
 				{edges.map((edge) => {
-					const name = nameOf(nodeOf(document, edge.from));
+					const name = wordsOf(nodeOf(document, edge.from));
 					return (
 						<li key={edge.id} className="flex items-center gap-1">
 							<span className="min-w-0 flex-1 truncate">{name}</span>
@@ -202,7 +212,7 @@ function Inputs({ node }: { node: AgentNode }) {
 					<option value="">connect…</option>
 					{possible.slice(0, MOST_OFFERED).map((one) => (
 						<option key={one.id} value={one.id}>
-							{nameOf(one)}
+							{wordsOf(one)}
 						</option>
 					))}
 				</Select>
@@ -211,10 +221,10 @@ function Inputs({ node }: { node: AgentNode }) {
 	);
 }
 
-function nameOf(node: CanvasNode | undefined): string {
+function wordsOf(node: CanvasNode | undefined): string {
 	switch (node?.kind) {
 		case "agent":
-			return `${node.data.agent ?? "supervisor"} ${node.data.task.slice(0, 40)}`.trim();
+			return `${nameOf(node)} ${node.data.task.slice(0, 40)}`.trim();
 		case "tool":
 			return node.data.tool;
 		case "collection":

@@ -4,6 +4,7 @@ import { useReactFlow } from "@xyflow/react";
 import { useState } from "react";
 import { Button, Dialog, Empty, Input } from "@/ui";
 import type { CanvasNode } from "./document";
+import { nameOf, typeOf } from "./names";
 import { useCanvas } from "./store";
 
 const MOST = 20;
@@ -22,7 +23,7 @@ export function Search({ open, onClose }: { open: boolean; onClose: () => void }
 	const { fitView } = useReactFlow();
 	const [query, setQuery] = useState("");
 	const words = query.trim().toLowerCase();
-	const found = nodes.filter((node) => text(node).toLowerCase().includes(words)).slice(0, MOST);
+	const found = nodes.filter((node) => searched(node).toLowerCase().includes(words)).slice(0, MOST);
 	const go = (node: CanvasNode | undefined) => {
 		if (!node) return;
 		select([node.id]);
@@ -43,7 +44,7 @@ export function Search({ open, onClose }: { open: boolean; onClose: () => void }
 					<li key={node.id}>
 						<Button tone="quiet" className="w-full justify-start" onClick={() => go(node)}>
 							<span className="text-soft">{node.kind}</span>
-							<span className="truncate">{text(node)}</span>
+							<span className="truncate">{shown(node)}</span>
 						</Button>
 					</li>
 				))}
@@ -52,10 +53,14 @@ export function Search({ open, onClose }: { open: boolean; onClose: () => void }
 	);
 }
 
-function text(node: CanvasNode): string {
+function searched(node: CanvasNode): string {
+	return node.kind === "agent" ? `${shown(node)} ${typeOf(node.data)}` : shown(node);
+}
+
+function shown(node: CanvasNode): string {
 	switch (node.kind) {
 		case "agent":
-			return `${node.data.agent ?? "supervisor"} ${node.data.task}`;
+			return `${nameOf(node)} ${node.data.task}`;
 		case "tool":
 			return node.data.tool;
 		case "collection":

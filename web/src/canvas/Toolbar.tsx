@@ -2,6 +2,8 @@
 
 import {
 	AlignStartVertical,
+	CirclePlay,
+	CircleStop,
 	CloudDownload,
 	CloudUpload,
 	Copy,
@@ -16,6 +18,7 @@ import {
 	Upload,
 } from "lucide-react";
 import { useRef, useState } from "react";
+import { isGoing, useRuns } from "@/runs/store";
 import { Button, Dialog, IconButton, Input, Menu } from "@/ui";
 import { download } from "@/ui/download";
 import { Beginnings } from "./Beginnings";
@@ -105,6 +108,7 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 			<IconButton label="search" onClick={onSearch}>
 				<Search size={16} aria-hidden />
 			</IconButton>
+			<Together />
 			<IconButton label="keys" onClick={() => setDialog("keys")}>
 				<Keyboard size={16} aria-hidden />
 			</IconButton>
@@ -152,5 +156,23 @@ export function Toolbar({ onSearch }: { onSearch: () => void }) {
 				</dl>
 			</Dialog>
 		</div>
+	);
+}
+
+/** Starts and ends everything at once. */
+function Together() {
+	const { runAll, stopAll } = useCanvas.getState();
+	const hasAgents = useCanvas((s) => s.history.present.nodes.some((node) => node.kind === "agent"));
+	const runOf = useCanvas((s) => s.runOf);
+	const isAnyGoing = useRuns((s) => Object.values(runOf).some((runId) => isGoing(s.runs[runId])));
+	return (
+		<>
+			<IconButton label="run all" disabled={!hasAgents} onClick={() => void runAll()}>
+				<CirclePlay size={16} aria-hidden />
+			</IconButton>
+			<IconButton label="stop all" disabled={!isAnyGoing} onClick={() => void stopAll()}>
+				<CircleStop size={16} aria-hidden />
+			</IconButton>
+		</>
 	);
 }

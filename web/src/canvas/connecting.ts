@@ -20,7 +20,8 @@ export function snapRadius(reach: number): number {
 	return SNAP_PX * reach;
 }
 
-type Start = { nodeId: string; type: "source" | "target" };
+/** The handle that a connection begins at. */
+export type Start = { nodeId: string; type: "source" | "target" };
 
 /**
  * The connection that is meant by whoever draws from a handle and lets go over a node, wherever on it. Null over nothing, over a

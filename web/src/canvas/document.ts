@@ -9,6 +9,8 @@ export const LIMITS = {
 	edges: 8_000,
 	text: 20_000,
 	name: 120,
+	/** Also fits into what the server takes as the name of a run in its chain, whatever the letters. */
+	agentName: 60,
 	iterations: 20_000,
 	bytes: 4 << 20,
 } as const;
@@ -16,6 +18,8 @@ export const LIMITS = {
 export type Approval = "never" | "external" | "always";
 
 export type AgentData = {
+	/** What it is called; the page gives one to each that comes without. */
+	name?: string;
 	/** An agent type; null lets the supervisor choose. */
 	agent: string | null;
 	/** `{{input}}` stands for the answers of the agents before this one. */

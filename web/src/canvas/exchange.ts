@@ -20,6 +20,7 @@ const node = z.discriminatedUnion("kind", [
 		data: z.strictObject({
 			agent: z.nullable(name),
 			task: text,
+			name: z.optional(z.string().check(z.maxLength(LIMITS.agentName), z.regex(/\S/))),
 			model: z.optional(name),
 			maxIters: z.optional(z.int().check(z.gte(1), z.lte(LIMITS.iterations))),
 			approval: z.optional(z.enum(["never", "external", "always"])),

@@ -16,7 +16,9 @@ export const KEYS: { keys: string; does: string }[] = [
 	},
 	{ keys: "Ctrl S / Ctrl O", does: "save the canvas on the server, open one from there or from another tab" },
 	{ keys: "Ctrl K", does: "search the canvas" },
+	{ keys: "F2", does: "name the agent that is selected" },
 	{ keys: "Ctrl Enter", does: "run the agent whose task is being typed" },
+	{ keys: "Ctrl Shift Enter / Ctrl .", does: "run all agents that have a task, stop all" },
 	{ keys: "Shift drag, Shift click", does: "select all in a frame, one more" },
 	{ keys: "Delete", does: "remove what is selected" },
 	{ keys: "Arrows", does: "move what is selected; a burst of presses is undone at once" },
@@ -26,12 +28,23 @@ export const KEYS: { keys: string; does: string }[] = [
 export function useKeyboard(onSearch: () => void): void {
 	useEffect(() => {
 		const onKey = (event: KeyboardEvent) => {
+			if (event.key === "F2" && !isTyping(event.target)) {
+				event.preventDefault();
+				nameSelected();
+				return;
+			}
 			const command = event.ctrlKey || event.metaKey;
 			if (!command) return;
 			const key = event.key.toLowerCase();
 			if (key === "k") {
 				event.preventDefault();
 				onSearch();
+				return;
+			}
+			if ((key === "enter" && event.shiftKey) || key === ".") {
+				event.preventDefault();
+				const { runAll, stopAll } = useCanvas.getState();
+				void (key === "." ? stopAll() : runAll());
 				return;
 			}
 			if (key === "s" || key === "o") {
@@ -66,6 +79,24 @@ export function useKeyboard(onSearch: () => void): void {
 		window.addEventListener("keydown", onKey);
 		return () => window.removeEventListener("keydown", onKey);
 	}, [onSearch]);
+}
+
+/** On the node where that is in sight, else in the settings at the side. */
+function nameSelected(): void {
+	const [id, ...more] = useCanvas.getState().selected;
+	if (id === undefined || more.length > 0) return;
+	const fields = [...document.querySelectorAll<HTMLInputElement>("[data-names]")].filter(
+		(one) => one.dataset.names === id,
+	);
+	const field = fields.find(isInSight) ?? fields.at(-1);
+	field?.focus();
+	field?.select();
+}
+
+function isInSight(element: Element): boolean {
+	const { left, top, width, height } = element.getBoundingClientRect();
+	const at = document.elementFromPoint(left + width / 2, top + height / 2);
+	return at === element;
 }
 
 function isTyping(target: EventTarget | null): boolean {

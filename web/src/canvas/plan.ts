@@ -2,6 +2,7 @@
 
 import type { ChainBody, RunBody } from "@/api/client";
 import { type AgentNode, type CanvasDocument, nodeOf } from "./document";
+import { nameOf, partNames } from "./names";
 
 /** Stands in a task for the answers of the agents before; the server puts them in, as data. */
 export const INPUT = "{{input}}";
@@ -38,11 +39,18 @@ export function chainTo(document: CanvasDocument, id: string): AgentNode[] {
 
 /** The agents up to this one as one chain: the server begins each when those before it have answered. */
 export function chainOf(document: CanvasDocument, id: string): ChainBody {
+	return rowOf(document, chainTo(document, id));
+}
+
+/** Agents as one chain, with all that they wait for among them. */
+export function rowOf(document: CanvasDocument, row: AgentNode[]): ChainBody {
+	const names = partNames(row);
+	const inChain = ({ id }: AgentNode) => names.get(id) ?? id;
 	return {
 		namespace: document.namespace,
-		runs: chainTo(document, id).map((node) => ({
-			name: node.id,
-			after: agentsBefore(document, node.id).map((before) => before.id),
+		runs: row.map((node) => ({
+			name: inChain(node),
+			after: agentsBefore(document, node.id).map(inChain),
 			run: requestOf(document, node),
 		})),
 	};
@@ -77,7 +85,7 @@ export function requestOf(document: CanvasDocument, node: AgentNode): RunBody {
 export function notRunnable(document: CanvasDocument, node: AgentNode): string | null {
 	for (const one of chainTo(document, node.id)) {
 		if (one.data.task.trim() === "" && agentsBefore(document, one.id).length === 0) {
-			return one.id === node.id ? "type a task first" : "an agent before this one has no task";
+			return one.id === node.id ? "type a task first" : `${nameOf(one)}, which runs before this one, has no task`;
 		}
 	}
 	return null;

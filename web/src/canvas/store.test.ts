@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { unknownRun } from "@/runs/fold";
 import { useRuns } from "@/runs/store";
 import { type CanvasNode, emptyCanvas } from "./document";
 import { begin } from "./history";
@@ -158,4 +159,93 @@ test("given a run and the one before it, when the page is reloaded, then both ar
 	const runs = { agent: "run_2" };
 	writeSaved({ document: emptyCanvas(), runs, before: { agent: "run_1" }, chains: {}, revisions: {} });
 	expect(readSaved(() => {})).toMatchObject({ runs, before: { agent: "run_1" } });
+});
+
+describe("given a canvas with rows of agents, when all is run", () => {
+	const canvas = useCanvas.getState;
+	const { start, stopAll } = useRuns.getState();
+	const agent = (id: string, y: number, task = "do it"): CanvasNode => ({
+		id,
+		kind: "agent",
+		x: 0,
+		y,
+		data: { agent: "react", task, name: id.toUpperCase() },
+	});
+	/** Each request for a start: the names of its runs, and its key. */
+	let asked: { names: string[]; key: string }[] = [];
+	beforeEach(() => {
+		asked = [];
+		useRuns.setState({
+			runs: {},
+			start: async ({ runs }, key) => {
+				asked.push({ names: runs.map(({ name }) => name), key });
+				return Object.fromEntries(runs.map(({ name }) => [name, `run_${name}`]));
+			},
+		});
+		const edges = [
+			{ id: "a->b", from: "a", to: "b" },
+			{ id: "a->c", from: "a", to: "c" },
+		];
+		const nodes = [agent("a", 0), agent("b", 1), agent("c", 2), agent("alone", 3), agent("blank", 4, "")];
+		useCanvas.setState({ history: begin({ ...emptyCanvas(), nodes, edges }), runOf: {}, chains: {}, problems: {} });
+	});
+	afterEach(() => useRuns.setState({ runs: {}, start, stopAll }));
+
+	test("then every row is one start, and each node has its run", async () => {
+		await canvas().runAll();
+		expect(asked.map(({ names }) => names)).toEqual([["A", "B", "C"], ["ALONE"]]);
+		expect(canvas().runOf).toEqual({ a: "run_A", b: "run_B", c: "run_C", alone: "run_ALONE" });
+		expect(canvas().notice).toBe("4 agents are started; 1 agent is left out for want of a task");
+		expect(canvas().chains).toEqual({});
+	});
+
+	test("then a row whose start is under way is not started again, and a reload asks for the same row under the same key", async () => {
+		const first = canvas().runAll();
+		const { chains } = canvas();
+		await canvas().runAll();
+		await first;
+		expect(asked).toHaveLength(2);
+		expect(Object.keys(chains).sort()).toEqual(["alone", "c"]);
+		expect(asked.map(({ key }) => key).sort()).toEqual(Object.values(chains).sort());
+	});
+
+	test("then stop all stops what goes on, and nothing that has ended", async () => {
+		await canvas().runAll();
+		const run = { connected: true, problem: null };
+		useRuns.setState({
+			runs: {
+				run_A: { ...unknownRun("run_A"), ...run },
+				run_B: { ...unknownRun("run_B"), ...run, result: {} as never },
+			},
+		});
+		const stopped: string[] = [];
+		useRuns.setState({
+			stopAll: async (ids) => {
+				stopped.push(...ids);
+			},
+		});
+		await canvas().stopAll();
+		expect(stopped).toEqual(["run_A"]);
+	});
+});
+
+test("given agents that are added and pasted, then each has a name of its own, which undo takes back with it", () => {
+	const canvas = useCanvas.getState;
+	const names = () => canvas().history.present.nodes.flatMap((one) => (one.kind === "agent" ? [one.data.name] : []));
+	useCanvas.setState({ history: begin(emptyCanvas()) });
+	const draft = { kind: "agent", x: 0, y: 0, data: { agent: "react", task: "" } } as const;
+	canvas().add(draft);
+	const [added] = canvas().history.present.nodes;
+	canvas().change(added?.id ?? "", { name: "Critic" });
+	canvas().select([added?.id ?? ""]);
+	canvas().copy();
+	canvas().paste();
+	canvas().add(draft);
+	expect(names()).toEqual(["Critic", "Critic 2", "react 1"]);
+	canvas().undo();
+	canvas().undo();
+	canvas().undo();
+	expect(names()).toEqual(["react 1"]);
+	canvas().redo();
+	expect(names()).toEqual(["Critic"]);
 });

@@ -4,9 +4,10 @@
 
 import { create } from "zustand";
 import { type CanvasEntry, describe } from "@/api/client";
-import { useRuns } from "@/runs/store";
+import { isGoing, useRuns } from "@/runs/store";
 import {
 	type AgentData,
+	type AgentNode,
 	type Alignment,
 	type Axis,
 	aligned,
@@ -28,11 +29,15 @@ import {
 } from "./document";
 import * as history from "./history";
 import { keyOf } from "./kept";
-import { chainOf, notRunnable } from "./plan";
+import { named, namedApart, partNames } from "./names";
+import { chainTo, notRunnable, rowOf } from "./plan";
 import { type Aside, adopted, begun, NOTHING_RAN, type Ran, refused, settled, sheetOf } from "./ran";
 import { type Reopened, readSaved } from "./saved";
+import { free, notTogether, rowsOf, told } from "./together";
 
 const COPY_OFFSET = 32;
+/** What the key of a start begins with that is for a whole row, however many ends it has. */
+const WHOLE_ROW = "row-";
 let burst: history.Burst<CanvasDocument> | null = null;
 let loaded = false;
 let sheets = 0;
@@ -81,6 +86,10 @@ type CanvasState = Ran & {
 
 	run: (id: string) => Promise<void>;
 	stop: (id: string) => Promise<void>;
+	/** Runs every agent that has a task, rows as rows, all at once. What runs already is left alone. */
+	runAll: () => Promise<void>;
+	/** Stops all that runs on this canvas. */
+	stopAll: () => Promise<void>;
 	/** Goes on from a step of the node's run, in a run of its own. */
 	fork: (id: string, seq: number) => Promise<void>;
 	adopt: (id: string, runId: string) => void;
@@ -97,17 +106,31 @@ export const useCanvas = create<CanvasState>((set, get) => {
 				? change(ranOn(state))
 				: { aside: { ...state.aside, [sheet]: change(state.aside[sheet] ?? NOTHING_RAN) } },
 		);
+	/** The agents that a start is for, which a reload asks for again by the last of them and the start's key. */
+	const rowFor = (id: string, chain: string): AgentNode[] => {
+		if (!chain.startsWith(WHOLE_ROW)) return chainTo(present(), id);
+		return rowsOf(present()).rows.find((row) => row.at(-1)?.id === id) ?? [];
+	};
 	/** Starts a chain, which the server then carries on: a start that is repeated under its key starts nothing. */
-	const begin = async (id: string, chain: string) => {
+	const begin = async (id: string, chain: string, row = rowFor(id, chain)) => {
 		const sheet = sheetOf(present());
 		ran(sheet, (now) => begun(now, id, chain));
 		try {
-			const runs = await useRuns.getState().start(chainOf(present(), id), chain);
-			ran(sheet, (now) => Object.entries(runs).reduce((sum, [name, runId]) => adopted(sum, name, runId), now));
+			const runs = await useRuns.getState().start(rowOf(present(), row), chain);
+			const started = [...partNames(row)].flatMap(([node, name]) => (runs[name] ? [[node, runs[name]] as const] : []));
+			ran(sheet, (now) => started.reduce((sum, [node, runId]) => adopted(sum, node, runId), now));
 		} catch (error) {
 			ran(sheet, (now) => refused(now, id, describe(error)));
 		}
 		ran(sheet, (now) => settled(now, id));
+	};
+	/** The nodes that a run goes on for, or a start is under way for. */
+	const busyNodes = (): Set<string> => {
+		const { runOf, chains } = get();
+		const { runs } = useRuns.getState();
+		const going = Object.keys(runOf).filter((id) => isGoing(runs[runOf[id] ?? ""]));
+		const starting = Object.entries(chains).flatMap(([id, chain]) => rowFor(id, chain).map((node) => node.id));
+		return new Set([...going, ...starting]);
 	};
 	const selectedNodes = () => present().nodes.filter((node) => get().selected.has(node.id));
 
@@ -129,7 +152,7 @@ export const useCanvas = create<CanvasState>((set, get) => {
 			if (!saved) return;
 			const { document, runs, before, chains, revisions } = saved;
 			set({
-				history: history.begin(document),
+				history: history.begin(named(document)),
 				runOf: runs,
 				runBefore: before,
 				chains,
@@ -142,7 +165,7 @@ export const useCanvas = create<CanvasState>((set, get) => {
 
 		replace(document) {
 			sheets += 1;
-			const next = { ...document, sheet: sheets };
+			const next = { ...named(document), sheet: sheets };
 			set((state) => ({ ...turnedTo(state, history.record(state.history, next)), selected: new Set() }));
 		},
 
@@ -184,7 +207,7 @@ export const useCanvas = create<CanvasState>((set, get) => {
 				return;
 			}
 			const added = { ...node, id: newId(node.kind) } as CanvasNode;
-			edit((document) => ({ ...document, nodes: [...document.nodes, added] }));
+			edit((document) => ({ ...document, nodes: [...document.nodes, ...namedApart(document, [added])] }));
 			set({ selected: new Set([added.id]) });
 		},
 
@@ -291,7 +314,7 @@ export const useCanvas = create<CanvasState>((set, get) => {
 			const { nodes, edges } = copied(clipboard.nodes, clipboard.edges, COPY_OFFSET);
 			edit((document) => ({
 				...document,
-				nodes: [...document.nodes, ...nodes],
+				nodes: [...document.nodes, ...namedApart(document, nodes)],
 				edges: [...document.edges, ...edges],
 			}));
 			set({ selected: new Set(nodes.map((node) => node.id)) });
@@ -313,6 +336,24 @@ export const useCanvas = create<CanvasState>((set, get) => {
 			// A row is one chain, and all of it leads to its last agent: it is stopped as a whole.
 			const runId = get().runOf[id];
 			if (runId) await useRuns.getState().stop(runId);
+		},
+
+		async runAll() {
+			const { rows, idle } = rowsOf(present());
+			const started = free(rows, busyNodes());
+			const reason = notTogether(started);
+			if (reason) {
+				set({ notice: reason });
+				return;
+			}
+			set({ notice: told(started, rows.length - started.length, idle.length) });
+			// All of them are marked as starting before the first answer is there.
+			await Promise.all(started.map((row) => begin(row.at(-1)?.id ?? "", WHOLE_ROW + crypto.randomUUID(), row)));
+		},
+
+		async stopAll() {
+			const { runs, stopAll } = useRuns.getState();
+			await stopAll(Object.values(get().runOf).filter((runId) => isGoing(runs[runId])));
 		},
 
 		async fork(id, seq) {

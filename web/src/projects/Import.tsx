@@ -4,11 +4,14 @@ import { useRef, useState } from "react";
 import { call, describe } from "@/api/client";
 import type { ProjectAccepted } from "@/api/shapes";
 import { Alert, Button, Field, FileInput, Input, Panel } from "@/ui";
+import { useNamespace } from "./namespace";
+import { inNamespace } from "./paths";
 
 const PATIENCE_MS = 10 * 60_000;
 
 /** Takes code in: a folder on the server, a repository, or an archive from here. The original is never touched. */
 export function Import({ onImported }: { onImported: (id: string) => void }) {
+	const namespace = useNamespace();
 	const [source, setSource] = useState("");
 	const [archive, setArchive] = useState<File | null>(null);
 	const [sending, setSending] = useState(false);
@@ -18,12 +21,13 @@ export function Import({ onImported }: { onImported: (id: string) => void }) {
 	const send = async () => {
 		const form = new FormData();
 		if (archive) form.set("file", archive);
+		if (namespace !== null) form.set("namespace", namespace);
 		setSending(true);
 		setProblem(null);
 		try {
 			const { project_id } = await call<ProjectAccepted>("/projects/import", {
 				method: "POST",
-				...(archive ? { form } : { body: { source: source.trim() } }),
+				...(archive ? { form } : { body: { source: source.trim(), ...inNamespace(namespace) } }),
 				key: crypto.randomUUID(),
 				background: true,
 				timeoutMs: PATIENCE_MS,

@@ -7,6 +7,8 @@ import type { FileChanged, FileText, Page, ProjectFile, ProposalAccepted, Propos
 import { Alert, Button, Empty, Field, Input, Loading, Panel, Select, Status } from "@/ui";
 import { count, moment, number } from "@/ui/words";
 import { Diff } from "./Diff";
+import { usePathOf } from "./namespace";
+import type { PathOf } from "./paths";
 
 const PATIENCE_MS = 15 * 60_000;
 
@@ -14,14 +16,14 @@ type Props = { id: string; file: string; onFile: (file: string) => void };
 
 /** Asks for a rewrite of one file, shows it as a diff, and changes the copy only when told to. */
 export function Improve({ id, file, onFile }: Props) {
-	const base = `/projects/${encodeURIComponent(id)}`;
-	const proposals = usePolled<Page<ProposalView>>(`${base}/proposals?limit=50`, 5_000);
+	const pathOf = usePathOf(id);
+	const proposals = usePolled<Page<ProposalView>>(pathOf("/proposals", { limit: "50" }), 5_000);
 	const [chosen, setChosen] = useState<string | null>(null);
 	const shown = chosen ?? proposals.data?.items[0]?.proposal_id ?? null;
 	return (
 		<div className="space-y-3">
 			<Ask
-				base={base}
+				pathOf={pathOf}
 				file={file}
 				onFile={onFile}
 				onProposed={(proposal) => {
@@ -42,23 +44,23 @@ export function Improve({ id, file, onFile }: Props) {
 					</Select>
 				</Field>
 			)}
-			{shown && <Proposal key={shown} base={base} id={shown} onChanged={proposals.refresh} />}
+			{shown && <Proposal key={shown} pathOf={pathOf} id={shown} onChanged={proposals.refresh} />}
 		</div>
 	);
 }
 
 function Ask({
-	base,
+	pathOf,
 	file,
 	onFile,
 	onProposed,
 }: {
-	base: string;
+	pathOf: PathOf;
 	file: string;
 	onFile: (file: string) => void;
 	onProposed: (id: string) => void;
 }) {
-	const files = usePolled<Page<ProjectFile>>(`${base}/files?limit=500`, 60_000);
+	const files = usePolled<Page<ProjectFile>>(pathOf("/files", { limit: "500" }), 60_000);
 	const [instruction, setInstruction] = useState("");
 	const [asking, setAsking] = useState(false);
 	const [problem, setProblem] = useState<string | null>(null);
@@ -69,7 +71,7 @@ function Ask({
 			const body = { file: file.trim(), ...(instruction.trim() ? { instruction: instruction.trim() } : {}) };
 			const key = crypto.randomUUID();
 			const options = { method: "POST", body, key, background: true, timeoutMs: PATIENCE_MS };
-			const proposal = await call<ProposalAccepted>(`${base}/improve`, options);
+			const proposal = await call<ProposalAccepted>(pathOf("/improve"), options);
 			onProposed(proposal.proposal_id);
 		} catch (error) {
 			setProblem(describe(error));
@@ -109,15 +111,15 @@ function Ask({
 	);
 }
 
-function Proposal({ base, id, onChanged }: { base: string; id: string; onChanged: () => void }) {
+function Proposal({ pathOf, id, onChanged }: { pathOf: PathOf; id: string; onChanged: () => void }) {
 	const [settled, setSettled] = useState(false);
-	const path = `${base}/proposals/${encodeURIComponent(id)}`;
+	const path = pathOf(`/proposals/${encodeURIComponent(id)}`);
 	const polled = usePolled<ProposalView>(path, settled ? 30_000 : 1_000);
 	const { data, refresh } = polled;
 	const [problem, setProblem] = useState<string | null>(null);
 	const [acting, setActing] = useState(false);
 	// A change that was taken back stays a proposal that was applied: what the copy has tells which one it is.
-	const applied = data?.status === "applied" ? `${base}/file?${new URLSearchParams({ path: data.file })}` : null;
+	const applied = data?.status === "applied" ? pathOf("/file", { path: data.file }) : null;
 	const copy = usePolled<FileText>(applied, 30_000);
 	useEffect(() => setSettled(data !== null && data.status !== "proposing"), [data]);
 	if (!data) return <Loading of={polled} />;
@@ -126,7 +128,7 @@ function Proposal({ base, id, onChanged }: { base: string; id: string; onChanged
 		setActing(true);
 		try {
 			const body = { file, confirm: true, ...(what === "apply" ? { proposal_id: id } : {}) };
-			await call<FileChanged>(`${base}/${what}`, { method: "POST", body, key: crypto.randomUUID() });
+			await call<FileChanged>(pathOf(`/${what}`), { method: "POST", body, key: crypto.randomUUID() });
 			setProblem(null);
 		} catch (failed) {
 			setProblem(describe(failed));

@@ -8,6 +8,7 @@ import type { ProjectView } from "@/api/shapes";
 import { Alert, Button, Empty, Loading, Panel, Status } from "@/ui";
 import { bytes, count, number } from "@/ui/words";
 import { Improve } from "./Improve";
+import { usePathOf } from "./namespace";
 import { Report } from "./Report";
 import { Trend } from "./Trend";
 
@@ -21,8 +22,8 @@ export function ProjectDetail({ id }: { id: string }) {
 	const [tab, setTab] = useState<Tab>("report");
 	/** The file that somebody wants to have improved. */
 	const [file, setFile] = useState("");
-	const path = `/projects/${encodeURIComponent(id)}`;
-	const polled = usePolled<ProjectView>(path, busy ? BUSY_MS : IDLE_MS);
+	const pathOf = usePathOf(id);
+	const polled = usePolled<ProjectView>(pathOf(), busy ? BUSY_MS : IDLE_MS);
 	const { data: project, refresh } = polled;
 	const working = project?.status === "importing" || project?.status === "analyzing";
 	useEffect(() => setBusy(project === null || working), [project, working]);
@@ -72,14 +73,14 @@ function Head({ project, working, onChanged }: { project: ProjectView; working: 
 	const [review, setReview] = useState(false);
 	const [problem, setProblem] = useState<string | null>(null);
 	const [asking, setAsking] = useState(false);
-	const base = `/projects/${encodeURIComponent(project.project_id)}`;
+	const pathOf = usePathOf(project.project_id);
 	const analyze = async () => {
 		setAsking(true);
 		setProblem(null);
 		try {
 			const key = crypto.randomUUID();
 			const options = { method: "POST", body: { review }, key, background: true, timeoutMs: 15 * 60_000 };
-			await call(`${base}/analyze`, options);
+			await call(pathOf("/analyze"), options);
 		} catch (error) {
 			setProblem(describe(error));
 		} finally {
@@ -110,7 +111,11 @@ function Head({ project, working, onChanged }: { project: ProjectView; working: 
 					<input type="checkbox" checked={review} onChange={(event) => setReview(event.target.checked)} />
 					also ask the model for a review
 				</label>
-				<a className="hit text-accent text-xs underline" href={`${API_BASE}${base}/patch`} download="changes.patch">
+				<a
+					className="hit text-accent text-xs underline"
+					href={`${API_BASE}${pathOf("/patch")}`}
+					download="changes.patch"
+				>
 					Patch of what was applied
 				</a>
 			</div>

@@ -5,17 +5,22 @@ import Link from "next/link";
 import { useRouter, useSearchParams } from "next/navigation";
 import { usePolled } from "@/api/polling";
 import type { Page, ProjectView } from "@/api/shapes";
-import { Empty, Loading, Panel, Status } from "@/ui";
+import { homeNamespace, useSession } from "@/session/store";
+import { Empty, Field, Input, Loading, Panel, Status } from "@/ui";
 import { bytes, count } from "@/ui/words";
 import { Import } from "./Import";
 import { Linters } from "./Linters";
+import { useNamespace } from "./namespace";
 import { ProjectDetail } from "./ProjectDetail";
+import { inNamespace, pageOf } from "./paths";
 
 /** Imported code, what is known of it, and changes to the copy: one project in full by `?id=`. */
 export function Projects() {
 	const id = useSearchParams().get("id");
 	const router = useRouter();
-	const projects = usePolled<Page<ProjectView>>("/projects?limit=200", 5_000);
+	const namespace = useNamespace();
+	const query = new URLSearchParams({ limit: "200", ...inNamespace(namespace) });
+	const projects = usePolled<Page<ProjectView>>(`/projects?${query}`, 5_000);
 	return (
 		<div className="grid grid-cols-[minmax(0,1fr)] items-start gap-3 p-3 lg:grid-cols-[20rem_minmax(0,1fr)]">
 			<h1 className="sr-only">Projects</h1>
@@ -23,17 +28,18 @@ export function Projects() {
 				<Import
 					onImported={(made) => {
 						projects.refresh();
-						router.push(`/ui/projects/?id=${made}`);
+						router.push(pageOf(made, namespace));
 					}}
 				/>
 				<Panel title="Projects">
+					<Namespace />
 					<Loading of={projects} />
 					{projects.data?.items.length === 0 && <Empty>No projects.</Empty>}
 					<ul>
 						{projects.data?.items.map((project) => (
 							<li key={project.project_id} className="border-line border-b last:border-0">
 								<Link
-									href={`/ui/projects/?id=${project.project_id}`}
+									href={pageOf(project.project_id, namespace)}
 									prefetch={false}
 									aria-current={project.project_id === id}
 									className={clsx(
@@ -63,5 +69,25 @@ export function Projects() {
 				)}
 			</div>
 		</div>
+	);
+}
+
+/** Whose projects are shown, and where one is imported. */
+function Namespace() {
+	const router = useRouter();
+	const home = useSession((s) => homeNamespace(s.session));
+	const shown = useNamespace() ?? home;
+	return (
+		<Field label="namespace">
+			<Input
+				key={shown}
+				defaultValue={shown}
+				onBlur={(event) => {
+					const wanted = event.target.value.trim() || home;
+					if (wanted !== shown) router.push(pageOf(null, wanted === home ? null : wanted));
+				}}
+				onKeyDown={(event) => event.key === "Enter" && event.currentTarget.blur()}
+			/>
+		</Field>
 	);
 }

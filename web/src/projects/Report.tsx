@@ -10,6 +10,7 @@ import { Loading, Panel, Status, Table } from "@/ui";
 import { number } from "@/ui/words";
 import { Findings } from "./Findings";
 import { SEVERITIES, stacked } from "./grouping";
+import { usePathOf } from "./namespace";
 import { type Place, SourceFile } from "./SourceFile";
 import { PublicNames } from "./Surface";
 
@@ -26,12 +27,13 @@ const TONES: Record<Severity, "bad" | "warn" | "soft"> = {
 
 /** The newest analysis: figures with charts, the tools that ran, the model's review, every finding. */
 export function Report({ id, onImprove }: { id: string; onImprove: (file: string) => void }) {
-	const polled = usePolled<ReportView>(`/projects/${encodeURIComponent(id)}/report`, 60_000);
+	const pathOf = usePathOf(id);
+	const polled = usePolled<ReportView>(pathOf("/report"), 60_000);
 	const report = polled.data;
 	const [place, setPlace] = useState<Place | null>(null);
 	if (!report) return <Loading of={polled} />;
 	const { summary } = report;
-	const form = `${API_BASE}/projects/${encodeURIComponent(id)}/report?analysis=${encodeURIComponent(report.analysis_id)}`;
+	const form = (format: "html" | "sarif") => API_BASE + pathOf("/report", { analysis: report.analysis_id, format });
 	return (
 		<div className="space-y-3">
 			<div className="grid gap-3 xl:grid-cols-3">
@@ -56,10 +58,10 @@ export function Report({ id, onImprove }: { id: string; onImprove: (file: string
 						))}
 					</dl>
 					<p className="mt-2 flex gap-3 text-xs">
-						<a className="hit text-accent underline" href={`${form}&format=html`} download="report.html">
+						<a className="hit text-accent underline" href={form("html")} download="report.html">
 							As a page
 						</a>
-						<a className="hit text-accent underline" href={`${form}&format=sarif`} download="report.sarif">
+						<a className="hit text-accent underline" href={form("sarif")} download="report.sarif">
 							As SARIF
 						</a>
 					</p>

@@ -5,6 +5,7 @@ import { useEffect, useRef, useState } from "react";
 import { call, describe } from "@/api/client";
 import type { FileText } from "@/api/shapes";
 import { Dialog, Loading } from "@/ui";
+import { usePathOf } from "./namespace";
 
 export type Place = { file: string; line?: number };
 
@@ -21,17 +22,17 @@ export function SourceFile({ id, place, onClose }: { id: string; place: Place | 
 }
 
 function Lines({ id, place }: { id: string; place: Place }) {
+	const pathOf = usePathOf(id);
 	const [text, setText] = useState<string | null>(null);
 	const [problem, setProblem] = useState<string | null>(null);
 	const marked = useRef<HTMLLIElement>(null);
 	useEffect(() => {
 		const abort = new AbortController();
-		const query = new URLSearchParams({ path: place.file });
-		call<FileText>(`/projects/${encodeURIComponent(id)}/file?${query}`, { signal: abort.signal })
+		call<FileText>(pathOf("/file", { path: place.file }), { signal: abort.signal })
 			.then((file) => setText(file.text))
 			.catch((error) => !abort.signal.aborted && setProblem(describe(error)));
 		return () => abort.abort();
-	}, [id, place.file]);
+	}, [pathOf, place.file]);
 	useEffect(() => {
 		if (text !== null) marked.current?.scrollIntoView({ block: "center" });
 	}, [text]);

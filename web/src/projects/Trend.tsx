@@ -6,21 +6,22 @@ import type { AnalysisSummary, FindingView, Page, TrendView } from "@/api/shapes
 import { Curve, type Line } from "@/charts/Curve";
 import { Empty, Field, Loading, Panel, Refused, Select, Status } from "@/ui";
 import { moment, number } from "@/ui/words";
+import { usePathOf } from "./namespace";
 import { Changed } from "./Surface";
 
 const MOST_SHOWN = 200;
 
 /** How the analyses of a project differ: all of them as curves, two of them finding by finding. */
 export function Trend({ id }: { id: string }) {
-	const base = `/projects/${encodeURIComponent(id)}`;
-	const listed = usePolled<Page<AnalysisSummary>>(`${base}/analyses?limit=100`, 60_000);
+	const pathOf = usePathOf(id);
+	const listed = usePolled<Page<AnalysisSummary>>(pathOf("/analyses", { limit: "100" }), 60_000);
 	const { data } = listed;
 	const analyses = useMemo(() => [...(data?.items ?? [])].reverse(), [data]);
 	const [from, setFrom] = useState("");
 	const [to, setTo] = useState("");
 	const [first, last] = [from || analyses.at(-2)?.analysis_id, to || analyses.at(-1)?.analysis_id];
-	const query = first && last && new URLSearchParams({ from: first, to: last });
-	const trend = usePolled<TrendView>(query ? `${base}/trend?${query}` : null, 60_000);
+	const query = first && last ? { from: first, to: last } : null;
+	const trend = usePolled<TrendView>(query ? pathOf("/trend", query) : null, 60_000);
 	const { x, lines } = useCurves(analyses);
 	if (!data) return <Loading of={listed} />;
 	if (analyses.length < 2) return <Empty>Analyze it again to see what changed.</Empty>;

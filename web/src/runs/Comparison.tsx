@@ -3,6 +3,8 @@
 import clsx from "clsx";
 import Link from "next/link";
 import { useMemo } from "react";
+import type { RunView } from "@/api/client";
+import { usePolled } from "@/api/polling";
 import { Empty, Panel, Status } from "@/ui";
 import { Answer } from "./Answer";
 import { compareSteps } from "./compare";
@@ -53,10 +55,14 @@ export function Comparison({ first, second }: { first: string; second: string })
 
 function Side({ id }: { id: string }) {
 	const run = useFollowed(id);
+	// The stream says at its end only what was asked, and of whom.
+	const asked = usePolled<RunView>(run && !run.result ? `/runs/${encodeURIComponent(id)}` : null, 60_000);
 	if (!run) return null;
 	const { result } = run;
+	const link = result?.chain ?? asked.data?.chain;
 	return (
-		<Panel title={result?.task ?? run.agent ?? id} actions={<Status of={run.status} />}>
+		<Panel title={result?.task ?? asked.data?.task ?? run.agent ?? id} actions={<Status of={run.status} />}>
+			{link && <p className="break-words font-medium">{link.name}</p>}
 			<Link href={`/ui/runs/?id=${id}`} prefetch={false} className="hit break-all font-mono text-accent text-xs">
 				{id}
 			</Link>

@@ -111,6 +111,7 @@ export function Runs() {
 								<span className="flex items-center gap-2 text-soft text-xs">
 									<Status of={run.status} />
 									<span className="truncate">
+										{run.chain && `${run.chain.name} · `}
 										{run.agent ?? "supervisor"} · {count(run.steps, "step")} · {moment(run.created_at)}
 									</span>
 								</span>
@@ -165,6 +166,7 @@ function RunDetail({ id }: { id: string }) {
 	const [view, setView] = useState<(typeof VIEWS)[number]>("steps");
 	// The stream says at its end only what was asked.
 	const asked = usePolled<RunView>(run && !run.result ? `/runs/${encodeURIComponent(id)}` : null, 60_000);
+	const link = run?.result?.chain ?? asked.data?.chain;
 	if (!run) return null;
 	if (run.problem && run.steps.length === 0) return <Empty>{run.problem}</Empty>;
 	const forkAt = async (seq: number) => {
@@ -195,9 +197,10 @@ function RunDetail({ id }: { id: string }) {
 					</span>
 				}
 			>
+				{link && <p className="break-words font-medium">{link.name}</p>}
 				<p className="mb-2 font-mono text-soft text-xs">{id}</p>
 				<Figures run={run} />
-				<ChainTotal link={run.result?.chain ?? asked.data?.chain} />
+				<ChainTotal link={link} />
 				{run.result?.stop_reason && (
 					<p className="text-soft text-xs">stopped: {run.result.stop_reason.replaceAll("_", " ")}</p>
 				)}

@@ -32,6 +32,7 @@ export function Tree({ id }: { id: string }) {
 						<span className="whitespace-nowrap text-soft text-xs">
 							{edge?.kind === "fork" && `from step ${edge.at_seq}, `}
 							{edge?.kind === "chain" && "waits for its answer, "}
+							{run.chain && `${run.chain.name}, `}
 							{count(run.steps, "step")}
 						</span>
 						{run.run_id !== id && (

@@ -81,3 +81,15 @@ test("given a run that is asked to look again, then it is told whether the serve
 	expect(await useRuns.getState().resume(RUN)).toBe(false);
 	expect(useRuns.getState().runs[RUN]?.problem).toBe("it has ended");
 });
+
+test("given runs of which two are of one chain, when all are stopped, then the chain is cancelled once and the other by itself", async () => {
+	const sent: string[] = [];
+	vi.stubGlobal("fetch", async (url: string, { method }: RequestInit = {}) => {
+		const { pathname } = new URL(url, "http://127.0.0.1");
+		if (method === "POST") sent.push(pathname);
+		const chain = pathname.endsWith("run_alone") ? undefined : { chain_id: "chain_1", name: "a", runs: 2 };
+		return Response.json({ chain });
+	});
+	await useRuns.getState().stopAll(["run_a", "run_b", "run_alone"]);
+	expect(sent.sort()).toEqual(["/chains/chain_1/cancel", "/runs/run_alone/cancel"]);
+});

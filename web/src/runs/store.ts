@@ -27,6 +27,8 @@ type RunsState = {
 	cancel: (runId: string) => Promise<void>;
 	/** Stops the chain that the run was started with, or the run where it was started by itself. */
 	stop: (runId: string) => Promise<void>;
+	/** Stops several: each chain among them once. */
+	stopAll: (runIds: string[]) => Promise<void>;
 	/** Asks a run that waits to look again; gives whether the server took that in. */
 	resume: (runId: string) => Promise<boolean>;
 	decide: (runId: string, step: number, decision: "approve" | "deny") => Promise<void>;
@@ -98,6 +100,19 @@ export const useRuns = create<RunsState>((set, get) => {
 		return (run ? lastSeq(run) : 0) + queued;
 	};
 
+	/** Stops the chain of a run, unless it is one of those that are stopped already. */
+	const stopOnce = async (runId: string, stopped: Set<string>) => {
+		try {
+			const { chain } = await readRun(runId);
+			if (!chain) return await get().cancel(runId);
+			if (stopped.has(chain.chain_id)) return;
+			stopped.add(chain.chain_id);
+			await post(`/chains/${chain.chain_id}/cancel`, { reason: "stopped on the canvas" });
+		} catch (error) {
+			change(runId, (run) => ({ ...run, problem: describe(error) }));
+		}
+	};
+
 	return {
 		runs: {},
 
@@ -141,14 +156,11 @@ export const useRuns = create<RunsState>((set, get) => {
 			}
 		},
 
-		async stop(runId) {
-			try {
-				const { chain } = await readRun(runId);
-				if (!chain) return get().cancel(runId);
-				await post(`/chains/${chain.chain_id}/cancel`, { reason: "stopped on the canvas" });
-			} catch (error) {
-				change(runId, (run) => ({ ...run, problem: describe(error) }));
-			}
+		stop: (runId) => stopOnce(runId, new Set()),
+
+		async stopAll(runIds) {
+			const stopped = new Set<string>();
+			await Promise.all(runIds.map((runId) => stopOnce(runId, stopped)));
 		},
 
 		async resume(runId) {
@@ -180,6 +192,11 @@ export const useRuns = create<RunsState>((set, get) => {
 		},
 	};
 });
+
+/** Whether a run goes on, as far as this page knows. */
+export function isGoing(run: Followed | undefined): run is Followed {
+	return run !== undefined && !hasEnded(run) && !run.problem;
+}
 
 function stopLooking(runId: string): void {
 	clearTimeout(looks.get(runId)?.timer);

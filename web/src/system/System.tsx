@@ -5,6 +5,7 @@ import { call, type DeadLetterEntry, describe, type HealthView } from "@/api/cli
 import { usePolled } from "@/api/polling";
 import type { Items } from "@/api/shapes";
 import { Alert, Button, Empty, Loading, Panel, Status } from "@/ui";
+import { anyCut, LETTERS } from "./letters";
 import { ModelCards } from "./ModelCards";
 
 /** What is there, what is missing and how to mend it; how far behind the workers are; what could not be handled. */
@@ -80,8 +81,10 @@ function Services() {
 }
 
 function DeadLetters() {
-	const page = usePolled<Items<DeadLetterEntry>>("/dlq", 5_000);
+	const [limit, setLimit] = useState<number>(LETTERS.first);
+	const page = usePolled<Items<DeadLetterEntry>>(`/dlq?limit=${limit}`, 5_000);
 	const { data, refresh } = page;
+	const isCut = anyCut(data?.items ?? [], limit);
 	const [problem, setProblem] = useState<string | null>(null);
 	// Those that somebody has to look at stand above those that were handled.
 	const letters = useMemo(
@@ -126,6 +129,12 @@ function DeadLetters() {
 					</li>
 				))}
 			</ul>
+			{isCut && (
+				<div className="mt-2 flex flex-wrap items-center gap-2">
+					<p className="text-soft text-xs">The newest {limit} of each topic.</p>
+					{limit < LETTERS.most && <Button onClick={() => setLimit(LETTERS.most)}>Show older ones</Button>}
+				</div>
+			)}
 		</Panel>
 	);
 }

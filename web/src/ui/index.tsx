@@ -64,7 +64,8 @@ export function IconButton({
 	);
 }
 
-const FIELD = "w-full rounded-md border border-line bg-surface px-2 py-1.5 text-ink placeholder:text-soft";
+/** How what is typed into looks. */
+export const FIELD = "w-full rounded-md border border-line bg-surface px-2 py-1.5 text-ink placeholder:text-soft";
 
 export function Field({ label, children }: { label: string; children: ReactNode }) {
 	return (

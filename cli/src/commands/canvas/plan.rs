@@ -1,6 +1,8 @@
 //! What is run when a canvas is: requests made from its agents and what is connected to each. The page makes the same ones
 //! (`web/src/canvas/plan.ts`). Pure.
 
+use std::collections::{HashMap, HashSet};
+
 use riverrun_agents::state::INPUT;
 use riverrun_api::wire::{ChainBody, ChainRunBody, RunBody};
 use serde_json::{Map, Value};
@@ -20,6 +22,13 @@ pub(super) struct Turn<'c> {
     pub(super) before: Vec<&'c str>,
 }
 
+impl Turn<'_> {
+    /// What it is called where people read of it.
+    fn called(&self) -> &str {
+        self.agent.name.as_deref().unwrap_or(&self.node.id)
+    }
+}
+
 /// The agents that must run so that `wanted` can, and then that one; each after those it waits for. Left out, the one that
 /// no other waits for.
 pub(super) fn turns<'c>(canvas: &'c Canvas, wanted: Option<&str>) -> Result<Vec<Turn<'c>>, CliError> {
@@ -36,12 +45,35 @@ fn agents(canvas: &Canvas) -> impl Iterator<Item = &Node> {
     canvas.nodes.iter().filter(|node| matches!(node.content, Content::Agent(_)))
 }
 
-fn agent_called<'c>(canvas: &'c Canvas, id: &str) -> Result<&'c Node, CliError> {
-    agents(canvas).find(|node| node.id == id).ok_or_else(|| {
-        let known: Vec<&str> = agents(canvas).map(|node| node.id.as_str()).collect();
-        CliError::new(Exit::Refused, format!("the canvas has no agent {id:?}"))
-            .hint(format!("choose one of: {}", known.join(", ")))
-    })
+/// By its id, or else by a name that only one has.
+fn agent_called<'c>(canvas: &'c Canvas, wanted: &str) -> Result<&'c Node, CliError> {
+    if let Some(node) = agents(canvas).find(|node| node.id == wanted) {
+        return Ok(node);
+    }
+    let named: Vec<&Node> = agents(canvas).filter(|node| name_of(node) == Some(wanted)).collect();
+    match named.as_slice() {
+        &[one] => Ok(one),
+        [] => Err(CliError::new(Exit::Refused, format!("the canvas has no agent {wanted:?}"))
+            .hint(format!("choose one of: {}", listed(agents(canvas))))),
+        several => Err(CliError::new(Exit::Refused, format!("{} agents are called {wanted:?}", several.len()))
+            .hint(format!("say which by its id: {}", listed(several.iter().copied())))),
+    }
+}
+
+fn name_of(node: &Node) -> Option<&str> {
+    match &node.content {
+        Content::Agent(agent) => agent.name.as_deref(),
+        Content::Tool(_) | Content::Collection(_) | Content::Note | Content::Group => None,
+    }
+}
+
+/// Ids that `--node` takes, each with the name that it takes as well.
+fn listed<'c>(nodes: impl Iterator<Item = &'c Node>) -> String {
+    let each = nodes.map(|node| match name_of(node) {
+        Some(name) => format!("{} ({name})", node.id),
+        None => node.id.clone(),
+    });
+    each.collect::<Vec<_>>().join(", ")
 }
 
 fn only_last(canvas: &Canvas) -> Result<&Node, CliError> {
@@ -52,9 +84,8 @@ fn only_last(canvas: &Canvas) -> Result<&Node, CliError> {
         &[one] => Ok(one),
         [] => Err(CliError::new(Exit::Refused, "the canvas has no agent").hint("drag one onto it and export it again")),
         several => {
-            let ids: Vec<&str> = several.iter().map(|node| node.id.as_str()).collect();
             Err(CliError::new(Exit::Refused, format!("the canvas has {} agents that nothing waits for", several.len()))
-                .hint(format!("say which to run by --node: {}", ids.join(", "))))
+                .hint(format!("say which to run by --node: {}", listed(several.iter().copied()))))
         }
     }
 }
@@ -96,10 +127,21 @@ pub(super) fn task_of(turn: &Turn<'_>, given: Option<&str>) -> Result<String, Cl
         given.unwrap_or(task).to_owned()
     };
     if made.trim().is_empty() {
-        return Err(CliError::new(Exit::Refused, format!("agent {} has no task", turn.node.id))
+        return Err(CliError::new(Exit::Refused, format!("agent {} has no task", turn.called()))
             .hint("riverrun canvas run FILE --task \"…\""));
     }
     Ok(made)
+}
+
+/// What the runs of the chain are called, by the ids of their nodes: as the agents where no two have the same name, else as the
+/// nodes. The page does the same (`web/src/canvas/names.ts`).
+pub(super) fn part_names<'c>(turns: &[Turn<'c>]) -> HashMap<&'c str, &'c str> {
+    let differ = turns.iter().map(Turn::called).collect::<HashSet<_>>().len() == turns.len();
+    let named = turns.iter().map(|turn| {
+        let id = turn.node.id.as_str();
+        (id, turn.agent.name.as_deref().filter(|_| differ).unwrap_or(id))
+    });
+    named.collect()
 }
 
 /// The chain that the agents make up.
@@ -109,10 +151,12 @@ pub(super) fn chain_of(
     turns: &[Turn<'_>],
     given: Option<&str>,
 ) -> Result<ChainBody, CliError> {
+    let names = part_names(turns);
+    let in_chain = |id: &str| names.get(id).copied().unwrap_or(id).to_owned();
     let runs = turns.iter().map(|turn| {
         Ok(ChainRunBody {
-            name: turn.node.id.clone(),
-            after: turn.before.iter().map(|id| (*id).to_owned()).collect(),
+            name: in_chain(&turn.node.id),
+            after: turn.before.iter().map(|id| in_chain(id)).collect(),
             run: body_of(canvas, namespace, turn, task_of(turn, given)?),
         })
     });
@@ -141,7 +185,7 @@ fn body_of(canvas: &Canvas, namespace: &str, turn: &Turn<'_>, task: String) -> R
     let text = |value: &str| Value::String(value.to_owned());
     let metadata =
         Map::from_iter([("canvas".to_owned(), text(&canvas.name)), ("node".to_owned(), text(&turn.node.id))]);
-    let AgentData { agent, model, max_iters, approval, session, task: _ } = turn.agent.clone();
+    let AgentData { agent, model, max_iters, approval, session, task: _, name: _ } = turn.agent.clone();
     RunBody {
         task,
         agent,

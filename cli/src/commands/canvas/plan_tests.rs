@@ -4,6 +4,7 @@ fn agent(id: &str, y: f64, task: &str) -> Node {
     let data = AgentData {
         agent: Some("react".into()),
         task: task.into(),
+        name: None,
         model: None,
         max_iters: None,
         approval: None,
@@ -99,4 +100,54 @@ fn given_agents_that_wait_for_each_other_when_the_chain_is_made_then_each_names_
     assert_eq!(made, [("a", vec![], "go"), ("b", vec!["a"], "{{input}}"), ("c", vec!["a", "b"], "Join: {{input}}"),]);
     assert_eq!(chain.namespace.as_deref(), Some("team"));
     assert!(chain_of(&canvas, "team", &turns(&canvas, None).unwrap(), None).is_err(), "the first has no task");
+}
+
+fn called(id: &str, y: f64, name: &str) -> Node {
+    let mut node = agent(id, y, "x");
+    if let Content::Agent(data) = &mut node.content {
+        data.name = Some(name.into());
+    }
+    node
+}
+
+fn names_in(canvas: &Canvas) -> Vec<(String, Vec<String>)> {
+    let chain = chain_of(canvas, "team", &turns(canvas, Some("b")).unwrap(), None).unwrap();
+    chain.runs.into_iter().map(|run| (run.name, run.after)).collect()
+}
+
+#[test]
+fn given_agents_with_names_when_the_chain_is_made_then_its_runs_are_called_so_unless_two_have_the_same() {
+    let rows = [
+        (called("a", 0.0, "Researcher"), called("b", 1.0, "Critic"), ["Researcher", "Critic"]),
+        (agent("a", 0.0, "x"), called("b", 1.0, "Critic"), ["a", "Critic"]),
+        (called("a", 0.0, "Critic"), called("b", 1.0, "Critic"), ["a", "b"]),
+        (called("a", 0.0, "b"), agent("b", 1.0, "x"), ["a", "b"]),
+    ];
+    for (first, second, [before, after]) in rows {
+        let canvas = canvas(vec![first, second], &[("a", "b")]);
+        assert_eq!(names_in(&canvas), [(before.to_owned(), vec![]), (after.to_owned(), vec![before.to_owned()])]);
+    }
+}
+
+#[test]
+fn given_a_name_when_it_says_which_agent_to_run_then_the_only_one_of_it_runs_and_of_several_their_ids_are_said() {
+    let canvas = canvas(vec![called("a", 0.0, "Critic"), called("b", 1.0, "Critic"), called("c", 2.0, "b")], &[]);
+    assert_eq!(ids(&canvas, Some("b")), ["b"], "ids go before names");
+    let several = turns(&canvas, Some("Critic")).unwrap_err();
+    assert!(several.message.contains("2 agents are called \"Critic\""), "{several}");
+    assert!(several.hint.unwrap().contains("a (Critic), b (Critic)"));
+    let alone = super::Canvas { nodes: vec![called("a", 0.0, "Critic"), agent("d", 1.0, "x")], ..canvas };
+    assert_eq!(ids(&alone, Some("Critic")), ["a"]);
+    assert!(turns(&alone, Some("z")).unwrap_err().hint.unwrap().contains("a (Critic), d"));
+}
+
+#[test]
+fn given_an_agent_with_a_name_but_no_task_when_it_is_to_run_then_it_is_said_by_its_name() {
+    let mut node = called("a", 0.0, "Critic");
+    if let Content::Agent(data) = &mut node.content {
+        data.task = String::new();
+    }
+    let canvas = canvas(vec![node], &[]);
+    let error = task_of(&turns(&canvas, None).unwrap()[0], None).unwrap_err();
+    assert_eq!(error.message, "agent Critic has no task");
 }

@@ -1,5 +1,6 @@
 //! `riverrun canvas run`.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -11,7 +12,7 @@ use serde::Serialize;
 use super::super::agent::run::{print_answer, watch};
 use super::super::runs::{outcome, summary};
 use super::document::{Canvas, read, read_file};
-use super::plan::{chain_of, turns};
+use super::plan::{chain_of, part_names, turns};
 use super::saved::find;
 use crate::error::{CliError, Exit};
 use crate::host::{self, Connection};
@@ -26,7 +27,7 @@ pub struct CanvasRunArgs {
     /// What to do: it stands for {{input}} in the tasks of the first agents, or for a whole task that has none
     #[arg(long)]
     pub task: Option<String>,
-    /// The agent to run, after those it waits for; the one that no other waits for when left out
+    /// The agent to run, after those it waits for, by id or name; the one that no other waits for when left out
     #[arg(long, value_name = "ID")]
     pub node: Option<String>,
     /// Namespace instead of the one that the canvas names
@@ -48,6 +49,8 @@ impl CanvasRunArgs {
 pub struct Prepared {
     name: String,
     chain: ChainBody,
+    /// What runs are called in the chain → the nodes that they are of.
+    nodes: HashMap<String, String>,
     steps: bool,
 }
 
@@ -63,7 +66,11 @@ struct CanvasRuns<'c> {
 
 #[derive(Serialize)]
 struct NodeRun {
+    /// The node's id.
     node: String,
+    /// What its agent is called, where it has a name that no other of the row has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
     run: RunView,
 }
 
@@ -84,17 +91,19 @@ pub async fn fetch(connection: &Connection, args: CanvasRunArgs, settings: &Sett
 fn prepare_canvas(canvas: Canvas, args: CanvasRunArgs, settings: &Settings) -> Result<Prepared, CliError> {
     let namespace = args.namespace.unwrap_or_else(|| canvas.namespace.clone());
     let known = host::core(settings)?.known();
-    let chain = chain_of(&canvas, &namespace, &turns(&canvas, args.node.as_deref())?, args.task.as_deref())?;
+    let turns = turns(&canvas, args.node.as_deref())?;
+    let chain = chain_of(&canvas, &namespace, &turns, args.task.as_deref())?;
+    let nodes = part_names(&turns).into_iter().map(|(id, name)| (name.to_owned(), id.to_owned())).collect();
     for part in &chain.runs {
         submit::run_request(part.run.clone(), &known)?;
     }
-    Ok(Prepared { name: canvas.name, chain, steps: args.steps })
+    Ok(Prepared { name: canvas.name, chain, nodes, steps: args.steps })
 }
 
 /// Starts all agents as one chain, which goes on by itself, and follows each to its end; the first one that does not
 /// succeed is the end.
 pub async fn run(connection: &Connection, prepared: Prepared, output: Output) -> Result<(), CliError> {
-    let Prepared { name, chain, steps } = prepared;
+    let Prepared { name, chain, mut nodes, steps } = prepared;
     let started: ChainAccepted = connection.client.post("/chains", &chain).await?;
     let (chain_id, count) = (started.chain_id, started.runs.len());
     tell(&format!("riverrun chains cancel {chain_id} stops it"));
@@ -105,7 +114,10 @@ pub async fn run(connection: &Connection, prepared: Prepared, output: Output) ->
         let result = watch(connection, run_id, steps && !output.json, !output.json).await?;
         tell(&format!("{} of {count}: {}: {}", at + 1, accepted.name, summary(&result)));
         let succeeded = result.status == RunStatus::Succeeded;
-        done.push(NodeRun { node: accepted.name, run: result });
+        done.push(match nodes.remove(&accepted.name) {
+            Some(node) if node != accepted.name => NodeRun { node, name: Some(accepted.name), run: result },
+            _ => NodeRun { node: accepted.name, name: None, run: result },
+        });
         if !succeeded {
             break;
         }

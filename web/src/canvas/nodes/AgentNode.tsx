@@ -11,9 +11,11 @@ import { ChainTotal } from "@/runs/ChainTotal";
 import { Figures } from "@/runs/Figures";
 import { hasEnded, pendingApprovals } from "@/runs/fold";
 import { Steps } from "@/runs/Steps";
-import { useRuns } from "@/runs/store";
+import { isGoing, useRuns } from "@/runs/store";
 import { IconButton, Status } from "@/ui";
-import { type AgentData, LIMITS } from "../document";
+import { type AgentNode as AgentOfCanvas, LIMITS } from "../document";
+import { NameField } from "../NameField";
+import { nameOf, typeOf } from "../names";
 import { agentsBefore } from "../plan";
 import { useCanvas } from "../store";
 import { FarAgent } from "./FarNodes";
@@ -27,7 +29,8 @@ export const AgentNode = memo(function AgentNode(props: NodeProps<FlowNode>) {
 });
 
 function NearAgent({ id, data, selected }: NodeProps<FlowNode>) {
-	const node = data.node.data as AgentData;
+	const whole = data.node as AgentOfCanvas;
+	const node = whole.data;
 	const { change, run, stop, fork, say } = useCanvas(
 		useShallow((s) => ({ change: s.change, run: s.run, stop: s.stop, fork: s.fork, say: s.say })),
 	);
@@ -36,7 +39,7 @@ function NearAgent({ id, data, selected }: NodeProps<FlowNode>) {
 	const live = useRuns((s) => (runId ? s.runs[runId] : undefined));
 	const { decide, resume } = useRuns(useShallow((s) => ({ decide: s.decide, resume: s.resume })));
 	const before = useCanvas((s) => s.runBefore[id]);
-	const busy = live !== undefined && !hasEnded(live) && !live.problem;
+	const busy = isGoing(live);
 	// A run without a step may wait for those before it in its chain. Only then is the canvas looked at.
 	const idle = busy && live.steps.length === 0;
 	const runsBefore = useCanvas(
@@ -46,19 +49,25 @@ function NearAgent({ id, data, selected }: NodeProps<FlowNode>) {
 	const lookAgain = async () => {
 		if (runId && (await resume(runId))) say("the run was asked to look again");
 	};
-	const name = node.agent ?? "supervisor";
 	const Icon = node.agent ? Bot : Route;
 	return (
 		<article
-			aria-label={`agent ${name}`}
+			aria-label={`agent ${nameOf(whole)}`}
 			className={clsx("w-96 rounded-lg border bg-surface shadow-sm", edgeOf(selected, live?.status))}
 		>
 			<Handle type="target" position={Position.Left} />
 			<header className="flex items-center gap-2 border-line border-b px-3 py-1.5">
 				<Icon size={16} aria-hidden className="text-accent" />
-				<span className="font-semibold">{name}</span>
-				{live?.agent && live.agent !== node.agent && <span className="text-soft">→ {live.agent}</span>}
-				<span className="ml-auto flex items-center gap-1">
+				<NameField
+					node={whole}
+					label="name of the agent"
+					className="nodrag min-h-[24px] min-w-0 max-w-48 rounded border border-transparent bg-transparent px-1 font-semibold hover:border-line focus:border-line"
+				/>
+				<span className="min-w-0 max-w-24 truncate text-soft text-xs">{typeOf(node)}</span>
+				{live?.agent && live.agent !== node.agent && (
+					<span className="max-w-24 shrink-0 truncate text-soft text-xs">→ {live.agent}</span>
+				)}
+				<span className="ml-auto flex shrink-0 items-center gap-1">
 					{live && <Status of={waits ? "queued" : live.status} />}
 					{busy && (
 						<IconButton label="resume" className="nodrag" onClick={() => void lookAgain()}>
@@ -86,7 +95,7 @@ function NearAgent({ id, data, selected }: NodeProps<FlowNode>) {
 					value={node.task}
 					onChange={(event) => change(id, { task: event.target.value })}
 					onKeyDown={(event) => {
-						if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void run(id);
+						if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !event.shiftKey) void run(id);
 					}}
 				/>
 				{problem && (

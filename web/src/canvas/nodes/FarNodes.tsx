@@ -6,7 +6,8 @@ import { Handle, type NodeProps, Position } from "@xyflow/react";
 import clsx from "clsx";
 import { useState } from "react";
 import { useRuns } from "@/runs/store";
-import type { AgentData, CanvasNode, NodeKind } from "../document";
+import type { AgentNode, CanvasNode, NodeKind } from "../document";
+import { nameOf } from "../names";
 import { useCanvas } from "../store";
 import { nameFrom } from "./far";
 import type { FlowNode } from "./index";
@@ -37,10 +38,9 @@ function Grip({ of }: { of: "source" | "target" }) {
 }
 
 export function FarAgent({ id, data, selected }: NodeProps<FlowNode>) {
-	const { agent } = data.node.data as AgentData;
+	const name = nameOf(data.node as AgentNode);
 	const runId = useCanvas((s) => s.runOf[id]);
 	const live = useRuns((s) => (runId ? s.runs[runId]?.status : undefined));
-	const name = agent ?? "supervisor";
 	const { over, listeners } = useMouseOver();
 	return (
 		<article
