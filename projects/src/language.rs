@@ -139,10 +139,12 @@ fn with_feeds(text: &[u8]) -> Vec<u8> {
 /// Visits a node and all named ones below it, in the order of the text.
 pub(crate) fn each<'t>(root: Node<'t>, mut visit: impl FnMut(Node<'t>)) {
     let mut cursor = root.walk();
+    let mut is_root = true;
     loop {
+        let node = cursor.node();
         // Words and signs have no names, and nothing below them.
-        if cursor.depth() == 0 || cursor.node().is_named() {
-            visit(cursor.node());
+        if std::mem::take(&mut is_root) || node.is_named() {
+            visit(node);
             if cursor.goto_first_child() {
                 continue;
             }

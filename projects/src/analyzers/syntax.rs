@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use tree_sitter::Node;
 
-use super::parsed;
-use crate::copy::Files;
+use super::snapshot::Snapshot;
 use crate::finding::{Finding, Severity};
 use crate::language::{Language, each, named, text};
 
@@ -19,12 +18,13 @@ const MAX_LINES: usize = 100;
 const MIN_DUPLICATE_LINES: usize = 6;
 
 /// What is found, and the ways through each file whose syntax is known.
-pub(super) fn analyze(files: &Files) -> (Vec<Finding>, BTreeMap<String, usize>) {
+pub(super) fn analyze(snapshot: &Snapshot<'_>) -> (Vec<Finding>, BTreeMap<String, usize>) {
     let mut found = Vec::new();
     let mut complexity = BTreeMap::new();
     let mut bodies: HashMap<String, (String, usize)> = HashMap::new();
-    for (path, language, source) in parsed(files) {
-        let Some(tree) = language.parse(source) else { continue };
+    for file in snapshot.sources() {
+        let (path, language, source) = (file.path, file.language, file.bytes);
+        let Some(tree) = file.tree() else { continue };
         let root = tree.root_node();
         complexity.insert(path.to_owned(), ways(language, root));
         if root.has_error() {

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use tree_sitter::Node;
 
 use super::{Candidate, Mentions, PUBLIC, TOOL, count, in_language, is_kept, pages, words};
+use crate::analyzers::snapshot::{Snapshot, Source};
 use crate::copy::Files;
 use crate::definitions::{Reach, definitions, statements};
 use crate::finding::{Finding, Severity};
@@ -55,13 +56,13 @@ struct Facts<'s> {
     unread: Vec<Import<'s>>,
 }
 
-pub(super) fn analyze(files: &Files) -> Vec<Finding> {
-    let python = in_language(files, |language| language == Language::Python);
-    let all: Vec<Facts<'_>> = python.filter_map(|(path, _, source)| facts(path, source)).collect();
+pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
+    let python = in_language(snapshot, |language| language == Language::Python);
+    let all: Vec<Facts<'_>> = python.filter_map(facts).collect();
     if all.is_empty() {
         return Vec::new();
     }
-    let pages = pages(files);
+    let pages = pages(snapshot.files());
     let prefixes: HashSet<&str> = all.iter().flat_map(|one| one.prefixes.iter().copied()).collect();
     let mut total = Mentions::new();
     let mut reached: HashMap<&str, usize> = HashMap::new();
@@ -80,7 +81,7 @@ pub(super) fn analyze(files: &Files) -> Vec<Finding> {
         reached.get(name).copied().unwrap_or(0) > own
     };
     let is_asked_for = |name: &str| pages.contains(name) || prefixes.iter().any(|prefix| name.starts_with(*prefix));
-    let severity = if is_library(files) { Severity::Info } else { Severity::Low };
+    let severity = if is_library(snapshot.files()) { Severity::Info } else { Severity::Low };
     let mut found = Vec::new();
     for one in &all {
         // Another file may take it from here.
@@ -119,8 +120,9 @@ fn is_library(files: &Files) -> bool {
     })
 }
 
-fn facts<'s>(path: &'s str, source: &'s [u8]) -> Option<Facts<'s>> {
-    let tree = Language::Python.parse(source)?;
+fn facts<'s>(file: &Source<'s>) -> Option<Facts<'s>> {
+    let (path, source) = (file.path, file.bytes);
+    let tree = file.tree()?;
     let root = tree.root_node();
     let mut facts = Facts { path, ..Facts::default() };
     mentions(root, source, &mut facts);
