@@ -56,14 +56,14 @@ impl Language {
         };
         let mut parser = Parser::new();
         parser.set_language(&language.into()).ok()?;
-        match self.ends_lines_with_returns() && has_lone_return(text) {
+        match self.ends_lines_with_returns() && lone_returns(text) > 0 {
             true => parser.parse(with_feeds(text), None),
             false => parser.parse(text, None),
         }
     }
 
     /// Whether a lone `\r` ends a line. No grammar knows that.
-    fn ends_lines_with_returns(self) -> bool {
+    pub(crate) fn ends_lines_with_returns(self) -> bool {
         match self {
             Self::Python | Self::JavaScript | Self::TypeScript | Self::Tsx => true,
             Self::Rust | Self::Go => false,
@@ -122,8 +122,9 @@ impl Language {
     }
 }
 
-fn has_lone_return(text: &[u8]) -> bool {
-    text.contains(&b'\r') && (0..text.len()).any(|at| is_lone_return(text, at))
+/// How many `\r` have no `\n` behind them.
+pub(crate) fn lone_returns(text: &[u8]) -> usize {
+    if text.contains(&b'\r') { (0..text.len()).filter(|at| is_lone_return(text, *at)).count() } else { 0 }
 }
 
 fn is_lone_return(text: &[u8], at: usize) -> bool {

@@ -188,6 +188,8 @@ mod tests {
             ("a.py", "try:\n    import ujson\nexcept ImportError:\n    ujson = None\n"),
             ("a.py", "import typing\ndef f(x: 'typing.Any'): pass\nf(1)\n"),
             ("a.py", "import os  # noqa\n"),
+            ("a.py", "x = 1\rimport os  # noqa\rprint(x)\r"),
+            ("a.py", "from m import (  # NoQA\n    a,\n    b,\n)\n"),
             ("a.py", "@app.get('/')\ndef page(): pass\n@register\nclass C: pass\n"),
             ("a.py", "class C(Base):\n    def _hook(self): pass\n"),
             (

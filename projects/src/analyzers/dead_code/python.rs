@@ -245,9 +245,11 @@ fn is_guarded(node: Node<'_>) -> bool {
 
 /// Whether somebody says that it is meant so.
 fn is_quiet(node: Node<'_>, source: &[u8]) -> bool {
-    let rows = node.start_position().row..=node.end_position().row;
-    let mut lines = source.split(|byte| *byte == b'\n').skip(*rows.start()).take(rows.count());
-    lines.any(|line| line.windows(6).any(|part| part.eq_ignore_ascii_case(b"# noqa")))
+    let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
+    let (before, behind) = (&source[..node.start_byte()], &source[node.end_byte()..]);
+    let start = before.iter().rposition(is_end).map_or(0, |at| at + 1);
+    let end = behind.iter().position(is_end).map_or(source.len(), |at| node.end_byte() + at);
+    source[start..end].windows(6).any(|part| part.eq_ignore_ascii_case(b"# noqa"))
 }
 
 /// Variables of functions that get a value and are never read.
