@@ -13,7 +13,7 @@ use crate::client::{encode, with_query};
 use crate::commands::runs::approve::{read_line, somebody_is_there};
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
-use crate::output::{Output, print_bytes, print_line, print_piece, table, tell};
+use crate::output::{Output, for_people, print_bytes, print_line, print_piece, table, tell};
 use crate::paging::PageArgs;
 use crate::settings::Settings;
 
@@ -220,7 +220,7 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
             }
             drop(seen);
             let report: ReportView = client.get(&place).await?;
-            output.show(&report, shown::report)
+            output.show(&report, |report| for_people(shown::report(report)))
         }
         ProjectCommand::Report { id, sarif, html, namespace } => {
             let form = sarif.map(|file| ("sarif", file)).or(html.map(|file| ("html", file)));
@@ -231,7 +231,9 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
             );
             match form {
                 Some((_, file)) => write_to(&file, &client.bytes(&place).await?),
-                None => output.show(&client.get::<ReportView>(&place).await?, shown::report),
+                None => {
+                    output.show(&client.get::<ReportView>(&place).await?, |report| for_people(shown::report(report)))
+                }
             }
         }
         ProjectCommand::Trend { id, from, to, namespace } => {
@@ -239,7 +241,7 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
                 &format!("/projects/{}/trend", encode(&id)),
                 &[("namespace", namespace), ("from", from), ("to", to)],
             );
-            output.show(&client.get::<TrendView>(&place).await?, trend::shown)
+            output.show(&client.get::<TrendView>(&place).await?, |trend| for_people(trend::shown(trend)))
         }
         ProjectCommand::Improve { id, file, instruction, candidates, tests, namespace } => {
             let body = ImproveBody { file, instruction, model: None, candidates, tests };
@@ -252,7 +254,7 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
                 }
                 tokio::time::sleep(POLL).await;
             };
-            output.show(&proposal, |proposal| proposal.diff.clone())?;
+            output.show(&proposal, |proposal| for_people(proposal.diff.clone()))?;
             tell_proposal(&proposal);
             if proposal.status == "refused" {
                 return Err(CliError::new(
@@ -345,7 +347,7 @@ async fn apply(
             .hint(format!("riverrun project improve {id} --file {file}")));
     };
     let is_wanted = yes || {
-        print_piece(&newest.diff)?;
+        print_piece(&for_people(newest.diff.clone()))?;
         confirmed(&file).await
     };
     if !is_wanted {
