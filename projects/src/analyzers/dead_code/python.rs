@@ -125,15 +125,15 @@ fn facts<'s>(file: &Source<'s>) -> Option<Facts<'s>> {
     let tree = file.tree()?;
     let root = tree.root_node();
     let mut facts = Facts { path, ..Facts::default() };
-    mentions(root, source, &mut facts);
+    let places = mentions(root, source, &mut facts);
     // What a damaged file defines and uses is not known for sure.
     if root.has_error() || path.ends_with(".pyi") || !is_kept(path, source) {
         return Some(facts);
     }
     let is_dynamic = DYNAMIC.iter().any(|name| facts.mentions.contains_key(*name));
-    imports(root, source, &mut facts);
+    imports(&places.imports, source, &mut facts);
     if !is_dynamic {
-        unread(root, source, &mut facts);
+        unread(&places.functions, source, &mut facts);
         names(root, source, &mut facts);
     }
     Some(facts)
@@ -163,22 +163,20 @@ fn is_import(node: Node<'_>) -> bool {
     matches!(node.kind(), "import_statement" | "import_from_statement" | "future_import_statement")
 }
 
-fn mentions<'s>(root: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
-    count(root, source, NAMES, &mut facts.mentions);
+/// What else is looked at in a file, in the order of the text.
+#[derive(Default)]
+struct Places<'t> {
+    imports: Vec<Node<'t>>,
+    functions: Vec<Node<'t>>,
+}
+
+/// Everything that one walk through a file tells.
+fn mentions<'t, 's>(root: Node<'t>, source: &'s [u8], facts: &mut Facts<'s>) -> Places<'t> {
+    let mut places = Places::default();
     each(root, |node| match node.kind() {
-        _ if is_import(node) => {
-            let mut inside = Mentions::new();
-            count(node, source, NAMES, &mut inside);
-            if let Some(from) = node.child_by_field_name("module_name") {
-                facts.taken.extend(inside.keys().map(|name| (last(text(from, source)), *name)));
-            }
-            for (name, times) in inside {
-                facts.outward.insert(name);
-                if let Some(all) = facts.mentions.get_mut(name) {
-                    *all -= times;
-                }
-            }
-        }
+        "identifier" => *facts.mentions.entry(text(node, source)).or_default() += 1,
+        "function_definition" => places.functions.push(node),
+        _ if is_import(node) => places.imports.push(node),
         "attribute" => {
             let (object, name) = (node.child_by_field_name("object"), node.child_by_field_name("attribute"));
             if let (Some(object), Some(name)) = (object, name) {
@@ -193,25 +191,47 @@ fn mentions<'s>(root: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
         }
         _ if is_text(node) => {
             let content = text(node, source);
-            facts.outward.extend(words(content));
+            for word in words(content) {
+                *facts.mentions.entry(word).or_default() += 1;
+                facts.outward.insert(word);
+            }
             let end = words(content).last().filter(|end| end.len() >= MIN_PREFIX && end.ends_with('_'));
             facts.prefixes.extend(end.filter(|end| content.ends_with(*end)));
         }
         _ => {}
     });
+    for import in &places.imports {
+        take_out(*import, source, facts);
+    }
+    places
 }
 
-fn imports<'s>(root: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
+/// The names of an import are no use of them here.
+fn take_out<'s>(import: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
+    let mut inside = Mentions::new();
+    count(import, source, NAMES, &mut inside);
+    if let Some(from) = import.child_by_field_name("module_name") {
+        facts.taken.extend(inside.keys().map(|name| (last(text(from, source)), *name)));
+    }
+    for (name, times) in inside {
+        facts.outward.insert(name);
+        if let Some(all) = facts.mentions.get_mut(name) {
+            *all -= times;
+        }
+    }
+}
+
+fn imports<'s>(statements: &[Node<'_>], source: &'s [u8], facts: &mut Facts<'s>) {
     if facts.path.ends_with("__init__.py") {
         return;
     }
     let mut seen = HashSet::new();
-    each(root, |node| {
+    for node in statements.iter().copied() {
         if !matches!(node.kind(), "import_statement" | "import_from_statement")
             || is_guarded(node)
             || is_quiet(node, source)
         {
-            return;
+            continue;
         }
         let module = node.child_by_field_name("module_name").map(|module| module.id());
         for one in named(node).into_iter().filter(|one| Some(one.id()) != module) {
@@ -222,7 +242,7 @@ fn imports<'s>(root: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
                 facts.imports.push(Import { name, line: at.row + 1, column: at.column + 1 });
             }
         }
-    });
+    }
 }
 
 /// The name that a part of an import brings; none for `a as a`, which hands it on (PEP 484).
@@ -253,12 +273,9 @@ fn is_quiet(node: Node<'_>, source: &[u8]) -> bool {
 }
 
 /// Variables of functions that get a value and are never read.
-fn unread<'s>(root: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
-    each(root, |function| {
-        if function.kind() != "function_definition" {
-            return;
-        }
-        let Some(body) = function.child_by_field_name("body") else { return };
+fn unread<'s>(functions: &[Node<'_>], source: &'s [u8], facts: &mut Facts<'s>) {
+    for function in functions.iter().copied() {
+        let Some(body) = function.child_by_field_name("body") else { continue };
         let mut written: HashMap<&'s str, (usize, Node<'_>)> = HashMap::new();
         let mut open = vec![body];
         while let Some(node) = open.pop() {
@@ -276,7 +293,7 @@ fn unread<'s>(root: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
             open.extend(named(node).into_iter().rev());
         }
         if written.is_empty() {
-            return;
+            continue;
         }
         let mut mentions = Mentions::new();
         count(function, source, NAMES, &mut mentions);
@@ -290,7 +307,7 @@ fn unread<'s>(root: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
             .collect();
         unread.sort_by_key(|one| (one.line, one.column));
         facts.unread.extend(unread);
-    });
+    }
 }
 
 /// Definitions that may be unused.
