@@ -128,7 +128,7 @@ pub fn clip(text: &str, limit: usize) -> String {
     }
 }
 
-/// What others wrote, such as imported code: at a terminal as [`visible`] has it, and as it is for files and programs.
+/// What others wrote, such as imported code: at a terminal without characters that steer it, and as it is for files and programs.
 pub fn for_people(text: String) -> String {
     if stdout_is_terminal() { visible(&text) } else { text }
 }

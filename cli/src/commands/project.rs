@@ -291,11 +291,20 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
         ProjectCommand::Patch { id, namespace } => {
             let patch = client.bytes(&path(&id, "/patch", namespace)).await?;
             if output.json {
-                return print_line(&serde_json::json!({ "patch": String::from_utf8_lossy(&patch) }).to_string());
+                return print_line(&patch_as_json(&patch)?);
             }
             print_bytes(&patch)
         }
     }
+}
+
+/// JSON has no other bytes than those of UTF-8: a patch of a file in Latin-1 would not fit any more.
+fn patch_as_json(patch: &[u8]) -> Result<String, CliError> {
+    let text = std::str::from_utf8(patch).map_err(|error| {
+        let what = format!("the patch is no UTF-8 from byte {} on, and JSON can't hold it", error.valid_up_to());
+        CliError::new(Exit::Refused, what).hint("leave --json out")
+    })?;
+    Ok(serde_json::json!({ "patch": text }).to_string())
 }
 
 fn write_to(file: &Path, content: &[u8]) -> Result<(), CliError> {
@@ -380,5 +389,19 @@ fn tell_proposal(proposal: &ProposalView) {
     }
     if let Some(note) = &proposal.note {
         tell(note);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_a_patch_when_it_is_asked_for_as_json_then_it_is_whole_or_refused() {
+        let text = patch_as_json("+caf\u{e9}\r\n".as_bytes()).unwrap();
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap()["patch"], "+caf\u{e9}\r\n");
+        let error = patch_as_json(b"+caf\xe9\n").unwrap_err();
+        assert!(error.message.contains("byte 4"), "{}", error.message);
+        assert_eq!(error.hint.as_deref(), Some("leave --json out"));
     }
 }
