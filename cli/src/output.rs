@@ -128,6 +128,27 @@ pub fn clip(text: &str, limit: usize) -> String {
     }
 }
 
+/// What others wrote, such as imported code: at a terminal without characters that steer it, and as it is for files and programs.
+pub fn for_people(text: String) -> String {
+    if stdout_is_terminal() { visible(&text) } else { text }
+}
+
+/// A text with � for what would move the cursor of a terminal, or reorder what is read (Boucher and Anderson, "Trojan Source", 2021).
+fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        let is_hidden = match c {
+            '\n' | '\t' => false,
+            '\r' => rest.peek() != Some(&'\n'),
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
+            c => c.is_control(),
+        };
+        shown.push(if is_hidden { '\u{fffd}' } else { c });
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,5 +173,18 @@ mod tests {
     fn given_a_long_text_when_it_is_clipped_then_it_is_one_line_and_no_character_is_cut() {
         assert_eq!(clip("a\nb  c", 10), "a b c");
         assert_eq!(clip("ääää", 2), "ää…");
+    }
+
+    #[test]
+    fn given_a_text_that_would_move_the_cursor_or_reorder_words_when_it_is_made_visible_then_that_is_seen_and_lines_stay()
+     {
+        for (text, expected) in [
+            ("-a = 1\r\n+a = 2\n\tb", "-a = 1\r\n+a = 2\n\tb"),
+            ("+evil()\r # fine", "+evil()\u{fffd} # fine"),
+            ("a\u{1b}[2K\u{8}b\u{9b}c", "a\u{fffd}[2K\u{fffd}b\u{fffd}c"),
+            ("x\u{202e}y\u{2066}é", "x\u{fffd}y\u{fffd}é"),
+        ] {
+            assert_eq!(visible(text), expected, "{text:?}");
+        }
     }
 }

@@ -44,13 +44,12 @@ pub(crate) fn definitions<'t, 's>(language: Language, root: Node<'t>, source: &'
 }
 
 /// The names that others can use: those of the project besides when `least` is [`Reach::Project`]. In order, each once.
-pub(crate) fn public_names(language: Language, source: &[u8], least: Reach) -> Vec<String> {
-    let Some(tree) = language.parse(source) else { return Vec::new() };
+pub(crate) fn public_names(language: Language, root: Node<'_>, source: &[u8], least: Reach) -> Vec<String> {
     let is_wanted = |reach: Reach| reach == Reach::World || least == Reach::Project && reach == Reach::Project;
-    let all = definitions(language, tree.root_node(), source);
+    let all = definitions(language, root, source);
     let mut names: Vec<String> = all.iter().filter(|one| is_wanted(one.reach)).map(|one| one.name.to_owned()).collect();
     if language == Language::Python {
-        names.extend(listed(tree.root_node(), source).into_iter().flatten().map(str::to_owned));
+        names.extend(listed(root, source).into_iter().flatten().map(str::to_owned));
     }
     names.sort();
     names.dedup();
@@ -323,6 +322,11 @@ fn specs<'t>(declaration: Node<'t>, kind: &'static str) -> impl Iterator<Item = 
 mod tests {
     use super::*;
 
+    fn names(language: Language, source: &str, least: Reach) -> Vec<String> {
+        let tree = language.parse(source.as_bytes()).unwrap();
+        public_names(language, tree.root_node(), source.as_bytes(), least)
+    }
+
     #[test]
     fn given_files_of_each_language_when_their_names_are_listed_then_only_what_others_can_use_is_among_them() {
         for (language, source, expected) in [
@@ -359,9 +363,9 @@ mod tests {
                 vec!["A", "F", "M", "T", "X"],
             ),
         ] {
-            assert_eq!(public_names(language, source.as_bytes(), Reach::World), expected, "{source}");
+            assert_eq!(names(language, source, Reach::World), expected, "{source}");
         }
-        let project = public_names(Language::Rust, b"pub(crate) fn g() {}\nfn h() {}\n", Reach::Project);
+        let project = names(Language::Rust, "pub(crate) fn g() {}\nfn h() {}\n", Reach::Project);
         assert_eq!(project, ["g"]);
     }
 }

@@ -56,14 +56,14 @@ impl Language {
         };
         let mut parser = Parser::new();
         parser.set_language(&language.into()).ok()?;
-        match self.ends_lines_with_returns() && has_lone_return(text) {
+        match self.ends_lines_with_returns() && lone_returns(text) > 0 {
             true => parser.parse(with_feeds(text), None),
             false => parser.parse(text, None),
         }
     }
 
     /// Whether a lone `\r` ends a line. No grammar knows that.
-    fn ends_lines_with_returns(self) -> bool {
+    pub(crate) fn ends_lines_with_returns(self) -> bool {
         match self {
             Self::Python | Self::JavaScript | Self::TypeScript | Self::Tsx => true,
             Self::Rust | Self::Go => false,
@@ -122,8 +122,9 @@ impl Language {
     }
 }
 
-fn has_lone_return(text: &[u8]) -> bool {
-    text.contains(&b'\r') && (0..text.len()).any(|at| is_lone_return(text, at))
+/// How many `\r` have no `\n` behind them.
+pub(crate) fn lone_returns(text: &[u8]) -> usize {
+    if text.contains(&b'\r') { (0..text.len()).filter(|at| is_lone_return(text, *at)).count() } else { 0 }
 }
 
 fn is_lone_return(text: &[u8], at: usize) -> bool {
@@ -139,10 +140,12 @@ fn with_feeds(text: &[u8]) -> Vec<u8> {
 /// Visits a node and all named ones below it, in the order of the text.
 pub(crate) fn each<'t>(root: Node<'t>, mut visit: impl FnMut(Node<'t>)) {
     let mut cursor = root.walk();
+    let mut is_root = true;
     loop {
+        let node = cursor.node();
         // Words and signs have no names, and nothing below them.
-        if cursor.depth() == 0 || cursor.node().is_named() {
-            visit(cursor.node());
+        if std::mem::take(&mut is_root) || node.is_named() {
+            visit(node);
             if cursor.goto_first_child() {
                 continue;
             }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::analyzers::{Analyzed, SECRETS, ToolRun};
 use crate::copy::Files;
 use crate::finding::{Finding, Severity, sort_worst_first};
-use crate::language::Language;
+use crate::language::{Language, lone_returns};
 use crate::masks::Masks;
 use crate::review::Review;
 use crate::surface::{self, Surface, SurfaceChange};
@@ -79,10 +79,13 @@ pub struct Report {
     pub took_ms: u64,
 }
 
-/// How many lines a content has.
-pub fn lines(content: &[u8]) -> usize {
-    content.iter().filter(|byte| **byte == b'\n').count()
-        + usize::from(!content.is_empty() && !content.ends_with(b"\n"))
+/// How many lines a file has, as its language counts them.
+pub fn lines(file: &str, content: &[u8]) -> usize {
+    let feeds = content.iter().filter(|byte| **byte == b'\n').count();
+    let counts_returns = Language::of(file).is_some_and(Language::ends_lines_with_returns);
+    let returns = if counts_returns { lone_returns(content) } else { 0 };
+    let is_ended = content.ends_with(b"\n") || returns > 0 && content.ends_with(b"\r");
+    feeds + returns + usize::from(!content.is_empty() && !is_ended)
 }
 
 impl Report {
@@ -106,7 +109,7 @@ impl Report {
         };
         let mut file_metrics = Vec::new();
         for (file, content) in files.iter().filter(|(file, _)| Language::of(file).is_some()) {
-            let lines = lines(content);
+            let lines = lines(file, content);
             summary.lines += lines;
             let complexity = analyzed.complexity.get(file).copied().unwrap_or(0);
             let findings = counts.by_file.get(file).copied().unwrap_or(0);
@@ -237,4 +240,24 @@ fn uri(file: &str) -> String {
             byte => format!("%{byte:02X}"),
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_files_of_each_end_when_lines_are_counted_then_they_are_as_many_as_the_language_has() {
+        for (file, content, expected) in [
+            ("a.py", "", 0),
+            ("a.py", "a", 1),
+            ("a.py", "a\nb\n", 2),
+            ("a.py", "a\r\nb\r\n", 2),
+            ("a.py", "a\rb\r", 2),
+            ("a.js", "a\rb\nc", 3),
+            ("a.rs", "a\rb\r", 1),
+        ] {
+            assert_eq!(lines(file, content.as_bytes()), expected, "{file} {content:?}");
+        }
+    }
 }

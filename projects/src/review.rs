@@ -15,7 +15,7 @@ use crate::finding::Finding;
 use crate::language::Language;
 use crate::masks::Masks;
 use crate::report::{Report, lines};
-use crate::text::FileText;
+use crate::text::{FileText, lines_of};
 
 /// Its name among the tools of a report.
 pub const TOOL: &str = "review";
@@ -164,12 +164,13 @@ fn is_made_up(place: &str, files: &Files) -> bool {
     // A model may leave out the folders of a file.
     let is_named =
         |path: &str| path.strip_suffix(file).is_some_and(|folders| folders.is_empty() || folders.ends_with('/'));
-    !files.iter().any(|(path, content)| is_named(path) && (1..=lines(content)).contains(&number))
+    !files.iter().any(|(path, content)| is_named(path) && (1..=lines(path, content)).contains(&number))
 }
 
 fn line(number: usize, finding: &Finding, files: &Files) -> String {
     let text = files.get(&finding.file).and_then(|content| FileText::read(content));
-    let code = text.as_ref().and_then(|text| text.text.lines().nth(finding.line.saturating_sub(1))).unwrap_or_default();
+    let lines = text.as_ref().map(|text| lines_of(&finding.file, &text.text)).unwrap_or_default();
+    let code = lines.get(finding.line.saturating_sub(1)).copied().unwrap_or_default();
     // A finding of another kind may stand in the line of a secret.
     let masks = text.as_ref().map(|text| Masks::of(&finding.file, &text.text)).unwrap_or_default();
     let code: String = masks.redact(code.trim()).chars().take(MAX_LINE).collect();
@@ -193,6 +194,16 @@ mod tests {
         let rule = ("ruff", "E702", crate::finding::Severity::Low);
         let shown = line(1, &Finding::new(rule, ("a.py", 1, 1), "two statements in a line", ""), &files);
         assert!(shown.contains("import os; password = '[secret]'"), "{shown}");
+    }
+
+    #[test]
+    fn given_a_file_whose_lines_end_with_returns_when_it_is_reviewed_then_the_line_of_a_finding_is_shown_and_may_be_named()
+     {
+        let files = Files::from([("a.py".to_owned(), "x = 1\ry = 2\rz = 3\r".into())]);
+        let rule = ("ruff", "E702", crate::finding::Severity::Low);
+        let shown = line(1, &Finding::new(rule, ("a.py", 2, 1), "odd", ""), &files);
+        assert!(shown.ends_with("    y = 2\n"), "{shown}");
+        assert_eq!(without_made_up_places("a.py:3 a.py:4", &files), "a.py:3 (no such place)");
     }
 
     #[test]

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::analyzers::{is_vendored, parsed};
-use crate::copy::Files;
+use crate::analyzers::{Snapshot, is_vendored};
 use crate::definitions::{Reach, public_names};
 
 /// Most names of a report; what is beyond is counted.
@@ -58,11 +57,12 @@ pub struct SurfaceChange {
 }
 
 /// The surface of a copy. Blocks.
-pub fn surface(files: &Files) -> Surface {
+pub(crate) fn surface(snapshot: &Snapshot<'_>) -> Surface {
     let mut found = Surface::default();
     let is_offered = |path: &str| !is_vendored(path) && !is_test(path);
-    for (path, language, source) in parsed(files).filter(|(path, _, _)| is_offered(path)) {
-        let names = public_names(language, source, Reach::World);
+    for file in snapshot.sources().iter().filter(|file| is_offered(file.path)) {
+        let Some(tree) = file.tree() else { continue };
+        let names = public_names(file.language, tree.root_node(), file.bytes, Reach::World);
         if names.is_empty() {
             continue;
         }
@@ -70,7 +70,7 @@ pub fn surface(files: &Files) -> Surface {
         found.count += names.len();
         let kept: Vec<String> = names.into_iter().take(MAX_NAMES - before).collect();
         if !kept.is_empty() {
-            found.modules.push(Module { file: path.to_owned(), names: kept });
+            found.modules.push(Module { file: file.path.to_owned(), names: kept });
         }
     }
     found.truncated = found.count > MAX_NAMES;
@@ -121,9 +121,11 @@ fn without(these: &Names<'_>, others: &Names<'_>) -> (usize, Vec<PublicName>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::copy::Files;
 
     fn of(files: &[(&str, &str)]) -> Surface {
-        surface(&files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned().into())).collect::<Files>())
+        let files = files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned().into())).collect::<Files>();
+        surface(&Snapshot::new(&files))
     }
 
     #[test]

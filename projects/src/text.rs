@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use crate::language::Language;
+
 /// A text with what is needed to write it back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileText {
@@ -80,6 +82,14 @@ impl FileText {
     }
 }
 
+/// The lines of a file without their ends, as its language counts them.
+pub(crate) fn lines_of<'t>(file: &str, text: &'t str) -> Vec<&'t str> {
+    match text.contains('\r') && Language::of(file).is_some_and(Language::ends_lines_with_returns) {
+        true => lines(text).into_iter().map(plain).collect(),
+        false => text.lines().collect(),
+    }
+}
+
 /// The lines of a text with their ends: `\n`, `\r\n` or a lone `\r`.
 fn lines(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
@@ -155,5 +165,19 @@ mod tests {
     fn given_what_is_no_text_or_does_not_fit_when_read_then_it_is_refused() {
         assert_eq!(FileText::read(b"a\0b"), None);
         assert_eq!(FileText::read(b"\xe9").unwrap().encode("€"), None);
+    }
+
+    #[test]
+    fn given_files_of_each_end_when_their_lines_are_told_then_a_lone_return_ends_one_only_where_the_language_says_so() {
+        for (file, text, expected) in [
+            ("a.py", "a\rb\r\n\nc", vec!["a", "b", "", "c"]),
+            ("a.py", "a\nb\n", vec!["a", "b"]),
+            ("a.ts", "\ra\r", vec!["", "a"]),
+            ("a.rs", "a\rb\r\nc\n", vec!["a\rb", "c"]),
+            ("a.txt", "a\rb", vec!["a\rb"]),
+            ("a.py", "", vec![]),
+        ] {
+            assert_eq!(lines_of(file, text), expected, "{file} {text:?}");
+        }
     }
 }

@@ -33,6 +33,24 @@ fn given_functions_with_many_ways_when_they_are_looked_at_then_each_language_cou
 }
 
 #[test]
+fn given_functions_within_each_other_when_they_are_looked_at_then_each_counts_what_is_within_it() {
+    let ifs = |count: usize, indent: &str| format!("{indent}if x > 1:\n{indent}    x = x + 1\n").repeat(count);
+    let text = format!(
+        "def a(x):\n{}\ndef b(x):\n{}    def inner(x):\n{}        return x\n{}    return inner(x)\n\ndef c(x):\n{}",
+        ifs(16, "    "),
+        ifs(8, "    "),
+        ifs(16, "        "),
+        ifs(4, "    "),
+        ifs(2, "    "),
+    );
+    let files = Files::from([("a.py".to_owned(), text.into())]);
+    let found = deterministic(&files).findings.into_iter().filter(|one| one.rule == "complexity");
+    let mut ways: Vec<String> = found.map(|one| one.message.split(" through").next().unwrap().to_owned()).collect();
+    ways.sort();
+    assert_eq!(ways, ["a has 17 ways", "b has 29 ways", "inner has 17 ways"]);
+}
+
+#[test]
 fn given_long_functions_when_they_are_looked_at_then_each_is_found_once() {
     for (path, head, line, tail) in [
         ("a.py", "def f(x):\n", "    x = x + 1\n", "    return x\n"),

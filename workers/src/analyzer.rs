@@ -311,7 +311,7 @@ fn languages(files: &Files) -> String {
         let Some(language) = Language::of(file) else { continue };
         let counts = found.entry(language.name()).or_default();
         counts.0 += 1;
-        counts.1 += lines(content);
+        counts.1 += lines(file, content);
     }
     let list: Vec<_> = found
         .into_iter()

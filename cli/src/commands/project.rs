@@ -13,7 +13,7 @@ use crate::client::{encode, with_query};
 use crate::commands::runs::approve::{read_line, somebody_is_there};
 use crate::error::{CliError, Exit};
 use crate::host::Connection;
-use crate::output::{Output, print_bytes, print_line, print_piece, table, tell};
+use crate::output::{Output, for_people, print_bytes, print_line, print_piece, table, tell};
 use crate::paging::PageArgs;
 use crate::settings::Settings;
 
@@ -220,7 +220,7 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
             }
             drop(seen);
             let report: ReportView = client.get(&place).await?;
-            output.show(&report, shown::report)
+            output.show(&report, |report| for_people(shown::report(report)))
         }
         ProjectCommand::Report { id, sarif, html, namespace } => {
             let form = sarif.map(|file| ("sarif", file)).or(html.map(|file| ("html", file)));
@@ -231,7 +231,9 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
             );
             match form {
                 Some((_, file)) => write_to(&file, &client.bytes(&place).await?),
-                None => output.show(&client.get::<ReportView>(&place).await?, shown::report),
+                None => {
+                    output.show(&client.get::<ReportView>(&place).await?, |report| for_people(shown::report(report)))
+                }
             }
         }
         ProjectCommand::Trend { id, from, to, namespace } => {
@@ -239,7 +241,7 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
                 &format!("/projects/{}/trend", encode(&id)),
                 &[("namespace", namespace), ("from", from), ("to", to)],
             );
-            output.show(&client.get::<TrendView>(&place).await?, trend::shown)
+            output.show(&client.get::<TrendView>(&place).await?, |trend| for_people(trend::shown(trend)))
         }
         ProjectCommand::Improve { id, file, instruction, candidates, tests, namespace } => {
             let body = ImproveBody { file, instruction, model: None, candidates, tests };
@@ -252,7 +254,7 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
                 }
                 tokio::time::sleep(POLL).await;
             };
-            output.show(&proposal, |proposal| proposal.diff.clone())?;
+            output.show(&proposal, |proposal| for_people(proposal.diff.clone()))?;
             tell_proposal(&proposal);
             if proposal.status == "refused" {
                 return Err(CliError::new(
@@ -289,11 +291,20 @@ pub async fn run(connection: &Connection, command: ProjectCommand, output: Outpu
         ProjectCommand::Patch { id, namespace } => {
             let patch = client.bytes(&path(&id, "/patch", namespace)).await?;
             if output.json {
-                return print_line(&serde_json::json!({ "patch": String::from_utf8_lossy(&patch) }).to_string());
+                return print_line(&patch_as_json(&patch)?);
             }
             print_bytes(&patch)
         }
     }
+}
+
+/// JSON has no other bytes than those of UTF-8: a patch of a file in Latin-1 would not fit any more.
+fn patch_as_json(patch: &[u8]) -> Result<String, CliError> {
+    let text = std::str::from_utf8(patch).map_err(|error| {
+        let what = format!("the patch is no UTF-8 from byte {} on, and JSON can't hold it", error.valid_up_to());
+        CliError::new(Exit::Refused, what).hint("leave --json out")
+    })?;
+    Ok(serde_json::json!({ "patch": text }).to_string())
 }
 
 fn write_to(file: &Path, content: &[u8]) -> Result<(), CliError> {
@@ -345,7 +356,7 @@ async fn apply(
             .hint(format!("riverrun project improve {id} --file {file}")));
     };
     let is_wanted = yes || {
-        print_piece(&newest.diff)?;
+        print_piece(&for_people(newest.diff.clone()))?;
         confirmed(&file).await
     };
     if !is_wanted {
@@ -378,5 +389,19 @@ fn tell_proposal(proposal: &ProposalView) {
     }
     if let Some(note) = &proposal.note {
         tell(note);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_a_patch_when_it_is_asked_for_as_json_then_it_is_whole_or_refused() {
+        let text = patch_as_json("+caf\u{e9}\r\n".as_bytes()).unwrap();
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap()["patch"], "+caf\u{e9}\r\n");
+        let error = patch_as_json(b"+caf\xe9\n").unwrap_err();
+        assert!(error.message.contains("byte 4"), "{}", error.message);
+        assert_eq!(error.hint.as_deref(), Some("leave --json out"));
     }
 }

@@ -288,6 +288,60 @@ mod tests {
     }
 
     #[test]
+    fn given_advisories_as_databases_write_them_when_their_vector_is_of_version_4_then_severities_follow_it() {
+        let of = |score: &str| json!([{ "type": "CVSS_V4", "score": format!("CVSS:4.0/{score}") }]);
+        let events = json!([{ "introduced": "0" }, { "fixed": "78.1.1" }]);
+        let affected = |ecosystem: &str, name: &str, more: Value| {
+            let mut affected = json!({ "package": { "ecosystem": ecosystem, "name": name },
+                "ranges": [{ "type": if ecosystem == "PyPI" { "ECOSYSTEM" } else { "SEMVER" }, "events": events }] });
+            affected["database_specific"] = more;
+            json!([affected])
+        };
+        let high = of("AV:N/AC:L/AT:N/PR:N/UI:N/VC:N/VI:H/VA:N/SC:N/SI:N/SA:N/E:P/CR:X/IR:X/AR:X");
+        let low = of("AV:L/AC:H/AT:P/PR:H/UI:A/VC:L/VI:N/VA:N/SC:N/SI:N/SA:N");
+        let medium = of("AV:N/AC:L/AT:N/PR:N/UI:N/VC:L/VI:L/VA:L/SC:N/SI:N/SA:N");
+        let folder = tempfile::tempdir().unwrap();
+        for (file, advisory) in [
+            // Of Python's own database, which writes no word.
+            (
+                "PYSEC-1.json",
+                json!({ "id": "PYSEC-1", "schema_version": "1.7.3", "summary": "path traversal", "severity": high,
+                    "affected": affected("PyPI", "setuptools", json!({ "source": "x" })) }),
+            ),
+            // Of RustSec: what is specific to it has a null for the vector.
+            (
+                "RUSTSEC-1.json",
+                json!({ "id": "RUSTSEC-1", "summary": "race", "severity": low, "database_specific": { "license": "CC0-1.0" },
+                    "affected": affected("crates.io", "time", json!({ "categories": [], "cvss": null, "informational": null })) }),
+            ),
+            // Of GitHub, which writes the word of the vector.
+            (
+                "GHSA-1.json",
+                json!({ "id": "GHSA-1", "summary": "leak", "severity": medium,
+                    "database_specific": { "cwe_ids": ["CWE-200"], "github_reviewed": true, "severity": "MODERATE" },
+                    "affected": affected("npm", "lodash", json!({ "source": "x" })) }),
+            ),
+        ] {
+            std::fs::write(folder.path().join(file), advisory.to_string()).unwrap();
+        }
+        let cargo = "[[package]]\nname = \"time\"\nversion = \"0.1.40\"\nsource = \"registry+x\"\n";
+        let files = Files::from([
+            ("Cargo.lock".to_owned(), cargo.into()),
+            (
+                "bun.lock".to_owned(),
+                "{\"packages\": {\"lodash\": [\"lodash@4.17.20\", \"\", {}, \"sha512-x\"],},}".into(),
+            ),
+            ("requirements.txt".to_owned(), "setuptools==78.0.0\n".into()),
+        ]);
+        let (run, found) = analyze(&files, Some(folder.path()));
+        let mut seen: Vec<_> = found.iter().map(|one| (one.file.as_str(), one.severity)).collect();
+        seen.sort_unstable();
+        let expected =
+            [("Cargo.lock", Severity::Low), ("bun.lock", Severity::Medium), ("requirements.txt", Severity::High)];
+        assert_eq!(seen, expected, "{run:?}");
+    }
+
+    #[test]
     fn given_a_folder_when_packages_are_judged_then_what_is_known_is_found_and_no_folder_is_no_clean_answer() {
         let folder = tempfile::tempdir().unwrap();
         let advisory = json!({ "id": "PYSEC-1", "summary": "bad", "affected": [{ "package": { "ecosystem": "PyPI", "name": "Django" },

@@ -1,10 +1,15 @@
-//! How bad a vulnerability is by its CVSS vector: the base score of version 3 (<https://www.first.org/cvss/v3.1/specification-document>).
+//! How bad a vulnerability is by its CVSS vector: the base score of version 3 (<https://www.first.org/cvss/v3.1/specification-document>),
+//! where nothing else of a vector counts, or the score of version 4 (<https://www.first.org/cvss/v4.0/specification-document>).
+
+use ::cvss::v4::Vector;
 
 use crate::finding::Severity;
 
-/// The severity of a vector such as `CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H`; `None` for those of other versions.
+/// The severity of a vector such as `CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H`; `None` for those of other versions and for what
+/// is no whole vector. Versions 3 and 4 have the same scale.
 pub(super) fn severity(vector: &str) -> Option<Severity> {
-    let tenths = base_score(vector)? * 10.0;
+    let score = if vector.starts_with("CVSS:4.0/") { score_of_4(vector) } else { base_score(vector) };
+    let tenths = score? * 10.0;
     Some(match tenths {
         score if score < 0.5 => Severity::Info,
         score if score < 39.5 => Severity::Low,
@@ -12,6 +17,11 @@ pub(super) fn severity(vector: &str) -> Option<Severity> {
         score if score < 89.5 => Severity::High,
         _ => Severity::Critical,
     })
+}
+
+/// With what is known of attacks (`E`), where the vector says it.
+fn score_of_4(vector: &str) -> Option<f64> {
+    Some(vector.parse::<Vector>().ok()?.score().value())
 }
 
 fn base_score(vector: &str) -> Option<f64> {
@@ -96,10 +106,33 @@ mod tests {
             }
         }
         let cut = "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H";
+        let odd = "CVSS:4.0/AV:X/AC:L/AT:N/PR:N/UI:N/VC:H/VI:H/VA:H/SC:N/SI:N/SA:N";
         for other in
-            ["", "HIGH", cut, "CVSS:4.0/AV:N/AC:L/AT:N/PR:N/UI:N", "CVSS:3.1/AV:X/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H"]
+            ["", "HIGH", cut, odd, "CVSS:4.0/AV:N/AC:L/AT:N/PR:N/UI:N", "CVSS:3.1/AV:X/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H"]
         {
             assert_eq!(severity(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn given_vectors_of_version_4_whose_scores_are_known_when_they_are_judged_then_scores_and_severities_are_those() {
+        let unset = "CR:X/IR:X/AR:X/MAV:X/MAC:X/MAT:X/MPR:X/MUI:X/MVC:X/MVI:X/MVA:X/MSC:X/MSI:X/MSA:X/S:X/AU:X/R:X/V:X/RE:X/U:X";
+        let reported = format!("AV:N/AC:L/AT:N/PR:N/UI:N/VC:N/VI:H/VA:N/SC:N/SI:N/SA:N/E:P/{unset}");
+        for (vector, score, expected) in [
+            ("AV:N/AC:L/AT:N/PR:N/UI:N/VC:H/VI:H/VA:H/SC:H/SI:H/SA:H", 10.0, Severity::Critical),
+            ("AV:N/AC:L/AT:N/PR:N/UI:N/VC:H/VI:H/VA:H/SC:N/SI:N/SA:N", 9.3, Severity::Critical),
+            ("AV:N/AC:L/AT:N/PR:N/UI:N/VC:N/VI:N/VA:H/SC:N/SI:N/SA:N", 8.7, Severity::High),
+            (reported.as_str(), 7.7, Severity::High),
+            ("AV:L/AC:L/AT:P/PR:L/UI:N/VC:H/VI:H/VA:H/SC:N/SI:N/SA:N", 7.3, Severity::High),
+            ("AV:N/AC:L/AT:N/PR:N/UI:N/VC:L/VI:L/VA:L/SC:N/SI:N/SA:N", 6.9, Severity::Medium),
+            ("AV:N/AC:L/AT:N/PR:N/UI:P/VC:N/VI:N/VA:N/SC:L/SI:L/SA:N", 5.3, Severity::Medium),
+            ("AV:N/AC:L/AT:P/PR:N/UI:N/VC:L/VI:N/VA:N/SC:N/SI:N/SA:N/E:U", 1.7, Severity::Low),
+            ("AV:N/AC:L/AT:N/PR:N/UI:N/VC:N/VI:N/VA:N/SC:N/SI:N/SA:N", 0.0, Severity::Info),
+        ] {
+            let vector = format!("CVSS:4.0/{vector}");
+            let found = score_of_4(&vector).unwrap();
+            assert!((found - score).abs() < 0.01, "{vector}: {found}");
+            assert_eq!(severity(&vector), Some(expected), "{vector}");
         }
     }
 }

@@ -11,12 +11,13 @@ use crate::finding::{Finding, Severity};
 /// Versions of npm that are any version.
 const ANY: [&str; 4] = ["", "*", "x", "latest"];
 /// Names of files that name packages without using them.
-const NO_USE: [&str; 7] = [
+const NO_USE: [&str; 8] = [
     "package.json",
     "package-lock.json",
     "npm-shrinkwrap.json",
     "yarn.lock",
     "pnpm-lock.yaml",
+    "bun.lock",
     "Cargo.toml",
     "Cargo.lock",
 ];
@@ -213,7 +214,9 @@ mod tests {
             found(&[("a/package.json", npm), ("b/x.js", "require('lodash')"), ("a.js", "require('lodash')")]),
             unused
         );
-        assert_eq!(found(&[("a/package.json", npm), ("a/package-lock.json", "\"lodash\"")]), unused);
+        for lock in ["a/package-lock.json", "a/bun.lock"] {
+            assert_eq!(found(&[("a/package.json", npm), (lock, "\"lodash\"")]), unused, "{lock}");
+        }
         assert!(found(&[("package.json", npm), ("b/x.js", "require('lodash')")]).is_empty());
         assert!(found(&[("vendor/a/package.json", npm)]).is_empty(), "others keep their own house");
         for path in ["package.json", "Cargo.toml", "go.mod"] {

@@ -8,7 +8,8 @@ use tree_sitter::Node;
 
 use super::python_manifests::{Requirement, Role, manifest};
 use super::python_packages::{is_stdlib, modules_of, package_of};
-use super::{declared_packages, node_packages, parsed, undeclared_go, undeclared_rust};
+use super::snapshot::Snapshot;
+use super::{declared_packages, node_packages, undeclared_go, undeclared_rust};
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
 use crate::language::{Language, each, named, text};
@@ -31,21 +32,21 @@ struct Manifests {
     is_open: bool,
 }
 
-pub(super) fn analyze(files: &Files) -> Vec<Finding> {
-    let mut found = python(files);
-    found.extend(node_packages::undeclared(TOOL, files));
-    found.extend(undeclared_go::undeclared(TOOL, files));
-    found.extend(undeclared_rust::undeclared(TOOL, files));
-    found.extend(declared_packages::analyze(TOOL, files));
+pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
+    let mut found = python(snapshot);
+    found.extend(node_packages::undeclared(TOOL, snapshot));
+    found.extend(undeclared_go::undeclared(TOOL, snapshot));
+    found.extend(undeclared_rust::undeclared(TOOL, snapshot));
+    found.extend(declared_packages::analyze(TOOL, snapshot.files()));
     found
 }
 
-fn python(files: &Files) -> Vec<Finding> {
-    let manifests = manifests(files);
+fn python(snapshot: &Snapshot<'_>) -> Vec<Finding> {
+    let manifests = manifests(snapshot.files());
     if manifests.declared.is_empty() {
         return Vec::new();
     }
-    let imported = imported(files);
+    let imported = imported(snapshot);
     let mut found = Vec::new();
     for (package, Declared { file, requirement }) in &manifests.declared {
         let place = (file.as_str(), requirement.line, 1);
@@ -65,7 +66,7 @@ fn python(files: &Files) -> Vec<Finding> {
             found.push(Finding::new(rule, place, message, "remove it, unless a tool needs it"));
         }
     }
-    undeclared(files, &manifests, &imported, &mut found);
+    undeclared(snapshot.files(), &manifests, &imported, &mut found);
     found
 }
 
@@ -132,13 +133,14 @@ struct Import {
     is_guarded: bool,
 }
 
-fn imported(files: &Files) -> BTreeMap<String, Import> {
+fn imported(snapshot: &Snapshot<'_>) -> BTreeMap<String, Import> {
     let mut modules = BTreeMap::new();
-    let python = || parsed(files).filter(|(_, language, _)| *language == Language::Python);
+    let python = || snapshot.sources().iter().filter(|file| file.language == Language::Python);
     // What the project imports goes before what builds it.
-    let all = python().filter(|(path, _, _)| !is_setup(path)).chain(python().filter(|(path, _, _)| is_setup(path)));
-    for (path, language, source) in all {
-        let Some(tree) = language.parse(source) else { continue };
+    let all = python().filter(|file| !is_setup(file.path)).chain(python().filter(|file| is_setup(file.path)));
+    for file in all {
+        let (path, source) = (file.path, file.bytes);
+        let Some(tree) = file.tree() else { continue };
         let mut note = |node: Node<'_>, name: Node<'_>| {
             let import = || Import {
                 file: path.to_owned(),

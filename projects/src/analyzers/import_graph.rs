@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tree_sitter::Node;
 
-use super::{parsed, script_imports};
+use super::script_imports;
+use super::snapshot::Snapshot;
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
 use crate::language::{Language, named, text};
@@ -18,8 +19,8 @@ const MAX_NAMED: usize = 6;
 type Targets<'f> = BTreeMap<&'f str, usize>;
 type Graph<'f> = BTreeMap<&'f str, Targets<'f>>;
 
-pub(super) fn analyze(files: &Files) -> Vec<Finding> {
-    let graph = graph(files);
+pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
+    let graph = graph(snapshot);
     circles(&graph).into_iter().map(|circle| finding(&circle, &graph)).collect()
 }
 
@@ -39,18 +40,19 @@ fn finding(circle: &BTreeSet<&str>, graph: &Graph<'_>) -> Finding {
     Finding::new((TOOL, "import-cycle", Severity::Low), (first, line, 1), message, fix).with_others(others)
 }
 
-fn graph(files: &Files) -> Graph<'_> {
+fn graph<'f>(snapshot: &Snapshot<'f>) -> Graph<'f> {
     let mut graph = Graph::new();
-    for (path, language, source) in parsed(files) {
+    for file in snapshot.sources() {
+        let (path, language, source) = (file.path, file.language, file.bytes);
         let is_script = matches!(language, Language::JavaScript | Language::TypeScript | Language::Tsx);
         if !is_script && language != Language::Python {
             continue;
         }
         let targets: &mut Targets<'_> = graph.entry(path).or_default();
-        let Some(tree) = language.parse(source) else { continue };
+        let Some(tree) = file.tree() else { continue };
         let found = match is_script {
-            true => script_imports::targets(path, (language, tree.root_node()), source, files),
-            false => of_python(path, tree.root_node(), source, files),
+            true => script_imports::targets(path, (language, tree.root_node()), source, snapshot.files()),
+            false => of_python(path, tree.root_node(), source, snapshot.files()),
         };
         for (target, line) in found.into_iter().filter(|(target, _)| *target != path) {
             targets.entry(target).or_insert(line);
@@ -166,7 +168,7 @@ mod tests {
 
     fn cycles(files: &[(&str, &str)]) -> Vec<(String, usize, String)> {
         let files = files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned().into())).collect::<Files>();
-        analyze(&files).into_iter().map(|one| (one.file, one.line, one.message)).collect()
+        analyze(&Snapshot::new(&files)).into_iter().map(|one| (one.file, one.line, one.message)).collect()
     }
 
     #[test]

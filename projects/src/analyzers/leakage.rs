@@ -1,9 +1,8 @@
 //! Leaks of machine learning: what a model learns from data that it is tested on (Kaufman et al., "Leakage in data mining", 2012).
 //! Python, one scope at a time; what goes through other functions is not followed.
 
-use super::parsed;
 use super::python_flow::{Assignment, Call, Scope, scopes};
-use crate::copy::Files;
+use super::snapshot::Snapshot;
 use crate::finding::{Finding, Severity};
 use crate::language::Language;
 
@@ -32,11 +31,14 @@ const TRANSFORMERS: &[&str] = &[
     "KBinsDiscretizer",
 ];
 
-pub(super) fn analyze(files: &Files) -> Vec<Finding> {
+pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
-    let is_asked = |(_, language, source): &(&str, Language, &[u8])| *language == Language::Python && may_leak(source);
-    for (path, language, source) in parsed(files).filter(is_asked) {
-        let Some(tree) = language.parse(source) else { continue };
+    for file in snapshot.sources() {
+        let (path, source) = (file.path, file.bytes);
+        if file.language != Language::Python || !may_leak(source) {
+            continue;
+        }
+        let Some(tree) = file.tree() else { continue };
         for scope in scopes(tree.root_node(), source) {
             fit_before_split(path, &scope, &mut found);
             resample_before_split(path, &scope, &mut found);
@@ -223,10 +225,11 @@ fn shuffled_time(path: &str, scope: &Scope, found: &mut Vec<Finding>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::copy::Files;
 
     fn rules(code: &str) -> Vec<String> {
         let files = Files::from([("a.py".to_owned(), code.to_owned().into())]);
-        analyze(&files).into_iter().map(|one| one.rule).collect()
+        analyze(&Snapshot::new(&files)).into_iter().map(|one| one.rule).collect()
     }
 
     #[test]

@@ -9,11 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::copy::Files;
 use crate::finding::{Counts, Finding, sort_worst_first};
-use crate::language::Language;
 use crate::progress::Progress;
 use crate::settings::ProjectSettings;
 use crate::surface::{Surface, surface};
-use limits::{MAX_PARSED, too_large};
+use limits::too_large;
 
 mod advisories;
 mod cvss;
@@ -34,6 +33,7 @@ mod python_manifests;
 mod python_packages;
 mod script_imports;
 mod secrets;
+mod snapshot;
 mod spdx;
 mod syntax;
 mod undeclared_go;
@@ -43,6 +43,7 @@ pub(crate) use external::{KnownTool, known_tools};
 pub use package_licences::LicenceTable;
 pub(crate) use package_licences::is_vendored;
 pub(crate) use secrets::{TOOL as SECRETS, secrets_in};
+pub(crate) use snapshot::Snapshot;
 
 /// Findings of one analyzer that a report lists, the worst; what is beyond is counted.
 pub const MAX_FINDINGS: usize = 5_000;
@@ -104,14 +105,6 @@ pub struct Analyzed {
     pub surface: Surface,
 }
 
-/// A file that can be parsed, with its language.
-pub(crate) fn parsed(files: &Files) -> impl Iterator<Item = (&str, Language, &[u8])> {
-    files
-        .iter()
-        .filter(|(_, content)| content.len() <= MAX_PARSED)
-        .filter_map(|(path, content)| Some((path.as_str(), Language::of(path)?, content.as_ref())))
-}
-
 /// What the analyzers that only read find. Blocks.
 pub fn deterministic(files: &Files) -> Analyzed {
     reading(files, None, &LicenceTable::default(), &Progress::default())
@@ -119,11 +112,12 @@ pub fn deterministic(files: &Files) -> Analyzed {
 
 /// The same, with a table of licences; with a focus only what concerns that file.
 fn reading(files: &Files, focus: Option<&str>, table: &LicenceTable, progress: &Progress) -> Analyzed {
-    type Analyzer<'a> = &'a (dyn Fn(&Files) -> Vec<Finding> + Sync);
-    let licences = |files: &Files| licences::analyze(files, table);
+    type Analyzer<'a> = &'a (dyn Fn(&Snapshot<'_>) -> Vec<Finding> + Sync);
+    let licences = |snapshot: &Snapshot<'_>| licences::analyze(snapshot.files(), table);
+    let secrets = |snapshot: &Snapshot<'_>| secrets::analyze(snapshot.files());
     let complexity = OnceLock::new();
-    let syntax = |files: &Files| {
-        let (found, ways) = syntax::analyze(files);
+    let syntax = |snapshot: &Snapshot<'_>| {
+        let (found, ways) = syntax::analyze(snapshot);
         // It is set once.
         let _ = complexity.set(ways);
         found
@@ -135,18 +129,19 @@ fn reading(files: &Files, focus: Option<&str>, table: &LicenceTable, progress: &
         ("leakage", &leakage::analyze),
         ("imports", &import_graph::analyze),
         ("licences", &licences),
-        ("secrets", &secrets::analyze),
+        ("secrets", &secrets),
     ];
     progress.expect(all.len());
     let lone = focus.map(|file| only(file, files));
-    let by_file = lone.as_ref().unwrap_or(files);
+    let (snapshot, lone) = (Snapshot::new(files), lone.as_ref().map(Snapshot::new));
+    let by_file = lone.as_ref().unwrap_or(&snapshot);
     let (runs, offered) = std::thread::scope(|scope| {
         // Figures are those of a whole project.
-        let offered = scope.spawn(|| if focus.is_none() { surface(files) } else { Surface::default() });
+        let offered = scope.spawn(|| if focus.is_none() { surface(&snapshot) } else { Surface::default() });
         let started: Vec<_> = all
             .iter()
             .map(|(name, analyze)| {
-                let seen = if BY_FILE.contains(name) { by_file } else { files };
+                let seen = if BY_FILE.contains(name) { by_file } else { &snapshot };
                 let work = move || {
                     let begun = Instant::now();
                     let found = analyze(seen);
@@ -286,6 +281,7 @@ impl Analyzed {
 mod tests {
     use bytes::Bytes;
 
+    use super::limits::MAX_PARSED;
     use super::*;
     use crate::finding::Severity;
     use crate::report::Report;

@@ -1,4 +1,4 @@
-//! Lock files of JavaScript: npm's of each version, Yarn's (classic and later) and pnpm's.
+//! Lock files of JavaScript: npm's of each version, Yarn's (classic and later), pnpm's and Bun's (since 1.2, when it became a text).
 
 use serde_json::{Map, Value};
 
@@ -91,6 +91,46 @@ pub(super) fn pnpm(text: &str) -> Vec<Named> {
     found
 }
 
+/// What each key of `packages` was resolved to stands first behind it: `a@1.0.0`, or `a@` and an address.
+pub(super) fn bun(text: &str) -> Vec<Named> {
+    let lock: Value = serde_json::from_str(&without_last_commas(text)).unwrap_or_default();
+    let places = places(text);
+    let named = |(key, one): (&String, &Value)| {
+        let (name, version) = split_behind_scope(one[0].as_str()?, '@')?;
+        let line = places.get(key.as_str()).copied().unwrap_or(1);
+        is_version(version).then(|| package(name, version, line))
+    };
+    lock["packages"].as_object().into_iter().flatten().filter_map(named).collect()
+}
+
+/// JSON without the commas that Bun writes behind the last of a list.
+fn without_last_commas(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    // Where a comma stands that only blanks followed so far.
+    let mut comma = None;
+    for c in text.chars() {
+        if is_quoted {
+            is_quoted = is_escaped || c != '"';
+            is_escaped = c == '\\' && !is_escaped;
+        } else {
+            match c {
+                ',' => comma = Some(plain.len()),
+                ']' | '}' => {
+                    if let Some(at) = comma.take() {
+                        plain.remove(at);
+                    }
+                }
+                _ if c.is_whitespace() => {}
+                _ => comma = None,
+            }
+            is_quoted = c == '"';
+        }
+        plain.push(c);
+    }
+    plain
+}
+
 /// Splits `a@b` and `@scope/a@b` at the first separator behind the name.
 fn split_behind_scope(text: &str, separator: char) -> Option<(&str, &str)> {
     let begin = if text.starts_with('@') { text.find('/')? + 1 } else { 0 };
@@ -159,6 +199,62 @@ mod tests {
             ("", vec![]),
         ] {
             assert_eq!(seen(&pnpm(text)), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn given_a_lock_file_of_bun_when_it_is_read_then_packages_of_registries_are_found_and_parts_of_the_project_are_not()
+    {
+        let text = r#"{
+  "lockfileVersion": 1,
+  "workspaces": {
+    "": {
+      "name": "me",
+      "dependencies": {
+        "lodash": "^4.17.20",
+      },
+    },
+  },
+  "trustedDependencies": [
+    "lodash",
+  ],
+  "packages": {
+    "@a/b": ["@a/b@1.2.3", "", { "dependencies": { "lodash": "^3.0.0" }, "bin": { "b": "a,}b.js" } }, "sha512-x=="],
+
+    "e": ["@d/f@2.0.0-rc.1", "https://registry.example/f.tgz", {}, "sha512-x=="],
+
+    "g": ["g@github:o/g#0123abc", {}, "o-g-0123abc"],
+
+    "lodash": ["lodash@4.17.20", "", {}, "sha512-x=="],
+
+    "me": ["me@workspace:packages/me"],
+
+    "@a/b/lodash": ["lodash@3.10.1", "", {}, "sha512-x=="],
+  }
+}
+"#;
+        let found = bun(text);
+        let mut found = seen(&found);
+        found.sort_unstable();
+        let expected =
+            [("@a/b", "1.2.3", 15), ("@d/f", "2.0.0-rc.1", 17), ("lodash", "3.10.1", 25), ("lodash", "4.17.20", 21)];
+        assert_eq!(found, expected);
+        assert!(
+            bun("").is_empty() && bun("{\"packages\": {,}}").is_empty() && bun("{\"packages\": {\"a\": 1}}").is_empty()
+        );
+    }
+
+    #[test]
+    fn given_commas_when_those_behind_the_last_of_lists_are_taken_out_then_all_others_stay() {
+        for (text, expected) in [
+            ("[1, 2]", "[1, 2]"),
+            ("[1,\n 2,\n]", "[1,\n 2\n]"),
+            ("{\"a\": [1,], \"b\": {},}", "{\"a\": [1], \"b\": {}}"),
+            (r#"[",]", "\\",]"#, r#"[",]", "\\"]"#),
+            (r#"["\",]",]"#, r#"["\",]"]"#),
+            ("[\"\u{fc}\",\u{a0}]", "[\"\u{fc}\"\u{a0}]"),
+        ] {
+            assert_eq!(without_last_commas(text), expected, "{text}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use tree_sitter::Node;
 
-use super::parsed;
+use super::snapshot::Snapshot;
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
 use crate::language::{Language, each, named, text};
@@ -62,21 +62,22 @@ const LISTS: [&str; 4] = ["dependencies", "devDependencies", "peerDependencies",
 type Manifests = BTreeMap<String, BTreeSet<String>>;
 
 /// Imports that nothing declared has, at the first place of each in a folder with a manifest.
-pub(super) fn undeclared(tool: &str, files: &Files) -> Vec<Finding> {
-    let manifests = manifests(files);
-    if manifests.is_empty() || maps_names(files) {
+pub(super) fn undeclared(tool: &str, snapshot: &Snapshot<'_>) -> Vec<Finding> {
+    let manifests = manifests(snapshot.files());
+    if manifests.is_empty() || maps_names(snapshot.files()) {
         return Vec::new();
     }
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
-    for (path, language, source) in parsed(files) {
-        if !matches!(language, Language::JavaScript | Language::TypeScript | Language::Tsx) {
+    for file in snapshot.sources() {
+        let (path, source) = (file.path, file.bytes);
+        if !matches!(file.language, Language::JavaScript | Language::TypeScript | Language::Tsx) {
             continue;
         }
         let above: Vec<(&String, &BTreeSet<String>)> =
             manifests.iter().filter(|(folder, _)| path.starts_with(folder.as_str())).collect();
         let Some((nearest, _)) = above.last() else { continue };
-        let Some(tree) = language.parse(source) else { continue };
+        let Some(tree) = file.tree() else { continue };
         each(tree.root_node(), |node| {
             let Some(package) = specifier(node, source).and_then(package_of) else { return };
             let types = format!("@types/{package}");
@@ -160,7 +161,7 @@ mod tests {
 
     fn places(files: &[(&str, &str)]) -> Vec<(String, usize)> {
         let files = files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned().into())).collect::<Files>();
-        undeclared("dependencies", &files).into_iter().map(|one| (one.file, one.line)).collect()
+        undeclared("dependencies", &Snapshot::new(&files)).into_iter().map(|one| (one.file, one.line)).collect()
     }
 
     #[test]

@@ -55,6 +55,7 @@ fn named(path: &str, content: &[u8]) -> Vec<Named> {
         "package-lock.json" | "npm-shrinkwrap.json" => node_locks::npm,
         "yarn.lock" => node_locks::yarn,
         "pnpm-lock.yaml" => node_locks::pnpm,
+        "bun.lock" => node_locks::bun,
         "go.mod" => go_mod,
         _ => return declared(path, content),
     };
@@ -172,6 +173,7 @@ mod tests {
             ),
             ("a/package-lock.json", npm, ("npm", "@a/b", "1.2.3", 4)),
             ("yarn.lock", "lodash@^4:\n  version \"4.17.20\"\n", ("npm", "lodash", "4.17.20", 1)),
+            ("bun.lock", "{\"packages\": {\n\"lodash\": [\"lodash@4.17.20\"],\n},}", ("npm", "lodash", "4.17.20", 2)),
             ("pnpm-lock.yaml", "packages:\n\n  lodash@4.17.20:\n", ("npm", "lodash", "4.17.20", 3)),
             ("Cargo.lock", cargo, ("crates.io", "time", "0.1.40", 6)),
             ("uv.lock", "[[package]]\nname = \"Jinja_2\"\nversion = \"2.0\"\n", ("PyPI", "jinja-2", "2.0", 1)),

@@ -6,6 +6,7 @@ use super::limits::MAX_SCANNED;
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
 use crate::installed::is_metadata;
+use crate::text::lines_of;
 
 /// Its name; what it finds quotes no secret.
 pub(crate) const TOOL: &str = "secrets";
@@ -38,7 +39,7 @@ pub(super) fn analyze(files: &Files) -> Vec<Finding> {
         }
         let text = String::from_utf8_lossy(content);
         let is_settings = is_settings(path);
-        for (index, line) in text.lines().enumerate() {
+        for (index, line) in lines_of(path, &text).into_iter().enumerate() {
             scan(path, (index + 1, line), is_settings, &mut found);
         }
         people(path, &text, &mut found);
@@ -55,7 +56,7 @@ pub(super) fn is_read(path: &str, content: &[u8]) -> bool {
 pub(crate) fn secrets_in<'t>(path: &str, text: &'t str) -> Vec<&'t str> {
     let is_settings = is_settings(path);
     let mut found = private_keys(text);
-    for line in text.lines() {
+    for line in lines_of(path, text) {
         found.extend(keys(line).map(|(at, length, _)| &line[at..at + length]));
         found.extend(passwords(line, is_settings));
     }
@@ -257,6 +258,15 @@ mod tests {
             let expected: &[&str] = if is_found { &["literal-password"] } else { &[] };
             assert_eq!(rules(path, line), expected, "{path} {line}");
         }
+    }
+
+    #[test]
+    fn given_a_file_whose_lines_end_with_returns_when_it_is_read_then_each_secret_stands_in_its_line() {
+        let text = "x = 1\rpassword = 'hunter2hunter2'\ry = 2\rsecret = 'hunter3hunter3'\r";
+        let files = Files::from([("a.py".to_owned(), text.into())]);
+        let lines: Vec<usize> = analyze(&files).into_iter().map(|one| one.line).collect();
+        assert_eq!(lines, [2, 4]);
+        assert_eq!(secrets_in("a.py", text), ["hunter2hunter2", "hunter3hunter3"]);
     }
 
     #[test]

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use tree_sitter::Node;
 
-use super::parsed;
-use crate::copy::Files;
+use super::snapshot::Snapshot;
 use crate::finding::{Finding, Severity};
 use crate::language::{Language, each, named, text};
 
@@ -19,27 +18,29 @@ const MAX_LINES: usize = 100;
 const MIN_DUPLICATE_LINES: usize = 6;
 
 /// What is found, and the ways through each file whose syntax is known.
-pub(super) fn analyze(files: &Files) -> (Vec<Finding>, BTreeMap<String, usize>) {
+pub(super) fn analyze(snapshot: &Snapshot<'_>) -> (Vec<Finding>, BTreeMap<String, usize>) {
     let mut found = Vec::new();
     let mut complexity = BTreeMap::new();
     let mut bodies: HashMap<String, (String, usize)> = HashMap::new();
-    for (path, language, source) in parsed(files) {
-        let Some(tree) = language.parse(source) else { continue };
+    for file in snapshot.sources() {
+        let (path, language, source) = (file.path, file.language, file.bytes);
+        let Some(tree) = file.tree() else { continue };
         let root = tree.root_node();
-        complexity.insert(path.to_owned(), ways(language, root));
+        let outline = outline(language, root);
+        complexity.insert(path.to_owned(), outline.branches.len() + 1);
         if root.has_error() {
             found.push(broken(path, root));
         }
-        each(root, |node| {
-            if language.is_function(node.kind()) {
-                function(path, language, node, source, &mut found);
-                duplicate(path, node, source, &mut bodies, &mut found);
+        for part in &outline.parts {
+            match *part {
+                Part::Function { node, branches_before } => {
+                    let complexity = outline.ways(node, branches_before);
+                    function(path, node, (source, complexity), &mut found);
+                    duplicate(path, node, source, &mut bodies, &mut found);
+                }
+                Part::Block(node) => unreachable(path, node, &mut found),
             }
-            // A block of Go has its statements in a list below it.
-            if matches!(node.kind(), "block" | "statement_block" | "statement_list") {
-                unreachable(path, node, &mut found);
-            }
-        });
+        }
     }
     (found, complexity)
 }
@@ -61,19 +62,52 @@ fn broken(path: &str, root: Node<'_>) -> Finding {
     Finding::new(rule, place(path, at), "the file does not parse from here on", "correct the syntax")
 }
 
-fn ways(language: Language, root: Node<'_>) -> usize {
-    let mut count = 1;
-    each(root, |node| count += usize::from(language.is_branch(node.kind())));
-    count
+/// A part of a file that something may be said of.
+enum Part<'t> {
+    Function { node: Node<'t>, branches_before: usize },
+    Block(Node<'t>),
+}
+
+/// What one walk through a file finds.
+struct Outline<'t> {
+    /// In the order of the text, outer ones first.
+    parts: Vec<Part<'t>>,
+    /// First bytes of its branches, in the same order.
+    branches: Vec<usize>,
+}
+
+impl Outline<'_> {
+    /// Ways through a function: what begins before its end, of the branches that come after its beginning, is within it.
+    fn ways(&self, function: Node<'_>, branches_before: usize) -> usize {
+        let later = &self.branches[branches_before..];
+        later.partition_point(|begin| *begin < function.end_byte()) + 1
+    }
+}
+
+fn outline(language: Language, root: Node<'_>) -> Outline<'_> {
+    let mut outline = Outline { parts: Vec::new(), branches: Vec::new() };
+    each(root, |node| {
+        let kind = node.kind();
+        if language.is_branch(kind) {
+            outline.branches.push(node.start_byte());
+        }
+        if language.is_function(kind) {
+            outline.parts.push(Part::Function { node, branches_before: outline.branches.len() });
+        }
+        // A block of Go has its statements in a list below it.
+        if matches!(kind, "block" | "statement_block" | "statement_list") {
+            outline.parts.push(Part::Block(node));
+        }
+    });
+    outline
 }
 
 fn name_of<'s>(node: Node<'_>, source: &'s [u8]) -> &'s str {
     node.child_by_field_name("name").map_or("a function", |name| text(name, source))
 }
 
-fn function(path: &str, language: Language, node: Node<'_>, source: &[u8], found: &mut Vec<Finding>) {
+fn function(path: &str, node: Node<'_>, (source, complexity): (&[u8], usize), found: &mut Vec<Finding>) {
     let name = name_of(node, source);
-    let complexity = ways(language, node);
     if complexity > MAX_COMPLEXITY {
         let severity = if complexity > 2 * MAX_COMPLEXITY { Severity::Medium } else { Severity::Low };
         let message = format!("{name} has {complexity} ways through it; more than {MAX_COMPLEXITY} are hard to test");

@@ -3,27 +3,30 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{is_vendored, parsed};
+use super::is_vendored;
+use super::snapshot::Snapshot;
 use crate::copy::Files;
 use crate::finding::{Finding, Severity};
 use crate::language::{Language, each, text};
 
 /// Imports that nothing declared has, at the first place of each below a `go.mod`.
-pub(super) fn undeclared(tool: &str, files: &Files) -> Vec<Finding> {
-    let modules = modules(files);
+pub(super) fn undeclared(tool: &str, snapshot: &Snapshot<'_>) -> Vec<Finding> {
+    let modules = modules(snapshot.files());
     if modules.is_empty() {
         return Vec::new();
     }
     let own: BTreeSet<&str> = modules.values().filter_map(|words| own_module(words)).collect();
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
-    for (path, language, source) in parsed(files) {
-        if language != Language::Go || is_left_out(path, source) {
+    for file in snapshot.sources() {
+        let (path, source) = (file.path, file.bytes);
+        if file.language != Language::Go || is_left_out(path, source) {
             continue;
         }
         // Of folders that are each within the other the longest is the last.
         let above = modules.iter().rfind(|(folder, _)| path.starts_with(folder.as_str()));
-        let (Some((folder, words)), Some(tree)) = (above, language.parse(source)) else { continue };
+        let Some((folder, words)) = above else { continue };
+        let Some(tree) = file.tree() else { continue };
         each(tree.root_node(), |node| {
             let name = node.child_by_field_name("path").filter(|_| node.kind() == "import_spec");
             let Some(package) = name.map(|name| text(name, source).trim_matches(['"', '`'])) else { return };
@@ -82,7 +85,7 @@ mod tests {
 
     fn places(files: &[(&str, &str)]) -> Vec<(String, usize)> {
         let files = files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned().into())).collect::<Files>();
-        undeclared("dependencies", &files).into_iter().map(|one| (one.file, one.line)).collect()
+        undeclared("dependencies", &Snapshot::new(&files)).into_iter().map(|one| (one.file, one.line)).collect()
     }
 
     #[test]

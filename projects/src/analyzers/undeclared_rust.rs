@@ -7,10 +7,9 @@ use std::collections::BTreeSet;
 use tree_sitter::Node;
 
 use super::is_vendored;
-use super::limits::MAX_PARSED;
-use crate::copy::Files;
+use super::snapshot::{Snapshot, Source};
 use crate::finding::{Finding, Severity};
-use crate::language::{Language, each, text};
+use crate::language::{each, text};
 
 /// What a path may begin with without any declaration: words of the language, crates of the toolchain and of tools that check.
 const GIVEN: [&str; 9] = ["crate", "self", "super", "std", "core", "alloc", "proc_macro", "test", "kani"];
@@ -18,7 +17,8 @@ const GIVEN: [&str; 9] = ["crate", "self", "super", "std", "core", "alloc", "pro
 const LISTS: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
 
 /// Crates that nothing declares, at the first place of each in a package.
-pub(super) fn undeclared(tool: &str, files: &Files) -> Vec<Finding> {
+pub(super) fn undeclared(tool: &str, snapshot: &Snapshot<'_>) -> Vec<Finding> {
+    let files = snapshot.files();
     let folders: Vec<&str> = files.keys().filter_map(|path| folder_of(path)).collect();
     let mut found = Vec::new();
     for folder in &folders {
@@ -31,14 +31,8 @@ pub(super) fn undeclared(tool: &str, files: &Files) -> Vec<Finding> {
         let Some(declared) = files.get(&format!("{folder}Cargo.toml")).and_then(|content| declared(content)) else {
             continue;
         };
-        let sources: Vec<(&str, &[u8])> = files
-            .range((*folder).to_owned()..)
-            .take_while(|(path, _)| path.starts_with(folder))
-            .filter(|(path, content)| {
-                path.ends_with(".rs") && content.len() <= MAX_PARSED && !is_inner(path) && !is_vendored(path)
-            })
-            .map(|(path, content)| (path.as_str(), content.as_ref()))
-            .collect();
+        let is_own = |path: &str| path.ends_with(".rs") && !is_inner(path) && !is_vendored(path);
+        let sources: Vec<&Source<'_>> = snapshot.below(folder).iter().filter(|one| is_own(one.path)).collect();
         for (path, line, name) in of_package(folder, &sources, &declared) {
             let rule = (tool, "undeclared-dependency", Severity::Medium);
             let message = format!("{name} is used and {folder}Cargo.toml does not declare it");
@@ -101,10 +95,10 @@ struct Names<'f> {
     has_generated: bool,
 }
 
-fn of_package<'f>(folder: &str, sources: &[(&'f str, &'f [u8])], declared: &Declared) -> Vec<Use<'f>> {
+fn of_package<'f>(folder: &str, sources: &[&Source<'f>], declared: &Declared) -> Vec<Use<'f>> {
     let mut names = Names::default();
-    for &(path, source) in sources {
-        read(&path[folder.len()..], (path, source), &mut names);
+    for source in sources {
+        read(&source.path[folder.len()..], source, &mut names);
     }
     let is_known = |name: &String| declared.packages.contains(name) || declared.own.contains(name);
     let goes_by_its_name = |name: &String| names.elsewhere.contains(name) || names.beginnings.contains(name);
@@ -121,8 +115,9 @@ fn of_package<'f>(folder: &str, sources: &[(&'f str, &'f [u8])], declared: &Decl
     all.filter(|(_, _, name)| !is_known(name) && seen.insert(name.clone())).collect()
 }
 
-fn read<'f>(below: &str, (path, source): (&'f str, &'f [u8]), names: &mut Names<'f>) {
-    let Some(tree) = Language::Rust.parse(source) else { return };
+fn read<'f>(below: &str, file: &Source<'f>, names: &mut Names<'f>) {
+    let (path, source) = (file.path, file.bytes);
+    let Some(tree) = file.tree() else { return };
     // A file is a module under its name, whoever says so.
     names.elsewhere.extend(below.trim_end_matches(".rs").split('/').map(str::to_owned));
     let first = below.split('/').next().unwrap_or_default();
@@ -220,6 +215,7 @@ fn is_conditional(node: Node<'_>, source: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::copy::Files;
 
     const MANIFEST: &str = "[package]\nname = \"my-own\"\n[dependencies]\nserde = \"1\"\n[target.'cfg(unix)'.dev-dependencies]\nnix-like = \"1\"\n";
     /// What is declared is used.
@@ -227,7 +223,7 @@ mod tests {
 
     fn names(files: &[(&str, &str)]) -> Vec<String> {
         let files = files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned().into())).collect::<Files>();
-        let found = undeclared("dependencies", &files);
+        let found = undeclared("dependencies", &Snapshot::new(&files));
         found
             .into_iter()
             .map(|one| format!("{}:{} {}", one.file, one.line, one.message.split(' ').next().unwrap()))

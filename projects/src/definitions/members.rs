@@ -19,7 +19,7 @@ pub(crate) fn names_with_members(language: Language, source: &[u8]) -> Vec<Strin
         // A method goes by its type: by itself it may be the one of another.
         Language::Go => Vec::new(),
         Language::Python | Language::Rust | Language::JavaScript | Language::TypeScript | Language::Tsx => {
-            public_names(language, source, Reach::Project)
+            public_names(language, root, source, Reach::Project)
         }
     };
     match language {

@@ -286,7 +286,7 @@ fn rows_of(findings: &[Finding], most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyzers::Analyzed;
+    use crate::analyzers::{Analyzed, Snapshot};
     use crate::copy::Files;
     use crate::report::trend;
 
@@ -296,7 +296,11 @@ mod tests {
         let rule = ("syntax", "r", Severity::High);
         let findings = lines.iter().map(|line| Finding::new(rule, (EVIL, *line, 1), EVIL, EVIL)).collect();
         let files = Files::from([(format!("{EVIL}.py"), format!("def f(): pass # {EVIL}\n").into())]);
-        Report::new(&files, Analyzed { findings, surface: crate::surface::surface(&files), ..Analyzed::default() }, 5)
+        Report::new(
+            &files,
+            Analyzed { findings, surface: crate::surface::surface(&Snapshot::new(&files)), ..Analyzed::default() },
+            5,
+        )
     }
 
     #[test]

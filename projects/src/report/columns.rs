@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::copy::Files;
 use crate::finding::Finding;
+use crate::text::lines_of;
 
 /// Tools that count characters themselves.
 const IN_CHARACTERS: [&str; 7] = ["clippy", "eslint", "pyright", "ruff", "secrets", "tsc", "ty"];
@@ -16,7 +17,7 @@ pub(super) fn in_characters(files: &Files, findings: &mut [Finding]) {
         let Some((file, content)) = files.get_key_value(&one.file) else { continue };
         let lines = by_file.entry(file.as_str()).or_insert_with(|| {
             let text = std::str::from_utf8(content).ok().filter(|text| !text.is_ascii());
-            text.map(|text| text.split('\n').collect())
+            text.map(|text| lines_of(file, text))
         });
         let line = lines.as_ref().and_then(|lines| lines.get(one.line.checked_sub(1)?));
         if let Some(before) = line.and_then(|line| line.get(..one.column - 1)) {
@@ -36,6 +37,7 @@ mod tests {
             ("a.py", "\u{feff}x = 1\né = 'é€'; y = 2\n".as_bytes()),
             ("latin1.py", b"# caf\xe9 x\n"),
             ("ascii.py", b"x = 1; y = 2\n"),
+            ("returns.py", "é = 1\ré = 'é'; y = 2\r".as_bytes()),
         ]
         .into_iter()
         .map(|(file, content)| (file.to_owned(), content.to_vec().into()))
@@ -50,6 +52,7 @@ mod tests {
             ("syntax", "a.py", 2, 99, 99),
             ("syntax", "latin1.py", 1, 8, 8),
             ("syntax", "ascii.py", 1, 8, 8),
+            ("syntax", "returns.py", 2, 12, 10),
             ("syntax", "gone.py", 1, 8, 8),
         ] {
             let mut found = [Finding::new((tool, "r", Severity::Low), (file, line, column), "m", "f")];

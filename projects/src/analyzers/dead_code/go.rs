@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tree_sitter::Node;
 
 use super::{Candidate, Mentions, count, in_language, is_kept};
-use crate::copy::Files;
+use crate::analyzers::snapshot::Snapshot;
 use crate::definitions::{Reach, definitions};
 use crate::finding::Finding;
 use crate::language::{Language, named, text};
@@ -24,10 +24,11 @@ struct Package<'s> {
     candidates: Vec<(&'s str, Candidate<'s>)>,
 }
 
-pub(super) fn analyze(files: &Files) -> Vec<Finding> {
+pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
     let mut packages: HashMap<&str, Package<'_>> = HashMap::new();
-    for (path, language, source) in in_language(files, |language| language == Language::Go) {
-        let Some(tree) = language.parse(source) else { continue };
+    for file in in_language(snapshot, |language| language == Language::Go) {
+        let (path, source) = (file.path, file.bytes);
+        let Some(tree) = file.tree() else { continue };
         let root = tree.root_node();
         let package = packages.entry(folder(path)).or_default();
         count(root, source, NAMES, &mut package.mentions);
@@ -50,7 +51,7 @@ pub(super) fn analyze(files: &Files) -> Vec<Finding> {
         }
     }
     // Assembly calls what it likes.
-    for path in files.keys().filter(|path| path.ends_with(".s")) {
+    for path in snapshot.files().keys().filter(|path| path.ends_with(".s")) {
         packages.remove(folder(path));
     }
     let all = packages.into_values().flat_map(|package| {

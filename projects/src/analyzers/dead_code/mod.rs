@@ -8,7 +8,7 @@ use tree_sitter::Node;
 
 use super::limits::MAX_PARSED;
 use super::package_licences::is_vendored;
-use super::parsed;
+use super::snapshot::{Snapshot, Source};
 use crate::copy::Files;
 use crate::definitions::Definition;
 use crate::finding::{Finding, Severity};
@@ -60,17 +60,20 @@ impl<'s> Candidate<'s> {
     }
 }
 
-pub(super) fn analyze(files: &Files) -> Vec<Finding> {
-    let mut found = python::analyze(files);
-    found.extend(rust::analyze(files));
-    found.extend(script::analyze(files));
-    found.extend(go::analyze(files));
+pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
+    let mut found = python::analyze(snapshot);
+    found.extend(rust::analyze(snapshot));
+    found.extend(script::analyze(snapshot));
+    found.extend(go::analyze(snapshot));
     found
 }
 
 /// The files of some languages.
-fn in_language(files: &Files, is_wanted: fn(Language) -> bool) -> impl Iterator<Item = (&str, Language, &[u8])> {
-    parsed(files).filter(move |(_, language, _)| is_wanted(*language))
+fn in_language<'s, 'f>(
+    snapshot: &'s Snapshot<'f>,
+    is_wanted: fn(Language) -> bool,
+) -> impl Iterator<Item = &'s Source<'f>> {
+    snapshot.sources().iter().filter(move |source| is_wanted(source.language))
 }
 
 /// Whether people of this project keep a file. What generators make has a mark (<https://go.dev/s/generatedcode>, `@generated`).
@@ -130,7 +133,7 @@ mod tests {
 
     fn unused(files: &[(&str, &str)]) -> Vec<String> {
         let files = files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned().into())).collect::<Files>();
-        let mut found: Vec<String> = analyze(&files)
+        let mut found: Vec<String> = analyze(&Snapshot::new(&files))
             .into_iter()
             .map(|one| {
                 let name = one.message.strip_suffix(" is imported and nothing in the file uses it");
@@ -185,6 +188,8 @@ mod tests {
             ("a.py", "try:\n    import ujson\nexcept ImportError:\n    ujson = None\n"),
             ("a.py", "import typing\ndef f(x: 'typing.Any'): pass\nf(1)\n"),
             ("a.py", "import os  # noqa\n"),
+            ("a.py", "x = 1\rimport os  # noqa\rprint(x)\r"),
+            ("a.py", "from m import (  # NoQA\n    a,\n    b,\n)\n"),
             ("a.py", "@app.get('/')\ndef page(): pass\n@register\nclass C: pass\n"),
             ("a.py", "class C(Base):\n    def _hook(self): pass\n"),
             (

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use tree_sitter::Node;
 
 use super::{Candidate, Mentions, PUBLIC, TOOL, count, in_language, is_kept, pages, words};
+use crate::analyzers::snapshot::{Snapshot, Source};
 use crate::copy::Files;
 use crate::definitions::{Reach, definitions, statements};
 use crate::finding::{Finding, Severity};
@@ -55,13 +56,13 @@ struct Facts<'s> {
     unread: Vec<Import<'s>>,
 }
 
-pub(super) fn analyze(files: &Files) -> Vec<Finding> {
-    let python = in_language(files, |language| language == Language::Python);
-    let all: Vec<Facts<'_>> = python.filter_map(|(path, _, source)| facts(path, source)).collect();
+pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
+    let python = in_language(snapshot, |language| language == Language::Python);
+    let all: Vec<Facts<'_>> = python.filter_map(facts).collect();
     if all.is_empty() {
         return Vec::new();
     }
-    let pages = pages(files);
+    let pages = pages(snapshot.files());
     let prefixes: HashSet<&str> = all.iter().flat_map(|one| one.prefixes.iter().copied()).collect();
     let mut total = Mentions::new();
     let mut reached: HashMap<&str, usize> = HashMap::new();
@@ -80,7 +81,7 @@ pub(super) fn analyze(files: &Files) -> Vec<Finding> {
         reached.get(name).copied().unwrap_or(0) > own
     };
     let is_asked_for = |name: &str| pages.contains(name) || prefixes.iter().any(|prefix| name.starts_with(*prefix));
-    let severity = if is_library(files) { Severity::Info } else { Severity::Low };
+    let severity = if is_library(snapshot.files()) { Severity::Info } else { Severity::Low };
     let mut found = Vec::new();
     for one in &all {
         // Another file may take it from here.
@@ -119,19 +120,20 @@ fn is_library(files: &Files) -> bool {
     })
 }
 
-fn facts<'s>(path: &'s str, source: &'s [u8]) -> Option<Facts<'s>> {
-    let tree = Language::Python.parse(source)?;
+fn facts<'s>(file: &Source<'s>) -> Option<Facts<'s>> {
+    let (path, source) = (file.path, file.bytes);
+    let tree = file.tree()?;
     let root = tree.root_node();
     let mut facts = Facts { path, ..Facts::default() };
-    mentions(root, source, &mut facts);
+    let places = mentions(root, source, &mut facts);
     // What a damaged file defines and uses is not known for sure.
     if root.has_error() || path.ends_with(".pyi") || !is_kept(path, source) {
         return Some(facts);
     }
     let is_dynamic = DYNAMIC.iter().any(|name| facts.mentions.contains_key(*name));
-    imports(root, source, &mut facts);
+    imports(&places.imports, source, &mut facts);
     if !is_dynamic {
-        unread(root, source, &mut facts);
+        unread(&places.functions, source, &mut facts);
         names(root, source, &mut facts);
     }
     Some(facts)
@@ -161,22 +163,20 @@ fn is_import(node: Node<'_>) -> bool {
     matches!(node.kind(), "import_statement" | "import_from_statement" | "future_import_statement")
 }
 
-fn mentions<'s>(root: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
-    count(root, source, NAMES, &mut facts.mentions);
+/// What else is looked at in a file, in the order of the text.
+#[derive(Default)]
+struct Places<'t> {
+    imports: Vec<Node<'t>>,
+    functions: Vec<Node<'t>>,
+}
+
+/// Everything that one walk through a file tells.
+fn mentions<'t, 's>(root: Node<'t>, source: &'s [u8], facts: &mut Facts<'s>) -> Places<'t> {
+    let mut places = Places::default();
     each(root, |node| match node.kind() {
-        _ if is_import(node) => {
-            let mut inside = Mentions::new();
-            count(node, source, NAMES, &mut inside);
-            if let Some(from) = node.child_by_field_name("module_name") {
-                facts.taken.extend(inside.keys().map(|name| (last(text(from, source)), *name)));
-            }
-            for (name, times) in inside {
-                facts.outward.insert(name);
-                if let Some(all) = facts.mentions.get_mut(name) {
-                    *all -= times;
-                }
-            }
-        }
+        "identifier" => *facts.mentions.entry(text(node, source)).or_default() += 1,
+        "function_definition" => places.functions.push(node),
+        _ if is_import(node) => places.imports.push(node),
         "attribute" => {
             let (object, name) = (node.child_by_field_name("object"), node.child_by_field_name("attribute"));
             if let (Some(object), Some(name)) = (object, name) {
@@ -191,25 +191,47 @@ fn mentions<'s>(root: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
         }
         _ if is_text(node) => {
             let content = text(node, source);
-            facts.outward.extend(words(content));
+            for word in words(content) {
+                *facts.mentions.entry(word).or_default() += 1;
+                facts.outward.insert(word);
+            }
             let end = words(content).last().filter(|end| end.len() >= MIN_PREFIX && end.ends_with('_'));
             facts.prefixes.extend(end.filter(|end| content.ends_with(*end)));
         }
         _ => {}
     });
+    for import in &places.imports {
+        take_out(*import, source, facts);
+    }
+    places
 }
 
-fn imports<'s>(root: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
+/// The names of an import are no use of them here.
+fn take_out<'s>(import: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
+    let mut inside = Mentions::new();
+    count(import, source, NAMES, &mut inside);
+    if let Some(from) = import.child_by_field_name("module_name") {
+        facts.taken.extend(inside.keys().map(|name| (last(text(from, source)), *name)));
+    }
+    for (name, times) in inside {
+        facts.outward.insert(name);
+        if let Some(all) = facts.mentions.get_mut(name) {
+            *all -= times;
+        }
+    }
+}
+
+fn imports<'s>(statements: &[Node<'_>], source: &'s [u8], facts: &mut Facts<'s>) {
     if facts.path.ends_with("__init__.py") {
         return;
     }
     let mut seen = HashSet::new();
-    each(root, |node| {
+    for node in statements.iter().copied() {
         if !matches!(node.kind(), "import_statement" | "import_from_statement")
             || is_guarded(node)
             || is_quiet(node, source)
         {
-            return;
+            continue;
         }
         let module = node.child_by_field_name("module_name").map(|module| module.id());
         for one in named(node).into_iter().filter(|one| Some(one.id()) != module) {
@@ -220,7 +242,7 @@ fn imports<'s>(root: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
                 facts.imports.push(Import { name, line: at.row + 1, column: at.column + 1 });
             }
         }
-    });
+    }
 }
 
 /// The name that a part of an import brings; none for `a as a`, which hands it on (PEP 484).
@@ -243,18 +265,17 @@ fn is_guarded(node: Node<'_>) -> bool {
 
 /// Whether somebody says that it is meant so.
 fn is_quiet(node: Node<'_>, source: &[u8]) -> bool {
-    let rows = node.start_position().row..=node.end_position().row;
-    let mut lines = source.split(|byte| *byte == b'\n').skip(*rows.start()).take(rows.count());
-    lines.any(|line| line.windows(6).any(|part| part.eq_ignore_ascii_case(b"# noqa")))
+    let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
+    let (before, behind) = (&source[..node.start_byte()], &source[node.end_byte()..]);
+    let start = before.iter().rposition(is_end).map_or(0, |at| at + 1);
+    let end = behind.iter().position(is_end).map_or(source.len(), |at| node.end_byte() + at);
+    source[start..end].windows(6).any(|part| part.eq_ignore_ascii_case(b"# noqa"))
 }
 
 /// Variables of functions that get a value and are never read.
-fn unread<'s>(root: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
-    each(root, |function| {
-        if function.kind() != "function_definition" {
-            return;
-        }
-        let Some(body) = function.child_by_field_name("body") else { return };
+fn unread<'s>(functions: &[Node<'_>], source: &'s [u8], facts: &mut Facts<'s>) {
+    for function in functions.iter().copied() {
+        let Some(body) = function.child_by_field_name("body") else { continue };
         let mut written: HashMap<&'s str, (usize, Node<'_>)> = HashMap::new();
         let mut open = vec![body];
         while let Some(node) = open.pop() {
@@ -272,7 +293,7 @@ fn unread<'s>(root: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
             open.extend(named(node).into_iter().rev());
         }
         if written.is_empty() {
-            return;
+            continue;
         }
         let mut mentions = Mentions::new();
         count(function, source, NAMES, &mut mentions);
@@ -286,7 +307,7 @@ fn unread<'s>(root: Node<'_>, source: &'s [u8], facts: &mut Facts<'s>) {
             .collect();
         unread.sort_by_key(|one| (one.line, one.column));
         facts.unread.extend(unread);
-    });
+    }
 }
 
 /// Definitions that may be unused.

@@ -3,7 +3,7 @@
 use tree_sitter::Node;
 
 use super::{Candidate, Mentions, count, in_language, is_kept};
-use crate::copy::Files;
+use crate::analyzers::snapshot::Snapshot;
 use crate::finding::Finding;
 use crate::language::{Language, each, named, text};
 
@@ -18,11 +18,12 @@ fn is_text(node: Node<'_>) -> bool {
     node.kind() == "string_content"
 }
 
-pub(super) fn analyze(files: &Files) -> Vec<Finding> {
+pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
     let mut total = Mentions::new();
     let mut candidates = Vec::new();
-    for (path, language, source) in in_language(files, |language| language == Language::Rust) {
-        let Some(tree) = language.parse(source) else { continue };
+    for file in in_language(snapshot, |language| language == Language::Rust) {
+        let (path, source) = (file.path, file.bytes);
+        let Some(tree) = file.tree() else { continue };
         let root = tree.root_node();
         count(root, source, NAMES, &mut total);
         let allows = named(root).into_iter().filter(|node| node.kind() == "inner_attribute_item");

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use tree_sitter::Node;
 
 use super::{Candidate, Mentions, TOOL, count, in_language, is_kept};
-use crate::copy::Files;
+use crate::analyzers::snapshot::Snapshot;
 use crate::definitions::{Reach, definitions};
 use crate::finding::{Finding, Severity};
 use crate::language::{Language, each, text};
@@ -21,15 +21,19 @@ fn is_text(node: Node<'_>) -> bool {
     node.kind() == "comment"
 }
 
-pub(super) fn analyze(files: &Files) -> Vec<Finding> {
+pub(super) fn analyze(snapshot: &Snapshot<'_>) -> Vec<Finding> {
     let is_script =
         |language: Language| matches!(language, Language::JavaScript | Language::TypeScript | Language::Tsx);
     let mut found = Vec::new();
-    for (path, language, source) in in_language(files, is_script) {
+    for script in in_language(snapshot, is_script) {
+        let (path, source) = (script.path, script.bytes);
         let is_declaration = [".d.ts", ".d.mts", ".d.cts"].iter().any(|end| path.ends_with(end));
-        let Some(tree) = language.parse(source).filter(|_| !is_declaration && is_kept(path, source)) else { continue };
+        if is_declaration || !is_kept(path, source) {
+            continue;
+        }
+        let Some(tree) = script.tree() else { continue };
         if !tree.root_node().has_error() {
-            file(path, (language, tree.root_node()), source, &mut found);
+            file(path, (script.language, tree.root_node()), source, &mut found);
         }
     }
     found
