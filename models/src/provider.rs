@@ -116,6 +116,10 @@ pub struct ChatRequest {
     pub min_p: Option<f32>,
     /// Makes tokens that came lately less likely, 1 being none; as above.
     pub repeat_penalty: Option<f32>,
+    /// Taken off the logit of a token for each time that the answer has it, 0 being none; as above.
+    pub frequency_penalty: Option<f32>,
+    /// Taken off the logit of a token once the answer has it, 0 being none; as above.
+    pub presence_penalty: Option<f32>,
     /// Bound on generated tokens; unset means what the context leaves.
     pub max_tokens: Option<u32>,
     /// Generation ends before the first of these; they are not part of the answer.

@@ -151,6 +151,15 @@ fn given_choices_that_a_service_has_not_when_a_request_names_one_then_it_is_told
     let models = Models::new(support::settings(dir.path())).unwrap();
     let top_k = ChatRequest { top_k: Some(3), ..hello() };
     let penalty = ChatRequest { repeat_penalty: Some(1.1), ..hello() };
+    let frequent = ChatRequest { frequency_penalty: Some(0.5), ..hello() };
+    let present = ChatRequest { presence_penalty: Some(-0.5), ..hello() };
+    let nothing = ChatRequest {
+        min_p: Some(0.0),
+        repeat_penalty: Some(1.0),
+        frequency_penalty: Some(0.0),
+        presence_penalty: Some(0.0),
+        ..hello()
+    };
     let seed = ChatRequest { seed: Some(7), temperature: None, ..hello() };
     let cold = ChatRequest { temperature: Some(0.0), ..hello() };
     let narrow = ChatRequest { temperature: None, top_p: Some(0.5), ..hello() };
@@ -164,6 +173,23 @@ fn given_choices_that_a_service_has_not_when_a_request_names_one_then_it_is_told
         ("vllm/m", &penalty, None),
         ("ollama/m", &penalty, None),
         ("local/m", &penalty, None),
+        ("anthropic/m", &frequent, Some("frequency_penalty")),
+        ("groq/m", &present, Some("presence_penalty")),
+        ("openai/gpt-5-mini", &frequent, Some("frequency_penalty")),
+        ("deepseek/deepseek-reasoner", &present, Some("presence_penalty")),
+        ("deepseek/deepseek-chat", &present, None),
+        ("openai/gpt-4o", &frequent, None),
+        ("mistral/m", &present, None),
+        ("gemini/m", &frequent, None),
+        ("cohere/m", &frequent, None),
+        ("ollama/m", &present, None),
+        ("vllm/m", &frequent, None),
+        ("local/m", &present, None),
+        ("anthropic/m", &nothing, None),
+        ("openai/gpt-5-mini", &nothing, None),
+        ("groq/m", &nothing, None),
+        ("gemini/m", &nothing, None),
+        ("cohere/m", &nothing, None),
         ("anthropic/m", &seed, Some("seed")),
         ("deepseek/m", &seed, Some("seed")),
         ("openai/gpt-4o", &seed, None),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::gathered::Gathered;
 use super::openai::encoded;
-use super::protocol::{EmbedPart, Embedded, Fault, Listed, Protocol, first_given, json};
+use super::protocol::{EmbedPart, Embedded, Fault, Listed, Protocol, changes, first_given, json};
 use super::{number, set};
 use crate::http::Call;
 use crate::http::refusal::message_of;
@@ -34,7 +34,7 @@ impl Protocol for Gemini {
     }
 
     fn leaves_out(&self, request: &ChatRequest) -> Option<&'static str> {
-        first_given(&[("min_p", request.min_p.is_some()), ("repeat_penalty", request.repeat_penalty.is_some())])
+        first_given(&[("min_p", changes(request.min_p, 0.0)), ("repeat_penalty", changes(request.repeat_penalty, 1.0))])
     }
 
     fn gather(
@@ -196,6 +196,8 @@ fn config(request: &ChatRequest) -> Value {
     set(&mut config, "temperature", request.temperature.map(number));
     set(&mut config, "topP", request.top_p.map(number));
     set(&mut config, "topK", request.top_k.map(Value::from));
+    set(&mut config, "frequencyPenalty", request.frequency_penalty.map(number));
+    set(&mut config, "presencePenalty", request.presence_penalty.map(number));
     set(&mut config, "maxOutputTokens", request.max_tokens.map(Value::from));
     set(&mut config, "seed", request.seed.map(|seed| json!((seed ^ (seed >> 31)) & 0x7fff_ffff)));
     set(&mut config, "stopSequences", (!request.stop.is_empty()).then(|| json!(request.stop)));
