@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::constraint::Constraints;
 use super::generate::{BATCH_TOKENS, Generated, Job, Session};
+use super::memory::Work;
 use super::prompt::ControlTokens;
 use super::sampling::Sampling;
 use super::template::{CHATML, ChatTemplate};
@@ -52,6 +53,15 @@ impl EngineSettings {
             queue_wait: settings.idle_timeout,
             timeout: settings.timeout,
             scratch: settings.cache_dir.clone(),
+        }
+    }
+
+    /// What a model is loaded for.
+    pub(super) fn work(&self) -> Work {
+        Work {
+            context_tokens: self.context_tokens as u64,
+            requests: self.parallel as u64,
+            batch_tokens: BATCH_TOKENS as u64,
         }
     }
 }
