@@ -15,8 +15,11 @@ pub trait DeltaSink: Send {
     /// Takes the next piece of the answer. Must not block: it runs on the task that reads the stream.
     fn delta(&mut self, text: &str);
 
-    /// Takes what a call used that fails, where that is known: services charge for it. Of a call that ends well its reply tells.
+    /// Takes what a call used that fails or is dropped, where that is known: services charge for it. Of a call that ends well its reply tells.
     fn used(&mut self, _usage: Usage) {}
+
+    /// Takes that what the call used is estimated: it was cut off before its provider counted. Told before [`DeltaSink::used`] or the reply.
+    fn estimated(&mut self) {}
 }
 
 impl<F: FnMut(&str) + Send> DeltaSink for F {

@@ -57,6 +57,12 @@ impl Gathered {
         }
     }
 
+    /// Bytes of what came: of the text and of calls.
+    pub(super) fn bytes(&self) -> usize {
+        let calls = self.calls.values().map(|call| call.name.len() + call.arguments.len());
+        self.text.len() + calls.sum::<usize>()
+    }
+
     /// Pieces of the call at `index`.
     pub(super) fn call(&mut self, index: usize, id: &str, name: &str, arguments: &str) -> Result<(), Fault> {
         if !self.calls.contains_key(&index) && self.calls.len() >= MAX_TOOL_CALLS {

@@ -9,6 +9,7 @@ mod prefix;
 mod prompt;
 mod sampling;
 mod schedule;
+mod tally;
 mod template;
 mod tool_calls;
 
