@@ -211,6 +211,37 @@ async fn given_gemini_when_it_chats_embeds_and_lists_then_shapes_are_its_own() {
 }
 
 #[tokio::test]
+async fn given_a_service_that_withholds_an_answer_when_it_ends_then_it_is_no_whole_one_and_is_not_asked_for_again() {
+    let openai = [
+        json!({"choices": [{"delta": {"content": "half"}, "finish_reason": "content_filter"}]}),
+        json!({"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3}}),
+    ];
+    let anthropic = [
+        json!({"type": "message_start", "message": {"usage": {"input_tokens": 12, "output_tokens": 1}}}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "refusal"}, "usage": {"output_tokens": 3}}),
+        json!({"type": "message_stop"}),
+    ];
+    let usage = json!({"promptTokenCount": 12, "candidatesTokenCount": 3});
+    let gemini = [
+        json!({"candidates": [{"content": {"parts": [{"text": "half"}]}}]}),
+        json!({"candidates": [{"finishReason": "PROHIBITED_CONTENT"}], "usageMetadata": usage}),
+    ];
+    let blocked = [json!({"promptFeedback": {"blockReason": "SAFETY"}})];
+    for (name, events, reason) in [
+        ("openai", openai.as_slice(), "content_filter"),
+        ("anthropic", anthropic.as_slice(), "refusal"),
+        ("gemini", gemini.as_slice(), "PROHIBITED_CONTENT"),
+        ("gemini", blocked.as_slice(), "SAFETY"),
+    ] {
+        let server = MockServer::start().await;
+        Mock::given(method("POST")).respond_with(sse(events)).mount(&server).await;
+        let error = chat(&at(name, &server), ask("m", "x")).await.unwrap_err();
+        assert_eq!((error.code(), error.retryable()), ("model_bad_response", false), "{name}: {error}");
+        assert!(error.to_string().contains(&format!("it withheld the answer: {reason}")), "{name}: {error}");
+    }
+}
+
+#[tokio::test]
 async fn given_gemini_when_it_refuses_then_the_error_says_why() {
     for (body, code) in [
         (json!({"promptFeedback": {"blockReason": "SAFETY"}}), "model_bad_response"),

@@ -66,6 +66,7 @@ impl Protocol for Anthropic {
             Event::ContentBlockStop { index } => take_answer(index, gathered, sink)?,
             Event::MessageDelta { delta, usage } => {
                 gathered.usage.completion_tokens = usage.output_tokens;
+                gathered.withheld = delta.stop_reason.clone().filter(|reason| reason == "refusal");
                 gathered.finish = delta.stop_reason.map(|reason| match reason.as_str() {
                     "max_tokens" | "model_context_window_exceeded" => FinishReason::Length,
                     "tool_use" => FinishReason::ToolCalls,

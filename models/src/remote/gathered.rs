@@ -17,6 +17,8 @@ pub(super) struct Gathered {
     calls: BTreeMap<usize, PartialCall>,
     pub(super) usage: Usage,
     pub(super) finish: Option<FinishReason>,
+    /// What the service calls the reason for which it withheld the answer or the rest of it.
+    pub(super) withheld: Option<String>,
     pub(super) schema: Schema,
 }
 

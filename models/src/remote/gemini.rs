@@ -18,6 +18,9 @@ use crate::provider::{ChatRequest, DeltaSink, EmbedPurpose, FinishReason, Messag
 /// come from another model.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
+/// Reasons that end an answer because of what it says; asked again, it ends so again.
+const WITHHELD: [&str; 6] = ["SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"];
+
 /// The Gemini protocol.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Gemini;
@@ -49,7 +52,7 @@ impl Protocol for Gemini {
             return Err(if matches!(error.code, 429 | 503) { Fault::Busy(said) } else { Fault::Broken(said) });
         }
         if let Some(reason) = chunk.prompt_feedback.and_then(|feedback| feedback.block_reason) {
-            return Err(Fault::Broken(format!("it blocked the prompt: {reason}")));
+            gathered.withheld = Some(reason);
         }
         if let Some(usage) = chunk.usage_metadata {
             let completion_tokens = usage.candidates_token_count + usage.thoughts_token_count;
@@ -68,6 +71,10 @@ impl Protocol for Gemini {
             gathered.finish = Some(match reason.as_str() {
                 "STOP" | "FINISH_REASON_UNSPECIFIED" => FinishReason::Stop,
                 "MAX_TOKENS" => FinishReason::Length,
+                withheld if WITHHELD.contains(&withheld) => {
+                    gathered.withheld = Some(reason);
+                    FinishReason::Stop
+                }
                 other => return Err(Fault::Broken(format!("it ended its answer because of {other}"))),
             });
         }

@@ -170,6 +170,11 @@ impl Remote {
             let last = self.protocol.gather(&event, gathered, &mut **sink);
             ended = last.map_err(|fault| self.faulty(fault, &request.model))?.is_break();
         }
+        if let Some(reason) = &gathered.withheld {
+            let said = format!("it withheld the answer: {reason}; ask for something else, or choose another model");
+            // With its status it is no failure that may pass.
+            return Err(self.server.bad_response(Some(200), said));
+        }
         // Some servers end without the mark; the finish reason says that the answer is whole.
         if !ended && gathered.finish.is_none() {
             return Err(self.server.bad_response(None, "the stream ended before the answer did"));

@@ -93,6 +93,11 @@ impl Protocol for OpenAi {
                 "length" | "model_length" => FinishReason::Length,
                 "tool_calls" | "function_call" => FinishReason::ToolCalls,
                 "error" => return Err("the model failed within its answer".into()),
+                // The count still comes.
+                "content_filter" => {
+                    gathered.withheld = Some(reason);
+                    FinishReason::Stop
+                }
                 _ => FinishReason::Stop,
             });
         }
