@@ -240,6 +240,7 @@ fn given_choices_that_a_service_has_not_when_a_request_names_one_then_it_is_told
         ("openai/gpt-5-mini", &narrow, Some("top_p")),
         ("openai/gpt-5-mini", &usual, None),
         ("openai/gpt-4o", &cold, None),
+        ("openai/gpt-5-chat-latest", &cold, None),
     ] {
         let request = ChatRequest { model: model.to_owned(), ..request.clone() };
         assert_eq!(models.leaves_out(None, &request).unwrap(), field, "{model}");

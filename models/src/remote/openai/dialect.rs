@@ -44,7 +44,8 @@ pub(in crate::remote) struct Dialect {
 impl Dialect {
     /// Whether a model chooses by itself how it samples.
     pub(in crate::remote) fn samples_itself(&self, model: &str) -> bool {
-        self.own_sampling.iter().any(|start| model.starts_with(start))
+        // Those that only chat, as `gpt-5-chat-latest`, are told how to sample like the older ones.
+        self.own_sampling.iter().any(|start| model.starts_with(start)) && !model.contains("-chat")
     }
 }
 

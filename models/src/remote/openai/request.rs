@@ -127,7 +127,12 @@ mod tests {
 
     #[test]
     fn given_models_that_choose_how_they_sample_when_a_body_is_made_then_it_does_not_say() {
-        for (model, temperature) in [("gpt-5-mini", Value::Null), ("o3", Value::Null), ("gpt-4o", json!(0.2))] {
+        for (model, temperature) in [
+            ("gpt-5-mini", Value::Null),
+            ("o3", Value::Null),
+            ("gpt-4o", json!(0.2)),
+            ("gpt-5-chat-latest", json!(0.2)),
+        ] {
             let request = ChatRequest {
                 model: model.into(),
                 temperature: Some(0.2),
