@@ -224,6 +224,7 @@ fn given_choices_that_a_service_has_not_when_a_request_names_one_then_it_is_told
         ("mistral/m", &present, None),
         ("gemini/m", &frequent, None),
         ("cohere/m", &frequent, None),
+        ("cohere/m", &present, Some("presence_penalty")),
         ("ollama/m", &present, None),
         ("vllm/m", &frequent, None),
         ("local/m", &present, None),

@@ -350,6 +350,24 @@ async fn given_the_dialects_of_openais_protocol_when_a_chat_is_sent_then_each_se
 }
 
 #[tokio::test]
+async fn given_penalties_when_a_chat_is_sent_then_each_service_gets_them_under_its_own_names() {
+    let penalized = ChatRequest { frequency_penalty: Some(0.5), presence_penalty: Some(0.25), ..ask("m", "x") };
+    let usual = ["/frequency_penalty", "/presence_penalty"];
+    let gemini = ["/generationConfig/frequencyPenalty", "/generationConfig/presencePenalty"];
+    let ollama = ["/options/frequency_penalty", "/options/presence_penalty"];
+    let alike = ["openai", "azure", "mistral", "deepseek", "openrouter", "together", "lmstudio", "vllm", "llamacpp"];
+    let alike = alike.into_iter().map(|name| (name, usual));
+    for (name, fields) in alike.chain([("cohere", usual), ("gemini", gemini), ("ollama", ollama)]) {
+        let server = MockServer::start().await;
+        Mock::given(method("POST")).respond_with(ResponseTemplate::new(400)).mount(&server).await;
+        chat(&at(name, &server), penalized.clone()).await.unwrap_err();
+        let sent: Value = server.received_requests().await.unwrap()[0].body_json().unwrap();
+        let found = fields.map(|field| sent.pointer(field).cloned());
+        assert_eq!(found, [Some(json!(0.5)), Some(json!(0.25))], "{name}: {sent}");
+    }
+}
+
+#[tokio::test]
 async fn given_a_service_that_knows_no_schemas_when_one_is_asked_for_then_the_model_is_told() {
     let server = MockServer::start().await;
     let chunk = json!({"choices": [{"delta": {"content": "{}"}, "finish_reason": "stop"}]});

@@ -43,7 +43,12 @@ impl Protocol for Cohere {
     }
 
     fn leaves_out(&self, request: &ChatRequest) -> Option<&'static str> {
-        first_given(&[("min_p", changes(request.min_p, 0.0)), ("repeat_penalty", changes(request.repeat_penalty, 1.0))])
+        first_given(&[
+            ("min_p", changes(request.min_p, 0.0)),
+            ("repeat_penalty", changes(request.repeat_penalty, 1.0)),
+            ("frequency_penalty", is_beyond(request.frequency_penalty)),
+            ("presence_penalty", is_beyond(request.presence_penalty)),
+        ])
     }
 
     fn gather(
@@ -180,6 +185,11 @@ impl Protocol for Cohere {
         }
         json::<Answer>(body).map(|answer| Some(answer.tokens.len()))
     }
+}
+
+/// The service has penalties of 0 to 1.
+fn is_beyond(penalty: Option<f32>) -> bool {
+    penalty.is_some_and(|penalty| !(0.0..=1.0).contains(&penalty))
 }
 
 fn wire_message(message: &Message) -> Value {
