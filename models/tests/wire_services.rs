@@ -216,6 +216,10 @@ async fn given_a_service_that_withholds_an_answer_when_it_ends_then_it_is_no_who
         json!({"choices": [{"delta": {"content": "half"}, "finish_reason": "content_filter"}]}),
         json!({"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3}}),
     ];
+    let refused = [
+        json!({"choices": [{"delta": {"content": null, "refusal": "I can't"}, "finish_reason": null}]}),
+        json!({"choices": [{"delta": {}, "finish_reason": "stop"}]}),
+    ];
     let anthropic = [
         json!({"type": "message_start", "message": {"usage": {"input_tokens": 12, "output_tokens": 1}}}),
         json!({"type": "message_delta", "delta": {"stop_reason": "refusal"}, "usage": {"output_tokens": 3}}),
@@ -229,6 +233,7 @@ async fn given_a_service_that_withholds_an_answer_when_it_ends_then_it_is_no_who
     let blocked = [json!({"promptFeedback": {"blockReason": "SAFETY"}})];
     for (name, events, reason) in [
         ("openai", openai.as_slice(), "content_filter"),
+        ("openai", refused.as_slice(), "refusal"),
         ("anthropic", anthropic.as_slice(), "refusal"),
         ("gemini", gemini.as_slice(), "PROHIBITED_CONTENT"),
         ("gemini", blocked.as_slice(), "SAFETY"),

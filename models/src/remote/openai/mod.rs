@@ -73,6 +73,9 @@ impl Protocol for OpenAi {
         let Some(choice) = chunk.choices.into_iter().flatten().next() else { return Ok(ControlFlow::Continue(())) };
         let delta = choice.delta.or(choice.message).unwrap_or_default();
         gathered.say(&delta.content.unwrap_or_default(), sink);
+        if delta.refusal.is_some_and(|said| !said.is_empty()) {
+            gathered.withheld = Some("refusal".to_owned());
+        }
         for call in delta.tool_calls.unwrap_or_default() {
             let id = call.id.unwrap_or_default();
             let index = call.index.unwrap_or_else(|| gathered.index_of(&id));
@@ -261,6 +264,9 @@ struct Choice {
 struct Delta {
     #[serde(default)]
     content: Option<String>,
+    /// What a model says in the place of an answer that must have a form.
+    #[serde(default)]
+    refusal: Option<String>,
     #[serde(default)]
     tool_calls: Option<Vec<CallDelta>>,
 }
